@@ -1,0 +1,36 @@
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+# torch first and alone: pip takes the pinned build, and nothing after it asks for another.
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,pandas,video]'
+	@touch $@
+
+setup: .venv/ready  ## make .venv with the pinned versions
+
+test: .venv/ready  ## the default test suite (under ten minutes on two cores)
+	$(BIN)/pytest
+
+test-slow: .venv/ready  ## learning tests, minutes each
+	$(BIN)/pytest -m slow
+
+check: .venv/ready  ## formatting, lint, types and tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+format: .venv/ready  ## format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:  ## remove the environment and caches
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+.PHONY: help setup test test-slow check format clean

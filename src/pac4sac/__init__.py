@@ -1,0 +1,1 @@
+"""PAC-Bayesian Soft Actor-Critic and its rivals, trained in batched cohorts."""
