@@ -1,7 +1,15 @@
 """Tasks: an environment with its episode length, the return that counts as solved, and a step budget."""
 
+import difflib
+import importlib
 from dataclasses import dataclass, field
 from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+
+from pac4sac.errors import UserError
+from pac4sac.tasks.bullet import HORIZON, register_environments
 
 
 @dataclass(frozen=True)
@@ -13,3 +21,57 @@ class Task:
     steps: int = 100_000  # step budget of a run
     updates_per_step: int = 1
     env_kwargs: dict[str, Any] = field(default_factory=dict)
+
+
+TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        Task("cartpole-swingup", "pac4sac/CartpoleSwingup-v0", HORIZON, 850.0, 40_000, updates_per_step=4),
+        Task("half-cheetah", "pac4sac/HalfCheetah-v0", HORIZON, 2000.0, 250_000),
+        Task("ant", "pac4sac/Ant-v0", HORIZON, 2500.0, 500_000),
+        Task("humanoid", "pac4sac/Humanoid-v0", HORIZON, 3500.0, 500_000),
+    )
+}
+
+
+def get_task(name: str) -> Task:
+    """A shipped task, or the task that any Gymnasium id makes with that environment's own limits."""
+    if name in TASKS:
+        return TASKS[name]
+    spec = find_spec(name)
+    return Task(name, name, spec.max_episode_steps, spec.reward_threshold)
+
+
+def find_spec(env_id: str) -> EnvSpec:
+    register_environments()
+    module, _, plain_id = env_id.rpartition(":")
+    if module:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as missing:
+            raise UserError(
+                f"Task {env_id!r} asks to import {module!r} first, but there is no module {missing.name!r}; "
+                "install it or put its folder on PYTHONPATH."
+            ) from missing
+    elif env_id.startswith("dm_control/"):
+        _register_dm_control(env_id)
+    spec = gymnasium.registry.get(plain_id)
+    if spec is None:
+        raise UserError(f"There is no task or environment {env_id!r}; {_suggestion(plain_id)}")
+    return spec
+
+
+def _register_dm_control(env_id: str) -> None:
+    try:
+        importlib.import_module("dm_control")
+        importlib.import_module("shimmy")
+    except ImportError as missing:
+        raise UserError(f"Task {env_id!r} needs dm_control ({missing}); install pac4sac[dmc].") from missing
+
+
+def _suggestion(name: str) -> str:
+    known = {known.lower(): known for known in (*gymnasium.registry, *TASKS)}
+    nearest = [known[match] for match in difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)]
+    if nearest:
+        return "did you mean " + " or ".join(nearest) + "?"
+    return f"use one of {', '.join(TASKS)}, or any Gymnasium id with continuous actions."

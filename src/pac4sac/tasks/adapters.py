@@ -1,0 +1,126 @@
+"""Any Gymnasium environment as a task: actions in [-1, 1], flat float32 observations, one thin wrapper."""
+
+import copy
+from collections.abc import Callable
+from typing import Any, SupportsFloat
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from pac4sac.errors import UserError
+from pac4sac.tasks.registry import Task, find_spec
+
+Vector = NDArray[np.float32]
+ToVector = Callable[[Any], Vector]
+ToAction = Callable[[Vector], Any]
+
+
+class TaskEnv(gymnasium.Wrapper[Vector, Vector, Any, Any]):
+    """Does what TimeLimit, RescaleAction and FlattenObservation would, in one call per step."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], name: str, horizon: int | None) -> None:
+        super().__init__(env)
+        self.horizon = horizon
+        self.elapsed_steps = 0
+        self.action_space, self._to_action = _action_adapter(env.action_space, name)
+        self.observation_space, self._to_vector = _observation_adapter(env.observation_space, name)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Vector, dict[str, Any]]:
+        self.elapsed_steps = 0
+        observation, info = self.env.reset(seed=seed, options=options)
+        return self._to_vector(observation) if self._to_vector else observation, info
+
+    def step(self, action: Vector) -> tuple[Vector, SupportsFloat, bool, bool, dict[str, Any]]:
+        if self._to_action:
+            action = self._to_action(action)
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        if self._to_vector:
+            observation = self._to_vector(observation)
+        self.elapsed_steps += 1
+        if self.elapsed_steps == self.horizon:
+            truncated = True
+        return observation, reward, terminated, truncated, info
+
+
+def make_env(task: Task, render_mode: str | None = None) -> gymnasium.Env[Vector, Vector]:
+    # Without the stack of wrappers that gymnasium.make puts around: TaskEnv keeps the time.
+    spec = copy.deepcopy(find_spec(task.env_id))
+    horizon = task.horizon or spec.max_episode_steps
+    spec.order_enforce = False
+    spec.max_episode_steps = None
+    kwargs = task.env_kwargs | ({} if render_mode is None else {"render_mode": render_mode})
+    try:
+        env = gymnasium.make(spec, disable_env_checker=True, **kwargs)
+    except gymnasium.error.DependencyNotInstalled as missing:
+        raise UserError(_missing_dependency(task.name, str(missing))) from missing
+    try:
+        return TaskEnv(env, task.name, horizon)
+    except UserError:
+        env.close()
+        raise
+
+
+def _missing_dependency(name: str, message: str) -> str:
+    if "mujoco" in message.lower():
+        return f"Task {name!r} needs MuJoCo, which is not installed; install pac4sac[mujoco]."
+    return f"Task {name!r} needs a package that is not installed: {message}"
+
+
+def _action_adapter(space: spaces.Space[Any], name: str) -> tuple[spaces.Space[Vector], ToAction | None]:
+    if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
+        raise UserError(
+            f"Task {name!r} takes {_kind(space)} actions; choose an environment with continuous (Box) actions, "
+            "the only kind these agents learn."
+        )
+    if np.any(np.abs([space.low, space.high]) >= np.finfo(np.float32).max):
+        raise UserError(
+            f"Task {name!r} has an unbounded action space, so that [-1, 1] cannot be scaled to it; "
+            "wrap the environment so that its actions have finite bounds."
+        )
+    size = int(np.prod(space.shape))
+    unit = spaces.Box(-1.0, 1.0, (size,), np.float32)
+    if space == unit:
+        return unit, None
+
+    low, high = space.low.astype(np.float64).ravel(), space.high.astype(np.float64).ravel()
+    middle, half, shape, dtype = (high + low) / 2, (high - low) / 2, space.shape, space.dtype
+
+    def to_action(action: Vector) -> NDArray[Any]:
+        return np.clip(middle + half * action, low, high).astype(dtype).reshape(shape)
+
+    return unit, to_action
+
+
+def _observation_adapter(space: spaces.Space[Any], name: str) -> tuple[spaces.Space[Vector], ToVector | None]:
+    if _has_image(space):
+        raise UserError(
+            f"Task {name!r} observes images, which these agents cannot read; "
+            "choose an environment that observes numbers (joint angles, velocities, ...)."
+        )
+    if not space.is_np_flattenable:
+        raise UserError(
+            f"Task {name!r} observes a {_kind(space)}, which has no fixed length; "
+            "wrap the environment so that it observes a Box or a Dict of Boxes."
+        )
+    flat = spaces.flatten_space(space)
+    assert isinstance(flat, spaces.Box)
+    vector = spaces.Box(flat.low.astype(np.float32), flat.high.astype(np.float32), flat.shape, np.float32)
+    if space == vector:
+        return vector, None
+    if isinstance(space, spaces.Box):
+        return vector, lambda observation: np.asarray(observation, np.float32).reshape(-1)
+    return vector, lambda observation: np.asarray(spaces.flatten(space, observation), np.float32)
+
+
+def _has_image(space: spaces.Space[Any]) -> bool:
+    if isinstance(space, spaces.Dict):
+        return any(map(_has_image, space.spaces.values()))
+    if isinstance(space, spaces.Tuple):
+        return any(map(_has_image, space.spaces))
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) > 1
+
+
+def _kind(space: spaces.Space[Any]) -> str:
+    return "integer" if isinstance(space, spaces.Box) else type(space).__name__
