@@ -1,0 +1,212 @@
+"""The four robots of the paper, quirks of the original library included (docs/tasks.md lists them)."""
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pac4sac.tasks.rendering import Camera
+from pac4sac.tasks.simulator import DT, GROUND, BulletEnv, Colour, Vector, pybullet
+
+SLATE, ORANGE, BLUE, TEAL = (0.36, 0.42, 0.52), (0.96, 0.58, 0.24), (0.26, 0.52, 0.88), (0.20, 0.68, 0.66)
+
+
+class CartpoleSwingup(BulletEnv):
+    model = "inverted_pendulum.xml"
+    substeps = 1
+    has_ground = False
+    motors: ClassVar[dict[str, float]] = {"slider": 100.0}
+    start: ClassVar[dict[str, float]] = {"hinge": 3.1415}  # hanging; the cart starts where the model has it
+    joints = ("slider", "hinge")
+    camera = Camera(distance=2.9, yaw=0.0, pitch=-8.0, height=-0.05, floor=-0.8)
+    colours: ClassVar[dict[str, Colour]] = {"slider": SLATE, "hinge": ORANGE, "base": SLATE}
+
+    def __init__(self, render_mode: str | None = None, restore_state: bool = False) -> None:
+        super().__init__(5, render_mode, restore_state)
+
+    def _first_observation(self) -> Vector:
+        return self._outcome([])[0]
+
+    def _outcome(self, action: list[float]) -> tuple[Vector, float, bool, dict[str, Any]]:
+        cart, pole = self._joint_states()
+        angle = pole[0]
+        upright = math.cos(angle)
+        observation = np.array((cart[0], cart[1], upright, math.sin(angle), pole[1]), np.float32)
+        return observation, upright, False, {"reward_upright": upright}
+
+    def _place(self) -> tuple[float, float]:
+        return 0.0, 0.0
+
+
+class HalfCheetah(BulletEnv):
+    model = "half_cheetah.xml"
+    motors: ClassVar[dict[str, float]] = {
+        "bthigh": 120.0,
+        "bshin": 90.0,
+        "bfoot": 60.0,
+        "fthigh": 140.0,
+        "fshin": 60.0,
+        "ffoot": 30.0,
+    }
+    joints = ("ignorex", "ignorez", "ignorey", *motors)
+    start = dict.fromkeys(joints, 0.0)
+    camera = Camera(distance=3.4, yaw=15.0, pitch=-14.0, height=0.5)
+    colours: ClassVar[dict[str, Colour]] = {"b": BLUE, "f": TEAL, "ignore": ORANGE}
+
+    def __init__(self, render_mode: str | None = None, restore_state: bool = False) -> None:
+        super().__init__(17, render_mode, restore_state)
+
+    def _first_observation(self) -> Vector:
+        # In the original a misplaced body number gives the ground this friction from the second episode on.
+        friction = 0.1 if self.episode > 0 else 0.0
+        pybullet.changeDynamics(
+            GROUND, -1, rollingFriction=friction, spinningFriction=friction, physicsClientId=self._client
+        )
+        states = self._joint_states()
+        self._torso_x = self._lagged_torso_x(states)
+        return self._observation(states)
+
+    def _outcome(self, action: list[float]) -> tuple[Vector, float, bool, dict[str, Any]]:
+        states = self._joint_states()
+        x, self._torso_x = self._torso_x, self._lagged_torso_x(states)
+        velocity = (self._torso_x - x) / DT
+        control = -0.1 * sum([a * a for a in action])  # of the action as given, not as clipped
+        info = {"reward_velocity": velocity, "reward_control": control}
+        return self._observation(states), velocity + control, False, info
+
+    def _place(self) -> tuple[float, float]:
+        return self._torso_x, 0.0
+
+    def _lagged_torso_x(self, states: Any) -> float:
+        """The original reads the torso from Bullet's link poses, which are one substep old."""
+        root = states[0]
+        return float(root[0] - root[1] * (DT / self.substeps))
+
+    def _observation(self, states: Any) -> Vector:
+        return np.array([state[0] for state in states[1:]] + [state[1] for state in states], np.float32)
+
+
+class _FloatingRobot(BulletEnv):
+    """Ant and humanoid: rewarded for the progress of the mean position of all parts towards x = 1000."""
+
+    alive_bonus: ClassVar[float]
+    fallen_below: ClassVar[float]
+    height_counted_twice: ClassVar[float]
+    empty_entries: ClassVar[int]  # observation entries reserved for contact forces, which the original never fills
+
+    def __init__(
+        self,
+        render_mode: str | None = None,
+        restore_state: bool = False,
+        compact: bool = False,
+        terminate_when_fallen: bool = False,
+    ) -> None:
+        self._padding = 0 if compact else self.empty_entries
+        # The original adds the starting height to a height that is absolute already, so that nothing ever falls.
+        self._extra_height = 0.0 if terminate_when_fallen else self.height_counted_twice
+        super().__init__(11 + 2 * len(self.joints) + self._padding, render_mode, restore_state)
+
+    def _find_joints(self) -> None:
+        super()._find_joints()
+        self._links = list(range(len(self._joint_info)))
+        limits = [self._joint_info[joint][8:10] for joint in self._observed]
+        self._near_limits = [((low + high) / 2, 0.99 * (high - low) / 2) for low, high in limits]
+
+    def _first_observation(self) -> Vector:
+        numbers, (x, y), _ = self._read()
+        # In the original the ground, at (0, 0), joins the list of parts only after the first reset of an instance.
+        parts = len(self._links) + 1
+        self._parts = parts + 1
+        self._potential = _potential(x, y, parts if self.episode == 0 else self._parts)
+        return self._observation(numbers)
+
+    def _outcome(self, action: list[float]) -> tuple[Vector, float, bool, dict[str, Any]]:
+        numbers, (x, y), positions = self._read()
+        before, self._potential = self._potential, _potential(x, y, self._parts)
+        progress = self._potential - before
+        fallen = numbers[0] + self._extra_height <= self.fallen_below
+        alive = -1.0 if fallen else self.alive_bonus
+        at_limit = 0
+        for position, (middle, reach) in zip(positions, self._near_limits, strict=True):
+            if abs(position - middle) > reach:
+                at_limit += 1
+        limits = -0.1 * at_limit
+        info = {"reward_alive": alive, "reward_progress": progress, "reward_joint_limits": limits}
+        terminated = fallen or not math.isfinite(sum(numbers))
+        return self._observation(numbers), alive + progress + limits, terminated, info
+
+    def _read(self) -> tuple[list[float], tuple[float, float], list[float]]:
+        body, client = self._body, self._client
+        states = self._joint_states()
+        positions = [state[0] for state in states]
+        (x, y, z), orientation = pybullet.getBasePositionAndOrientation(body, physicsClientId=client)
+        linear, angular = pybullet.getBaseVelocity(body, physicsClientId=client)
+        # Without forward kinematics these are a substep old, as in the original.
+        links = pybullet.getLinkStates(body, self._links, physicsClientId=client)
+        for link in links:
+            position = link[0]
+            x += position[0]
+            y += position[1]
+        numbers = [z, *orientation, *positions, *linear, *angular, *[state[1] for state in states]]
+        return numbers, (x, y), positions
+
+    def _place(self) -> tuple[float, float]:
+        (x, y, _), _ = pybullet.getBasePositionAndOrientation(self._body, physicsClientId=self._client)
+        return x, y
+
+    def _observation(self, numbers: list[float]) -> Vector:
+        observation = np.zeros(len(numbers) + self._padding, np.float32)
+        observation[: len(numbers)] = numbers
+        return observation
+
+
+def _potential(x: float, y: float, parts: int) -> float:
+    """Minus the time, at 1 m/s, to x = 1000 for the mean position, given sums over the parts."""
+    return -math.hypot(1000.0 - x / parts, y / parts) / DT
+
+
+class Ant(_FloatingRobot):
+    model = "ant.xml"
+    joints = ("hip_1", "ankle_1", "hip_2", "ankle_2", "hip_3", "ankle_3", "hip_4", "ankle_4")
+    motors = dict.fromkeys(joints, 250.0)
+    start = dict.fromkeys(joints, 0.0)
+    camera = Camera(distance=5.0, yaw=35.0, pitch=-24.0, height=0.4)
+    colours: ClassVar[dict[str, Colour]] = {"hip": ORANGE, "ankle": BLUE, "base": SLATE}
+    alive_bonus = 1.0
+    fallen_below = 0.26
+    height_counted_twice = 0.75
+    empty_entries = 84
+
+
+class Humanoid(_FloatingRobot):
+    model = "humanoid_symmetric.xml"
+    motors: ClassVar[dict[str, float]] = {
+        joint: power * 0.41
+        for joint, power in {
+            "abdomen_z": 100,
+            "abdomen_y": 100,
+            "abdomen_x": 100,
+            "right_hip_x": 100,
+            "right_hip_z": 100,
+            "right_hip_y": 300,
+            "right_knee": 200,
+            "left_hip_x": 100,
+            "left_hip_z": 100,
+            "left_hip_y": 300,
+            "left_knee": 200,
+            "right_shoulder1": 75,
+            "right_shoulder2": 75,
+            "right_elbow": 75,
+            "left_shoulder1": 75,
+            "left_shoulder2": 75,
+            "left_elbow": 75,
+        }.items()
+    }
+    joints = tuple(motors)
+    start = dict.fromkeys(joints, 0.0)
+    camera = Camera(distance=4.2, yaw=40.0, pitch=-14.0, height=0.8)
+    colours: ClassVar[dict[str, Colour]] = {"right": BLUE, "left": TEAL, "": ORANGE}
+    alive_bonus = 2.0
+    fallen_below = 0.78
+    height_counted_twice = 0.8
+    empty_entries = 331
