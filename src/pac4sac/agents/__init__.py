@@ -1,0 +1,80 @@
+"""The algorithms by name, and the settings a name, a preset and overrides give."""
+
+import dataclasses
+import difflib
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pac4sac.agents.base import Agent
+from pac4sac.agents.ddpg import Ddpg, Pac4Ddpg
+from pac4sac.agents.oac import Oac, OacGauss, OacLab
+from pac4sac.agents.pac4sac import Pac4Sac
+from pac4sac.agents.reconstructions import SacFpi, SacNr
+from pac4sac.agents.sac import Sac
+from pac4sac.errors import UserError
+from pac4sac.settings import AgentConfig, convert_value
+
+__all__ = ["ALGORITHMS", "Agent", "Algorithm", "get_algorithm", "make_config"]
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A class of agents, with the defaults in which this name differs from it."""
+
+    agent: type[Agent]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", self.title or self.agent.title)
+
+
+ALGORITHMS: dict[str, Algorithm] = {
+    "pac4sac": Algorithm(Pac4Sac),
+    "sac": Algorithm(Sac),
+    "sac-auto": Algorithm(Sac, {"learn_alpha": True}, "Soft actor-critic with learned α"),
+    "ddpg": Algorithm(Ddpg),
+    "oac": Algorithm(Oac),
+    "oac-gauss": Algorithm(OacGauss),
+    "oac-lab": Algorithm(OacLab),
+    "sac-nr": Algorithm(SacNr),
+    "sac-fpi": Algorithm(SacFpi),
+    "pac4ddpg": Algorithm(Pac4Ddpg),
+}
+
+
+def get_algorithm(name: str) -> Algorithm:
+    """A shipped algorithm by name, or the user's own as "module:Class"."""
+    if name in ALGORITHMS:
+        return ALGORITHMS[name]
+    if ":" not in name:
+        close = difflib.get_close_matches(name, ALGORITHMS, n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(ALGORITHMS)}."
+        raise UserError(f"There is no algorithm {name!r}; {hint}")
+    module_name, class_name = name.split(":", 1)
+    try:
+        agent = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"The algorithm {name!r} could not be imported: {error}.") from error
+    if not (isinstance(agent, type) and issubclass(agent, Agent)):
+        raise UserError(f"{name!r} is not a subclass of pac4sac.Agent.")
+    return Algorithm(agent, title=getattr(agent, "title", name))
+
+
+def make_config(algo: str, preset: str = "paper", overrides: Mapping[str, Any] | None = None) -> AgentConfig:
+    """The settings of one run. Overrides may be values or text; what cannot be is told in one sentence."""
+    algorithm = get_algorithm(algo)
+    presets = algorithm.agent.presets
+    if preset not in presets:
+        raise UserError(f"{algo} has no preset {preset!r}; it has {', '.join(presets)}.")
+    fields = {f.name: f for f in dataclasses.fields(algorithm.agent.Config)}
+    values: dict[str, Any] = {**algorithm.defaults, **presets[preset]}
+    for name, value in (overrides or {}).items():
+        if name not in fields:
+            close = difflib.get_close_matches(name, fields, n=3, cutoff=0.4)
+            hint = f"did you mean {' or '.join(close)}?" if close else f"it has {', '.join(fields)}."
+            raise UserError(f"{algo} has no setting {name!r}; {hint}")
+        values[name] = convert_value(fields[name], value) if isinstance(value, str) else value
+    return algorithm.agent.Config(**values)

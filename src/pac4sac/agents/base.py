@@ -1,0 +1,231 @@
+"""What all agents share: a cohort's state as one dictionary of tensors, the order of an update, the optimiser, target
+networks, metrics, and the freezing of runs that diverge.
+
+Everything here and in the agents is tensor code of fixed shapes on all runs at once: no branch on data, no
+synchronisation with the device. State tensors are changed in place, so that one update can be compiled or captured.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pac4sac import replay
+from pac4sac.nets import Critic, Net, Params, Trunk
+from pac4sac.replay import Batch
+from pac4sac.settings import AgentConfig
+from pac4sac.tape import Stream
+
+State = dict[str, Tensor]
+Draw = Mapping[str, Tensor]  # one reading of the tape: {stream: [R, ...]}
+Loss = tuple[Tensor, dict[str, Tensor]]  # per run [R], and what to log
+
+BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # Adam
+
+
+class Hyper:
+    """Per-run settings as tensors of shape [R]."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def __getattr__(self, name: str) -> Tensor:
+        return self._state[f"hyper/{name}"]
+
+
+class Target(NamedTuple):
+    y: Tensor  # [R, B], what the critic regresses
+    a2: Tensor  # [R, B, da], the next action behind it
+
+
+class Agent:
+    """An algorithm for a cohort. A subclass gives its networks and four functions: `bellman_target`, `critic_loss`,
+    `actor_loss` and `behaviour`."""
+
+    title: ClassVar[str]  # one line for `pac4sac list algos`
+    revision: ClassVar[int] = 1  # raised when results of the algorithm change, so that no stored run is taken for new
+    Config: ClassVar[type[AgentConfig]] = AgentConfig
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"paper": {}}
+    with_target: ClassVar[tuple[str, ...]] = ("critic",)  # networks that have a slow copy
+    critic: Critic
+
+    def __init__(self, configs: Sequence[AgentConfig], ds: int, da: int) -> None:
+        self.configs = tuple(configs)
+        self.config = self.configs[0]  # for structural settings, which all runs share
+        self.ds, self.da = ds, da
+        self.nets = self.networks()
+        common = [f"{net}_{quantity}" for net in self.nets for quantity in ("loss", "gradient_norm")]
+        self.metric_names = (*common, *self.logged())
+
+    # --- what an algorithm is made of
+
+    def networks(self) -> dict[str, Net]:
+        raise NotImplementedError
+
+    def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Any:
+        """A `Target`, or whatever else of the next state the critic's loss needs; taken without gradient."""
+        raise NotImplementedError
+
+    def critic_loss(self, state: State, q: Params, batch: Batch, target: Any, draw: Draw) -> Loss:
+        """The squared Bellman error of every critic; algorithms with another objective replace it."""
+        m, _ = self.critic(q, batch.s, batch.a)  # [R, M, B]
+        return (target.y[:, None] - m).square().mean(-1).sum(-1), {"q": m.mean((1, 2))}
+
+    def actor_loss(self, state: State, pi: Params, batch: Batch, draw: Draw) -> Loss:
+        raise NotImplementedError
+
+    def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
+        """Actions [R, B, da] with which to gather data in states [R, B, ds]."""
+        raise NotImplementedError
+
+    def greedy(self, state: State, s: Tensor) -> Tensor:
+        """The deterministic policy, for evaluation."""
+        raise NotImplementedError
+
+    def logged(self) -> tuple[str, ...]:
+        """Names of what the losses report."""
+        return ("q",)
+
+    def behaviour_streams(self, states: int, evaluating: bool = False) -> dict[str, Stream]:
+        """Random numbers that `behaviour` needs for a number of states per run."""
+        return {}
+
+    def update_streams(self) -> dict[str, Stream]:
+        return {}
+
+    def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
+        return {}
+
+    def end_of_episode(self, state: State, ended: Tensor) -> None:
+        """Called after the step in which episodes of the runs `ended` [R] ended."""
+
+    # --- the plain critic: the minimum of its members
+
+    def build_critic(self) -> Critic:
+        return Critic(self.trunk(s=self.ds, a=self.da))
+
+    def value(self, q: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
+        """What the actor maximises, [R, B]."""
+        return self.critic(q, s, a)[0].amin(1)
+
+    def target_value(self, state: State, s2: Tensor, a2: Tensor, draw: Draw) -> Tensor:
+        return self.critic(self.params(state, "critic/target"), s2, a2)[0].amin(1)
+
+    # --- shared machinery
+
+    @property
+    def runs(self) -> int:
+        return len(self.configs)
+
+    def trunk(self, **inputs: int) -> Trunk:
+        c = self.config
+        return Trunk(inputs, c.width, c.depth, c.norm, c.activation)
+
+    def trained(self) -> tuple[str, ...]:
+        """Names of the state tensors that Adam moves."""
+        return tuple(self.nets)
+
+    def act_streams(self) -> dict[str, Stream]:
+        return {"warmup": Stream((self.da,), uniform=True)} | self.behaviour_streams(1)
+
+    def learn_streams(self) -> dict[str, Stream]:
+        return {"replay": Stream((self.config.batch,), uniform=True)} | self.update_streams()
+
+    def initial_state(self, seeds: Sequence[int], device: torch.device) -> State:
+        runs = self.runs
+        state: State = {
+            "step": torch.zeros((), dtype=torch.int64, device=device),  # environment steps taken
+            "update": torch.zeros((), dtype=torch.int64, device=device),  # position on the learning tape
+            "alive": torch.ones(runs, dtype=torch.bool, device=device),
+            "diverged_step": torch.full((runs,), -1, dtype=torch.int64, device=device),
+            "diverged_net": torch.full((runs,), -1, dtype=torch.int64, device=device),
+            "metrics": torch.zeros(len(self.metric_names), runs, device=device),  # sums since the last log line
+            "metrics_count": torch.zeros(runs, device=device),
+        }
+        for name in self.Config.per_run_names():
+            values = [float(getattr(config, name)) for config in self.configs]
+            state[f"hyper/{name}"] = torch.tensor(values, dtype=torch.float32, device=device)
+        for name, net in self.nets.items():
+            state[name] = net.initial(seeds, f"initial/{name}", device)
+        state |= self.extra_state(seeds, device)
+        for name in self.trained():
+            state[f"{name}/first_moment"] = torch.zeros_like(state[name])
+            state[f"{name}/second_moment"] = torch.zeros_like(state[name])
+            state[f"{name}/count"] = torch.zeros(runs, device=device)
+        for name in self.with_target:
+            state[f"{name}/target"] = state[name].clone()
+        return state
+
+    def params(self, state: State, name: str) -> Params:
+        """The weights of a network by layer; "critic/target" names the slow copy."""
+        return self.nets[name.split("/")[0]].views(state[name])
+
+    def act(self, state: State, s: Tensor, draw: Draw) -> Tensor:
+        """Actions [R, da] in states [R, ds]: uniform during a run's warm-up, then its behaviour."""
+        warming = state["step"] < Hyper(state).warmup
+        action = self.behaviour(state, s.unsqueeze(1), draw).squeeze(1)
+        return torch.where(warming.unsqueeze(1), 2 * draw["warmup"] - 1, action)
+
+    def learning_starts(self) -> list[int]:
+        """Per run, the first step with an update: after the warm-up, and never before a whole batch was seen."""
+        return [max(config.warmup, config.batch) for config in self.configs]
+
+    def update(self, state: State, data: Tensor, draw: Draw) -> None:
+        """One update of every active run from its replay ring [R, capacity, width]."""
+        n = state["step"].clamp_max(data.shape[1])
+        batch = replay.sample(data, draw["replay"], n, self.ds, self.da)
+        active = state["alive"] & (state["step"] >= Hyper(state).warmup.clamp_min(self.config.batch))
+        log = self.learn(state, batch, draw, active)
+        values = torch.stack([log[name] for name in self.metric_names])
+        state["metrics"] += torch.where(active & state["alive"], values, 0.0)
+        state["metrics_count"] += active & state["alive"]
+        state["update"] += 1
+
+    def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
+        with torch.no_grad():
+            target = self.bellman_target(state, batch, draw)
+        log = self.descend(state, "critic", lambda q: self.critic_loss(state, q, batch, target, draw), active)
+        log |= self.descend(state, "actor", lambda pi: self.actor_loss(state, pi, batch, draw), active)
+        for name in self.with_target:
+            tau = (Hyper(state).tau * active).view(-1, 1, 1)
+            state[f"{name}/target"].lerp_(state[name], tau)
+        return log
+
+    def descend(self, state: State, name: str, loss_of: Callable[[Params], Loss], active: Tensor) -> dict[str, Tensor]:
+        """A step of Adam on the weights of one network, for each run down its own loss."""
+        net = self.nets[name]
+        leaves = {key: view.detach().requires_grad_() for key, view in net.views(state[name]).items()}
+        loss, log = loss_of(leaves)
+        gradient = torch.autograd.grad(loss.sum(), list(leaves.values()), materialize_grads=True)
+        with torch.no_grad():
+            flat = net.flatten(gradient, state[name])
+            norm = self.adam(state, name, flat, loss.detach(), active)
+        return {f"{name}_loss": loss.detach(), f"{name}_gradient_norm": norm} | {k: v.detach() for k, v in log.items()}
+
+    def adam(self, state: State, name: str, gradient: Tensor, loss: Tensor, active: Tensor) -> Tensor:
+        """Adam with a learning rate and a step count per run. A run whose loss or gradient is not finite takes no step
+        and is dead from then on; the others never notice. Returns the gradient's norm [R]."""
+        norm = gradient.square().sum((1, 2)).sqrt()
+        finite = norm.isfinite() & loss.isfinite()
+        self.bury(state, name, active & ~finite)
+        moving = active & state["alive"]
+        gradient = torch.where(moving.view(-1, 1, 1), gradient, 0.0)
+        count = state[f"{name}/count"].add_(moving)
+        moves = moving.to(gradient.dtype)
+        first = state[f"{name}/first_moment"].lerp_(gradient, ((1 - BETA_1) * moves).view(-1, 1, 1))
+        second = state[f"{name}/second_moment"].lerp_(gradient.square(), ((1 - BETA_2) * moves).view(-1, 1, 1))
+        steps = count.clamp_min(1)
+        rate = Hyper(state).lr * moves / (1 - BETA_1**steps)
+        scale = (1 - BETA_2**steps).rsqrt()
+        denominator = (second.sqrt() * scale.view(-1, 1, 1)).add_(EPSILON)
+        state[name].addcdiv_(first * -rate.view(-1, 1, 1), denominator)
+        return norm
+
+    def bury(self, state: State, name: str, dead: Tensor) -> None:
+        """Mark runs as diverged, with the step and the network at which it showed."""
+        index = list(self.trained()).index(name)
+        first_time = dead & state["alive"]
+        state["diverged_step"].copy_(torch.where(first_time, state["step"], state["diverged_step"]))
+        state["diverged_net"].copy_(torch.where(first_time, index, state["diverged_net"]))
+        state["alive"].logical_and_(~dead)

@@ -1,0 +1,95 @@
+"""Optimistic actor-critic (Ciosek et al. 2019): SAC that explores with a policy shifted towards an upper bound of Q."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from pac4sac import settings
+from pac4sac.agents.base import Draw, Hyper, State
+from pac4sac.agents.choices import deviation
+from pac4sac.agents.pac4sac import PacBayesConfig, PacBayesCritic
+from pac4sac.agents.sac import Sac, SacConfig
+from pac4sac.nets import Params
+from pac4sac.settings import per_run
+
+
+@dataclass(frozen=True, kw_only=True)
+class OacConfig(SacConfig):
+    beta: float = per_run(4.66, settings.ANY, "β_UB: deviations above the mean of Q at which its upper bound lies")
+    shift: float = per_run(23.53, settings.NON_NEGATIVE, "δ: KL budget of the shift of the behaviour policy")
+
+
+def optimistic_mean(mean: Tensor, std: Tensor, gradient: Tensor, shift: Tensor) -> Tensor:
+    """μ_E = μ_T + √(2δ) Σ_T g / (√(gᵀ Σ_T g) + 1e-5), for each state on its own; mean, std, g are [R, B, da]."""
+    sigma_g = std.square() * gradient
+    length = (gradient * sigma_g).sum(-1, keepdim=True).sqrt()
+    return mean + (2 * shift).sqrt()[:, None, None] * sigma_g / (length + 1e-5)
+
+
+class Oac(Sac):
+    title = "Optimistic actor-critic"
+    Config = OacConfig
+    config: OacConfig
+    configs: tuple[OacConfig, ...]
+
+    def mean_and_deviation(self, q: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+        """μ_Q = (Q₁ + Q₂)/2 and σ_Q = |Q₁ − Q₂|/2; for more critics than two, mean and deviation over them."""
+        m = self.critic(q, s, a)[0]
+        return m.mean(1), m.std(1, correction=0)
+
+    def proposal(self, state: State, s: Tensor) -> tuple[Tensor, Tensor]:
+        h = Hyper(state)
+        mean, std = self.actor(self.params(state, "actor"), s)
+        mean = mean.detach().requires_grad_()
+        mu_q, sigma_q = self.mean_and_deviation(self.params(state, "critic"), s, torch.tanh(mean))
+        upper_bound = mu_q + h.beta[:, None] * sigma_q
+        (gradient,) = torch.autograd.grad(upper_bound.sum(), mean)
+        return optimistic_mean(mean.detach(), std, gradient, h.shift), std
+
+
+@dataclass(frozen=True, kw_only=True)
+class OacGaussConfig(PacBayesConfig, OacConfig):
+    pass
+
+
+class OacGauss(PacBayesCritic, Oac):
+    """The paper's architecture table gives OAC the Gaussian head: one critic with its m_p and √v_p."""
+
+    title = "Optimistic actor-critic on one PAC-Bayes critic"
+    Config = OacGaussConfig
+    config: OacGaussConfig
+    configs: tuple[OacGaussConfig, ...]
+
+    def mean_and_deviation(self, q: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+        m_p, v_p = self.critic(q, s, a)
+        return m_p.mean(1), deviation(v_p).mean(1) if v_p is not None else torch.zeros_like(m_p[:, 0])
+
+    def value(self, q: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
+        return super().value(q, s, a, None)  # the actor follows m_p; the deviation is for exploring only
+
+
+@dataclass(frozen=True, kw_only=True)
+class OacLabConfig(OacConfig):
+    alpha: float = per_run(0.0, settings.NON_NEGATIVE, "weight of the policy's entropy; none in this variant")
+    shift: float = per_run(0.1, settings.NON_NEGATIVE, "δ: KL budget of the shift of the behaviour policy")
+    smoothing: float = per_run(0.447, settings.NON_NEGATIVE, "deviation of the noise on the target's action")
+    smoothing_limit: float = per_run(0.5, settings.NON_NEGATIVE, "largest noise on the target's action")
+
+
+class OacLab(Oac):
+    """OAC as the authors' group later coded it: a target actor with smoothing, no entropy anywhere."""
+
+    title = "Optimistic actor-critic as the authors' group later coded it"
+    Config = OacLabConfig
+    with_target: ClassVar[tuple[str, ...]] = ("critic", "actor")
+    config: OacLabConfig
+    configs: tuple[OacLabConfig, ...]
+
+    def next_action(self, state: State, s2: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
+        h = Hyper(state)
+        mean, _ = self.actor(self.params(state, "actor/target"), s2)
+        limit = h.smoothing_limit[:, None, None]
+        noise = (h.smoothing[:, None, None] * draw["target"][:, 0]).clamp(-limit, limit)
+        return torch.tanh(mean) + noise, torch.zeros_like(mean[..., 0])

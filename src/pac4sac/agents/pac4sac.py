@@ -1,0 +1,186 @@
+"""PAC-Bayesian soft actor-critic (Tasdighi et al., AABI 2024), Section 3.2, in the order of the text.
+
+The paper says that its critic suits any actor-critic, so the critic is a part of its own here, `PacBayesCritic`; SAC
+with it is PAC4SAC. Letters are the paper's: m_i, v_i mean and variance of the weights of the last layer, m_p, v_p those
+of Q, μ the posterior, μ₀ the prior, N the number of tuples in the replay buffer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from pac4sac import settings
+from pac4sac.agents import choices
+from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
+from pac4sac.agents.sac import Sac, SacConfig
+from pac4sac.bounds import gaussian_kl
+from pac4sac.nets import Critic, Params
+from pac4sac.replay import Batch
+from pac4sac.settings import AgentConfig, per_run, structural
+from pac4sac.tape import Stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class PacBayesConfig(AgentConfig):
+    xi: float = per_run(0.01, settings.BELOW_ONE, "ξ: weight of the exploration term")
+    conservative: float = per_run(1.0, settings.NON_NEGATIVE, "weight of the conservative term, √(KL/N) in the paper")
+    prior_mean: float = per_run(0.0, settings.ANY, "mean of the prior of each weight")
+    prior_variance: float = per_run(1.0, settings.POSITIVE, "variance of the prior of each weight")
+    delta: float = per_run(0.05, settings.OPEN_UNIT, "δ of those complexity terms that have one")
+    critics: int = structural(1, settings.AT_LEAST_ONE, "number of critics; their minimum is used")
+    head: str = structural("gaussian", ("gaussian", "linear"), "last layer of the critic: random weights or plain ones")
+    log_variance: float = structural(-4.6, settings.ANY, "first log-variance of the last layer's weights")
+    freeze_variance: bool = structural(False, None, "never train the variances, as the released code does in effect")
+    complexity: str = structural("paper", tuple(choices.COMPLEXITY), "form of the conservative term")
+    target: str = structural(
+        "mean", ("mean", "sampled"), "value of the next state: the target critic's mean or a sample"
+    )
+    prior: str = structural(
+        "fixed", ("fixed", "moving"), "keep the prior, or move it to the posterior after an episode"
+    )
+
+
+class PacBayesCritic(Agent):
+    """A randomised critic, and a PAC-Bayes bound as its training objective."""
+
+    terms: ClassVar[tuple[str, ...]] = ("bellman", "conservative", "exploration", "kl", "q_deviation")
+    config: PacBayesConfig
+    configs: tuple[PacBayesConfig, ...]
+
+    # Section 3.2, first paragraph. w_i ~ N(m_i, v_i) and Q = Σ w_i φ_i + b, hence Q | s, a ~ N(m_p, v_p) with
+    # m_p = Σ m_i φ_i + b and v_p = Σ v_i φ_i²: the forward pass of `nets.Critic`.
+
+    def build_critic(self) -> Critic:
+        c = self.config
+        return Critic(self.trunk(s=self.ds, a=self.da), c.critics, c.head == "gaussian", c.log_variance)
+
+    # First display: the empirical risk R_N(μ), Bellman consistency.
+
+    @staticmethod
+    def bellman_consistency(y: Tensor, m_p: Tensor, v_p: Tensor) -> Tensor:
+        return ((y - m_p).square() + v_p).mean(-1)
+
+    # The target in it, r + γ stop_grad(Q)(s′), is SAC's: a′ ~ π, never the shooting policy, as in the operator T of
+    # "Convergence properties". Its Q is the mean of the slow critic, or by choice a sample of it.
+
+    def target_value(self, state: State, s2: Tensor, a2: Tensor, draw: Draw) -> Tensor:
+        slow = self.params(state, "critic/target")
+        return choices.sampled_value(self.critic, slow, s2, a2, draw.get("next_value")).amin(1)
+
+    # "The KL divergence term is analytically tractable as well": D_KL(μ ‖ μ₀) over the weights of the last layer.
+
+    def divergence(self, state: State, q: Params) -> Tensor:
+        m, log_v = self.critic.posterior(q)
+        return gaussian_kl(m, log_v.exp(), state["prior_mean"], state["prior_log_variance"].exp())  # [R, M]
+
+    # Second display: the expected variance of the next state's value, by the variance of the critic averaged over the
+    # samples. (It prints Q(s′, a′) where the sentence before it says the variance of the critic.)
+
+    @staticmethod
+    def exploration(v_p_next: Tensor, terminated: Tensor) -> Tensor:
+        return (v_p_next * (1 - terminated)).mean(-1)
+
+    # Third display: the final critic training objective L(m, v). The weight ξ is that of Section 3.1.
+
+    def critic_loss(self, state: State, q: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
+        if not self.critic.gaussian:
+            return super().critic_loss(state, q, batch, target, draw)  # plain weights: the Bellman error is all
+        if self.config.freeze_variance:
+            q = choices.with_frozen_variance(q)
+        h = Hyper(state)
+        n = state["step"].clamp_max(self.config.capacity)
+        m, v = self.critic(q, torch.cat([batch.s, batch.s2], 1), torch.cat([batch.a, target.a2], 1))  # one pass
+        assert v is not None
+        (m_p, _), (v_p, v_p_next) = m.chunk(2, -1), v.chunk(2, -1)  # [R, M, B]
+        kl = self.divergence(state, q)
+
+        bellman = self.bellman_consistency(target.y[:, None], m_p, v_p)
+        conservative = choices.COMPLEXITY[self.config.complexity](kl, n, h.delta[:, None])
+        exploration = self.exploration(v_p_next, batch.terminated[:, None])
+        loss = bellman + h.conservative[:, None] * conservative - h.xi[:, None] * exploration  # [R, M]
+
+        log = {"bellman": bellman, "conservative": conservative, "exploration": exploration, "kl": kl}
+        log |= {"q": m_p.mean(-1), "q_deviation": v_p.sqrt().mean(-1)}
+        return loss.sum(1), {name: value.mean(1) for name, value in log.items()}
+
+    # Fourth display: the actor maximises m_p + ε √v_p − α log π with a fresh ε ~ N(0, 1) for each state. The entropy is
+    # SAC's own part (`Sac.actor_loss`); this is the sampled Q that it asks for.
+
+    def value(self, q: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
+        return choices.sampled_value(self.critic, q, s, a, noise).amin(1)
+
+    # Section 3.1 suggests "updating the prior of an episode with the posterior of the previous episode".
+
+    def end_of_episode(self, state: State, ended: Tensor) -> None:
+        if self.config.prior == "moving" and self.critic.gaussian:
+            choices.move_prior(state, self.critic.posterior(self.params(state, "critic")), ended)
+
+    # What the above needs: the prior, and noise for each sample of Q.
+
+    def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
+        means, variances = zip(*((c.prior_mean, c.prior_variance) for c in self.configs), strict=True)
+        return super().extra_state(seeds, device) | choices.first_prior(means, variances, self.critic, device)
+
+    def update_streams(self) -> dict[str, Stream]:
+        noise = Stream((self.config.critics, self.config.batch))
+        streams = super().update_streams() | {"actor_value": noise}
+        return streams | {"next_value": noise} if self.config.target == "sampled" else streams
+
+    def logged(self) -> tuple[str, ...]:
+        return (*super().logged(), *(self.terms if self.critic.gaussian else ()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pac4SacConfig(PacBayesConfig, SacConfig):
+    shots: int = per_run(
+        500, settings.AT_LEAST_ONE, "S: actions drawn per step, of which the critic's favourite is taken"
+    )
+    shooting: str = structural(
+        "independent", ("independent", "thompson"), "samples of Q: one per candidate, or one for all"
+    )
+
+
+class Pac4Sac(PacBayesCritic, Sac):
+    """SAC with the PAC-Bayes critic, and with critic-guided action search by multiple shooting (Section 3.2, second
+    paragraph): a_1 … a_S ~ π, one sample Q_i | a_i, s ~ μ for each, act with the a_i of the largest Q_i. The search is
+    `Sac.behaviour`, for SAC can be given it too; the samples are these."""
+
+    title = "PAC-Bayesian soft actor-critic: the paper"
+    Config = Pac4SacConfig
+    presets: ClassVar = {
+        "paper": {},
+        "repo": {  # the released code, for comparison
+            "critics": 2,
+            "depth": 2,
+            "norm": False,
+            "activation": "relu",
+            "prior_mean": 1.0,
+            "log_variance": -10.0,
+            "freeze_variance": True,
+            "complexity": "maurer",
+            "learn_alpha": True,
+            "lr": 3e-4,
+            "batch": 256,
+            "capacity": 1_000_000,
+            "warmup": 10_000,
+            "shoot": "evaluation",
+        },
+    }
+    config: Pac4SacConfig
+    configs: tuple[Pac4SacConfig, ...]
+
+    def rank(self, q: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
+        if noise is not None and self.config.shooting == "thompson" and self.critic.gaussian:
+            return choices.thompson_value(self.critic, q, s, a, noise).amin(1)
+        return self.value(q, s, a, None if noise is None else noise.transpose(1, 2).flatten(2))  # [R, M, S·B]
+
+    def behaviour_streams(self, states: int, evaluating: bool = False) -> dict[str, Stream]:
+        streams, shots = super().behaviour_streams(states, evaluating), self.shots(evaluating)
+        if max(shots) == 1:
+            return streams
+        if self.config.shooting == "thompson":
+            return streams | {"values": Stream((self.config.critics, self.critic.trunk.width))}
+        return streams | {"values": Stream((max(shots), self.config.critics, states), rows=shots)}

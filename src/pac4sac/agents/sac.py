@@ -1,0 +1,146 @@
+"""Soft actor-critic (Haarnoja et al. 2018): twin critics whose minimum is the target; entropy weight fixed or learned.
+
+Any agent with this actor can also *shoot*: draw S actions from the policy and take the one its critic values most.
+For SAC that is a control, off by default; for PAC4SAC it is part of the algorithm.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
+from pac4sac.nets import Critic, GaussianActor, Net, Params, squashed_sample
+from pac4sac.replay import Batch
+from pac4sac.settings import AT_LEAST_ONE, NON_NEGATIVE, AgentConfig, per_run, structural
+from pac4sac.tape import Stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class SacConfig(AgentConfig):
+    alpha: float = per_run(0.2, NON_NEGATIVE, "weight of the policy's entropy; its first value where it is learned")
+    learn_alpha: bool = per_run(False, None, "learn α towards a policy entropy of −d_a")
+    shots: int = per_run(1, AT_LEAST_ONE, "S: actions drawn per step, of which the critic's favourite is taken")
+    shoot: str = structural("always", ("always", "evaluation"), "when to shoot: in training too, or in evaluation only")
+    target_shots: int = structural(
+        1, AT_LEAST_ONE, "actions drawn for the next state of a target; 1 evaluates π itself"
+    )
+    critics: int = structural(2, AT_LEAST_ONE, "number of critics; their minimum is used")
+
+
+class Sac(Agent):
+    title = "Soft actor-critic with twin critics"
+    Config = SacConfig
+    config: SacConfig
+    configs: tuple[SacConfig, ...]
+    actor: GaussianActor
+
+    def networks(self) -> dict[str, Net]:
+        self.actor = GaussianActor(self.trunk(s=self.ds), self.da)
+        self.critic = self.build_critic()
+        return {"critic": self.critic, "actor": self.actor}
+
+    def build_critic(self) -> Critic:
+        return Critic(self.trunk(s=self.ds, a=self.da), self.config.critics)
+
+    # --- learning
+
+    def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Target:
+        h = Hyper(state)
+        a2, log_pi = self.next_action(state, batch.s2, draw)
+        q2 = self.target_value(state, batch.s2, a2, draw)
+        soft_value = q2 - self.alpha(state)[:, None] * log_pi
+        return Target(batch.r + h.gamma[:, None] * (1 - batch.terminated) * soft_value, a2)
+
+    def actor_loss(self, state: State, pi: Params, batch: Batch, draw: Draw) -> Loss:
+        a, log_pi = squashed_sample(*self.actor(pi, batch.s), draw["actor"])
+        q = self.value(self.params(state, "critic"), batch.s, a, draw.get("actor_value"))
+        alpha = self.alpha(state)
+        loss = (alpha[:, None] * log_pi - q).mean(-1)
+        return loss, {"entropy": -log_pi.mean(-1), "alpha": alpha}
+
+    def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
+        log = super().learn(state, batch, draw, active)
+        self.learn_temperature(state, log["entropy"], active)
+        return log
+
+    def next_action(self, state: State, s2: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
+        """a′ ~ π(·|s′) and its log-density; the best of several where the setting asks for it."""
+        mean, std = self.actor(self.params(state, "actor"), s2)
+        a2, log_pi = squashed_sample(mean.unsqueeze(1), std.unsqueeze(1), draw["target"])  # [R, S, B, da]
+        best = self.favourite(state, s2, a2, draw.get("target_value"), None)
+        return pick(a2, best), log_pi.gather(1, best.unsqueeze(1)).squeeze(1)
+
+    # --- the temperature α
+
+    def alpha(self, state: State) -> Tensor:
+        h = Hyper(state)
+        return torch.where(h.learn_alpha > 0, state["log_alpha"].view(-1).exp(), h.alpha)
+
+    def learn_temperature(self, state: State, entropy: Tensor, active: Tensor) -> None:
+        """Gradient of log α · (entropy − target entropy), with the target −d_a; only for runs that learn α."""
+        gradient = torch.where(Hyper(state).learn_alpha > 0, entropy + self.da, 0.0)
+        self.adam(state, "log_alpha", gradient.view(-1, 1, 1), gradient, active)
+
+    def trained(self) -> tuple[str, ...]:
+        return (*super().trained(), "log_alpha")
+
+    def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
+        first = torch.tensor([config.alpha for config in self.configs], device=device)
+        return {"log_alpha": first.clamp_min(1e-8).log().view(-1, 1, 1)}
+
+    # --- acting
+
+    def proposal(self, state: State, s: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and deviation, before the tanh, of the distribution from which actions are drawn."""
+        return self.actor(self.params(state, "actor"), s)
+
+    def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
+        mean, std = self.proposal(state, s)  # one pass of the actor, S draws
+        candidates = torch.tanh(mean.unsqueeze(1) + std.unsqueeze(1) * draw["candidates"])  # [R, S, B, da]
+        return pick(candidates, self.favourite(state, s, candidates, draw.get("values"), Hyper(state).shots))
+
+    def favourite(self, state: State, s: Tensor, a: Tensor, noise: Tensor | None, shots: Tensor | None) -> Tensor:
+        """Index [R, B] of the candidate in a [R, S, B, da] that the critic values most, among the run's own `shots`."""
+        runs, count, states, _ = a.shape
+        if count == 1:
+            return torch.zeros(runs, states, dtype=torch.int64, device=a.device)
+        if states > 1:  # a single state is broadcast over its candidates instead, inside the critic
+            s = s.unsqueeze(1).expand(-1, count, -1, -1).reshape(runs, count * states, -1)
+        q = self.rank(self.params(state, "critic"), s, a.reshape(runs, count * states, -1), noise)
+        q = q.view(runs, count, states)
+        if shots is not None:
+            absent = torch.arange(count, device=a.device) >= shots[:, None]  # [R, S]
+            q = q.masked_fill(absent.unsqueeze(-1), -torch.inf)
+        return q.argmax(1)
+
+    def rank(self, q: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
+        """By what candidates are compared, [R, S·B]."""
+        return self.value(q, s, a, noise)
+
+    def greedy(self, state: State, s: Tensor) -> Tensor:
+        return torch.tanh(self.actor(self.params(state, "actor"), s)[0])
+
+    # --- what the above needs
+
+    def logged(self) -> tuple[str, ...]:
+        return ("q", "entropy", "alpha")
+
+    def shots(self, evaluating: bool) -> tuple[int, ...]:
+        shooting = evaluating or self.config.shoot == "always"
+        return tuple(config.shots if shooting else 1 for config in self.configs)
+
+    def behaviour_streams(self, states: int, evaluating: bool = False) -> dict[str, Stream]:
+        shots = self.shots(evaluating)
+        return {"candidates": Stream((max(shots), states, self.da), rows=shots)}
+
+    def update_streams(self) -> dict[str, Stream]:
+        batch, shots = self.config.batch, self.config.target_shots
+        return {"target": Stream((shots, batch, self.da)), "actor": Stream((batch, self.da))}
+
+
+def pick(candidates: Tensor, index: Tensor) -> Tensor:
+    """The chosen action [R, B, da] of candidates [R, S, B, da]."""
+    chosen = index[:, None, :, None].expand(-1, 1, -1, candidates.shape[-1])
+    return candidates.gather(1, chosen).squeeze(1)

@@ -1,0 +1,38 @@
+"""Replay of a cohort: one ring of packed transitions per run, on the learner's device, read by one gather."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Batch(NamedTuple):
+    s: Tensor  # [R, B, ds]
+    a: Tensor  # [R, B, da]
+    r: Tensor  # [R, B]
+    s2: Tensor  # [R, B, ds], the true next state, also where the time limit cut the episode
+    terminated: Tensor  # [R, B], 1 where the episode really ended; a time limit is no end
+
+
+def row_width(ds: int, da: int) -> int:
+    return 2 * ds + da + 2
+
+
+def pack(s: Tensor, a: Tensor, r: Tensor, s2: Tensor, terminated: Tensor) -> Tensor:
+    """[R, width] from [R, ds], [R, da], [R, 1], [R, ds], [R, 1]."""
+    return torch.cat([s, a, r, s2, terminated], -1)
+
+
+def store(data: Tensor, row: Tensor, step: Tensor) -> None:
+    """Write the transitions of one lockstep step into data [R, capacity, width]; `step` counts those stored before."""
+    data.index_copy_(1, (step % data.shape[1]).reshape(1), row.unsqueeze(1))
+
+
+def sample(data: Tensor, uniforms: Tensor, n: Tensor, ds: int, da: int) -> Batch:
+    """Transitions drawn with replacement from the first n, one for each uniform number [R, B]."""
+    runs, capacity, width = data.shape
+    index = (uniforms * n).long().clamp_max(n - 1)  # u·n can round up to n in float32
+    first = torch.arange(runs, device=data.device).unsqueeze(1) * capacity
+    rows = data.view(-1, width).index_select(0, (first + index).view(-1)).view(*index.shape, width)
+    s, a, r, s2, terminated = torch.split(rows, [ds, da, 1, ds, 1], -1)
+    return Batch(s, a, r.squeeze(-1), s2, terminated.squeeze(-1))
