@@ -1,0 +1,126 @@
+"""The environments of runs over one board of arrays: the same code steps them in the pool's process and in workers."""
+
+import struct
+import zlib
+from collections.abc import Iterable
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from pac4sac.errors import UserError
+from pac4sac.tasks.adapters import make_env
+from pac4sac.tasks.registry import Task
+
+Board = NDArray[np.void]
+CAUSE_BYTES = 400
+
+# What a worker is told: step every run, or begin this episode of one run and replay the actions that follow as float32.
+COMMAND = struct.Struct("<iqq")  # run, episode, number of actions
+EVERY_RUN = -1
+
+
+def board_layout(runs: int, observation_size: int, action_size: int) -> np.dtype[np.void]:
+    """All that pool and environments exchange: the pool writes ``action`` and ``active``, they write the rest."""
+    return np.dtype(
+        [
+            ("action", np.float32, (runs, action_size)),
+            ("observation", np.float32, (runs, observation_size)),
+            ("final_observation", np.float32, (runs, observation_size)),
+            ("reward", np.float64, (runs,)),
+            ("terminated", np.bool_, (runs,)),
+            ("truncated", np.bool_, (runs,)),
+            ("active", np.bool_, (runs,)),
+            ("failed", np.bool_, (runs,)),
+            ("refused", np.bool_, (runs,)),  # the environment could not be built, and the user can mend it
+            ("cause", np.uint8, (runs, CAUSE_BYTES)),
+        ],
+        align=True,
+    )
+
+
+def read_cause(board: Board, run: int) -> str:
+    written: bytes = board["cause"][run].tobytes()
+    return written.rstrip(b"\0").decode(errors="ignore")
+
+
+def episode_seed(run_seed: int, purpose: str, episode: int) -> int:
+    key = (zlib.crc32(purpose.encode()), episode)
+    word = np.random.SeedSequence(run_seed, spawn_key=key).generate_state(1, np.uint32)[0]
+    return int(word) >> 1  # some simulators keep their seed in a signed 32-bit integer
+
+
+class RunEnvironment:
+    """The environment of one run and the episode it is in. What goes wrong inside is told on the board, not raised."""
+
+    def __init__(self, task: Task, run: int, seed: int, purpose: str, board: Board) -> None:
+        self._task, self._run, self._seed, self._purpose = task, run, seed, purpose
+        self._env: gymnasium.Env[NDArray[np.float32], NDArray[np.float32]] | None = None
+        self._episode = self._steps = 0
+        self._action = board["action"][run]
+        self._observation = board["observation"][run]
+        self._final_observation = board["final_observation"][run]
+        self._cause = board["cause"][run]
+        self._reward = board["reward"]
+        self._terminated, self._truncated = board["terminated"], board["truncated"]
+        self._active, self._failed, self._refused = board["active"], board["failed"], board["refused"]
+
+    def begin(self, episode: int, actions: Iterable[NDArray[np.float32]]) -> None:
+        """Start this episode and take these actions in it; the board then shows the observation reached."""
+        self._failed[self._run] = self._refused[self._run] = False
+        self._steps = 0
+        try:
+            if self._env is None:
+                self._env = make_env(self._task)
+            observation = self._reset(episode)
+            for action in actions:
+                self._steps += 1
+                observation = self._env.step(action.copy())[0]
+            self._observation[:] = observation
+        except Exception as problem:
+            self._refused[self._run] = self._env is None and isinstance(problem, UserError)
+            self._fail(problem)
+
+    def step(self) -> None:
+        """Take the board's action; at the end of an episode begin the next one."""
+        run = self._run
+        if not self._active[run] or self._failed[run] or self._env is None:
+            return
+        try:
+            self._steps += 1
+            # A copy, because an environment may keep the action it was given, and the board changes under it.
+            observation, reward, terminated, truncated, _ = self._env.step(self._action.copy())
+            self._final_observation[:] = observation
+            self._reward[run] = reward
+            self._terminated[run] = terminated
+            self._truncated[run] = truncated
+            if terminated or truncated:
+                observation = self._reset(self._episode + 1)
+            self._observation[:] = observation
+        except Exception as problem:
+            self._fail(problem)
+
+    def close(self) -> None:
+        if self._env is not None:
+            self._env.close()
+
+    def _reset(self, episode: int) -> NDArray[np.float32]:
+        assert self._env is not None
+        self._episode, self._steps = episode, 0
+        # Environments whose first episode differs from later ones must not count resets themselves: a replay has fewer.
+        options = {"episode": episode} if getattr(self._env.unwrapped, "episode_option", False) else None
+        return self._env.reset(seed=episode_seed(self._seed, self._purpose, episode), options=options)[0]
+
+    def _fail(self, problem: Exception) -> None:
+        text = " ".join(str(problem).split())
+        where = (
+            f"step {self._steps} of episode {self._episode}" if self._steps else f"the reset of episode {self._episode}"
+        )
+        if self._refused[self._run]:
+            cause = text
+        else:
+            cause = f"{self._task.env_id} raised {type(problem).__name__} in {where}: {text}"
+        encoded = cause.encode()[:CAUSE_BYTES]
+        self._cause[:] = 0
+        self._cause[: len(encoded)] = np.frombuffer(encoded, np.uint8)
+        self._failed[self._run] = True

@@ -1,0 +1,155 @@
+"""Where simulators live, as the pool sees it: in its own process, or in a worker process that may die."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pac4sac.errors import UserError
+from pac4sac.tasks.episodes import COMMAND, EVERY_RUN, Board, RunEnvironment
+from pac4sac.tasks.registry import Task
+
+STEP = COMMAND.pack(EVERY_RUN, 0, 0)
+PATIENCE = 1.0  # seconds a worker gets to close its environments
+
+
+class Host(Protocol):
+    runs: list[int]
+    second_life: bool  # it replaces a host that died in the present step
+
+    def begin(self, run: int, episode: int, actions: NDArray[np.float32]) -> None: ...
+    def step(self) -> None: ...
+    def answered(self) -> bool:
+        """Wait until everything asked for is on the board; False when the host died before."""
+
+    def end(self) -> None: ...
+    def bury(self) -> str:
+        """See the host ended and all it held freed; tells how it ended."""
+
+
+class LocalHost:
+    def __init__(self, task: Task, seeds: list[int], purpose: str, board: Board) -> None:
+        self.runs = list(range(len(seeds)))
+        self.second_life = False
+        self._environments = [RunEnvironment(task, run, seed, purpose, board) for run, seed in enumerate(seeds)]
+        self._due = False
+
+    def begin(self, run: int, episode: int, actions: NDArray[np.float32]) -> None:
+        self._environments[run].begin(episode, actions)
+
+    def step(self) -> None:
+        self._due = True
+
+    def answered(self) -> bool:
+        if self._due:
+            self._due = False
+            for environment in self._environments:
+                environment.step()
+        return True
+
+    def end(self) -> None:
+        for environment in self._environments:
+            environment.close()
+
+    def bury(self) -> str:
+        return "closed"
+
+
+class WorkerHost:
+    """A process started afresh (no fork: the learner's threads and CUDA state stay out of it) and told by socket."""
+
+    def __init__(self, job: dict[str, Any], runs: list[int], second_life: bool = False) -> None:
+        self.runs = runs
+        self.second_life = second_life
+        self._pending = 0
+        self._channel, theirs = socket.socketpair()
+        with theirs, _interrupts_held_back():
+            job = job | {"channel": theirs.fileno(), "seeds": [(run, job["seeds"][run]) for run in runs]}
+            self._process = subprocess.Popen(
+                # -P: the working directory is importable only if it is here.
+                [sys.executable, "-P", "-m", "pac4sac.tasks.worker", json.dumps(job)],
+                pass_fds=(job["channel"], job["memory"]),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": _import_path()},
+            )
+
+    def begin(self, run: int, episode: int, actions: NDArray[np.float32]) -> None:
+        self._tell(COMMAND.pack(run, episode, len(actions)) + actions.tobytes())
+
+    def step(self) -> None:
+        self._tell(STEP)
+
+    def answered(self) -> bool:
+        while self._pending:
+            try:
+                answers = len(self._channel.recv(self._pending))
+            except ConnectionError:
+                return False
+            if not answers:
+                return False
+            self._pending -= answers
+        return True
+
+    def end(self) -> None:
+        self._channel.close()
+
+    def bury(self) -> str:
+        self._channel.close()
+        try:
+            status = self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            status = self._process.wait()
+        return f"by signal {signal.Signals(-status).name}" if status < 0 else f"with exit status {status}"
+
+    def _tell(self, message: bytes) -> None:
+        self._pending += 1
+        with contextlib.suppress(ConnectionError):  # a dead worker is noticed when its answer is missing
+            self._channel.sendall(message)
+
+
+def close_hosts(hosts: list[Host], memory: int | None) -> None:
+    for host in hosts:
+        host.end()
+    for host in hosts:
+        host.bury()
+    hosts.clear()
+    if memory is not None:
+        os.close(memory)
+
+
+def check_portable(task: Task) -> dict[str, Any]:
+    """The task as a worker gets it."""
+    description = dataclasses.asdict(task)
+    try:
+        json.dumps(description)
+    except TypeError as problem:
+        raise UserError(
+            f"Task {task.name!r} has env_kwargs that cannot be sent to worker processes ({problem}); "
+            "use plain numbers, strings and lists, or workers=0."
+        ) from problem
+    return description
+
+
+def _import_path() -> str:
+    return os.pathsep.join(os.path.abspath(entry) for entry in sys.path if isinstance(entry, str))
+
+
+@contextlib.contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """A child inherits the mask: Ctrl-C at the terminal reaches the pool's process alone, which ends the workers."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

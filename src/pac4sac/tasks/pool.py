@@ -1,0 +1,319 @@
+"""EnvPool: one environment per run, stepped in lockstep, in this process or in workers over shared memory."""
+
+import contextlib
+import json
+import logging
+import mmap
+import os
+import statistics
+import tempfile
+import time
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple, Self
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from pac4sac.errors import UserError
+from pac4sac.tasks.adapters import make_env
+from pac4sac.tasks.episodes import Board, board_layout, read_cause
+from pac4sac.tasks.hosts import Host, LocalHost, WorkerHost, check_portable, close_hosts
+from pac4sac.tasks.registry import Task
+
+log = logging.getLogger(__name__)
+
+# Seconds, measured by benchmarks/pool.py: waking one worker and hearing from it, and each further worker.
+ROUND_TRIP = 60e-6
+ROUND_TRIP_PER_WORKER = 6e-6
+
+Snapshot = dict[str, NDArray[Any]]
+
+
+class Transitions(NamedTuple):
+    """One lockstep step of all runs; the arrays are overwritten by the next receive()."""
+
+    observation: NDArray[np.float32]  # [R, ds] what to act on next; after the end of an episode the reset observation
+    final_observation: NDArray[np.float32]  # [R, ds] s' of the transition just taken
+    reward: NDArray[np.float64]  # [R]
+    terminated: NDArray[np.bool_]  # [R]
+    truncated: NDArray[np.bool_]  # [R]
+    failed: NDArray[np.bool_]  # [R] runs whose simulator failed; rows of failed and of parked runs are zeros
+
+
+class EnvPool:
+    """Steps R environments; the number of workers changes the speed and nothing else.
+
+    ``failures`` maps each run whose simulator failed to the cause; such a run is out, the others go on.
+    After an exception out of send() or receive() (Ctrl-C, say) only close() is meaningful.
+    """
+
+    def __init__(
+        self, task: Task, seeds: Sequence[int], workers: int | Literal["auto"] = 0, purpose: str = "train"
+    ) -> None:
+        if not len(seeds) or min(seeds) < 0:
+            raise UserError("A pool needs one seed per run, none of them negative.")
+        self.task = task
+        self.seeds = [int(seed) for seed in seeds]
+        self.runs = len(seeds)
+        self.failures: dict[int, str] = {}
+        # One environment is built here in any case: it has the sizes, and tells the user at once what cannot work.
+        with contextlib.closing(make_env(task)) as env:
+            self.observation_size, self.action_size = map(_length, (env.observation_space, env.action_space))
+            if workers == "auto":
+                cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+                workers = choose_workers(self.runs, _step_seconds(env), cores)
+        if workers < 0:
+            raise UserError(f"A pool cannot have {workers} workers; use 0 (no processes), a positive number or 'auto'.")
+        self.workers = min(workers, self.runs)
+
+        self._episode = np.zeros(self.runs, np.int64)
+        self._steps = np.zeros(self.runs, np.int64)  # taken in the present episode
+        self._history = np.zeros((self.runs, 1024, self.action_size), np.float32)  # the actions of those steps
+        self._each_run = np.arange(self.runs)
+        self._state: Literal["new", "idle", "stepping", "closed"] = "new"
+
+        layout = board_layout(self.runs, self.observation_size, self.action_size)
+        self._hosts: list[Host] = []
+        if self.workers:
+            memory = _anonymous_memory(layout.itemsize)
+            self._board: Board = np.ndarray((), layout, buffer=mmap.mmap(memory, layout.itemsize))
+            self._job = {"task": check_portable(task), "purpose": purpose, "seeds": self.seeds, "memory": memory}
+            self._job |= {"runs": self.runs, "observation_size": self.observation_size, "action_size": self.action_size}
+            self._closing = weakref.finalize(self, close_hosts, self._hosts, memory)
+            for first in range(self.workers):
+                self._hosts.append(WorkerHost(self._job, list(range(first, self.runs, self.workers))))
+        else:
+            self._board = np.zeros((), layout)
+            self._hosts.append(LocalHost(task, self.seeds, purpose, self._board))
+            self._closing = weakref.finalize(self, close_hosts, self._hosts, None)
+
+        # The caller sees a copy, because simulators write the board while the learner reads.
+        seen = np.zeros((), layout)
+        self._seen_bytes, self._board_bytes = (array.reshape(1).view(np.uint8) for array in (seen, self._board))
+        self._seen = Transitions(*(seen[name] for name in Transitions._fields))
+        self._active, self._failed, self._action = (self._board[name] for name in ("active", "failed", "action"))
+        names = ("observation", "final_observation", "reward", "terminated", "truncated")
+        self._rows = [self._board[name] for name in names]
+        self._active[:] = True
+
+    def reset(self, episode: int = 0) -> NDArray[np.float32]:
+        """Start this episode of every run that has not failed, parked ones included."""
+        self._require("new", "idle")
+        self._active[:] = ~self._failed
+        self._episode[:] = episode
+        self._steps[:] = 0
+        self._start()
+        return self._seen.observation
+
+    def send(self, actions: NDArray[np.float32]) -> None:
+        self._require("idle")
+        if actions.shape != (self.runs, self.action_size):
+            raise ValueError(f"actions have shape {actions.shape} instead of {(self.runs, self.action_size)}")
+        if self._steps.max() == self._history.shape[1]:
+            self._history = np.concatenate([self._history, np.zeros_like(self._history)], axis=1)
+        self._action[:] = actions
+        self._history[self._each_run, self._steps] = self._action
+        self._state = "stepping"
+        for host in self._hosts:
+            host.step()
+
+    def receive(self) -> Transitions:
+        self._require("stepping")
+        self._collect()
+        self._settle()
+        self._state = "idle"
+        ended = self._seen.terminated | self._seen.truncated
+        self._episode += ended
+        self._steps += 1
+        self._steps[ended | ~self._active] = 0
+        return self._seen
+
+    def park(self, run: int) -> None:
+        """Step this run no more, because it diverged elsewhere."""
+        self._active[run] = False
+
+    def snapshot(self) -> Snapshot:
+        """Where every run stands, in arrays of fixed types; ``failures`` is JSON, as bytes."""
+        self._require("idle")
+        actions = self._history[:, : max(1, self._steps.max())].copy()
+        actions[np.arange(actions.shape[1]) >= self._steps[:, None]] = 0  # nothing of earlier episodes
+        return {
+            "seed": np.array(self.seeds, np.uint64),
+            "episode": self._episode.copy(),
+            "steps": self._steps.copy(),
+            "actions": actions,
+            "observation": np.where(self._active[:, None], self._seen.observation, np.float32(0)),
+            "parked": ~self._active & ~self._failed,
+            "failures": np.frombuffer(json.dumps(self.failures).encode(), np.uint8).copy(),
+        }
+
+    def restore(self, snapshot: Snapshot) -> NDArray[np.float32]:
+        """Replay every episode up to the snapshot; a run whose environment then shows something else is named."""
+        self._require("new", "idle")
+        if snapshot["seed"].tolist() != self.seeds or snapshot["actions"].shape[2] != self.action_size:
+            raise UserError(
+                f"The stored simulators are of other runs than these of task {self.task.name!r}; "
+                "resume with the task and seeds that the training was started with."
+            )
+        failures = {int(run): str(cause) for run, cause in json.loads(snapshot["failures"].tobytes()).items()}
+        self.failures = dict(failures)
+        self._failed[:] = np.isin(self._each_run, list(failures))
+        self._active[:] = ~(self._failed | snapshot["parked"])
+        self._episode[:] = snapshot["episode"]
+        self._steps[:] = snapshot["steps"]
+        self._history = snapshot["actions"].copy()
+        self._start()
+        for run in self._strayed(range(self.runs), snapshot["observation"]):
+            self._fail(run, self._not_deterministic)
+        for run in sorted(self.failures.keys() - failures.keys()):
+            seed, cause = self.seeds[run], self.failures[run]
+            raise UserError(f"Run {run} (seed {seed}) of task {self.task.name!r} cannot be resumed: {cause}")
+        return self._seen.observation
+
+    def close(self) -> None:
+        self._state = "closed"
+        self._closing()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _require(self, *states: str) -> None:
+        if self._state not in states:
+            raise RuntimeError(f"the pool is {self._state}; this call needs it {' or '.join(states)}")
+
+    def _start(self) -> None:
+        """Bring every run to the episode and step that the pool has down for it."""
+        hosted = {run for host in self._hosts for run in host.runs}
+        if orphans := [int(run) for run in np.flatnonzero(self._active) if run not in hosted]:
+            self._hosts.append(WorkerHost(self._job, orphans))
+        self._replay(self._hosts)
+        self._collect()
+        for run in map(int, np.flatnonzero(self._board["refused"] & self._active)):
+            raise UserError(
+                f"{read_cause(self._board, run)} (This is what a worker process found: it sees only environments that "
+                "it can import, so name the task 'module:Environment-v0', or use no workers.)"
+            )
+        self._settle()
+        self._state = "idle"
+
+    def _replay(self, hosts: Iterable[Host]) -> None:
+        # In the order of runs, which goes round the hosts, so that all of them have work at once.
+        host_of = {run: host for host in hosts for run in host.runs}
+        for run in sorted(host_of):
+            if self._active[run]:
+                host_of[run].begin(run, int(self._episode[run]), self._history[run, : self._steps[run]])
+
+    def _collect(self) -> None:
+        """Wait until all hosts have answered, the successors of those that die meanwhile too."""
+        waiting = list(self._hosts)
+        while waiting:
+            host = waiting.pop()
+            if not host.answered():
+                waiting += self._revive(host)
+        for host in self._hosts:
+            host.second_life = False
+
+    def _revive(self, dead: Host) -> list[Host]:
+        """Successors of a dead worker, brought to where it was; the step in flight is still on the board."""
+        ending = dead.bury()
+        self._hosts.remove(dead)
+        runs = [run for run in dead.runs if self._active[run]]
+        if dead.second_life and len(runs) == 1:
+            self._fail(runs[0], f"Its worker process died twice in the same step, the last time {ending}.")
+            return []
+        log.warning("The worker process of runs %s died %s; restarting it and replaying their episodes.", runs, ending)
+        # After a second death each run gets a process of its own: the one that kills it is out, the others go on.
+        groups = [[run] for run in runs] if dead.second_life else [runs]
+        successors: list[Host] = [WorkerHost(self._job, group, second_life=True) for group in groups if group]
+        self._hosts += successors
+        self._replay(successors)
+        if self._state == "stepping":
+            for host in successors:
+                if host.answered():
+                    for run in self._strayed(host.runs, self._seen.observation):
+                        self._fail(run, self._not_deterministic)
+                    host.step()
+        return successors
+
+    def _strayed(self, runs: Iterable[int], expected: NDArray[np.float32]) -> list[int]:
+        differs = (self._board["observation"] != expected).any(axis=1) & self._active & ~self._failed
+        return [run for run in runs if differs[run]]
+
+    @property
+    def _not_deterministic(self) -> str:
+        return f"{self.task.env_id} is not deterministic given its seed: the same actions led to another observation."
+
+    def _settle(self) -> None:
+        """Take runs out whose simulator raised or left the finite numbers, then show the board to the caller."""
+        out = ~self._active
+        if out.any():
+            for rows in self._rows:
+                rows[out] = 0
+        bad = self._failed & self._active
+        if not all(np.isfinite(rows).all() for rows in self._rows):
+            bad |= ~np.all([np.isfinite(rows).reshape(self.runs, -1).all(axis=1) for rows in self._rows], axis=0)
+        if bad.any():
+            for run in map(int, np.flatnonzero(bad)):
+                where = f"step {self._steps[run] + (self._state == 'stepping')} of episode {self._episode[run]}"
+                nan = f"{self.task.env_id} returned an observation or reward that is not finite in {where}."
+                self._fail(run, read_cause(self._board, run) if self._failed[run] else nan)
+            return self._settle()
+        self._seen_bytes[:] = self._board_bytes
+
+    def _fail(self, run: int, cause: str) -> None:
+        self.failures[run] = cause
+        self._active[run], self._failed[run] = False, True
+
+
+def choose_workers(runs: int, step_seconds: float, cores: int) -> int:
+    """The number of workers with the shortest lockstep step by this account of it.
+
+    Without workers a step takes all runs one after another. With W of them it takes the runs of the fullest worker,
+    plus waking the workers and hearing from them. The fewest workers win a draw: 20 runs on 16 cores get 10 workers
+    of two runs each, and the learner keeps six cores.
+    """
+
+    def seconds(workers: int) -> float:
+        if not workers:
+            return runs * step_seconds
+        return -(-runs // workers) * step_seconds + ROUND_TRIP + workers * ROUND_TRIP_PER_WORKER
+
+    return min(range(min(runs, cores) + 1), key=seconds)
+
+
+def _length(space: gymnasium.Space[Any]) -> int:
+    assert space.shape is not None
+    return int(space.shape[0])
+
+
+def _step_seconds(env: gymnasium.Env[Any, Any]) -> float:
+    env.action_space.seed(0)
+    taken = []
+    try:
+        env.reset(seed=0)
+        for _ in range(50):
+            action = env.action_space.sample()
+            start = time.perf_counter()
+            _, _, terminated, truncated, _ = env.step(action)
+            taken.append(time.perf_counter() - start)
+            if terminated or truncated:
+                env.reset()
+    except Exception:
+        return 0.0  # it will fail its runs, each with its cause; no workers are needed for that
+    return statistics.median(taken)
+
+
+def _anonymous_memory(size: int) -> int:
+    """A descriptor of memory that cannot leak: the kernel frees it with the last process that holds it."""
+    if hasattr(os, "memfd_create"):
+        memory = os.memfd_create("pac4sac")
+    else:
+        with tempfile.TemporaryFile() as file:
+            memory = os.dup(file.fileno())
+    os.ftruncate(memory, size)
+    return memory
