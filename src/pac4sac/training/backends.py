@@ -1,0 +1,198 @@
+"""How the operations of a learner are executed: `eager` (the reference), `compiled` (torch.compile of the whole
+operation, gradients included) or `graph` (the same captured once as a CUDA graph and replayed).
+
+A faster backend is compared with eager on the real cohort before it is used.
+"""
+
+import os
+import shutil
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from pac4sac.errors import UserError
+from pac4sac.training.learner import Learner, Operation, Tensors
+
+Backend = Literal["eager", "compiled", "graph"]
+COMPILING_PAYS = 20_000  # updates: below this the wait for the compiler is longer than what it saves
+TOLERANCE = 1e-3  # relative, in the norm, of gradients after one update
+
+
+def pick_device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UserError(f"There is no device {name!r}; use cpu, cuda or auto.") from None
+    if device.type not in ("cpu", "cuda"):
+        raise UserError(f"The device {name!r} is not supported; use cpu, cuda or auto.")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UserError("No CUDA device is available here; use --device cpu.")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UserError(f"There is no device {name!r}: this machine has {torch.cuda.device_count()} CUDA device(s).")
+    return device
+
+
+def choose_backend(name: str, device: torch.device, updates: int) -> Backend:
+    if name == "auto":
+        if device.type == "cuda":
+            return "graph"
+        return "compiled" if updates >= COMPILING_PAYS and shutil.which("g++") else "eager"
+    if name not in get_args(Backend):
+        raise UserError(f"There is no backend {name!r}; use {', '.join(get_args(Backend))} or auto.")
+    if name == "graph" and device.type != "cuda":
+        raise UserError("The backend graph needs a CUDA device; use compiled or eager on the CPU.")
+    return name  # type: ignore[return-value]
+
+
+def eager(operation: Operation, tensors: Tensors) -> Callable[[], None]:
+    return lambda: operation(tensors)
+
+
+def compiled(operation: Operation, tensors: Tensors) -> Callable[[], None]:
+    """Trace the operation, its backward passes included, into one graph of basic operations, and compile that."""
+    names, values = list(tensors), list(tensors.values())
+
+    def flat(*arguments: torch.Tensor) -> list[torch.Tensor]:
+        operation(dict(zip(names, arguments, strict=True)))
+        return []
+
+    traced = make_fx(flat, tracing_mode="fake")(*values)
+    program: Callable[..., Any] = torch.compile(traced, fullgraph=True, dynamic=False)
+
+    def run() -> None:
+        with torch.no_grad():
+            program(*values)
+
+    return run
+
+
+def graph(operation: Operation, tensors: Tensors) -> Callable[[], None]:
+    program = compiled(operation, tensors)
+    before = {name: tensor.clone() for name, tensor in tensors.items()}
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):  # compilation and lazy initialisation must not happen during capture
+            program()
+    torch.cuda.current_stream().wait_stream(side)
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        program()
+    put_back(tensors, before)
+    return captured.replay
+
+
+PREPARE: dict[str, Callable[[Operation, Tensors], Callable[[], None]]] = {
+    "eager": eager,
+    "compiled": compiled,
+    "graph": graph,
+}
+
+
+def put_back(tensors: Tensors, before: Tensors) -> None:
+    for name, tensor in tensors.items():
+        tensor.copy_(before[name])
+
+
+class Rehearsal:
+    """A learner in the middle of learning, on made-up data; afterwards it is as it was."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+
+    def __enter__(self) -> "Rehearsal":
+        self.tensors = self.learner.tensors
+        self.before = {name: tensor.clone() for name, tensor in self.tensors.items()}
+        generator = torch.Generator().manual_seed(0)
+        streams = {f"act:{name}": stream for name, stream in self.learner.act_tape.streams.items()}
+        streams |= {f"learn:{name}": stream for name, stream in self.learner.learn_tape.streams.items()}
+        for name, tensor in self.tensors.items():
+            if name in streams or name in ("replay", "observation", "incoming"):
+                uniform = name in streams and streams[name].uniform
+                tensor.copy_((torch.rand if uniform else torch.randn)(tensor.shape[1:], generator=generator))
+        self.tensors["replay"][..., -1] = 0
+        self.tensors["step"].fill_(max(*self.learner.agent.learning_starts(), self.tensors["replay"].shape[1]))
+        self.start = {name: tensor.clone() for name, tensor in self.tensors.items()}
+        return self
+
+    def once(self) -> Tensors:
+        """The tensors after one step from the same start."""
+        put_back(self.tensors, self.start)
+        for operation in self.learner.run.values():
+            operation()
+        return {name: tensor.clone() for name, tensor in self.tensors.items()}
+
+    def seconds(self, repetitions: int = 10) -> float:
+        """Of one act and one update, the median of several."""
+        times = []
+        for _ in range(repetitions):
+            start = time.perf_counter()
+            self.learner.run["act"]()
+            self.learner.run["update"]()
+            if self.learner.device.type == "cuda":
+                torch.cuda.synchronize()
+            times.append(time.perf_counter() - start)
+        return float(np.median(times))
+
+    def __exit__(self, *_: object) -> None:
+        put_back(self.tensors, self.before)
+
+
+def disagreement(reference: Tensors, other: Tensors) -> str | None:
+    """Where two results of the same step differ by more than rounding, or None. Weights are judged by the moments of
+    the gradient: Adam's first steps amplify the sign of gradients that are nearly zero."""
+    for name, expected in reference.items():
+        if name.endswith(("_moment", "metrics")):
+            gap = (other[name] - expected).double().norm() / expected.double().norm().clamp_min(1e-12)
+            if not gap <= TOLERANCE:
+                return f"{name} differs by {float(gap):.1e}"
+        elif name == "action":
+            same = ((other[name] - expected).abs() <= TOLERANCE).all(-1).double().mean()
+            if not same >= 0.9:  # two candidates of nearly the same value may change places
+                return f"actions of {float(1 - same):.0%} of the runs differ"
+        elif not expected.is_floating_point() and not torch.equal(expected, other[name]):
+            return f"{name} differs"
+    return None
+
+
+def prepare(learner: Learner, backend: Backend) -> Backend:
+    """Make the learner run on a backend, after comparing it with eager; falls back to eager with one warning."""
+    if backend == "eager":
+        return backend
+    with Rehearsal(learner) as rehearsal:
+        expected = rehearsal.once()
+        try:
+            learner.use(PREPARE[backend])
+            problem = disagreement(expected, rehearsal.once())
+        except Exception as error:
+            problem = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+        if problem is None:
+            return backend
+        learner.use(eager)
+    warnings.warn(f"The {backend} backend was left for eager: {problem}.", stacklevel=2)
+    return "eager"
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def choose_threads(learner: Learner) -> int:
+    """The fastest number of threads for this cohort on this CPU, by trying: many are slower than one on small nets."""
+    if learner.device.type == "cuda" or cores() == 1:
+        return 1
+    options = sorted({1, *(2**k for k in range(1, 6) if 2**k <= cores()), cores()})
+    seconds = {}
+    with Rehearsal(learner) as rehearsal:
+        for threads in options:
+            torch.set_num_threads(threads)
+            rehearsal.seconds(3)
+            seconds[threads] = rehearsal.seconds()
+    return min(seconds, key=lambda threads: seconds[threads])

@@ -1,0 +1,135 @@
+"""The learner of a cohort: agent, replay, tapes and the buffers through which it meets the simulators.
+
+Everything lives in one dictionary of tensors on one device, and the three operations of a step (act, update, store)
+change those tensors in place and take no other argument. So a backend may compile them, or capture them once as a CUDA
+graph, and a checkpoint is that dictionary.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pac4sac import replay
+from pac4sac.agents.base import Agent
+from pac4sac.tape import Tape, read
+
+Tensors = dict[str, Tensor]
+Operation = Callable[[Tensors], None]
+
+
+class Learner:
+    def __init__(self, agent: Agent, seeds: Sequence[int], steps: int, device: torch.device) -> None:
+        self.agent, self.device = agent, device
+        runs, ds, da = agent.runs, agent.ds, agent.da
+        self.state = agent.initial_state(seeds, device)
+        self.act_tape = Tape(seeds, agent.act_streams(), device)
+        self.learn_tape = Tape(seeds, agent.learn_streams(), device)
+        capacity = min(agent.config.capacity, steps)  # a ring longer than the run would never fill
+        self.buffers: Tensors = {
+            "replay": torch.zeros(runs, capacity, replay.row_width(ds, da), device=device),
+            "observation": torch.zeros(runs, ds, device=device),
+            "action": torch.zeros(runs, da, device=device),
+            "incoming": torch.zeros(runs, 2 * ds + 2, device=device),  # s′, next observation to act on, r, terminated
+        }
+        self.step = 0  # host copies of the counters in the state, so that reading them never waits for the device
+        self.updates = 0
+        pinned = device.type == "cuda"
+        self._incoming = torch.zeros(runs, 2 * ds + 2, pin_memory=pinned)
+        self._actions = torch.zeros(runs, da, pin_memory=pinned)
+        self.use(lambda operation, tensors: lambda: operation(tensors))
+
+    @property
+    def tensors(self) -> Tensors:
+        """All that the operations read and write."""
+        tapes = {f"act:{name}": block for name, block in self.act_tape.blocks.items()}
+        tapes |= {f"learn:{name}": block for name, block in self.learn_tape.blocks.items()}
+        return self.state | self.buffers | tapes
+
+    # --- the operations, as functions of the tensors alone
+
+    def act_operation(self, t: Tensors) -> None:
+        t["action"].copy_(self.agent.act(t, t["observation"], read(_under("act:", t), t["step"])))
+
+    def update_operation(self, t: Tensors) -> None:
+        self.agent.update(t, t["replay"], read(_under("learn:", t), t["update"]))
+
+    def store_operation(self, t: Tensors) -> None:
+        s2, following, r, terminated = torch.split(t["incoming"], [self.agent.ds, self.agent.ds, 1, 1], -1)
+        row = replay.pack(t["observation"], t["action"], r, s2, terminated)
+        replay.store(t["replay"], row, t["step"])
+        t["observation"].copy_(following)
+        t["step"] += 1
+
+    def use(self, prepare: Callable[[Operation, Tensors], Callable[[], None]]) -> None:
+        """Run the operations as a backend prepares them."""
+        tensors = self.tensors
+        operations = {"act": self.act_operation, "update": self.update_operation, "store": self.store_operation}
+        self.run = {name: prepare(operation, tensors) for name, operation in operations.items()}
+
+    # --- what the loop calls
+
+    def begin(self, observations: NDArray[np.float32]) -> None:
+        self.buffers["observation"].copy_(torch.from_numpy(observations))
+
+    def act(self) -> NDArray[np.float32]:
+        self.act_tape.seek(self.step)
+        self.run["act"]()
+        self._actions.copy_(self.buffers["action"])
+        return self._actions.numpy()
+
+    def update(self) -> None:
+        self.learn_tape.seek(self.updates)
+        self.run["update"]()
+        self.updates += 1
+
+    def skip_updates(self, count: int) -> None:
+        """Pass over updates in which no run would learn: an update's random numbers depend on its place alone."""
+        self.updates += count
+        self.state["update"] += count
+
+    def store(
+        self,
+        s2: NDArray[np.float32],
+        following: NDArray[np.float32],
+        r: NDArray[np.float64],
+        terminated: NDArray[np.bool_],
+    ) -> None:
+        ds = self.agent.ds
+        host = self._incoming.numpy()
+        host[:, :ds], host[:, ds : 2 * ds], host[:, -2], host[:, -1] = s2, following, r, terminated
+        self.buffers["incoming"].copy_(self._incoming, non_blocking=True)
+        self.run["store"]()
+        self.step += 1
+
+    def freeze(self, run: int) -> None:
+        """No more learning for one run; the others never notice."""
+        self.state["alive"][run] = False
+
+    def read_metrics(self) -> NDArray[np.float64]:
+        """Means since the last call, [metrics, R]; NaN for runs without an update."""
+        sums, counts = self.state["metrics"].double().cpu().numpy(), self.state["metrics_count"].double().cpu().numpy()
+        self.state["metrics"].zero_()
+        self.state["metrics_count"].zero_()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(sums / counts, dtype=np.float64)
+
+    # --- for checkpoints
+
+    def export(self) -> Tensors:
+        """Everything but the tapes, which counters bring back, and the empty part of the replay."""
+        filled = min(self.step, self.buffers["replay"].shape[1])
+        own = self.buffers | {"replay": self.buffers["replay"][:, :filled]}
+        return {name: tensor.cpu().contiguous() for name, tensor in (self.state | own).items()}
+
+    def restore(self, tensors: Tensors) -> None:
+        for name, tensor in (self.state | self.buffers).items():
+            source = tensors[name]
+            (tensor[:, : source.shape[1]] if name == "replay" else tensor).copy_(source)
+        self.step, self.updates = int(tensors["step"]), int(tensors["update"])
+
+
+def _under(prefix: str, tensors: Tensors) -> Tensors:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
