@@ -1,0 +1,454 @@
+import contextlib
+import dataclasses
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pool_environments
+import pytest
+from safetensors.numpy import load, save
+
+from pac4sac.errors import UserError
+from pac4sac.tasks import Task, get_task, make_env
+from pac4sac.tasks.episodes import episode_seed
+from pac4sac.tasks.pool import EnvPool, choose_workers
+
+SEEDS = [3, 5, 8]
+VICTIM = 1
+FAULTY = "pool_environments:Faulty-v0"
+
+
+def faulty(fault: str = "", at: int = 4, marker: object = "", episode: int = 0) -> Task:
+    """The fault hits run VICTIM alone."""
+    victim = episode_seed(SEEDS[VICTIM], "train", episode)
+    return Task("faulty", FAULTY, 20, env_kwargs={"fault": fault, "at": at, "victim": victim, "marker": str(marker)})
+
+
+def actions_at(step: int, pool: EnvPool) -> np.ndarray:
+    """Each run's actions depend on its seed and the step alone."""
+    draws = [np.random.default_rng([seed, step]).uniform(-1, 1, pool.action_size) for seed in pool.seeds]
+    return np.array(draws, np.float32)
+
+
+def play(pool: EnvPool, steps: range) -> list[list[bytes]]:
+    """What each run saw: [step][run]."""
+    seen = []
+    for step in steps:
+        pool.send(actions_at(step, pool))
+        transitions = pool.receive()
+        seen.append([b"".join(array[run].tobytes() for array in transitions) for run in range(pool.runs)])
+    return seen
+
+
+def record(task: Task, steps: int, workers: int = 0, seeds: list[int] = SEEDS) -> list[list[bytes]]:
+    with EnvPool(task, seeds, workers) as pool:
+        return [[row.tobytes() for row in pool.reset()], *play(pool, range(steps))]
+
+
+def without(run: int, seen: list[list[bytes]]) -> list[list[bytes]]:
+    return [[row for other, row in enumerate(rows) if other != run] for rows in seen]
+
+
+def children(parent: int | None = None) -> dict[int, str]:
+    """Worker processes of a parent and the state of each (Z: zombie)."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state, ppid = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            if int(ppid) == (parent or os.getpid()) and (
+                state == "Z" or b"tasks.worker" in (folder / "cmdline").read_bytes()
+            ):
+                found[int(folder.name)] = state
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
+def wait_until(condition, seconds: float = 20.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return bool(condition())
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _no_process_is_left_behind():
+    yield
+    assert children() == {}
+
+
+# --- what it hands out
+
+
+def test_the_pool_does_what_stepping_each_environment_by_hand_does():
+    task = faulty()
+    with EnvPool(task, SEEDS) as pool:
+        envs = [make_env(task) for _ in SEEDS]
+        episodes = [0] * len(SEEDS)
+        expected = [env.reset(seed=episode_seed(seed, "train", 0))[0] for env, seed in zip(envs, SEEDS, strict=True)]
+        np.testing.assert_array_equal(pool.reset(), expected)
+        for step in range(60):
+            actions = actions_at(step, pool)
+            pool.send(actions)
+            seen = pool.receive()
+            for run, env in enumerate(envs):
+                observation, reward, terminated, truncated, _ = env.step(actions[run])
+                np.testing.assert_array_equal(seen.final_observation[run], observation)
+                assert seen.reward[run] == reward
+                assert (seen.terminated[run], seen.truncated[run]) == (terminated, truncated)
+                if terminated or truncated:
+                    episodes[run] += 1
+                    observation, _ = env.reset(seed=episode_seed(SEEDS[run], "train", episodes[run]))
+                np.testing.assert_array_equal(seen.observation[run], observation)
+        assert min(episodes) >= 2
+
+
+@pytest.mark.parametrize("name", ["Pendulum-v1", "cartpole-swingup", "half-cheetah", "humanoid"])
+def test_the_number_of_workers_never_changes_a_result(name):
+    task = dataclasses.replace(get_task(name), horizon=15)
+    alone = record(task, 40)
+    assert alone == record(task, 40, workers=1)
+    assert alone == record(task, 40, workers=2)
+
+
+def test_a_run_sees_the_same_whatever_pool_it_is_in():
+    together = record(faulty(), 50)
+    assert [[rows[1]] for rows in together] == record(faulty(), 50, seeds=SEEDS[1:2])
+
+
+def test_episode_seeds_stay_what_they_were_when_results_were_published():
+    assert episode_seed(0, "train", 0) == 1430681047
+    assert episode_seed(0, "train", 1) == 414688459
+    assert episode_seed(0, "evaluate", 0) == 1954949553
+    assert episode_seed(1, "train", 0) == 698426018
+
+
+def test_a_reset_may_start_at_a_later_episode():
+    with EnvPool(faulty(), SEEDS, purpose="evaluate") as pool:
+        env = make_env(faulty())
+        np.testing.assert_array_equal(pool.reset(7)[2], env.reset(seed=episode_seed(SEEDS[2], "evaluate", 7))[0])
+
+
+def test_what_was_received_stays_while_the_next_step_is_under_way():
+    with EnvPool(faulty(), SEEDS, workers=1) as pool:
+        pool.reset()
+        pool.send(actions_at(0, pool))
+        seen = pool.receive()
+        before = [array.copy() for array in seen]
+        pool.send(actions_at(1, pool))
+        time.sleep(0.2)
+        assert all(np.array_equal(now, then) for now, then in zip(seen, before, strict=True))
+        pool.receive()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_parked_run_is_stepped_no_more_and_the_others_go_on(workers):
+    with EnvPool(faulty(), SEEDS, workers) as pool:
+        pool.reset()
+        seen = play(pool, range(3))
+        pool.park(VICTIM)
+        seen += play(pool, range(3, 30))
+        pool.send(actions_at(30, pool))
+        transitions = pool.receive()
+        assert not any(array[VICTIM].any() for array in transitions)
+        assert pool.failures == {}
+    assert without(VICTIM, seen) == without(VICTIM, record(faulty(), 30)[1:])
+
+
+def test_calls_out_of_order_are_refused():
+    with EnvPool(faulty(), SEEDS) as pool:
+        with pytest.raises(RuntimeError):
+            pool.send(np.zeros((3, 2), np.float32))
+        pool.reset()
+        with pytest.raises(RuntimeError):
+            pool.receive()
+        with pytest.raises(ValueError, match="shape"):
+            pool.send(np.zeros(2, np.float32))
+
+
+def test_auto_weighs_the_simulators_against_the_round_trip():
+    assert choose_workers(runs=1, step_seconds=100e-6, cores=16) == 0  # nothing to share out
+    assert choose_workers(runs=8, step_seconds=2e-6, cores=16) == 0  # cheaper than waking anyone
+    assert choose_workers(runs=20, step_seconds=1e-3, cores=16) == 10  # two runs each; sixteen would be no faster
+    assert choose_workers(runs=20, step_seconds=1e-3, cores=2) == 2
+    assert choose_workers(runs=4, step_seconds=1e-3, cores=1) == 0
+
+
+def test_auto_makes_a_pool_that_works():
+    assert record(faulty(), 5, workers="auto") == record(faulty(), 5)
+
+
+# --- snapshot and restore
+
+
+@pytest.mark.parametrize(
+    ("name", "workers_before", "workers_after"), [("faulty", 0, 2), ("half-cheetah", 2, 0), ("ant", 0, 0)]
+)
+def test_a_restored_pool_goes_on_as_if_never_interrupted(name, workers_before, workers_after):
+    task = faulty() if name == "faulty" else dataclasses.replace(get_task(name), horizon=20)
+    whole = record(task, 60)[1:]
+    with EnvPool(task, SEEDS, workers_before) as pool:
+        pool.reset()
+        play(pool, range(33))
+        stored = save(pool.snapshot())
+    with EnvPool(task, SEEDS, workers_after) as pool:
+        pool.restore(load(stored))
+        assert save(pool.snapshot()) == stored
+        assert play(pool, range(33, 60)) == whole[33:]
+
+
+def test_snapshots_do_not_remember_earlier_episodes_or_restores():
+    with EnvPool(faulty(), SEEDS) as pool, EnvPool(faulty(), SEEDS) as resumed:
+        pool.reset()
+        play(pool, range(25))
+        resumed.restore(pool.snapshot())
+        play(pool, range(25, 50))
+        play(resumed, range(25, 50))
+        assert save(pool.snapshot()) == save(resumed.snapshot())
+
+
+def test_an_episode_without_end_can_be_restored():
+    task = dataclasses.replace(get_task("Pendulum-v1"), horizon=10**6)
+    with EnvPool(task, SEEDS) as pool, EnvPool(task, SEEDS) as resumed:
+        pool.reset()
+        play(pool, range(1100))
+        resumed.restore(pool.snapshot())
+        assert play(pool, range(1100, 1110)) == play(resumed, range(1100, 1110))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_environment_that_its_seed_does_not_determine_is_found_and_named(workers):
+    with EnvPool(faulty("unseeded"), SEEDS, workers) as pool, EnvPool(faulty("unseeded"), SEEDS, workers) as resumed:
+        pool.reset()
+        play(pool, range(4))
+        with pytest.raises(UserError, match=r"Run 1 \(seed 5\) of task 'faulty' .* not deterministic given its seed"):
+            resumed.restore(pool.snapshot())
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_parked_and_failed_runs_stay_out_after_a_restore(workers):
+    with EnvPool(faulty("raise"), SEEDS, workers) as pool, EnvPool(faulty("raise"), SEEDS, workers) as resumed:
+        pool.reset()
+        pool.park(2)
+        play(pool, range(5))
+        resumed.restore(load(save(pool.snapshot())))
+        assert resumed.failures == pool.failures != {}
+        assert play(pool, range(5, 9)) == play(resumed, range(5, 9))
+
+
+def test_a_snapshot_of_other_runs_is_refused():
+    with EnvPool(faulty(), SEEDS) as pool, EnvPool(faulty(), [3, 5, 9]) as other:
+        pool.reset()
+        with pytest.raises(UserError, match="seeds"):
+            other.restore(pool.snapshot())
+
+
+# --- faults
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        ("raise", f"{FAULTY} raised ValueError in step 4 of episode 0: the robot left the world"),
+        ("raise in reset", f"{FAULTY} raised OSError in the reset of episode 0: the licence server is down"),
+        ("nan observation", f"{FAULTY} returned an observation or reward that is not finite in step 4 of episode 0."),
+        ("infinite reward", f"{FAULTY} returned an observation or reward that is not finite in step 4 of episode 0."),
+    ],
+)
+def test_an_environment_that_goes_wrong_fails_its_run_alone(fault, cause, workers):
+    with EnvPool(faulty(fault), SEEDS, workers) as pool:
+        seen = [[row.tobytes() for row in pool.reset()], *play(pool, range(29))]
+        pool.send(actions_at(29, pool))
+        transitions = pool.receive()
+        assert pool.failures == {VICTIM: cause}
+        assert transitions.failed.tolist() == [False, True, False]
+        assert not any(array[VICTIM].any() for array in transitions[:-1])
+    assert without(VICTIM, seen) == without(VICTIM, record(faulty(), 29))
+
+
+@pytest.mark.parametrize("moment", ["idle", "in flight"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_killed_worker_is_restarted_and_its_episodes_replayed(workers, moment):
+    with EnvPool(faulty(), SEEDS, workers) as pool:
+        pool.reset()
+        seen = play(pool, range(26))
+        worker = min(children())
+        if moment == "idle":
+            os.kill(worker, signal.SIGKILL)
+            seen += play(pool, range(26, 27))
+        else:
+            os.kill(worker, signal.SIGSTOP)
+            pool.send(actions_at(26, pool))
+            os.kill(worker, signal.SIGKILL)
+            transitions = pool.receive()
+            seen.append([b"".join(array[run].tobytes() for array in transitions) for run in range(pool.runs)])
+        assert worker not in children()
+        seen += play(pool, range(27, 50))
+        assert pool.failures == {}
+    assert seen == record(faulty(), 50)[1:]
+
+
+def test_a_worker_that_dies_before_its_first_reset_is_restarted():
+    with EnvPool(faulty(), SEEDS, workers=2) as pool:
+        for worker in children():
+            os.kill(worker, signal.SIGKILL)
+        assert [[row.tobytes() for row in pool.reset()], *play(pool, range(5))] == record(faulty(), 5)
+
+
+def test_an_environment_that_kills_its_worker_once_loses_nothing(tmp_path):
+    task = faulty("exit once", marker=tmp_path / "died")
+    seen = record(task, 30, workers=1)
+    assert (tmp_path / "died").exists()
+    assert seen == record(faulty(), 30)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_an_environment_that_kills_its_worker_again_fails_alone(workers):
+    with EnvPool(faulty("exit", episode=1), SEEDS, workers) as pool:
+        seen = [[row.tobytes() for row in pool.reset()], *play(pool, range(40))]
+        assert list(pool.failures) == [VICTIM]
+        assert "died twice in the same step, the last time with exit status 3" in pool.failures[VICTIM]
+        pool.reset()
+        play(pool, range(3))
+    assert without(VICTIM, seen) == without(VICTIM, record(faulty(), 40))
+
+
+def test_a_replay_that_strays_after_a_death_fails_the_run_alone():
+    with EnvPool(faulty("unseeded"), SEEDS, workers=1) as pool:
+        pool.reset()
+        seen = play(pool, range(4))
+        for worker in children():
+            os.kill(worker, signal.SIGKILL)
+        seen += play(pool, range(4, 30))
+        assert list(pool.failures) == [VICTIM]
+        assert "not deterministic given its seed" in pool.failures[VICTIM]
+    assert without(VICTIM, seen) == without(VICTIM, record(faulty(), 30)[1:])
+
+
+def test_an_environment_that_workers_cannot_import_is_a_mistake_told_to_the_user():
+    gymnasium.register("OnlyHere-v0", pool_environments.Faulty, max_episode_steps=20)
+    try:
+        record(get_task("OnlyHere-v0"), 3, workers=0)
+        with pytest.raises(UserError, match=r"no task or environment 'OnlyHere-v0'.*'module:Environment-v0'"):
+            record(get_task("OnlyHere-v0"), 3, workers=1)
+    finally:
+        gymnasium.registry.pop("OnlyHere-v0")
+
+
+def test_options_that_cannot_travel_to_a_worker_are_a_mistake_told_to_the_user():
+    task = Task("faulty", FAULTY, env_kwargs={"marker": object()})
+    with pytest.raises(UserError, match="workers=0"):
+        EnvPool(task, SEEDS, workers=1)
+    with pytest.raises(UserError, match="seed"):
+        EnvPool(faulty(), [])
+    with pytest.raises(UserError, match="-1 workers"):
+        EnvPool(faulty(), SEEDS, workers=-1)
+
+
+# --- nothing is left
+
+
+def open_descriptors() -> list[str]:
+    return sorted(os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.exists())
+
+
+@pytest.mark.parametrize("ending", ["closed", "dropped", "refused"])
+def test_a_pool_leaves_no_process_memory_or_descriptor(ending):
+    gc.collect()
+    before = open_descriptors()
+    pool = EnvPool(faulty(), SEEDS, workers=2)
+    pool.reset()
+    assert len(children()) == 2
+    if ending == "refused":
+        with pytest.raises(ValueError, match="shape"), pool:
+            pool.send(np.zeros(1, np.float32))
+    elif ending == "closed":
+        pool.send(actions_at(0, pool))
+        pool.close()
+        pool.close()
+    del pool
+    gc.collect()
+    assert open_descriptors() == before
+    assert children() == {}
+    assert "memfd:pac4sac" not in Path("/proc/self/maps").read_text()
+
+
+# No guard around the main program, as in a notebook; the thread stands for a learner's.
+PROGRAM = """
+import signal, threading
+import numpy as np
+from pac4sac.tasks import Task
+from pac4sac.tasks.pool import EnvPool
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+task = Task("faulty", "pool_environments:Faulty-v0", 20, env_kwargs={kwargs})
+with EnvPool(task, [3, 5, 8], workers=2) as pool:
+    pool.reset()
+    print("ready", flush=True)
+    while True:
+        pool.send(np.zeros((3, 2), np.float32))
+        pool.receive()
+"""
+
+
+@contextlib.contextmanager
+def running_program(fault: str, marker: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    program = textwrap.dedent(PROGRAM).replace("{kwargs}", repr(faulty(fault, marker=marker).env_kwargs))
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+    try:
+        assert process.stdout.readline() == "ready\n"
+        if fault == "hang":
+            assert wait_until(marker.exists)
+        workers = list(children(process.pid))
+        assert len(workers) == 2
+        yield process, workers
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("fault", ["", "hang"])
+def test_workers_end_with_a_killed_parent(fault, tmp_path):
+    shared_before = sorted(os.listdir("/dev/shm"))
+    with running_program(fault, tmp_path / "hanging") as (process, workers):
+        process.kill()
+        assert wait_until(lambda: all(map(is_gone, workers)), seconds=5)
+    assert sorted(os.listdir("/dev/shm")) == shared_before
+
+
+@pytest.mark.parametrize("fault", ["", "hang"])
+def test_workers_end_with_an_interrupted_parent(fault, tmp_path):
+    with running_program(fault, tmp_path / "hanging") as (process, workers):
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers get it too
+        _, complaint = process.communicate(timeout=20)
+        assert process.returncode == -signal.SIGINT
+        assert complaint.count("Traceback") == 1, complaint
+        assert all(map(is_gone, workers))
+
+
+def test_workers_do_without_torch():
+    check = "import sys, pac4sac.tasks.worker; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check]).returncode == 0
