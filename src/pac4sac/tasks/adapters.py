@@ -55,6 +55,13 @@ def make_env(task: Task, render_mode: str | None = None) -> gymnasium.Env[Vector
         env = gymnasium.make(spec, disable_env_checker=True, **kwargs)
     except gymnasium.error.DependencyNotInstalled as missing:
         raise UserError(_missing_dependency(task.name, str(missing))) from missing
+    except TypeError as error:
+        if "unexpected keyword argument" not in str(error):
+            raise
+        raise UserError(
+            f"The environment of task {task.name!r} does not take all of the options {', '.join(kwargs)}; "
+            "leave out those it lacks."
+        ) from error
     try:
         return TaskEnv(env, task.name, horizon)
     except UserError:
