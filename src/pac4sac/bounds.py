@@ -217,7 +217,7 @@ def kl_inverse(q: Real, level: Real) -> Tensor:
 
 
 _TINY = 1e-300  # keeps 0/0 out of float64 and changes no value above it
-_BISECTIONS = 60  # one more than the bits of a float64 need
+_BISECTIONS = 60  # a float64 has 53 bits, and the bracket may be a few too wide
 
 
 def _binary_kl_over_gap(q: Tensor, gap: Tensor) -> Tensor:

@@ -1,0 +1,134 @@
+"""The paper's metrics on sequences of returns made by hand; r_limit is 10 throughout."""
+
+import numpy as np
+import pytest
+
+from pac4sac.reporting.metrics import (
+    cumulative_regret,
+    episodes_until_solved,
+    fixed_horizon_regret,
+    mean_return,
+    score,
+    solved_at,
+)
+from pac4sac.reporting.paper import COST, PAPER_TASKS, SHOOTING, TABLE_1, TABLE_2, Cell, paper_cell
+
+R_LIMIT = 10.0
+GOOD, BAD = 12.0, 4.0  # a bad episode misses 6, a good one exceeds by 2
+
+
+def test_never_solved_counts_every_episode() -> None:
+    result = score([BAD] * 8, R_LIMIT, e_max=8)
+    assert (result.episodes, result.regret, result.solved, result.complete) == (8, 48.0, False, True)
+
+
+def test_solved_at_once_costs_nothing() -> None:
+    result = score([GOOD] * 5, R_LIMIT, e_max=8)
+    assert (result.episodes, result.regret, result.solved, result.complete) == (0, 0.0, True, True)
+
+
+def test_the_last_possible_streak_solves() -> None:
+    result = score([BAD] * 3 + [GOOD] * 5, R_LIMIT, e_max=8)
+    assert (result.episodes, result.regret, result.solved) == (3, 18.0, True)
+
+
+def test_a_streak_one_episode_too_late_does_not_solve() -> None:
+    result = score([BAD] * 4 + [GOOD] * 5, R_LIMIT, e_max=8)
+    assert (result.episodes, result.regret, result.solved) == (8, 24.0, False)
+
+
+def test_a_streak_broken_at_four_starts_anew() -> None:
+    returns = [GOOD] * 4 + [BAD] + [GOOD] * 5
+    assert solved_at(returns, R_LIMIT) == 5
+    assert episodes_until_solved(returns, R_LIMIT, e_max=10) == 5
+
+
+def test_four_in_a_row_are_not_five() -> None:
+    assert solved_at([BAD, *[GOOD] * 4], R_LIMIT) is None
+
+
+def test_another_streak_length_can_be_asked_for() -> None:
+    assert solved_at([BAD, GOOD, GOOD, BAD], R_LIMIT, streak=2) == 1
+
+
+def test_a_return_equal_to_the_limit_does_not_count() -> None:
+    assert solved_at([R_LIMIT] * 5, R_LIMIT) is None
+    assert solved_at([np.nextafter(R_LIMIT, 11)] * 5, R_LIMIT) == 0
+
+
+def test_only_the_first_streak_matters() -> None:
+    result = score([BAD, *[GOOD] * 5, BAD, BAD], R_LIMIT, e_max=8)
+    assert (result.episodes, result.regret) == (1, 6.0)
+
+
+def test_clipped_regret_does_not_credit_episodes_above_the_limit() -> None:
+    returns = [BAD, GOOD, BAD, *[GOOD] * 5]
+    assert cumulative_regret(returns, R_LIMIT, e_max=8) == 12.0  # 6 + 0 + 6
+    assert cumulative_regret(returns, R_LIMIT, e_max=8, clipped=False) == 10.0  # 6 − 2 + 6
+    result = score(returns, R_LIMIT, e_max=8)
+    assert (result.regret, result.regret_unclipped) == (12.0, 10.0)
+
+
+def test_fixed_horizon_regret_goes_on_after_the_solving_episode() -> None:
+    returns = [BAD, *[GOOD] * 5, BAD, BAD]
+    assert fixed_horizon_regret(returns, R_LIMIT, e_max=8) == 18.0  # 6 + 6 + 6
+    assert fixed_horizon_regret(returns, R_LIMIT, e_max=8, clipped=False) == 8.0  # 18 − 5·2
+
+
+def test_a_run_stopped_when_solved_has_no_fixed_horizon_regret() -> None:
+    result = score([BAD, *[GOOD] * 5], R_LIMIT, e_max=40)
+    assert result.complete
+    assert result.fixed_horizon_regret is None
+
+
+def test_an_unfinished_run_is_scored_so_far_and_says_so() -> None:
+    result = score([BAD] * 3, R_LIMIT, e_max=40)
+    assert (result.episodes, result.regret, result.solved, result.complete) == (3, 18.0, False, False)
+    assert result.fixed_horizon_regret is None
+
+
+def test_episodes_beyond_the_horizon_are_ignored() -> None:
+    assert score([BAD] * 8 + [GOOD] * 20, R_LIMIT, e_max=8) == score([BAD] * 8, R_LIMIT, e_max=8)
+
+
+def test_without_a_horizon_the_run_is_over() -> None:
+    result = score([BAD] * 3, R_LIMIT)
+    assert (result.episodes, result.complete, result.fixed_horizon_regret) == (3, True, 18.0)
+
+
+def test_a_run_before_its_first_episode_has_no_mean_return() -> None:
+    result = score([], R_LIMIT, e_max=40)
+    assert (result.episodes, result.regret, result.mean_return, result.complete) == (0, 0.0, None, False)
+
+
+def test_mean_return() -> None:
+    assert mean_return(np.array([1.0, 2.0, 6.0])) == 3.0
+    assert score([BAD, GOOD], R_LIMIT, e_max=2).mean_return == 8.0
+
+
+def test_the_papers_cells_are_found_by_task_and_algorithm() -> None:
+    cell = paper_cell("cartpole-swingup", "pac4sac")
+    assert cell is not None
+    assert cell.regret == Cell(5700.0, 300.0)
+    assert cell.episodes == Cell(22.0, 5.1)
+    assert paper_cell("cartpole-swingup", "sac-nr") is None
+    assert paper_cell("Pendulum-v1", "sac") is None
+
+
+def test_the_papers_numbers_fit_together() -> None:
+    assert TABLE_1.keys() == PAPER_TASKS.keys()
+    for task, row in TABLE_1.items():
+        assert row.keys() == {"ddpg", "sac", "oac", "pac4sac"}
+        for cell in row.values():
+            assert cell.episodes.mean <= PAPER_TASKS[task].e_max
+            # No run misses more than r_limit (plus a little below zero) in an episode.
+            assert cell.regret.mean <= 1.2 * PAPER_TASKS[task].r_limit * PAPER_TASKS[task].e_max
+    for task, row in TABLE_2.items():
+        assert row["bellman+conservative+exploration"] == TABLE_1[task]["pac4sac"]
+    assert max(COST, key=lambda algo: COST[algo].mean) == "sac-nr"
+    assert min(SHOOTING, key=lambda s: SHOOTING[s].median_regret) == 1000
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array])
+def test_any_sequence_of_returns_will_do(kind: type) -> None:
+    assert score(kind([BAD, *[GOOD] * 5]), R_LIMIT, e_max=8).episodes == 1

@@ -1,0 +1,206 @@
+"""Run folders read back: tolerant of what a killed writer leaves, clear about what is no run, and without torch."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pac4sac.errors import UserError
+from pac4sac.reporting.curves import group_by_variant, learning_curve_picture, mean_curve, smooth
+from pac4sac.reporting.store import find_runs, read_jsonl, read_run, read_runs, results, varying_settings
+
+TASK = {"name": "cartpole-swingup", "env_id": "pac4sac/CartpoleSwingup-v0", "horizon": 1000, "r_limit": 850.0}
+
+
+def write_run(experiment: Path, run: str, returns: list[float], **changes: Any) -> Path:
+    folder = experiment / "runs" / run
+    folder.mkdir(parents=True)
+    about = {
+        "version": 1,
+        "run": run,
+        "task": TASK,
+        "algo": "pac4sac",
+        "seed": 0,
+        "config": {"xi": 0.01, "gamma": 0.99},
+        "status": "finished",
+        "status_detail": None,
+        "versions": {"pac4sac": "0.1.0"},
+        "machine": {"cores": 2},
+    }
+    (folder / "run.json").write_text(json.dumps(about | changes))
+    rows = [{"episode": k, "step": 1000 * (k + 1), "return": r, "length": 1000} for k, r in enumerate(returns)]
+    (folder / "episodes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+class TestJsonLines:
+    def test_half_written_lines_are_skipped_and_counted(self, tmp_path: Path) -> None:
+        path = tmp_path / "rows.jsonl"
+        path.write_bytes(b'{"a": 1}\n{"a": 2, "b\n{"a": 3}\n\n\xff\xfe\x00\n[1, 2]\n{"a": 4')
+        assert read_jsonl(path) == ([{"a": 1}, {"a": 3}], 4)
+
+    def test_a_last_line_without_its_newline_counts_if_whole(self, tmp_path: Path) -> None:
+        path = tmp_path / "rows.jsonl"
+        path.write_text('{"a": 1}\n{"a": 2}')
+        assert read_jsonl(path) == ([{"a": 1}, {"a": 2}], 0)
+
+    def test_no_prefix_of_a_row_passes_for_a_row(self, tmp_path: Path) -> None:
+        path = tmp_path / "rows.jsonl"
+        line = json.dumps({"episode": 12, "step": 13_000, "return": -3.25, "length": 1000}).encode()
+        for length in range(1, len(line)):
+            path.write_bytes(line[:length])
+            assert read_jsonl(path) == ([], 1)
+
+    def test_a_run_without_a_log_yet_has_no_rows(self, tmp_path: Path) -> None:
+        assert read_jsonl(tmp_path / "episodes.jsonl") == ([], 0)
+
+
+class TestFindingRuns:
+    def test_an_experiment_folder_gives_its_runs_in_natural_order(self, tmp_path: Path) -> None:
+        for seed in (10, 9, 0):
+            write_run(tmp_path, f"pac4sac-s{seed}", [])
+        assert [run.name for run in find_runs(tmp_path)] == ["pac4sac-s0", "pac4sac-s9", "pac4sac-s10"]
+
+    def test_a_run_folder_gives_itself(self, tmp_path: Path) -> None:
+        folder = write_run(tmp_path, "pac4sac-s0", [])
+        assert find_runs(str(folder)) == [folder]
+
+    def test_a_missing_folder_is_said_to_be_missing(self, tmp_path: Path) -> None:
+        with pytest.raises(UserError, match="does not exist"):
+            find_runs(tmp_path / "nowhere")
+
+    def test_a_folder_of_something_else_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "notes.txt").write_text("nothing")
+        with pytest.raises(UserError, match=r"neither run\.json nor runs/"):
+            find_runs(tmp_path)
+
+
+class TestReadingRuns:
+    def test_a_record_holds_config_status_and_episodes(self, tmp_path: Path) -> None:
+        folder = write_run(tmp_path, "sac-s3", [1.5, 2.5], algo="sac", seed=3, status="diverged", status_detail="NaN")
+        run = read_run(folder)
+        assert (run.run, run.algo, run.seed, run.status, run.status_detail) == ("sac-s3", "sac", 3, "diverged", "NaN")
+        assert run.config["xi"] == 0.01
+        assert run.returns.tolist() == [1.5, 2.5]
+        assert run.steps.tolist() == [1000, 2000]
+        assert run.skipped_lines == 0
+
+    def test_rows_that_are_no_episodes_are_counted_as_skipped(self, tmp_path: Path) -> None:
+        folder = write_run(tmp_path, "sac-s0", [1.0])
+        with (folder / "episodes.jsonl").open("a") as log:
+            log.write('{"episode": 1, "step": 2000, "return": "high", "length": 1000}\n{"episode": 2}\n{"epis')
+        run = read_run(folder)
+        assert run.returns.tolist() == [1.0]
+        assert run.skipped_lines == 3
+
+    @pytest.mark.parametrize(
+        ("text", "reason"),
+        [
+            ('{"version": 1, "run', "cannot be read"),
+            ("[]", "does not describe a run"),
+            ('{"version": 2}', "version 2"),
+            ('{"version": 1, "run": "x", "task": {}, "algo": "sac", "seed": "0"}', "seed, config, status, task.name"),
+        ],
+    )
+    def test_a_damaged_or_foreign_run_file_is_named(self, tmp_path: Path, text: str, reason: str) -> None:
+        folder = write_run(tmp_path, "sac-s0", [])
+        (folder / "run.json").write_text(text)
+        with pytest.raises(UserError, match=reason) as told:
+            read_runs(tmp_path)
+        assert "sac-s0" in str(told.value)
+
+
+class TestResults:
+    @pytest.fixture
+    def experiment(self, tmp_path: Path) -> Path:
+        write_run(tmp_path, "a", [1.0, 2.0], seed=0, config={"xi": 0.0, "gamma": 0.99})
+        write_run(tmp_path, "b", [3.0], seed=0, config={"xi": 0.1, "gamma": 0.99})
+        write_run(tmp_path, "c", [4.0], seed=1, algo="sac", config={"gamma": 0.9})
+        return tmp_path
+
+    def test_is_a_data_frame_of_episodes_with_the_settings_that_differ(self, experiment: Path) -> None:
+        pytest.importorskip("pandas")
+        frame = results(experiment)
+        assert list(frame.columns) == ["run", "task", "algo", "seed", "episode", "step", "return", "length", "xi"]
+        assert frame["return"].tolist() == [1.0, 2.0, 3.0, 4.0]
+        assert frame.groupby("run")["return"].mean().to_dict() == {"a": 1.5, "b": 3.0, "c": 4.0}
+        assert frame["xi"].isna().tolist() == [False, False, False, True]
+
+    def test_is_a_dict_of_arrays_without_pandas(self, experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "pandas", None)
+        arrays = results(experiment)
+        assert isinstance(arrays, dict)
+        np.testing.assert_array_equal(arrays["return"], [1.0, 2.0, 3.0, 4.0])
+        np.testing.assert_array_equal(arrays["run"], ["a", "a", "b", "c"])
+        assert arrays["xi"].tolist() == [0.0, 0.0, 0.1, None]
+
+    def test_takes_a_single_run(self, experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "pandas", None)
+        assert results(experiment / "runs" / "b")["return"].tolist() == [3.0]
+
+    def test_settings_that_differ_between_algorithms_or_tasks_alone_do_not_vary(self, experiment: Path) -> None:
+        write_run(experiment, "d", [], task=TASK | {"name": "ant"}, config={"xi": 0.0, "gamma": 0.5})
+        assert varying_settings(read_runs(experiment)) == ("xi",)
+
+
+class TestCurves:
+    def test_runs_that_differ_in_their_seed_share_a_variant(self, tmp_path: Path) -> None:
+        for seed in range(2):
+            write_run(tmp_path, f"a{seed}", [], seed=seed, config={"xi": 0.0})
+            write_run(tmp_path, f"b{seed}", [], seed=seed, config={"xi": 0.1})
+        groups = group_by_variant(read_runs(tmp_path))
+        assert {label: [run.run for run in runs] for label, runs in groups.items()} == {
+            "pac4sac, xi=0": ["a0", "a1"],
+            "pac4sac, xi=0.1": ["b0", "b1"],
+        }
+
+    def test_the_mean_covers_the_steps_that_all_runs_have(self, tmp_path: Path) -> None:
+        for seed, returns in enumerate(([1.0, 2.0, 3.0], [3.0, 4.0], [5.0, 6.0, 9.0])):
+            write_run(tmp_path, f"s{seed}", returns, seed=seed)
+        mean = mean_curve(read_runs(tmp_path))
+        assert mean is not None
+        steps, returns, half_width = mean
+        assert steps.tolist() == [1000, 2000]
+        assert returns.tolist() == [3.0, 4.0]
+        # sd = 2 in both, t with 2 degrees of freedom at 97.5 % is 4.302653: 4.302653 · 2/√3
+        assert half_width == pytest.approx(4.302653 * 2 / np.sqrt(3), rel=1e-6)
+
+    def test_two_seeds_give_no_interval(self, tmp_path: Path) -> None:
+        for seed in range(2):
+            write_run(tmp_path, f"s{seed}", [1.0, 2.0], seed=seed)
+        mean = mean_curve(read_runs(tmp_path))
+        assert mean is not None
+        assert np.isnan(mean[2]).all()
+
+    def test_smoothing_looks_back_only(self) -> None:
+        assert smooth(np.array([1.0, 3.0, 5.0, 100.0]), 2).tolist() == [1.0, 2.0, 4.0, 52.5]
+        assert smooth(np.array([1.0, 3.0]), 5).tolist() == [1.0, 2.0]
+
+    def test_a_picture_is_drawn_of_running_diverged_and_empty_runs_alike(self, tmp_path: Path) -> None:
+        for seed in range(3):
+            write_run(tmp_path, f"s{seed}", [100.0 * seed, 200.0, 300.0], seed=seed)
+        write_run(tmp_path, "s3", [50.0], seed=3, status="diverged")
+        write_run(tmp_path, "s4", [], seed=4, status="running")
+        write_run(
+            tmp_path, "t0", [1.0], algo="sac", status="failed", task=TASK | {"name": "Pendulum-v1", "r_limit": None}
+        )
+        picture = tmp_path / "curves.png"
+        learning_curve_picture(picture, read_runs(tmp_path), title="all at once")
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        again = tmp_path / "again.png"
+        learning_curve_picture(again, read_runs(tmp_path), title="all at once")
+        assert again.read_bytes() == picture.read_bytes()
+
+
+def test_reporting_works_without_torch_and_simulators() -> None:
+    program = (
+        "import sys\n"
+        "for name in ('torch', 'pybullet', 'gymnasium'): sys.modules[name] = None\n"
+        "import pac4sac.reporting.metrics, pac4sac.reporting.paper, pac4sac.reporting.store, pac4sac.reporting.curves\n"
+        "assert 'matplotlib.pyplot' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
