@@ -99,9 +99,7 @@ class BulletEnv(gymnasium.Env[Vector, Vector]):
         forces = [
             gain * (-1.0 if a < -1.0 else 1.0 if a > 1.0 else a) for gain, a in zip(self._gains, wanted, strict=True)
         ]
-        pybullet.setJointMotorControlArray(
-            self._body, self._driven, pybullet.TORQUE_CONTROL, forces=forces, physicsClientId=self._client
-        )
+        self._drive(forces)
         pybullet.stepSimulation(self._client)
         observation, reward, terminated, info = self._outcome(wanted)
         if self._window:
@@ -125,6 +123,11 @@ class BulletEnv(gymnasium.Env[Vector, Vector]):
 
     def _outcome(self, action: list[float]) -> tuple[Vector, float, bool, dict[str, Any]]:
         raise NotImplementedError
+
+    def _drive(self, forces: list[float]) -> None:
+        pybullet.setJointMotorControlArray(
+            self._body, self._driven, pybullet.TORQUE_CONTROL, forces=forces, physicsClientId=self._client
+        )
 
     def _joint_states(self) -> Any:
         return pybullet.getJointStates(self._body, self._observed, self._client)
