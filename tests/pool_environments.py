@@ -23,14 +23,15 @@ class Faulty(gymnasium.Env):
         self.is_victim = seed == self.victim
         if self.is_victim and self.fault == "raise in reset":
             raise OSError("the licence server is down")
-        self.steps = 0
+        self.steps, self.last_action = 0, np.zeros(2)
         self.state = self.np_random.normal(size=3)
         return self.state.astype(np.float32), {}
 
     def step(self, action):
         self.steps += 1
         self.state = 0.9 * self.state + 0.1 * self.np_random.normal(size=3)
-        self.state[:2] += action
+        self.state[:2] += action - 0.5 * self.last_action
+        self.last_action = action  # kept without a copy, as environments do
         reward = float(self.state.sum())
         if self.is_victim and self.steps == self.at:
             match self.fault:

@@ -1,5 +1,6 @@
 """The environments of runs over one board of arrays: the same code steps them in the pool's process and in workers."""
 
+import contextlib
 import struct
 import zlib
 from collections.abc import Iterable
@@ -102,7 +103,8 @@ class RunEnvironment:
 
     def close(self) -> None:
         if self._env is not None:
-            self._env.close()
+            with contextlib.suppress(Exception):  # its results are safe; it must not keep the others from closing
+                self._env.close()
 
     def _reset(self, episode: int) -> NDArray[np.float32]:
         assert self._env is not None

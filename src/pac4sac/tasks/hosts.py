@@ -128,7 +128,7 @@ def close_hosts(hosts: list[Host], memory: int | None) -> None:
         os.close(memory)
 
 
-def check_portable(task: Task) -> dict[str, Any]:
+def portable(task: Task) -> dict[str, Any]:
     """The task as a worker gets it."""
     description = dataclasses.asdict(task)
     try:
