@@ -76,7 +76,7 @@ def compiled(operation: Operation, tensors: Tensors) -> Callable[[], None]:
 def graph(operation: Operation, tensors: Tensors) -> Callable[[], None]:
     program = compiled(operation, tensors)
     before = {name: tensor.clone() for name, tensor in tensors.items()}
-    side = torch.cuda.Stream()
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):  # compilation and lazy initialisation must not happen during capture
@@ -195,4 +195,4 @@ def choose_threads(learner: Learner) -> int:
             torch.set_num_threads(threads)
             rehearsal.seconds(3)
             seconds[threads] = rehearsal.seconds()
-    return min(seconds, key=lambda threads: seconds[threads])
+    return int(min(seconds, key=lambda threads: seconds[threads]))

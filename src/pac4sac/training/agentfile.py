@@ -1,0 +1,130 @@
+"""`agent.safetensors`: all that acting needs, in one small file per run, and the agent read back from it."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pac4sac.agents.base import Agent, State
+from pac4sac.errors import UserError
+from pac4sac.tape import Tape, read
+from pac4sac.training.checkpoint import write_whole
+from pac4sac.training.runs import Run, make_agent
+
+FORMAT, VERSION = "pac4sac agent", 1
+
+
+def acting_tensors(agent: Agent, state: State, run: int) -> dict[str, Tensor]:
+    """The networks and per-run settings of one run; no optimiser, no targets."""
+    names = [name for name in state if name in agent.nets or name.startswith("hyper/") or name == "log_alpha"]
+    return {name: state[name][run : run + 1].cpu().contiguous() for name in names}
+
+
+def save_agent(path: Path, run: Run, agent: Agent, state: State, index: int) -> None:
+    about = {"run": run.describe(), "observation_size": agent.ds, "action_size": agent.da}
+    metadata = {"format": FORMAT, "version": str(VERSION), "about": json.dumps(about, sort_keys=True)}
+    write_whole(path, safetensors.torch.save(acting_tensors(agent, state, index), metadata))
+
+
+def agent_file(path: str | Path) -> Path:
+    """The agent file meant by a path: itself, that of a run folder, or that of an experiment with a single run."""
+    path = Path(path)
+    if path.is_file():
+        return path
+    if (path / "agent.safetensors").is_file():
+        return path / "agent.safetensors"
+    found = sorted(path.glob("runs/*/agent.safetensors"))
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UserError(f"{path} holds {len(found)} agents; name one of its runs, such as {found[0].parent}.")
+    raise UserError(f"{path} holds no trained agent; give a run folder, or an agent.safetensors.")
+
+
+class TrainedAgent:
+    """A trained agent that acts: `act` takes an observation and gives an action in the task's own bounds [-1, 1]."""
+
+    def __init__(self, run: Run, agent: Agent, state: State, seed: int = 0) -> None:
+        self.run, self.agent, self.state = run, agent, state
+        self.shoots = max(shots_of(agent)) > 1
+        self._tape = Tape([seed], agent.behaviour_streams(1, evaluating=True), torch.device("cpu"))
+        self._position = 0
+
+    @torch.no_grad()
+    def act(self, observation: NDArray[Any] | Sequence[float], *, shooting: bool | None = None) -> NDArray[np.float32]:
+        """The deterministic policy; or with shooting, the default where the agent was trained with it."""
+        s = torch.as_tensor(np.asarray(observation, np.float32)).view(1, 1, -1)
+        if s.shape[-1] != self.agent.ds:
+            raise UserError(f"This agent takes observations of length {self.agent.ds}, not {s.shape[-1]}.")
+        if self.shoots if shooting is None else shooting:
+            self._tape.seek(self._position)
+            draw = read(self._tape.blocks, torch.tensor(self._position))
+            self._position += 1
+            action = self.agent.behaviour(self.state, s, draw)
+        else:
+            action = self.agent.greedy(self.state, s)
+        return action[0, 0].numpy()
+
+
+def shots_of(agent: Agent) -> tuple[int, ...]:
+    """Per run, the candidates drawn for an action in evaluation; 1 for agents that cannot shoot."""
+    shots = getattr(agent, "shots", None)
+    return shots(evaluating=True) if shots else (1,) * agent.runs
+
+
+def load_agent(path: str | Path) -> TrainedAgent:
+    about, tensors = read_agent_file(agent_file(path))
+    run = Run.from_description(about["run"])
+    agent = make_agent([run], about["observation_size"], about["action_size"])
+    state = agent.initial_state([run.seed], torch.device("cpu"))
+    adopt(state, tensors, str(path))
+    return TrainedAgent(run, agent, state)
+
+
+def adopt(state: State, tensors: Mapping[str, Tensor], source: str, prefix: tuple[str, ...] = ("",)) -> None:
+    """Copy the tensors of one run into a state, for all runs of it."""
+    for name, tensor in tensors.items():
+        if not name.startswith(prefix):
+            continue
+        if name not in state or state[name].shape[1:] != tensor.shape[1:]:
+            raise UserError(f"The agent in {source} has another structure ({name} does not fit).")
+        state[name].copy_(tensor.expand_as(state[name]))
+
+
+def read_agent_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    try:
+        with safetensors.safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        about = json.loads(metadata["about"])
+    except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
+        raise UserError(f"{path} is no agent of pac4sac ({error}).") from error
+    if metadata.get("format") != FORMAT or metadata.get("version") != str(VERSION):
+        raise UserError(f"{path} has format {metadata.get('format')} {metadata.get('version')}, which cannot be read.")
+    return about, tensors
+
+
+def start_from(source: str | Path, agent: Agent, state: State) -> None:
+    """Begin with the networks of a trained agent: all runs with the same weights, their targets equal to them."""
+    _, tensors = read_agent_file(agent_file(source))
+    networks = {name: tensor for name, tensor in tensors.items() if name in agent.nets}
+    missing = set(agent.nets) - set(networks)
+    if missing:
+        raise UserError(f"The agent in {source} has no {' or '.join(sorted(missing))}; it is of another algorithm.")
+    adopt(state, networks, str(source))
+    for name in agent.with_target:
+        state[f"{name}/target"].copy_(state[name])
+
+
+def config_changes(run: Run) -> dict[str, Any]:
+    """Settings in which a run differs from its algorithm's own defaults, for display."""
+    fresh = type(run.config)()
+    return {k: v for k, v in dataclasses.asdict(run.config).items() if v != getattr(fresh, k)}

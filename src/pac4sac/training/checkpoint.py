@@ -1,0 +1,148 @@
+"""Checkpoints of a cohort: a folder of safetensors and JSON with a manifest of checksums, renamed into place.
+
+No file is ever unpickled, so a checkpoint can hold data and nothing else. What does not match its checksum, or belongs
+to another cohort, is refused with the reason, and the checkpoint before it is used.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+import safetensors.torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pac4sac.errors import UserError
+
+VERSION = 1
+KEPT = 2  # the newest, and the one before it in case the newest is damaged
+FILES = ("learner.safetensors", "pool.safetensors", "progress.json")
+
+
+class DamagedCheckpoint(Exception):
+    """Why a checkpoint cannot be used."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    learner: dict[str, Tensor]
+    pool: dict[str, NDArray[Any]]
+    progress: dict[str, Any]
+
+
+def save(root: Path, fingerprint: str, step: int, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint beside the others; it appears whole or not at all."""
+    root.mkdir(parents=True, exist_ok=True)
+    for leftover in root.glob("*.part"):
+        shutil.rmtree(leftover)
+    final = root / f"step-{step:09d}"
+    part = final.with_suffix(".part")
+    part.mkdir()
+    contents = {
+        FILES[0]: safetensors.torch.save(checkpoint.learner),
+        FILES[1]: safetensors.numpy.save(checkpoint.pool),
+        FILES[2]: json.dumps(checkpoint.progress).encode(),
+    }
+    files = {name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)} for name, data in contents.items()}
+    manifest = {"format": "pac4sac checkpoint", "version": VERSION, "cohort": fingerprint, "files": files}
+    try:
+        for name, data in (*contents.items(), ("manifest.json", json.dumps(manifest, indent=1).encode())):
+            write_durably(part / name, data)
+        if final.exists():  # the same step, saved before and found damaged, or again after a resume
+            shutil.rmtree(final)
+        part.rename(final)
+    except OSError:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    _sync(root)
+    for old in _newest_first(root)[KEPT:]:
+        shutil.rmtree(old)
+
+
+def load_newest(root: Path, fingerprint: str) -> Checkpoint | None:
+    """The newest checkpoint that is whole, or None when there never was one. Damaged ones are named in a warning."""
+    folders = _newest_first(root)
+    problems = []
+    for folder in folders:
+        try:
+            checkpoint = _load(folder, fingerprint)
+        except DamagedCheckpoint as problem:
+            problems.append(f"{folder.name}: {problem}")
+            continue
+        if problems:
+            warnings.warn(f"{'; '.join(problems)}. {folder.name} is used instead.", stacklevel=2)
+        return checkpoint
+    if problems:
+        raise UserError(f"No checkpoint in {root} can be used ({'; '.join(problems)}).")
+    return None
+
+
+def _load(folder: Path, fingerprint: str) -> Checkpoint:
+    try:
+        manifest = json.loads((folder / "manifest.json").read_bytes())
+        version, cohort, files = manifest["version"], manifest["cohort"], manifest["files"]
+        checksums = {name: files[name]["sha256"] for name in FILES}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DamagedCheckpoint(f"its manifest is unreadable ({error})") from error
+    if version != VERSION:
+        raise DamagedCheckpoint(f"it has version {version}, and this pac4sac reads version {VERSION}")
+    if cohort != fingerprint:
+        raise DamagedCheckpoint("it belongs to another cohort")
+    contents = {}
+    for name in FILES:
+        try:
+            contents[name] = (folder / name).read_bytes()
+        except OSError as error:
+            raise DamagedCheckpoint(f"{name} is unreadable ({error.strerror})") from error
+        if hashlib.sha256(contents[name]).hexdigest() != checksums[name]:
+            raise DamagedCheckpoint(f"{name} does not match its checksum")
+    try:
+        return Checkpoint(
+            safetensors.torch.load(contents[FILES[0]]),
+            safetensors.numpy.load(contents[FILES[1]]),
+            json.loads(contents[FILES[2]]),
+        )
+    except Exception as error:  # whatever a reader makes of content that nobody of us wrote
+        raise DamagedCheckpoint(f"its content is unreadable ({type(error).__name__})") from error
+
+
+def fingerprint(description: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Replace a file so that a reader, or a crash, sees the old content or the new, never a part."""
+    part = path.with_name(path.name + ".part")
+    write_durably(part, data)
+    part.replace(path)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _newest_first(root: Path) -> list[Path]:
+    return sorted((path for path in root.glob("step-*") if path.suffix != ".part"), reverse=True)
+
+
+def as_arrays(pool: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    return {name: np.ascontiguousarray(value) for name, value in pool.items()}

@@ -1,0 +1,94 @@
+"""Runs, and their grouping into cohorts that train in lockstep."""
+
+import dataclasses
+import itertools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pac4sac.agents import Agent, get_algorithm, make_config
+from pac4sac.errors import UserError
+from pac4sac.settings import AgentConfig
+from pac4sac.tasks import Task
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training of one agent."""
+
+    task: Task
+    algo: str
+    preset: str
+    seed: int
+    config: AgentConfig
+    label: str  # algorithm, and the settings in which it differs from its neighbours
+
+    @property
+    def id(self) -> str:
+        return f"{self.label}-seed{self.seed}"
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "run": self.id,
+            "label": self.label,
+            "task": dataclasses.asdict(self.task),
+            "algo": self.algo,
+            "preset": self.preset,
+            "revision": get_algorithm(self.algo).agent.revision,
+            "seed": self.seed,
+            "config": dataclasses.asdict(self.config),
+        }
+
+    @staticmethod
+    def from_description(about: Mapping[str, Any]) -> "Run":
+        config = get_algorithm(about["algo"]).agent.Config(**about["config"])
+        return Run(Task(**about["task"]), about["algo"], about["preset"], about["seed"], config, about["label"])
+
+
+def make_runs(
+    task: Task, algo: str, preset: str, seeds: Sequence[int], settings: Mapping[str, Sequence[Any]]
+) -> list[Run]:
+    """All combinations of the settings, each given as a list of values, with all seeds."""
+    if not seeds:
+        raise UserError("At least one seed is needed, such as --seeds 0:5.")
+    if len(set(seeds)) < len(seeds) or min(seeds) < 0:
+        raise UserError("Seeds must be different whole numbers from 0 on.")
+    runs = []
+    swept = [name for name, values in settings.items() if len(values) > 1]
+    for values in itertools.product(*settings.values()):
+        chosen = dict(zip(settings, values, strict=True))
+        # The paper leaves the number of updates per step open; our reading fixes it for each task.
+        defaults = {"updates_per_step": task.updates_per_step} if preset == "paper" else {}
+        config = make_config(algo, preset, defaults | chosen)
+        parts = [algo, *([preset] if preset != "paper" else []), *(f"{name}={chosen[name]}" for name in swept)]
+        label = re.sub(r"[^\w.=+-]", ".", "-".join(parts))
+        runs += [Run(task, algo, preset, seed, config, label) for seed in seeds]
+    if len({run.id for run in runs}) < len(runs):
+        raise UserError("A setting is given the same value twice.")
+    return runs
+
+
+def plan_cohorts(runs: Sequence[Run]) -> list[list[Run]]:
+    """Runs that can train in lockstep: same task and same structure. Runs whose number of shots differs more than
+    twofold are kept apart, since a cohort pays for its largest."""
+    cohorts: dict[str, list[list[Run]]] = {}
+    for run in sorted(runs, key=_shots):  # a stable sort: runs of equal shots keep their order
+        structure = [dataclasses.asdict(run.task), run.algo, run.config.structure()]
+        alike = cohorts.setdefault(json.dumps(structure, sort_keys=True), [])
+        if alike and _shots(run) <= 2 * _shots(alike[-1][0]):
+            alike[-1].append(run)
+        else:
+            alike.append([run])
+    order = {run.id: place for place, run in enumerate(runs)}
+    planned = [sorted(cohort, key=lambda run: order[run.id]) for alike in cohorts.values() for cohort in alike]
+    return sorted(planned, key=lambda cohort: order[cohort[0].id])
+
+
+def make_agent(runs: Sequence[Run], ds: int, da: int) -> Agent:
+    return get_algorithm(runs[0].algo).agent([run.config for run in runs], ds, da)
+
+
+def _shots(run: Run) -> int:
+    return int(getattr(run.config, "shots", 1))
