@@ -1,1 +1,58 @@
-"""PAC-Bayesian Soft Actor-Critic and its rivals, trained in batched cohorts."""
+"""PAC-Bayesian Soft Actor-Critic and its rivals, trained in batched cohorts.
+
+The names below are the public API. They are imported when first used, so that `import pac4sac` is quick and reports
+work on machines without torch.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pac4sac.agents import Agent as Agent
+    from pac4sac.errors import UserError as UserError
+    from pac4sac.reporting.store import results as results
+    from pac4sac.settings import AgentConfig as AgentConfig
+    from pac4sac.settings import per_run as per_run
+    from pac4sac.settings import structural as structural
+    from pac4sac.tasks import Task as Task
+    from pac4sac.tasks import make_env as make_env
+    from pac4sac.training.agentfile import load as load
+    from pac4sac.training.callbacks import Callback as Callback
+    from pac4sac.training.experiment import Result as Result
+    from pac4sac.training.experiment import resume as resume
+    from pac4sac.training.experiment import train as train
+
+_HOMES = {
+    "Agent": "agents",
+    "AgentConfig": "settings",
+    "Callback": "training.callbacks",
+    "Result": "training.experiment",
+    "Task": "tasks",
+    "UserError": "errors",
+    "load": "training.agentfile",
+    "make_env": "tasks",
+    "per_run": "settings",
+    "results": "reporting.store",
+    "resume": "training.experiment",
+    "structural": "settings",
+    "train": "training.experiment",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'pac4sac' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"pac4sac.{_HOMES[name]}"), name)
+
+
+def _register_environments() -> None:
+    try:
+        from pac4sac.tasks.bullet import register_environments
+    except ImportError:  # a report needs no simulators
+        return
+    register_environments()
+
+
+_register_environments()

@@ -80,7 +80,7 @@ def shots_of(agent: Agent) -> tuple[int, ...]:
     return shots(evaluating=True) if shots else (1,) * agent.runs
 
 
-def load_agent(path: str | Path) -> TrainedAgent:
+def load(path: str | Path) -> TrainedAgent:
     about, tensors = read_agent_file(agent_file(path))
     run = Run.from_description(about["run"])
     agent = make_agent([run], about["observation_size"], about["action_size"])

@@ -1,0 +1,53 @@
+"""Watching training: a callback has any of five methods, each called by the loop in its process."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pac4sac.training.runs import Run
+
+
+class Callback:
+    """Override what you need. Nothing a callback does changes training, apart from the time it takes."""
+
+    def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
+        """A cohort starts, or goes on, at `step` of `steps`."""
+
+    def on_step(self, step: int) -> None:
+        """A lockstep step is done."""
+
+    def on_log(self, run: Run, kind: str, row: dict[str, Any]) -> None:
+        """A line was written to a run's log `kind`: episodes, metrics or evaluations."""
+
+    def on_status(self, run: Run, status: str, detail: str | None) -> None:
+        """A run finished, diverged or failed."""
+
+    def on_end(self, folder: Path) -> None:
+        """The cohort is done or interrupted."""
+
+
+class Callbacks(Callback):
+    """Several as one."""
+
+    def __init__(self, members: Sequence[Callback]) -> None:
+        self.members = tuple(members)
+
+    def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
+        for member in self.members:
+            member.on_start(folder, runs, steps, step)
+
+    def on_step(self, step: int) -> None:
+        for member in self.members:
+            member.on_step(step)
+
+    def on_log(self, run: Run, kind: str, row: dict[str, Any]) -> None:
+        for member in self.members:
+            member.on_log(run, kind, row)
+
+    def on_status(self, run: Run, status: str, detail: str | None) -> None:
+        for member in self.members:
+            member.on_status(run, status, detail)
+
+    def on_end(self, folder: Path) -> None:
+        for member in self.members:
+            member.on_end(folder)

@@ -1,0 +1,153 @@
+"""An experiment: the cohorts of one `train` or one study, in one folder, started or taken up again."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pac4sac.errors import UserError
+from pac4sac.reporting.metrics import Score, score
+from pac4sac.reporting.store import RunRecord, read_runs
+from pac4sac.tasks import Task, get_task
+from pac4sac.training.callbacks import Callback, Callbacks
+from pac4sac.training.checkpoint import write_whole
+from pac4sac.training.loop import Cohort, Options
+from pac4sac.training.runs import Run, make_runs, plan_cohorts
+from pac4sac.training.signals import StopRequest
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an experiment has come to."""
+
+    folder: Path
+    complete: bool  # False where it was interrupted; `resume` goes on
+    reason: str | None = None  # of the interruption
+
+    @property
+    def runs(self) -> list[RunRecord]:
+        return read_runs(self.folder)
+
+    def scores(self) -> dict[str, Score]:
+        """The paper's metrics by run; runs of tasks without a return that counts as solved are left out."""
+        return {run.run: scored for run in self.runs if (scored := score_run(run)) is not None}
+
+
+def score_run(run: RunRecord) -> Score | None:
+    if run.task["r_limit"] is None:
+        return None
+    horizon = run.task["horizon"]
+    return score(run.returns, run.task["r_limit"], run.task["steps"] // horizon if horizon else None)
+
+
+def train(
+    task: str | Task,
+    algo: str = "pac4sac",
+    *,
+    seeds: int | Sequence[int] = (0,),
+    preset: str = "paper",
+    settings: Mapping[str, Any] | None = None,
+    steps: int | None = None,
+    out: str | Path | None = None,
+    max_minutes: float | None = None,
+    callbacks: Sequence[Callback] = (),
+    **options: Any,
+) -> Result:
+    """Train an algorithm on a task with all seeds in lockstep.
+
+    `settings` are those of the algorithm; a list of values is swept, inside the cohort where it can be. `options` are
+    those of `Options`: device, backend, workers, checkpoint_every, evaluate_every, stop_when_solved and so on.
+    """
+    known = {field.name for field in dataclasses.fields(Options)} - {"steps"}
+    if unknown := sorted(set(options) - known):
+        raise UserError(f"There is no option {', '.join(unknown)}; there are {', '.join(sorted(known))}.")
+    task = get_task(task) if isinstance(task, str) else task
+    if steps is not None:
+        task = dataclasses.replace(task, steps=steps)
+    grid = {name: values if _is_list(values) else [values] for name, values in (settings or {}).items()}
+    runs = make_runs(task, algo, preset, [seeds] if isinstance(seeds, int) else list(seeds), grid)
+    folder = Path(out) if out is not None else free_folder(Path("experiments"), f"{task.name}-{algo}")
+    return start(folder, runs, Options(steps=task.steps, **options), max_minutes, callbacks)
+
+
+def start(
+    folder: Path, runs: Sequence[Run], options: Options, max_minutes: float | None, callbacks: Sequence[Callback]
+) -> Result:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} exists and is not empty; resume it, or choose another folder with --out.")
+    cohorts = plan_cohorts(runs)
+    folder.mkdir(parents=True, exist_ok=True)
+    about = {
+        "version": VERSION,
+        "options": dataclasses.asdict(options),
+        "cohorts": [[run.describe() for run in cohort] for cohort in cohorts],
+    }
+    write_whole(folder / "experiment.json", json.dumps(about, indent=1).encode())
+    return _train_cohorts(folder, cohorts, options, max_minutes, callbacks)
+
+
+def resume(
+    folder: str | Path,
+    *,
+    steps: int | None = None,
+    max_minutes: float | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> Result:
+    """Go on with an experiment from its last checkpoints, exactly; with `steps`, up to a larger number of them."""
+    folder = Path(folder)
+    about = read_experiment(folder)
+    options = Options(**about["options"])
+    cohorts = [[Run.from_description(run) for run in cohort] for cohort in about["cohorts"]]
+    if steps is not None:
+        if steps < options.steps:
+            raise UserError(f"This experiment has {options.steps} steps already; --steps can only extend it.")
+        options = dataclasses.replace(options, steps=steps)
+        about["options"]["steps"] = steps
+        write_whole(folder / "experiment.json", json.dumps(about, indent=1).encode())
+    return _train_cohorts(folder, cohorts, options, max_minutes, callbacks)
+
+
+def read_experiment(folder: Path) -> dict[str, Any]:
+    path = folder / "experiment.json"
+    if not path.exists():
+        raise UserError(f"{folder} holds no experiment to resume; it has no experiment.json.")
+    try:
+        about = json.loads(path.read_bytes())
+        version = about["version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is damaged ({error}).") from error
+    if version != VERSION:
+        raise UserError(f"{path} has version {version}, and this pac4sac reads version {VERSION}.")
+    return dict(about)
+
+
+def _train_cohorts(
+    folder: Path,
+    cohorts: Sequence[Sequence[Run]],
+    options: Options,
+    max_minutes: float | None,
+    callbacks: Sequence[Callback],
+) -> Result:
+    if max_minutes is not None and max_minutes <= 0:
+        raise UserError(f"max_minutes must be above 0, not {max_minutes:g}.")
+    watcher = Callbacks(callbacks)
+    with StopRequest(max_minutes) as stop:
+        for number, runs in enumerate(cohorts):
+            if not Cohort(folder, f"{number:03d}", runs, options, watcher).train(stop):
+                return Result(folder, complete=False, reason=stop.reason)
+    return Result(folder, complete=True)
+
+
+def free_folder(parent: Path, name: str) -> Path:
+    """parent/name, or with a number behind it where that is taken."""
+    clean = name.replace("/", "-").replace(":", "-").lower()
+    candidates = (parent / (clean if k == 1 else f"{clean}-{k}") for k in range(1, 10_000))
+    return next(path for path in candidates if not path.exists())
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
