@@ -217,9 +217,10 @@ def test_snapshots_do_not_remember_earlier_episodes_or_restores():
         pool.reset()
         play(pool, range(25))
         resumed.restore(pool.snapshot())
-        play(pool, range(25, 50))
-        play(resumed, range(25, 50))
-        assert save(pool.snapshot()) == save(resumed.snapshot())
+        for step in range(25, 50):
+            play(pool, range(step, step + 1))
+            play(resumed, range(step, step + 1))
+            assert save(pool.snapshot()) == save(resumed.snapshot())
 
 
 def test_an_episode_without_end_can_be_restored():
@@ -302,6 +303,17 @@ def test_a_killed_worker_is_restarted_and_its_episodes_replayed(workers, moment)
         seen += play(pool, range(27, 50))
         assert pool.failures == {}
     assert seen == record(faulty(), 50)[1:]
+
+
+def test_a_death_in_a_later_step_is_a_first_death_again():
+    with EnvPool(faulty(), SEEDS, workers=3) as pool:
+        pool.reset()
+        seen = []
+        for step in range(3):
+            os.kill(max(children()), signal.SIGKILL)  # the youngest, which is the one that replaced the last
+            seen += play(pool, range(step, step + 1))
+        assert pool.failures == {}
+    assert seen == record(faulty(), 3)[1:]
 
 
 def test_a_worker_that_dies_before_its_first_reset_is_restarted():
@@ -412,21 +424,25 @@ def running_program(fault: str, marker: Path) -> Iterator[tuple[subprocess.Popen
     program = textwrap.dedent(PROGRAM).replace("{kwargs}", repr(faulty(fault, marker=marker).env_kwargs))
     process = subprocess.Popen(
         [sys.executable, "-c", program],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         process_group=0,
     )
+    workers: list[int] = []
     try:
         assert process.stdout.readline() == "ready\n"
         if fault == "hang":
             assert wait_until(marker.exists)
-        workers = list(children(process.pid))
+        workers += children(process.pid)
         assert len(workers) == 2
         yield process, workers
     finally:
         process.kill()
+        for worker in workers:
+            if not is_gone(worker):
+                os.kill(worker, signal.SIGKILL)
         process.communicate()
 
 
