@@ -43,8 +43,9 @@ class Oac(Sac):
         h = Hyper(state)
         mean, std = self.actor(self.params(state, "actor"), s)
         mean = mean.detach().requires_grad_()
-        mu_q, sigma_q = self.mean_and_deviation(self.params(state, "critic"), s, torch.tanh(mean))
-        upper_bound = mu_q + h.beta[:, None] * sigma_q
+        with torch.enable_grad():  # evaluation acts without gradients; this one is part of the policy
+            mu_q, sigma_q = self.mean_and_deviation(self.params(state, "critic"), s, torch.tanh(mean))
+            upper_bound = mu_q + h.beta[:, None] * sigma_q
         (gradient,) = torch.autograd.grad(upper_bound.sum(), mean)
         return optimistic_mean(mean.detach(), std, gradient, h.shift), std
 
