@@ -34,6 +34,7 @@ UNIT = Interval(0, 1)
 OPEN_UNIT = Interval(0, 1, low_open=True, high_open=True)
 BELOW_ONE = Interval(0, 1, high_open=True)
 ANY = Interval(-math.inf)
+LARGEST = 3.4e38  # the learner computes in float32, where more than this is infinite
 
 
 def per_run(default: T, allowed: Interval | None, help: str) -> T:
@@ -88,7 +89,7 @@ def check_value(f: "dataclasses.Field[Any]", value: Any) -> None:
     else:
         whole = type(f.default) is int
         right_type = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-        if not right_type or not math.isfinite(value) or value not in allowed:
+        if not right_type or not abs(value) <= LARGEST or value not in allowed:
             bounds = "" if allowed is ANY else f" {allowed}"
             raise UserError(f"{f.name} must be a {'whole ' if whole else ''}number{bounds}, not {value!r}.")
 
