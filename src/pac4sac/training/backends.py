@@ -101,6 +101,15 @@ def put_back(tensors: Tensors, before: Tensors) -> None:
         tensor.copy_(before[name])
 
 
+def median_seconds(function: Callable[[], None], repetitions: int) -> float:
+    times = []
+    for _ in range(repetitions):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return float(np.median(times))
+
+
 class Rehearsal:
     """A learner in the middle of learning, on made-up data; afterwards it is as it was."""
 
@@ -130,16 +139,16 @@ class Rehearsal:
         return {name: tensor.clone() for name, tensor in self.tensors.items()}
 
     def seconds(self, repetitions: int = 10) -> float:
-        """Of one act and one update, the median of several."""
-        times = []
-        for _ in range(repetitions):
-            start = time.perf_counter()
-            self.learner.run["act"]()
-            self.learner.run["update"]()
+        """Of one act and one update."""
+        return self.seconds_of("act", repetitions) + self.seconds_of("update", repetitions)
+
+    def seconds_of(self, operation: str, repetitions: int = 10) -> float:
+        def once() -> None:
+            self.learner.run[operation]()
             if self.learner.device.type == "cuda":
                 torch.cuda.synchronize()
-            times.append(time.perf_counter() - start)
-        return float(np.median(times))
+
+        return median_seconds(once, repetitions)
 
     def __exit__(self, *_: object) -> None:
         put_back(self.tensors, self.before)

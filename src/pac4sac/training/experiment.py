@@ -10,7 +10,9 @@ from typing import Any
 from pac4sac.errors import UserError
 from pac4sac.reporting.metrics import Score, score
 from pac4sac.reporting.store import RunRecord, read_runs
-from pac4sac.tasks import Task, get_task
+from pac4sac.tasks import Task, get_task, make_env
+from pac4sac.training.agentfile import agent_file
+from pac4sac.training.backends import choose_backend, pick_device
 from pac4sac.training.callbacks import Callback, Callbacks
 from pac4sac.training.checkpoint import write_whole
 from pac4sac.training.loop import Cohort, Options
@@ -71,23 +73,31 @@ def train(
     grid = {name: values if _is_list(values) else [values] for name, values in (settings or {}).items()}
     runs = make_runs(task, algo, preset, [seeds] if isinstance(seeds, int) else list(seeds), grid)
     folder = Path(out) if out is not None else free_folder(Path("experiments"), f"{task.name}-{algo}")
-    return start(folder, runs, Options(steps=task.steps, **options), max_minutes, callbacks)
+    how = Options(steps=task.steps, **options)
+    check_startable(task, how)
+    create(folder, runs, how)
+    return resume(folder, max_minutes=max_minutes, callbacks=callbacks)
 
 
-def start(
-    folder: Path, runs: Sequence[Run], options: Options, max_minutes: float | None, callbacks: Sequence[Callback]
-) -> Result:
+def check_startable(task: Task, options: Options) -> None:
+    """Tell what cannot work before a folder is made for it."""
+    choose_backend(options.backend, pick_device(options.device), options.steps)
+    make_env(task).close()
+    if options.start_from:
+        agent_file(options.start_from)
+
+
+def create(folder: Path, runs: Sequence[Run], options: Options) -> None:
+    """Plan runs into cohorts and write down the experiment; `resume` then trains it."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists and is not empty; resume it, or choose another folder with --out.")
-    cohorts = plan_cohorts(runs)
     folder.mkdir(parents=True, exist_ok=True)
     about = {
         "version": VERSION,
         "options": dataclasses.asdict(options),
-        "cohorts": [[run.describe() for run in cohort] for cohort in cohorts],
+        "cohorts": [[run.describe() for run in cohort] for cohort in plan_cohorts(runs)],
     }
     write_whole(folder / "experiment.json", json.dumps(about, indent=1).encode())
-    return _train_cohorts(folder, cohorts, options, max_minutes, callbacks)
 
 
 def resume(
@@ -99,16 +109,27 @@ def resume(
 ) -> Result:
     """Go on with an experiment from its last checkpoints, exactly; with `steps`, up to a larger number of them."""
     folder = Path(folder)
+    if max_minutes is not None and max_minutes <= 0:
+        raise UserError(f"max_minutes must be above 0, not {max_minutes:g}.")
     about = read_experiment(folder)
     options = Options(**about["options"])
-    cohorts = [[Run.from_description(run) for run in cohort] for cohort in about["cohorts"]]
     if steps is not None:
         if steps < options.steps:
             raise UserError(f"This experiment has {options.steps} steps already; --steps can only extend it.")
         options = dataclasses.replace(options, steps=steps)
         about["options"]["steps"] = steps
         write_whole(folder / "experiment.json", json.dumps(about, indent=1).encode())
-    return _train_cohorts(folder, cohorts, options, max_minutes, callbacks)
+    watcher = Callbacks(callbacks)
+    with StopRequest(max_minutes) as stop:
+        for number, runs in enumerate(experiment_runs(about)):
+            if not Cohort(folder, f"{number:03d}", runs, options, watcher).train(stop):
+                return Result(folder, complete=False, reason=stop.reason)
+    return Result(folder, complete=True)
+
+
+def experiment_runs(about: Mapping[str, Any]) -> list[list[Run]]:
+    """The runs of an experiment by cohort."""
+    return [[Run.from_description(run) for run in cohort] for cohort in about["cohorts"]]
 
 
 def read_experiment(folder: Path) -> dict[str, Any]:
@@ -123,23 +144,6 @@ def read_experiment(folder: Path) -> dict[str, Any]:
     if version != VERSION:
         raise UserError(f"{path} has version {version}, and this pac4sac reads version {VERSION}.")
     return dict(about)
-
-
-def _train_cohorts(
-    folder: Path,
-    cohorts: Sequence[Sequence[Run]],
-    options: Options,
-    max_minutes: float | None,
-    callbacks: Sequence[Callback],
-) -> Result:
-    if max_minutes is not None and max_minutes <= 0:
-        raise UserError(f"max_minutes must be above 0, not {max_minutes:g}.")
-    watcher = Callbacks(callbacks)
-    with StopRequest(max_minutes) as stop:
-        for number, runs in enumerate(cohorts):
-            if not Cohort(folder, f"{number:03d}", runs, options, watcher).train(stop):
-                return Result(folder, complete=False, reason=stop.reason)
-    return Result(folder, complete=True)
 
 
 def free_folder(parent: Path, name: str) -> Path:

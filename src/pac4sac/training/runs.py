@@ -1,6 +1,7 @@
 """Runs, and their grouping into cohorts that train in lockstep."""
 
 import dataclasses
+import hashlib
 import itertools
 import json
 import re
@@ -41,6 +42,12 @@ class Run:
             "config": dataclasses.asdict(self.config),
         }
 
+    @property
+    def identity(self) -> str:
+        """What a run is, apart from what it is called: two runs of one identity give the same result."""
+        about = {key: value for key, value in self.describe().items() if key not in ("run", "label", "preset")}
+        return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+
     @staticmethod
     def from_description(about: Mapping[str, Any]) -> "Run":
         config = get_algorithm(about["algo"]).agent.Config(**about["config"])
@@ -63,11 +70,16 @@ def make_runs(
         defaults = {"updates_per_step": task.updates_per_step} if preset == "paper" else {}
         config = make_config(algo, preset, defaults | chosen)
         parts = [algo, *([preset] if preset != "paper" else []), *(f"{name}={chosen[name]}" for name in swept)]
-        label = re.sub(r"[^\w.=+-]", ".", "-".join(parts))
+        label = safe_label("-".join(parts))
         runs += [Run(task, algo, preset, seed, config, label) for seed in seeds]
     if len({run.id for run in runs}) < len(runs):
         raise UserError("A setting is given the same value twice.")
     return runs
+
+
+def safe_label(label: str) -> str:
+    """A label as it can stand in the name of a folder."""
+    return re.sub(r"[^\w.=+-]", ".", label)
 
 
 def plan_cohorts(runs: Sequence[Run]) -> list[list[Run]]:

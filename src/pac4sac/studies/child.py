@@ -1,0 +1,51 @@
+"""One cohort of a study in a process of its own: `python -m pac4sac.studies.child FOLDER [MINUTES]`.
+
+It speaks to its parent in lines of JSON, {"step": ..., "steps": ...}; it ends with 0 when the cohort is complete, with 3
+when it was stopped after a checkpoint, and with 2 after a sentence about what the user can mend.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from pac4sac.errors import UserError
+from pac4sac.training.callbacks import Callback
+from pac4sac.training.experiment import resume
+from pac4sac.training.runs import Run
+
+COMPLETE, MISTAKE, STOPPED = 0, 2, 3
+
+
+class Reporter(Callback):
+    """Tells the step twice a second."""
+
+    def __init__(self) -> None:
+        self.steps, self.told = 0, 0.0
+
+    def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
+        self.steps = steps
+        self._tell(step)
+
+    def on_step(self, step: int) -> None:
+        if step == self.steps or time.monotonic() - self.told > 0.5:
+            self._tell(step)
+
+    def _tell(self, step: int) -> None:
+        self.told = time.monotonic()
+        print(json.dumps({"step": step, "steps": self.steps}), flush=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    try:
+        minutes = float(arguments[1]) if len(arguments) > 1 else None
+        result = resume(arguments[0], max_minutes=minutes, callbacks=[Reporter()])
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return MISTAKE
+    return COMPLETE if result.complete else STOPPED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,106 @@
+"""Training the cohorts of a study on this machine, some of them side by side, each in a process of its own."""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from pac4sac.errors import UserError
+from pac4sac.studies import child
+from pac4sac.studies.plan import PlannedCohort
+from pac4sac.training.backends import cores
+from pac4sac.training.signals import StopRequest
+
+CORES_PER_COHORT = 4  # a learner, and simulators beside it
+
+
+class Watcher(Protocol):
+    def progress(self, cohort: PlannedCohort, step: int, steps: int) -> None: ...
+
+    def ended(self, cohort: PlannedCohort, outcome: str, reason: str) -> None: ...
+
+
+def side_by_side(cohorts: int) -> int:
+    return max(1, min(cohorts, cores() // CORES_PER_COHORT))
+
+
+def run_local(cohorts: Sequence[PlannedCohort], parallel: int, stop: StopRequest, watcher: Watcher) -> bool:
+    """Train all cohorts to their end; False where a stop was asked for. One that fails leaves the others going."""
+    waiting, active = list(cohorts), {}
+    messages: queue.Queue[tuple[int, str | None]] = queue.Queue()
+    failures = []
+    try:
+        while waiting or active:
+            while waiting and len(active) < parallel and not stop.wanted:
+                cohort = waiting.pop(0)
+                process = _start(cohort, stop, messages, threads_each=max(1, cores() // parallel))
+                active[process.pid] = (process, cohort)
+            if stop.wanted and not active:
+                return False
+            if stop.wanted:
+                for process, _ in active.values():
+                    process.terminate()  # it writes a checkpoint and ends
+            try:
+                pid, line = messages.get(timeout=0.5)
+            except queue.Empty:
+                continue
+            process, cohort = active[pid]
+            if line is not None:
+                told = json.loads(line)
+                watcher.progress(cohort, told["step"], told["steps"])
+                continue
+            del active[pid]
+            sentence = process.stderr.read() if process.stderr else ""
+            code = process.wait()
+            outcome = {child.COMPLETE: "complete", child.STOPPED: "stopped"}.get(code, "failed")
+            reason = (sentence.strip().splitlines() or [f"ended with code {code}"])[-1] if outcome == "failed" else ""
+            watcher.ended(cohort, outcome, reason)
+            if outcome == "failed":
+                failures.append(f"{cohort.title}: {reason}")
+    finally:
+        for process, _ in active.values():
+            process.terminate()
+        for process, _ in active.values():
+            process.wait()
+    if failures:
+        raise UserError(f"{len(failures)} of {len(cohorts)} cohorts failed: {'; '.join(failures)}")
+    return not stop.wanted
+
+
+def _start(
+    cohort: PlannedCohort, stop: StopRequest, messages: "queue.Queue[tuple[int, str | None]]", threads_each: int
+) -> "subprocess.Popen[str]":
+    minutes = [] if stop.deadline is None else [str(max(0.01, (stop.deadline - time.monotonic()) / 60))]
+    command = [sys.executable, "-m", "pac4sac.studies.child", str(cohort.folder), *minutes]
+    # Cohorts side by side share the cores; in a session of its own a Ctrl-C reaches the parent alone, which decides.
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads_each)}
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+
+    def forward() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("{"):
+                messages.put((process.pid, line))
+        messages.put((process.pid, None))
+
+    threading.Thread(target=forward, daemon=True).start()
+    return process
+
+
+def default_device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")

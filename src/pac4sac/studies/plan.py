@@ -1,0 +1,188 @@
+"""Planning a study: which runs are there already, and how the others go into cohorts that fit the memory.
+
+A study folder holds `study.json` and `experiments/`, one ordinary experiment folder for each planned cohort. A run is
+identified by its task, settings, seed and the revision of its algorithm, so that nothing is trained twice, also after
+a study was extended by seeds or variants.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pac4sac.errors import UserError
+from pac4sac.replay import row_width
+from pac4sac.reporting.store import read_run
+from pac4sac.studies.definition import Study
+from pac4sac.tape import size as tape_size
+from pac4sac.tasks import Task, make_env
+from pac4sac.tasks.pool import EnvPool
+from pac4sac.training import backends
+from pac4sac.training.checkpoint import write_whole
+from pac4sac.training.experiment import create, experiment_runs, read_experiment
+from pac4sac.training.learner import Learner
+from pac4sac.training.loop import Options
+from pac4sac.training.runs import Run, make_agent, plan_cohorts
+
+VERSION = 1
+FLOAT = 4  # bytes
+
+
+@dataclass(frozen=True)
+class PlannedCohort:
+    """A cohort of a study, in an experiment folder of its own."""
+
+    folder: Path
+    runs: tuple[Run, ...]
+    bytes: int
+
+    @property
+    def title(self) -> str:
+        labels = list(dict.fromkeys(run.label for run in self.runs))
+        shown = ", ".join(labels[:3]) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
+        return f"{self.runs[0].task.name}: {shown}"
+
+    @property
+    def steps(self) -> int:
+        return self.runs[0].task.steps
+
+    def done(self) -> int:
+        """Runs that have come to their end."""
+        return sum(status not in ("running", "waiting") for status in self.statuses())
+
+    def statuses(self) -> list[str]:
+        folders = [self.folder / "runs" / run.id for run in self.runs]
+        return [read_run(f).status if (f / "run.json").exists() else "waiting" for f in folders]
+
+
+def plan(study: Study, root: Path, memory: int) -> list[PlannedCohort]:
+    """The cohorts of a study in a folder: those begun there, then those to be begun, each within `memory` bytes."""
+    cohorts = []
+    wanted = {run.identity: run for run in unique(study.runs())}
+    for path in sorted(root.glob("experiments/*/experiment.json")):
+        runs = [run for cohort in experiment_runs(read_experiment(path.parent)) for run in cohort]
+        if any(run.identity in wanted for run in runs):
+            cohorts.append(PlannedCohort(path.parent, tuple(runs), cohort_bytes(runs)))
+            for run in runs:
+                wanted.pop(run.identity, None)
+    for cohort in plan_cohorts(list(wanted.values())):
+        for part in split_by_memory(cohort, memory):
+            digest = hashlib.sha256("".join(run.identity for run in part).encode()).hexdigest()[:8]
+            name = f"{part[0].task.name}-{part[0].algo}-{digest}".replace("/", "-").replace(":", "-")
+            cohorts.append(PlannedCohort(root / "experiments" / name, tuple(part), cohort_bytes(part)))
+    return cohorts
+
+
+def unique(runs: Sequence[Run]) -> list[Run]:
+    """Each identity once; the same run under a second name is not trained again."""
+    return list({run.identity: run for run in reversed(runs)}.values())[::-1]
+
+
+def begin(study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides: dict[str, Any]) -> None:
+    """Write the study and its experiments down, so that they can be trained by anyone who has the folder."""
+    root.mkdir(parents=True, exist_ok=True)
+    expected = [
+        {"run": run.id, "task": run.task.name, "algo": run.algo, "label": run.label, "seed": run.seed}
+        for run in study.runs()
+    ]
+    about = {"version": VERSION, "study": study.name, "title": study.title, "question": study.question}
+    about |= {"kind": study.kind, "baseline": study.baseline, "expected_runs": expected}
+    previous = read_study(root)
+    if previous is not None and previous["study"] != study.name:
+        raise UserError(f"{root} holds the study {previous['study']!r}; choose another folder with --out.")
+    write_whole(root / "study.json", json.dumps(about, indent=1).encode())
+    for cohort in cohorts:
+        if not (cohort.folder / "experiment.json").exists():
+            options = Options(**{**study.options, **overrides, "steps": cohort.steps})
+            create(cohort.folder, cohort.runs, options)
+
+
+def read_study(root: Path) -> dict[str, Any] | None:
+    path = root / "study.json"
+    try:
+        return dict(json.loads(path.read_bytes())) if path.exists() else None
+    except ValueError as error:
+        raise UserError(f"{path} is damaged ({error}).") from error
+
+
+# --- memory and time
+
+
+def cohort_bytes(runs: Sequence[Run]) -> int:
+    """Of the learner's tensors: replay, weights with targets, moments and gradients, tapes, activations of shooting."""
+    ds, da = task_sizes(runs[0].task)
+    agent = make_agent(runs, ds, da)
+    config = agent.config
+    replay = min(config.capacity, runs[0].task.steps) * row_width(ds, da)
+    weights = sum(net.members * sum(net.sizes) for net in agent.nets.values()) * 6
+    tapes = tape_size(agent.act_streams()) + tape_size(agent.learn_streams())
+    shots = max(getattr(run.config, "shots", 1) for run in runs)
+    activations = (4 * shots + 16 * config.batch) * config.width * config.depth
+    return FLOAT * len(runs) * (replay + weights + tapes + activations)
+
+
+_SIZES: dict[str, tuple[int, int]] = {}
+
+
+def task_sizes(task: Task) -> tuple[int, int]:
+    """Length of observations and actions, found once for each environment."""
+    key = json.dumps([task.env_id, task.env_kwargs], sort_keys=True)
+    if key not in _SIZES:
+        with closing(make_env(task)) as env:
+            shapes = env.observation_space.shape, env.action_space.shape
+            _SIZES[key] = (math.prod(shapes[0] or ()), math.prod(shapes[1] or ()))
+    return _SIZES[key]
+
+
+def split_by_memory(runs: Sequence[Run], memory: int) -> list[list[Run]]:
+    each = cohort_bytes(runs[:1])
+    if each > memory:
+        raise UserError(
+            f"One run of {runs[0].label} on {runs[0].task.name} needs {each / 1e9:.1f} GB, and {memory / 1e9:.1f} GB "
+            "are allowed; allow more with --memory, or set a smaller capacity."
+        )
+    parts = math.ceil(len(runs) / (memory // each))
+    per_part = math.ceil(len(runs) / parts)  # parts of about the same size
+    return [list(runs[first : first + per_part]) for first in range(0, len(runs), per_part)]
+
+
+def memory_budget(device: torch.device) -> int:
+    """Half of what is free now: the rest is for activations' peaks, checkpoints and other work."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] // 2
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        available = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+        return available * 1024 // 2
+    except (OSError, StopIteration):
+        return 4 * 10**9
+
+
+def measured_seconds(cohort: PlannedCohort, device: torch.device) -> float:
+    """Time of a whole cohort, from a short trial of its learner (eager on the CPU, so compiling can only better it) and
+    of its simulators, which step while the learner works."""
+    runs, task = cohort.runs, cohort.runs[0].task
+    agent = make_agent(runs, *task_sizes(task))
+    short = dataclasses.replace(task, steps=min(task.steps, 1000))
+    learner = Learner(agent, [run.seed for run in runs], short.steps, device)
+    if device.type == "cuda":
+        backends.prepare(learner, "graph")
+    with backends.Rehearsal(learner) as rehearsal:
+        rehearsal.seconds(2)
+        act, update = rehearsal.seconds_of("act"), rehearsal.seconds_of("update")
+    with EnvPool(task, [run.seed for run in runs], "auto") as pool:
+        pool.reset()
+        simulate = backends.median_seconds(lambda: _random_step(pool), 20)
+    return cohort.steps * (act + max(simulate, update * agent.config.updates_per_step))
+
+
+def _random_step(pool: EnvPool) -> None:
+    pool.send(torch.rand(pool.runs, pool.action_size).mul_(2).sub_(1).numpy())
+    pool.receive()
