@@ -23,8 +23,8 @@ from pac4sac.tasks.registry import Task
 
 log = logging.getLogger(__name__)
 
-# Seconds for what workers cost, rounded up from measurements on a virtual machine (bare metal is faster).
-ROUND_TRIP = 50e-6
+# Seconds that workers cost, as seen on a virtual machine whose cores are busy with a learner too; idle cores do better.
+ROUND_TRIP = 100e-6
 ROUND_TRIP_PER_WORKER = 10e-6
 
 Snapshot = dict[str, NDArray[Any]]
