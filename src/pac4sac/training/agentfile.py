@@ -1,6 +1,7 @@
 """`agent.safetensors`: all that acting needs, in one small file per run, and the agent read back from it."""
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,9 +30,19 @@ def acting_tensors(agent: Agent, state: State, run: int) -> dict[str, Tensor]:
 
 
 def save_agent(path: Path, run: Run, agent: Agent, state: State, index: int) -> None:
+    tensors = acting_tensors(agent, state, index)
     about = {"run": run.describe(), "observation_size": agent.ds, "action_size": agent.da}
-    metadata = {"format": FORMAT, "version": str(VERSION), "about": json.dumps(about, sort_keys=True)}
-    write_whole(path, safetensors.torch.save(acting_tensors(agent, state, index), metadata))
+    label = {"version": VERSION, "about": about, "sha256": checksum(about, tensors)}
+    # One entry only: safetensors writes several in an order that differs between processes.
+    write_whole(path, safetensors.torch.save(tensors, {FORMAT: json.dumps(label, sort_keys=True)}))
+
+
+def checksum(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    content = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for name in sorted(tensors):
+        content.update(f"{name} {tensors[name].dtype} {list(tensors[name].shape)}".encode())
+        content.update(tensors[name].numpy().tobytes())
+    return content.hexdigest()
 
 
 def agent_file(path: str | Path) -> Path:
@@ -61,7 +72,7 @@ class TrainedAgent:
     @torch.no_grad()
     def act(self, observation: NDArray[Any] | Sequence[float], *, shooting: bool | None = None) -> NDArray[np.float32]:
         """The deterministic policy; or with shooting, the default where the agent was trained with it."""
-        s = torch.as_tensor(np.asarray(observation, np.float32)).view(1, 1, -1)
+        s = torch.from_numpy(np.array(observation, np.float32).reshape(1, 1, -1))
         if s.shape[-1] != self.agent.ds:
             raise UserError(f"This agent takes observations of length {self.agent.ds}, not {s.shape[-1]}.")
         if self.shoots if shooting is None else shooting:
@@ -81,20 +92,24 @@ def shots_of(agent: Agent) -> tuple[int, ...]:
 
 
 def load(path: str | Path) -> TrainedAgent:
-    about, tensors = read_agent_file(agent_file(path))
-    run = Run.from_description(about["run"])
-    agent = make_agent([run], about["observation_size"], about["action_size"])
+    path = agent_file(path)
+    about, tensors = read_agent_file(path)
+    try:
+        run = Run.from_description(about["run"])
+        agent = make_agent([run], about["observation_size"], about["action_size"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} describes no agent that this pac4sac knows ({error}).") from error
     state = agent.initial_state([run.seed], torch.device("cpu"))
+    if missing := sorted(acting_tensors(agent, state, 0).keys() - tensors.keys()):
+        raise UserError(f"{path} is no whole agent: it lacks {', '.join(missing)}.")
     adopt(state, tensors, str(path))
     return TrainedAgent(run, agent, state)
 
 
-def adopt(state: State, tensors: Mapping[str, Tensor], source: str, prefix: tuple[str, ...] = ("",)) -> None:
+def adopt(state: State, tensors: Mapping[str, Tensor], source: str) -> None:
     """Copy the tensors of one run into a state, for all runs of it."""
     for name, tensor in tensors.items():
-        if not name.startswith(prefix):
-            continue
-        if name not in state or state[name].shape[1:] != tensor.shape[1:]:
+        if name not in state or (1, *state[name].shape[1:]) != tensor.shape:
             raise UserError(f"The agent in {source} has another structure ({name} does not fit).")
         state[name].copy_(tensor.expand_as(state[name]))
 
@@ -102,13 +117,15 @@ def adopt(state: State, tensors: Mapping[str, Tensor], source: str, prefix: tupl
 def read_agent_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         with safetensors.safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
+            label = json.loads((file.metadata() or {})[FORMAT])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        about = json.loads(metadata["about"])
-    except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
-        raise UserError(f"{path} is no agent of pac4sac ({error}).") from error
-    if metadata.get("format") != FORMAT or metadata.get("version") != str(VERSION):
-        raise UserError(f"{path} has format {metadata.get('format')} {metadata.get('version')}, which cannot be read.")
+        version, about, expected = label["version"], dict(label["about"]), label["sha256"]
+    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} is no agent of pac4sac, or it is damaged ({error}).") from error
+    if version != VERSION:
+        raise UserError(f"{path} has version {version}, and this pac4sac reads version {VERSION}.")
+    if checksum(about, tensors) != expected:
+        raise UserError(f"{path} is damaged: its content does not match its checksum.")
     return about, tensors
 
 
