@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,7 @@ def save(root: Path, fingerprint: str, step: int, checkpoint: Checkpoint) -> Non
     try:
         for name, data in (*contents.items(), ("manifest.json", json.dumps(manifest, indent=1).encode())):
             write_durably(part / name, data)
+        _sync(part)
         if final.exists():  # the same step, saved before and found damaged, or again after a resume
             shutil.rmtree(final)
         part.rename(final)
@@ -67,21 +68,30 @@ def save(root: Path, fingerprint: str, step: int, checkpoint: Checkpoint) -> Non
         shutil.rmtree(old)
 
 
-def load_newest(root: Path, fingerprint: str) -> Checkpoint | None:
-    """The newest checkpoint that is whole, or None when there never was one. Damaged ones are named in a warning."""
-    folders = _newest_first(root)
-    problems = []
-    for folder in folders:
+def load_newest(root: Path, fingerprint: str, check: Callable[[Checkpoint], None]) -> Checkpoint | None:
+    """The newest checkpoint that is whole, or None when there never was one. Those that are not, or that `check`
+    refuses, are named in a warning and set aside, lest they be counted among those to keep."""
+    problems = {}
+    for folder in _newest_first(root):
         try:
             checkpoint = _load(folder, fingerprint)
+            check(checkpoint)
         except DamagedCheckpoint as problem:
-            problems.append(f"{folder.name}: {problem}")
+            problems[folder] = f"{folder.name}: {problem}"
             continue
         if problems:
-            warnings.warn(f"{'; '.join(problems)}. {folder.name} is used instead.", stacklevel=2)
+            told = "; ".join(problems.values())
+            warnings.warn(
+                f"Checkpoints in {root} cannot be used ({told}). {folder.name} is used instead.", stacklevel=2
+            )
+        for damaged in problems:
+            aside = damaged.with_name(f"unusable-{damaged.name}")
+            shutil.rmtree(aside, ignore_errors=True)
+            damaged.rename(aside)
         return checkpoint
     if problems:
-        raise UserError(f"No checkpoint in {root} can be used ({'; '.join(problems)}).")
+        told = "; ".join(problems.values())
+        raise UserError(f"No checkpoint in {root} can be used ({told}); train again into another folder.")
     return None
 
 

@@ -25,20 +25,23 @@ def evaluate(
     episodes: int,
     occasion: str,
     workers: int = 0,
+    only: Sequence[int] | None = None,
 ) -> NDArray[np.float64]:
     """Returns [R, episodes]. All episodes of all runs go side by side; `occasion` names their random numbers, so that
     an evaluation at step 5000 differs from one at 6000 and from none of its own repetitions. Runs whose simulator
-    failed have NaN."""
+    failed have NaN, and so have those left out of `only`."""
     device = state["step"].device
     runs = len(seeds)
     # Episode 1, not 0: an instance's first episode has quirks of its own in some tasks.
     starts = [episode_seed(seed, occasion, k) for seed in seeds for k in range(episodes)]
     streams = {f"evaluation {occasion}: {name}": s for name, s in agent.behaviour_streams(episodes, True).items()}
     tape = Tape(seeds, streams if policy == "shooting" else {}, device)
-    returns = np.zeros(runs * episodes)
-    going = np.ones(runs * episodes, dtype=bool)
+    going = np.isin(np.arange(runs), range(runs) if only is None else only).repeat(episodes)
+    returns = np.where(going, 0.0, np.nan)
     with EnvPool(task, starts, workers, purpose="evaluate") as pool:
         observation = pool.reset(episode=1)
+        for absent in np.flatnonzero(~going):
+            pool.park(int(absent))
         position = 0
         while going.any():
             s = torch.from_numpy(observation.copy()).to(device).view(runs, episodes, -1)

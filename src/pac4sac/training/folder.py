@@ -1,23 +1,28 @@
 """What an experiment writes: `experiment.json`, `cohorts/` with checkpoints, and `runs/<id>/` with logs.
 
-Logs are lines of JSON. A checkpoint remembers how long each log was; a resume cuts the logs back to that, so that they
-go on without a gap or a line written twice. Wall-clock times live in a file of their own, since they never repeat.
+Logs are lines of JSON. A checkpoint remembers length and checksum of each log; a resume cuts the logs back to that, so
+that they go on without a gap or a line written twice. Wall-clock times live in a file of their own, since they never
+repeat.
 """
 
+import hashlib
 import importlib.metadata
 import json
 import math
 import os
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pac4sac.errors import UserError
 from pac4sac.reporting.store import VERSION
-from pac4sac.training.checkpoint import write_whole
+from pac4sac.training.checkpoint import DamagedCheckpoint, write_whole
 from pac4sac.training.runs import Run
 
 LOGS = ("episodes", "metrics", "evaluations")
+
+Mark = tuple[int, str]  # length of a log, and the checksum of its content
+EMPTY: Mark = (0, hashlib.sha256().hexdigest())
 
 
 class RunFolder:
@@ -28,27 +33,47 @@ class RunFolder:
 
     def log(self, name: str, row: dict[str, Any]) -> None:
         """Append a line; numbers that JSON does not know become null."""
-        clean = {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in row.items()}
-        with (self.path / f"{name}.jsonl").open("a") as file:
-            file.write(json.dumps(clean) + "\n")
+        line = json.dumps({key: _plain(value) for key, value in row.items()}) + "\n"
+        with (self.path / f"{name}.jsonl").open("ab") as file:
+            file.write(line.encode())
 
-    def lengths(self) -> dict[str, int]:
-        paths = {name: self.path / f"{name}.jsonl" for name in LOGS}
-        return {name: path.stat().st_size if path.exists() else 0 for name, path in paths.items()}
+    def marks(self) -> dict[str, Mark]:
+        """Where each log ends; what lies before is on the disk for good, since a checkpoint will count on it."""
+        return {name: self._mark(name) for name in LOGS}
 
-    def cut_back(self, lengths: dict[str, int]) -> None:
+    def _mark(self, name: str) -> Mark:
+        path = self.path / f"{name}.jsonl"
+        if not path.exists():
+            return EMPTY
+        with path.open("rb") as file:
+            content = file.read()
+            os.fsync(file.fileno())
+        return len(content), hashlib.sha256(content).hexdigest()
+
+    def check(self, marks: Mapping[str, Mark]) -> None:
+        """Refuse a checkpoint whose logs are not, or no longer, the beginning of these."""
         for name in LOGS:
-            path, length = self.path / f"{name}.jsonl", lengths.get(name, 0)
-            size = path.stat().st_size if path.exists() else 0
-            if size < length:
-                raise UserError(f"{path} is shorter than when its checkpoint was written; it was changed or lost.")
-            if size > length:
+            path, (length, checksum) = self.path / f"{name}.jsonl", marks[name]
+            content = path.read_bytes()[:length] if path.exists() else b""
+            if len(content) < length or hashlib.sha256(content).hexdigest() != checksum:
+                raise DamagedCheckpoint(f"{path} was changed or cut after it")
+
+    def cut_back(self, marks: Mapping[str, Mark]) -> None:
+        for name in LOGS:
+            path, (length, _) = self.path / f"{name}.jsonl", marks.get(name, EMPTY)
+            if path.exists():
                 os.truncate(path, length)
 
     def describe(self, status: str, detail: str | None = None) -> None:
         about = {"version": VERSION, **self.run.describe(), "status": status, "status_detail": detail}
         about |= {"versions": versions(), "machine": machine()}
         write_whole(self.path / "run.json", json.dumps(about, indent=1).encode())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def versions() -> dict[str, str]:

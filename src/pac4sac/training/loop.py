@@ -9,14 +9,15 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from pac4sac.errors import UserError
 from pac4sac.reporting.metrics import solved_at
 from pac4sac.settings import AT_LEAST_ONE, NON_NEGATIVE, Interval
-from pac4sac.tasks.pool import EnvPool, Transitions
+from pac4sac.tasks.pool import EnvPool
 from pac4sac.training import agentfile, backends, checkpoint
 from pac4sac.training.callbacks import Callback
-from pac4sac.training.checkpoint import Checkpoint
+from pac4sac.training.checkpoint import Checkpoint, DamagedCheckpoint
 from pac4sac.training.evaluation import Policy, evaluate
 from pac4sac.training.folder import RunFolder
 from pac4sac.training.learner import Learner
@@ -73,19 +74,18 @@ class Cohort:
         self.so_far = np.zeros(len(runs))  # return of the present episode
         self.length = np.zeros(len(runs), dtype=np.int64)
         self.best: list[float | None] = [None] * len(runs)  # mean return of the best scheduled evaluation
+        self.complete = False  # all is done and written, the final evaluation too
 
     # --- start and end
 
     def train(self, stop: StopRequest) -> bool:
         """Train until all runs are done; False where a stop was asked for before that."""
-        saved = checkpoint.load_newest(self.folder, self.fingerprint)
-        placement = self._placement()
-        device = backends.pick_device(placement.get("device", self.options.device))
-        workers = placement.get("workers", self.options.workers)
-        with EnvPool(self.task, self.seeds, workers) as self.pool:
+        saved = checkpoint.load_newest(self.folder, self.fingerprint, self._check)
+        if saved is not None and self._nothing_left(saved):
+            return True
+        with EnvPool(self.task, self.seeds, self.options.workers) as self.pool:
             self.agent = make_agent(self.runs, self.pool.observation_size, self.pool.action_size)
-            self.learner = Learner(self.agent, self.seeds, self.options.steps, device)
-            self._settle_placement(placement, device)
+            self._place(saved.progress["placement"] if saved else None)
             if saved is None:
                 self._begin()
             else:
@@ -96,30 +96,44 @@ class Cohort:
             finally:
                 self.watcher.on_end(self.root)
 
-    def _placement(self) -> dict[str, Any]:
-        """Device, backend, threads and workers of an earlier start: a resume must compute in the same way."""
-        path = self.folder / "placement.json"
+    def _check(self, saved: Checkpoint) -> None:
+        """Refuse a checkpoint that does not fit the logs beside it, or whose progress nobody of us wrote."""
         try:
-            return dict(json.loads(path.read_bytes())) if path.exists() else {}
-        except ValueError as error:
-            raise UserError(f"{path} is damaged ({error}).") from error
+            for name in ("status", "details", "returns", "best", "so_far", "length"):
+                if len(saved.progress[name]) != len(self.runs):
+                    raise DamagedCheckpoint(f"its {name} is not of {len(self.runs)} runs")
+            int(saved.learner["step"]), bool(saved.progress["complete"]), int(saved.progress["placement"]["threads"])
+            for folder, marks in zip(self.folders, saved.progress["logs"], strict=True):
+                folder.check(marks)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise DamagedCheckpoint(f"its progress is unreadable ({type(error).__name__})") from error
 
-    def _settle_placement(self, placement: dict[str, Any], device: torch.device) -> None:
+    def _nothing_left(self, saved: Checkpoint) -> bool:
+        extended = int(saved.learner["step"]) < self.options.steps
+        return bool(saved.progress["complete"]) and not (extended and any(self._out_of_steps(saved.progress)))
+
+    def _out_of_steps(self, progress: dict[str, Any]) -> list[bool]:
+        """Which runs ended with the budget, rather than because they were solved or could not go on."""
+        return [s == "finished" and d is None for s, d in zip(progress["status"], progress["details"], strict=True)]
+
+    def _place(self, placement: dict[str, Any] | None) -> None:
+        """Settle device, backend and threads: as in the checkpoint, since a resume must compute in the same way."""
+        wanted = placement or {name: getattr(self.options, name) for name in ("device", "backend", "threads")}
+        device = backends.pick_device(wanted["device"])
+        self.learner = Learner(self.agent, self.seeds, self.options.steps, device)
         updates = self.options.steps * self.agent.config.updates_per_step
-        wanted = backends.choose_backend(placement.get("backend", self.options.backend), device, updates)
-        threads = placement.get("threads", self.options.threads)
+        threads = wanted["threads"]
         if threads != "auto":
             torch.set_num_threads(threads)
-        backend = backends.prepare(self.learner, wanted)
+        backend = backends.prepare(self.learner, backends.choose_backend(wanted["backend"], device, updates))
         if placement and backend != placement["backend"]:
-            raise UserError(f"The {wanted} backend, with which this experiment began, does not work here any more.")
+            raise UserError(
+                f"The {placement['backend']} backend, with which this experiment began, does not work here."
+            )
         if threads == "auto":
             threads = backends.choose_threads(self.learner)
             torch.set_num_threads(threads)
-        if not placement:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            settled = {"device": str(device), "backend": backend, "threads": threads, "workers": self.pool.workers}
-            checkpoint.write_whole(self.folder / "placement.json", json.dumps(settled).encode())
+        self.placement = {"device": str(device), "backend": backend, "threads": threads}
 
     def _begin(self) -> None:
         if self.options.start_from:
@@ -131,17 +145,22 @@ class Cohort:
 
     def _resume(self, saved: Checkpoint) -> None:
         progress = saved.progress
-        self.learner.restore(saved.learner)
-        self.status, self.details = progress["status"], progress["details"]
-        self.returns, self.best = progress["returns"], progress["best"]
-        self.so_far = np.array(progress["so_far"])
-        self.length = np.array(progress["length"], dtype=np.int64)
+        try:
+            self.learner.restore(saved.learner)
+            self.status, self.details = progress["status"], progress["details"]
+            self.returns, self.best = progress["returns"], progress["best"]
+            self.so_far = np.array(progress["so_far"], dtype=np.float64)
+            self.length = np.array(progress["length"], dtype=np.int64)
+            self.pool.restore(saved.pool)
+        except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+            raise UserError(f"The checkpoint in {self.folder} does not fit its runs ({error}).") from error
+        if self.learner.step < self.options.steps:
+            for run, again in enumerate(self._out_of_steps(progress)):
+                if again:
+                    self.status[run] = "running"  # the experiment was extended
         for run, folder in enumerate(self.folders):
             folder.cut_back(progress["logs"][run])
-            if self.status[run] == "finished" and not self._solved(run) and self.learner.step < self.options.steps:
-                self.status[run] = "running"  # the experiment was extended
             folder.describe(self.status[run], self.details[run])
-        self.pool.restore(saved.pool)
 
     def _loop(self, stop: StopRequest) -> bool:
         started = time.monotonic()
@@ -151,6 +170,8 @@ class Cohort:
             self.watcher.on_step(step)
             if stop.wanted:
                 self._save()
+                for run in self._running():
+                    self.folders[run].describe("interrupted", stop.reason)
                 return False
             if step % self.options.checkpoint_every == 0 and step < self.options.steps:
                 self._save()
@@ -163,7 +184,11 @@ class Cohort:
 
     def _step(self) -> None:
         learner, updates = self.learner, self.agent.config.updates_per_step
-        self.pool.send(learner.act())
+        actions = learner.act()
+        if not np.isfinite(actions).all():
+            self._bury_the_dead(actions)
+            actions = np.nan_to_num(actions, posinf=0, neginf=0)
+        self.pool.send(actions)
         if learner.step >= self._first_update:
             for _ in range(updates):  # while the simulators step; they see every transition but the one under way
                 learner.update()
@@ -173,30 +198,36 @@ class Cohort:
         learner.store(seen.final_observation, seen.observation, seen.reward, seen.terminated)
         self.so_far += seen.reward
         self.length += 1
-        ended = seen.terminated | seen.truncated
-        if ended.any() or seen.failed.any() or learner.step % self.options.log_every == 0:
-            self._bury_the_dead(seen)
+        step, ended = learner.step, seen.terminated | seen.truncated
+        time_to_log = step % self.options.log_every == 0
+        every = self.options.evaluate_every
+        time_to_evaluate = every > 0 and step % every == 0 and step < self.options.steps  # then comes the final one
+        failed = any(self.status[run] == "running" for run in self.pool.failures)
+        if failed or ended.any() or time_to_log or time_to_evaluate:
+            self._bury_the_dead()
             self._end_episodes(ended)
-        if learner.step % self.options.log_every == 0:
+        if time_to_log:
             self._log_metrics()
-        if self.options.evaluate_every and learner.step % self.options.evaluate_every == 0:
-            self._evaluate(keep_best=True)
+        if time_to_evaluate:
+            self._evaluate(self._running(), keep_best=True)
 
     @property
     def _first_update(self) -> int:
         return min(self.agent.learning_starts())
 
-    def _bury_the_dead(self, seen: Transitions) -> None:
+    def _bury_the_dead(self, actions: NDArray[np.float32] | None = None) -> None:
         """Runs that diverged or whose simulator failed are out from here on; what they did since is not logged."""
         steps = self.learner.state["diverged_step"].tolist()
         for run in self._running():
-            if seen.failed[run]:
-                self._end_run(run, "failed", self.pool.failures[run])
-            elif steps[run] >= 0:
+            if steps[run] >= 0:  # first: a simulator may have failed because of it
                 name = self.agent.trained()[int(self.learner.state["diverged_net"][run])]
                 self._end_run(run, "diverged", f"non-finite {name} gradient at step {steps[run]}")
+            elif actions is not None and not np.isfinite(actions[run]).all():
+                self._end_run(run, "diverged", f"non-finite action at step {self.learner.step}")
+            elif run in self.pool.failures:
+                self._end_run(run, "failed", self.pool.failures[run])
 
-    def _end_episodes(self, ended: np.ndarray[Any, np.dtype[np.bool_]]) -> None:
+    def _end_episodes(self, ended: NDArray[np.bool_]) -> None:
         if not ended.any():
             return
         for run in self._running():
@@ -239,18 +270,28 @@ class Cohort:
                 row = dict(zip(self.agent.metric_names, values[:, run].tolist(), strict=True))
                 self._log(run, "metrics", {"step": self.learner.step, **row})
 
-    def _evaluate(self, keep_best: bool) -> None:
+    def _evaluate(self, runs: Sequence[int], keep_best: bool) -> None:
         """The deterministic policy and, for runs that shoot, the shooting one; the latter decides which is best."""
+        if not runs or not self.options.evaluation_episodes:
+            return
         step, episodes = self.learner.step, self.options.evaluation_episodes
         shots = agentfile.shots_of(self.agent)
         policies: list[Policy] = ["greedy", "shooting"] if max(shots) > 1 else ["greedy"]
         means = np.full(len(self.runs), np.nan)
         for policy in policies:
             returns = evaluate(
-                self.agent, self.learner.state, self.task, self.seeds, policy, episodes, str(step), self.pool.workers
+                self.agent,
+                self.learner.state,
+                self.task,
+                self.seeds,
+                policy,
+                episodes,
+                str(step),
+                self.pool.workers,
+                runs,
             )
-            for run, status in enumerate(self.status):
-                if status in ("running", "finished") and (policy == "greedy" or shots[run] > 1):
+            for run in runs:
+                if policy == "greedy" or shots[run] > 1:
                     means[run] = returns[run].mean()
                     row = {"step": step, "policy": policy, "mean": means[run].item(), "returns": returns[run].tolist()}
                     self._log(run, "evaluations", row)
@@ -268,23 +309,30 @@ class Cohort:
         for run in range(len(self.runs)):
             self._save_agent(run)
         progress = {
+            "placement": self.placement,
+            "complete": self.complete,
             "status": self.status,
             "details": self.details,
             "returns": self.returns,
             "best": self.best,
             "so_far": self.so_far.tolist(),
             "length": self.length.tolist(),
-            "logs": [folder.lengths() for folder in self.folders],
+            "logs": [folder.marks() for folder in self.folders],
         }
         pool = checkpoint.as_arrays(self.pool.snapshot())
         content = Checkpoint(self.learner.export(), pool, progress)
         checkpoint.save(self.folder, self.fingerprint, self.learner.step, content)
 
     def _finish(self) -> None:
-        if "running" in self.status and self.options.evaluation_episodes:
-            self._evaluate(keep_best=bool(self.options.evaluate_every))
-        for run in self._running():
-            self._end_run(run, "finished", None)
+        self._bury_the_dead()
+        whole = [run for run, status in enumerate(self.status) if status in ("running", "finished")]
+        self._evaluate(whole, keep_best=bool(self.options.evaluate_every))
+        for run in self._running():  # neither frozen nor parked: the experiment may be extended
+            self.status[run] = "finished"
+            self._save_agent(run)
+            self.folders[run].describe("finished")
+            self.watcher.on_status(self.runs[run], "finished", None)
+        self.complete = True
         self._save()
 
     def _time(self, step: int, started: float) -> None:
