@@ -1,8 +1,11 @@
 """An experiment: the cohorts of one `train` or one study, in one folder, started or taken up again."""
 
+import contextlib
 import dataclasses
+import fcntl
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,7 +92,8 @@ def check_startable(task: Task, options: Options) -> None:
 
 def create(folder: Path, runs: Sequence[Run], options: Options) -> None:
     """Plan runs into cohorts and write down the experiment; `resume` then trains it."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    # A process killed in the first moment leaves an unfinished experiment.json, and nothing that could be lost.
+    if folder.exists() and (not folder.is_dir() or any(p.name != "experiment.json.part" for p in folder.iterdir())):
         raise UserError(f"{folder} exists and is not empty; resume it, or choose another folder with --out.")
     folder.mkdir(parents=True, exist_ok=True)
     about = {
@@ -112,19 +116,37 @@ def resume(
     if max_minutes is not None and max_minutes <= 0:
         raise UserError(f"max_minutes must be above 0, not {max_minutes:g}.")
     about = read_experiment(folder)
-    options = Options(**about["options"])
+    try:
+        options, cohorts = Options(**about["options"]), experiment_runs(about)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{folder / 'experiment.json'} is damaged ({error}).") from error
     if steps is not None:
         if steps < options.steps:
             raise UserError(f"This experiment has {options.steps} steps already; --steps can only extend it.")
         options = dataclasses.replace(options, steps=steps)
-        about["options"]["steps"] = steps
-        write_whole(folder / "experiment.json", json.dumps(about, indent=1).encode())
     watcher = Callbacks(callbacks)
-    with StopRequest(max_minutes) as stop:
-        for number, runs in enumerate(experiment_runs(about)):
+    with _alone_in(folder), StopRequest(max_minutes) as stop:
+        if steps is not None:
+            about["options"]["steps"] = steps
+            write_whole(folder / "experiment.json", json.dumps(about, indent=1).encode())
+        for number, runs in enumerate(cohorts):
             if not Cohort(folder, f"{number:03d}", runs, options, watcher).train(stop):
                 return Result(folder, complete=False, reason=stop.reason)
     return Result(folder, complete=True)
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Two processes must not write the same logs. The kernel frees the lock of a process however it ends."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{folder} is being trained by another process; wait for it, or stop it first.") from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def experiment_runs(about: Mapping[str, Any]) -> list[list[Run]]:
@@ -139,7 +161,7 @@ def read_experiment(folder: Path) -> dict[str, Any]:
     try:
         about = json.loads(path.read_bytes())
         version = about["version"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{path} is damaged ({error}).") from error
     if version != VERSION:
         raise UserError(f"{path} has version {version}, and this pac4sac reads version {VERSION}.")
