@@ -46,7 +46,7 @@ class Oac(Sac):
         with torch.enable_grad():  # evaluation acts without gradients; this one is part of the policy
             mu_q, sigma_q = self.mean_and_deviation(self.params(state, "critic"), s, torch.tanh(mean))
             upper_bound = mu_q + h.beta[:, None] * sigma_q
-        (gradient,) = torch.autograd.grad(upper_bound.sum(), mean)
+            (gradient,) = torch.autograd.grad(upper_bound.sum(), mean)
         return optimistic_mean(mean.detach(), std, gradient, h.shift), std
 
 
