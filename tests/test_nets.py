@@ -29,7 +29,7 @@ def inputs() -> tuple[Tensor, Tensor]:
 
 
 def torch_network(views: dict[str, Tensor], group: int, depth: int, norm: bool, activation: nn.Module) -> nn.Module:
-    """The same network out of torch.nn modules, with the weights of one run and member; state and action concatenated."""
+    """The same network out of torch.nn modules, for one run and member; it takes state and action concatenated."""
     layers: list[nn.Module] = []
     with torch.no_grad():
         for i in range(depth):

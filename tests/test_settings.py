@@ -76,7 +76,7 @@ def test_text_is_read_by_the_type_of_the_setting() -> None:
     )
     read = [getattr(config, name) for name in ("xi", "shots", "norm", "head", "learn_alpha")]
     assert read == [0.5, 7, False, "linear", True]
-    with pytest.raises(UserError, match="shots must be a whole number at least 1, not '7.5'"):
+    with pytest.raises(UserError, match=r"shots must be a whole number at least 1, not '7\.5'"):
         make_config("pac4sac", overrides={"shots": "7.5"})
 
 

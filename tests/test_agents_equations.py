@@ -1,0 +1,300 @@
+"""PAC4SAC's equations with numbers worked out by hand, and what it reduces to with its parts taken away."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from small_cohorts import (
+    CPU,
+    agent_on_paper,
+    column,
+    make_agent,
+    make_learner,
+    random_batch,
+    set_head,
+    tape_reading,
+    train,
+)
+from torch import Tensor
+
+from pac4sac.agents.base import Agent, State, Target
+from pac4sac.agents.pac4sac import Pac4Sac
+from pac4sac.replay import Batch
+
+HEAD = {"weight": [0.5, -0.25], "bias": 0.1, "variance": [0.04, 0.01]}
+SLOW_HEAD = {"weight": [1.0, 2.0], "bias": 0.0, "variance": [0.25, 0.09]}
+# Two transitions, the second of which ends its episode.
+BATCH = Batch(
+    s=column(1.0, 2.0),
+    a=column(0.5, 1.0),
+    r=torch.tensor([[1.0, -1.0]]),
+    s2=column(2.0, 1.0),
+    terminated=torch.tensor([[0.0, 1.0]]),
+)
+TARGET = Target(y=torch.tensor([[1.0, 0.0]]), a2=column(0.5, 0.5))
+# A policy of mean 0 and deviation 1 before the tanh, at u = ½ and −1: log π = −u²/2 − ½ ln 2π − ln(1 − tanh² u).
+NOISE = column(0.5, -1.0)
+TANH_HALF = 0.46211716
+LOG_PI = (-0.80370930, -0.55137687)
+# The KL of HEAD to N(0, 1): ½(0.04 + 0.25 − 1 − ln 0.04) + ½(0.01 + 0.0625 − 1 − ln 0.01)
+KL = 0.5 * (0.29 - 1 + 3.21887582) + 0.5 * (0.0725 - 1 + 4.60517019)
+
+
+def pac4sac_on_paper(**settings: Any) -> tuple[Agent, State]:
+    agent, state = agent_on_paper("pac4sac", **settings)
+    set_head(agent, state, "critic", HEAD)
+    set_head(agent, state, "critic/target", SLOW_HEAD)
+    return agent, state
+
+
+def critic_terms(agent: Agent, state: State, step: int) -> dict[str, float]:
+    state["step"].fill_(step)
+    loss, log = agent.critic_loss(state, agent.params(state, "critic"), BATCH, TARGET, {})
+    return {"loss": loss.item()} | {name: value.item() for name, value in log.items()}
+
+
+# --- the critic's objective, term by term
+
+
+def test_each_term_of_the_critic_objective() -> None:
+    # m_p = (0.5·1 − 0.25·0.5 + 0.1, 0.5·2 − 0.25·1 + 0.1), v_p = (0.04·1 + 0.01·0.25, 0.04·4 + 0.01·1)
+    m_p, v_p = (0.475, 0.85), (0.0425, 0.17)
+    bellman = ((1 - m_p[0]) ** 2 + v_p[0] + (0 - m_p[1]) ** 2 + v_p[1]) / 2
+    conservative = math.sqrt(KL / 16)
+    exploration = (0.04 * 4 + 0.01 * 0.25 + 0) / 2  # of v_p(s′, a′); the second episode ended, so it has no s′
+    terms = critic_terms(*pac4sac_on_paper(xi=0.3, conservative=0.7), step=16)
+    assert terms == pytest.approx(
+        {
+            "bellman": bellman,
+            "conservative": conservative,
+            "exploration": exploration,
+            "kl": KL,
+            "q": sum(m_p) / 2,
+            "q_deviation": (math.sqrt(v_p[0]) + math.sqrt(v_p[1])) / 2,
+            "loss": bellman + 0.7 * conservative - 0.3 * exploration,
+        },
+        rel=1e-6,
+    )
+
+
+@pytest.mark.parametrize(("step", "n"), [(4, 4), (25, 25), (26, 25), (1000, 25)])
+def test_n_counts_the_stored_transitions_up_to_the_capacity(step: int, n: int) -> None:
+    assert critic_terms(*pac4sac_on_paper(), step=step)["conservative"] == pytest.approx(math.sqrt(KL / n), rel=1e-6)
+
+
+def test_the_other_complexity_terms_have_their_delta() -> None:
+    kl_maurer = (KL + math.log(2 * 4 / 0.1)) / 32
+    terms = critic_terms(*pac4sac_on_paper(complexity="maurer", delta=0.1), step=16)
+    assert terms["conservative"] == pytest.approx(math.sqrt(kl_maurer), rel=1e-6)
+
+
+def test_the_prior_can_be_another() -> None:
+    # ½ Σ (v/v₀ + (m − m₀)²/v₀ − 1 − ln(v/v₀)) with N(1, ¼)
+    kl = 0.5 * (0.16 + 1 - 1 - math.log(0.16)) + 0.5 * (0.04 + 6.25 - 1 - math.log(0.04))
+    terms = critic_terms(*pac4sac_on_paper(prior_mean=1.0, prior_variance=0.25), step=16)
+    assert terms["kl"] == pytest.approx(kl, rel=1e-6)
+
+
+def gradients(agent: Agent, state: State) -> dict[str, Tensor]:
+    leaves = {name: view.detach().requires_grad_() for name, view in agent.params(state, "critic").items()}
+    loss, _ = agent.critic_loss(state, leaves, BATCH, TARGET, {})
+    found = torch.autograd.grad(loss.sum(), list(leaves.values()), materialize_grads=True)
+    return dict(zip(leaves, found, strict=True))
+
+
+def test_all_three_terms_reach_the_variances() -> None:
+    xi, n = 0.3, 16
+    agent, state = pac4sac_on_paper(xi=xi)
+    state["step"].fill_(n)
+    slope = 1 / (2 * math.sqrt(KL * n))  # of √(KL/N) in KL
+    # In log v_i: v_i · (E φ_i² − ξ E φ_i′² (unmasked) + slope · ½(1 − 1/v_i))
+    expected = [
+        0.04 * ((1 + 4) / 2 - xi * 4 / 2 + slope * 0.5 * (1 - 1 / 0.04)),
+        0.01 * ((0.25 + 1) / 2 - xi * 0.25 / 2 + slope * 0.5 * (1 - 1 / 0.01)),
+    ]
+    torch.testing.assert_close(gradients(agent, state)["head.log_variance"].flatten(), torch.tensor(expected))
+
+
+def test_the_exploration_term_reaches_the_features_of_the_next_state() -> None:
+    with_term, without = (gradients(*pac4sac_on_paper(xi=xi, conservative=0.0)) for xi in (0.3, 0.0))
+    gap = with_term["0.weight.s"] - without["0.weight.s"]
+    # −ξ · ½ · v_i · 2 φ_i(s′, a′) · s′ with s′ = 2 and φ = (2, 0.5)
+    expected = torch.tensor([[[-0.15 * 0.04 * 2 * 2 * 2, -0.15 * 0.01 * 2 * 0.5 * 2]]])
+    torch.testing.assert_close(gap, expected, rtol=1e-5, atol=1e-7)
+
+
+# --- the target
+
+
+def soft_targets(second_terminated: float) -> Tensor:
+    agent, state = pac4sac_on_paper(gamma=0.9, alpha=0.2)
+    batch = BATCH._replace(terminated=torch.tensor([[0.0, second_terminated]]))
+    target: Target = agent.bellman_target(state, batch, {"target": NOISE.unsqueeze(1)})
+    torch.testing.assert_close(target.a2, column(TANH_HALF, math.tanh(-1)))
+    return target.y
+
+
+# The slow critic's mean is 1·s′ + 2·max(a′, 0): 2 + 2·tanh ½, and 1.
+ONGOING = 1 + 0.9 * (2 + 2 * TANH_HALF - 0.2 * LOG_PI[0])
+
+
+def test_a_terminated_transition_is_worth_its_reward() -> None:
+    torch.testing.assert_close(soft_targets(second_terminated=1.0), torch.tensor([[ONGOING, -1.0]]))
+
+
+def test_a_truncated_transition_bootstraps() -> None:
+    truncated = -1 + 0.9 * (1 - 0.2 * LOG_PI[1])
+    torch.testing.assert_close(soft_targets(second_terminated=0.0), torch.tensor([[ONGOING, truncated]]))
+
+
+def test_the_target_can_be_a_sample_of_the_slow_critic() -> None:
+    agent, state = pac4sac_on_paper(gamma=0.9, alpha=0.0, target="sampled")
+    draw = {"target": NOISE.unsqueeze(1), "next_value": torch.tensor([[[1.5, 0.0]]])}
+    deviation = math.sqrt(0.25 * 4 + 0.09 * TANH_HALF**2)
+    y = 1 + 0.9 * (2 + 2 * TANH_HALF + 1.5 * deviation)
+    torch.testing.assert_close(agent.bellman_target(state, BATCH, draw).y, torch.tensor([[y, -1.0]]))
+
+
+# --- the actor and its temperature
+
+
+def test_the_actor_minimises_alpha_log_pi_minus_a_sampled_q() -> None:
+    agent, state = pac4sac_on_paper(alpha=0.2)
+    draw = {"actor": NOISE, "actor_value": torch.tensor([[[1.0, -2.0]]])}
+    loss, log = agent.actor_loss(state, agent.params(state, "actor"), BATCH, draw)
+    # Q = m_p + ε √v_p at s = 1, a = tanh ½ and at s = 2, a = tanh(−1), whose φ_2 is 0
+    sampled = [
+        0.5 - 0.25 * TANH_HALF + 0.1 + 1.0 * math.sqrt(0.04 + 0.01 * TANH_HALF**2),
+        1.0 + 0.1 - 2.0 * math.sqrt(0.04 * 4),
+    ]
+    expected = (0.2 * LOG_PI[0] - sampled[0] + 0.2 * LOG_PI[1] - sampled[1]) / 2
+    assert loss.item() == pytest.approx(expected, rel=1e-6)
+    assert log["entropy"].item() == pytest.approx(-sum(LOG_PI) / 2, rel=1e-6)
+
+
+def test_a_critic_without_any_variance_leaves_the_actor_a_finite_gradient() -> None:
+    agent, state = pac4sac_on_paper()
+    agent.params(state, "critic")["head.log_variance"].fill_(-200.0)
+    leaves = {name: view.detach().requires_grad_() for name, view in agent.params(state, "actor").items()}
+    draw = {"actor": NOISE, "actor_value": torch.ones(1, 1, 2)}
+    loss, _ = agent.actor_loss(state, leaves, BATCH, draw)
+    assert all(bool(g.isfinite().all()) for g in torch.autograd.grad(loss.sum(), list(leaves.values())))
+
+
+def test_a_learned_alpha_falls_above_the_target_entropy_rises_below_it_and_rests_at_it() -> None:
+    learned = {"learn_alpha": True, "alpha": 0.3}
+    agent = make_agent("sac", learned, learned, learned, {"alpha": 0.3})
+    state = agent.initial_state(range(4), CPU)
+    for _ in range(3):  # the target is −d_a = −2
+        agent.learn_temperature(state, torch.tensor([-1.5, -2.5, -2.0, 5.0]), torch.ones(4, dtype=torch.bool))
+    alpha = agent.alpha(state)
+    step = math.exp(0.003)  # Adam's first steps have the length of the learning rate, 0.001
+    assert alpha.tolist() == pytest.approx([0.3 / step, 0.3 * step, 0.3, 0.3], rel=1e-5)
+
+
+def test_a_whole_update_lowers_alpha_of_a_random_policy() -> None:
+    learner = train(make_learner("sac-auto", {}, {"learn_alpha": False}), 20)
+    assert learner.agent.alpha(learner.state)[0] < 0.2
+    assert learner.agent.alpha(learner.state)[1] == torch.tensor(0.2)
+
+
+# --- reductions
+
+
+def test_with_a_linear_head_and_its_terms_off_pac4sac_is_single_critic_sac_to_the_last_bit() -> None:
+    plain = {"head": "linear", "conservative": 0.0, "xi": 0.0, "critics": 1, "shots": 1}
+    ours = train(make_learner("pac4sac", plain, plain, seeds=[3, 4]), 30)
+    sac = train(make_learner("sac", {"critics": 1}, {"critics": 1}, seeds=[3, 4]), 30)
+    assert sac.state["critic/count"].tolist() == [22, 22]
+    for name, tensor in sac.state.items():
+        assert torch.equal(ours.state[name], tensor), name
+    assert torch.equal(ours.buffers["replay"], sac.buffers["replay"])
+
+
+def test_the_variances_move_under_the_preset_paper_and_not_under_repo() -> None:
+    for preset, moves in (("paper", True), ("repo", False)):
+        settings = {name: value for name, value in Pac4Sac.presets[preset].items() if name not in ("capacity", "batch")}
+        learner = make_learner("pac4sac", settings | {"warmup": 8, "shots": 2})
+        means, variances = (part.clone() for part in posterior(learner.agent, learner.state))
+        train(learner, 20)
+        new_means, new_variances = posterior(learner.agent, learner.state)
+        assert not torch.equal(new_means, means)
+        assert torch.equal(new_variances, variances) is not moves
+
+
+def posterior(agent: Agent, state: State) -> tuple[Tensor, Tensor]:
+    return agent.critic.posterior(agent.params(state, "critic"))
+
+
+def test_the_variances_settle_at_the_optimum_of_the_loss() -> None:
+    """dL/dv_i = E φ_i² − ξ E φ_i′² + g(1 − 1/v_i) = 0 with g = d√(KL/N)/dKL · ½ = 1/(4√(N·KL)), for fixed features."""
+    xi, n = 0.2, 500
+    agent = make_agent("pac4sac", xi=xi, capacity=1000, batch=64)
+    state = agent.initial_state([0], CPU)
+    state["step"].fill_(n)
+    batch = random_batch(size=64)
+    target = Target(y=torch.sin(batch.s.sum(-1)), a2=random_batch(size=64, seed=1).a)
+    views = agent.params(state, "critic")
+    head = {name: view.clone().requires_grad_() for name, view in views.items() if name.startswith("head.")}
+    optimiser = torch.optim.LBFGS(list(head.values()), max_iter=400, line_search_fn="strong_wolfe", tolerance_change=0)
+
+    def loss() -> Tensor:
+        optimiser.zero_grad()
+        value = agent.critic_loss(state, {**views, **head}, batch, target, {})[0].sum()
+        value.backward()
+        return value
+
+    optimiser.step(loss)
+    with torch.no_grad():
+        kl = agent.divergence(state, {**views, **head}).item()
+        phi = agent.critic.features(views, batch.s, batch.a)[0].square().mean(0)
+        masked = agent.critic.features(views, batch.s2, target.a2)[0] * (1 - batch.terminated[0, :, None])
+        net = phi - xi * masked.square().mean(0)
+    g = 1 / (4 * math.sqrt(n * kl))
+    v = head["head.log_variance"].detach().exp().flatten()
+    assert v.min() < 0.5 * v.max()  # no flat optimum that any constant would fit
+    torch.testing.assert_close(v, g / (g + net), rtol=0.02, atol=0.0)
+
+
+# --- the prior
+
+
+def test_a_moving_prior_becomes_the_posterior_of_the_runs_whose_episode_ended() -> None:
+    learner = train(make_learner("pac4sac", {}, {}, prior="moving", shots=1), 20)
+    agent, state = learner.agent, learner.state
+    before = {name: state[name].clone() for name in ("prior_mean", "prior_log_variance")}
+    agent.end_of_episode(state, torch.tensor([False, True]))
+    for name, part in zip(before, posterior(agent, state), strict=True):
+        assert torch.equal(state[name][0], before[name][0])
+        assert torch.equal(state[name][1], part[1])
+    assert agent.divergence(state, agent.params(state, "critic"))[1].item() == pytest.approx(0.0, abs=1e-6)
+    moved = state["prior_mean"].clone()
+    for _ in range(3):
+        learner.update()
+    assert bool(state["alive"].all())  # √KL has an infinite slope at 0
+    assert torch.equal(state["prior_mean"], moved)
+    assert not torch.equal(posterior(agent, state)[0][1], moved[1])
+
+
+def test_neither_learning_nor_the_end_of_an_episode_touches_a_fixed_prior() -> None:
+    learner = train(make_learner("pac4sac", {"prior_mean": 0.5, "prior_variance": 2.0}, shots=1), 20)
+    learner.agent.end_of_episode(learner.state, torch.tensor([True]))
+    assert learner.state["prior_mean"].unique().tolist() == [0.5]
+    assert learner.state["prior_log_variance"].unique().tolist() == [pytest.approx(math.log(2))]
+
+
+def test_pac4ddpg_has_the_same_critic_objective() -> None:
+    agent, state = agent_on_paper("pac4ddpg", xi=0.3, conservative=0.7)
+    set_head(agent, state, "critic", HEAD)
+    assert critic_terms(agent, state, 16) == critic_terms(*pac4sac_on_paper(xi=0.3, conservative=0.7), step=16)
+
+
+def test_an_agent_names_all_that_it_logs() -> None:
+    agent = make_agent("pac4sac", shots=1)
+    state = agent.initial_state([0], CPU)
+    state["step"].fill_(64)
+    log = agent.learn(state, random_batch(), tape_reading(agent, [0]), torch.tensor([True]))
+    assert set(log) == set(agent.metric_names)
+    assert {"bellman", "conservative", "exploration", "kl", "q_deviation", "q", "entropy", "alpha"} <= set(log)
+    assert {"critic_loss", "actor_loss", "critic_gradient_norm", "actor_gradient_norm"} <= set(log)
