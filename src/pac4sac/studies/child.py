@@ -1,7 +1,7 @@
 """One cohort of a study in a process of its own: `python -m pac4sac.studies.child FOLDER [MINUTES]`.
 
-It speaks to its parent in lines of JSON, {"step": ..., "steps": ...}; it ends with 0 when the cohort is complete, with 3
-when it was stopped after a checkpoint, and with 2 after a sentence about what the user can mend.
+It speaks to its parent in lines of JSON, {"step": ..., "steps": ...}. It ends with 0 when the cohort is complete, with
+3 when it was stopped after a checkpoint, and with 2 after a sentence about what the user can mend.
 """
 
 import json

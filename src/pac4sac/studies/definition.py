@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pac4sac.agents import make_config
+from pac4sac.arguments import parse_seeds
 from pac4sac.errors import UserError
 from pac4sac.tasks import Task, get_task
 from pac4sac.training.loop import Options
@@ -66,21 +67,6 @@ class Study:
                     made = make_runs(task, variant.algo, variant.preset, self.seeds, grid)
                     found += [dataclasses.replace(run, label=safe_label(variant.name)) for run in made]
         return found
-
-
-def parse_seeds(text: str | int | list[int]) -> tuple[int, ...]:
-    """ "0:5" (the end is not included), "3", "0,2,7", a number or a list of numbers."""
-    parts = text if isinstance(text, list) else str(text).split(",")
-    seeds: list[int] = []
-    try:
-        for part in parts:
-            first, colon, last = str(part).partition(":")
-            seeds += range(int(first), int(last)) if colon else [int(first)]
-    except ValueError:
-        raise UserError(f"Seeds are given as 0:5, 3 or 0,2,7, not as {text!r}.") from None
-    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
-        raise UserError(f"Seeds must be different whole numbers from 0 on, and at least one; {text!r} is not that.")
-    return tuple(seeds)
 
 
 def shipped_studies() -> dict[str, str]:
@@ -144,7 +130,7 @@ class _Reader:
             kind=c.get("kind", "comparison"),
             tasks=tasks,
             variants=variants,
-            seeds=self._located("seeds", parse_seeds, c.get("seeds", "0:5")),
+            seeds=tuple(self._located("seeds", parse_seeds, _seeds_text(c.get("seeds", "0:5")))),
             baseline=baseline,
             repetitions=c.get("repetitions", 20),
             options=c.get("options", {}),
@@ -193,3 +179,7 @@ class _Reader:
     def _mistake(self, key: str, reason: str) -> UserError:
         line = next((number for number, text in enumerate(self.lines, 1) if key in text), 1)
         return UserError(f"{self.path}, line {line}: {reason}.")
+
+
+def _seeds_text(seeds: Any) -> str:
+    return ",".join(map(str, seeds)) if isinstance(seeds, list) else str(seeds)

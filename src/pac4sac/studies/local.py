@@ -10,8 +10,6 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-import torch
-
 from pac4sac.errors import UserError
 from pac4sac.studies import child
 from pac4sac.studies.plan import PlannedCohort
@@ -33,7 +31,8 @@ def side_by_side(cohorts: int) -> int:
 
 def run_local(cohorts: Sequence[PlannedCohort], parallel: int, stop: StopRequest, watcher: Watcher) -> bool:
     """Train all cohorts to their end; False where a stop was asked for. One that fails leaves the others going."""
-    waiting, active = list(cohorts), {}
+    waiting = list(cohorts)
+    active: dict[int, tuple[subprocess.Popen[str], PlannedCohort]] = {}
     messages: queue.Queue[tuple[int, str | None]] = queue.Queue()
     failures = []
     try:
@@ -100,7 +99,3 @@ def _start(
 
     threading.Thread(target=forward, daemon=True).start()
     return process
-
-
-def default_device() -> torch.device:
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,0 +1,334 @@
+"""The commands about studies: `study run|plan|status`, `compare` and `report`."""
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import OmitSubcommandPrefixes, Positional, UseAppendAction, arg, subcommand
+
+from pac4sac.arguments import parse_seeds, parse_settings
+from pac4sac.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+    from pac4sac.studies.definition import Study as StudyDefinition
+    from pac4sac.studies.plan import PlannedCohort
+
+StudyName = Annotated[Positional[str], arg(metavar="NAME|FILE.toml")]
+OptionalFolder = Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: experiments/study-NAME)")]
+Megabytes = Annotated[int | None, arg(metavar="MB", help_behavior_hint="(default: half of what is free)")]
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """Train what a study asks for and is not trained yet. Interrupt it and call it again: it goes on.
+
+    Example: pac4sac study run smoke
+    """
+
+    name: StudyName
+    # Study folder.
+    out: OptionalFolder = None
+    # Where to train: on this machine, or as tasks of a Ray cluster.
+    engine: Literal["local", "ray"] = "local"
+    # Address of an existing Ray cluster.
+    address: Annotated[str | None, arg(metavar="HOST:PORT", help_behavior_hint="(optional)")] = None
+    # Cohorts trained side by side.
+    parallel: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: as the cores allow)")] = None
+    # Memory that the tensors of one cohort may take.
+    memory: Megabytes = None
+    # Seeds instead of the study's own.
+    seeds: Annotated[str | None, arg(metavar="SEEDS", help_behavior_hint="(optional)")] = None
+    # Only these tasks of the study.
+    tasks: Annotated[str | None, arg(metavar="A,B", help_behavior_hint="(optional)")] = None
+    # Stop after so many minutes.
+    max_minutes: Annotated[float | None, arg(metavar="M", help_behavior_hint="(optional)")] = None
+    # cpu, cuda, or auto.
+    device: str = "auto"
+    # How to compute.
+    backend: Literal["auto", "eager", "compiled", "graph"] = "auto"
+
+    def run(self, console: "Console") -> int:
+        study = chosen_study(self.name, self.seeds, self.tasks)
+        return train_study(
+            console,
+            study,
+            self.out,
+            engine=self.engine,
+            address=self.address,
+            parallel=self.parallel,
+            memory=self.memory,
+            max_minutes=self.max_minutes,
+            options={"device": self.device, "backend": self.backend},
+        )
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """Show the cohorts of a study, their memory, and their time estimated from a short measured trial."""
+
+    name: StudyName
+    # Study folder.
+    out: OptionalFolder = None
+    # Memory that the tensors of one cohort may take.
+    memory: Megabytes = None
+    # Seeds instead of the study's own.
+    seeds: Annotated[str | None, arg(metavar="SEEDS", help_behavior_hint="(optional)")] = None
+    # Only these tasks of the study.
+    tasks: Annotated[str | None, arg(metavar="A,B", help_behavior_hint="(optional)")] = None
+    # Leave the trial out.
+    no_trial: bool = False
+
+    def run(self, console: "Console") -> int:
+        study = chosen_study(self.name, self.seeds, self.tasks)
+        from pac4sac.studies.plan import measured_seconds, memory_budget, plan
+        from pac4sac.studies.run import study_folder
+        from pac4sac.training.backends import pick_device
+
+        device = pick_device("auto")
+        budget = self.memory * 10**6 if self.memory else memory_budget(device)
+        cohorts = plan(study, study_folder(study, self.out), budget)
+        seconds = []
+        for cohort in cohorts:
+            with console.status(f"trying {cohort.title} …"):
+                seconds.append(None if self.no_trial else measured_seconds(cohort, device))
+        console.print(
+            cohort_table(study, cohorts, {"Memory": _memory, "Estimate": dict(zip(cohorts, seconds, strict=True))})
+        )
+        say(console, f"{sum(len(c.runs) for c in cohorts)} runs; at most {budget / 1e9:.1f} GB a cohort, on {device}.")
+        if not self.no_trial:
+            say(console, f"One after another about {duration(sum(s or 0 for s in seconds))}.")
+        return 0
+
+
+@dataclass(frozen=True)
+class StudyStatus:
+    """Show what of a study is done, running, failed or waiting."""
+
+    name: StudyName
+    # Study folder.
+    out: OptionalFolder = None
+
+    def run(self, console: "Console") -> int:
+        study = chosen_study(self.name, None, None)
+        from pac4sac.studies.plan import plan
+        from pac4sac.studies.run import study_folder
+
+        root = study_folder(study, self.out)
+        if not (root / "study.json").exists():
+            raise UserError(f"{root} holds no study yet; start it with: pac4sac study run {self.name}.")
+        cohorts = plan(study, root, 10**15)
+        console.print(cohort_table(study, cohorts, {"Status": _status}))
+        return 0
+
+
+@dataclass(frozen=True)
+class Study:
+    """Studies: sets of runs that answer one question."""
+
+    command: (
+        Annotated[StudyRun, subcommand("run")]
+        | Annotated[StudyPlan, subcommand("plan")]
+        | Annotated[StudyStatus, subcommand("status")]
+    )
+
+    def run(self, console: "Console") -> int:
+        return self.command.run(console)
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Train several algorithms on a task and compare them, with intervals.
+
+    Example: pac4sac compare Pendulum-v1 --algos pac4sac,sac,ddpg --seeds 0:5
+    """
+
+    # A name from `pac4sac list tasks`, or any Gymnasium id with continuous actions.
+    task: Annotated[Positional[str], arg(metavar="TASK")]
+    # The first is the one that the others are tested against.
+    algos: Annotated[str, arg(metavar="A,B,C")] = "pac4sac,sac,ddpg"
+    # 3, or 0:5 (without the 5), or 0,2,7.
+    seeds: Annotated[str, arg(metavar="SEEDS")] = "0:5"
+    # Environment steps of each run.
+    steps: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: the task's own)")] = None
+    # Settings, given to those algorithms that have them.
+    settings: Annotated[UseAppendAction[list[list[str]]], arg(name="set", metavar="NAME=VALUE")] = field(
+        default_factory=list
+    )
+    # Study folder.
+    out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: experiments/study-compare-TASK)")] = (
+        None
+    )
+    # Cohorts trained side by side.
+    parallel: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: as the cores allow)")] = None
+    # Stop after so many minutes; call it again to go on.
+    max_minutes: Annotated[float | None, arg(metavar="M", help_behavior_hint="(optional)")] = None
+    # cpu, cuda, or auto.
+    device: str = "auto"
+    # How to compute.
+    backend: Literal["auto", "eager", "compiled", "graph"] = "auto"
+
+    def run(self, console: "Console") -> int:
+        from pac4sac.studies.run import comparison
+
+        settings = parse_settings([text for group in self.settings for text in group])
+        swept = [name for name, values in settings.items() if len(values) > 1]
+        if swept:
+            raise UserError(f"compare takes one value for {swept[0]}; sweep it with pac4sac train, or in a study file.")
+        single = {name: values[0] for name, values in settings.items()}
+        study = comparison(self.task, self.algos.split(","), parse_seeds(self.seeds), self.steps, single)
+        return train_study(
+            console,
+            study,
+            self.out,
+            parallel=self.parallel,
+            max_minutes=self.max_minutes,
+            options={"device": self.device, "backend": self.backend},
+        )
+
+
+@dataclass(frozen=True)
+class Report:
+    """Write tables, figures and a page from the runs in some folders: HTML, Markdown, LaTeX, CSV, SVG and PDF."""
+
+    # Experiment, study or run folders.
+    folders: Annotated[Positional[list[Path]], arg(metavar="DIR...")]
+    # Folder of the report.
+    out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: report/ in the first folder)")] = None
+
+    def run(self, console: "Console") -> int:
+        if not self.folders:
+            raise UserError("Which folders? Name at least one, as in: pac4sac report experiments/study-smoke.")
+        from pac4sac.reporting.report import write_report
+
+        page = write_report(self.folders, self.out or self.folders[0] / "report")
+        say(console, f"Report: {page}")
+        return 0
+
+
+# --- what they share
+
+
+def chosen_study(name: str, seeds: str | None, tasks: str | None) -> "StudyDefinition":
+    from dataclasses import replace
+
+    from pac4sac.studies.definition import load_study
+
+    study = load_study(name)
+    if seeds is not None:
+        study = replace(study, seeds=tuple(parse_seeds(seeds)))
+    if tasks is not None:
+        wanted = tasks.split(",")
+        missing = set(wanted) - {task.name for task in study.tasks}
+        if missing:
+            known = ", ".join(task.name for task in study.tasks)
+            raise UserError(f"The study {study.name} has no task {', '.join(sorted(missing))}; it has {known}.")
+        study = replace(study, tasks=tuple(task for task in study.tasks if task.name in wanted))
+    return study
+
+
+def train_study(
+    console: "Console",
+    study: "StudyDefinition",
+    out: Path | None,
+    *,
+    options: dict[str, Any],
+    memory: int | None = None,
+    **launching: Any,
+) -> int:
+    from pac4sac.reporting.report import write_report
+    from pac4sac.studies.run import run_study, study_folder
+
+    root = study_folder(study, out)
+    say(console, f"{study.title}: {len(study.runs())} runs in {root}")
+    with StudyDisplay(console) as display:
+        complete = run_study(study, root, display, memory=memory and memory * 10**6, **launching, **options)
+    page = write_report([root], root / "report")
+    if not complete:
+        say(console, f"Stopped before the end; go on by the same command. So far: {page}")
+        return 0
+    from pac4sac.reporting.report import terminal_summary
+
+    console.print(terminal_summary([root]))
+    say(console, f"Report: {page}")
+    return 0
+
+
+class StudyDisplay:
+    """A bar for each cohort in a terminal, a line now and then elsewhere."""
+
+    def __init__(self, console: "Console") -> None:
+        self.console = console
+        self.bars: dict[Path, TaskID] = {}
+        self.told: dict[Path, float] = {}
+        self.progress_bars: Progress | None = None
+
+    def __enter__(self) -> "StudyDisplay":
+        if self.console.is_terminal:
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            self.progress_bars = Progress(*columns, console=self.console)
+            self.progress_bars.start()
+        return self
+
+    def progress(self, cohort: "PlannedCohort", step: int, steps: int) -> None:
+        key = cohort.folder
+        if self.progress_bars is not None:
+            if key not in self.bars:
+                self.bars[key] = self.progress_bars.add_task(f"{cohort.title} ({len(cohort.runs)} runs)", total=steps)
+            self.progress_bars.update(self.bars[key], completed=step)
+        elif time.monotonic() - self.told.get(key, -1e9) > 30:
+            self.told[key] = time.monotonic()
+            say(self.console, f"{cohort.title}: step {step} of {steps}, {len(cohort.runs)} runs")
+
+    def ended(self, cohort: "PlannedCohort", outcome: str, reason: str) -> None:
+        if self.progress_bars is None or outcome == "failed":
+            say(self.console, f"{cohort.title}: {outcome}{': ' + reason if reason else ''}")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.progress_bars is not None:
+            self.progress_bars.stop()
+
+
+def cohort_table(study: "StudyDefinition", cohorts: list["PlannedCohort"], columns: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    table = Table(title=study.title, title_justify="left")
+    for name in ("Cohort", "Runs", "Steps", *columns):
+        table.add_column(name, justify="left" if name in ("Cohort", "Status") else "right")
+    for cohort in cohorts:
+        cells = []
+        for value in columns.values():
+            found = value[cohort] if isinstance(value, dict) else value(cohort)
+            cells.append("–" if found is None else found if isinstance(found, str) else duration(found))
+        table.add_row(cohort.title, str(len(cohort.runs)), str(cohort.steps), *cells)
+    return table
+
+
+def _memory(cohort: "PlannedCohort") -> str:
+    return f"{cohort.bytes / 1e6:.0f} MB"
+
+
+def _status(cohort: "PlannedCohort") -> str:
+    statuses = cohort.statuses()
+    return ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
+
+
+def duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def say(console: "Console", line: str) -> None:
+    console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+StudyCommand = OmitSubcommandPrefixes[Study]
