@@ -187,8 +187,8 @@ class Agent:
             target = self.bellman_target(state, batch, draw)
         log = self.descend(state, "critic", lambda q: self.critic_loss(state, q, batch, target, draw), active)
         log |= self.descend(state, "actor", lambda pi: self.actor_loss(state, pi, batch, draw), active)
+        tau = (Hyper(state).tau * (active & state["alive"])).view(-1, 1, 1)  # a run may have died in this very update
         for name in self.with_target:
-            tau = (Hyper(state).tau * active).view(-1, 1, 1)
             state[f"{name}/target"].lerp_(state[name], tau)
         return log
 
