@@ -125,7 +125,7 @@ def resume(
             raise UserError(f"This experiment has {options.steps} steps already; --steps can only extend it.")
         options = dataclasses.replace(options, steps=steps)
     watcher = Callbacks(callbacks)
-    with _alone_in(folder), StopRequest(max_minutes) as stop:
+    with alone_in(folder), StopRequest(max_minutes) as stop:
         if steps is not None:
             about["options"]["steps"] = steps
             write_whole(folder / "experiment.json", json.dumps(about, indent=1).encode())
@@ -136,7 +136,7 @@ def resume(
 
 
 @contextlib.contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
+def alone_in(folder: Path) -> Iterator[None]:
     """Two processes must not write the same logs. The kernel frees the lock of a process however it ends."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
