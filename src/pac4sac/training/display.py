@@ -5,16 +5,16 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
-from rich.table import Table
 from rich.text import Text
 
 from pac4sac.reporting.metrics import solved_at
@@ -25,6 +25,7 @@ from pac4sac.training.runs import Run
 PREPARING = "preparing: simulators, networks, compiler, number of threads …"
 BARS = "▁▂▃▄▅▆▇█"
 BROKEN_OFF = ("diverged", "failed")
+STATE_WIDTH = 14
 SAMPLE_SECONDS, SAMPLES = 0.5, 30  # speed is that of the last quarter of a minute
 
 
@@ -152,14 +153,14 @@ class Progress(Callback):
 
 
 class LiveDisplay(Progress):
-    """A picture that is redrawn four times a second, by a thread of its own; the loop only leaves numbers here."""
+    """A picture that is redrawn three times a second, by a thread of its own; the loop only leaves numbers here."""
 
     def __enter__(self) -> "LiveDisplay":
         self._spinner = Spinner("dots", PREPARING)
         self._live = Live(
             console=self.console,
             get_renderable=self.picture,
-            refresh_per_second=4,
+            refresh_per_second=3,
             transient=True,
             vertical_overflow="crop",
         )
@@ -174,52 +175,57 @@ class LiveDisplay(Progress):
     def picture(self) -> RenderableType:
         if not self.under_way:
             return self._spinner
-        rows = list(self.rows.values())
-        room = max(1, self.console.height - 8)  # title, bar, pace, table head, last line and some air
-        shown = rows if len(rows) <= room else rows[: room - 1]
-        parts: list[RenderableType] = [
-            Text(self.title(), "bold"),
-            ProgressBar(total=self.steps, completed=self.step, width=min(self.console.width, 100)),
-            Text("  ·  ".join(self.pace()), "cyan", no_wrap=True, overflow="ellipsis"),
-            self._table(shown, rows),
-        ]
-        if len(shown) < len(rows):
-            rest = rows[len(shown) :]
-            parts.append(Text(f"… and {len(rest)} more runs: {self.totals(rest)}", no_wrap=True, overflow="ellipsis"))
-        parts.append(Text(f"{self.folder}  (Ctrl-C stops; resume goes on)", "dim", no_wrap=True, overflow="ellipsis"))
-        return Group(*parts)
-
-    def _table(self, shown: Sequence[Row], rows: Sequence[Row]) -> Table:
         width = self.console.width
+        rows = list(self.rows.values())
+        room = max(1, self.console.height - 9)  # all but the rows of the table take nine lines, with some air
+        shown = rows if len(rows) <= room else rows[: room - 1]
+        bar = min(width, 100)
+        done = bar * self.step // self.steps
+        lines = [
+            Text(self.title(), "bold"),
+            Text.assemble(("━" * done, "green"), ("━" * (bar - done), "bright_black")),
+            Text(" · ".join(self.pace()), "cyan"),
+            Text(),
+            *self._table(shown, rows, width),
+        ]
+        if rest := rows[len(shown) :]:
+            lines.append(Text(f"… and {len(rest)} more runs: {self.totals(rest)}"))
+        lines += [Text(), Text(f"{self.folder}  (Ctrl-C stops; resume goes on)", "dim")]
+        for line in lines:
+            line.truncate(width, overflow="ellipsis")
+        return Text("\n").join(lines)
+
+    def _table(self, shown: Sequence[Row], rows: Sequence[Row], width: int) -> list[Text]:
+        """Rows set by hand: rich's own tables would take several times as long, time which training lacks."""
         several = len({row.run.label for row in rows}) > 1
         names = [row.run.id if several else f"seed {row.run.seed}" for row in shown]
-        name_width = max(4, min(max(map(len, names), default=4), width // 3))
-        columns: dict[str, int] = {"last": 9, "state": 13}  # by what a narrow terminal can do without least
-        columns |= {"best": 9} if width >= 60 else {}
-        columns |= {"episodes": 9} if width >= 72 else {}
-        columns |= {"evaluation": 11} if width >= 84 and any(row.evaluation is not None for row in rows) else {}
-        curve_width = width - name_width - sum(size + 1 for size in columns.values()) - 2
+        name_width = min(max(map(len, names), default=0), width // 3)
+        numbers = ["last", *(["best"] if width >= 60 else []), *(["episodes"] if width >= 72 else [])]
+        if width >= 84 and any(row.evaluation is not None for row in rows):
+            numbers.append("evaluation")
+        curve_width = width - name_width - sum(map(_column, numbers)) - STATE_WIDTH - 1
         low, high = bounds(rows)
-        table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", pad_edge=False)
-        table.add_column("run", width=name_width, no_wrap=True, overflow="ellipsis")
-        if curve_width >= 6:
-            table.add_column("return of each episode", width=curve_width, no_wrap=True)
-        order = [name for name in ("last", "best", "episodes", "evaluation", "state") if name in columns]
-        for column in order:
-            side: Literal["left", "right"] = "left" if column == "state" else "right"
-            table.add_column(column, width=columns[column], no_wrap=True, justify=side)
+        curve_title = "return of each episode" if curve_width >= 22 else "returns"
+        head = "run".ljust(name_width + 1) + (curve_title.ljust(curve_width) if curve_width >= 7 else "")
+        lines = [Text(head + "".join(name.rjust(_column(name)) for name in numbers) + "  state", "dim")]
         for name, row in zip(names, shown, strict=True):
             returns = list(row.returns)
-            cells: dict[str, RenderableType] = {
-                "last": number(returns[-1]) if returns else "",
-                "best": number(max(returns)) if returns else "",
+            line = Text(name)
+            line.truncate(name_width, overflow="ellipsis", pad=True)
+            line.append(" ")
+            if curve_width >= 7:
+                curve = sparkline(returns, curve_width, low, high, row.run.task.r_limit)
+                line.append_text(curve).append(" " * (curve_width - len(curve)))
+            cells = {
                 "episodes": str(len(returns)),
                 "evaluation": "" if row.evaluation is None else number(row.evaluation),
-                "state": row.state(),
             }
-            curve = [sparkline(returns, curve_width, low, high, row.run.task.r_limit)] if curve_width >= 6 else []
-            table.add_row(name, *curve, *(cells[column] for column in order))
-        return table
+            cells |= (
+                {"last": number(returns[-1]), "best": number(max(returns))} if returns else {"last": "", "best": ""}
+            )
+            line.append("".join(cells[column].rjust(_column(column)) for column in numbers)).append("  ")
+            lines.append(line.append_text(row.state()))
+        return lines
 
 
 class PlainDisplay(Progress):
@@ -264,11 +270,13 @@ def sparkline(returns: Sequence[float], width: int, low: float, high: float, lim
         return Text()
     values = np.asarray(returns, dtype=np.float64)
     if len(values) > width:
-        values = np.array([part.mean() for part in np.array_split(values, width)])
-    heights = np.clip((values - low) / max(high - low, 1e-12) * len(BARS), 0, len(BARS) - 1)
+        starts = np.linspace(0, len(values), width, endpoint=False).astype(int)
+        values = np.add.reduceat(values, starts) / np.diff(starts, append=len(values))
+    heights = np.clip((values - low) / max(high - low, 1e-12) * len(BARS), 0, len(BARS) - 1).astype(int)
+    above = (values > limit if limit is not None else np.zeros(len(values), bool)).tolist()
     curve = Text()
-    for value, height in zip(values, np.nan_to_num(heights), strict=True):
-        curve.append(BARS[int(height)], "green" if limit is not None and value > limit else "cyan")
+    for green, part in groupby(zip(above, heights.tolist(), strict=True), key=itemgetter(0)):
+        curve.append("".join(BARS[height] for _, height in part), "green" if green else "cyan")
     return curve
 
 
@@ -280,6 +288,10 @@ def bounds(rows: Sequence[Row]) -> tuple[float, float]:
 
 def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
+
+
+def _column(header: str) -> int:
+    return max(len(header) + 2, 9)
 
 
 def duration(seconds: float) -> str:

@@ -19,7 +19,7 @@ from pac4sac.training.experiment import Result, score_run
 
 PICTURE = "learning-curves.png"
 LAST = 10  # episodes, whose mean stands in for the metrics where nothing counts as solved
-CURVE_WIDTH = 24
+WIDTHS_OF_CURVES = (10, 30)  # on a terminal of 80 characters and on a wide one
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def show_result(result: Result, console: Console) -> None:
     """The table, the picture, and in a sentence how it ended."""
     runs = result.runs
     for task in dict.fromkeys(run.task["name"] for run in runs):
-        console.print(result_table([run for run in runs if run.task["name"] == task]))
+        console.print(result_table([run for run in runs if run.task["name"] == task], console.width))
     console.print(outcome(result, runs), soft_wrap=True)
     picture = draw_curves(result.folder, runs)
     if picture:
@@ -75,8 +75,8 @@ def outcome(result: Result, runs: Sequence[RunRecord]) -> Text:
     return text
 
 
-def result_table(runs: Sequence[RunRecord]) -> Table:
-    """One task's runs."""
+def result_table(runs: Sequence[RunRecord], width: int) -> Table:
+    """One task's runs, for a console of that width."""
     r_limit = runs[0].task["r_limit"]
     evaluations = [last_evaluations(run) for run in runs]
     policies = [policy for policy in ("greedy", "shooting") if any(policy in row for row in evaluations)]
@@ -87,30 +87,40 @@ def result_table(runs: Sequence[RunRecord]) -> Table:
     table.add_column("run", overflow="fold")
     table.add_column("returns", no_wrap=True)
     for header in headers:
-        table.add_column(header, justify="right")
+        table.add_column(header, justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
 
     low = min((run.returns.min() for run in runs if run.episodes), default=0.0)
     high = max((run.returns.max() for run in runs if run.episodes), default=1.0)
+    narrow, wide = WIDTHS_OF_CURVES
+    curve_width = min(max(narrow, narrow + width - 80), wide)
+    groups = by_label(runs)
     values = []
     for run, evaluation in zip(runs, evaluations, strict=True):
         mine = metrics(run) + [Bound(evaluation[policy]) if policy in evaluation else None for policy in policies]
         values.append(mine)
-        curve = sparkline(run.returns.tolist(), CURVE_WIDTH, low, high, r_limit)
-        table.add_row(run.run, curve, *map(cell, mine), state(run, score_run(run)))
-    for label, members in by_label(runs).items():
+        curve = sparkline(run.returns.tolist(), curve_width, low, high, r_limit)
+        name = run.run if len(groups) > 1 else f"seed {run.seed}"
+        table.add_row(name, curve, *map(cell, mine), state(run, score_run(run)))
+    table.add_section()
+    for label, members in groups.items():
         if len(members) > 1:
-            table.add_section()
             columns = zip(*(values[k] for k in members), strict=True)
-            name = f"{label}\nmean ± sd of {len(members)} seeds"
+            name = f"{label}, mean ± sd" if len(groups) > 1 else "mean ± sd"
             table.add_row(name, "", *(mean_and_sd(list(column)) for column in columns), "", style="bold")
-    for algo in dict.fromkeys(run.algo for run in runs):
+    algos = dict.fromkeys(run.algo for run in runs)
+    for algo in algos:
         published = comparable_cell(next(run for run in runs if run.algo == algo))
         if published:
-            table.add_section()
             numbers = [paper_number(published.episodes), paper_number(published.regret, 1000)]
             blank = [""] * (len(policies) + 1)
-            table.add_row(f"the paper's {algo}, {SEEDS} seeds", "", *numbers, *blank, style="magenta")
+            table.add_row(
+                f"paper ({SEEDS} seeds)" if len(algos) == 1 else f"paper's {algo} ({SEEDS} seeds)",
+                "",
+                *numbers,
+                *blank,
+                style="magenta",
+            )
     return table
 
 
