@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from pac4sac.errors import UserError
@@ -65,7 +65,7 @@ def pictures(
         total, step, drawn, ended = 0.0, 0, 0, False
         while True:
             if step % every == 0 or ended:
-                yield _captioned(env.render(), f"{agent.run.id}   step {step}   return {total:.0f}")
+                yield _captioned(_draw(env, task), f"{agent.run.id}   step {step}   return {total:.0f}")
                 drawn += 1
                 if progress:
                     progress(drawn, max(drawn, expected))
@@ -83,9 +83,14 @@ def _check_that_it_draws(task: Task) -> None:
             raise UserError(f"The environment of task {task.name!r} cannot draw itself; it has no mode 'rgb_array'.")
 
 
-def _captioned(pixels: Any, text: str) -> Picture:
-    array: NDArray[np.uint8] = np.asarray(pixels, np.uint8)
-    picture = Image.fromarray(array)
+def _draw(env: gymnasium.Env[Any, Any], task: Task) -> Picture:
+    try:
+        return Image.fromarray(np.asarray(env.render(), np.uint8))
+    except gymnasium.error.DependencyNotInstalled as missing:
+        raise UserError(f"The environment of task {task.name!r} needs more to draw itself: {missing}") from missing
+
+
+def _captioned(picture: Picture, text: str) -> Picture:
     size = max(11, picture.width // 30)
     draw, font = ImageDraw.Draw(picture), ImageFont.load_default(size)
     draw.text(

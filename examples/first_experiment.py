@@ -1,0 +1,40 @@
+"""Train, look at the results, load the agent and let it act.
+
+As it stands this takes seconds and learns nothing; `--real` is the real thing.
+"""
+
+import argparse
+
+import pac4sac
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--out", default="experiments/first", help="a new folder")
+parser.add_argument("--real", action="store_true", help="the paper's settings and budget: minutes to hours on a CPU")
+arguments = parser.parse_args()
+
+quick = {"width": 32, "depth": 2, "shots": 8, "warmup": 900, "updates_per_step": 1}
+result = pac4sac.train(
+    "cartpole-swingup",
+    algo="pac4sac",
+    seeds=[0, 1],  # trained together, in lockstep
+    settings={} if arguments.real else quick,
+    steps=None if arguments.real else 1100,
+    evaluation_episodes=5 if arguments.real else 1,
+    out=arguments.out,
+)
+
+episodes = pac4sac.results(result.folder)  # a pandas DataFrame, or a dict of arrays where pandas is missing
+print("returns of all training episodes:", [round(float(r)) for r in episodes["return"]])
+for run, score in result.scores().items():
+    print(f"{run}: {'solved' if score.solved else 'not solved'}, regret {score.regret:.0f}")
+
+agent = pac4sac.load(result.folder / "runs" / "pac4sac-seed0")
+env = pac4sac.make_env(agent.run.task)
+observation, _ = env.reset(seed=7)
+total, ended = 0.0, False
+while not ended:
+    action = agent.act(observation)  # by multiple shooting; shooting=False is the deterministic policy
+    observation, reward, terminated, truncated, _ = env.step(action)
+    total += float(reward)
+    ended = terminated or truncated
+print(f"one episode of the trained agent: {total:.0f}")

@@ -1,0 +1,56 @@
+"""Change one equation: an algorithm of your own, used by the name `module:Class`, here and on the command line:
+
+    PYTHONPATH=examples pac4sac train cartpole-swingup --algo own_agent:MildSac --set beta=0,0.25,0.5
+
+SAC takes the minimum of its two critics, which for two numbers is their mean less half their distance. MildSac makes
+that half a setting β of the target, so that β = 0.5 is SAC and β = 0 trusts the mean. As it stands this takes seconds
+and learns nothing; `--real` is the real thing.
+"""
+
+import argparse
+from dataclasses import dataclass
+
+from torch import Tensor
+
+import pac4sac
+from pac4sac.agents.base import Draw, Hyper, State
+from pac4sac.agents.sac import Sac, SacConfig
+from pac4sac.settings import NON_NEGATIVE, per_run
+
+
+@dataclass(frozen=True, kw_only=True)
+class MildSacConfig(SacConfig):
+    beta: float = per_run(0.25, NON_NEGATIVE, "β: how much of the critics' disagreement is taken off their mean")
+
+
+class MildSac(Sac):
+    title = "SAC with adjustable pessimism"
+    Config = MildSacConfig
+
+    def target_value(self, state: State, s2: Tensor, a2: Tensor, draw: Draw) -> Tensor:
+        q, _ = self.critic(self.params(state, "critic/target"), s2, a2)  # [R, M, B]: runs, critics, batch
+        return self.mild(state, q)
+
+    def mild(self, state: State, q: Tensor) -> Tensor:
+        beta = Hyper(state).beta[:, None]  # [R, 1]: each run of the cohort has its own
+        return q.mean(1) - beta * (q.amax(1) - q.amin(1))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", default="experiments/own-agent", help="a new folder")
+    parser.add_argument("--real", action="store_true", help="the task's whole budget: hours on a CPU")
+    arguments = parser.parse_args()
+
+    quick = {"width": 32, "depth": 2, "warmup": 900, "updates_per_step": 1}
+    result = pac4sac.train(
+        "cartpole-swingup",
+        algo="own_agent:MildSac",
+        seeds=range(3) if arguments.real else [0],
+        settings={"beta": [0.0, 0.25, 0.5]} | ({} if arguments.real else quick),
+        steps=None if arguments.real else 1000,
+        evaluation_episodes=5 if arguments.real else 0,
+        out=arguments.out,
+    )
+    for run in sorted(result.runs, key=lambda run: run.config["beta"]):
+        print(f"{run.run}: β = {run.config['beta']}, mean return {run.returns.mean():.0f}")

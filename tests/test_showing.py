@@ -1,0 +1,302 @@
+"""Films, ONNX models, TensorBoard files and the doctor."""
+
+import importlib
+import io
+import itertools
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from rich.console import Console
+
+import pac4sac
+from pac4sac.errors import UserError
+from pac4sac.showing import doctor as doctors
+from pac4sac.showing import onnx_export
+from pac4sac.showing.choice import choose_agent
+from pac4sac.showing.tensorboard import TensorBoard
+from pac4sac.showing.video import pictures, record_video, write_gif
+from pac4sac.tasks import Task, get_task
+from pac4sac.training.agentfile import TrainedAgent
+from pac4sac.training.runs import make_agent, make_runs
+
+ROOT = Path(__file__).parents[1]
+SMALL = {"width": 16, "depth": 1, "warmup": 400}
+EPISODE = 200  # steps of an episode of the docking boat, which is filmed at 20 steps per second
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory):
+    out = tmp_path_factory.mktemp("showing") / "docking"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "examples")
+        task = "own_environment:Docking-v0"
+        options = {"backend": "eager", "threads": 1, "workers": 0, "evaluation_episodes": 1}
+        return pac4sac.train(task, "sac", seeds=[0, 1], settings=SMALL, steps=450, out=out, **options).folder
+
+
+def untrained(task: Task, algo: str = "sac", observation_size: int = 2) -> TrainedAgent:
+    (run,) = make_runs(task, algo, "paper", [0], {name: [value] for name, value in SMALL.items()})
+    agent = make_agent([run], observation_size, 1)
+    return TrainedAgent(run, agent, agent.initial_state([0], torch.device("cpu")))
+
+
+def with_evaluations(experiment: Path, to: Path, **means: float | None) -> Path:
+    shutil.copytree(experiment, to)
+    for run, mean in means.items():
+        row = {"step": 450, "policy": "greedy", "mean": mean, "returns": [mean]}
+        text = json.dumps(row) + "\n" if mean is not None else ""
+        (to / "runs" / f"sac-{run}" / "evaluations.jsonl").write_text(text)
+    return to
+
+
+# --- which agent
+
+
+def test_of_several_runs_the_one_with_the_best_last_evaluation_is_taken(experiment, tmp_path):
+    folder = with_evaluations(experiment, tmp_path / "a", seed0=-5.0, seed1=3.0)
+    assert choose_agent(folder).parent.name == "sac-seed1"
+    folder = with_evaluations(experiment, tmp_path / "b", seed0=4.0, seed1=3.0)
+    assert choose_agent(folder).parent.name == "sac-seed0"
+
+
+def test_runs_without_an_evaluation_are_ranked_behind_and_by_their_last_episodes(experiment, tmp_path):
+    folder = with_evaluations(experiment, tmp_path / "a", seed0=-1e6, seed1=None)
+    assert choose_agent(folder).parent.name == "sac-seed0"
+    folder = with_evaluations(experiment, tmp_path / "b", seed0=None, seed1=None)
+    for run, last in (("sac-seed0", 10), ("sac-seed1", 20)):
+        row = {"episode": 0, "step": 200, "return": last, "length": 200}
+        (folder / "runs" / run / "episodes.jsonl").write_text(json.dumps(row) + "\n")
+    assert choose_agent(folder).parent.name == "sac-seed1"
+
+
+def test_a_run_folder_and_an_agent_file_mean_themselves(experiment):
+    run = experiment / "runs" / "sac-seed1"
+    assert choose_agent(run) == choose_agent(run / "agent.safetensors") == run / "agent.safetensors"
+
+
+# --- films
+
+
+def test_a_gif_shows_the_whole_episode_in_the_time_it_takes(experiment, tmp_path):
+    drawn = []
+    out = record_video(experiment, tmp_path / "new" / "film.gif", progress=lambda *count: drawn.append(count))
+    with Image.open(out) as film:
+        assert film.n_frames == EPISODE + 1
+        assert film.size == (300, 60)
+        assert film.info["duration"] == 50
+    assert drawn[0] == (1, EPISODE + 1)
+    assert drawn[-1] == (EPISODE + 1, EPISODE + 1)
+    assert list(out.parent.iterdir()) == [out]
+
+
+def test_a_film_repeats_with_its_seed_and_differs_with_another(experiment):
+    agent = pac4sac.load(experiment / "runs" / "sac-seed0")
+    first, again, other = (
+        [np.asarray(picture) for picture in itertools.islice(pictures(agent, seed), 4)] for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_the_cartpole_is_drawn_every_third_step_and_a_gif_of_it_is_smaller(tmp_path):
+    agent = untrained(get_task("cartpole-swingup"), "pac4sac", observation_size=5)
+    counted = []
+    film = list(itertools.islice(pictures(agent, 0, progress=lambda *count: counted.append(count)), 3))
+    assert {picture.size for picture in film} == {(640, 480)}
+    assert counted[0] == (1, 334)  # a second has 20 pictures and 61 steps
+    write_gif(tmp_path / "film.gif", iter(film))
+    with Image.open(tmp_path / "film.gif") as gif:
+        assert gif.size == (400, 300)
+        assert gif.n_frames == 3
+
+
+def test_an_mp4_has_a_picture_for_each_step(experiment, tmp_path):
+    imageio = pytest.importorskip("imageio.v2")
+    pytest.importorskip("imageio_ffmpeg")
+    out = record_video(experiment, tmp_path / "film.mp4")
+    with imageio.get_reader(out) as film:
+        assert film.get_data(0).shape == (60, 300, 3)
+        assert film.count_frames() == EPISODE + 1
+
+
+def test_an_mp4_without_its_encoder_names_the_extra(experiment, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    with pytest.raises(UserError, match=r"pac4sac\[video\]"):
+        record_video(experiment, tmp_path / "film.mp4")
+
+
+def test_other_endings_are_refused(experiment, tmp_path):
+    with pytest.raises(UserError, match=r"\.gif or an \.mp4"):
+        record_video(experiment, tmp_path / "film.avi")
+    assert not any(tmp_path.iterdir())
+
+
+def test_an_environment_that_cannot_draw_itself_is_told(monkeypatch):
+    class Dark(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+        action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
+    monkeypatch.setattr(gymnasium, "registry", gymnasium.envs.registration.registry)
+    gymnasium.register("Dark-v0", Dark)
+    with pytest.raises(UserError, match="cannot draw itself"):
+        next(pictures(untrained(Task("dark", "Dark-v0")), 0))
+
+
+def test_an_environment_that_lacks_a_package_for_drawing_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    with pytest.raises(UserError, match="needs more to draw itself"):
+        next(pictures(untrained(get_task("Pendulum-v1"), observation_size=3), 0))
+
+
+# --- ONNX
+
+
+@pytest.fixture
+def onnx():
+    pytest.importorskip("onnxscript")
+    importlib.import_module("onnx.reference")
+    return pytest.importorskip("onnx")
+
+
+def test_an_exported_policy_gives_the_agents_actions_in_the_environments_own_units(experiment, tmp_path, onnx):
+    folder = with_evaluations(experiment, tmp_path / "experiment", seed0=1.0, seed1=0.0)
+    said = onnx_export.export_onnx(folder, tmp_path / "policy.onnx")
+    assert "sac-seed0" in said
+    assert "to within" in said
+    model = onnx.load(tmp_path / "policy.onnx")
+    onnx.checker.check_model(model)
+    assert {prop.key: prop.value for prop in model.metadata_props}["run"] == "sac-seed0"
+    agent = pac4sac.load(folder / "runs" / "sac-seed0")
+    for batch in (1, 7):
+        s = 3 * np.random.default_rng(batch).standard_normal((batch, 2), np.float32)
+        (action,) = onnx.reference.ReferenceEvaluator(model).run(None, {"observation": s})
+        expected = [-1 + 2 * agent.act(row, shooting=False) for row in s]  # the boat's motor: −3 to 1
+        np.testing.assert_allclose(action, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("algo", ["pac4sac", "ddpg"])
+def test_policies_of_other_algorithms_can_be_traced(algo, onnx):
+    agent = untrained(get_task("Pendulum-v1"), algo, observation_size=3)
+    low, high = onnx_export.action_bounds(agent.run.task)
+    assert (low, high) == (-2, 2)
+    evaluate, _ = onnx_export.evaluator(onnx_export.trace(agent, low, high))
+    assert onnx_export.largest_difference(agent, low, high, evaluate) < 1e-5
+
+
+def test_a_model_that_differs_from_its_agent_is_not_written(experiment, tmp_path, onnx, monkeypatch):
+    honest = onnx_export.trace
+    monkeypatch.setattr(onnx_export, "trace", lambda agent, low, high: honest(agent, low, high + 1))
+    with pytest.raises(UserError, match="differs from the agent"):
+        onnx_export.export_onnx(experiment / "runs" / "sac-seed0", tmp_path / "policy.onnx")
+    assert not any(tmp_path.iterdir())
+
+
+def test_an_export_without_onnx_names_the_extra(experiment, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(UserError, match=r"pac4sac\[onnx\]"):
+        onnx_export.export_onnx(experiment, tmp_path / "policy.onnx")
+
+
+# --- TensorBoard
+
+
+def scalars(folder: Path, name: str) -> list[tuple[int, float]]:
+    accumulator = importlib.import_module("tensorboard.backend.event_processing.event_accumulator")
+    events = accumulator.EventAccumulator(str(folder)).Reload()
+    return [(event.step, event.value) for event in events.Scalars(name)]
+
+
+def test_tensorboard_gets_the_episodes_and_evaluations_of_every_run(experiment, tmp_path):
+    pytest.importorskip("tensorboard")
+    options = {"backend": "eager", "threads": 1, "workers": 0, "evaluation_episodes": 1, "log_every": 50}
+    result = pac4sac.train(
+        "own_environment:Docking-v0",
+        "sac",
+        seeds=[0, 1],
+        settings=SMALL,
+        steps=450,
+        out=tmp_path / "docking",
+        callbacks=[TensorBoard()],
+        **options,
+    )
+    for run in result.runs:
+        folder = result.folder / "tensorboard" / run.run
+        assert scalars(folder, "episode/return") == [
+            (step, pytest.approx(value, rel=1e-5)) for step, value in zip(run.steps, run.returns, strict=True)
+        ]
+        assert [step for step, _ in scalars(folder, "evaluation/greedy")] == [450]
+        assert [step for step, _ in scalars(folder, "metrics/critic_loss")] == [450]
+
+
+def test_what_tensorboard_got_after_the_checkpoint_is_replaced_by_the_resumed_run(tmp_path):
+    pytest.importorskip("tensorboard")
+    (run,) = make_runs(get_task("cartpole-swingup"), "sac", "paper", [0], {})
+    for start, rows in ((0, {100: 1.0, 200: 2.0, 300: 3.0}), (200, {300: 30.0})):
+        board = TensorBoard()
+        board.on_start(tmp_path, [run], 400, start)
+        for step, value in rows.items():
+            board.on_log(run, "episodes", {"episode": 0, "step": step, "return": value, "length": 100})
+        board.on_end(tmp_path)
+    assert scalars(tmp_path / "tensorboard" / run.id, "episode/return") == [(100, 1.0), (200, 2.0), (300, 30.0)]
+
+
+def test_tensorboard_missing_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(UserError, match=r"pac4sac\[tensorboard\]"):
+        TensorBoard()
+
+
+# --- the doctor
+
+
+def visit() -> tuple[int, str]:
+    console = Console(file=io.StringIO(), width=200)
+    code = doctors.doctor(console)
+    return code, console.file.getvalue()
+
+
+def test_the_doctor_finds_that_training_works_here():
+    code, text = visit()
+    assert code == 0
+    assert torch.__version__ in text
+    assert "ms" in text
+    assert "Training works here." in text
+
+
+def test_the_doctor_tells_what_could_change_the_digits(monkeypatch):
+    monkeypatch.setattr(doctors, "speed", lambda: iter(()))
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setitem(doctors.PINNED, "torch", "1.0.0")
+    code, text = visit()
+    assert code == 0
+    assert "OMP_NUM_THREADS=3" in text
+    assert "instead of 1.0.0" in text
+
+
+def test_the_doctor_finds_what_is_missing_or_broken(monkeypatch):
+    present = doctors._version
+    monkeypatch.setattr(doctors, "_version", lambda name: None if name == "pybullet" else present(name))
+    assert visit()[0] == 1
+    monkeypatch.setattr(doctors, "_version", present)
+
+    def broken() -> float:
+        raise OSError("no simulator here")
+
+    monkeypatch.setattr(doctors, "_simulator_seconds", broken)
+    monkeypatch.setattr(doctors, "_learning_seconds", lambda: 0.001)
+    code, text = visit()
+    assert code == 1
+    assert "no simulator here" in text
+
+
+def test_the_doctors_versions_are_the_pinned_ones():
+    pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split())
+    assert {name: pinned[name] for name in doctors.PINNED} == doctors.PINNED
