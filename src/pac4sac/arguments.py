@@ -45,6 +45,8 @@ def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
     content = _read_toml(path)
     names = {FLAG_NAMES.get(f.name, f.name) for f in fields(command)} - {"config"}
     kinds = {f.name: type(f.default) for f in fields(command)}
+    task: list[str] = []
+    settings: list[str] = []
     flags: list[str] = []
     for key, value in content.items():
         name = key.replace("-", "_")
@@ -57,7 +59,7 @@ def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
             if not isinstance(value, dict):
                 raise UserError(f"{path}: set must be a table of settings, [set] and below it xi = 0.05.")
             for setting, chosen in value.items():
-                flags = ["--set", f"{setting}={_as_text(path, setting, chosen)}", *flags]
+                settings += ["--set", f"{setting}={_as_text(path, setting, chosen)}"]
         elif kinds.get(name) is bool or isinstance(value, bool):
             if not (kinds.get(name) is bool and isinstance(value, bool)):
                 raise UserError(f"{path}: {key} cannot be {str(value).lower()}; see pac4sac train --help.")
@@ -65,9 +67,9 @@ def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
         elif name != "task":
             flags += [f"--{name.replace('_', '-')}", _as_text(path, key, value)]
         elif with_task:
-            flags = [_as_text(path, key, value), *flags]
-    # The name of the file again, lest the last --set take a task that follows for one more setting.
-    return [*flags, "--config", str(path)]
+            task = [_as_text(path, key, value)]
+    # In this order, and with the name of the file again, lest a --set take a task behind it for one more setting.
+    return [*task, *settings, *flags, "--config", str(path)]
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

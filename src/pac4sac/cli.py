@@ -243,7 +243,7 @@ class Doctor:
     def run(self, console: "Console") -> int:
         from pac4sac.showing.doctor import doctor
 
-        return doctor()
+        return doctor(console)
 
 
 Command = (
@@ -302,6 +302,8 @@ def _watched(
     go: "Callable[[list[Callback]], Result]",
 ) -> int:
     """Train with a display, then show what came of it."""
+    if max_minutes is not None and max_minutes <= 0:
+        raise UserError(f"--max-minutes must be above 0, not {max_minutes:g}.")
     from pac4sac.training.display import make_display
     from pac4sac.training.summary import all_broke_off, show_result
 

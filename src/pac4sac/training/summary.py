@@ -138,7 +138,7 @@ def state(run: RunRecord, score: Score | None) -> Text:
         return Text("solved", "bold green")
     if score is not None and score.complete:
         return Text("not solved", "yellow")
-    return Text("unfinished" if run.status == "running" else run.status, "dim")
+    return Text("unfinished" if run.status in ("running", "interrupted") else run.status, "dim")
 
 
 def last_evaluations(run: RunRecord) -> dict[str, float]:

@@ -1,0 +1,244 @@
+"""The command line as a user meets it: sentences, exit codes, folders."""
+
+import errno
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pac4sac.arguments import parse_seeds
+from pac4sac.cli import main
+from pac4sac.errors import UserError
+from pac4sac.reporting.store import read_runs
+
+SMALL = ["--threads", "1", "--workers", "0", "--backend", "eager", "--device", "cpu", "--evaluation-episodes", "0"]
+TINY = ["--set", "width=8", "depth=1", "shots=2", "batch=4", "warmup=10"]
+
+
+def train(out: Path, *arguments: str) -> int:
+    return main(["train", "Pendulum-v1", "--out", str(out), *SMALL, *TINY, *arguments])
+
+
+def sentence(capsys: pytest.CaptureFixture[str]) -> str:
+    """What was said on stderr, which must be one line."""
+    error = capsys.readouterr().err
+    assert error.startswith("pac4sac: ")
+    assert error.count("\n") == 1
+    return error
+
+
+def test_help_comes_without_torch():
+    code = (
+        "import sys; from pac4sac.cli import main; code = main(['train', '--help']); "
+        "sys.exit(code or 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert "--seeds" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [("3", [3]), ("0:3", [0, 1, 2]), ("0,2,7", [0, 2, 7]), ("0:2,9", [0, 1, 9])],
+)
+def test_seeds_are_a_number_a_range_or_a_list(text: str, seeds: list[int]):
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["", "a", "-1", "1.5", "3:", ":3", "5:5", "0:99999999999", "1;2"])
+def test_other_seeds_are_refused(text: str):
+    with pytest.raises(UserError, match="seeds"):
+        parse_seeds(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["train"], "Which task?"),
+        (["train", "Pendulun-v1"], "did you mean Pendulum-v1"),
+        (["train", "cartpole-swingupp"], "did you mean cartpole-swingup"),
+        (["train", "CartPole-v1"], "continuous"),
+        (["train", "Pendulum-v1", "--algo", "pacsac"], "did you mean pac4sac"),
+        (["train", "Pendulum-v1", "--preset", "papr"], "paper, repo"),
+        (["train", "Pendulum-v1", "--set", "xj=0.1"], "did you mean xi"),
+        (["train", "Pendulum-v1", "--set", "xi=1.5"], "xi must be a number in [0, 1), not 1.5"),
+        (["train", "Pendulum-v1", "--set", "xi"], "NAME=VALUE"),
+        (["train", "Pendulum-v1", "--set", "xi=0,,1"], "NAME=VALUE"),
+        (["train", "--set", "xi=0", "Pendulum-v1"], "a task goes before --set"),
+        (["train", "Pendulum-v1", "--set", "xi=0.1,0.1"], "same value twice"),
+        (["train", "Pendulum-v1", "--seeds", "5:0"], "seeds"),
+        (["train", "Pendulum-v1", "--seeds", "1,1"], "different"),
+        (["train", "Pendulum-v1", "--steps", "0"], "steps must be at least 1"),
+        (["train", "Pendulum-v1", "--max-minutes", "0"], "--max-minutes must be above 0"),
+        (["train", "Pendulum-v1", "--device", "tpu"], "use cpu, cuda or auto"),
+        (["train", "Pendulum-v1", "--device", "cpu", "--backend", "graph"], "needs a CUDA device"),
+        (["train", "Pendulum-v1", "--from", "nowhere"], "holds no trained agent"),
+        (["train", "--config", "nowhere.toml"], "cannot be read"),
+        (["resume", "nowhere"], "holds no experiment"),
+        (["evaluate", "nowhere"], "does not exist"),
+        (["evaluate", "nowhere", "--episodes", "0"], "at least 1"),
+        (["list", "settings", "--algo", "sacc"], "did you mean sac"),
+    ],
+)
+def test_a_mistake_is_told_in_one_sentence_and_leaves_nothing_behind(
+    arguments: list[str],
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert expected in sentence(capsys)
+    assert not list(tmp_path.glob("experiments/*"))
+
+
+def test_a_missing_gpu_is_told_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert main(["train", "Pendulum-v1", "--out", str(tmp_path / "x"), "--device", "cuda"]) == 2
+    assert "use --device cpu" in sentence(capsys)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["trian"], ["train", "Pendulum-v1", "--sed", "3"], ["train", "Pendulum-v1", "--steps", "many"], ["list", "x"]],
+)
+def test_what_the_parser_refuses_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]):
+    assert main(arguments) == 2
+    assert "--help" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("what", "expected"), [("tasks", "half-cheetah"), ("algos", "sac-fpi"), ("presets", "repo")])
+def test_what_there_is_can_be_listed(what: str, expected: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["list", what]) == 0
+    assert expected in capsys.readouterr().out
+
+
+def test_settings_are_listed_with_range_and_meaning(capsys: pytest.CaptureFixture[str]):
+    assert main(["list", "settings", "--algo", "sac"]) == 0
+    assert re.search(r"gamma\* +0\.99 +in \[0, 1\) +discount factor", capsys.readouterr().out)
+
+
+def test_a_folder_that_holds_anything_is_not_touched(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    assert train(tmp_path, "--steps", "5") == 2
+    assert "not empty" in sentence(capsys)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_folder_that_cannot_be_made_is_told_in_one_sentence(capsys: pytest.CaptureFixture[str]):
+    assert train(Path("/proc/pac4sac"), "--steps", "5") == 2
+    assert "Writing /proc/pac4sac failed" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_full_disk_is_told_in_one_sentence_and_the_logs_stay_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pac4sac.training.checkpoint.save", full)
+    assert train(tmp_path / "x", "--steps", "220", "--checkpoint-every", "210") == 2
+    assert "No space left on device. What was written before stays readable" in sentence(capsys)
+    (run,) = read_runs(tmp_path / "x")
+    assert len(run.returns) == 1
+
+
+def test_a_swept_setting_and_the_seeds_share_one_cohort(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert train(tmp_path / "x", "--steps", "15", "--seeds", "0:2", "--set", "xi=0,0.1", "--set", "alpha=0.3") == 0
+    assert [path.name for path in (tmp_path / "x/cohorts").iterdir()] == ["000"]
+    runs = read_runs(tmp_path / "x")
+    assert [run.run for run in runs] == [f"pac4sac-xi={xi}-seed{seed}" for xi in ("0", "0.1") for seed in (0, 1)]
+    assert {run.config["alpha"] for run in runs} == {0.3}
+    assert "4 runs in lockstep" in capsys.readouterr().out
+
+
+def test_flags_override_the_config_file(tmp_path: Path):
+    config = tmp_path / "c.toml"
+    config.write_text(
+        'task = "Pendulum-v1"\nalgo = "sac"\nsteps = 15\nseeds = [4, 5]\nbackend = "eager"\nthreads = 1\nworkers = 0\n'
+        "evaluation-episodes = 0\nstop_when_solved = true\n[set]\nwidth = 8\ndepth = 1\nnorm = false\nalpha = 0.5\n"
+    )
+    flags = ["--config", str(config), "--out", str(tmp_path / "x"), "--seeds", "4", "--set", "alpha=0.1"]
+    assert main(["train", *flags]) == 0
+    (run,) = read_runs(tmp_path / "x")
+    assert (run.algo, run.seed) == ("sac", 4)
+    assert {name: run.config[name] for name in ("width", "norm", "alpha")} == {"width": 8, "norm": False, "alpha": 0.1}
+    options = json.loads((tmp_path / "x/experiment.json").read_bytes())["options"]
+    assert (options["steps"], options["threads"], options["stop_when_solved"]) == (15, 1, True)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("stepz = 3", "did you mean steps"),
+        ("steps = [", "is no TOML file"),
+        ("set = 3", "set must be a table"),
+        ("steps = true", "steps cannot be true"),
+        ('stop-when-solved = "yes"', "stop-when-solved cannot be yes"),
+        ("[set]\nxi = {a = 1}", "must be a value or a list"),
+        ("[set]\nxi = 2.0", "xi must be a number in [0, 1)"),
+        ("config = 'other.toml'", "unknown key 'config'"),
+    ],
+)
+def test_a_bad_config_file_is_told_in_one_sentence(
+    content: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    config = tmp_path / "c.toml"
+    config.write_text(content)
+    assert main(["train", "Pendulum-v1", "--config", str(config), "--out", str(tmp_path / "x")]) == 2
+    assert expected in sentence(capsys)
+
+
+def test_training_stopped_by_its_time_ends_well_and_is_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = tmp_path / "x"
+    assert train(out, "--steps", "420", "--max-minutes", "0.0001") == 0
+    said = capsys.readouterr().out
+    assert "Training was stopped because the time is up" in said
+    assert f"pac4sac resume {out}" in said
+    assert main(["resume", str(out / "runs/pac4sac-seed0")]) == 0
+    assert "Training is complete" in capsys.readouterr().out
+    (run,) = read_runs(out)
+    assert run.steps.tolist() == [200, 400]
+    assert (out / "learning-curves.png").stat().st_size > 1000
+
+
+def test_interrupted_training_says_how_to_go_on_and_ends_with_130(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    from pac4sac.training.display import PlainDisplay
+
+    told = PlainDisplay.on_step
+
+    def interrupted(self: PlainDisplay, step: int) -> None:
+        told(self, step)
+        if step == 5:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(PlainDisplay, "on_step", interrupted)
+    assert train(tmp_path / "x", "--steps", "400") == 130
+    assert f"pac4sac resume {tmp_path / 'x'}" in capsys.readouterr().out
+
+
+def test_trained_agents_are_evaluated_with_and_without_shooting(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert train(tmp_path / "x", "--steps", "15", "--seeds", "0:2") == 0
+    capsys.readouterr()
+    assert main(["evaluate", str(tmp_path / "x"), "--episodes", "2"]) == 0
+    said = capsys.readouterr().out
+    assert all(re.search(f"pac4sac-seed{seed} +{policy}", said) for seed in (0, 1) for policy in ("greedy", "shooting"))
+    assert main(["evaluate", str(tmp_path / "x"), "--best"]) == 2
+    assert "--evaluate-every" in sentence(capsys)
+
+
+def test_it_runs_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "pac4sac", "train", "--seeds", "x"], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no seeds" in done.stderr
