@@ -1,0 +1,224 @@
+"""The live picture, the plain lines and the table at the end, on consoles of several sizes."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from pac4sac.tasks import get_task
+from pac4sac.training.display import LiveDisplay, PlainDisplay, Progress, duration, make_display, sparkline
+from pac4sac.training.experiment import Result
+from pac4sac.training.folder import RunFolder
+from pac4sac.training.runs import Run, make_runs
+from pac4sac.training.summary import show_result
+
+
+def cartpole_runs(seeds: int, **settings: list[float]) -> list[Run]:
+    return make_runs(get_task("cartpole-swingup"), "pac4sac", "paper", list(range(seeds)), settings)
+
+
+def begin(display: Progress, root: Path, runs: list[Run], step: int = 0) -> None:
+    for run in runs:
+        RunFolder(root, run).describe("running")
+    display.on_start(root, runs, 40_000, step)
+
+
+def write(root: Path, run: Run, returns: list[float], status: str = "finished") -> None:
+    folder = RunFolder(root, run)
+    folder.describe(status)
+    for episode, value in enumerate(returns):
+        folder.log("episodes", {"episode": episode, "step": 1000 * (episode + 1), "return": value, "length": 1000})
+
+
+def console(width: int, height: int) -> Console:
+    return Console(file=io.StringIO(), force_terminal=True, width=width, height=height, color_system=None)
+
+
+def drawn(display: LiveDisplay) -> list[str]:
+    paper = console(display.console.width, display.console.height)
+    with paper.capture() as capture:
+        paper.print(display.picture())
+    return capture.get().splitlines()
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 160])
+@pytest.mark.parametrize("height", [5, 24, 60])
+@pytest.mark.parametrize("seeds", [1, 24])
+def test_the_picture_fits_every_terminal(width: int, height: int, seeds: int, tmp_path: Path):
+    display = LiveDisplay(console(width, height))
+    runs = cartpole_runs(seeds, xi=[0.0, 0.1])
+    begin(display, tmp_path, runs)
+    for run in runs:
+        for episode in range(300):
+            display.on_log(run, "episodes", {"return": float(episode)})
+        display.on_log(run, "evaluations", {"mean": -1234.5})
+    display.on_step(20_000)
+    lines = drawn(display)
+    assert max(map(len, lines)) <= width
+    assert len(lines) <= max(height, 10)
+
+
+def test_runs_that_do_not_fit_are_summed_up(tmp_path: Path):
+    display = LiveDisplay(console(80, 16))
+    runs = cartpole_runs(20)
+    begin(display, tmp_path, runs)
+    for run in runs[10:]:
+        for _ in range(5):
+            display.on_log(run, "episodes", {"return": 900.0})
+    text = "\n".join(drawn(display))
+    assert "seed 5" in text
+    assert "seed 6 " not in text
+    assert "and 14 more runs: mean of the last returns 900, 10 of 14 solved" in text
+
+
+def test_the_picture_tells_solved_broken_and_running_runs_apart(tmp_path: Path):
+    display = LiveDisplay(console(120, 30))
+    runs = cartpole_runs(3)
+    begin(display, tmp_path, runs)
+    for value in (100.0, 900.0, 901.0, 902.0, 903.0, 904.0):
+        display.on_log(runs[0], "episodes", {"return": value})
+    display.on_log(runs[1], "episodes", {"return": -5.25})
+    display.on_status(runs[1], "diverged", "non-finite critic gradient at step 7")
+    rows = {line[:6]: line.split() for line in drawn(display) if line.startswith("seed")}
+    assert rows["seed 0"][2:] == ["▁█████", "904", "904", "6", "solved", "at", "1"]
+    assert rows["seed 1"][-4:] == ["-5.2", "-5.2", "1", "diverged"]
+    assert rows["seed 2"][-2:] == ["0", "running"]
+
+
+def test_before_the_start_and_between_cohorts_it_says_that_it_prepares(tmp_path: Path):
+    display = LiveDisplay(console(80, 24))
+    with display:
+        assert "preparing" in drawn(display)[0]
+        begin(display, tmp_path, cartpole_runs(1))
+        assert "cartpole-swingup" in drawn(display)[0]
+        display.on_end(tmp_path)
+        assert "preparing" in drawn(display)[0]
+
+
+def test_a_resumed_run_shows_the_episodes_before(tmp_path: Path):
+    runs = cartpole_runs(1)
+    write(tmp_path, runs[0], [1.0, 2.0, 3.0], "running")
+    display = LiveDisplay(console(80, 24))
+    display.on_start(tmp_path, runs, 40_000, 3000)
+    assert display.rows[runs[0].id].returns == [1.0, 2.0, 3.0]
+
+
+def test_what_is_no_terminal_gets_plain_lines_and_few_of_them(tmp_path: Path):
+    output = io.StringIO()
+    display = make_display(Console(file=output, width=40))
+    assert isinstance(display, PlainDisplay)
+    with display:
+        begin(display, tmp_path, cartpole_runs(2))
+        for step in range(1, 40_001):
+            display.on_step(step)
+    lines = output.getvalue().splitlines()
+    assert len(lines) == 22  # it prepares, it starts, and then twenty times
+    assert lines[1].startswith("pac4sac on cartpole-swingup: 2 runs in lockstep")
+    assert lines[2].startswith("  5%  2,000 of 40,000 steps")
+    assert "\x1b" not in output.getvalue()
+
+
+def test_the_time_limit_bounds_the_time_left(tmp_path: Path):
+    display = LiveDisplay(console(80, 24), max_minutes=10)
+    begin(display, tmp_path, cartpole_runs(1))
+    left = display.seconds_left()
+    assert left is not None
+    assert left <= 600
+
+
+def test_a_sparkline_has_a_bar_for_each_return_or_for_the_mean_of_several():
+    assert sparkline([0.0, 0.5, 1.0], 10, 0.0, 1.0).plain == "▁▅█"
+    assert sparkline([0.0, 1.0, 0.5, 0.5, 1.0, 1.0], 3, 0.0, 1.0).plain == "▅▅█"
+    assert sparkline([3.0, 3.0], 10, 3.0, 3.0).plain == "▁▁"
+    assert sparkline([], 10, 0.0, 1.0).plain == ""
+
+
+def test_durations_are_read_as_clocks_are():
+    assert [duration(s) for s in (5, 65, 3725)] == ["0:05", "1:05", "1:02:05"]
+
+
+# --- the table at the end
+
+
+def shown(root: Path, width: int = 100, complete: bool = True) -> str:
+    wide = Console(file=io.StringIO(), width=width)
+    show_result(Result(root, complete, None if complete else "the time is up"), wide)
+    output = wide.file
+    assert isinstance(output, io.StringIO)
+    return output.getvalue()
+
+
+def cells(text: str, start: str) -> str:
+    return next(" ".join(line.split()) for line in text.splitlines() if line.strip().startswith(start))
+
+
+SOLVED = [0.0, 300.0, 900.0, 900.0, 900.0, 900.0, 900.0]
+
+
+def test_the_table_has_the_papers_metrics_by_seed_and_on_average_beside_the_papers_numbers(tmp_path: Path):
+    runs = cartpole_runs(2)
+    write(tmp_path, runs[0], SOLVED)  # regret 850 + 550
+    write(tmp_path, runs[1], [300.0, *SOLVED])  # regret 550 + 850 + 550
+    text = shown(tmp_path)
+    assert cells(text, "seed 0") == "seed 0 ▁▃█████ 2 1.4 solved"
+    assert cells(text, "mean ± sd") == "mean ± sd 2.5 ± 0.71 1.7 ± 0.39"
+    assert cells(text, "paper (5 seeds)") == "paper (5 seeds) 22.0 ± 5.1 5.7 ± 0.3"
+    assert "Training is complete: 2 of 2 runs solved." in text
+    assert (tmp_path / "learning-curves.png").exists()
+
+
+def test_an_unfinished_run_has_lower_bounds(tmp_path: Path):
+    write(tmp_path, cartpole_runs(1)[0], [0.0, 0.0], "interrupted")
+    text = shown(tmp_path, complete=False)
+    assert "≥ 2" in cells(text, "seed 0")
+    assert "≥ 1.7" in cells(text, "seed 0")
+    assert "unfinished" in cells(text, "seed 0")
+    assert "Training was stopped because the time is up: not solved." in text
+
+
+def test_the_papers_numbers_are_left_out_where_the_rules_differ(tmp_path: Path):
+    (run,) = cartpole_runs(1)
+    write(tmp_path, run, SOLVED)
+    path = tmp_path / "runs" / run.id / "run.json"
+    about = json.loads(path.read_bytes())
+    for change in ({"preset": "repo"}, {"task": about["task"] | {"steps": 3000}}, {"algo": "oac-lab"}):
+        path.write_text(json.dumps(about | change))
+        assert "5 seeds" not in shown(tmp_path)
+
+
+def test_without_a_limit_the_last_returns_stand_in_for_the_metrics(tmp_path: Path):
+    (run,) = make_runs(get_task("Pendulum-v1"), "sac", "paper", [0], {})
+    write(tmp_path, run, [-1000.0, *[-200.0] * 10])
+    text = shown(tmp_path)
+    assert "last 10" in text
+    assert "-200" in cells(text, "seed 0")
+    assert "solved" not in text
+
+
+def test_the_last_evaluation_is_shown(tmp_path: Path):
+    (run,) = cartpole_runs(1)
+    write(tmp_path, run, SOLVED)
+    for step, mean in ((1000, 10.0), (2000, 871.25)):
+        for policy, bonus in (("greedy", 0.0), ("shooting", 1.0)):
+            row = {"step": step, "policy": policy, "mean": mean + bonus, "returns": [mean]}
+            RunFolder(tmp_path, run).log("evaluations", row)
+    assert "871 872 solved" in cells(shown(tmp_path), "seed 0")
+
+
+@pytest.mark.parametrize("width", [40, 80, 140])
+def test_the_table_fits_the_console(width: int, tmp_path: Path):
+    for run in cartpole_runs(2, xi=[0.0, 0.1]):
+        write(tmp_path, run, SOLVED)
+    table = shown(tmp_path, width).split("Training is")[0]
+    assert max(map(len, table.splitlines())) <= width
+
+
+def test_a_broken_run_is_named_and_counted(tmp_path: Path):
+    runs = cartpole_runs(2)
+    write(tmp_path, runs[0], SOLVED)
+    write(tmp_path, runs[1], [1.0], "diverged")
+    text = shown(tmp_path)
+    assert "diverged" in cells(text, "seed 1")
+    assert "1 of 2 runs broke off" in text
