@@ -1,0 +1,179 @@
+"""Evaluation beside training, the best agent it finds, and the agent file."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny_experiments import DRIFT, logs, newest, rows, train
+
+import pac4sac
+from pac4sac.errors import UserError
+from pac4sac.training.evaluation import evaluate
+from pac4sac.training.runs import Run, make_agent
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a large learning rate, so that evaluations differ."""
+    options = {"evaluate_every": 40, "settings": {"lr": 0.03}, "steps": 130}
+    return train(tmp_path_factory.mktemp("agents") / "x", "pac4sac", **options).folder
+
+
+def test_evaluations_never_disturb_training(folder: Path, tmp_path: Path) -> None:
+    undisturbed = train(
+        tmp_path / "x", "pac4sac", settings={"lr": 0.03}, steps=130, evaluate_every=0, evaluation_episodes=0
+    ).folder
+    for run in ("pac4sac-seed0", "pac4sac-seed1"):
+        expected = logs(undisturbed, run)
+        assert set(expected) == {"episodes.jsonl", "metrics.jsonl"}
+        assert {name: logs(folder, run)[name] for name in expected} == expected
+        agent = Path("runs") / run / "agent.safetensors"
+        assert (folder / agent).read_bytes() == (undisturbed / agent).read_bytes()
+    ours, theirs = (load_file(newest(place) / "learner.safetensors") for place in (folder, undisturbed))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_both_policies_are_evaluated_on_schedule_and_once_at_the_end(folder: Path) -> None:
+    found = rows(folder, "pac4sac-seed0", "evaluations")
+    assert [(row["step"], row["policy"]) for row in found] == [
+        (step, policy) for step in (40, 80, 120, 130) for policy in ("greedy", "shooting")
+    ]
+    assert all(row["mean"] == np.mean(row["returns"]) for row in found)
+    assert len({tuple(row["returns"]) for row in found}) == len(found)
+
+
+def test_on_a_schedule_that_meets_the_end_the_last_evaluation_is_made_once(tmp_path: Path) -> None:
+    folder = train(tmp_path / "x", steps=90, evaluate_every=45).folder
+    assert [row["step"] for row in rows(folder, "sac-seed0", "evaluations")] == [45, 90]
+
+
+def test_only_runs_that_shoot_are_evaluated_with_shooting(tmp_path: Path) -> None:
+    folder = train(tmp_path / "x", steps=50, settings={"shots": [1, 2]}, seeds=(0,)).folder
+    assert [row["policy"] for row in rows(folder, "sac-shots=1-seed0", "evaluations")] == ["greedy"]
+    assert [row["policy"] for row in rows(folder, "sac-shots=2-seed0", "evaluations")] == ["greedy", "shooting"]
+
+
+def test_the_best_weights_kept_are_those_of_the_best_evaluation(folder: Path) -> None:
+    for seed in (0, 1):
+        run = folder / "runs" / f"pac4sac-seed{seed}"
+        found = [row for row in rows(folder, run.name, "evaluations") if row["policy"] == "shooting"]
+        best = max(found, key=lambda row: row["mean"])
+        kept = pac4sac.load(run / "best.safetensors")
+        repeated = evaluate(kept.agent, kept.state, DRIFT, [seed], "shooting", 2, str(best["step"]))
+        np.testing.assert_allclose(repeated[0], best["returns"], rtol=1e-4)
+        others = [row for row in found if row is not best]
+        assert all(row["mean"] < best["mean"] for row in others)
+    steps = [
+        max(rows(folder, f"pac4sac-seed{seed}", "evaluations"), key=lambda r: r["mean"])["step"] for seed in (0, 1)
+    ]
+    assert min(steps) < 130  # else the test could not tell the best from the last
+
+
+def test_an_evaluation_depends_on_the_run_and_the_occasion_alone(folder: Path) -> None:
+    agents = [pac4sac.load(folder / "runs" / f"pac4sac-seed{seed}") for seed in (0, 1)]
+    runs = [agent.run for agent in agents]
+    cohort = make_agent(runs, 3, 1)
+    state = cohort.initial_state([0, 1], torch.device("cpu"))
+    for place, agent in enumerate(agents):
+        for name in load_file(folder / "runs" / runs[place].id / "agent.safetensors"):
+            state[name][place] = agent.state[name][0]
+    for policy in ("greedy", "shooting"):
+        both = evaluate(cohort, state, DRIFT, [0, 1], policy, 3, "now")
+        for place, agent in enumerate(agents):
+            alone = evaluate(agent.agent, agent.state, DRIFT, [place], policy, 3, "now")
+            np.testing.assert_allclose(alone[0], both[place], rtol=1e-4)
+        assert (evaluate(cohort, state, DRIFT, [0, 1], policy, 3, "now", workers=2) == both).all()
+        assert (evaluate(cohort, state, DRIFT, [0, 1], policy, 3, "then") != both).all()
+        one = evaluate(cohort, state, DRIFT, [0, 1], policy, 3, "now", only=[1])
+        assert np.isnan(one[0]).all()
+        assert (one[1] == both[1]).all()
+
+
+# --- the agent file
+
+
+def test_a_loaded_agent_acts_as_the_one_in_training(folder: Path) -> None:
+    states = load_file(newest(folder) / "learner.safetensors")
+    observations = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
+    runs = [pac4sac.load(folder / "runs" / f"pac4sac-seed{seed}").run for seed in (0, 1)]
+    agent = make_agent(runs, 3, 1)
+    expected = agent.greedy(states, observations.expand(2, -1, -1)).numpy()
+    for seed in (0, 1):
+        loaded = pac4sac.load(folder / "runs" / f"pac4sac-seed{seed}" / "agent.safetensors")
+        for row, observation in enumerate(observations.numpy()):
+            np.testing.assert_allclose(loaded.act(observation, shooting=False), expected[seed, row], atol=1e-6)
+        assert loaded.shoots
+        actions = {loaded.act(observation.tolist()).item() for _ in range(8)}
+        assert len(actions) > 1  # by default it shoots
+        assert all(-1 <= action <= 1 for action in actions)
+
+
+def test_any_array_or_list_of_the_right_length_is_an_observation_and_no_other(folder: Path) -> None:
+    agent = pac4sac.load(folder / "runs" / "pac4sac-seed0")
+    strided = np.arange(6, dtype=np.float32)[::-2]
+    assert agent.act(strided, shooting=False) == agent.act([5.0, 3.0, 1.0], shooting=False)
+    for wrong in ([1.0, 2.0], np.zeros(4), np.zeros((2, 3)), []):
+        with pytest.raises(UserError, match="observations of length 3, not"):
+            agent.act(wrong)
+
+
+@pytest.mark.parametrize("algo", ["sac", "ddpg", "oac", "sac-auto"])
+def test_every_kind_of_agent_can_be_loaded_and_acts_in_both_ways(tmp_path: Path, algo: str) -> None:
+    folder = train(tmp_path / "x", algo, steps=50, seeds=(0,)).folder
+    agent = pac4sac.load(folder)
+    for shooting in (False, True, None):
+        action = agent.act([0.1, 0.2, 0.3], shooting=shooting)
+        assert action.shape == (1,)
+        assert abs(action.item()) <= 1
+
+
+def test_no_damaged_agent_file_is_taken_for_an_agent(folder: Path, tmp_path: Path) -> None:
+    content = (folder / "runs" / "pac4sac-seed0" / "agent.safetensors").read_bytes()
+    path, luck = tmp_path / "agent.safetensors", random.Random(0)
+    for _ in range(150):
+        broken = bytearray(content)
+        broken[luck.randrange(len(content))] ^= luck.randrange(1, 256)
+        path.write_bytes(broken)
+        with pytest.raises(UserError, match=r"agent\.safetensors is (no agent of pac4sac|damaged)"):
+            pac4sac.load(path)
+        path.write_bytes(content[: luck.randrange(len(content))])
+        with pytest.raises(UserError, match=r"agent\.safetensors is no agent of pac4sac"):
+            pac4sac.load(path)
+
+
+def test_an_agent_file_without_all_of_its_parts_is_refused(folder: Path, tmp_path: Path) -> None:
+    from pac4sac.training.agentfile import FORMAT, checksum, read_agent_file
+
+    about, tensors = read_agent_file(folder / "runs" / "pac4sac-seed0" / "agent.safetensors")
+
+    def saved(about: dict[str, object], tensors: dict[str, torch.Tensor], version: int = 1) -> Path:
+        label = {"version": version, "about": about, "sha256": checksum(about, tensors)}
+        save_file(tensors, tmp_path / "agent.safetensors", {FORMAT: json.dumps(label)})
+        return tmp_path / "agent.safetensors"
+
+    assert pac4sac.load(saved(about, tensors)).run.seed == 0
+    for part, meaning in [("actor", "lacks actor"), ("hyper/shots", "lacks hyper/shots")]:
+        with pytest.raises(UserError, match=meaning):
+            pac4sac.load(saved(about, {name: t for name, t in tensors.items() if name != part}))
+    with pytest.raises(UserError, match="another structure"):
+        pac4sac.load(saved(about | {"observation_size": 4}, tensors))
+    with pytest.raises(UserError, match="describes no agent"):
+        pac4sac.load(saved({"run": {}}, tensors))
+    with pytest.raises(UserError, match="version 2, and this pac4sac reads version 1"):
+        pac4sac.load(saved(about, tensors, version=2))
+
+
+def test_a_path_without_one_agent_is_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds 2 agents; name one of its runs"):
+        pac4sac.load(folder)
+    with pytest.raises(UserError, match="holds no trained agent"):
+        pac4sac.load(tmp_path)
+
+
+def test_a_run_reads_back_from_its_description(folder: Path) -> None:
+    run = pac4sac.load(folder / "runs" / "pac4sac-seed1").run
+    assert Run.from_description(json.loads(json.dumps(run.describe()))) == run

@@ -1,0 +1,213 @@
+"""Exact resume: however often it is killed, an experiment ends with the bytes of one that never was."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+from tiny_experiments import DRIFT, STEPS, Mortals, SignalAt, about, contents, copy, logs, newest, rows, same, train
+
+import pac4sac
+from pac4sac.errors import UserError
+
+RUNS = ("sac-seed0", "sac-seed1")
+
+
+@pytest.fixture(scope="module")
+def mortals() -> Iterator[Mortals]:
+    server = Mortals()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An experiment that was never interrupted."""
+    return train(tmp_path_factory.mktemp("whole") / "sac").folder
+
+
+@pytest.mark.parametrize("algo", ["pac4sac", "sac", "ddpg", "oac"])
+def test_killed_at_random_steps_it_ends_byte_identical_with_workers_and_without(
+    mortals: Mortals, tmp_path: Path, algo: str
+) -> None:
+    reference = train(tmp_path / "whole", algo).folder
+    luck = random.Random(algo)
+    for workers, kills in ((0, 3), (2, 2)):
+        folder = tmp_path / str(workers)
+        first, *later = sorted(luck.sample(range(45, STEPS), kills))
+        assert mortals.killed_at("train", folder, first, **{"with": {"algo": algo, "workers": workers}})
+        for step in later:
+            assert mortals.killed_at("resume", folder, step)
+        assert about(folder, f"{algo}-seed0")["status"] == "running"
+        assert mortals.run("resume", folder) == 0
+        assert same(folder, reference)
+
+
+def test_killed_from_outside_at_any_moment_it_ends_byte_identical(tmp_path: Path, whole: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+import tiny_experiments, pac4sac
+folder = Path(sys.argv[1])
+print("ready", flush=True)
+pac4sac.resume(folder) if (folder / "experiment.json").exists() else tiny_experiments.train(folder)
+"""
+    luck = random.Random(4)
+    folder = tmp_path / "killed"
+    for attempt in range(3):
+        child = subprocess.Popen(
+            [sys.executable, "-c", code, str(folder)], cwd=Path(__file__).parent, stdout=subprocess.PIPE
+        )
+        with child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"ready\n"
+            if attempt < 2:
+                time.sleep(luck.uniform(0.05, 0.8))
+                child.kill()
+    assert child.returncode == 0
+    assert same(folder, whole)
+
+
+def test_killed_before_the_first_checkpoint_it_starts_again_without_a_trace(
+    mortals: Mortals, tmp_path: Path, whole: Path
+) -> None:
+    folder = tmp_path / "x"
+    assert mortals.killed_at("train", folder, 38)
+    assert rows(folder, RUNS[0], "episodes")  # which are cut
+    assert mortals.run("resume", folder) == 0
+    assert same(folder, whole)
+
+
+# 1: experiment.json. 2 and 3: run.json of both runs. Then, for each checkpoint, two agents and four files.
+@pytest.mark.parametrize("write", [2, 4, 6, 8, 9, 14])
+def test_killed_in_the_middle_of_a_write_it_ends_byte_identical(
+    mortals: Mortals, tmp_path: Path, whole: Path, write: int
+) -> None:
+    folder = tmp_path / "x"
+    assert mortals.run("train", folder, die={"write": write}) == -signal.SIGKILL
+    if write >= 6:
+        assert list((folder / "cohorts" / "000").glob("*.part"))
+    assert mortals.run("resume", folder) == 0
+    assert same(folder, whole)
+
+
+@pytest.mark.parametrize("lines", [1, 4])
+def test_killed_in_an_evaluation_it_logs_each_line_once(
+    mortals: Mortals, tmp_path: Path, whole: Path, lines: int
+) -> None:
+    folder = tmp_path / "x"
+    assert mortals.run("train", folder, die={"kind": "evaluations", "lines": lines}) == -signal.SIGKILL
+    assert mortals.run("resume", folder) == 0
+    assert same(folder, whole)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_gives_a_checkpoint_and_a_clean_end(tmp_path: Path, whole: Path, number: int) -> None:
+    before = signal.getsignal(number)
+    result = train(tmp_path / "x", callbacks=[SignalAt(number, step=67)])
+    assert not result.complete
+    assert signal.Signals(number).name in str(result.reason)
+    assert signal.getsignal(number) is before
+    assert newest(result.folder).name == "step-000000067"
+    assert [(run.status, run.status_detail) for run in result.runs] == [("interrupted", result.reason)] * 2
+    assert pac4sac.resume(result.folder).complete
+    assert same(result.folder, whole)
+
+
+def test_a_stop_at_the_very_last_step_leaves_the_final_evaluation_to_the_resume(tmp_path: Path, whole: Path) -> None:
+    result = train(tmp_path / "x", callbacks=[SignalAt(signal.SIGTERM, step=STEPS)])
+    assert not result.complete
+    assert pac4sac.resume(result.folder).complete
+    assert same(result.folder, whole)
+
+
+def test_when_the_time_is_up_it_stops_and_the_rest_follows_in_pieces(tmp_path: Path, whole: Path) -> None:
+    result = train(tmp_path / "x", max_minutes=1e-6)
+    assert (result.complete, result.reason) == (False, "the time is up")
+    assert newest(result.folder).name == "step-000000001"
+    for _ in range(2):
+        assert not pac4sac.resume(result.folder, max_minutes=1e-6).complete
+    assert newest(result.folder).name == "step-000000003"
+    assert pac4sac.resume(result.folder).complete
+    assert same(result.folder, whole)
+
+
+def test_a_finished_experiment_is_left_as_it_is(tmp_path: Path, whole: Path) -> None:
+    folder = copy(whole, tmp_path / "x")
+    before = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in folder.rglob("*")}
+    assert pac4sac.resume(folder).complete
+    assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in folder.rglob("*")} == before
+
+
+def test_an_extended_experiment_equals_one_that_was_longer_from_the_start(tmp_path: Path) -> None:
+    longer = train(tmp_path / "longer", steps=300, task=DRIFT).folder
+    folder = train(tmp_path / "x", steps=150).folder  # its final evaluation is the longer one's scheduled one
+    assert newest(folder).name == "step-000000150"
+    assert pac4sac.resume(folder, steps=300).complete
+    for run in RUNS:
+        assert logs(folder, run) == logs(longer, run)
+    assert weights(newest(folder)) == weights(newest(longer))
+
+
+def test_an_extension_goes_on_where_a_solved_run_was_not_stopped(tmp_path: Path) -> None:
+    easy = pac4sac.Task("easy", DRIFT.env_id, 30, r_limit=-1e9)
+    longer = train(tmp_path / "longer", task=easy, steps=240, evaluate_every=0).folder
+    folder = train(tmp_path / "x", task=easy, steps=200, evaluate_every=0).folder
+    assert pac4sac.resume(folder, steps=240).complete
+    assert logs(folder, RUNS[0])["episodes.jsonl"] == logs(longer, RUNS[0])["episodes.jsonl"]
+    with pytest.raises(UserError, match="only extend"):
+        pac4sac.resume(folder, steps=100)
+
+
+def weights(folder: Path) -> dict[str, bytes]:
+    return {
+        name: t.numpy().tobytes() for name, t in safetensors.torch.load_file(folder / "learner.safetensors").items()
+    }
+
+
+def test_two_cohorts_interrupted_in_the_second_end_byte_identical(mortals: Mortals, tmp_path: Path) -> None:
+    settings = {"width": [8, 12]}
+    reference = train(tmp_path / "whole", settings=settings, steps=120).folder
+    folder = tmp_path / "x"
+    # Steps are counted by cohort: the first is over, with its checkpoints, when the second begins.
+    job = {"with": {"settings": settings, "steps": 120}}
+    assert mortals.run("train", folder, die={"kind": "metrics", "lines": 6}, **job) == -signal.SIGKILL
+    assert about(folder, "sac-width=8-seed0")["status"] == "finished"
+    first = contents(folder / "cohorts" / "000")
+    assert mortals.run("resume", folder) == 0
+    assert contents(folder / "cohorts" / "000") == first
+    assert same(folder, reference)
+
+
+def test_a_run_that_had_ended_before_the_checkpoint_stays_ended(mortals: Mortals, tmp_path: Path) -> None:
+    job = {"algo": "training_agents:Fragile", "settings": {"breaks_at": [999999, 120]}}
+    reference = train(tmp_path / "whole", **job).folder
+    folder = tmp_path / "x"
+    assert mortals.killed_at("train", folder, 215, **{"with": job})
+    assert mortals.run("resume", folder) == 0
+    assert same(folder, reference)
+    states = safetensors.torch.load_file(newest(folder) / "learner.safetensors")
+    assert states["alive"].tolist() == [True, True, False, False]
+    assert (
+        safetensors.torch.load_file(newest(folder) / "pool.safetensors")["parked"].tolist() == [False] * 2 + [True] * 2
+    )
+    assert about(folder, "training_agents.Fragile-breaks_at=120-seed1")["status"] == "diverged"
+
+
+def test_two_processes_never_train_the_same_experiment(tmp_path: Path) -> None:
+    refusals = []
+
+    class Second(pac4sac.Callback):
+        def on_step(self, step: int) -> None:
+            if step == 45:
+                with pytest.raises(UserError, match="another process") as refusal:
+                    pac4sac.resume(tmp_path / "x")
+                refusals.append(refusal)
+
+    assert train(tmp_path / "x", steps=50, callbacks=[Second()]).complete
+    assert refusals

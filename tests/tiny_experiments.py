@@ -1,0 +1,148 @@
+"""Experiments small enough to be trained dozens of times, and processes that train them and can be killed."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pac4sac
+from pac4sac import Callback, Result, Task
+from pac4sac.training import checkpoint, experiment
+
+DRIFT = Task("drift", "training_environments:Drift-v0", 30, env_kwargs={"cliff": 1.0})
+SETTINGS = {"width": 8, "depth": 1, "batch": 8, "warmup": 40}
+OPTIONS = {"device": "cpu", "backend": "eager", "workers": 0, "threads": 1}
+OPTIONS |= {"log_every": 50, "checkpoint_every": 40, "evaluate_every": 150, "evaluation_episodes": 2}
+STEPS = 230
+
+
+def train(out: Path, algo: str = "sac", task: Task = DRIFT, seeds=(0, 1), settings=None, steps=STEPS, **more) -> Result:
+    chosen = SETTINGS | ({"shots": 4} if algo == "pac4sac" else {}) | (settings or {})
+    return pac4sac.train(task, algo, seeds=seeds, settings=chosen, steps=steps, out=out, **OPTIONS | more)
+
+
+def contents(folder: Path, *names: str) -> dict[str, bytes]:
+    """The bytes of an experiment by file: all but times, and experiment.json, which has the number of workers."""
+    left_out = ("times.jsonl", "experiment.json")
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in left_out]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths if not names or path.name in names}
+
+
+def same(folder: Path, reference: Path, *names: str) -> bool:
+    """Compare file by file, to name the first that differs instead of printing all."""
+    found, expected = contents(folder, *names), contents(reference, *names)
+    assert expected
+    assert found.keys() == expected.keys()
+    differing = [name for name, content in expected.items() if found[name] != content]
+    assert not differing
+    return True
+
+
+def logs(folder: Path, run: str) -> dict[str, bytes]:
+    found = {path.name: path.read_bytes() for path in sorted((folder / "runs" / run).glob("*.jsonl"))}
+    assert found
+    return found
+
+
+def rows(folder: Path, run: str, log: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "runs" / run / f"{log}.jsonl").read_text().splitlines()]
+
+
+def about(folder: Path, run: str) -> dict[str, Any]:
+    return json.loads((folder / "runs" / run / "run.json").read_bytes())
+
+
+def newest(folder: Path, cohort: str = "000") -> Path:
+    return max((folder / "cohorts" / cohort).glob("step-*"))
+
+
+def copy(folder: Path, target: Path) -> Path:
+    shutil.copytree(folder, target)
+    return target
+
+
+class SignalAt(Callback):
+    """Sends its own process a signal after a step, a number of log lines of a kind, or so many."""
+
+    def __init__(self, number: int, step: int = -1, kind: str = "", lines: int = -1) -> None:
+        self.number, self.step, self.kind, self.lines = number, step, kind, lines
+
+    def on_step(self, step: int) -> None:
+        if step == self.step:
+            os.kill(os.getpid(), self.number)
+
+    def on_log(self, run: Any, kind: str, row: dict[str, Any]) -> None:
+        self.lines -= kind == self.kind
+        if kind == self.kind and self.lines == 0:
+            os.kill(os.getpid(), self.number)
+
+
+class Mortals:
+    """Processes that train and die. They are forked from one that has imported everything, to start at once."""
+
+    def __init__(self) -> None:
+        path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+        self._server = subprocess.Popen(
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": path},
+        )
+
+    def run(self, call: str, folder: Path, **job: Any) -> int:
+        """The end of a process that trained or resumed: 0, or minus the signal that ended it."""
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.write(json.dumps({"call": call, "folder": str(folder), **job}) + "\n")
+        self._server.stdin.flush()
+        return os.waitstatus_to_exitcode(int(self._server.stdout.readline()))
+
+    def killed_at(self, call: str, folder: Path, step: int, **job: Any) -> bool:
+        return self.run(call, folder, die={"step": step}, **job) == -signal.SIGKILL
+
+    def close(self) -> None:
+        self._server.communicate()
+
+
+def _obey(job: dict[str, Any]) -> None:
+    die = job.get("die", {})
+    if "write" in die:
+        _die_in_write(die.pop("write"))
+    callbacks = [SignalAt(signal.SIGKILL, **die)] if die else []
+    if job["call"] == "train":
+        train(Path(job["folder"]), callbacks=callbacks, **job.get("with", {}))
+    else:
+        experiment.resume(job["folder"], callbacks=callbacks, **job.get("with", {}))
+
+
+def _die_in_write(countdown: int) -> None:
+    """Be killed in the middle of the n-th durable write, with half of it on the disk."""
+    written = [0]
+
+    def half(path: Path, data: bytes) -> None:
+        written[0] += 1
+        if written[0] == countdown:
+            path.write_bytes(data[: len(data) // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(path, data)
+
+    write, checkpoint.write_durably = checkpoint.write_durably, half
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                _obey(json.loads(line))
+                code = 0
+            finally:
+                sys.stderr.flush()
+                os._exit(code)
+        print(os.waitpid(child, 0)[1], flush=True)
