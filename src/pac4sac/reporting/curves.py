@@ -36,7 +36,7 @@ def learning_curve_picture(path: str | Path, runs: Sequence[RunRecord], title: s
         on_task = [run for run in runs if run.task["name"] == task]
         window = 1 + max(len(run.episodes) for run in on_task) // 100
         for (label, members), style in zip(variants.items(), cycle(styles)):
-            _draw_variant(panel, label, [run for run in members if run.task["name"] == task], window, *style)
+            draw_variant(panel, label, [run for run in members if run.task["name"] == task], window, *style)
         _finish_panel(panel, task, on_task[0].task.get("r_limit"), window)
     if title:
         figure.suptitle(title, color=INK, fontsize=13)
@@ -77,13 +77,14 @@ def mean_curve(runs: Sequence[RunRecord], window: int = 1) -> tuple[Floats, Floa
     return grid, curves.mean(0), half_width
 
 
-def _draw_variant(panel: Any, label: str, runs: Sequence[RunRecord], window: int, colour: str, line: str) -> None:
+def draw_variant(panel: Any, label: str, runs: Sequence[RunRecord], window: int, colour: str, line: str) -> None:
     if not runs:
         return
     # A run cut short by failure would cut the mean short for all; it is drawn, crossed out and counted instead.
     started = [run for run in runs if run.episodes]
     broken = [run for run in started if run.status in BROKEN_OFF]
     sound = [run for run in started if run.status not in BROKEN_OFF]
+    sound = [run for run in sound if run.status == "finished"] or sound  # nor may one that is still under way
     for run in started if len(started) > 1 else broken:
         panel.plot(run.steps, smooth(run.returns, window), color=colour, linewidth=0.7, alpha=0.35)
     for run in broken:
@@ -91,6 +92,8 @@ def _draw_variant(panel: Any, label: str, runs: Sequence[RunRecord], window: int
             run.steps[-1:], smooth(run.returns, window)[-1:], "x", color=colour, markersize=7, markeredgewidth=1.8
         )
     seeds = f"{len(runs)} seed{'s' if len(runs) > 1 else ''}" + (f", {len(broken)} broke off" if broken else "")
+    under_way = len(started) - len(broken) - len(sound)
+    seeds += f", {under_way} under way" if under_way else ""
     mean = mean_curve(sound, window)
     steps, returns, half_width = mean if mean else (np.empty(0), np.empty(0), np.empty(0))
     if len(sound) >= FEWEST_FOR_INTERVAL:
@@ -118,7 +121,7 @@ def _finish_panel(panel: Any, task: str, r_limit: float | None, window: int) -> 
     panel.set_xlim(left=0)
     panel.margins(x=0.01, y=0.08)
     panel.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
-    panel.xaxis.set_major_formatter(FuncFormatter(_short_count))
+    panel.xaxis.set_major_formatter(FuncFormatter(short_count))
     panel.spines[["top", "right"]].set_visible(False)
     panel.spines[["left", "bottom"]].set_color(FAINT)
     panel.tick_params(color=FAINT, labelcolor=INK, labelsize=9)
@@ -131,7 +134,7 @@ def _short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _short_count(steps: float, _position: int) -> str:
+def short_count(steps: float, _position: int) -> str:
     if steps >= 1_000_000:
         return f"{steps / 1_000_000:g}M"
     return f"{steps / 1_000:g}k" if steps >= 1_000 else f"{steps:g}"

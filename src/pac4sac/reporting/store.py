@@ -1,10 +1,11 @@
 """Reading run folders back: an experiment folder holds `runs/<id>/` with `run.json` and `episodes.jsonl`."""
 
+import hashlib
 import importlib
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,10 @@ class RunRecord:
     machine: dict[str, Any]
     episodes: tuple[dict[str, Any], ...]
     skipped_lines: int  # of episodes.jsonl, half-written by a killed process
+    label: str = ""
+    preset: str = "paper"
+    identity: str = ""  # of what was trained, whatever it is called: equal for the same run in two folders
+    evaluations: tuple[dict[str, Any], ...] = field(default=(), repr=False)
 
     @property
     def returns(self) -> NDArray[np.float64]:
@@ -54,6 +59,13 @@ def find_runs(path: str | Path) -> list[Path]:
     return runs
 
 
+def find_runs_below(path: Path) -> list[Path]:
+    """The run folders of all experiments in a folder, however deep; none is an answer too."""
+    if (path / "run.json").is_file():
+        return [path]
+    return sorted(found.parent for found in path.rglob("run.json") if found.parent.parent.name == "runs")
+
+
 def read_runs(path: str | Path) -> list[RunRecord]:
     return [read_run(folder) for folder in find_runs(path)]
 
@@ -75,7 +87,16 @@ def read_run(folder: Path) -> RunRecord:
         machine=about.get("machine", {}),
         episodes=episodes,
         skipped_lines=skipped + len(rows) - len(episodes),
+        label=str(about.get("label") or re.sub(r"-seed\d+$", "", about["run"])),
+        preset=str(about.get("preset", "paper")),
+        identity=identity(about),
+        evaluations=tuple(read_jsonl(folder / "evaluations.jsonl")[0]),
     )
+
+
+def identity(about: dict[str, Any]) -> str:
+    trained = {key: about.get(key) for key in ("task", "algo", "revision", "seed", "config")}
+    return hashlib.sha256(json.dumps(trained, sort_keys=True).encode()).hexdigest()
 
 
 def read_jsonl(path: Path) -> tuple[list[dict[str, Any]], int]:

@@ -1,0 +1,209 @@
+"""All runs below some folders, each once, with what the studies there expected and what is missing.
+
+Nothing here depends on the clock, the order of the arguments, or where the folders lie.
+"""
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pac4sac.errors import UserError
+from pac4sac.reporting.metrics import Score, score
+from pac4sac.reporting.store import RunRecord, find_runs_below, identity, read_jsonl, read_run
+
+CALIBRATION = "calibration"
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    record: RunRecord
+    place: str  # its folder, as the report shows it
+    labels: tuple[str, ...]  # under which it was found, in whatever folders
+    studies: tuple[str, ...]
+    calibration: bool  # trained to choose a setting, so it must not count as a result
+
+
+@dataclass(frozen=True)
+class FoundStudy:
+    place: str
+    name: str
+    title: str
+    kind: str
+    question: str
+    baseline: str | None
+
+
+@dataclass(frozen=True)
+class MissingRun:
+    task: str
+    label: str
+    seed: int
+    study: str
+
+
+@dataclass(frozen=True)
+class FoundCost:
+    place: str
+    content: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Collection:
+    runs: tuple[FoundRun, ...]
+    studies: tuple[FoundStudy, ...]
+    missing: tuple[MissingRun, ...]
+    costs: tuple[FoundCost, ...]
+    twice: tuple[str, ...]  # sentences on runs found in several folders
+    unreadable: tuple[str, ...]
+    dates: tuple[str, ...]  # of training, where the folders tell
+
+
+def collect(paths: Sequence[Path]) -> Collection:
+    roots = sorted({Path(os.path.realpath(path)) for path in paths})
+    for root in roots:
+        if not root.is_dir():
+            raise UserError(f"{root} is no folder; give folders of experiments or studies.")
+    base = Path(os.path.commonpath(roots)) if len(roots) > 1 else roots[0].parent if roots else Path()
+
+    def place(path: Path) -> str:
+        return path.relative_to(base).as_posix() if path != base else path.name
+
+    folders = sorted({folder for root in roots for folder in find_runs_below(root)})
+    study_files = sorted({path for root in roots for path in root.rglob("study.json")})
+    contents = {path.parent: content for path in study_files if (content := _read_json(path)) is not None}
+    unreadable = [f"{place(path)} cannot be read" for path in study_files if path.parent not in contents]
+    found: list[FoundRun] = []
+    for folder in folders:
+        try:
+            record = read_run(folder)
+        except UserError as error:
+            unreadable.append(str(error).replace(str(folder), place(folder)))
+            continue
+        around = [contents[parent] for parent in folder.parents if parent in contents]
+        names = tuple(str(about.get("study")) for about in around)
+        calibration = any(about.get("kind") == CALIBRATION for about in around)
+        found.append(FoundRun(record, place(folder), (record.label,), names, calibration))
+    runs, twice = _each_once(found)
+    costs = [
+        FoundCost(place(path.parent), content)
+        for path in sorted({path for root in roots for path in root.rglob("cost.json")})
+        if (content := _read_json(path)) is not None and isinstance(content.get("rows"), list)
+    ]
+    if not runs and not costs and not contents:
+        told = ", ".join(str(root) for root in roots) or "Nothing"
+        raise UserError(f"{told} holds neither runs nor a study; give folders of experiments or studies.")
+    return Collection(
+        runs=runs,
+        studies=tuple(_study(place(folder), about) for folder, about in contents.items()),
+        missing=_missing(runs, contents, roots),
+        costs=tuple(costs),
+        twice=tuple(twice),
+        unreadable=tuple(unreadable),
+        dates=tuple(sorted(set(_dates(roots)))),
+    )
+
+
+def score_run(run: RunRecord) -> Score | None:
+    """The paper's metrics; None without a limit, or where episodes differ in length and so cannot be counted."""
+    horizon, r_limit = run.task.get("horizon"), run.task.get("r_limit")
+    if r_limit is None or not horizon or not has_equal_episodes(run):
+        return None
+    return score(run.returns, r_limit, max(1, run.task.get("steps", horizon * len(run.episodes)) // horizon))
+
+
+def has_equal_episodes(run: RunRecord) -> bool:
+    return all(row["length"] == run.task.get("horizon") for row in run.episodes)
+
+
+def is_complete(run: RunRecord) -> bool:
+    """Whether its metrics are final: solved already, or at the end of its budget."""
+    scored = score_run(run)
+    return scored.complete if scored else run.status == "finished"
+
+
+def natural(text: str) -> list[tuple[int, str]]:
+    """Sorts shots=200 before shots=1000."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)]
+
+
+def _each_once(found: Sequence[FoundRun]) -> tuple[tuple[FoundRun, ...], list[str]]:
+    """Of the same run in several folders the complete one, or else the one with more episodes."""
+    by_identity: dict[tuple[str, bool], list[FoundRun]] = {}
+    for run in found:
+        by_identity.setdefault((run.record.identity, run.calibration), []).append(run)
+    kept, twice = [], []
+    for copies in by_identity.values():
+        copies.sort(key=lambda run: (not is_complete(run.record), -len(run.record.episodes), run.place))
+        best = copies[0]
+        if len(copies) > 1:
+            others = ", ".join(copy.place for copy in copies[1:])
+            twice.append(f"`{best.place}` was taken and {others} left out, the same run: {_why(copies)}.")
+        labels = tuple(sorted({copy.record.label for copy in copies}, key=natural))
+        studies = tuple(sorted({name for copy in copies for name in copy.studies}))
+        kept.append(dataclasses.replace(best, labels=labels, studies=studies))
+    kept.sort(key=lambda run: (run.record.task["name"], natural(run.record.label), run.record.seed, run.place))
+    return tuple(kept), sorted(twice)
+
+
+def _why(copies: Sequence[FoundRun]) -> str:
+    best, *others = (copy.record for copy in copies)
+    if is_complete(best) and not any(is_complete(other) for other in others):
+        return "it alone is complete"
+    if all(best.returns.tolist() == other.returns.tolist() for other in others):
+        return "they are equal"
+    if any(len(best.episodes) > len(other.episodes) for other in others):
+        return "it has more episodes"
+    return "they differ, and it is the first by name"
+
+
+def _missing(
+    runs: Sequence[FoundRun], studies: dict[Path, dict[str, Any]], roots: Sequence[Path]
+) -> tuple[MissingRun, ...]:
+    identities = {run.record.identity for run in runs}
+    names = {(run.record.task["name"], label, run.record.seed) for run in runs for label in run.labels}
+    missing: dict[tuple[str, str, int], MissingRun] = {}
+    for study, row in _expected(studies, roots):
+        name = (str(row.get("task")), str(row.get("label")), row.get("seed"))
+        if row.get("identity") not in identities and name not in names and isinstance(name[2], int):
+            known = missing.get((name[0], name[1], name[2]))
+            if known is None or not known.study:
+                missing[name[0], name[1], name[2]] = MissingRun(name[0], name[1], name[2], study)
+    return tuple(missing[key] for key in sorted(missing, key=lambda key: (key[0], natural(key[1]), key[2])))
+
+
+def _expected(studies: dict[Path, dict[str, Any]], roots: Sequence[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for about in studies.values():
+        for row in about.get("expected_runs", []):
+            if isinstance(row, dict):
+                yield str(about.get("study")), row
+    for path in sorted({path for root in roots for path in root.rglob("experiment.json")}):
+        for cohort in (_read_json(path) or {}).get("cohorts", []):
+            for run in cohort:
+                row = {"task": run["task"]["name"], "label": run["label"], "seed": run["seed"]}
+                yield "", row | {"identity": identity(run)}
+
+
+def _study(place: str, about: dict[str, Any]) -> FoundStudy:
+    name = str(about.get("study", place))
+    title, question = str(about.get("title", name)), str(about.get("question", ""))
+    return FoundStudy(place, name, title, str(about.get("kind", "")), question, about.get("baseline"))
+
+
+def _dates(roots: Sequence[Path]) -> Iterator[str]:
+    for path in {path for root in roots for path in root.rglob("cohorts/*/times.jsonl")}:
+        for row in read_jsonl(path)[0]:
+            if isinstance(row.get("date"), str):
+                yield row["date"][:10]
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None

@@ -1,0 +1,290 @@
+"""Runs of one task that differ in their seed alone, what they achieved, and the command that repeats them."""
+
+import functools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pac4sac.reporting.collection import FoundRun, has_equal_episodes, is_complete, natural, score_run
+from pac4sac.reporting.metrics import solved_at
+from pac4sac.reporting.paper import PAPER_TASKS
+from pac4sac.reporting.store import RunRecord
+
+HORIZON = 1000  # of the paper's tasks
+PAPER_ORDER = ("pac4sac", "ddpg", "sac", "oac")
+DEFAULT_STEPS = 100_000  # of a task that is not shipped
+
+
+@dataclass(frozen=True)
+class Metric:
+    key: str
+    title: str
+    lower_is_better: bool
+
+
+METRICS = {
+    metric.key: metric
+    for metric in (
+        Metric("regret", "cumulative regret", True),
+        Metric("episodes", "episodes until solved", True),
+        Metric("regret_unclipped", "regret, not clipped", True),
+        Metric("fixed_horizon_regret", "regret over all episodes", True),
+        Metric("mean_return", "mean return (area under the curve)", False),
+        Metric("steps_until_solved", "steps until solved", True),
+        Metric("final_greedy", "final evaluation, deterministic policy", False),
+        Metric("final_shooting", "final evaluation, shooting policy", False),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    run: FoundRun
+    state: str  # complete, unfinished, diverged or failed
+    solved: bool | None  # None: not known yet, or no limit to tell by
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class TaskView:
+    """A task as it was trained on; the same name with other settings is another one."""
+
+    title: str
+    settings: Mapping[str, Any]
+    equal_episodes: bool
+
+    @property
+    def name(self) -> str:
+        return str(self.settings["name"])
+
+    @property
+    def r_limit(self) -> float | None:
+        return self.settings.get("r_limit")
+
+    @property
+    def e_max(self) -> int | None:
+        horizon, steps = self.settings.get("horizon"), self.settings.get("steps")
+        return max(1, steps // horizon) if horizon and steps and self.equal_episodes else None
+
+    @property
+    def headline(self) -> Metric:
+        """What variants are ranked by."""
+        return METRICS["regret" if self.r_limit is not None and self.e_max else "mean_return"]
+
+    @property
+    def differences(self) -> list[str]:
+        """In what it is not the paper's task."""
+        paper = PAPER_TASKS.get(self.name)
+        if paper is None:
+            return ["the paper has no such task"]
+        wanted = {"horizon": HORIZON, "r_limit": paper.r_limit, "steps": paper.e_max * HORIZON, "env_kwargs": {}}
+        return [f"{key}={short(self.settings[key])}" for key, value in wanted.items() if self.settings[key] != value]
+
+
+@dataclass(frozen=True)
+class Group:
+    label: str
+    task: TaskView
+    algo: str
+    preset: str
+    config: Mapping[str, Any]
+    outcomes: tuple[Outcome, ...]
+    calibration: bool
+    labels: tuple[str, ...]
+
+    @property
+    def runs(self) -> list[RunRecord]:
+        return [outcome.run.record for outcome in self.outcomes]
+
+    @property
+    def complete(self) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.state == "complete"]
+
+    def values(self, metric: str) -> list[float]:
+        return [outcome.metrics[metric] for outcome in self.complete if metric in outcome.metrics]
+
+    def count(self, state: str) -> int:
+        return sum(outcome.state == state for outcome in self.outcomes)
+
+    @property
+    def judged(self) -> list[Outcome]:
+        """Runs of which it is known whether they were solved; a diverged run never will be."""
+        return [outcome for outcome in self.outcomes if outcome.solved is not None]
+
+    @property
+    def solved(self) -> int:
+        return sum(bool(outcome.solved) for outcome in self.judged)
+
+    @property
+    def departures(self) -> dict[str, Any]:
+        """Settings that are not those of our reading of the paper."""
+        return differing(self.config, defaults(self.algo, "paper", self.task))
+
+    @property
+    def command(self) -> str:
+        known = known_settings()["tasks"].get(self.task.name)
+        free = ("steps", "updates_per_step")
+        if known and any(self.task.settings.get(key) != value for key, value in known.items() if key not in free):
+            studies = sorted({name for outcome in self.outcomes for name in outcome.run.studies})
+            return f"pac4sac study run {studies[0]}" if studies else "(a changed task; see its run.json)"
+        parts = ["pac4sac train", self.task.name, "--algo", self.algo, "--seeds", seeds_text(r.seed for r in self.runs)]
+        steps = self.task.settings.get("steps", DEFAULT_STEPS)
+        if steps != (known["steps"] if known else DEFAULT_STEPS):
+            parts += ["--steps", str(steps)]
+        if self.preset != "paper":
+            parts += ["--preset", self.preset]
+        changed = differing(self.config, defaults(self.algo, self.preset, self.task))
+        if changed:
+            parts += ["--set", *(f"{name}={text_of(value)}" for name, value in changed.items())]
+        return " ".join(parts)
+
+
+@functools.cache
+def known_settings() -> dict[str, Any]:
+    """What names of algorithms and tasks stand for; a copy, since to ask the agents would be to import torch."""
+    content: dict[str, Any] = json.loads((Path(__file__).parent / "known_settings.json").read_bytes())
+    return content
+
+
+def defaults(algo: str, preset: str, task: TaskView) -> dict[str, Any]:
+    config = known_settings()["algorithms"].get(algo, {}).get(preset, {})
+    own = task.settings.get("updates_per_step")
+    return config | {"updates_per_step": own} if config and preset == "paper" and own else dict(config)
+
+
+def differing(config: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    """Nothing where it is not known what is usual, as of a user's own algorithm."""
+    return {name: value for name, value in config.items() if value != usual.get(name)} if usual else {}
+
+
+def group_runs(runs: Sequence[FoundRun]) -> dict[str, list[Group]]:
+    """The groups of each task, tasks and groups in the paper's order, then by name."""
+    tasks: dict[str, list[FoundRun]] = {}
+    for run in runs:
+        tasks.setdefault(_task_key(run.record), []).append(run)
+    views = _task_views(tasks)
+    order = list(PAPER_TASKS)
+
+    def rank(key: str) -> tuple[int, str]:
+        name = views[key].name
+        return (order.index(name) if name in order else len(order), views[key].title)
+
+    return {views[key].title: _groups(views[key], tasks[key]) for key in sorted(tasks, key=rank)}
+
+
+def outcome_of(run: FoundRun) -> Outcome:
+    record = run.record
+    scored, metrics = score_run(record), {}
+    complete = is_complete(record)
+    state = "complete" if complete else record.status if record.status in ("diverged", "failed") else "unfinished"
+    solved: bool | None = None
+    r_limit = record.task.get("r_limit")
+    if r_limit is not None:
+        first = solved_at(record.returns, r_limit)
+        found = scored.solved if scored else first is not None
+        solved = found if found or complete or state == "diverged" else None
+        if complete and not has_equal_episodes(record):
+            before = 0 if not first else int(record.steps[first - 1])
+            metrics["steps_until_solved"] = float(record.task.get("steps", 0) if first is None else before)
+    if scored and complete:
+        metrics |= {"regret": scored.regret, "episodes": float(scored.episodes)}
+        metrics["regret_unclipped"] = scored.regret_unclipped
+        if scored.fixed_horizon_regret is not None:
+            metrics["fixed_horizon_regret"] = scored.fixed_horizon_regret
+    if record.episodes and _whole_budget(record):
+        lengths = [row["length"] for row in record.episodes]
+        metrics["mean_return"] = float(np.average(record.returns, weights=lengths))
+    for row in record.evaluations:  # the last of each policy counts
+        mean = row.get("mean")
+        if row.get("policy") in ("greedy", "shooting") and isinstance(mean, int | float) and complete:
+            metrics[f"final_{row['policy']}"] = float(mean)
+    return Outcome(run, state, solved, metrics)
+
+
+def _whole_budget(record: RunRecord) -> bool:
+    """Ended by the budget: a curve that stops when solved has no area to compare."""
+    steps, horizon = record.task.get("steps"), record.task.get("horizon")
+    if steps and horizon:
+        return bool(record.steps[-1] + horizon > steps)
+    return record.status == "finished" and not (record.status_detail or "").startswith("solved")
+
+
+def _groups(task: TaskView, runs: Sequence[FoundRun]) -> list[Group]:
+    alike: dict[str, list[FoundRun]] = {}
+    for run in runs:
+        r = run.record
+        alike.setdefault(json.dumps([r.algo, r.config, run.calibration], sort_keys=True), []).append(run)
+    names = [_label(members) for members in alike.values()]
+    groups = []
+    for members, name in zip(alike.values(), names, strict=True):
+        first = members[0].record
+        if names.count(name) > 1:
+            rivals = [other[0].record for other, label in zip(alike.values(), names, strict=True) if label == name]
+            told = [key for key in first.config if any(r.config.get(key) != first.config[key] for r in rivals)]
+            values = ", ".join(f"{key}={short(first.config[key])}" for key in told) or first.algo
+            name = f"{name} ({values})"
+        groups.append(
+            Group(
+                label=f"{name} (calibration)" if members[0].calibration else name,
+                task=task,
+                algo=first.algo,
+                preset=first.preset,
+                config=first.config,
+                outcomes=tuple(outcome_of(run) for run in sorted(members, key=lambda run: run.record.seed)),
+                calibration=members[0].calibration,
+                labels=tuple(sorted({label for run in members for label in run.labels})),
+            )
+        )
+    return sorted(groups, key=_group_rank)
+
+
+def _group_rank(group: Group) -> tuple[int, list[tuple[int, str]]]:
+    known = group.label in PAPER_ORDER
+    return (PAPER_ORDER.index(group.label) if known else len(PAPER_ORDER) + group.calibration, natural(group.label))
+
+
+def _label(members: Sequence[FoundRun]) -> str:
+    labels = {label for run in members for label in run.labels}
+    algo = members[0].record.algo
+    return algo if algo in labels else min(labels, key=lambda label: (len(label), label))
+
+
+def _task_key(record: RunRecord) -> str:
+    return json.dumps({k: v for k, v in record.task.items() if k != "updates_per_step"}, sort_keys=True)
+
+
+def _task_views(tasks: Mapping[str, Sequence[FoundRun]]) -> dict[str, TaskView]:
+    views = {}
+    for key, runs in tasks.items():
+        settings = runs[0].record.task
+        rivals = [other[0].record.task for other in tasks.values() if other[0].record.task["name"] == settings["name"]]
+        told = [name for name in settings if any(rival.get(name) != settings[name] for rival in rivals)]
+        title = settings["name"]
+        if told:
+            title += " (" + ", ".join(f"{name}={short(settings[name])}" for name in told) + ")"
+        complete = {"horizon": None, "r_limit": None, "steps": None, "env_kwargs": {}} | settings
+        views[key] = TaskView(title, complete, all(has_equal_episodes(run.record) for run in runs))
+    return views
+
+
+def seeds_text(seeds: Iterable[int]) -> str:
+    """0:5 for 0 to 4, and commas between such stretches."""
+    stretches: list[list[int]] = []
+    for seed in sorted(set(seeds)):
+        if stretches and seed == stretches[-1][-1] + 1:
+            stretches[-1].append(seed)
+        else:
+            stretches.append([seed])
+    return ",".join(f"{s[0]}:{s[-1] + 1}" if len(s) > 1 else str(s[0]) for s in stretches)
+
+
+def text_of(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else short(value)
+
+
+def short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,261 @@
+"""Sections that set our numbers beside the paper's: Tables 1 and 2, the shooting figure, the cost."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean, stdev
+from typing import Any
+
+from pac4sac.reporting import comparison, paper
+from pac4sac.reporting.collection import FoundCost
+from pac4sac.reporting.comparison import Comparison
+from pac4sac.reporting.figures import shooting_figure
+from pac4sac.reporting.groups import Group, short
+from pac4sac.reporting.rows import ALGORITHMS, TASKS, PaperRows
+from pac4sac.reporting.statistics import Estimate, Summary, interquartile_mean, median, summarise
+from pac4sac.reporting.tables import NOTHING, Cell, Column, Listing, Picture, Section, Table, mean_sd, number
+from pac4sac.reporting.tables import with_interval as text
+
+TERM_TITLES = {
+    "bellman": "Bellman",
+    "bellman+conservative": "Bellman + conservative",
+    "bellman+exploration": "Bellman + exploration",
+    "bellman+conservative+exploration": "all three (PAC4SAC)",
+}
+METRICS = {"regret": ("regret, k", 1000.0), "episodes": ("episodes", 1.0)}
+FREE = {1: (), 2: ("xi", "conservative")}  # settings that make the rows of a table, so no departures there
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One cell of a table of the paper."""
+
+    task: str
+    row: str
+    metric: str
+    group: Group | None
+    paper: paper.Cell
+    found: Comparison
+
+    @property
+    def values(self) -> list[float]:
+        return self.group.values(self.metric) if self.group else []
+
+
+def compare_table(
+    cells: Mapping[str, Mapping[str, paper.PaperCell]], groups: Mapping[tuple[str, str], Group], free: Sequence[str]
+) -> list[Compared]:
+    compared = []
+    for task, rows in cells.items():
+        for row, cell in rows.items():
+            group = groups.get((task, row))
+            for metric in METRICS:
+                printed: paper.Cell = getattr(cell, metric)
+                found = compare_cell(group, metric, printed, free)
+                compared.append(Compared(task, row, metric, group, printed, found))
+    return compared
+
+
+def compare_cell(group: Group | None, metric: str, printed: paper.Cell, free: Sequence[str]) -> Comparison:
+    if group is None or not group.judged:
+        return Comparison(comparison.NO_DATA, "no complete run")
+    if reasons := departures(group, free):
+        return Comparison(comparison.NOT_COMPARABLE, "not the paper's setting: " + ", ".join(reasons))
+    e_max = paper.PAPER_TASKS[group.task.name].e_max
+    if metric == "episodes" and comparison.is_never_solved(printed, e_max):
+        return comparison.compare_solved(group.solved, len(group.judged))
+    values = group.values(metric)
+    if not values:
+        return Comparison(comparison.NO_DATA, "no complete run")
+    found = comparison.compare_means(summarise(values), printed)
+    diverged = group.count("diverged")
+    if diverged and found.verdict in (comparison.REPRODUCED, comparison.BETTER):
+        # What a diverged run would have cost is not known, and leaving it out flatters.
+        told = f"{diverged} diverged {'run is' if diverged == 1 else 'runs are'} left out of the mean"
+        return Comparison(comparison.INCONCLUSIVE, told, found.low, found.high)
+    return found
+
+
+def departures(group: Group, free: Sequence[str]) -> list[str]:
+    changed = {name: value for name, value in group.departures.items() if name not in free}
+    return [*group.task.differences, *(f"{name}={short(value)}" for name, value in changed.items())]
+
+
+def table_section(number_: int, rows: PaperRows) -> tuple[Section, list[Compared]] | None:
+    printed = paper.TABLE_1 if number_ == 1 else paper.TABLE_2
+    groups = rows.table_1 if number_ == 1 else rows.table_2
+    if not groups:
+        return None
+    titles = ALGORITHMS if number_ == 1 else TERM_TITLES
+    compared = compare_table(printed, groups, FREE[number_])
+    name = f"table-{number_}"
+    what = "the four algorithms" if number_ == 1 else "the terms of the critic's loss"
+    head = "Algorithm" if number_ == 1 else "Loss terms"
+    columns = [Column(head, numeric=False)]
+    for task in printed:
+        columns += [Column(title, TASKS[task]) for title, _ in METRICS.values()]
+    by_place = {(c.task, c.row, c.metric): c for c in compared}
+    body = [
+        [
+            Cell(titles[row], titles[row]),
+            *(_cell(by_place[task, row, metric]) for task in printed for metric in METRICS),
+        ]
+        for row in titles
+    ]
+    caption = (
+        f"Table {number_}: {what}. Regret in thousands and episodes until solved, mean ± sd, ours above the paper's"
+    )
+    main = Table(name, caption, columns, body)
+    counts = Counter(c.found.verdict for c in compared)
+    told = ", ".join(f"{counts[v]} {v}" for v in comparison.VERDICTS if counts[v])
+    blocks: list[Any] = [f"Of {len(compared)} cells: {told}.", main, details_table(name, titles, compared)]
+    reasons = {c.found.reason for c in compared if c.found.verdict == comparison.NOT_COMPARABLE}
+    if reasons:
+        blocks.insert(1, Listing([f"Not comparable: {reason}." for reason in sorted(reasons)]))
+    return Section(name, f"Table {number_}: {what}", blocks), compared
+
+
+def _cell(c: Compared) -> Cell:
+    scale = METRICS[c.metric][1]
+    values = c.values
+    summary = summarise(values) if values else None
+    told = mean_sd(summary, scale)
+    note = ""
+    if c.group and (len(values) < len(c.group.outcomes) or len(values) != paper.SEEDS):
+        note = f"{len(values)} of {len(c.group.outcomes)} runs"
+    solved = f"; {c.group.solved} of {len(c.group.judged)} runs solved" if c.group else ""
+    printed = mean_sd(Summary(paper.SEEDS, c.paper.mean, c.paper.sd), scale)
+    return Cell(told, summary.mean if summary else None, printed, c.found.verdict, c.found.reason + solved, note=note)
+
+
+def details_table(name: str, titles: Mapping[str, str], compared: Sequence[Compared]) -> Table:
+    columns = [
+        *(Column(title, numeric=False) for title in ("Task", "Row", "Metric")),
+        *(Column(title) for title in ("Runs", "Solved", "Ours", "IQM [95 %]", "Paper", "Ours − paper [95 %]")),
+        *(Column(title, numeric=False) for title in ("Verdict", "Because", "Repeat with")),
+    ]
+    rows, records = [], []
+    for c in compared:
+        title, scale = METRICS[c.metric]
+        values, group = c.values, c.group
+        summary = summarise(values) if values else None
+        iqm = interquartile_mean([values]) if values else None
+        difference = summary.mean - c.paper.mean if summary else None
+        interval = Estimate(difference, c.found.low, c.found.high) if difference is not None else None
+        command = group.command if group else f"pac4sac study run {name}"
+        solved = f"{group.solved} of {len(group.judged)}" if group else NOTHING
+        runs = f"{len(group.complete)} of {len(group.outcomes)}" if group else "0"
+        rows.append(
+            [
+                Cell(TASKS[c.task], TASKS[c.task]), Cell(titles[c.row], titles[c.row]), Cell(title, title),
+                Cell(runs, len(values)), Cell(solved, group.solved if group else None),
+                Cell(mean_sd(summary, scale), summary.mean if summary else None),
+                Cell(text(iqm, scale), iqm.value if iqm else None),
+                Cell(mean_sd(Summary(paper.SEEDS, c.paper.mean, c.paper.sd), scale), c.paper.mean),
+                Cell(text(interval, scale), difference),
+                Cell("", c.found.verdict, verdict=c.found.verdict), Cell(c.found.reason, c.found.reason),
+                Cell(command, command, code=True),
+            ]
+        )  # fmt: skip
+        records.append(
+            {
+                "task": c.task, "row": c.row, "metric": c.metric, "complete_runs": len(values),
+                "runs": len(group.outcomes) if group else 0, "solved": group.solved if group else None,
+                "mean": summary.mean if summary else None, "sd": summary.sd if summary else None,
+                "iqm": iqm.value if iqm else None, "iqm_low": iqm.low if iqm else None,
+                "iqm_high": iqm.high if iqm else None, "paper_mean": c.paper.mean, "paper_sd": c.paper.sd,
+                "difference_low": c.found.low, "difference_high": c.found.high, "verdict": c.found.verdict,
+                "reason": c.found.reason, "command": command,
+            }
+        )  # fmt: skip
+    return Table(f"{name}-details", "Every cell with its interval and the command that repeats it", columns, rows,
+                 records, folded=True)  # fmt: skip
+
+
+def shooting_section(rows: PaperRows) -> Section | None:
+    if not rows.shooting:
+        return None
+    columns = [
+        Column("S"), Column("Runs"),
+        *(Column(title, group) for group in ("median regret, thousands", "median episodes until solved")
+          for title in ("ours [95 %]", "verdict")),
+        Column("Repeat with", numeric=False),
+    ]  # fmt: skip
+    body = []
+    for shots in sorted({*rows.shooting, *paper.SHOOTING}):
+        group, box = rows.shooting.get(shots), paper.SHOOTING.get(shots)
+        cells = [Cell(str(shots), shots)]
+        cells.append(Cell(f"{len(group.complete)} of {len(group.outcomes)}" if group else "0"))
+        for metric, scale in (("regret", 1000.0), ("episodes", 1.0)):
+            values = group.values(metric) if group else []
+            found = median(values) if values else None
+            printed = getattr(box, f"median_{metric}") if box else None
+            verdict, reason = _median_verdict(group, values, printed)
+            cells.append(
+                Cell(text(found, scale), found.value if found else None, number(printed, scale) if box else "")
+            )
+            cells.append(Cell("" if verdict else NOTHING, verdict, verdict=verdict, hint=reason))
+        command = group.command if group else "pac4sac study run shooting"
+        body.append([*cells, Cell(command, command, code=True)])
+    caption = "Cartpole Swingup by the number of candidate actions; the paper's medians are read off its figure"
+    intro = (
+        "The paper's figure shows no spread we could read, so its medians are taken as exact and compared with the "
+        "bootstrap interval of ours. They are all above what its Table 1 gives for S = 500 (5.7 thousand)."
+    )
+    picture = Picture("shooting", caption, shooting_figure(rows.shooting))
+    return Section("shooting", "Shooting figure", [intro, picture, Table("shooting", "Medians by S", columns, body)])
+
+
+def _median_verdict(group: Group | None, values: Sequence[float], printed: float | None) -> tuple[str, str]:
+    if printed is None:
+        return "", ""
+    if group is None or not values:
+        return comparison.NO_DATA, "no complete run"
+    if reasons := departures(group, ("shots",)):
+        return comparison.NOT_COMPARABLE, "not the paper's setting: " + ", ".join(reasons)
+    found = comparison.compare_median(values, printed)
+    return found.verdict, found.reason
+
+
+def cost_section(costs: Sequence[FoundCost]) -> Section | None:
+    if not costs:
+        return None
+    blocks: list[Any] = [
+        "Seconds per 1000 steps of Cartpole Swingup. Machines differ, so the numbers to compare are those relative to "
+        "SAC. The paper measured on an Apple M2 Max, and does not say how many updates a step has."
+    ]
+    for place, cost in enumerate(costs):
+        times = {str(row.get("label", row.get("algo"))): row for row in cost.content["rows"]}
+        reference = _seconds(times["sac"]) if "sac" in times else []
+        body = []
+        for label, row in times.items():
+            seconds, printed = _seconds(row), paper.COST.get(str(row.get("algo")))
+            if not seconds:
+                continue
+            spread = stdev(seconds) if len(seconds) > 1 else None
+            own = f"{mean(seconds):.2f}" + (f" ± {spread:.2f}" if spread is not None else "")
+            relative = mean(seconds) / mean(reference) if reference else None
+            theirs = printed.mean / paper.COST["sac"].mean if printed else None
+            body.append(
+                [
+                    Cell(label, label), Cell(str(len(seconds)), len(seconds)), Cell(own, mean(seconds)),
+                    Cell(f"{printed.mean:.2f} ± {printed.sd:.2f}" if printed else NOTHING,
+                         printed.mean if printed else None),
+                    Cell(f"{relative:.2f}" if relative else NOTHING, relative),
+                    Cell(f"{theirs:.2f}" if theirs else NOTHING, theirs),
+                    Cell(str(row.get("backend", NOTHING)), str(row.get("backend"))),
+                    Cell("pac4sac study run cost", code=True),
+                ]
+            )  # fmt: skip
+        about = {**cost.content.get("machine", {}), "device": cost.content.get("device")}
+        machine = ", ".join(f"{name} {value}" for name, value in about.items() if value is not None)
+        titles = ("Repetitions", "Ours, s", "Paper, s", "Ours, relative to SAC", "Paper, relative to SAC")
+        columns = [Column("Algorithm", numeric=False), *(Column(title) for title in titles)]
+        columns += [Column("Backend", numeric=False), Column("Repeat with", numeric=False)]
+        name = "cost" if place == 0 else f"cost-{place + 1}"
+        blocks.append(Table(name, f"Cost on {machine or 'an unnamed machine'}", columns, body))
+    return Section("cost", "Cost", blocks)
+
+
+def _seconds(row: Mapping[str, Any]) -> list[float]:
+    return [float(s) for s in row.get("seconds_per_1000_steps", []) if isinstance(s, int | float)]

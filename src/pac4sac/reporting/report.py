@@ -1,0 +1,90 @@
+"""A report on the runs below some folders: HTML, Markdown, LaTeX, CSV, SVG and PDF.
+
+It is a function of the folders: the same folders give the same bytes, whatever their order and whenever it is written.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pac4sac.errors import UserError
+from pac4sac.reporting import figures, html, paper_sections, record_sections, task_sections
+from pac4sac.reporting.collection import Collection, collect
+from pac4sac.reporting.groups import group_runs
+from pac4sac.reporting.paper_sections import Compared
+from pac4sac.reporting.rows import find_paper_rows
+from pac4sac.reporting.tables import Listing, Picture, Section, Table, to_csv, to_latex, to_markdown
+
+MARK = "report.html"
+
+
+def write_report(paths: Sequence[Path], out: Path) -> Path:
+    """Write the report into the folder `out`, over an earlier one if there is; gives the path of the page."""
+    collection = collect([Path(path) for path in paths])
+    out = Path(out)
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out} is a file; name a folder with --out.")
+    if out.is_dir() and any(out.iterdir()) and not (out / MARK).exists():
+        raise UserError(f"{out} holds something that is no report; name another folder with --out.")
+    title, facts, sections = compose(collection)
+    for folder in (out / "tables", out / "figures"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.iterdir():
+            if old.suffix in (".tex", ".csv", ".svg", ".pdf"):
+                old.unlink()
+    drawings: dict[str, str] = {}
+    for block in (block for section in sections for block in section.blocks):
+        if isinstance(block, Table):
+            _write(out / "tables" / f"{block.name}.tex", to_latex(block))
+            _write(out / "tables" / f"{block.name}.csv", to_csv(block))
+        elif isinstance(block, Picture):
+            drawings[block.name] = figures.to_svg(block.figure, block.name)
+            _write(out / "figures" / f"{block.name}.svg", drawings[block.name])
+            (out / "figures" / f"{block.name}.pdf").write_bytes(figures.to_pdf(block.figure))
+    _write(out / "report.md", markdown(title, facts, sections))
+    _write(out / MARK, html.page(title, facts, sections, drawings))
+    return out / MARK
+
+
+def compose(collection: Collection) -> tuple[str, list[tuple[str, str]], list[Section]]:
+    groups = group_runs(collection.runs)
+    rows = find_paper_rows(groups)
+    tables: dict[str, Sequence[Compared]] = {}
+    found: list[Section | None] = []
+    for number in (1, 2):
+        if written := paper_sections.table_section(number, rows):
+            found.append(written[0])
+            tables[written[0].name] = written[1]
+    found += [paper_sections.shooting_section(rows), task_sections.controls_section(groups, rows, collection.studies)]
+    found.append(task_sections.across_tasks_section(groups, collection.studies))
+    found += [
+        task_sections.task_section(members[0].task, members, rows, collection.studies) for members in groups.values()
+    ]
+    found += [task_sections.sweep_section(groups, rows), task_sections.calibration_section(groups)]
+    found.append(paper_sections.cost_section(collection.costs))
+    found.append(record_sections.runs_section(collection, groups))
+    found += [record_sections.method_section(), record_sections.provenance_section(collection, groups)]
+    summary = record_sections.summary_section(collection, groups, tables)
+    sections = [summary, *(section for section in found if section is not None)]
+    titles = list(dict.fromkeys(study.title for study in collection.studies))
+    title = titles[0] if len(titles) == 1 else "Report on " + ", ".join(groups) if groups else "Report"
+    return title, record_sections.facts(collection, groups), sections
+
+
+def markdown(title: str, facts: Sequence[tuple[str, str]], sections: Sequence[Section]) -> str:
+    parts = [f"# {title}", "; ".join(f"{value} {name}" for value, name in facts)]
+    for section in sections:
+        parts.append(f"## {section.title}")
+        for block in section.blocks:
+            if isinstance(block, Table):
+                parts.append(to_markdown(block).rstrip())
+            elif isinstance(block, Picture):
+                parts.append(f"![{block.caption}](figures/{block.name}.svg)")
+            elif isinstance(block, Listing):
+                parts.append("\n".join(f"* {item}" for item in block.items))
+            else:
+                parts.append(block)
+    return "\n\n".join(parts) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_bytes(text.encode())

@@ -1,0 +1,136 @@
+"""The statistics of reports: what each is and why is told in docs/statistics.md.
+
+Several tasks come as strata, one array of runs for each; a bootstrap resamples the runs within each stratum.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+from scipy.special import stdtrit
+
+Floats = NDArray[np.float64]
+CONFIDENCE = 0.95
+RESAMPLES = 9999
+SEED = 20240721  # of every bootstrap: the same runs give the same interval
+
+
+@dataclass(frozen=True)
+class Summary:
+    n: int
+    mean: float
+    sd: float | None  # with n − 1; None for a single run
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its 95 % interval, which a single run does not have."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Of two means, by Welch: interval and p-value need a spread on at least one side."""
+
+    value: float
+    low: float | None
+    high: float | None
+    p: float | None
+
+
+def summarise(values: ArrayLike) -> Summary:
+    x = np.asarray(values, dtype=np.float64)
+    return Summary(len(x), float(x.mean()), float(x.std(ddof=1)) if len(x) > 1 else None)
+
+
+def interquartile_mean(strata: Sequence[ArrayLike], seed: int = SEED) -> Estimate:
+    """Mean of the middle half of all runs, with a stratified percentile-bootstrap interval."""
+    return _bootstrap([np.asarray(x, dtype=np.float64) for x in strata], _middle_half, seed)
+
+
+def median(values: ArrayLike, seed: int = SEED) -> Estimate:
+    return _bootstrap([np.asarray(values, dtype=np.float64)], lambda x, axis: np.median(x, axis=axis), seed)
+
+
+def probability_of_improvement(
+    ours: Sequence[ArrayLike], theirs: Sequence[ArrayLike], *, lower_is_better: bool, seed: int = SEED
+) -> Estimate:
+    """That a run of ours beats one of theirs on the same task, ties counted half, averaged over tasks."""
+    sign = -1.0 if lower_is_better else 1.0
+    samples = [sign * np.asarray(x, dtype=np.float64) for x in (*ours, *theirs)]
+
+    def probability(*resampled: Floats, axis: int = -1) -> Floats:
+        pairs = zip(resampled[: len(ours)], resampled[len(ours) :], strict=True)
+        return np.asarray(np.mean([_wins(a, b) for a, b in pairs], axis=0))
+
+    return _bootstrap(samples, probability, seed)
+
+
+def welch(ours: Summary, theirs: Summary) -> Difference:
+    """Ours minus theirs, from means and standard deviations, so that published numbers can stand on one side."""
+    difference = ours.mean - theirs.mean
+    if ours.sd is None or theirs.sd is None or ours.sd == theirs.sd == 0:
+        return Difference(difference, None, None, None)
+    a, b = ours.sd**2 / ours.n, theirs.sd**2 / theirs.n
+    freedom = (a + b) ** 2 / (a**2 / (ours.n - 1) + b**2 / (theirs.n - 1))
+    half_width = float(stdtrit(freedom, (1 + CONFIDENCE) / 2) * np.sqrt(a + b))
+    p = float(2 * stats.t.sf(abs(difference) / np.sqrt(a + b), freedom))
+    return Difference(difference, difference - half_width, difference + half_width, p)
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Adjusted for all the comparisons of one table; what has no p-value stays without, and is not counted."""
+    known = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    adjusted: list[float | None] = [None] * len(p_values)
+    largest = 0.0
+    for rank, (p, place) in enumerate(known):
+        largest = max(largest, min(1.0, (len(known) - rank) * p))
+        adjusted[place] = largest
+    return adjusted
+
+
+def fraction(count: int, n: int) -> Estimate:
+    """A fraction of runs with Wilson's interval, which behaves at 0 and 1 too."""
+    interval = stats.binomtest(count, n).proportion_ci(CONFIDENCE, method="wilson")
+    return Estimate(count / n, float(interval.low), float(interval.high))
+
+
+def solved_fraction_curve(solved_at: Sequence[int | None], until: int) -> tuple[Floats, list[Estimate]]:
+    """The fraction of runs solved by each episode from 0 to `until`; None: never solved."""
+    first = np.array([np.inf if x is None else x for x in solved_at])
+    episodes = np.arange(until + 1, dtype=np.float64)
+    by_count = {count: fraction(count, len(first)) for count in range(len(first) + 1)}
+    return episodes, [by_count[int((first <= episode).sum())] for episode in episodes]
+
+
+def _middle_half(*strata: Floats, axis: int = -1) -> Floats:
+    return np.asarray(stats.trim_mean(np.concatenate(strata, axis=-1), 0.25, axis=-1))
+
+
+def _wins(a: Floats, b: Floats) -> Floats:
+    difference = a[..., :, None] - b[..., None, :]
+    return np.asarray(((difference > 0) + 0.5 * (difference == 0)).mean((-2, -1)))
+
+
+def _bootstrap(samples: Sequence[Floats], statistic: Any, seed: int) -> Estimate:
+    value = float(statistic(*samples, axis=-1))
+    if min(len(x) for x in samples) < 2:
+        return Estimate(value)
+    interval = stats.bootstrap(
+        samples,
+        statistic,
+        n_resamples=RESAMPLES,
+        confidence_level=CONFIDENCE,
+        method="percentile",
+        vectorized=True,
+        axis=-1,
+        batch=2000,
+        random_state=np.random.default_rng(seed),
+    ).confidence_interval
+    return Estimate(value, float(interval.low), float(interval.high))
