@@ -55,7 +55,7 @@ class PlannedCohort:
 
     def done(self) -> int:
         """Runs that have come to their end."""
-        return sum(status not in ("running", "waiting") for status in self.statuses())
+        return sum(status in ("finished", "diverged", "failed") for status in self.statuses())
 
     def statuses(self) -> list[str]:
         folders = [self.folder / "runs" / run.id for run in self.runs]

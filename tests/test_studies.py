@@ -1,0 +1,232 @@
+"""Studies: definitions, planning into cohorts, and training them on this machine."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pac4sac.errors import UserError
+from pac4sac.reporting.store import read_jsonl, read_run
+from pac4sac.studies.definition import load_study, shipped_studies
+from pac4sac.studies.local import run_local
+from pac4sac.studies.plan import PlannedCohort, begin, cohort_bytes, plan, split_by_memory
+from pac4sac.studies.run import comparison, run_study
+from pac4sac.training.signals import StopRequest
+
+PLENTY = 10**12
+
+TINY = """
+title = "Tiny"
+tasks = ["Pendulum-v1"]
+seeds = "0:2"
+baseline = "sac"
+
+[options]
+evaluation_episodes = 0
+checkpoint_every = 100
+backend = "eager"
+threads = 1
+workers = 0
+device = "cpu"
+
+[task."Pendulum-v1"]
+horizon = 50
+steps = 300
+
+[set]
+width = 8
+depth = 1
+batch = 4
+warmup = 20
+
+[[variant]]
+algo = "sac"
+
+[[variant]]
+name = "pac"
+algo = "pac4sac"
+set = { shots = 2 }
+
+[[variant]]
+name = "pac again"
+algo = "pac4sac"
+set = { shots = 2 }
+"""
+
+
+class Notes:
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self.outcomes: list[str] = []
+
+    def progress(self, cohort: PlannedCohort, step: int, steps: int) -> None:
+        self.steps.append(step)
+
+    def ended(self, cohort: PlannedCohort, outcome: str, reason: str) -> None:
+        self.outcomes.append(outcome)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.toml"
+    path.write_text(TINY)
+    return path
+
+
+def mistake(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "wrong.toml"
+    path.write_text(text)
+    with pytest.raises(UserError) as caught:
+        load_study(str(path))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", shipped_studies())
+def test_shipped_studies_can_be_read_and_planned(name: str, tmp_path: Path) -> None:
+    study = load_study(name)
+    runs = study.runs()
+    assert len({(run.task.name, run.id) for run in runs}) == len(runs)
+    planned = plan(study, tmp_path, PLENTY)
+    assert sorted(run.identity for cohort in planned for run in cohort.runs) == sorted({run.identity for run in runs})
+
+
+def test_the_studies_of_the_paper_have_its_cells() -> None:
+    assert len(load_study("table-1").runs()) == 4 * 4 * 5
+    assert len(load_study("table-2").runs()) == 2 * 4 * 5
+    assert {run.config.shots for run in load_study("shooting").runs()} == {1, 200, 400, 600, 800, 1000}
+    assert {run.algo for run in load_study("cost").runs()} == {"ddpg", "sac", "sac-nr", "sac-fpi", "pac4sac"}
+
+
+def test_variants_that_differ_per_run_share_a_cohort_and_those_with_other_structure_do_not(tmp_path: Path) -> None:
+    table_2 = plan(load_study("table-2"), tmp_path, PLENTY)
+    assert [len(cohort.runs) for cohort in table_2] == [20, 20]  # one cohort for each task
+    shooting = plan(load_study("shooting"), tmp_path, PLENTY)
+    spans = [sorted({run.config.shots for run in cohort.runs}) for cohort in shooting]
+    assert spans == [[1], [200, 400], [600, 800, 1000]]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            'tasks = ["ant"]\nsedes = "0:5"\n[[variant]]\nalgo = "sac"',
+            "line 2: a study has no key 'sedes'; did you mean 'seeds'",
+        ),
+        ('tasks = ["ant"]\n[[variant]]\nalgo = "sca"', "line 3: There is no algorithm 'sca'; did you mean sac"),
+        ('tasks = ["ant"]\n[[variant]]\nalgo = "sac"\nset = { xi = 0.1 }', "sac has no setting 'xi'"),
+        ('tasks = []\n[[variant]]\nalgo = "sac"', "line 1: a study needs at least one task"),
+        ('tasks = ["ant"]\n', "a study needs at least one variant"),
+        ('tasks = ["ant"]\n[[variant]]\nalgo = "sac"\nsweep = { alpha = [] }', "the sweep over alpha has no values"),
+        ('tasks = ["ant"]\n[[variant]]\nalgo = "sac"\n[[variant]]\nalgo = "sac"', "two variants are called 'sac'"),
+        ('tasks = ["ant"]\nbaseline = "ddpg"\n[[variant]]\nalgo = "sac"', "line 2: the baseline 'ddpg' is no variant"),
+        ('tasks = ["ant"]\nseeds = "5:2"\n[[variant]]\nalgo = "sac"', "line 2: The seeds 5:2 are none"),
+        ('tasks = ["amt"]\n[[variant]]\nalgo = "sac"', "line 1: There is no task or environment 'amt'"),
+        (
+            'tasks = ["ant"]\n[task.humanoid]\nsteps = 5\n[[variant]]\nalgo = "sac"',
+            "line 2: [task.humanoid] is about a task",
+        ),
+        (
+            'tasks = ["ant"]\n[options]\nwrokers = 5\n[[variant]]\nalgo = "sac"',
+            "line 3: [options] has no key 'wrokers'",
+        ),
+        ("tasks = [", "wrong.toml: "),
+    ],
+)
+def test_a_mistake_in_a_definition_is_told_with_its_line(text: str, expected: str, tmp_path: Path) -> None:
+    assert expected in mistake(tmp_path, text)
+
+
+def test_an_unknown_study_is_answered_with_near_names() -> None:
+    with pytest.raises(UserError, match="table-1"):
+        load_study("table1")
+
+
+def test_cohorts_are_split_to_fit_the_memory() -> None:
+    runs = load_study("table-1").runs()[:5]
+    assert [len(part) for part in split_by_memory(runs, cohort_bytes(runs[:1]) * 2)] == [2, 2, 1]
+    with pytest.raises(UserError, match=r"needs .* GB"):
+        split_by_memory(runs, 1000)
+
+
+def test_a_study_trains_each_identity_once_and_gives_it_every_name(tiny: Path, tmp_path: Path) -> None:
+    notes, root = Notes(), tmp_path / "study"
+    study = load_study(str(tiny))
+    assert run_study(study, root, notes, parallel=1)
+    assert notes.outcomes == ["complete", "complete"]
+    runs = {path.name: read_run(path) for path in root.glob("experiments/*/runs/*")}
+    assert set(runs) == {f"{label}-seed{seed}" for label in ("sac", "pac", "pac.again") for seed in (0, 1)}
+    assert all(run.status == "finished" and len(run.episodes) == 6 for run in runs.values())
+    assert runs["pac-seed1"].episodes == runs["pac.again-seed1"].episodes
+    expected = json.loads((root / "study.json").read_text())["expected_runs"]
+    assert {run["run"] for run in expected} == set(runs)
+
+    again = Notes()
+    assert run_study(study, root, again, parallel=1)
+    assert again.outcomes == []  # nothing is trained twice
+
+    assert run_study(replace(study, seeds=(0, 1, 2)), root, again, parallel=2)
+    assert again.outcomes == ["complete", "complete"]
+    assert len(list(root.glob("experiments/*/runs/*"))) == 9
+
+
+def test_an_interrupted_study_goes_on_to_the_same_result(tiny: Path, tmp_path: Path) -> None:
+    study = load_study(str(tiny))
+
+    class StopSoon(Notes):
+        def progress(self, cohort: PlannedCohort, step: int, steps: int) -> None:
+            stop.reason = "a test"
+
+    stop = StopRequest()
+    root = tmp_path / "interrupted"
+    cohorts = plan(study, root, PLENTY)
+    begin(study, root, cohorts, {})
+    assert not run_local(cohorts, 1, stop, StopSoon())
+    assert any(cohort.done() < len(cohort.runs) for cohort in cohorts)
+    assert run_study(study, root, Notes(), parallel=1)
+    assert run_study(study, tmp_path / "straight", Notes(), parallel=1)
+    for run in (tmp_path / "straight").glob("experiments/*/runs/*"):
+        (other,) = root.glob(f"experiments/*/runs/{run.name}/episodes.jsonl")
+        assert read_jsonl(other) == read_jsonl(run / "episodes.jsonl")
+
+
+def test_a_cohort_that_cannot_train_leaves_the_others_going(tiny: Path, tmp_path: Path) -> None:
+    study, root, notes = load_study(str(tiny)), tmp_path / "study", Notes()
+    cohorts = plan(study, root, PLENTY)
+    begin(study, root, cohorts, {})
+    (cohorts[0].folder / "experiment.json").write_text("{")
+    with pytest.raises(UserError, match=r"1 of 2 cohorts failed.*damaged"):
+        run_local(cohorts, 1, StopRequest(), notes)
+    assert sorted(notes.outcomes) == ["complete", "failed"]
+
+
+def test_another_study_does_not_enter_the_folder_of_one(tiny: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text(TINY)
+    run_study(load_study(str(tiny)), tmp_path / "study", Notes(), parallel=1)
+    with pytest.raises(UserError, match="holds the study 'tiny'"):
+        run_study(load_study(str(other)), tmp_path / "study", Notes())
+
+
+def test_compare_gives_a_setting_to_those_who_have_it() -> None:
+    study = comparison("Pendulum-v1", ["pac4sac", "ddpg"], [0, 1], 500, {"shots": "7", "width": "16"})
+    configs = {run.algo: run.config for run in study.runs()}
+    assert configs["pac4sac"].shots == 7
+    assert {config.width for config in configs.values()} == {16}
+    assert study.tasks[0].steps == 500
+    with pytest.raises(UserError, match="has a setting xii"):
+        comparison("Pendulum-v1", ["pac4sac"], [0], None, {"xii": "1"})
+
+
+def test_the_cost_study_measures_every_algorithm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pac4sac.studies.cost.MEASURED_STEPS", 20)
+    study = load_study("cost")
+    small = {"width": 8, "depth": 1, "batch": 4, "warmup": 10, "updates_per_step": 1}
+    variants = tuple(
+        replace(v, settings={**small, **({"shots": 2} if v.algo == "pac4sac" else {})}) for v in study.variants
+    )
+    study = replace(study, variants=variants, repetitions=2)
+    assert run_study(study, tmp_path, Notes(), device="cpu")
+    rows = json.loads((tmp_path / "cost.json").read_text())["rows"]
+    assert [row["algo"] for row in rows] == ["ddpg", "sac", "sac-nr", "sac-fpi", "pac4sac"]
+    assert all(len(row["seconds_per_1000_steps"]) == 2 and min(row["seconds_per_1000_steps"]) > 0 for row in rows)
