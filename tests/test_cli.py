@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -234,6 +235,46 @@ def test_trained_agents_are_evaluated_with_and_without_shooting(tmp_path: Path, 
     assert all(re.search(f"pac4sac-seed{seed} +{policy}", said) for seed in (0, 1) for policy in ("greedy", "shooting"))
     assert main(["evaluate", str(tmp_path / "x"), "--best"]) == 2
     assert "--evaluate-every" in sentence(capsys)
+
+
+def test_watch_films_into_the_folder_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    asked = []
+
+    def film(path: Path, out: Path, **options: Any) -> Path:
+        asked.append((path, out, options["seed"]))
+        options["progress"](1, 2)
+        return out
+
+    monkeypatch.setattr("pac4sac.showing.video.record_video", film)
+    assert main(["watch", str(tmp_path), "--seed", "3"]) == 0
+    assert main(["watch", str(tmp_path), "--video", "film.mp4"]) == 0
+    assert asked == [(tmp_path, tmp_path / "episode.gif", 3), (tmp_path, Path("film.mp4"), 0)]
+    assert "Video: film.mp4" in capsys.readouterr().out
+
+
+def test_export_tells_how_the_check_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("pac4sac.showing.onnx_export.export_onnx", lambda path, out: f"{path.name} acts like {out}.")
+    assert main(["export", str(tmp_path / "run"), "--onnx", "policy.onnx"]) == 0
+    assert capsys.readouterr().out == "run acts like policy.onnx.\n"
+    assert main(["export", str(tmp_path / "run")]) == 2
+
+
+def test_the_exit_code_of_the_doctor_is_passed_on(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("pac4sac.showing.doctor.doctor", lambda console: 1)
+    assert main(["doctor"]) == 1
+
+
+def test_training_starts_from_the_weights_of_another(tmp_path: Path):
+    assert train(tmp_path / "first", "--steps", "15") == 0
+    first = str(tmp_path / "first/runs/pac4sac-seed0")
+    assert train(tmp_path / "second", "--steps", "15", "--from", first) == 0
+    options = json.loads((tmp_path / "second/experiment.json").read_bytes())["options"]
+    assert options["start_from"] == first
+    assert train(tmp_path / "third", "--steps", "15", "--from", first, "--set", "width=16") == 2
 
 
 def test_it_runs_as_a_module():

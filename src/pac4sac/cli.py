@@ -170,7 +170,9 @@ class Evaluate:
                         trained.agent, trained.state, trained.run.task, [self.seed], policy, self.episodes, "command"
                     )
                 rows.append((trained.run.id, policy, found[0].tolist()))
-        show_evaluations(console, f"Returns of {self.episodes} episodes", rows)
+        show_evaluations(
+            console, "Returns of one episode" if self.episodes == 1 else f"Returns of {self.episodes} episodes", rows
+        )
         return 0
 
 

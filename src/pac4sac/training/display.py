@@ -130,7 +130,7 @@ class Progress(Callback):
             running = sum(row.status == "running" for row in self.rows.values())
             parts.append(f"{speed * max(1, running):,.0f} steps/s")
         if self.step == self.steps:
-            parts.append("evaluating …")
+            parts.append("finishing …")
         elif (left := self.seconds_left()) is not None:
             parts.append(f"{duration(left)} left")
         return parts
@@ -156,7 +156,7 @@ class LiveDisplay(Progress):
     """A picture that is redrawn three times a second, by a thread of its own; the loop only leaves numbers here."""
 
     def __enter__(self) -> "LiveDisplay":
-        self._spinner = Spinner("dots", PREPARING)
+        self._spinner = Spinner("dots", f"{PREPARING} (Ctrl-C twice stops)")
         self._live = Live(
             console=self.console,
             get_renderable=self.picture,
