@@ -10,6 +10,7 @@ from small_cohorts import CPU, World, make_agent, make_learner, random_batch, ta
 from torch import Tensor
 
 from pac4sac.agents import ALGORITHMS
+from pac4sac.agents.oac import Oac
 from pac4sac.training.learner import Learner
 
 # Per-run settings of every kind, more values than one; which of them a run gets depends on its place.
@@ -53,12 +54,14 @@ def per_run(learner: Learner) -> dict[str, Tensor]:
 
 
 def assert_run_alike(one: Learner, place: int, other: Learner, other_place: int) -> None:
+    # OAC divides its gradient by its length: where an action is nearly saturated, rounding decides its direction.
+    atol = 1e-3 if isinstance(one.agent, Oac) else 2e-5
     others = per_run(other)
     for name, tensor in per_run(one).items():
         expected = others[name][other_place]
         if tensor.dtype == torch.float32:
             torch.testing.assert_close(
-                tensor[place], expected, rtol=2e-4, atol=2e-5, msg=lambda m, name=name: f"{name}: {m}"
+                tensor[place], expected, rtol=2e-4, atol=atol, msg=lambda m, name=name: f"{name}: {m}"
             )
         else:
             assert torch.equal(tensor[place], expected), name

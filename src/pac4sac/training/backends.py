@@ -21,6 +21,7 @@ from pac4sac.training.learner import Learner, Operation, Tensors
 Backend = Literal["eager", "compiled", "graph"]
 COMPILING_PAYS = 20_000  # updates: below this the wait for the compiler is longer than what it saves
 TOLERANCE = 1e-3  # relative, in the norm, of gradients after one update
+WEIGHT_TOLERANCE = 0.1  # of the length of the weights' step
 
 
 def pick_device(name: str) -> torch.device:
@@ -154,20 +155,23 @@ class Rehearsal:
         put_back(self.tensors, self.before)
 
 
-def disagreement(reference: Tensors, other: Tensors) -> str | None:
-    """Where two results of the same step differ by more than rounding, or None. Weights are judged by the moments of
-    the gradient: Adam's first steps amplify the sign of gradients that are nearly zero."""
+def disagreement(start: Tensors, reference: Tensors, other: Tensors) -> str | None:
+    """Where two results of the same step from the same start differ by more than rounding, or None. A tensor is judged
+    by how far it moved; weights less strictly than the moments of their gradient, since Adam's first steps amplify the
+    sign of gradients that are nearly zero."""
     for name, expected in reference.items():
-        if name.endswith(("_moment", "metrics")):
-            gap = (other[name] - expected).double().norm() / expected.double().norm().clamp_min(1e-12)
-            if not gap <= TOLERANCE:
-                return f"{name} differs by {float(gap):.1e}"
-        elif name == "action":
-            same = ((other[name] - expected).abs() <= TOLERANCE).all(-1).double().mean()
+        if not expected.is_floating_point():
+            if not torch.equal(expected, other[name]):
+                return f"{name} differs"
+        elif name in ("action", "replay"):
+            same = ((other[name] - expected).abs() <= TOLERANCE).flatten(1).all(1).double().mean()
             if not same >= 0.9:  # two candidates of nearly the same value may change places
-                return f"actions of {float(1 - same):.0%} of the runs differ"
-        elif not expected.is_floating_point() and not torch.equal(expected, other[name]):
-            return f"{name} differs"
+                return f"{name} of {float(1 - same):.0%} of the runs differs"
+        else:
+            moved = (expected - start[name]).double().norm()
+            gap = (other[name] - expected).double().norm() / moved.clamp_min(1e-12)
+            if not gap <= (TOLERANCE if name.endswith(("_moment", "metrics")) else WEIGHT_TOLERANCE):
+                return f"{name} differs by {float(gap):.1e}"
     return None
 
 
@@ -179,7 +183,7 @@ def prepare(learner: Learner, backend: Backend) -> Backend:
         expected = rehearsal.once()
         try:
             learner.use(PREPARE[backend])
-            problem = disagreement(expected, rehearsal.once())
+            problem = disagreement(rehearsal.start, expected, rehearsal.once())
         except Exception as error:
             problem = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
         if problem is None:

@@ -1,0 +1,186 @@
+"""Backends: a faster one is used only after it was seen to agree with eager on the cohort itself."""
+
+import functools
+import shutil
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+from small_cohorts import CPU, make_learner, train
+
+from pac4sac.errors import UserError
+from pac4sac.training import backends
+from pac4sac.training.backends import Rehearsal, choose_backend, disagreement, pick_device, prepare
+from pac4sac.training.learner import Learner, Operation, Tensors
+
+
+def small_learner() -> Learner:
+    return make_learner("pac4sac", {"xi": 0.0}, {"shots": 3}, shots=4)
+
+
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+
+
+def assert_learns_as_eager(learner: Learner, eager: Learner) -> None:
+    for one in (learner, eager):
+        train(one, 14)
+    assert learner.state["critic/count"].tolist() == [6, 6]
+    for name, tensor in eager.tensors.items():
+        torch.testing.assert_close(
+            learner.tensors[name], tensor, rtol=1e-3, atol=1e-4, msg=lambda m, name=name: f"{name}: {m}"
+        )
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_the_compiled_backend_learns_what_eager_learns() -> None:
+    learner = small_learner()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        assert prepare(learner, "compiled") == "compiled"
+    assert_learns_as_eager(learner, small_learner())
+
+
+@pytest.mark.parametrize("algo", ["pac4sac", "oac"])
+def test_operations_traced_with_their_gradients_learn_what_eager_learns(
+    monkeypatch: pytest.MonkeyPatch, algo: str
+) -> None:
+    """The compiled backend but for the C++ compiler, which takes minutes."""
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
+    learner, eager = (make_learner(algo, {"gamma": 0.9}, {"shots": 3}, shots=4, depth=1) for _ in range(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        assert prepare(learner, "compiled") == "compiled"
+    assert_learns_as_eager(learner, eager)
+
+
+@needs_compiler
+def test_compiled_acting_and_storing_agrees_with_eager() -> None:
+    """Cheap to compile, unlike an update."""
+    learner = make_learner("ddpg", {}, {}, depth=1, norm=False, activation="relu")
+    with Rehearsal(learner) as rehearsal:
+        expected = rehearsal.once()
+        for name, operation in (("act", learner.act_operation), ("store", learner.store_operation)):
+            learner.run[name] = backends.compiled(operation, learner.tensors)
+        assert disagreement(rehearsal.start, expected, rehearsal.once()) is None
+
+
+def wrong(damage: Callable[[Tensors], None], where: str) -> Callable[[Operation, Tensors], Callable[[], None]]:
+    """A backend that runs one operation and then does damage to its results."""
+
+    def prepare_wrongly(operation: Operation, tensors: Tensors) -> Callable[[], None]:
+        def run() -> None:
+            operation(tensors)
+            if operation.__name__ == f"{where}_operation":
+                damage(tensors)
+
+        return run
+
+    return prepare_wrongly
+
+
+def refuse(operation: Operation, tensors: Tensors) -> Callable[[], None]:
+    raise RuntimeError("no compiler\nand much more about it")
+
+
+@pytest.mark.parametrize(
+    ("backend", "cause"),
+    [
+        (wrong(lambda t: t["critic/first_moment"].mul_(1.01), "update"), "critic/first_moment differs"),
+        (wrong(lambda t: t["actor/second_moment"].zero_(), "update"), "actor/second_moment differs"),
+        (wrong(lambda t: t["metrics"][0].add_(1), "update"), "metrics differs"),
+        (wrong(lambda t: t["update"].add_(1), "update"), "update differs"),
+        (wrong(lambda t: t["alive"].logical_not_(), "update"), "alive differs"),
+        (wrong(lambda t: t["action"].neg_(), "act"), "of 100% of the runs differs"),
+        (wrong(lambda t: t["step"].zero_(), "store"), "step differs"),
+        (wrong(lambda t: t["critic"].fill_(torch.nan), "update"), "critic differs"),
+        (wrong(lambda t: t["actor"].add_(1e-3), "update"), "actor differs"),
+        (wrong(lambda t: t["hyper/lr"].mul_(1.001), "update"), "hyper/lr differs"),
+        (wrong(lambda t: t["critic/target"].add_(1e-5), "update"), "critic/target differs"),
+        (wrong(lambda t: t["replay"].zero_(), "store"), "replay of 100% of the runs differs"),
+        (wrong(lambda t: t["observation"].zero_(), "store"), "observation differs"),
+        (refuse, "RuntimeError: no compiler"),
+    ],
+)
+def test_a_backend_that_computes_something_else_is_left_with_one_warning(
+    monkeypatch: pytest.MonkeyPatch, backend: Callable[[Operation, Tensors], Callable[[], None]], cause: str
+) -> None:
+    monkeypatch.setitem(backends.PREPARE, "compiled", backend)
+    learner, reference = small_learner(), small_learner()
+    with pytest.warns(UserWarning, match="^The compiled backend was left for eager: ") as caught:
+        assert prepare(learner, "compiled") == "eager"
+    assert len(caught) == 1
+    message = str(caught[0].message)
+    assert cause in message
+    assert "\n" not in message
+    for one in (learner, reference):
+        train(one, 10)
+    assert all(torch.equal(tensor, reference.tensors[name]) for name, tensor in learner.tensors.items())
+
+
+def test_a_backend_that_agrees_is_kept_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(backends.PREPARE, "compiled", backends.eager)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert prepare(small_learner(), "compiled") == "compiled"
+
+
+@pytest.mark.parametrize("steps", [0, 12])
+def test_a_rehearsal_leaves_the_learner_exactly_as_it_was(steps: int) -> None:
+    learner, reference = train(small_learner(), steps), train(small_learner(), steps)
+    before = {name: tensor.clone() for name, tensor in learner.tensors.items()}
+    with Rehearsal(learner) as rehearsal:
+        after = rehearsal.once()
+        rehearsal.seconds(1)
+        assert not torch.equal(after["critic"], before["critic"])  # the rehearsal does learn
+    assert all(torch.equal(tensor, before[name]) for name, tensor in learner.tensors.items())
+    assert (learner.step, learner.updates) == (steps, steps)
+    for one in (learner, reference):  # and what follows is the same
+        train(one, 10)
+    assert all(torch.equal(tensor, reference.tensors[name]) for name, tensor in learner.tensors.items())
+
+
+def test_every_step_of_a_rehearsal_starts_from_the_same_numbers() -> None:
+    with Rehearsal(small_learner()) as rehearsal:
+        first, second = rehearsal.once(), rehearsal.once()
+        assert disagreement(rehearsal.start, first, second) is None
+    assert all(torch.equal(tensor, second[name]) for name, tensor in first.items())
+
+
+def test_backends_are_chosen_by_device_and_length() -> None:
+    cuda = torch.device("cuda")
+    assert choose_backend("auto", cuda, 10) == "graph"
+    assert choose_backend("auto", CPU, 10) == "eager"
+    assert choose_backend("eager", cuda, 10**6) == "eager"
+    assert choose_backend("compiled", CPU, 10) == "compiled"
+
+
+def test_long_training_on_a_cpu_is_compiled_where_there_is_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    for compiler, chosen in (("/usr/bin/g++", "compiled"), (None, "eager")):
+        monkeypatch.setattr(shutil, "which", lambda _, compiler=compiler: compiler)
+        assert choose_backend("auto", CPU, backends.COMPILING_PAYS) == chosen
+
+
+def test_an_impossible_backend_or_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for call, sentence in [
+        (lambda: choose_backend("jit", CPU, 1), "There is no backend 'jit'; use eager, compiled, graph or auto."),
+        (lambda: choose_backend("graph", CPU, 1), "The backend graph needs a CUDA device; use compiled or eager"),
+        (lambda: pick_device("gpu0"), "There is no device 'gpu0'; use cpu, cuda or auto."),
+        (lambda: pick_device("mps"), "The device 'mps' is not supported; use cpu, cuda or auto."),
+        (lambda: pick_device("cuda"), "No CUDA device is available here; use --device cpu."),
+    ]:
+        with pytest.raises(UserError) as refusal:
+            call()
+        assert str(refusal.value).startswith(sentence)
+    assert pick_device("auto") == pick_device("cpu") == CPU
+
+
+def test_a_cuda_device_beyond_those_of_the_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert pick_device("cuda:1") == torch.device("cuda:1")
+    assert pick_device("auto").type == "cuda"
+    with pytest.raises(UserError, match=r"There is no device 'cuda:2': this machine has 2 CUDA device\(s\)\."):
+        pick_device("cuda:2")
