@@ -20,6 +20,10 @@ test: .venv/ready  ## the default test suite (under ten minutes on two cores)
 test-slow: .venv/ready  ## learning tests, minutes each
 	$(BIN)/pytest -m slow
 
+test-ray: .venv/ready  ## a study on a Ray cluster of two nodes on this machine
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[ray]'
+	$(BIN)/pytest -m ray tests/ray
+
 check: .venv/ready  ## formatting, lint, types and tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -33,4 +37,4 @@ format: .venv/ready  ## format and fix what can be fixed
 clean:  ## remove the environment and caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help setup test test-slow check format clean
+.PHONY: help setup test test-slow test-ray check format clean

@@ -1,0 +1,173 @@
+"""Bringing a cohort's files to the keeper and back, without a cluster between them."""
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pac4sac.errors import UserError
+from pac4sac.studies import courier as courier_module
+from pac4sac.studies import keeper as keeper_module
+from pac4sac.studies.cluster import run_on_ray
+from pac4sac.studies.courier import Courier, train_away
+from pac4sac.studies.keeper import Keeper
+from pac4sac.studies.plan import PlannedCohort
+from pac4sac.tasks import get_task
+from pac4sac.training.experiment import create, resume
+from pac4sac.training.loop import Options
+from pac4sac.training.runs import make_runs
+from pac4sac.training.signals import StopRequest
+
+SMALL = {"width": [8], "batch": [4], "warmup": [20], "updates_per_step": [1]}
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path, Keeper]:
+    """The keeper's folder, a node's folder, and the keeper."""
+    kept, node = tmp_path / "kept", tmp_path / "node"
+    kept.mkdir()
+    node.mkdir()
+    (kept / "experiment.json").write_text("{}")
+    return kept, node, Keeper([str(kept)])
+
+
+def asking(keeper: Keeper, lose_at: str = "") -> Callable[..., Any]:
+    """A new attempt's line to the keeper; it can break at the first publishing of a file whose path has `lose_at`."""
+    attempt = keeper.lend(0)
+
+    def ask(method: str, *arguments: Any) -> Any:
+        if lose_at and method == "publish" and any(lose_at in path for path, _ in arguments[0]):
+            raise ConnectionError("the node is lost")
+        return getattr(keeper, method)(0, attempt, *arguments)
+
+    return ask
+
+
+def write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_what_is_pushed_in_chunks_is_fetched_as_it_was(
+    pair: tuple[Path, Path, Keeper], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (courier_module, keeper_module):
+        monkeypatch.setattr(module, "CHUNK", 4)
+    _, node, keeper = pair
+    sent = {
+        "cohorts/000/step-000000005/manifest.json": b"abc",
+        "cohorts/000/step-000000005/pool.safetensors": b"",
+        "cohorts/000/step-000000005/learner.safetensors": b"2 chunks",
+        "runs/a/episodes.jsonl": b"longer than a chunk\n",
+    }
+    for name, content in sent.items():
+        write(node / name, content)
+    Courier(node, asking(keeper)).push()
+    other = tmp_path / "other"
+    Courier(other, asking(keeper)).fetch()
+    assert contents(other) == {**sent, "experiment.json": b"{}"}
+
+
+def test_logs_grow_and_only_what_is_new_travels(pair: tuple[Path, Path, Keeper]) -> None:
+    kept, node, keeper = pair
+    ask, sent = asking(keeper), []
+
+    def listening(method: str, *arguments: Any) -> Any:
+        if method == "write":
+            sent.append(arguments[-1])
+        return ask(method, *arguments)
+
+    courier = Courier(node, listening)
+    write(node / "runs/a/episodes.jsonl", b"one\n")
+    write(node / "runs/a/run.json", b"{}")
+    courier.push()
+    write(node / "runs/a/episodes.jsonl", b"one\ntwo\n")
+    courier.push()
+    courier.push()
+    assert sent == [b"one\n", b"{}", b"two\n"]
+    assert (kept / "runs/a/episodes.jsonl").read_bytes() == b"one\ntwo\n"
+
+
+def test_lines_beyond_the_checkpoint_of_a_lost_attempt_are_cut_at_the_keeper_too(
+    pair: tuple[Path, Path, Keeper],
+) -> None:
+    kept, node, keeper = pair
+    write(kept / "runs/a/episodes.jsonl", b"kept\nlost with its node\n")
+    courier = Courier(node, asking(keeper))
+    courier.fetch()
+    (node / "runs/a/episodes.jsonl").write_bytes(b"kept\n")  # as a resume cuts it back
+    courier.on_start(node, [], 10, 5)
+    assert (kept / "runs/a/episodes.jsonl").read_bytes() == b"kept\n"
+
+
+def test_the_keeper_keeps_two_checkpoints_and_shows_none_that_is_not_whole(pair: tuple[Path, Path, Keeper]) -> None:
+    kept, node, keeper = pair
+    attempt = keeper.lend(0)
+    keeper.write(0, attempt, 0, 0, b"half of a checkpoint")
+    assert not (kept / "cohorts").exists()
+    courier = Courier(node, asking(keeper))
+    for step in (1, 2, 3):
+        write(node / f"cohorts/000/step-{step:09d}/manifest.json", b"%d" % step)
+        courier.push()
+    assert {name: content for name, content in contents(kept).items() if name != "experiment.json"} == {
+        "cohorts/000/step-000000002/manifest.json": b"2",
+        "cohorts/000/step-000000003/manifest.json": b"3",
+    }
+
+
+def test_an_attempt_that_was_given_up_can_neither_write_nor_tell_its_progress(pair: tuple[Path, Path, Keeper]) -> None:
+    kept, node, keeper = pair
+    write(node / "runs/a/run.json", b"{}")
+    old, _new = asking(keeper), asking(keeper)
+    with pytest.raises(PermissionError, match="given up"):
+        Courier(node, old).push()
+    old("heard", 5, 10)
+    assert keeper.news(stopping=False) == {}
+    assert not (kept / "runs").exists()
+
+
+def test_a_cohort_that_was_lost_goes_on_from_its_checkpoint_to_the_same_results(tmp_path: Path) -> None:
+    task = dataclasses.replace(get_task("cartpole-swingup"), horizon=20, steps=120)
+    runs = make_runs(task, "sac", "paper", [0, 1], SMALL)
+    how = Options(steps=120, device="cpu", backend="eager", threads=1, workers=0, checkpoint_every=30, log_every=50)
+    alone, kept = tmp_path / "alone", tmp_path / "kept"
+    for folder in (alone, kept):
+        create(folder, runs, how)
+    resume(alone)
+    keeper = Keeper([str(kept)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(courier_module, "BEAT", 0.0)
+        with pytest.raises(ConnectionError):
+            train_away(tmp_path / "first node", asking(keeper, lose_at="step-000000090"))
+        assert [path.name for path in sorted(kept.glob("cohorts/000/*"))][-2:] == ["step-000000060", "times.jsonl"]
+        assert train_away(tmp_path / "second node", asking(keeper)) == ("complete", "")
+
+    def results(folder: Path) -> dict[str, bytes]:
+        return {name: content for name, content in contents(folder).items() if "times" not in name}
+
+    assert results(kept) == results(alone)
+
+
+def test_a_mistake_of_the_user_comes_back_as_its_sentence(pair: tuple[Path, Path, Keeper]) -> None:
+    _, node, keeper = pair
+    outcome, sentence = train_away(node, asking(keeper))
+    assert outcome == "failed"
+    assert "experiment.json" in sentence
+
+
+def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    runs = make_runs(get_task("cartpole-swingup"), "sac", "paper", [0], SMALL)
+    create(tmp_path / "study", runs, Options(steps=10))
+    cohort = PlannedCohort(tmp_path / "study", tuple(runs), 1)
+    with pytest.raises(UserError, match=r"pac4sac\[ray\]"):
+        run_on_ray([cohort], None, StopRequest(), watcher=None)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="make this machine a node"):
+        run_on_ray([cohort], "ray://head:10001", StopRequest(), watcher=None)  # type: ignore[arg-type]
