@@ -14,6 +14,12 @@ help:  ## list the targets
 
 setup: .venv/ready  ## make .venv with the pinned versions
 
+run: .venv/ready  ## train PAC4SAC on Cartpole Swingup, ten minutes at most, and show what came of it
+	@folder=experiments/cartpole-swingup-$$(date +%Y%m%d-%H%M%S) && \
+	$(BIN)/pac4sac train cartpole-swingup --device cpu --stop-when-solved --max-minutes 10 --out $$folder && \
+	$(BIN)/pac4sac watch $$folder --video $$folder/episode.gif && \
+	echo "Experiment:      $$folder"
+
 test: .venv/ready  ## the default test suite (under ten minutes on two cores)
 	$(BIN)/pytest
 
@@ -37,4 +43,4 @@ format: .venv/ready  ## format and fix what can be fixed
 clean:  ## remove the environment and caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help setup test test-slow test-ray check format clean
+.PHONY: help setup run test test-slow test-ray check format clean
