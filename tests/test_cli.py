@@ -210,6 +210,26 @@ def test_training_stopped_by_its_time_ends_well_and_is_resumed(tmp_path: Path, c
     assert (out / "learning-curves.png").stat().st_size > 1000
 
 
+def test_training_that_stops_when_solved_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "gifts.py").write_text(
+        "import gymnasium, numpy\n"
+        "class Gifts(gymnasium.Env):\n"
+        "    observation_space = action_space = gymnasium.spaces.Box(-1, 1, (1,))\n"
+        "    def reset(self, seed=None, options=None): return numpy.zeros(1, 'f'), {}\n"
+        "    def step(self, action): return numpy.zeros(1, 'f'), 1.0, False, False, {}\n"
+        "gymnasium.register('Gifts-v0', Gifts, max_episode_steps=10, reward_threshold=9.0)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    flags = ["--out", str(tmp_path / "x"), *SMALL, *TINY, "--steps", "200", "--stop-when-solved"]
+    assert main(["train", "gifts:Gifts-v0", *flags]) == 0
+    said = capsys.readouterr().out
+    assert "pac4sac-seed0 is solved: 0 episodes came before the solving ones." in said
+    assert "Training is complete: solved." in said
+    assert [len(run.episodes) for run in read_runs(tmp_path / "x")] == [5]
+
+
 def test_interrupted_training_says_how_to_go_on_and_ends_with_130(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
