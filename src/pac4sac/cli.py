@@ -14,6 +14,7 @@ from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
 from pac4sac.arguments import flags_of_file, parse_seeds, parse_settings
 from pac4sac.errors import UserError
+from pac4sac.study_commands import Compare, Report, StudyCommand
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -226,7 +227,8 @@ class List:
     """List what there is to choose from."""
 
     what: Annotated[
-        Positional[Literal["tasks", "algos", "presets", "settings"]], arg(metavar="tasks|algos|presets|settings")
+        Positional[Literal["tasks", "algos", "presets", "settings", "studies"]],
+        arg(metavar="tasks|algos|presets|settings|studies"),
     ]
     # Whose settings.
     algo: str = "pac4sac"
@@ -251,6 +253,9 @@ class Doctor:
 Command = (
     Annotated[Train, subcommand("train")]
     | Annotated[Resume, subcommand("resume")]
+    | Annotated[Compare, subcommand("compare")]
+    | Annotated[StudyCommand, subcommand("study")]
+    | Annotated[Report, subcommand("report")]
     | Annotated[Evaluate, subcommand("evaluate")]
     | Annotated[Watch, subcommand("watch")]
     | Annotated[Export, subcommand("export")]

@@ -1,4 +1,4 @@
-"""Tables of what there is to choose from: tasks, algorithms, presets and settings."""
+"""Tables of what there is to choose from: tasks, algorithms, presets, settings and studies."""
 
 import dataclasses
 from collections.abc import Callable
@@ -57,11 +57,22 @@ def settings(algo: str) -> Table:
     return table
 
 
+def studies(_: str) -> Table:
+    from pac4sac.studies.definition import load_study, shipped_studies
+
+    table = _table("Studies", "name", "what it is", "runs")
+    table.caption = "pac4sac study run NAME; your own: a TOML file like those in the package's studies/shipped folder"
+    for name, title in shipped_studies().items():
+        table.add_row(name, title, str(len(load_study(name).runs())))
+    return table
+
+
 TABLES: dict[str, Callable[[str], Table]] = {
     "tasks": tasks,
     "algos": algos,
     "presets": presets,
     "settings": settings,
+    "studies": studies,
 }
 
 

@@ -251,11 +251,33 @@ def train_study(
     if not complete:
         say(console, f"Stopped before the end; go on by the same command. So far: {page}")
         return 0
-    from pac4sac.reporting.report import terminal_summary
-
-    console.print(terminal_summary([root]))
+    show_tables(console, root)
     say(console, f"Report: {page}")
     return 0
+
+
+def show_tables(console: "Console", root: Path) -> None:
+    """The first table of the paper's sections and of every task, from the report."""
+    from rich import box
+    from rich.table import Table
+
+    from pac4sac.reporting.collection import collect
+    from pac4sac.reporting.report import compose
+    from pac4sac.reporting.tables import Table as ReportTable
+
+    for section in compose(collect([root]))[2]:
+        if not section.name.startswith(("table-", "task-", "cost")):
+            continue
+        found = next((block for block in section.blocks if isinstance(block, ReportTable)), None)
+        if found is None:
+            continue
+        table = Table(title=found.caption, title_justify="left", box=box.SIMPLE)
+        for column in found.columns:
+            head = f"{column.group}\n{column.title}" if column.group else column.title
+            table.add_column(head, justify="right" if column.numeric else "left")
+        for row in found.rows:
+            table.add_row(*(f"{cell.text}\npaper {cell.paper}" if cell.paper else cell.text for cell in row))
+        console.print(table)
 
 
 class StudyDisplay:

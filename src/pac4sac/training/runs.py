@@ -87,7 +87,8 @@ def plan_cohorts(runs: Sequence[Run]) -> list[list[Run]]:
     twofold are kept apart, since a cohort pays for its largest."""
     cohorts: dict[str, list[list[Run]]] = {}
     for run in sorted(runs, key=_shots):  # a stable sort: runs of equal shots keep their order
-        structure = [dataclasses.asdict(run.task), run.algo, run.config.structure()]
+        agent = get_algorithm(run.algo).agent  # by class: sac and sac-auto differ per run only
+        structure = [dataclasses.asdict(run.task), f"{agent.__module__}.{agent.__name__}", run.config.structure()]
         alike = cohorts.setdefault(json.dumps(structure, sort_keys=True), [])
         if alike and _shots(run) <= 2 * _shots(alike[-1][0]):
             alike[-1].append(run)
