@@ -30,6 +30,12 @@ test-ray: .venv/ready  ## a study on a Ray cluster of two nodes on this machine
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[ray]'
 	$(BIN)/pytest -m ray tests/ray
 
+test-browser: .venv/ready  ## the report in headless Chromium
+	@{ command -v chromedriver && { command -v chromium || command -v google-chrome; }; } >/dev/null || { \
+	echo "test-browser needs Chromium and its driver; on Debian: apt-get install chromium chromium-driver"; exit 2; }
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[browser]'
+	$(BIN)/pytest -m browser tests/browser
+
 check: .venv/ready  ## formatting, lint, types and tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -43,4 +49,4 @@ format: .venv/ready  ## format and fix what can be fixed
 clean:  ## remove the environment and caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help setup run test test-slow test-ray check format clean
+.PHONY: help setup run test test-slow test-ray test-browser check format clean

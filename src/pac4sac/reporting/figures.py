@@ -201,7 +201,7 @@ def inline_svg(svg: str, caption: str) -> str:
     """For a page: without what belongs to a file, ids that repeat, and with colours that the page's theme decides."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'<g id="[a-zA-Z0-9]+_\d+">', "<g>", svg)
+    svg = re.sub(r'<g id="[a-zA-Z0-9.]+_\d+">', "<g>", svg)
     svg = re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2)
     for colour, variable in ((INK, "ink"), (FAINT, "faint"), (GRID, "grid"), *_series()):
         svg = svg.replace(colour.lower(), f"var(--{variable})")

@@ -1,0 +1,357 @@
+"""The report as a function of the run folders: what it says, what it leaves out, and that its bytes repeat."""
+
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_folders import curve, own_task, task, write_everything, write_run, write_study, write_table_1
+from write_known_settings import known_settings as settings_of_the_agents
+
+from pac4sac.errors import UserError
+from pac4sac.reporting.collection import collect
+from pac4sac.reporting.groups import Group, group_runs, known_settings, seeds_text
+from pac4sac.reporting.report import write_report
+from pac4sac.reporting.rows import find_paper_rows
+
+SOLVED_AT_ONCE = [900.0] * 40
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.open()))
+
+
+def groups_of(folder: Path) -> dict[str, Group]:
+    return {g.label: g for found in group_runs(collect([folder]).runs).values() for g in found}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+class Page(HTMLParser):
+    """Sections, tables and everything that a browser would fetch."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.sections: list[str] = []
+        self.tables: list[str] = []
+        self.drawings = 0
+        self.fetched: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        about = dict(attributes)
+        if tag == "section":
+            self.sections.append(about["id"] or "")
+        if tag == "table":
+            self.tables.append(about["id"] or "")
+        self.drawings += tag == "svg"
+        self.fetched += [v for k, v in attributes if k in ("src", "href", "xlink:href") and v and not v.startswith("#")]
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("everything")
+    write_everything(folder / "runs-of-all-kinds")
+    write_report([folder / "runs-of-all-kinds"], folder / "report")
+    return folder
+
+
+class TestThePage:
+    def test_has_every_part(self, everything: Path) -> None:
+        page = Page((everything / "report" / "report.html").read_text())
+        expected = ("summary table-1 table-2 shooting controls across-tasks task-cartpole-swingup task-half-cheetah "
+                    "threshold cost runs method provenance")  # fmt: skip
+        assert page.sections == expected.split()
+        assert page.drawings == len(list((everything / "report" / "figures").glob("*.svg")))
+
+    def test_needs_nothing_from_elsewhere(self, everything: Path) -> None:
+        text = (everything / "report" / "report.html").read_text()
+        assert Page(text).fetched == []
+        assert "@import" not in text
+        assert "url(http" not in text
+
+    def test_every_table_and_figure_has_its_files(self, everything: Path) -> None:
+        report = everything / "report"
+        page = Page((report / "report.html").read_text())
+        names = sorted(table.removeprefix("table-") for table in page.tables)
+        assert sorted(path.stem for path in (report / "tables").glob("*.tex")) == names
+        assert sorted(path.stem for path in (report / "tables").glob("*.csv")) == names
+        svg = {path.stem for path in (report / "figures").glob("*.svg")}
+        assert svg == {path.stem for path in (report / "figures").glob("*.pdf")}
+        told = (report / "report.md").read_text()
+        assert {Path(name).stem for name in re.findall(r"\(figures/([^)]+)\)", told)} == svg
+
+    def test_drawings_share_no_ids_and_follow_the_theme(self, everything: Path) -> None:
+        text = (everything / "report" / "report.html").read_text()
+        ids = re.findall(r'\bid="([^"]+)"', text)
+        assert len(ids) == len(set(ids))
+        assert "var(--series-0)" in text
+
+    def test_names_no_place_of_this_machine(self, everything: Path) -> None:
+        for name, content in contents(everything / "report").items():
+            assert str(everything).encode() not in content, name
+
+    def test_names_of_runs_cannot_inject_anything(self, tmp_path: Path) -> None:
+        hostile = '<script>alert("1")</script>|`$x'
+        folder = write_run(tmp_path / "in", own_task(), "sac", 0)
+        about = json.loads((folder / "run.json").read_text()) | {"label": hostile, "status_detail": hostile}
+        (folder / "run.json").write_text(json.dumps(about | {"status": "failed"}))
+        text = write_report([tmp_path / "in"], tmp_path / "out").read_text()
+        assert "<script>alert" not in text
+        assert "&lt;script&gt;alert" in text
+
+    def test_a_latex_table_escapes_what_latex_reads(self, tmp_path: Path) -> None:
+        write_run(tmp_path / "in", own_task(), "sac", 0, label="50%_of_#1")
+        write_report([tmp_path / "in"], tmp_path / "out")
+        told = (tmp_path / "out" / "tables" / "task-pendulum-v1.tex").read_text()
+        assert r"50\%\_of\_\#1" in told
+
+
+class TestSameFoldersSameBytes:
+    def test_whatever_the_order_of_arguments_times_and_place(self, tmp_path: Path) -> None:
+        first, second = tmp_path / "here" / "a", tmp_path / "here" / "b"
+        write_table_1(first, ("cartpole-swingup",), seeds=2)
+        for seed in range(2):
+            write_run(second, task("cartpole-swingup"), "sac", seed, label="sac+shooting", settings={"shots": 500})
+        write_report([first, second], tmp_path / "out-1")
+        shutil.copytree(tmp_path / "here", tmp_path / "there" / "deeper")
+        for path in (tmp_path / "there").rglob("*"):
+            os.utime(path, (1e9, 1e9))
+        moved = tmp_path / "there" / "deeper"
+        write_report([moved / "b", moved / "a", moved / "a"], tmp_path / "out-2")
+        assert contents(tmp_path / "out-1") == contents(tmp_path / "out-2")
+        write_report([first, second], tmp_path / "out-1")  # over itself
+        assert contents(tmp_path / "out-1") == contents(tmp_path / "out-2")
+
+    def test_without_torch_and_simulators(self, tmp_path: Path) -> None:
+        write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
+        write_report([tmp_path / "in"], tmp_path / "out-1")
+        program = (
+            "import sys\n"
+            "class Missing:\n"
+            "    def find_spec(self, name, path=None, target=None):\n"
+            "        if name.split('.')[0] in ('torch', 'pybullet', 'gymnasium', 'pandas'): raise ImportError(name)\n"
+            "sys.meta_path.insert(0, Missing())\n"
+            "from pathlib import Path\n"
+            "from pac4sac.reporting.report import write_report\n"
+            "write_report([Path(sys.argv[1])], Path(sys.argv[2]))\n"
+        )
+        arguments = [str(tmp_path / "in"), str(tmp_path / "out-2")]
+        subprocess.run([sys.executable, "-c", program, *arguments], check=True)
+        assert contents(tmp_path / "out-1") == contents(tmp_path / "out-2")
+
+    def test_what_names_stand_for_is_what_the_agents_say(self) -> None:
+        told = "python tests/write_known_settings.py writes the copy anew"
+        assert known_settings() == json.loads(json.dumps(settings_of_the_agents())), told
+
+
+class TestThePapersRows:
+    def test_are_found_by_settings_whatever_they_are_called(self, tmp_path: Path) -> None:
+        cartpole = task("cartpole-swingup")
+        write_run(tmp_path, cartpole, "pac4sac", 0, label="ours")
+        write_run(tmp_path, cartpole, "pac4sac", 0, label="b", settings={"xi": 0.0, "conservative": 0.0})
+        write_run(tmp_path, cartpole, "pac4sac", 0, label="s", settings={"shots": 200})
+        write_run(tmp_path, cartpole, "pac4sac", 0, label="other", settings={"xi": 0.5})
+        write_run(tmp_path, cartpole, "sac", 0, label="sac", settings={"lr": 0.1})
+        write_run(tmp_path, cartpole, "sac", 0, label="as in the paper")
+        rows = find_paper_rows(group_runs(collect([tmp_path]).runs))
+        assert {key[1]: group.label for key, group in rows.table_1.items()} == {
+            "pac4sac": "ours",
+            "sac": "as in the paper",
+        }
+        assert {key[1]: group.label for key, group in rows.table_2.items()} == {
+            "bellman": "b",
+            "bellman+conservative+exploration": "ours",
+        }
+        assert {shots: group.label for shots, group in rows.shooting.items()} == {200: "s", 500: "ours"}
+
+    def test_runs_in_miniature_fill_the_tables_without_a_verdict(self, tmp_path: Path) -> None:
+        small = task("cartpole-swingup", horizon=50, steps=600, r_limit=-48.0)
+        for seed in range(3):
+            write_run(tmp_path / "in", small, "sac", seed, [-50.0] * 12, settings={"width": 32})
+        write_study(tmp_path / "in", "smoke", "smoke", "sac", [])
+        write_report([tmp_path / "in"], tmp_path / "out")
+        row = next(r for r in rows_of(tmp_path / "out/tables/table-1-details.csv") if r["row"] == "sac")
+        assert row["verdict"] == "not comparable"
+        assert "horizon=50" in row["reason"]
+        assert "width=32" in row["reason"]
+        assert float(row["mean"]) == 24.0
+        assert row["command"] == "pac4sac study run smoke"
+
+    def test_runs_of_a_calibration_are_no_results(self, tmp_path: Path) -> None:
+        cartpole = task("cartpole-swingup")
+        write_run(tmp_path / "in" / "table-1", cartpole, "sac", 0)
+        write_run(tmp_path / "in" / "updates", cartpole, "sac", 1000, label="sac-updates_per_step=4")
+        write_study(tmp_path / "in" / "updates", "updates-per-step", "calibration", None, [])
+        rows = find_paper_rows(group_runs(collect([tmp_path / "in"]).runs))
+        assert [run.seed for run in rows.table_1["cartpole-swingup", "sac"].runs] == [0]
+        page = Page(write_report([tmp_path / "in"], tmp_path / "out").read_text())
+        assert "calibration" in page.sections
+
+    def test_cells_that_were_never_solved_are_compared_by_the_runs_solved(self, tmp_path: Path) -> None:
+        for seed in range(5):
+            write_run(tmp_path / "in", task("cartpole-swingup"), "oac", seed, SOLVED_AT_ONCE)
+        write_report([tmp_path / "in"], tmp_path / "out")
+        rows = rows_of(tmp_path / "out/tables/table-1-details.csv")
+        row = next(r for r in rows if (r["task"], r["row"], r["metric"]) == ("cartpole-swingup", "oac", "episodes"))
+        assert row["verdict"] == "better"
+        assert "5 of 5 runs solved, none of the paper's 5" in row["reason"]
+
+    def test_a_diverged_run_forbids_a_good_verdict(self, tmp_path: Path) -> None:
+        for seed in range(5):
+            write_run(tmp_path / "in", task("cartpole-swingup"), "sac", seed, SOLVED_AT_ONCE[seed % 2 :])
+        before = write_report([tmp_path / "in"], tmp_path / "out")
+        table = before.parent / "tables/table-1-details.csv"
+        assert next(r for r in rows_of(table) if r["row"] == "sac")["verdict"] == "better"
+        write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 5, [1.0], status="diverged")
+        write_report([tmp_path / "in"], tmp_path / "out")
+        row = next(r for r in rows_of(table) if r["row"] == "sac")
+        assert (row["verdict"], row["complete_runs"], row["runs"]) == ("inconclusive", "5", "6")
+        assert "1 diverged run is left out" in row["reason"]
+
+
+class TestCommands:
+    @pytest.mark.parametrize(
+        ("changes", "command"),
+        [
+            ({}, "pac4sac train half-cheetah --algo sac --seeds 0"),
+            ({"settings": {"shots": 500, "learn_alpha": True}},
+             "pac4sac train half-cheetah --algo sac --seeds 0 --set learn_alpha=true shots=500"),
+            ({"about_task": task("half-cheetah", steps=5000)},
+             "pac4sac train half-cheetah --algo sac --seeds 0 --steps 5000"),
+            ({"about_task": own_task()}, "pac4sac train Pendulum-v1 --algo sac --seeds 0 --steps 4000"),
+            ({"algo": "my:Agent"}, "pac4sac train half-cheetah --algo my:Agent --seeds 0"),
+        ],
+    )  # fmt: skip
+    def test_repeat_a_row(self, tmp_path: Path, changes: dict[str, Any], command: str) -> None:
+        write_run(tmp_path, **{"about_task": task("half-cheetah"), "algo": "sac", "label": "x", **changes})
+        assert groups_of(tmp_path)["x"].command == command
+
+    def test_seeds_are_told_as_they_are_typed(self) -> None:
+        assert seeds_text([4, 0, 1, 2, 7]) == "0:3,4,7"
+
+
+class TestWhatIsNotThere:
+    def test_an_unfinished_study_says_what_is_missing(self, tmp_path: Path) -> None:
+        study = tmp_path / "table-1"
+        write_table_1(study, ("cartpole-swingup",), seeds=2)
+        shutil.rmtree(study / "experiments/cartpole-swingup/runs/sac-seed1")
+        text = write_report([study], tmp_path / "out").read_text()
+        assert "This study is not finished: 1 run has not started." in text
+        assert rows_of(tmp_path / "out/tables/missing-runs.csv") == [
+            {"Task": "cartpole-swingup", "Variant": "sac", "Seeds": "1", "Runs": "1",
+             "Go on with": "pac4sac study run table-1"}
+        ]  # fmt: skip
+
+    def test_a_run_under_another_name_is_not_missing(self, tmp_path: Path) -> None:
+        write_run(tmp_path, task("cartpole-swingup"), "pac4sac", 0)
+        identity = collect([tmp_path]).runs[0].record.identity
+        expected = {"task": "cartpole-swingup", "label": "all-terms", "seed": 0}
+        write_study(tmp_path, "table-2", "table-2", None, [expected])
+        assert len(collect([tmp_path]).missing) == 1
+        write_study(tmp_path, "table-2", "table-2", None, [expected | {"identity": identity}])
+        assert collect([tmp_path]).missing == ()
+
+    def test_a_study_without_any_run_is_reported_too(self, tmp_path: Path) -> None:
+        expected = [{"task": "ant", "algo": "sac", "label": "sac", "seed": seed} for seed in range(5)]
+        write_study(tmp_path / "in", "table-1", "table-1", "sac", expected)
+        text = write_report([tmp_path / "in"], tmp_path / "out").read_text()
+        assert "5 runs have not started" in text
+
+    def test_unfinished_and_broken_runs_are_listed_and_stay_out_of_the_means(self, tmp_path: Path) -> None:
+        cartpole = task("cartpole-swingup")
+        write_run(tmp_path / "in", cartpole, "sac", 0, SOLVED_AT_ONCE)
+        write_run(tmp_path / "in", cartpole, "sac", 1, [1.0] * 3, status="diverged", status_detail="NaN at step 3000")
+        write_run(tmp_path / "in", cartpole, "sac", 2, [1.0] * 3, status="failed", status_detail="no simulator")
+        write_run(tmp_path / "in", cartpole, "sac", 3, [1.0] * 3, status="running")
+        write_run(tmp_path / "in", cartpole, "sac", 4, SOLVED_AT_ONCE[:6], status="diverged")  # solved before
+        write_report([tmp_path / "in"], tmp_path / "out")
+        listed = {row["Seed"]: row["Metrics"] for row in rows_of(tmp_path / "out/tables/unfinished-runs.csv")}
+        assert listed == {"1": "diverged", "2": "failed", "3": "unfinished", "4": "complete"}
+        group = groups_of(tmp_path / "in")["sac"]
+        assert group.values("episodes") == [0.0, 0.0]
+        assert (group.solved, len(group.judged)) == (2, 3)  # the diverged one never will be
+
+    def test_half_written_lines_are_counted(self, tmp_path: Path) -> None:
+        run = write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
+        with (run / "episodes.jsonl").open("a") as log:
+            log.write('{"episode": 40, "step"')
+        text = write_report([tmp_path / "in"], tmp_path / "out").read_text()
+        assert "Half-written lines left out of logs: 1, in <code>in/runs/sac-seed0</code> (1)." in text
+
+    def test_an_unreadable_run_is_named_and_the_rest_reported(self, tmp_path: Path) -> None:
+        write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
+        (write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 1) / "run.json").write_text("{")
+        text = write_report([tmp_path / "in"], tmp_path / "out").read_text()
+        assert "Not readable: in/runs/sac-seed1/run.json" in text
+        assert "1 of 2" in text
+
+    def test_a_folder_without_runs_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(UserError, match="neither runs nor a study"):
+            write_report([tmp_path], tmp_path / "out")
+        with pytest.raises(UserError, match="no folder"):
+            write_report([tmp_path / "nowhere"], tmp_path / "out")
+
+    def test_a_folder_of_something_else_is_not_written_into(self, tmp_path: Path) -> None:
+        write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "thesis.tex").write_text("years")
+        with pytest.raises(UserError, match="no report"):
+            write_report([tmp_path / "in"], tmp_path / "out")
+
+
+class TestTheSameRunTwice:
+    def test_the_complete_one_wins_and_the_report_says_so(self, tmp_path: Path) -> None:
+        cartpole = task("cartpole-swingup")
+        write_run(tmp_path / "in" / "a", cartpole, "sac", 0, [1.0] * 7, status="running")
+        write_run(tmp_path / "in" / "b", cartpole, "sac", 0, SOLVED_AT_ONCE)
+        text = write_report([tmp_path / "in"], tmp_path / "out").read_text()
+        told = "<code>in/b/runs/sac-seed0</code> was taken and in/a/runs/sac-seed0 left out"
+        assert f"{told}, the same run: it alone is complete." in text
+        assert groups_of(tmp_path / "in")["sac"].values("episodes") == [0.0]
+
+    def test_other_settings_make_another_run(self, tmp_path: Path) -> None:
+        write_run(tmp_path / "a", task("cartpole-swingup"), "sac", 0)
+        write_run(tmp_path / "b", task("cartpole-swingup"), "sac", 0, settings={"lr": 0.5})
+        assert set(groups_of(tmp_path)) == {"sac (lr=0.001)", "sac (lr=0.5)"}
+        assert collect([tmp_path]).twice == ()
+
+
+class TestOwnTasks:
+    def test_without_a_limit_are_ranked_by_mean_return(self, tmp_path: Path) -> None:
+        for algo, level in (("pac4sac", 2.0), ("sac", 1.0)):
+            for seed in range(4):
+                write_run(tmp_path / "in", own_task(), algo, seed, curve(own_task(), (level, 0.3), seed))
+        write_report([tmp_path / "in"], tmp_path / "out")
+        rows = {row["variant"]: row for row in rows_of(tmp_path / "out/tables/task-pendulum-v1.csv")}
+        assert rows["pac4sac"]["metric"] == "mean_return"
+        assert rows["pac4sac"]["against_baseline"] == "better"
+        assert rows["sac"]["against_baseline"] == "baseline"
+        page = Page((tmp_path / "out/report.html").read_text())
+        assert "table-1" not in page.sections
+        assert "threshold" not in page.sections
+
+    def test_of_episodes_of_any_length_are_measured_in_steps(self, tmp_path: Path) -> None:
+        hopper = own_task("Hopper-v5", horizon=1000, r_limit=100.0, steps=3000)
+        lengths = [500, 500, 400, 400, 400, 400, 400]
+        write_run(tmp_path, hopper, "sac", 0, [10.0, 50.0, *[150.0] * 5], lengths=lengths)
+        metrics = groups_of(tmp_path)["sac"].outcomes[0].metrics
+        assert metrics["steps_until_solved"] == 1000.0
+        assert metrics["mean_return"] == pytest.approx((500 * 60 + 2000 * 150) / 3000)
+        assert "regret" not in metrics
+
+    def test_a_run_stopped_when_solved_has_no_area_under_its_curve(self, tmp_path: Path) -> None:
+        write_run(tmp_path, task("cartpole-swingup"), "sac", 0, SOLVED_AT_ONCE[:5], status_detail="solved at step 5000")
+        metrics = groups_of(tmp_path)["sac"].outcomes[0].metrics
+        assert metrics["episodes"] == 0.0
+        assert "mean_return" not in metrics
+        assert "fixed_horizon_regret" not in metrics

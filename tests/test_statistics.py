@@ -1,0 +1,224 @@
+"""Statistics against SciPy, and against the enumeration of all cases where there are few."""
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pac4sac.reporting.comparison import (
+    BETTER,
+    INCONCLUSIVE,
+    REPRODUCED,
+    WORSE,
+    compare_means,
+    compare_median,
+    compare_solved,
+    is_never_solved,
+)
+from pac4sac.reporting.paper import Cell
+from pac4sac.reporting.statistics import (
+    Summary,
+    fraction,
+    holm,
+    interquartile_mean,
+    median,
+    probability_of_improvement,
+    solved_fraction_curve,
+    summarise,
+    welch,
+)
+
+
+def all_resamples(values: Sequence[float]) -> list[tuple[float, ...]]:
+    return list(itertools.product(values, repeat=len(values)))
+
+
+class TestMeans:
+    def test_the_deviation_is_that_of_a_sample(self) -> None:
+        assert summarise([1.0, 2.0, 6.0]) == Summary(3, 3.0, pytest.approx(np.sqrt(7.0)))
+
+    def test_a_single_run_has_no_deviation(self) -> None:
+        assert summarise([4.0]) == Summary(1, 4.0, None)
+
+
+class TestInterquartileMean:
+    def test_leaves_out_a_quarter_at_either_end(self) -> None:
+        assert interquartile_mean([[100.0, 1.0, 2.0, 3.0, -50.0, 4.0, 5.0, 0.0]]).value == (1 + 2 + 3 + 4) / 4
+        assert interquartile_mean([[9.0, 1.0, 2.0, 3.0, -9.0]]).value == 2.0  # of five runs one at either end
+
+    def test_puts_the_runs_of_all_tasks_together(self) -> None:
+        assert interquartile_mean([[0.0, 1.0], [2.0, 100.0]]).value == 1.5
+
+    def test_its_interval_is_that_of_all_resamples(self) -> None:
+        values = [0.0, 1.0, 3.0, 7.0, 20.0]
+        exact = [stats.trim_mean(resample, 0.25) for resample in all_resamples(values)]
+        found = interquartile_mean([values])
+        low, high = np.quantile(exact, [0.025, 0.975])
+        assert found.low == pytest.approx(low, abs=0.35)
+        assert found.high == pytest.approx(high, abs=0.35)
+
+    def test_resamples_within_each_task_only(self) -> None:
+        # Each task is constant: no resample within tasks can differ, one across tasks would.
+        found = interquartile_mean([[1.0] * 4, [5.0] * 4])
+        assert (found.value, found.low, found.high) == (3.0, 3.0, 3.0)
+
+    def test_is_the_same_at_every_call_and_moves_with_the_seed(self) -> None:
+        values = [np.random.default_rng(0).normal(size=20)]  # of fewer runs, resamples often coincide
+        assert interquartile_mean(values) == interquartile_mean(values)
+        assert interquartile_mean(values, seed=1) != interquartile_mean(values, seed=2)
+
+    def test_one_run_has_a_value_and_no_interval(self) -> None:
+        found = interquartile_mean([[2.0]])
+        assert (found.value, found.low, found.high) == (2.0, None, None)
+
+
+class TestMedian:
+    def test_its_interval_is_that_of_all_resamples(self) -> None:
+        values = [1.0, 2.0, 4.0, 8.0]
+        exact = np.quantile([np.median(resample) for resample in all_resamples(values)], [0.025, 0.975])
+        found = median(values)
+        assert found.value == 3.0
+        assert [found.low, found.high] == pytest.approx(exact, abs=0.51)  # the distribution has steps of a half
+
+
+class TestProbabilityOfImprovement:
+    def test_is_mann_whitneys_u_over_the_pairs(self) -> None:
+        ours, theirs = [1.0, 4.0, 2.0, 2.0], [3.0, 2.0, 5.0]
+        u = stats.mannwhitneyu(theirs, ours).statistic  # how often theirs is larger, ties half
+        found = probability_of_improvement([ours], [theirs], lower_is_better=True)
+        assert found.value == pytest.approx(u / 12)
+
+    def test_the_direction_can_be_turned(self) -> None:
+        ours, theirs = [1.0, 4.0, 2.0], [3.0, 2.0, 5.0]
+        less = probability_of_improvement([ours], [theirs], lower_is_better=True)
+        more = probability_of_improvement([ours], [theirs], lower_is_better=False)
+        assert less.value + more.value == pytest.approx(1)
+
+    def test_tasks_count_alike_however_many_runs_they_have(self) -> None:
+        ours = [[0.0, 0.0], [1.0] * 6]
+        theirs = [[1.0, 1.0], [0.0] * 6]
+        assert probability_of_improvement(ours, theirs, lower_is_better=True).value == 0.5
+
+    def test_its_interval_is_that_of_all_resamples_of_both_sides(self) -> None:
+        ours, theirs = [1.0, 4.0, 6.0], [3.0, 5.0, 7.0]
+
+        def probability(a: Sequence[float], b: Sequence[float]) -> float:
+            return float(np.mean([(x < y) + 0.5 * (x == y) for x in a for y in b]))
+
+        exact = [probability(a, b) for a in all_resamples(ours) for b in all_resamples(theirs)]
+        low, high = np.quantile(exact, [0.025, 0.975])
+        found = probability_of_improvement([ours], [theirs], lower_is_better=True)
+        assert found.value == pytest.approx(6 / 9)
+        assert [found.low, found.high] == pytest.approx([low, high], abs=0.06)
+
+
+class TestWelch:
+    def test_agrees_with_scipy_in_p_value_and_interval(self) -> None:
+        generator = np.random.default_rng(3)
+        ours, theirs = generator.normal(2, 1, 5), generator.normal(3, 4, 8)
+        expected = stats.ttest_ind(ours, theirs, equal_var=False)
+        interval = expected.confidence_interval(0.95)
+        found = welch(summarise(ours), summarise(theirs))
+        assert found.p == pytest.approx(expected.pvalue, rel=1e-9)
+        assert (found.low, found.high) == (pytest.approx(interval.low), pytest.approx(interval.high))
+
+    def test_works_from_published_numbers(self) -> None:
+        found = welch(Summary(5, 6.0, 1.6), Summary(5, 5.7, 0.3))
+        expected = stats.ttest_ind_from_stats(6.0, 1.6, 5, 5.7, 0.3, 5, equal_var=False)
+        assert found.p == pytest.approx(expected.pvalue)
+
+    def test_one_side_may_be_constant_but_not_both(self) -> None:
+        found = welch(Summary(5, 40.0, 0.0), Summary(5, 34.2, 3.8))
+        half_width = stats.t.ppf(0.975, 4) * 3.8 / np.sqrt(5)
+        assert (found.low, found.high) == (pytest.approx(5.8 - half_width), pytest.approx(5.8 + half_width))
+        assert welch(Summary(5, 40.0, 0.0), Summary(5, 250.0, 0.0)).p is None
+
+    def test_a_single_run_gives_a_difference_alone(self) -> None:
+        found = welch(Summary(1, 3.0, None), Summary(5, 1.0, 1.0))
+        assert (found.value, found.low, found.p) == (2.0, None, None)
+
+
+class TestHolm:
+    @pytest.mark.parametrize("p_values", [[0.01, 0.04, 0.03], [0.2, 0.001, 0.02, 0.02], [0.5], [0.9, 0.6, 0.04]])
+    def test_is_the_closed_test_of_bonferroni(self, p_values: list[float]) -> None:
+        """A hypothesis is rejected when every set of hypotheses with it is: enumerate all sets."""
+        indices = range(len(p_values))
+        sets = [s for n in range(1, len(p_values) + 1) for s in itertools.combinations(indices, n)]
+        expected = [max(min(1.0, len(s) * min(p_values[j] for j in s)) for s in sets if k in s) for k in indices]
+        assert holm(p_values) == pytest.approx(expected)
+
+    def test_what_has_no_p_value_is_not_counted(self) -> None:
+        assert holm([0.03, None, 0.02]) == [pytest.approx(0.04), None, pytest.approx(0.04)]
+
+
+class TestSolvedFractions:
+    def test_the_interval_is_wilsons(self) -> None:
+        found = fraction(0, 5)
+        z = stats.norm.ppf(0.975)
+        assert (found.value, found.low) == (0.0, 0.0)
+        assert found.high == pytest.approx(z**2 / (5 + z**2))
+
+    def test_the_curve_rises_where_a_run_is_solved(self) -> None:
+        episodes, fractions = solved_fraction_curve([1, None, 3, 3], until=4)
+        assert episodes.tolist() == [0, 1, 2, 3, 4]
+        assert [f.value for f in fractions] == [0.0, 0.25, 0.25, 0.75, 0.75]
+
+
+class TestVerdicts:
+    """Against the paper's 100 ± 10 of five seeds, unless told otherwise."""
+
+    paper = Cell(100.0, 10.0)
+
+    @pytest.mark.parametrize(
+        ("ours", "verdict"),
+        [
+            (Summary(5, 103.0, 10.0), REPRODUCED),
+            (Summary(5, 103.0, 60.0), INCONCLUSIVE),  # an interval so wide says nothing
+            (Summary(5, 60.0, 10.0), BETTER),
+            (Summary(5, 150.0, 10.0), WORSE),
+            (Summary(1, 100.0, None), INCONCLUSIVE),
+        ],
+    )
+    def test_come_from_the_interval_of_the_difference(self, ours: Summary, verdict: str) -> None:
+        assert compare_means(ours, self.paper).verdict == verdict
+
+    def test_an_interval_of_just_half_the_papers_value_does_not_reproduce(self) -> None:
+        def width(sd: float) -> float:
+            found = compare_means(Summary(5, 100.0, sd), self.paper)
+            assert found.low is not None
+            assert found.high is not None
+            return found.high - found.low
+
+        sds = np.linspace(10, 60, 200)
+        below = [sd for sd in sds if width(sd) < 50]
+        above = [sd for sd in sds if width(sd) >= 50]
+        assert compare_means(Summary(5, 100.0, below[-1]), self.paper).verdict == REPRODUCED
+        assert compare_means(Summary(5, 100.0, above[0]), self.paper).verdict == INCONCLUSIVE
+
+    @pytest.mark.parametrize(
+        ("solved", "n", "verdict"),
+        [(0, 5, REPRODUCED), (0, 3, INCONCLUSIVE), (3, 5, INCONCLUSIVE), (4, 5, BETTER), (5, 5, BETTER)],
+    )
+    def test_where_the_paper_never_solved_the_numbers_of_solved_runs_decide(
+        self, solved: int, n: int, verdict: str
+    ) -> None:
+        assert compare_solved(solved, n).verdict == verdict
+
+    def test_only_e_max_without_spread_means_never_solved(self) -> None:
+        assert is_never_solved(Cell(250.0, 0.0), 250)
+        assert not is_never_solved(Cell(223.6, 14.6), 250)
+
+    @pytest.mark.parametrize(
+        ("ours", "verdict"),
+        [
+            ([98.0, 99.0, 101.0, 104.0, 97.0], REPRODUCED),
+            ([50.0, 52.0, 49.0, 60.0, 55.0], BETTER),
+            ([150.0, 152.0, 149.0, 160.0, 155.0], WORSE),
+            ([20.0, 99.0, 180.0, 101.0, 240.0], INCONCLUSIVE),
+            ([100.0], INCONCLUSIVE),
+        ],
+    )
+    def test_a_median_without_spread_is_taken_as_exact(self, ours: list[float], verdict: str) -> None:
+        assert compare_median(ours, 100.0).verdict == verdict
