@@ -1,22 +1,19 @@
 """The commands about studies: `study run|plan|status`, `compare` and `report`."""
 
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import OmitSubcommandPrefixes, Positional, UseAppendAction, arg, subcommand
 
 from pac4sac.arguments import parse_seeds, parse_settings
 from pac4sac.errors import UserError
+from pac4sac.studies.display import StudyDisplay, cohort_table, duration, memory_of, say, show_tables, status_of
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, TaskID
 
     from pac4sac.studies.definition import Study as StudyDefinition
-    from pac4sac.studies.plan import PlannedCohort
 
 StudyName = Annotated[Positional[str], arg(metavar="NAME|FILE.toml")]
 OptionalFolder = Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: experiments/study-NAME)")]
@@ -97,7 +94,7 @@ class StudyPlan:
             with console.status(f"trying {cohort.title} …"):
                 seconds.append(None if self.no_trial else measured_seconds(cohort, device))
         console.print(
-            cohort_table(study, cohorts, {"Memory": _memory, "Estimate": dict(zip(cohorts, seconds, strict=True))})
+            cohort_table(study, cohorts, {"Memory": memory_of, "Estimate": dict(zip(cohorts, seconds, strict=True))})
         )
         say(console, f"{sum(len(c.runs) for c in cohorts)} runs; at most {budget / 1e9:.1f} GB a cohort, on {device}.")
         if not self.no_trial:
@@ -122,7 +119,7 @@ class StudyStatus:
         if not (root / "study.json").exists():
             raise UserError(f"{root} holds no study yet; start it with: pac4sac study run {self.name}.")
         cohorts = plan(study, root, 10**15)
-        console.print(cohort_table(study, cohorts, {"Status": _status}))
+        console.print(cohort_table(study, cohorts, {"Status": status_of}))
         return 0
 
 
@@ -254,103 +251,6 @@ def train_study(
     show_tables(console, root)
     say(console, f"Report: {page}")
     return 0
-
-
-def show_tables(console: "Console", root: Path) -> None:
-    """The first table of the paper's sections and of every task, from the report."""
-    from rich import box
-    from rich.table import Table
-
-    from pac4sac.reporting.collection import collect
-    from pac4sac.reporting.report import compose
-    from pac4sac.reporting.tables import Table as ReportTable
-
-    for section in compose(collect([root]))[2]:
-        if not section.name.startswith(("table-", "task-", "cost")):
-            continue
-        found = next((block for block in section.blocks if isinstance(block, ReportTable)), None)
-        if found is None:
-            continue
-        table = Table(title=found.caption, title_justify="left", box=box.SIMPLE)
-        for column in found.columns:
-            head = f"{column.group}\n{column.title}" if column.group else column.title
-            table.add_column(head, justify="right" if column.numeric else "left")
-        for row in found.rows:
-            table.add_row(*(f"{cell.text}\npaper {cell.paper}" if cell.paper else cell.text for cell in row))
-        console.print(table)
-
-
-class StudyDisplay:
-    """A bar for each cohort in a terminal, a line now and then elsewhere."""
-
-    def __init__(self, console: "Console") -> None:
-        self.console = console
-        self.bars: dict[Path, TaskID] = {}
-        self.told: dict[Path, float] = {}
-        self.progress_bars: Progress | None = None
-
-    def __enter__(self) -> "StudyDisplay":
-        if self.console.is_terminal:
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            self.progress_bars = Progress(*columns, console=self.console)
-            self.progress_bars.start()
-        return self
-
-    def progress(self, cohort: "PlannedCohort", step: int, steps: int) -> None:
-        key = cohort.folder
-        if self.progress_bars is not None:
-            if key not in self.bars:
-                self.bars[key] = self.progress_bars.add_task(f"{cohort.title} ({len(cohort.runs)} runs)", total=steps)
-            self.progress_bars.update(self.bars[key], completed=step)
-        elif time.monotonic() - self.told.get(key, -1e9) > 30:
-            self.told[key] = time.monotonic()
-            say(self.console, f"{cohort.title}: step {step} of {steps}, {len(cohort.runs)} runs")
-
-    def ended(self, cohort: "PlannedCohort", outcome: str, reason: str) -> None:
-        if self.progress_bars is None or outcome == "failed":
-            say(self.console, f"{cohort.title}: {outcome}{': ' + reason if reason else ''}")
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.progress_bars is not None:
-            self.progress_bars.stop()
-
-
-def cohort_table(study: "StudyDefinition", cohorts: list["PlannedCohort"], columns: dict[str, Any]) -> Any:
-    from rich.table import Table
-
-    table = Table(title=study.title, title_justify="left")
-    for name in ("Cohort", "Runs", "Steps", *columns):
-        table.add_column(name, justify="left" if name in ("Cohort", "Status") else "right")
-    for cohort in cohorts:
-        cells = []
-        for value in columns.values():
-            found = value[cohort] if isinstance(value, dict) else value(cohort)
-            cells.append("–" if found is None else found if isinstance(found, str) else duration(found))
-        table.add_row(cohort.title, str(len(cohort.runs)), str(cohort.steps), *cells)
-    return table
-
-
-def _memory(cohort: "PlannedCohort") -> str:
-    return f"{cohort.bytes / 1e6:.0f} MB"
-
-
-def _status(cohort: "PlannedCohort") -> str:
-    statuses = cohort.statuses()
-    return ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
-
-
-def duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
-
-
-def say(console: "Console", line: str) -> None:
-    console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
 StudyCommand = OmitSubcommandPrefixes[Study]

@@ -18,12 +18,14 @@ MEASURED_STEPS = 1000
 
 
 def measure_cost(study: Study, root: Path, options: Options) -> Path:
-    """Write `cost.json`: for every variant the times of 1000 steps, each with its update, after the warm-up."""
+    """Write `cost.json`: for each algorithm the times of 1000 steps, each with its updates, after the warm-up. One run
+    of it is timed, and only variants that are called by the algorithm's name."""
     rows = []
     device = backends.pick_device(options.device)
-    for run in study.runs():
+    for run in {run.label: run for run in reversed(study.runs()) if run.label == run.algo}.values():
         backend, seconds = time_run(run, study.repetitions, options)
         rows.append({"algo": run.algo, "label": run.label, "backend": backend, "seconds_per_1000_steps": seconds})
+    rows.reverse()
     about = {"version": 1, "machine": machine(), "versions": versions(), "device": str(device), "rows": rows}
     root.mkdir(parents=True, exist_ok=True)
     path = root / "cost.json"
@@ -43,19 +45,13 @@ def time_run(run: Run, repetitions: int, options: Options) -> tuple[str, list[fl
     with EnvPool(run.task, [run.seed], 0) as pool:
         learner.begin(pool.reset())
         started = time.perf_counter()
-        for step in range(1, steps + 1):
+        for left in reversed(range(steps)):
             pool.send(learner.act())
-            learning = learner.step >= max(agent.learning_starts())
-            if learning:
-                for _ in range(agent.config.updates_per_step):
-                    learner.update()
-            else:
-                learner.skip_updates(agent.config.updates_per_step)
+            learner.learn()
             seen = pool.receive()
             learner.store(seen.final_observation, seen.observation, seen.reward, seen.terminated)
-            if (steps - step) % MEASURED_STEPS == 0:
+            if left % MEASURED_STEPS == 0:
                 now = time.perf_counter()
-                if learning:
-                    seconds.append(round(now - started, 4))
+                seconds.append(round(now - started, 4))
                 started = now
-    return backend, seconds
+    return backend, seconds[-repetitions:]  # what was before them is the warm-up

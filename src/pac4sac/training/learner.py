@@ -36,6 +36,7 @@ class Learner:
         }
         self.step = 0  # host copies of the counters in the state, so that reading them never waits for the device
         self.updates = 0
+        self.first_update = min(agent.learning_starts())
         pinned = device.type == "cuda"
         self._incoming = torch.zeros(runs, 2 * ds + 2, pin_memory=pinned)
         self._actions = torch.zeros(runs, da, pin_memory=pinned)
@@ -80,15 +81,24 @@ class Learner:
         self._actions.copy_(self.buffers["action"])
         return self._actions.numpy()
 
-    def update(self) -> None:
-        self.learn_tape.seek(self.updates)
-        self.run["update"]()
-        self.updates += 1
+    def learn(self) -> None:
+        """The updates that belong to a step."""
+        count = self.agent.config.updates_per_step
+        if self.step < self.first_update:
+            self.skip_updates(count)
+            return
+        for _ in range(count):
+            self.update()
 
     def skip_updates(self, count: int) -> None:
         """Pass over updates in which no run would learn: an update's random numbers depend on its place alone."""
         self.updates += count
         self.state["update"] += count
+
+    def update(self) -> None:
+        self.learn_tape.seek(self.updates)
+        self.run["update"]()
+        self.updates += 1
 
     def store(
         self,

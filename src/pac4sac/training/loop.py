@@ -183,17 +183,13 @@ class Cohort:
     # --- one lockstep step
 
     def _step(self) -> None:
-        learner, updates = self.learner, self.agent.config.updates_per_step
+        learner = self.learner
         actions = learner.act()
         if not np.isfinite(actions).all():
             self._bury_the_dead(actions)
             actions = np.nan_to_num(actions, posinf=0, neginf=0)
         self.pool.send(actions)
-        if learner.step >= self._first_update:
-            for _ in range(updates):  # while the simulators step; they see every transition but the one under way
-                learner.update()
-        else:
-            learner.skip_updates(updates)
+        learner.learn()  # while the simulators step, from every transition but the one under way
         seen = self.pool.receive()
         learner.store(seen.final_observation, seen.observation, seen.reward, seen.terminated)
         self.so_far += seen.reward
@@ -210,10 +206,6 @@ class Cohort:
             self._log_metrics()
         if time_to_evaluate:
             self._evaluate(self._running(), keep_best=True)
-
-    @property
-    def _first_update(self) -> int:
-        return min(self.agent.learning_starts())
 
     def _bury_the_dead(self, actions: NDArray[np.float32] | None = None) -> None:
         """Runs that diverged or whose simulator failed are out from here on; what they did since is not logged."""
