@@ -14,7 +14,7 @@ from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
 from pac4sac.arguments import flags_of_file, parse_seeds, parse_settings
 from pac4sac.errors import UserError
-from pac4sac.study_commands import Compare, Report, StudyCommand
+from pac4sac.study_commands import Compare, Report, StudyCommand, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -201,7 +201,7 @@ class Watch:
                 seed=self.seed,
                 progress=lambda n, of: status.update(f"filming: {n} of {of} pictures …"),
             )
-        _say(console, f"Video: {written}")
+        say(console, f"Video: {written}")
         return 0
 
 
@@ -218,7 +218,7 @@ class Export:
         from pac4sac.showing.onnx_export import export_onnx
 
         with _writing(self.onnx):
-            _say(console, export_onnx(self.folder, self.onnx))
+            say(console, export_onnx(self.folder, self.onnx))
         return 0
 
 
@@ -346,7 +346,3 @@ def _writing(target: Path) -> Iterator[None]:
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     print(f"pac4sac: warning: {message}", file=sys.stderr)
-
-
-def _say(console: "Console", line: str) -> None:
-    console.print(line, soft_wrap=True, highlight=False, markup=False)
