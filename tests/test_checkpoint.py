@@ -74,7 +74,7 @@ def equal(a: Checkpoint, b: Checkpoint) -> bool:
     )
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(FILES), st.floats(0, 1, exclude_max=True), st.sampled_from(["flip", "cut", "insert"]), st.data())
 def test_no_random_damage_of_the_newest_checkpoint_is_taken_for_data(
     stopped: Path, tmp_path: Path, name: str, place: float, damage: str, data: st.DataObject

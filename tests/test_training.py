@@ -184,6 +184,8 @@ def test_it_stops_each_run_when_solved_and_evaluates_it_still(tmp_path: Path) ->
     solved = about(result.folder, f"sac-seed{first}")
     assert (solved["status"], solved["status_detail"]) == ("finished", "solved at step 150")
     assert len(rows(result.folder, f"sac-seed{first}", "episodes")) == 5
+    updates = load_file(newest(result.folder) / "learner.safetensors")["critic/count"].tolist()
+    assert updates[first] == 150 - 40 < updates[second]  # it learns no more
     going_on = rows(free, f"sac-seed{second}", "episodes")
     assert rows(result.folder, f"sac-seed{second}", "episodes") == going_on
     assert all(len(rows(result.folder, f"sac-seed{seed}", "evaluations")) == 1 for seed in (0, 1))
