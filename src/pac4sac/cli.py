@@ -14,7 +14,8 @@ from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
 from pac4sac.arguments import flags_of_file, parse_seeds, parse_settings
 from pac4sac.errors import UserError
-from pac4sac.study_commands import Compare, Report, StudyCommand, say
+from pac4sac.studies.display import say
+from pac4sac.study_commands import Compare, Report, StudyCommand
 
 if TYPE_CHECKING:
     from rich.console import Console
