@@ -4,6 +4,7 @@ import dataclasses
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from pac4sac.errors import UserError
 from pac4sac.studies import courier as courier_module
 from pac4sac.studies import keeper as keeper_module
-from pac4sac.studies.cluster import run_on_ray
+from pac4sac.studies.cluster import _needs, got_on, run_on_ray
 from pac4sac.studies.courier import Courier, train_away
 from pac4sac.studies.keeper import Keeper
 from pac4sac.studies.plan import PlannedCohort
@@ -162,12 +163,66 @@ def test_a_mistake_of_the_user_comes_back_as_its_sentence(pair: tuple[Path, Path
     assert "experiment.json" in sentence
 
 
+def one_run(folder: Path, **options: Any) -> PlannedCohort:
+    runs = make_runs(get_task("cartpole-swingup"), "sac", "paper", [0], SMALL)
+    create(folder, runs, Options(steps=10, **options))
+    return PlannedCohort(folder, tuple(runs), bytes=10**9)
+
+
+def a_ray_of(*nodes: dict[str, float]) -> Any:
+    return SimpleNamespace(nodes=lambda: [{"Alive": True, "Resources": node} for node in nodes])
+
+
+SMALL_NODE, GPU_NODE = {"CPU": 2, "memory": 4e9}, {"CPU": 16, "memory": 64e9, "GPU": 1}
+
+
+def test_a_cohort_asks_for_what_a_node_has(tmp_path: Path) -> None:
+    anywhere, on_cpu = one_run(tmp_path / "anywhere"), one_run(tmp_path / "on-cpu", device="cpu")
+    mixed = a_ray_of(SMALL_NODE, GPU_NODE)
+    assert _needs(mixed, anywhere) == {"num_cpus": 4, "num_gpus": 1, "memory": 10**9}
+    assert _needs(mixed, on_cpu) == {"num_cpus": 4, "num_gpus": 0, "memory": 10**9}
+    assert _needs(a_ray_of(SMALL_NODE), anywhere) == {"num_cpus": 2, "num_gpus": 0, "memory": 10**9}
+    write(anywhere.folder / "cohorts/000/step-000000005/progress.json", b'{"placement": {"device": "cpu"}}')
+    assert _needs(mixed, anywhere)["num_gpus"] == 0  # begun on a CPU, it goes on so
+
+
+def test_a_cohort_that_no_node_can_take_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"needs a CPU, 1\.0 GB of memory and a GPU, and no node"):
+        _needs(a_ray_of(SMALL_NODE), one_run(tmp_path / "gpu", device="cuda"))
+    with pytest.raises(UserError, match="no node"):
+        _needs(a_ray_of({"CPU": 64, "memory": 5e8}), one_run(tmp_path / "big"))
+
+
+def test_a_cohort_lost_five_times_at_the_same_checkpoint_is_given_up() -> None:
+    assert got_on(["a"] * 4)
+    assert not got_on(["a"] * 5)
+    assert got_on(["a"] * 4 + ["b"] * 4)
+    assert not got_on(["a"] * 4 + ["b"] * 5)
+
+
+def run_on(address: str | None, folder: Path) -> None:
+    run_on_ray([one_run(folder)], address, StopRequest(), watcher=None)  # type: ignore[arg-type]
+
+
 def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    runs = make_runs(get_task("cartpole-swingup"), "sac", "paper", [0], SMALL)
-    create(tmp_path / "study", runs, Options(steps=10))
-    cohort = PlannedCohort(tmp_path / "study", tuple(runs), 1)
     with pytest.raises(UserError, match=r"pac4sac\[ray\]"):
-        run_on_ray([cohort], None, StopRequest(), watcher=None)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="make this machine a node"):
-        run_on_ray([cohort], "ray://head:10001", StopRequest(), watcher=None)  # type: ignore[arg-type]
+        run_on(None, tmp_path / "study")
+
+
+def test_a_file_of_this_machine_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="start_from"):
+        run_on_ray([one_run(tmp_path / "study", start_from="agent")], None, StopRequest(), watcher=None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("ray://head:10001", "make this machine a node"),
+        ("127.0.0.1:1", "No Ray cluster answers at 127.0.0.1:1"),
+        ("nonsense", "give HOST:PORT"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_told_at_once(tmp_path: Path, address: str, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        run_on(address, tmp_path / "study")

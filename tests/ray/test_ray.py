@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,8 +85,10 @@ def results(root: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator["Cluster"]:
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["Cluster"]:
     utilities = pytest.importorskip("ray.cluster_utils")
+    monkeypatch.setenv("RAY_TMPDIR", tempfile.gettempdir())  # a socket's path must be short
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # a killed node leaves its folder
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     node = {"num_cpus": 1, "object_store_memory": 100 * 2**20, "include_dashboard": False}
     cluster = utilities.Cluster(initialize_head=True, head_node_args=node)

@@ -10,6 +10,7 @@ import logging
 import os
 import platform
 import signal
+import socket
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -116,7 +117,9 @@ class _Dispatch:
         except errors.TaskCancelledError:
             return "stopped", ""
         except errors.RayTaskError as error:
-            cause = error.cause
+            cause: Any = error
+            while isinstance(cause, errors.RayTaskError):  # the keeper's inside the task's
+                cause = cause.cause
             lost = isinstance(cause, errors.RayError)  # on its way to the keeper
             return "lost" if lost else "failed", f"{type(cause).__name__}: {cause}"
         except errors.RayError as error:  # its node, its worker or its place in the cluster is gone
@@ -126,7 +129,12 @@ class _Dispatch:
         newest = _newest_checkpoint(self.cohorts[number])
         losses = self.losses.setdefault(number, [])
         losses.append(newest.name if newest else "")
-        return losses[-LOSSES:] != [losses[-1]] * LOSSES
+        return got_on(losses)
+
+
+def got_on(losses: Sequence[str]) -> bool:
+    """Whether a cohort with these checkpoints at its losses is still lost by chance."""
+    return len(losses) < LOSSES or len(set(losses[-LOSSES:])) > 1
 
 
 def _train(keeper: Any, cohort: int, attempt: int, version: str) -> tuple[str, str]:
@@ -151,6 +159,8 @@ def _connected(address: str | None) -> Iterator[ModuleType]:
         raise UserError(
             "Results cannot come back over ray://; make this machine a node (ray start --address=HOST:PORT)."
         )
+    if chosen not in ("auto", "local"):
+        _check_reachable(chosen)
     on_main_thread = threading.current_thread() is threading.main_thread()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -174,6 +184,17 @@ def _connected(address: str | None) -> Iterator[ModuleType]:
     finally:
         if not connected_before:
             ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself tries for minutes, in silence."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+    except (OSError, ValueError, OverflowError):
+        raise UserError(
+            f"No Ray cluster answers at {address}; give HOST:PORT of its head node, as 10.0.0.1:6379."
+        ) from None
 
 
 def _needs(ray: ModuleType, cohort: PlannedCohort) -> dict[str, Any]:
