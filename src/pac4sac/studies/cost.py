@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from pac4sac.studies.definition import Study
-from pac4sac.studies.plan import task_sizes
+from pac4sac.tasks import task_sizes
 from pac4sac.tasks.pool import EnvPool
 from pac4sac.training import backends
 from pac4sac.training.checkpoint import write_whole

@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from pac4sac.replay import row_width
 from pac4sac.reporting.store import read_run
 from pac4sac.studies.definition import Study
 from pac4sac.tape import size as tape_size
-from pac4sac.tasks import Task, make_env
+from pac4sac.tasks import task_sizes
 from pac4sac.tasks.pool import EnvPool
 from pac4sac.training import backends
 from pac4sac.training.checkpoint import write_whole
@@ -126,19 +125,6 @@ def cohort_bytes(runs: Sequence[Run]) -> int:
     shots = max(getattr(run.config, "shots", 1) for run in runs)
     activations = (4 * shots + 16 * config.batch) * config.width * config.depth
     return FLOAT * len(runs) * (replay + weights + tapes + activations)
-
-
-_SIZES: dict[str, tuple[int, int]] = {}
-
-
-def task_sizes(task: Task) -> tuple[int, int]:
-    """Length of observations and actions, found once for each environment."""
-    key = json.dumps([task.env_id, task.env_kwargs], sort_keys=True)
-    if key not in _SIZES:
-        with closing(make_env(task)) as env:
-            shapes = env.observation_space.shape, env.action_space.shape
-            _SIZES[key] = (math.prod(shapes[0] or ()), math.prod(shapes[1] or ()))
-    return _SIZES[key]
 
 
 def split_by_memory(runs: Sequence[Run], memory: int) -> list[list[Run]]:

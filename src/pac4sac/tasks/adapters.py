@@ -1,6 +1,8 @@
 """Any Gymnasium environment as a task: actions in [-1, 1], flat float32 observations, one thin wrapper."""
 
+import contextlib
 import copy
+import math
 from collections.abc import Callable
 from typing import Any, SupportsFloat
 
@@ -131,3 +133,9 @@ def _has_image(space: spaces.Space[Any]) -> bool:
 
 def _kind(space: spaces.Space[Any]) -> str:
     return "integer" if isinstance(space, spaces.Box) else type(space).__name__
+
+
+def task_sizes(task: Task) -> tuple[int, int]:
+    """Lengths of an observation and of an action."""
+    with contextlib.closing(make_env(task)) as env:
+        return math.prod(env.observation_space.shape or ()), math.prod(env.action_space.shape or ())

@@ -10,16 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from pac4sac.errors import UserError
 from pac4sac.reporting.metrics import Score, score
 from pac4sac.reporting.store import RunRecord, read_runs
-from pac4sac.tasks import Task, get_task, make_env
-from pac4sac.training.agentfile import agent_file
+from pac4sac.tasks import Task, get_task, task_sizes
+from pac4sac.training.agentfile import start_from
 from pac4sac.training.backends import choose_backend, pick_device
 from pac4sac.training.callbacks import Callback, Callbacks
 from pac4sac.training.checkpoint import write_whole
 from pac4sac.training.loop import Cohort, Options
-from pac4sac.training.runs import Run, make_runs, plan_cohorts
+from pac4sac.training.runs import Run, make_agent, make_runs, plan_cohorts
 from pac4sac.training.signals import StopRequest
 
 VERSION = 1
@@ -77,17 +79,25 @@ def train(
     runs = make_runs(task, algo, preset, [seeds] if isinstance(seeds, int) else list(seeds), grid)
     folder = Path(out) if out is not None else free_folder(Path("experiments"), f"{task.name}-{algo}")
     how = Options(steps=task.steps, **options)
-    check_startable(task, how)
+    check_startable(runs, how, max_minutes)
     create(folder, runs, how)
     return resume(folder, max_minutes=max_minutes, callbacks=callbacks)
 
 
-def check_startable(task: Task, options: Options) -> None:
+def check_startable(runs: Sequence[Run], options: Options, max_minutes: float | None) -> None:
     """Tell what cannot work before a folder is made for it."""
+    check_minutes(max_minutes)
     choose_backend(options.backend, pick_device(options.device), options.steps)
-    make_env(task).close()
+    sizes = task_sizes(runs[0].task)
     if options.start_from:
-        agent_file(options.start_from)
+        for cohort in plan_cohorts(runs):
+            agent = make_agent(cohort[:1], *sizes)
+            start_from(options.start_from, agent, agent.initial_state([0], torch.device("cpu")))
+
+
+def check_minutes(max_minutes: float | None) -> None:
+    if max_minutes is not None and not max_minutes > 0:
+        raise UserError(f"max_minutes must be above 0, not {max_minutes:g}.")
 
 
 def create(folder: Path, runs: Sequence[Run], options: Options) -> None:
@@ -113,8 +123,7 @@ def resume(
 ) -> Result:
     """Go on with an experiment from its last checkpoints, exactly; with `steps`, up to a larger number of them."""
     folder = Path(folder)
-    if max_minutes is not None and max_minutes <= 0:
-        raise UserError(f"max_minutes must be above 0, not {max_minutes:g}.")
+    check_minutes(max_minutes)
     about = read_experiment(folder)
     try:
         options, cohorts = Options(**about["options"]), experiment_runs(about)
