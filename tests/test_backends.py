@@ -148,6 +148,13 @@ def test_every_step_of_a_rehearsal_starts_from_the_same_numbers() -> None:
     assert all(torch.equal(tensor, second[name]) for name, tensor in first.items())
 
 
+def test_rounding_is_no_disagreement_even_of_the_shortest_steps() -> None:
+    with Rehearsal(make_learner("sac", {"tau": 1e-7, "lr": 1e-7}, {})) as rehearsal:
+        expected = rehearsal.once()
+        rounded = {name: t * (1 + 1e-7) if t.is_floating_point() else t for name, t in expected.items()}
+        assert disagreement(rehearsal.start, expected, rounded) is None
+
+
 def test_backends_are_chosen_by_device_and_length() -> None:
     cuda = torch.device("cuda")
     assert choose_backend("auto", cuda, 10) == "graph"

@@ -22,6 +22,7 @@ Backend = Literal["eager", "compiled", "graph"]
 COMPILING_PAYS = 20_000  # updates: below this the wait for the compiler is longer than what it saves
 TOLERANCE = 1e-3  # relative, in the norm, of gradients after one update
 WEIGHT_TOLERANCE = 0.1  # of the length of the weights' step
+ROUNDING = 1e-5  # of the weights' own length, for steps so short that float32 hardly holds them
 
 
 def pick_device(name: str) -> torch.device:
@@ -168,7 +169,7 @@ def disagreement(start: Tensors, reference: Tensors, other: Tensors) -> str | No
             if not same >= 0.9:  # two candidates of nearly the same value may change places
                 return f"{name} of {float(1 - same):.0%} of the runs differs"
         else:
-            moved = (expected - start[name]).double().norm()
+            moved = (expected - start[name]).double().norm() + ROUNDING * expected.double().norm()
             gap = (other[name] - expected).double().norm() / moved.clamp_min(1e-12)
             if not gap <= (TOLERANCE if name.endswith(("_moment", "metrics")) else WEIGHT_TOLERANCE):
                 return f"{name} differs by {float(gap):.1e}"
