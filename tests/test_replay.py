@@ -62,10 +62,9 @@ def test_draws_stay_within_what_was_stored(n: int, uniforms: list[float]) -> Non
     assert index[0, -1] >= n - 2  # the largest uniform number reaches the newest
 
 
-def test_a_ring_too_long_for_float32_to_count_is_not_overrun() -> None:
-    n = 2**24 + 3  # 2²⁴ + 4 in float32
-    ring = torch.zeros(1, 1, 1).expand(1, n, replay.row_width(1, 1))
-    replay.sample(ring, torch.tensor([[1 - 2**-24]]), torch.tensor(n), 1, 1)  # would raise
+def test_not_even_a_uniform_number_of_one_reads_the_ring_of_the_next_run() -> None:
+    batch = replay.sample(filled(2, 4, 4), torch.ones(2, 1), torch.tensor(4), DS, DA)
+    assert batch.s[:, 0, 0].tolist() == [3, 103]
 
 
 def test_at_a_time_limit_the_true_final_observation_is_stored_and_the_reset_one_acted_on() -> None:

@@ -31,7 +31,7 @@ def store(data: Tensor, row: Tensor, step: Tensor) -> None:
 def sample(data: Tensor, uniforms: Tensor, n: Tensor, ds: int, da: int) -> Batch:
     """Transitions drawn with replacement from the first n, one for each uniform number [R, B]."""
     runs, capacity, width = data.shape
-    index = (uniforms * n).long().clamp_max(n - 1)  # beyond 2²⁴ float32 rounds n itself
+    index = (uniforms * n).long().clamp_max(n - 1)  # u = 1 would read the next run's ring
     first = torch.arange(runs, device=data.device).unsqueeze(1) * capacity
     rows = data.view(-1, width).index_select(0, (first + index).view(-1)).view(*index.shape, width)
     s, a, r, s2, terminated = torch.split(rows, [ds, da, 1, ds, 1], -1)
