@@ -20,6 +20,8 @@ from pac4sac.reporting.collection import collect
 from pac4sac.reporting.groups import Group, group_runs, known_settings, seeds_text
 from pac4sac.reporting.report import write_report
 from pac4sac.reporting.rows import find_paper_rows
+from pac4sac.reporting.statistics import Summary
+from pac4sac.reporting.tables import mean_sd
 
 SOLVED_AT_ONCE = [900.0] * 40
 
@@ -319,6 +321,13 @@ class TestTheSameRunTwice:
         assert f"{told}, the same run: it alone is complete." in text
         assert groups_of(tmp_path / "in")["sac"].values("episodes") == [0.0]
 
+    def test_a_study_may_keep_a_run_under_two_names(self, tmp_path: Path) -> None:
+        for label in ("pac4sac", "bellman+conservative+exploration"):
+            write_run(tmp_path, task("cartpole-swingup"), "pac4sac", 0, label=label)
+        collection = collect([tmp_path])
+        assert [run.labels for run in collection.runs] == [("bellman+conservative+exploration", "pac4sac")]
+        assert collection.twice == ()
+
     def test_other_settings_make_another_run(self, tmp_path: Path) -> None:
         write_run(tmp_path / "a", task("cartpole-swingup"), "sac", 0)
         write_run(tmp_path / "b", task("cartpole-swingup"), "sac", 0, settings={"lr": 0.5})
@@ -355,3 +364,12 @@ class TestOwnTasks:
         assert metrics["episodes"] == 0.0
         assert "mean_return" not in metrics
         assert "fixed_horizon_regret" not in metrics
+
+
+@pytest.mark.parametrize(
+    ("mean", "sd", "scale", "text"),
+    [(6049.0, 1600.0, 1000.0, "6.0 ± 1.6"), (-0.04, 0.01, 1.0, "−0.040 ± 0.010"), (12345.6, 78.9, 1.0, "12,346 ± 79"),
+     (-0.0, 0.0, 1.0, "0.0 ± 0.0")],
+)  # fmt: skip
+def test_numbers_keep_the_papers_decimals_and_never_vanish(mean: float, sd: float, scale: float, text: str) -> None:
+    assert mean_sd(Summary(5, mean, sd), scale) == text

@@ -140,9 +140,11 @@ def _each_once(found: Sequence[FoundRun]) -> tuple[tuple[FoundRun, ...], list[st
     for copies in by_identity.values():
         copies.sort(key=lambda run: (not is_complete(run.record), -len(run.record.episodes), run.place))
         best = copies[0]
-        if len(copies) > 1:
-            others = ", ".join(copy.place for copy in copies[1:])
-            twice.append(f"`{best.place}` was taken and {others} left out, the same run: {_why(copies)}.")
+        # A study keeps a run that it knows by two names under both, side by side: nothing to tell.
+        others = [copy for copy in copies[1:] if copy.record.folder.parent != best.record.folder.parent]
+        if others:
+            left_out = ", ".join(copy.place for copy in others)
+            twice.append(f"`{best.place}` was taken and {left_out} left out, the same run: {_why([best, *others])}.")
         labels = tuple(sorted({copy.record.label for copy in copies}, key=natural))
         studies = tuple(sorted({name for copy in copies for name in copy.studies}))
         kept.append(dataclasses.replace(best, labels=labels, studies=studies))

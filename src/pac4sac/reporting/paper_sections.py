@@ -7,7 +7,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from pac4sac.reporting import comparison, paper
-from pac4sac.reporting.collection import FoundCost
+from pac4sac.reporting.collection import FoundCost, FoundStudy
 from pac4sac.reporting.comparison import Comparison
 from pac4sac.reporting.figures import shooting_figure
 from pac4sac.reporting.groups import Group, short
@@ -140,7 +140,8 @@ def details_table(name: str, titles: Mapping[str, str], compared: Sequence[Compa
         values, group = c.values, c.group
         summary = summarise(values) if values else None
         iqm = interquartile_mean([values]) if values else None
-        difference = summary.mean - c.paper.mean if summary else None
+        comparable = c.found.verdict != comparison.NOT_COMPARABLE
+        difference = summary.mean - c.paper.mean if summary and comparable else None
         interval = Estimate(difference, c.found.low, c.found.high) if difference is not None else None
         command = group.command if group else f"pac4sac study run {name}"
         solved = f"{group.solved} of {len(group.judged)}" if group else NOTHING
@@ -217,7 +218,7 @@ def _median_verdict(group: Group | None, values: Sequence[float], printed: float
     return found.verdict, found.reason
 
 
-def cost_section(costs: Sequence[FoundCost]) -> Section | None:
+def cost_section(costs: Sequence[FoundCost], studies: Sequence[FoundStudy]) -> Section | None:
     if not costs:
         return None
     blocks: list[Any] = [
@@ -226,6 +227,7 @@ def cost_section(costs: Sequence[FoundCost]) -> Section | None:
     ]
     for place, cost in enumerate(costs):
         times = {str(row.get("label", row.get("algo"))): row for row in cost.content["rows"]}
+        study = next((study.name for study in studies if study.place == cost.place), "cost")
         reference = _seconds(times["sac"]) if "sac" in times else []
         body = []
         for label, row in times.items():
@@ -244,7 +246,7 @@ def cost_section(costs: Sequence[FoundCost]) -> Section | None:
                     Cell(f"{relative:.2f}" if relative else NOTHING, relative),
                     Cell(f"{theirs:.2f}" if theirs else NOTHING, theirs),
                     Cell(str(row.get("backend", NOTHING)), str(row.get("backend"))),
-                    Cell("pac4sac study run cost", code=True),
+                    Cell(f"pac4sac study run {study}", code=True),
                 ]
             )  # fmt: skip
         about = {**cost.content.get("machine", {}), "device": cost.content.get("device")}

@@ -65,38 +65,39 @@ class Section:
 
 
 def number(x: float | None, scale: float = 1.0) -> str:
-    """One decimal as in the paper; more where the number would vanish, none where it is long."""
-    if x is None:
-        return NOTHING
-    x = x / scale
-    digits = 0 if abs(x) >= 10_000 else 1 if abs(x) >= 1 or x == 0 else 2 if abs(x) >= 0.1 else 3
-    return _minus(f"{x:,.{digits}f}")
+    return NOTHING if x is None else _decimals(x / scale, _digits(x / scale))
 
 
 def mean_sd(summary: Summary | None, scale: float = 1.0) -> str:
     if summary is None:
         return NOTHING
-    # Both to the decimals of the mean, so that they can be compared.
-    digits = 0 if abs(summary.mean / scale) >= 10_000 else 1 if abs(summary.mean / scale) >= 1 else 2
-    sd = "" if summary.sd is None else f" ± {summary.sd / scale:,.{digits}f}"
-    return _minus(f"{summary.mean / scale:,.{digits}f}") + sd
+    digits = _digits(summary.mean / scale)  # for both, so that they can be compared
+    sd = "" if summary.sd is None else f" ± {_decimals(summary.sd / scale, digits)}"
+    return _decimals(summary.mean / scale, digits) + sd
 
 
-def with_interval(estimate: Estimate | None, scale: float = 1.0, digits: int = 1) -> str:
+def with_interval(estimate: Estimate | None, scale: float = 1.0, digits: int | None = None) -> str:
     if estimate is None:
         return NOTHING
-    told = _minus(f"{estimate.value / scale:,.{digits}f}")
+    digits = _digits(estimate.value / scale) if digits is None else digits
+    told = _decimals(estimate.value / scale, digits)
     if estimate.low is None or estimate.high is None:
         return told
-    return f"{told} [{_minus(f'{estimate.low / scale:,.{digits}f}')}, {_minus(f'{estimate.high / scale:,.{digits}f}')}]"
+    return f"{told} [{_decimals(estimate.low / scale, digits)}, {_decimals(estimate.high / scale, digits)}]"
 
 
 def p_value(p: float | None) -> str:
     return NOTHING if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _minus(text: str) -> str:
-    return text.replace("-", "−") if float(text.replace(",", "")) != 0 else text.replace("-", "")
+def _digits(x: float) -> int:
+    """One decimal as in the paper; more where the number would vanish, none where it is long."""
+    return 0 if abs(x) >= 10_000 else 1 if abs(x) >= 1 or x == 0 else 2 if abs(x) >= 0.1 else 3
+
+
+def _decimals(x: float, digits: int) -> str:
+    text = f"{x:,.{digits}f}"
+    return text.replace("-", "−" if float(text.replace(",", "")) else "")
 
 
 # --- formats
@@ -113,14 +114,9 @@ def to_markdown(table: Table) -> str:
 
 def _markdown_cell(cell: Cell) -> str:
     text = f"`{cell.text.replace('|', '¦')}`" if cell.code else _markdown(cell.text)
-    return "<br>".join(
-        [
-            text,
-            *([_markdown(cell.note)] if cell.note else []),
-            *([f"paper {_markdown(cell.paper)}"] if cell.paper else []),
-            *([f"*{cell.verdict}*"] if cell.verdict else []),
-        ]
-    )
+    paper = f"paper {_markdown(cell.paper)}" if cell.paper else ""
+    verdict = f"*{cell.verdict}*" if cell.verdict else ""
+    return "<br>".join(part for part in (text, _markdown(cell.note), paper, verdict) if part)
 
 
 def _markdown(text: str) -> str:
