@@ -32,13 +32,13 @@ COMMON = {"gamma": GAMMA, "tau": 0.1, "lr": 3e-3, "warmup": 100, "width": 32, "d
 OWN = {
     "pac4sac": {"shots": 8},
     "sac-auto": {"alpha": 0.03},
-    # With its maps in nine updates of ten it comes to the same values, in 5000 steps.
+    # With maps in nine updates of ten, its default, it takes thousands of steps: docs/learning-checks.md.
     "sac-nr": {"clean": 0.9},
 }
 VALUE_TOLERANCE = {"sac-nr": 0.25, "sac-fpi": 0.15}
 ACTION_TOLERANCE = {"sac-nr": 0.3}
-# The helper of SAC-FPI follows its target one gradient step at a time. Where the value feeds on itself the critic runs
-# away from it: docs/learning-checks.md.
+# The helper of SAC-FPI follows its target one gradient step at a time, and where a value feeds on itself the critic runs
+# away from it; that page has the numbers.
 OUT_OF_REACH = {("sac-fpi", "Endless")}
 REACHABLE = [(algo, probe) for algo in ALGORITHMS for probe in PROBES if (algo, probe) not in OUT_OF_REACH]
 
