@@ -66,6 +66,8 @@ class AgentConfig:
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             check_value(f, getattr(self, f.name))
+            if type(f.default) is float:  # 1 and 1.0 are the same setting, also in a file name or a checksum
+                object.__setattr__(self, f.name, float(getattr(self, f.name)))
         if self.batch > self.capacity:
             raise UserError(f"batch must be at most the replay capacity ({self.capacity}), not {self.batch}.")
 

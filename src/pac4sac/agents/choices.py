@@ -8,10 +8,12 @@ from torch import Tensor
 from pac4sac import bounds
 from pac4sac.agents.base import State
 from pac4sac.nets import Critic, Params
+from pac4sac.replay import Batch
 
 STD_FLOOR = 1e-6  # of √v_p, whose slope is infinite at 0
 
-# The conservative term from KL, N and δ. The paper's has no δ; the others are the complexity terms of proven bounds.
+# The conservative term from KL, N and δ. The paper's training objective has no δ; "mcallester" is the bound as the
+# paper prints it, the last two are proven.
 COMPLEXITY: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "paper": lambda kl, n, delta: bounds.complexity_paper(kl, n),
     "mcallester": bounds.complexity_mcallester,
@@ -38,9 +40,26 @@ def thompson_value(critic: Critic, q: Params, s: Tensor, a: Tensor, noise: Tenso
     return critic.per_member(torch.baddbmm(q["head.bias"], phi, weights).squeeze(-1))
 
 
+def candidate_values(critic: Critic, q: Params, s: Tensor, a: Tensor, noise: Tensor | None, shooting: str) -> Tensor:
+    """Samples of Q for candidates [R, S·B, da]: each its own, noise [R, S, M, B], or all of one draw of the weights."""
+    if noise is None or not critic.gaussian:
+        return critic(q, s, a)[0]
+    if shooting == "thompson":
+        return thompson_value(critic, q, s, a, noise)
+    return sampled_value(critic, q, s, a, noise.transpose(1, 2).flatten(2))  # [R, M, S·B]
+
+
 def with_frozen_variance(q: Params) -> Params:
     """The released code clamps the variances where their gradient is zero; in effect they are constants."""
     return {**q, "head.log_variance": q["head.log_variance"].detach()}
+
+
+def here_and_next(critic: Critic, q: Params, batch: Batch, a2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """m_p(s, a), v_p(s, a) and v_p(s′, a′), each [R, M, B], in one pass."""
+    m, v = critic(q, torch.cat([batch.s, batch.s2], 1), torch.cat([batch.a, a2], 1))
+    assert v is not None
+    (here, _), (v_here, v_next) = m.chunk(2, -1), v.chunk(2, -1)
+    return here, v_here, v_next
 
 
 def first_prior(means: Sequence[float], variances: Sequence[float], critic: Critic, device: torch.device) -> State:

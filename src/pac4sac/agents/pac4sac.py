@@ -63,8 +63,9 @@ class PacBayesCritic(Agent):
     def bellman_consistency(y: Tensor, m_p: Tensor, v_p: Tensor) -> Tensor:
         return ((y - m_p).square() + v_p).mean(-1)
 
-    # The target in it, r + γ stop_grad(Q)(s′), is SAC's: a′ ~ π, never the shooting policy, as in the operator T of
-    # "Convergence properties". Its Q is the mean of the slow critic, or by choice a sample of it.
+    # The target in it, r + γ stop_grad(Q)(s′), is that of SAC: y = r + γ (1 − terminated) (Q(s′, a′) − α log π(a′|s′)).
+    # a′ ~ π, never the shooting policy, as in the operator T of "Convergence properties". Its Q is the mean m_p of the
+    # slow critic, or by choice a sample.
 
     def target_value(self, state: State, s2: Tensor, a2: Tensor, draw: Draw) -> Tensor:
         slow = self.params(state, "critic/target")
@@ -92,13 +93,11 @@ class PacBayesCritic(Agent):
             q = choices.with_frozen_variance(q)
         h = Hyper(state)
         n = state["step"].clamp_max(self.config.capacity)
-        m, v = self.critic(q, torch.cat([batch.s, batch.s2], 1), torch.cat([batch.a, target.a2], 1))  # one pass
-        assert v is not None
-        (m_p, _), (v_p, v_p_next) = m.chunk(2, -1), v.chunk(2, -1)  # [R, M, B]
+        m_p, v_p, v_p_next = choices.here_and_next(self.critic, q, batch, target.a2)
         kl = self.divergence(state, q)
 
         bellman = self.bellman_consistency(target.y[:, None], m_p, v_p)
-        conservative = choices.COMPLEXITY[self.config.complexity](kl, n, h.delta[:, None])
+        conservative = choices.COMPLEXITY[self.config.complexity](kl, n, h.delta[:, None])  # √(KL/N) in the paper
         exploration = self.exploration(v_p_next, batch.terminated[:, None])
         loss = bellman + h.conservative[:, None] * conservative - h.xi[:, None] * exploration  # [R, M]
 
@@ -106,11 +105,11 @@ class PacBayesCritic(Agent):
         log |= {"q": m_p.mean(-1), "q_deviation": v_p.sqrt().mean(-1)}
         return loss.sum(1), {name: value.mean(1) for name, value in log.items()}
 
-    # Fourth display: the actor maximises m_p + ε √v_p − α log π with a fresh ε ~ N(0, 1) for each state. The entropy is
-    # SAC's own part (`Sac.actor_loss`); this is the sampled Q that it asks for.
+    # Fourth display: the actor maximises m_p(s, a) + ε √v_p(s, a) − α log π(a|s), a ~ π, with a fresh ε ~ N(0, 1) for
+    # each state. `Sac.actor_loss` is −(Q − α log π), here with the sampled Q:
 
     def value(self, q: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
-        return choices.sampled_value(self.critic, q, s, a, noise).amin(1)
+        return choices.sampled_value(self.critic, q, s, a, noise).amin(1)  # m_p + ε √v_p
 
     # Section 3.1 suggests "updating the prior of an episode with the posterior of the previous episode".
 
@@ -144,9 +143,7 @@ class Pac4SacConfig(PacBayesConfig, SacConfig):
 
 
 class Pac4Sac(PacBayesCritic, Sac):
-    """SAC with the PAC-Bayes critic, and with critic-guided action search by multiple shooting (Section 3.2, second
-    paragraph): a_1 … a_S ~ π, one sample Q_i | a_i, s ~ μ for each, act with the a_i of the largest Q_i. The search is
-    `Sac.behaviour`, for SAC can be given it too; the samples are these."""
+    """SAC with the PAC-Bayes critic, acting by multiple shooting."""
 
     title = "PAC-Bayesian soft actor-critic: the paper"
     Config = Pac4SacConfig
@@ -172,10 +169,11 @@ class Pac4Sac(PacBayesCritic, Sac):
     config: Pac4SacConfig
     configs: tuple[Pac4SacConfig, ...]
 
+    # "Critic-guided optimal action search by multiple shooting": a_1 … a_S ~ π, Q_i | a_i, s ~ μ, act with the a_i of
+    # the largest Q_i. `Sac.behaviour` draws and picks, for SAC can be given shots too; the Q_i are these.
+
     def rank(self, q: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
-        if noise is not None and self.config.shooting == "thompson" and self.critic.gaussian:
-            return choices.thompson_value(self.critic, q, s, a, noise).amin(1)
-        return self.value(q, s, a, None if noise is None else noise.transpose(1, 2).flatten(2))  # [R, M, S·B]
+        return choices.candidate_values(self.critic, q, s, a, noise, self.config.shooting).amin(1)
 
     def behaviour_streams(self, states: int, evaluating: bool = False) -> dict[str, Stream]:
         streams, shots = super().behaviour_streams(states, evaluating), self.shots(evaluating)

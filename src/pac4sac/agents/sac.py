@@ -69,7 +69,7 @@ class Sac(Agent):
         """a′ ~ π(·|s′) and its log-density; the best of several where the setting asks for it."""
         mean, std = self.actor(self.params(state, "actor"), s2)
         a2, log_pi = squashed_sample(mean.unsqueeze(1), std.unsqueeze(1), draw["target"])  # [R, S, B, da]
-        best = self.favourite(state, s2, a2, draw.get("target_value"), None)
+        best = self.favourite(state, s2, a2, None, None)  # of several, by the mean of Q
         return pick(a2, best), log_pi.gather(1, best.unsqueeze(1)).squeeze(1)
 
     # --- the temperature α

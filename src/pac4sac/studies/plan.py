@@ -88,7 +88,14 @@ def begin(study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides:
     """Write the study and its experiments down, so that they can be trained by anyone who has the folder."""
     root.mkdir(parents=True, exist_ok=True)
     expected = [
-        {"run": run.id, "task": run.task.name, "algo": run.algo, "label": run.label, "seed": run.seed}
+        {
+            "run": run.id,
+            "task": run.task.name,
+            "algo": run.algo,
+            "label": run.label,
+            "seed": run.seed,
+            "identity": run.identity,
+        }
         for run in study.runs()
     ]
     about = {"version": VERSION, "study": study.name, "title": study.title, "question": study.question}
