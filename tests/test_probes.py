@@ -37,8 +37,8 @@ OWN = {
 }
 VALUE_TOLERANCE = {"sac-nr": 0.25, "sac-fpi": 0.15}
 ACTION_TOLERANCE = {"sac-nr": 0.3}
-# The helper of SAC-FPI follows its target one gradient step at a time, and where a value feeds on itself the critic runs
-# away from it; that page has the numbers.
+# The helper of SAC-FPI follows its target one gradient step at a time; where a value feeds on itself the critic runs
+# away from it. The same page has numbers.
 OUT_OF_REACH = {("sac-fpi", "Endless")}
 REACHABLE = [(algo, probe) for algo in ALGORITHMS for probe in PROBES if (algo, probe) not in OUT_OF_REACH]
 
@@ -53,10 +53,17 @@ def task_name(probe: str) -> str:
     return f"probe_environments:probe/{probe}-v0"
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # more are slower on networks this small
+    yield
+    torch.set_num_threads(threads)
+
+
 @functools.cache
 def trained(algo: str) -> Learner:
     """The cohort after its training: run `probe index · seeds + seed index`."""
-    torch.set_num_threads(1)
     config = make_config(algo, overrides=settings(algo))
     agent = ALGORITHMS[algo].agent([config] * (len(PROBES) * len(SEEDS)), 1, 1)
     learner = Learner(agent, SEEDS * len(PROBES), STEPS, torch.device("cpu"))
