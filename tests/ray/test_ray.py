@@ -118,14 +118,12 @@ def trained_by(pids: list[int]) -> set[bytes]:
     return {path.read_bytes() for path in opened if path.is_file()}
 
 
-def test_a_killed_node_costs_no_result(
-    tmp_path: Path, study: Study, cluster: "Cluster", monkeypatch: pytest.MonkeyPatch
-) -> None:
-    local, away = tmp_path / "local", tmp_path / "away"
+def kill_a_node_in_the_middle(cluster: "Cluster") -> Callable[[PlannedCohort, int], bool]:
+    """What to do at a progress: once a cohort on the second node has a checkpoint, kill all of that node."""
     lost = next(node for node in cluster.list_all_nodes() if not node.is_head())
     raylet = lost.all_processes["raylet"][0].process.pid
 
-    def kill_the_node_in_the_middle(cohort: PlannedCohort, step: int) -> bool:
+    def kill(cohort: PlannedCohort, step: int) -> bool:
         processes = descendants(raylet)
         is_there = (cohort.folder / "experiment.json").read_bytes() in trained_by(processes)
         if not is_there or not list(cohort.folder.glob("cohorts/000/step-*")):
@@ -134,10 +132,17 @@ def test_a_killed_node_costs_no_result(
             os.kill(pid, signal.SIGKILL)
         return True
 
+    return kill
+
+
+def test_a_killed_node_costs_no_result(
+    tmp_path: Path, study: Study, cluster: "Cluster", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local, away = tmp_path / "local", tmp_path / "away"
     handed_out = []
     hand_out = _Dispatch._hand_out
     monkeypatch.setattr(_Dispatch, "_hand_out", lambda self, n: handed_out.append(n) or hand_out(self, n))
-    notes = Notes(kill_the_node_in_the_middle)
+    notes = Notes(kill_a_node_in_the_middle(cluster))
     assert run_study(study, away, notes, engine="ray", address=cluster.address)
     assert notes.acted
     assert notes.outcomes == [("complete", "")] * 2
@@ -174,3 +179,13 @@ def test_a_stopped_study_goes_on_and_a_failure_leaves_the_other_cohort_going(
         run_study(study, root, notes, engine="ray", address=cluster.address)
     assert sorted(outcome for outcome, _ in notes.outcomes) == ["complete", "failed"]
     assert {record.status for record in read_runs(begun[0])} == {"finished"}
+
+
+def test_smoke_runs_on_two_nodes_of_which_one_is_killed(tmp_path: Path, cluster: "Cluster") -> None:
+    smoke, notes = load_study("smoke"), Notes(kill_a_node_in_the_middle(cluster))
+    assert run_study(smoke, tmp_path / "smoke", notes, engine="ray", address=cluster.address, device="cpu")
+    assert notes.acted
+    assert {outcome for outcome, _ in notes.outcomes} == {"complete"}
+    records = [run for folder in (tmp_path / "smoke" / "experiments").iterdir() for run in read_runs(folder)]
+    assert {(run.task["name"], run.run) for run in records} == {(run.task.name, run.id) for run in smoke.runs()}
+    assert all(run.status == "finished" and len(run.episodes) == 12 for run in records)

@@ -29,12 +29,29 @@ def show_tables(console: "Console", root: Path) -> None:
         if found is None:
             continue
         table = Table(title=found.caption, title_justify="left", box=box.SIMPLE)
-        for column in found.columns:
+        shown = columns_that_fit(found, console.width)
+        for column in (found.columns[place] for place in shown):
             head = f"{column.group}\n{column.title}" if column.group else column.title
             table.add_column(head, justify="right" if column.numeric else "left")
         for row in found.rows:
-            table.add_row(*(f"{cell.text}\npaper {cell.paper}" if cell.paper else cell.text for cell in row))
+            table.add_row(*(_cell(row[place]) for place in shown))
         console.print(table)
+
+
+def columns_that_fit(table: Any, width: int) -> list[int]:
+    """Places of the columns a console has room for; what goes first is in the report anyway."""
+    places = [place for place, column in enumerate(table.columns) if column.title != "Repeat with"]
+    for title in ("final evaluation", "P(better", "IQM", "p (Holm)", "Runs", "solved"):
+        widths = [max(len(line) for row in table.rows for line in _cell(row[place]).split("\n")) for place in places]
+        heads = [max(map(len, table.columns[place].title.split())) for place in places]
+        if sum(max(pair) + 3 for pair in zip(widths, heads, strict=True)) <= width:
+            break
+        places = [place for place in places if not table.columns[place].title.startswith(title)]
+    return places
+
+
+def _cell(cell: Any) -> str:
+    return f"{cell.text}\npaper {cell.paper}" if cell.paper else str(cell.text)
 
 
 class StudyDisplay:
