@@ -60,6 +60,8 @@ def get_algorithm(name: str) -> Algorithm:
         raise UserError(f"The algorithm {name!r} could not be imported: {error}.") from error
     if not (isinstance(agent, type) and issubclass(agent, Agent)):
         raise UserError(f"{name!r} is not a subclass of pac4sac.Agent.")
+    if missing := sorted(agent.__abstractmethods__):
+        raise UserError(f"{name!r} lacks {', '.join(missing)}, which every agent must have.")
     return Algorithm(agent, title=getattr(agent, "title", name))
 
 

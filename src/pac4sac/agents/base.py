@@ -5,6 +5,7 @@ Everything here and in the agents is tensor code of fixed shapes on all runs at 
 synchronisation with the device. State tensors are changed in place, so that one update can be compiled or captured.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -39,7 +40,7 @@ class Target(NamedTuple):
     a2: Tensor  # [R, B, da], the next action behind it
 
 
-class Agent:
+class Agent(ABC):
     """An algorithm for a cohort. A subclass gives its networks and four functions: `bellman_target`, `critic_loss`,
     `actor_loss` and `behaviour`."""
 
@@ -60,28 +61,28 @@ class Agent:
 
     # --- what an algorithm is made of
 
-    def networks(self) -> dict[str, Net]:
-        raise NotImplementedError
+    @abstractmethod
+    def networks(self) -> dict[str, Net]: ...
 
+    @abstractmethod
     def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Any:
         """A `Target`, or whatever else of the next state the critic's loss needs; taken without gradient."""
-        raise NotImplementedError
 
     def critic_loss(self, state: State, q: Params, batch: Batch, target: Any, draw: Draw) -> Loss:
         """The squared Bellman error of every critic; algorithms with another objective replace it."""
         m, _ = self.critic(q, batch.s, batch.a)  # [R, M, B]
         return (target.y[:, None] - m).square().mean(-1).sum(-1), {"q": m.mean((1, 2))}
 
-    def actor_loss(self, state: State, pi: Params, batch: Batch, draw: Draw) -> Loss:
-        raise NotImplementedError
+    @abstractmethod
+    def actor_loss(self, state: State, pi: Params, batch: Batch, draw: Draw) -> Loss: ...
 
+    @abstractmethod
     def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
         """Actions [R, B, da] with which to gather data in states [R, B, ds]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def greedy(self, state: State, s: Tensor) -> Tensor:
         """The deterministic policy, for evaluation."""
-        raise NotImplementedError
 
     def logged(self) -> tuple[str, ...]:
         """Names of what the losses report."""
@@ -97,7 +98,7 @@ class Agent:
     def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
         return {}
 
-    def end_of_episode(self, state: State, ended: Tensor) -> None:
+    def end_of_episode(self, state: State, ended: Tensor) -> None:  # noqa: B027 (most agents need nothing here)
         """Called after the step in which episodes of the runs `ended` [R] ended."""
 
     # --- the plain critic: the minimum of its members
