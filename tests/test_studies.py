@@ -190,6 +190,15 @@ def test_an_interrupted_study_goes_on_to_the_same_result(tiny: Path, tmp_path: P
         assert read_jsonl(other) == read_jsonl(run / "episodes.jsonl")
 
 
+def test_a_stop_that_comes_before_a_cohort_has_begun_is_no_failure(tiny: Path, tmp_path: Path) -> None:
+    study, root, notes = load_study(str(tiny)), tmp_path / "study", Notes()
+    cohorts = plan(study, root, PLENTY)
+    begin(study, root, cohorts, {})
+    stop = StopRequest(max_minutes=0.001)  # over while the child still imports
+    assert not run_local(cohorts, 2, stop, notes)
+    assert set(notes.outcomes) <= {"stopped"}
+
+
 def test_a_cohort_that_cannot_train_leaves_the_others_going(tiny: Path, tmp_path: Path) -> None:
     study, root, notes = load_study(str(tiny)), tmp_path / "study", Notes()
     cohorts = plan(study, root, PLENTY)

@@ -5,6 +5,7 @@ It speaks to its parent in lines of JSON, {"step": ..., "steps": ...}. It ends w
 """
 
 import json
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -38,6 +39,9 @@ class Reporter(Callback):
 
 
 def main(arguments: Sequence[str]) -> int:
+    # Outside of training, which has a handler of its own, a request to stop comes too early or too late: the parent
+    # repeats it until this process has ended.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         minutes = float(arguments[1]) if len(arguments) > 1 else None
         result = resume(arguments[0], max_minutes=minutes, callbacks=[Reporter()])

@@ -3,6 +3,7 @@
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -59,6 +60,8 @@ def run_local(cohorts: Sequence[PlannedCohort], parallel: int, stop: StopRequest
             sentence = process.stderr.read() if process.stderr else ""
             code = process.wait()
             outcome = {child.COMPLETE: "complete", child.STOPPED: "stopped"}.get(code, "failed")
+            if stop.wanted and code == -signal.SIGTERM:  # it had not begun yet
+                outcome = "stopped"
             reason = (sentence.strip().splitlines() or [f"ended with code {code}"])[-1] if outcome == "failed" else ""
             watcher.ended(cohort, outcome, reason)
             if outcome == "failed":
