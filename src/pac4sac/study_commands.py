@@ -90,15 +90,16 @@ class StudyPlan:
         budget = self.memory * 10**6 if self.memory else memory_budget(device)
         cohorts = plan(study, study_folder(study, self.out), budget)
         seconds = []
-        for cohort in cohorts:
+        for cohort in cohorts if not self.no_trial else []:
             with console.status(f"trying {cohort.title} …"):
-                seconds.append(None if self.no_trial else measured_seconds(cohort, device))
-        console.print(
-            cohort_table(study, cohorts, {"Memory": memory_of, "Estimate": dict(zip(cohorts, seconds, strict=True))})
-        )
+                seconds.append(measured_seconds(cohort, device))
+        columns = {"Memory": [memory_of(cohort) for cohort in cohorts]}
+        if seconds:
+            columns["Estimate"] = [duration(s) for s in seconds]
+        console.print(cohort_table(study, cohorts, columns))
         say(console, f"{sum(len(c.runs) for c in cohorts)} runs; at most {budget / 1e9:.1f} GB a cohort, on {device}.")
-        if not self.no_trial:
-            say(console, f"One after another about {duration(sum(s or 0 for s in seconds))}.")
+        if seconds:
+            say(console, f"One after another about {duration(sum(seconds))}.")
         return 0
 
 
@@ -119,7 +120,7 @@ class StudyStatus:
         if not (root / "study.json").exists():
             raise UserError(f"{root} holds no study yet; start it with: pac4sac study run {self.name}.")
         cohorts = plan(study, root, 10**15)
-        console.print(cohort_table(study, cohorts, {"Status": status_of}))
+        console.print(cohort_table(study, cohorts, {"Status": [status_of(cohort) for cohort in cohorts]}))
         return 0
 
 

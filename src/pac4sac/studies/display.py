@@ -1,6 +1,7 @@
 """What a person sees of a study: bars while it trains, its plan and status, its tables."""
 
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,7 @@ def show_tables(console: "Console", root: Path) -> None:
 def columns_that_fit(table: Any, width: int) -> list[int]:
     """Places of the columns a console has room for; what goes first is in the report anyway."""
     places = [place for place, column in enumerate(table.columns) if column.title != "Repeat with"]
-    for title in ("final evaluation", "P(better", "IQM", "p (Holm)", "Runs", "solved"):
+    for title in ("final evaluation", "Runs", "solved", "P(better", "p (Holm)", "IQM"):
         widths = [max(len(line) for row in table.rows for line in _cell(row[place]).split("\n")) for place in places]
         heads = [max(map(len, table.columns[place].title.split())) for place in places]
         if sum(max(pair) + 3 for pair in zip(widths, heads, strict=True)) <= width:
@@ -93,17 +94,13 @@ class StudyDisplay:
             self.progress_bars.stop()
 
 
-def cohort_table(study: "Study", cohorts: list["PlannedCohort"], columns: dict[str, Any]) -> Any:
+def cohort_table(study: "Study", cohorts: Sequence["PlannedCohort"], columns: Mapping[str, Sequence[str]]) -> Any:
     from rich.table import Table
 
     table = Table(title=study.title, title_justify="left")
     for name in ("Cohort", "Runs", "Steps", *columns):
         table.add_column(name, justify="left" if name in ("Cohort", "Status") else "right")
-    for cohort in cohorts:
-        cells = []
-        for value in columns.values():
-            found = value[cohort] if isinstance(value, dict) else value(cohort)
-            cells.append("–" if found is None else found if isinstance(found, str) else duration(found))
+    for cohort, *cells in zip(cohorts, *columns.values(), strict=True):
         table.add_row(cohort.title, str(len(cohort.runs)), str(cohort.steps), *cells)
     return table
 

@@ -1,0 +1,65 @@
+"""The commands about studies, as typed."""
+
+from pathlib import Path
+
+import pytest
+from test_studies import TINY
+
+from pac4sac.cli import main
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    (tmp_path / "tiny.toml").write_text(TINY)
+    return "tiny.toml"
+
+
+def test_a_study_is_planned_run_looked_at_and_reported(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["study", "status", tiny]) == 2
+    assert "holds no study yet" in capsys.readouterr().err
+
+    assert main(["study", "plan", tiny, "--no-trial"]) == 0
+    planned = capsys.readouterr().out
+    assert "Memory" in planned
+    assert "Estimate" not in planned
+    assert "4 runs" in planned  # of six, as two are the same under another name
+    assert main(["study", "plan", tiny]) == 0
+    assert "One after another about" in capsys.readouterr().out
+
+    assert main(["study", "run", tiny, "--device", "cpu"]) == 0
+    assert "All variants on Pendulum-v1" in capsys.readouterr().out
+    assert Path("experiments/study-tiny/report/report.html").is_file()
+
+    assert main(["study", "status", tiny]) == 0
+    assert "2 finished" in capsys.readouterr().out
+    assert main(["report", "experiments/study-tiny", "--out", "elsewhere"]) == 0
+    assert Path("elsewhere/report.md").read_text() == Path("experiments/study-tiny/report/report.md").read_text()
+
+
+def test_compare_trains_and_shows_intervals(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["compare", "Pendulum-v1", "--algos", "ddpg,sac", "--seeds", "0:2", "--steps", "400", "--device", "cpu"]
+    assert main([*command, "--set", "width=8", "warmup=20"]) == 0
+    shown = capsys.readouterr().out
+    assert "IQM" in shown
+    assert "ddpg" in shown
+    assert "baseline" in shown
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (["study", "run", "table-9"], "There is no study 'table-9'"),
+        (["study", "run", "smoke", "--tasks", "ant"], "has no task ant"),
+        (["compare", "Pendulum-v1", "--algos", "sac,sac"], "An algorithm is named twice"),
+        (["compare", "Pendulum-v1", "--set", "width=8,16"], "compare takes one value for width"),
+        (["compare", "Pendulum-v2", "--algos", "sac"], "There is no task or environment 'Pendulum-v2'"),
+        (["report", "nowhere"], "nowhere"),
+    ],
+)
+def test_what_cannot_be_is_told_in_a_sentence(
+    command: list[str], sentence: str, tiny: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command) == 2
+    assert sentence in capsys.readouterr().err
