@@ -29,7 +29,9 @@ def test_a_study_is_planned_run_looked_at_and_reported(tiny: str, capsys: pytest
     assert "One after another about" in capsys.readouterr().out
 
     assert main(["study", "run", tiny, "--device", "cpu"]) == 0
-    assert "All variants on Pendulum-v1" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "2 cohorts of up to" in shown
+    assert "All variants on Pendulum-v1" in shown
     assert Path("experiments/study-tiny/report/report.html").is_file()
 
     assert main(["study", "status", tiny]) == 0

@@ -239,10 +239,17 @@ def train_study(
     **launching: Any,
 ) -> int:
     from pac4sac.reporting.report import write_report
+    from pac4sac.studies.plan import memory_budget, plan
     from pac4sac.studies.run import run_study, study_folder
+    from pac4sac.training.backends import pick_device
 
     root = study_folder(study, out)
     say(console, f"{study.title}: {len(study.runs())} runs in {root}")
+    if study.kind != "cost":
+        budget = memory * 10**6 if memory else memory_budget(pick_device(options["device"]))
+        sizes = [cohort.bytes for cohort in plan(study, root, budget)]
+        told = f"{len(sizes)} cohorts of up to {max(sizes) / 1e6:.0f} MB, where {budget / 1e6:.0f} MB are allowed each."
+        say(console, told)
     with StudyDisplay(console) as display:
         complete = run_study(study, root, display, memory=memory and memory * 10**6, **launching, **options)
     page = write_report([root], root / "report")
