@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import math
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -40,7 +41,7 @@ GROUND = 0  # body number: the ground is loaded first
 SELF_COLLISION = pybullet.URDF_USE_SELF_COLLISION | pybullet.URDF_USE_SELF_COLLISION_EXCLUDE_ALL_PARENTS
 
 
-class BulletEnv(gymnasium.Env[Vector, Vector]):
+class BulletEnv(gymnasium.Env[Vector, Vector], ABC):
     """A robot described by tables; subclasses read it out (`_first_observation`, `_outcome`).
 
     The default is the original library's behaviour, with two deviations that make episodes reproducible: contacts are
@@ -118,11 +119,11 @@ class BulletEnv(gymnasium.Env[Vector, Vector]):
             pybullet.disconnect(physicsClientId=self._client)
             self._client, self._saved_state, self._window = -1, None, None
 
-    def _first_observation(self) -> Vector:
-        raise NotImplementedError
+    @abstractmethod
+    def _first_observation(self) -> Vector: ...
 
-    def _outcome(self, action: list[float]) -> tuple[Vector, float, bool, dict[str, Any]]:
-        raise NotImplementedError
+    @abstractmethod
+    def _outcome(self, action: list[float]) -> tuple[Vector, float, bool, dict[str, Any]]: ...
 
     def _drive(self, forces: list[float]) -> None:
         pybullet.setJointMotorControlArray(
@@ -132,9 +133,9 @@ class BulletEnv(gymnasium.Env[Vector, Vector]):
     def _joint_states(self) -> Any:
         return pybullet.getJointStates(self._body, self._observed, self._client)
 
+    @abstractmethod
     def _place(self) -> tuple[float, float]:
         """Where on the floor the robot is, for the camera to follow it."""
-        raise NotImplementedError
 
     def _connect(self) -> None:
         if self.render_mode == "human":

@@ -1,6 +1,5 @@
 """`agent.safetensors`: all that acting needs, in one small file per run, and the agent read back from it."""
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -139,9 +138,3 @@ def start_from(source: str | Path, agent: Agent, state: State) -> None:
     adopt(state, networks, str(source))
     for name in agent.with_target:
         state[f"{name}/target"].copy_(state[name])
-
-
-def config_changes(run: Run) -> dict[str, Any]:
-    """Settings in which a run differs from its algorithm's own defaults, for display."""
-    fresh = type(run.config)()
-    return {k: v for k, v in dataclasses.asdict(run.config).items() if v != getattr(fresh, k)}
