@@ -84,6 +84,20 @@ class Agent(ABC):
     def greedy(self, state: State, s: Tensor) -> Tensor:
         """The deterministic policy, for evaluation."""
 
+    def sample_policy(self, state: State, s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
+        """An action [R, B, da] of π itself, whose value the critic is to learn: no shooting, no exploration; and its
+        log-density [R, B], which is 0 for a deterministic policy."""
+        a = self.greedy(state, s)
+        return a, torch.zeros_like(a[..., 0])
+
+    def policy_streams(self, states: int) -> dict[str, Stream]:
+        """Random numbers that `sample_policy` needs for a number of states per run."""
+        return {}
+
+    def alpha(self, state: State) -> Tensor:
+        """Weight [R] of the entropy in the value that the critic is to learn."""
+        return torch.zeros_like(Hyper(state).gamma)
+
     def logged(self) -> tuple[str, ...]:
         """Names of what the losses report."""
         return ("q",)
@@ -112,6 +126,13 @@ class Agent(ABC):
 
     def target_value(self, state: State, s2: Tensor, a2: Tensor, draw: Draw) -> Tensor:
         return self.critic(self.params(state, "critic/target"), s2, a2)[0].amin(1)
+
+    def mean_and_variance(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What the online critic claims, each [R, B]: the smallest of its members' means, with that member's variance
+        where it has one."""
+        m, v = self.critic(self.params(state, "critic"), s, a)
+        least, member = m.min(1, keepdim=True)
+        return least.squeeze(1), None if v is None else v.gather(1, member).squeeze(1)
 
     # --- shared machinery
 

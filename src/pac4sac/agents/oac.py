@@ -89,8 +89,15 @@ class OacLab(Oac):
     configs: tuple[OacLabConfig, ...]
 
     def next_action(self, state: State, s2: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
+        return self.smoothed(state, "actor/target", s2, draw["target"][:, 0])
+
+    def sample_policy(self, state: State, s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
+        a, log_pi = self.smoothed(state, "actor", s, draw["policy"])
+        return a.clamp(-1, 1), log_pi  # an environment takes no others
+
+    def smoothed(self, state: State, actor: str, s: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         h = Hyper(state)
-        mean, _ = self.actor(self.params(state, "actor/target"), s2)
+        mean, _ = self.actor(self.params(state, actor), s)
         limit = h.smoothing_limit[:, None, None]
-        noise = (h.smoothing[:, None, None] * draw["target"][:, 0]).clamp(-limit, limit)
+        noise = (h.smoothing[:, None, None] * noise).clamp(-limit, limit)
         return torch.tanh(mean) + noise, torch.zeros_like(mean[..., 0])

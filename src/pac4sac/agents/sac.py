@@ -122,6 +122,9 @@ class Sac(Agent):
     def greedy(self, state: State, s: Tensor) -> Tensor:
         return torch.tanh(self.actor(self.params(state, "actor"), s)[0])
 
+    def sample_policy(self, state: State, s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
+        return squashed_sample(*self.actor(self.params(state, "actor"), s), draw["policy"])
+
     # --- what the above needs
 
     def logged(self) -> tuple[str, ...]:
@@ -134,6 +137,9 @@ class Sac(Agent):
     def behaviour_streams(self, states: int, evaluating: bool = False) -> dict[str, Stream]:
         shots = self.shots(evaluating)
         return {"candidates": Stream((max(shots), states, self.da), rows=shots)}
+
+    def policy_streams(self, states: int) -> dict[str, Stream]:
+        return {"policy": Stream((states, self.da))}
 
     def update_streams(self) -> dict[str, Stream]:
         batch, shots = self.config.batch, self.config.target_shots
