@@ -49,6 +49,15 @@ def summarise(values: ArrayLike) -> Summary:
     return Summary(len(x), float(x.mean()), float(x.std(ddof=1)) if len(x) > 1 else None)
 
 
+def mean_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
+    """A mean with Student's interval."""
+    summary = summarise(values)
+    if summary.sd is None:
+        return Estimate(summary.mean)
+    half_width = float(stdtrit(summary.n - 1, (1 + confidence) / 2) * summary.sd / np.sqrt(summary.n))
+    return Estimate(summary.mean, summary.mean - half_width, summary.mean + half_width)
+
+
 def interquartile_mean(strata: Sequence[ArrayLike], seed: int = SEED) -> Estimate:
     """Mean of the middle half of all runs, with a stratified percentile-bootstrap interval."""
     return _bootstrap([np.asarray(x, dtype=np.float64) for x in strata], _middle_half, seed)

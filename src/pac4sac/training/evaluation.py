@@ -1,21 +1,30 @@
 """Evaluation episodes: separate environments and random numbers, so that training never notices them."""
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from pac4sac.agents.base import Agent, State
-from pac4sac.tape import Tape, read
+from pac4sac.agents.base import Agent, Draw, State
+from pac4sac.tape import Stream, Tape, read
 from pac4sac.tasks import Task
-from pac4sac.tasks.pool import EnvPool
+from pac4sac.tasks.pool import EnvPool, Transitions
 
 Policy = Literal["greedy", "shooting"]
 
 
-@torch.no_grad()
+class Moment(NamedTuple):
+    """One lockstep step of all episodes; the arrays in `seen` are overwritten by the next one."""
+
+    s: Tensor  # [R, E, ds]
+    a: Tensor  # [R, E, da]
+    seen: Transitions  # of R·E simulators, a run's episodes side by side
+    going: NDArray[np.bool_]  # [R·E] the episodes that were under way
+
+
 def evaluate(
     agent: Agent,
     state: State,
@@ -27,40 +36,65 @@ def evaluate(
     workers: int = 0,
     only: Sequence[int] | None = None,
 ) -> NDArray[np.float64]:
-    """Returns [R, episodes]. All episodes of all runs go side by side; `occasion` names their random numbers, so that
-    an evaluation at step 5000 differs from one at 6000 and from none of its own repetitions. Runs whose simulator
-    failed have NaN, and so have those left out of `only`."""
-    device = state["step"].device
+    """Returns [R, episodes]; runs whose simulator failed have NaN, and so have those left out of `only`."""
+
+    def act(s: Tensor, draw: Draw) -> Tensor:
+        return agent.behaviour(state, s, draw) if policy == "shooting" else agent.greedy(state, s)
+
+    streams = agent.behaviour_streams(episodes, True) if policy == "shooting" else {}
+    tape = evaluation_tape(seeds, streams, occasion, state["step"].device)
+    present = range(len(seeds)) if only is None else only
+    returns = np.where(np.isin(np.arange(len(seeds)), present).repeat(episodes), 0.0, np.nan)
+    for moment in play(act, tape, task, seeds, episodes, occasion, workers, only):
+        returns[moment.going] += moment.seen.reward[moment.going]
+        returns[moment.seen.failed] = np.nan
+    return returns.reshape(len(seeds), episodes)
+
+
+def evaluation_tape(seeds: Sequence[int], streams: Mapping[str, Stream], occasion: str, device: torch.device) -> Tape:
+    """Random numbers that neither training nor another occasion draws."""
+    return Tape(seeds, {f"evaluation {occasion}: {name}": stream for name, stream in streams.items()}, device)
+
+
+def read_draw(tape: Tape, position: int) -> Draw:
+    tape.seek(position)
+    numbers = read(tape.blocks, torch.tensor(position, device=tape.device))
+    return {name.rsplit(": ", 1)[1]: value for name, value in numbers.items()}
+
+
+@torch.no_grad()
+def play(
+    act: Callable[[Tensor, Draw], Tensor],
+    tape: Tape,
+    task: Task,
+    seeds: Sequence[int],
+    episodes: int,
+    occasion: str,
+    workers: int = 0,
+    only: Sequence[int] | None = None,
+) -> Iterator[Moment]:
+    """All episodes of all runs side by side, until the last one has ended. `occasion` names their random numbers, so
+    that an evaluation at step 5000 differs from one at 6000 and from none of its own repetitions."""
     runs = len(seeds)
-    # Episode 1, not 0: an instance's first episode has quirks of its own in some tasks.
     starts = [episode_seed(seed, occasion, k) for seed in seeds for k in range(episodes)]
-    streams = {f"evaluation {occasion}: {name}": s for name, s in agent.behaviour_streams(episodes, True).items()}
-    tape = Tape(seeds, streams if policy == "shooting" else {}, device)
     going = np.isin(np.arange(runs), range(runs) if only is None else only).repeat(episodes)
-    returns = np.where(going, 0.0, np.nan)
     with EnvPool(task, starts, workers, purpose="evaluate") as pool:
+        # Episode 1, not 0: an instance's first episode has quirks of its own in some tasks.
         observation = pool.reset(episode=1)
         for absent in np.flatnonzero(~going):
             pool.park(int(absent))
         position = 0
         while going.any():
-            s = torch.from_numpy(observation.copy()).to(device).view(runs, episodes, -1)
-            if policy == "shooting":
-                tape.seek(position)
-                numbers = read(tape.blocks, torch.tensor(position, device=device))
-                a = agent.behaviour(state, s, {name.split(": ")[1]: value for name, value in numbers.items()})
-            else:
-                a = agent.greedy(state, s)
+            s = torch.from_numpy(observation.copy()).to(tape.device).view(runs, episodes, -1)
+            a = act(s, read_draw(tape, position))
             pool.send(a.reshape(runs * episodes, -1).cpu().numpy())
             seen = pool.receive()
-            returns[going] += seen.reward[going]
-            returns[seen.failed] = np.nan
+            yield Moment(s, a, seen, going.copy())
             for ended in np.flatnonzero(going & (seen.terminated | seen.truncated | seen.failed)):
                 going[ended] = False
                 pool.park(int(ended))
             observation = seen.observation
             position += 1
-    return returns.reshape(runs, episodes)
 
 
 def episode_seed(seed: int, occasion: str, episode: int) -> int:
