@@ -125,7 +125,7 @@ def measure_value_errors(
     workers: int = 0,
     only: Sequence[int] | None = None,
 ) -> ValueErrors:
-    """Play episodes of every run, or of `only` some, side by side, with random numbers of their own for each `occasion`.
+    """Play episodes of every run, or of `only` some, side by side; each `occasion` has random numbers of its own.
 
     With "shooting" the actions are those that the agent takes in an evaluation, and returns are plain, without entropy.
     Episodes last `horizon` steps at most; by default as long as the task's, unless that leaves over half of the steps
