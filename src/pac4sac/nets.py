@@ -133,6 +133,11 @@ class Critic(Net):
         """Mean and log-variance of the head's weights, each [R, M, K]."""
         return self.per_member(p["head.weight"].squeeze(-1)), self.per_member(p["head.log_variance"].squeeze(-1))
 
+    def sampled_weights(self, p: Params, noise: Tensor) -> Tensor:
+        """A draw of the head's weights, [G, K, 1], from noise [R, M, K]."""
+        m, log_v = self.posterior(p)
+        return (m + noise * (0.5 * log_v).exp()).view(-1, noise.shape[-1], 1)
+
 
 class DeterministicActor(Net):
     def __init__(self, trunk: Trunk, da: int) -> None:

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from pac4sac import bounds
-from pac4sac.agents.base import State
+from pac4sac.agents.base import Hyper, State
+from pac4sac.agents.full_covariance import FullCovarianceCritic
 from pac4sac.nets import Critic, Params
 from pac4sac.replay import Batch
 
@@ -22,6 +23,11 @@ COMPLEXITY: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
 }
 
 
+def complexity(form: str, kl: Tensor, n: Tensor, h: Hyper) -> Tensor:
+    """Of [R, M]; McAllester's root is for losses in [0, 1], and a wider range of the loss scales it."""
+    return h.loss_range[:, None] * COMPLEXITY[form](kl, n, h.delta[:, None])
+
+
 def deviation(v: Tensor) -> Tensor:
     return v.clamp_min(STD_FLOOR**2).sqrt()
 
@@ -34,10 +40,8 @@ def sampled_value(critic: Critic, q: Params, s: Tensor, a: Tensor, noise: Tensor
 
 def thompson_value(critic: Critic, q: Params, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
     """One draw of the last layer's weights for all candidates, noise [R, M, K]: they are ranked by a single critic."""
-    m, log_v = critic.posterior(q)
-    weights = (m + noise * (0.5 * log_v).exp()).view(-1, noise.shape[-1], 1)  # [G, K, 1]
     phi = critic.features(q, s, a)
-    return critic.per_member(torch.baddbmm(q["head.bias"], phi, weights).squeeze(-1))
+    return critic.per_member(torch.baddbmm(q["head.bias"], phi, critic.sampled_weights(q, noise)).squeeze(-1))
 
 
 def candidate_values(critic: Critic, q: Params, s: Tensor, a: Tensor, noise: Tensor | None, shooting: str) -> Tensor:
@@ -55,9 +59,12 @@ def with_frozen_variance(q: Params) -> Params:
 
 
 def here_and_next(critic: Critic, q: Params, batch: Batch, a2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """m_p(s, a), v_p(s, a) and v_p(s′, a′), each [R, M, B], in one pass."""
+    """m_p(s, a), v_p(s, a) and v_p(s′, a′), each [R, M, B], in one pass. A covariance that is measured, not trained,
+    leaves the features alone: the cheapest way to be certain would be features that no longer tell pairs apart."""
     m, v = critic(q, torch.cat([batch.s, batch.s2], 1), torch.cat([batch.a, a2], 1))
     assert v is not None
+    if isinstance(critic, FullCovarianceCritic):
+        v = v.detach()
     (here, _), (v_here, v_next) = m.chunk(2, -1), v.chunk(2, -1)
     return here, v_here, v_next
 

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from pac4sac import settings
-from pac4sac.agents import choices
-from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
+from pac4sac.agents import choices, full_covariance, objectives
+from pac4sac.agents.base import Draw, Hyper, Loss, State, Target
+from pac4sac.agents.full_covariance import Coverage, FullCovarianceCritic
 from pac4sac.agents.sac import Sac, SacConfig
 from pac4sac.bounds import gaussian_kl
 from pac4sac.nets import Critic, Params
@@ -30,10 +31,22 @@ class PacBayesConfig(AgentConfig):
     prior_mean: float = per_run(0.0, settings.ANY, "mean of the prior of each weight")
     prior_variance: float = per_run(1.0, settings.POSITIVE, "variance of the prior of each weight")
     delta: float = per_run(0.05, settings.OPEN_UNIT, "δ of those complexity terms that have one")
+    loss_range: float = per_run(
+        1.0, settings.POSITIVE, "range of an unbounded loss, which scales the conservative term"
+    )
+    loss_scale: float = per_run(10.0, settings.POSITIVE, "ε of the bounded losses: errors far above it count the same")
+    bound_lambda: float = per_run(1.0, objectives.LAMBDA, "λ of the objective lambda")
+    observation_variance: float = per_run(1.0, settings.POSITIVE, "σ² of the head full: noise of a target")
+    forgetting: float = per_run(
+        0.999, full_covariance.FORGETTING, "f of the head full: what an update leaves of older observations"
+    )
     critics: int = structural(1, settings.AT_LEAST_ONE, "number of critics; their minimum is used")
-    head: str = structural("gaussian", ("gaussian", "linear"), "last layer of the critic: random weights or plain ones")
+    head: str = structural(
+        "gaussian", ("gaussian", "full", "linear"), "last layer of the critic: independent, correlated or plain weights"
+    )
     log_variance: float = structural(-4.6, settings.ANY, "first log-variance of the last layer's weights")
     freeze_variance: bool = structural(False, None, "never train the variances, as the released code does in effect")
+    objective: str = structural("paper", objectives.OBJECTIVES, "what the critic minimises")
     complexity: str = structural("paper", tuple(choices.COMPLEXITY), "form of the conservative term")
     target: str = structural(
         "mean", ("mean", "sampled"), "value of the next state: the target critic's mean or a sample"
@@ -42,8 +55,12 @@ class PacBayesConfig(AgentConfig):
         "fixed", ("fixed", "moving"), "keep the prior, or move it to the posterior after an episode"
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        objectives.refuse_contradictions(self)
 
-class PacBayesCritic(Agent):
+
+class PacBayesCritic(Coverage):
     """A randomised critic, and a PAC-Bayes bound as its training objective."""
 
     terms: ClassVar[tuple[str, ...]] = ("bellman", "conservative", "exploration", "kl", "q_deviation")
@@ -54,8 +71,10 @@ class PacBayesCritic(Agent):
     # m_p = Σ m_i φ_i + b and v_p = Σ v_i φ_i²: the forward pass of `nets.Critic`.
 
     def build_critic(self) -> Critic:
-        c = self.config
-        return Critic(self.trunk(s=self.ds, a=self.da), c.critics, c.head == "gaussian", c.log_variance)
+        c, trunk = self.config, self.trunk(s=self.ds, a=self.da)
+        if c.head == "full":
+            return FullCovarianceCritic(trunk, c.critics)
+        return Critic(trunk, c.critics, c.head == "gaussian", c.log_variance)
 
     # First display: the empirical risk R_N(μ), Bellman consistency.
 
@@ -74,6 +93,8 @@ class PacBayesCritic(Agent):
     # "The KL divergence term is analytically tractable as well": D_KL(μ ‖ μ₀) over the weights of the last layer.
 
     def divergence(self, state: State, q: Params) -> Tensor:
+        if isinstance(self.critic, FullCovarianceCritic):
+            return self.critic.divergence(q, state["prior_mean"], state["prior_log_variance"])
         m, log_v = self.critic.posterior(q)
         return gaussian_kl(m, log_v.exp(), state["prior_mean"], state["prior_log_variance"].exp())  # [R, M]
 
@@ -93,12 +114,19 @@ class PacBayesCritic(Agent):
             q = choices.with_frozen_variance(q)
         h = Hyper(state)
         n = state["step"].clamp_max(self.config.capacity)
+        q = self.with_covariance(state, q)
         m_p, v_p, v_p_next = choices.here_and_next(self.critic, q, batch, target.a2)
         kl = self.divergence(state, q)
+        y, terminated = target.y[:, None], batch.terminated[:, None]
 
-        bellman = self.bellman_consistency(target.y[:, None], m_p, v_p)
-        conservative = choices.COMPLEXITY[self.config.complexity](kl, n, h.delta[:, None])  # √(KL/N) in the paper
-        exploration = self.exploration(v_p_next, batch.terminated[:, None])
+        if self.config.objective == "paper":
+            bellman = self.bellman_consistency(y, m_p, v_p)
+            conservative = choices.complexity(self.config.complexity, kl, n, h)  # √(KL/N) in the paper
+            exploration = self.exploration(v_p_next, terminated)
+        else:
+            bellman, conservative, exploration = objectives.terms(
+                self.config, h, y, m_p, v_p, v_p_next, terminated, kl, n
+            )
         loss = bellman + h.conservative[:, None] * conservative - h.xi[:, None] * exploration  # [R, M]
 
         log = {"bellman": bellman, "conservative": conservative, "exploration": exploration, "kl": kl}
@@ -121,7 +149,8 @@ class PacBayesCritic(Agent):
 
     def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
         means, variances = zip(*((c.prior_mean, c.prior_variance) for c in self.configs), strict=True)
-        return super().extra_state(seeds, device) | choices.first_prior(means, variances, self.critic, device)
+        prior = choices.first_prior(means, variances, self.critic, device)
+        return super().extra_state(seeds, device) | prior | self.first_covariance(variances, device)
 
     def update_streams(self) -> dict[str, Stream]:
         noise = Stream((self.config.critics, self.config.batch))

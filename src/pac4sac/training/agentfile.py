@@ -23,8 +23,9 @@ FORMAT, VERSION = "pac4sac agent", 1
 
 
 def acting_tensors(agent: Agent, state: State, run: int) -> dict[str, Tensor]:
-    """The networks and per-run settings of one run; no optimiser, no targets."""
-    names = [name for name in state if name in agent.nets or name.startswith("hyper/") or name == "log_alpha"]
+    """The networks, their posterior and the per-run settings of one run; no optimiser, no targets."""
+    kept = ("hyper/", "posterior/")
+    names = [name for name in state if name in agent.nets or name.startswith(kept) or name == "log_alpha"]
     return {name: state[name][run : run + 1].cpu().contiguous() for name in names}
 
 
@@ -99,7 +100,8 @@ def load(path: str | Path) -> TrainedAgent:
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} describes no agent that this pac4sac knows ({error}).") from error
     state = agent.initial_state([run.seed], torch.device("cpu"))
-    if missing := sorted(acting_tensors(agent, state, 0).keys() - tensors.keys()):
+    needed = {name for name in acting_tensors(agent, state, 0) if not name.startswith("hyper/")}  # the run has those
+    if missing := sorted(needed - tensors.keys()):
         raise UserError(f"{path} is no whole agent: it lacks {', '.join(missing)}.")
     adopt(state, tensors, str(path))
     return TrainedAgent(run, agent, state)

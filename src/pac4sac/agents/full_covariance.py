@@ -1,0 +1,112 @@
+"""The last layer with a full covariance: Bayesian linear regression on the features φ, followed recursively.
+
+The paper's diagonal posterior is trained, and its optimum has about the same variance wherever φ is as long. Here the
+covariance Σ of the weights is what the data leave open: v_p = φᵀ Σ φ is small along features that were visited and as
+large as under the prior along others. The mean stays trained by gradient, since features and targets move with every
+update and a mean found by recursion would fit those of long ago; old observations of φ are forgotten instead:
+
+    Σ⁻¹ ← f Σ⁻¹ + (1 − f) Σ₀⁻¹ + φφᵀ/σ²
+
+Kept is a square root S of Σ = S Sᵀ, which rounding cannot make indefinite and which needs no factorisation: a rank-one
+term changes it by a rank-one term, v_p = ‖Sᵀφ‖², and m + S ε is a draw of the weights.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pac4sac.agents.base import Agent, Draw, Hyper, State
+from pac4sac.nets import Critic, Params, Trunk, linear_head
+from pac4sac.replay import Batch
+from pac4sac.settings import Interval
+
+ROOT = "posterior/root"  # S, [R, M, K, K]
+LOG_DETERMINANT = "posterior/log_determinant"  # ln det Σ, [R, M], followed along: S is not triangular
+# Each weight has its turn once in K updates, and what the prior holds of it must last until then: 0.99²⁵⁶ = 0.08.
+FORGETTING = Interval(0.99, 1)
+
+
+class FullCovarianceCritic(Critic):
+    """Its covariance is no parameter that Adam or Polyak averaging may touch; `Coverage.params` gives it with them."""
+
+    def __init__(self, trunk: Trunk, members: int = 1) -> None:
+        super().__init__(trunk, members)
+        self.gaussian = True
+
+    def head(self, p: Params, phi: Tensor) -> tuple[Tensor, Tensor | None]:
+        m = linear_head(p, phi).squeeze(-1)
+        v = torch.bmm(phi, p[ROOT].flatten(0, 1)).square().sum(-1)  # ‖Sᵀφ‖²
+        return self.per_member(m), self.per_member(v)
+
+    def posterior(self, p: Params) -> tuple[Tensor, Tensor]:
+        """Mean and marginal log-variance of the weights, each [R, M, K]."""
+        return self.per_member(p["head.weight"].squeeze(-1)), p[ROOT].square().sum(-1).log()
+
+    def sampled_weights(self, p: Params, noise: Tensor) -> Tensor:
+        return torch.baddbmm(p["head.weight"], p[ROOT].flatten(0, 1), noise.reshape(-1, self.trunk.width, 1))
+
+    def divergence(self, p: Params, m0: Tensor, log_v0: Tensor) -> Tensor:
+        """D_KL of N(m, Σ) to a prior of independent weights N(m₀, v₀), [R, M]."""
+        m, log_v = self.posterior(p)
+        distance = (log_v.exp() + (m - m0).square()) * (-log_v0).exp() - 1
+        return 0.5 * (distance.sum(-1) + log_v0.sum(-1) - p[LOG_DETERMINANT])
+
+
+class Coverage(Agent):
+    """What an agent needs for such a critic; it does nothing for the others."""
+
+    def params(self, state: State, name: str) -> Params:
+        p = super().params(state, name)
+        return self.with_covariance(state, p) if name.startswith("critic") else p
+
+    def with_covariance(self, state: State, q: Params) -> Params:
+        full = isinstance(self.critic, FullCovarianceCritic)
+        return {**q, ROOT: state[ROOT], LOG_DETERMINANT: state[LOG_DETERMINANT]} if full else q
+
+    def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
+        log = super().learn(state, batch, draw, active)
+        if isinstance(self.critic, FullCovarianceCritic):
+            with torch.no_grad():
+                self.observe(state, batch, active & state["alive"])
+        return log
+
+    def observe(self, state: State, batch: Batch, observing: Tensor) -> None:
+        """Take in the first transition of the batch: any is a uniform draw from the buffer, seen with the features of
+        today. The prior comes back one weight at a time, to each in its turn what K updates owe it."""
+        h, width = Hyper(state), self.critic.trunk.width
+        q = self.params(state, "critic")
+        phi = self.critic.per_member(self.critic.features(q, batch.s[:, :1], batch.a[:, :1]).squeeze(1))  # [R, M, K]
+        turn = (state["update"] % width).reshape(1)
+        owed = (
+            (1 - h.forgetting)[:, None]
+            * width
+            * (-state["prior_log_variance"].index_select(-1, turn).squeeze(-1)).exp()
+        )
+
+        root = state[ROOT] / h.forgetting.sqrt().view(-1, 1, 1, 1)
+        root, fall = with_observation(root, root.index_select(-2, turn).squeeze(-2) * owed.sqrt().unsqueeze(-1))
+        g = torch.matmul(phi.unsqueeze(-2), root).squeeze(-2) / h.observation_variance.sqrt().view(-1, 1, 1)
+        root, more = with_observation(root, g)
+        log_determinant = state[LOG_DETERMINANT] - width * h.forgetting.log()[:, None] - fall - more
+        state[ROOT].copy_(torch.where(observing.view(-1, 1, 1, 1), root, state[ROOT]))
+        state[LOG_DETERMINANT].copy_(torch.where(observing[:, None], log_determinant, state[LOG_DETERMINANT]))
+
+    def first_covariance(self, prior_variances: Sequence[float], device: torch.device) -> State:
+        if not isinstance(self.critic, FullCovarianceCritic):
+            return {}
+        width, members = self.critic.trunk.width, self.critic.members
+        v0 = torch.tensor(prior_variances, dtype=torch.float32, device=device).view(-1, 1)
+        root = v0.sqrt().view(-1, 1, 1, 1) * torch.eye(width, device=device)
+        return {
+            ROOT: root.expand(-1, members, -1, -1).contiguous(),
+            LOG_DETERMINANT: (width * v0.log()).expand(-1, members).contiguous(),
+        }
+
+
+def with_observation(root: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """The root after Σ⁻¹ gained uuᵀ, from g = Sᵀu, and by how much ln det Σ fell (Potter 1963):
+    Σ − Σuuᵀ Σ/d = S (I − ggᵀ/d) Sᵀ with d = 1 + gᵀg, and I − ggᵀ/d is the square of I − ggᵀ/(d + √d)."""
+    d = 1 + g.square().sum(-1, keepdim=True)
+    along = torch.matmul(root, (g / (d + d.sqrt())).unsqueeze(-1))  # [R, M, K, 1]
+    return root - along * g.unsqueeze(-2), d.log().squeeze(-1)
