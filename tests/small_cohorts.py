@@ -95,8 +95,7 @@ def agent_on_paper(algo: str, *runs: Mapping[str, Any], **common: Any) -> tuple[
                 state[copy].zero_()
                 if name != "actor":
                     weights = agent.params(state, copy)
-                    weights["0.weight.s"].copy_(torch.tensor([[1.0, 0.0]]))
-                    weights["0.weight.a"].copy_(torch.tensor([[0.0, 1.0]]))
+                    weights["0.weight"].copy_(torch.eye(2))
     return agent, state
 
 

@@ -118,7 +118,7 @@ def test_all_three_terms_reach_the_variances() -> None:
 
 def test_the_exploration_term_reaches_the_features_of_the_next_state() -> None:
     with_term, without = (gradients(*pac4sac_on_paper(xi=xi, conservative=0.0)) for xi in (0.3, 0.0))
-    gap = with_term["0.weight.s"] - without["0.weight.s"]
+    gap = with_term["0.weight"][:, :1] - without["0.weight"][:, :1]  # of s
     # −ξ · ½ · v_i · 2 φ_i(s′, a′) · s′ with s′ = 2 and φ = (2, 0.5)
     expected = torch.tensor([[[-0.15 * 0.04 * 2 * 2 * 2, -0.15 * 0.01 * 2 * 0.5 * 2]]])
     torch.testing.assert_close(gap, expected, rtol=1e-5, atol=1e-7)

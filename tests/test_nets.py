@@ -33,8 +33,7 @@ def torch_network(views: dict[str, Tensor], group: int, depth: int, norm: bool, 
     layers: list[nn.Module] = []
     with torch.no_grad():
         for i in range(depth):
-            parts = ("0.weight.s", "0.weight.a") if i == 0 else (f"{i}.weight",)
-            weight = torch.cat([views[part][group] for part in parts])
+            weight = views[f"{i}.weight"][group]
             linear = nn.Linear(*weight.shape)
             linear.weight.copy_(weight.T)
             linear.bias.copy_(views[f"{i}.bias"][group, 0])
@@ -101,7 +100,7 @@ def test_the_closed_form_is_the_distribution_of_sampled_weights() -> None:
 def test_initial_weights_lie_within_one_over_root_fan_in_and_fill_that_range() -> None:
     wide = Critic(Trunk({"s": 30, "a": 34}, 64, 2, True, "silu"), MEMBERS, gaussian=True, log_variance=-4.6)
     views = wide.views(wide.initial(range(RUNS), "initial/critic", CPU))
-    for name in ("0.weight.s", "0.weight.a", "0.bias", "1.weight", "1.bias", "head.weight", "head.bias"):
+    for name in ("0.weight", "0.bias", "1.weight", "1.bias", "head.weight", "head.bias"):
         bound = 1 / math.sqrt(64)  # of all three layers: 30 + 34 inputs, and 64 hidden units
         assert views[name].abs().max() <= bound
         if views[name].numel() > 300:
@@ -124,7 +123,7 @@ def test_initial_weights_differ_between_runs_and_members_and_follow_the_seed_int
 
 def test_views_share_memory_with_the_weights_and_flatten_is_their_inverse() -> None:
     critic = Critic(build_trunk(), MEMBERS, gaussian=True)
-    weights = randomised(critic)
+    weights = critic.initial(range(RUNS), "initial/critic", CPU)
     views = critic.views(weights)
     assert all(view.shape[0] == RUNS * MEMBERS for view in views.values())
     assert torch.equal(critic.flatten(list(views.values()), weights), weights)
@@ -141,16 +140,6 @@ def test_a_state_broadcast_over_its_candidates_equals_the_state_repeated() -> No
         critic(views, s[:, :1], a), critic(views, s[:, :1].expand(-1, BATCH, -1).contiguous(), a), strict=True
     ):
         torch.testing.assert_close(broadcast, repeated, rtol=1e-6, atol=1e-6)
-
-
-def test_a_layer_on_split_inputs_equals_one_layer_on_their_concatenation() -> None:
-    split = Trunk({"s": DS, "a": DA}, WIDTH, 1, True, "silu")
-    joined = Trunk({"x": DS + DA}, WIDTH, 1, True, "silu")
-    net = Critic(split)
-    views = net.views(randomised(net))
-    both = {**views, "0.weight.x": torch.cat([views["0.weight.s"], views["0.weight.a"]], 1)}
-    s, a = inputs()
-    torch.testing.assert_close(split(views, s, a), joined(both, torch.cat([s, a], -1)), rtol=1e-5, atol=1e-6)
 
 
 def test_the_actors_bound_their_outputs() -> None:

@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from pac4sac.tape import BLOCK, Stream, Tape, draw, initial_uniforms, read, size
+from pac4sac.tape import BLOCK, Stream, Tape, initial_uniforms, read, size
 
 CPU = torch.device("cpu")
 STREAMS = {"noise": Stream((2, 3)), "index": Stream((4,), uniform=True)}
@@ -70,13 +70,14 @@ def test_streams_are_standard_normal_or_uniform_on_zero_to_one() -> None:
 
 
 def test_a_block_is_drawn_by_seed_stream_and_number() -> None:
-    stream = Stream((50,))
-    blocks = [
-        draw(stream, name, seed, run=0, block=block, length=2, device=CPU)
-        for seed, name, block in [(0, "a", 0), (1, "a", 0), (0, "b", 0), (0, "a", 1)]
-    ]
+    def block(seed: int, name: str, number: int, runs_before: int = 0) -> Tensor:
+        tape = Tape([*range(100, 100 + runs_before), seed], {name: Stream((50,))}, CPU, length=2)
+        tape.seek(2 * number)
+        return tape.blocks[name][-1]
+
+    blocks = [block(0, "a", 0), block(1, "a", 0), block(0, "b", 0), block(0, "a", 1)]
     assert np.abs(np.corrcoef(torch.stack(blocks).flatten(1).numpy()) - np.eye(4)).max() < 0.4
-    assert torch.equal(blocks[0], draw(stream, "a", 0, run=7, block=0, length=2, device=CPU))
+    assert torch.equal(blocks[0], block(0, "a", 0, runs_before=7))
 
 
 def test_initial_uniforms_are_one_row_per_run_from_its_seed() -> None:

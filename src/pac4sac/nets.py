@@ -16,6 +16,7 @@ from pac4sac.tape import initial_uniforms
 Params = Mapping[str, Tensor]  # name -> [G, ...]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": F.silu, "relu": F.relu}
 LOG_2 = math.log(2.0)
+ALIGNMENT = 4  # numbers: on a GPU products read weights that begin at 16 bytes much faster
 
 
 @dataclass(frozen=True)
@@ -25,38 +26,41 @@ class Parameter:
     centre: float = 0.0  # … around this
 
 
-def linear_parameters(inputs: Sequence[tuple[str, int]], outputs: int) -> dict[str, Parameter]:
-    """PyTorch's default initialisation: weights and biases uniform in ±1/√fan_in. Inputs that arrive apart (state and
-    action) have weights apart, so that neither is copied and a state shared by many actions is multiplied once."""
-    bound = 1 / math.sqrt(sum(size for _, size in inputs))
-    weights = {f"weight.{name}" if name else "weight": Parameter((size, outputs), bound) for name, size in inputs}
-    return weights | {"bias": Parameter((1, outputs), bound)}
+def linear_parameters(inputs: int, outputs: int) -> dict[str, Parameter]:
+    """PyTorch's default initialisation: weights and biases uniform in ±1/√fan_in."""
+    bound = 1 / math.sqrt(inputs)
+    return {"weight": Parameter((inputs, outputs), bound), "bias": Parameter((1, outputs), bound)}
 
 
 class Trunk:
     """depth × (Linear, LayerNorm, activation): the paper's architecture table."""
 
     def __init__(self, inputs: Mapping[str, int], width: int, depth: int, norm: bool, activation: str) -> None:
-        self.inputs = tuple(inputs)
+        self.inputs = list(inputs.values())
         self.width, self.depth, self.norm = width, depth, norm
         self.activation = ACTIVATIONS[activation]
         self.parameters: dict[str, Parameter] = {}
         for i in range(depth):
-            layer = linear_parameters(tuple(inputs.items()) if i == 0 else (("", width),), width)
+            layer = linear_parameters(sum(self.inputs) if i == 0 else width, width)
             if norm:
                 layer |= {"scale": Parameter((1, width), centre=1.0), "shift": Parameter((1, width))}
             self.parameters |= {f"{i}.{name}": parameter for name, parameter in layer.items()}
 
     def __call__(self, p: Params, *inputs: Tensor) -> Tensor:
-        x = p["0.bias"]
-        for name, value in zip(self.inputs, inputs, strict=True):
-            x = x + value @ p[f"0.weight.{name}"]  # a state [G, 1, ds] broadcasts over its actions [G, S, da]
-        x = self._after(p, 0, x)
+        x = self._after(p, 0, self._first(p["0.weight"], inputs))
         for i in range(1, self.depth):
-            x = self._after(p, i, torch.baddbmm(p[f"{i}.bias"], x, p[f"{i}.weight"]))
+            x = self._after(p, i, torch.bmm(x, p[f"{i}.weight"]))
         return x  # φ: [G, B, width]
 
+    def _first(self, weight: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
+        if len({x.shape[1] for x in inputs}) == 1:
+            return torch.bmm(torch.cat(inputs, -1), weight)
+        # A state [G, 1, ds] shared by many actions [G, S, da] is multiplied once.
+        state, *rest = (torch.bmm(x, w) for x, w in zip(inputs, torch.split(weight, self.inputs, 1), strict=True))
+        return sum(rest, state)
+
     def _after(self, p: Params, i: int, x: Tensor) -> Tensor:
+        x = x + p[f"{i}.bias"]  # apart from the product, where it would cost a copy; here it is fused with what follows
         if self.norm:
             x = torch.addcmul(p[f"{i}.shift"], F.layer_norm(x, (self.width,)), p[f"{i}.scale"])
         return self.activation(x)
@@ -68,31 +72,33 @@ class Net:
     def __init__(self, trunk: Trunk, head: Mapping[str, Parameter], members: int = 1) -> None:
         self.trunk, self.members = trunk, members
         self.parameters = trunk.parameters | {f"head.{name}": parameter for name, parameter in head.items()}
-        self.sizes = [math.prod(parameter.shape) for parameter in self.parameters.values()]
+        sizes = [math.prod(parameter.shape) for parameter in self.parameters.values()]
+        self.padding = [-size % ALIGNMENT for size in sizes]
+        self.sizes = [size + padding for size, padding in zip(sizes, self.padding, strict=True)]
 
     def initial(self, seeds: Sequence[int], stream: str, device: torch.device) -> Tensor:
         """[R, M, P], each run from its own tape."""
         count = sum(self.sizes)
-        u = initial_uniforms(seeds, stream, self.members * count, device).view(len(seeds), self.members, count)
-        parts = [
-            parameter.centre + parameter.bound * (2 * part - 1)
-            for parameter, part in zip(self.parameters.values(), torch.split(u, self.sizes, -1), strict=True)
-        ]
-        return torch.cat(parts, -1)
+        u = initial_uniforms(seeds, stream, self.members * count, device)
+        weights = torch.zeros(len(seeds), self.members, count, device=device)
+        places = self.views(u.view_as(weights))
+        for name, view in self.views(weights).items():
+            parameter = self.parameters[name]
+            view.copy_(parameter.centre + parameter.bound * (2 * places[name] - 1))
+        return weights
 
     def views(self, weights: Tensor) -> dict[str, Tensor]:
         """The weights [R, M, P] layer by layer, {name: [G, ...]}, without a copy."""
         parts = torch.split(weights.view(-1, weights.shape[-1]), self.sizes, -1)
         return {
-            name: part.view(-1, *parameter.shape)
-            for (name, parameter), part in zip(self.parameters.items(), parts, strict=True)
+            name: part[:, : size - padding].view(-1, *self.parameters[name].shape)
+            for name, part, size, padding in zip(self.parameters, parts, self.sizes, self.padding, strict=True)
         }
 
     def flatten(self, views: Sequence[Tensor], like: Tensor) -> Tensor:
         """The inverse of `views`, for gradients."""
-        return torch.cat([view.reshape(-1, size) for view, size in zip(views, self.sizes, strict=True)], -1).view_as(
-            like
-        )
+        rows = (F.pad(view.flatten(1), (0, padding)) for view, padding in zip(views, self.padding, strict=True))
+        return torch.cat(list(rows), -1).view_as(like)
 
     def features(self, p: Params, *inputs: Tensor) -> Tensor:
         """φ [G, B, width] of inputs [R, B, ·], the same for all members of a run."""
@@ -104,7 +110,12 @@ class Net:
 
 
 def linear_head(p: Params, phi: Tensor) -> Tensor:
-    return torch.baddbmm(p["head.bias"], phi, p["head.weight"])  # [G, B, outputs]
+    return torch.bmm(phi, p["head.weight"]) + p["head.bias"]  # [G, B, outputs]
+
+
+def weighted_sum(phi: Tensor, weights: Tensor) -> Tensor:
+    """Σ_i w_i φ_i, [G, B], for weights [G, K, 1]. As a sum it is fused with the layer before; a product is not."""
+    return (phi * weights.transpose(1, 2)).sum(-1)
 
 
 class Critic(Net):
@@ -112,7 +123,7 @@ class Critic(Net):
     weights w_i ~ N(m_i, v_i) and a deterministic bias, hence Q | s, a ~ N(m_p, v_p) in closed form."""
 
     def __init__(self, trunk: Trunk, members: int = 1, gaussian: bool = False, log_variance: float = 0.0) -> None:
-        head = linear_parameters((("", trunk.width),), 1)
+        head = linear_parameters(trunk.width, 1)
         if gaussian:
             head["log_variance"] = Parameter((trunk.width, 1), centre=log_variance)
         super().__init__(trunk, head, members)
@@ -123,10 +134,10 @@ class Critic(Net):
         return self.head(p, self.features(p, s, a))
 
     def head(self, p: Params, phi: Tensor) -> tuple[Tensor, Tensor | None]:
-        m = linear_head(p, phi).squeeze(-1)  # m_p = Σ m_i φ_i + b
+        m = weighted_sum(phi, p["head.weight"]) + p["head.bias"].squeeze(-1)  # m_p = Σ m_i φ_i + b
         if not self.gaussian:
             return self.per_member(m), None
-        v = torch.bmm(phi.square(), p["head.log_variance"].exp()).squeeze(-1)  # v_p = Σ v_i φ_i²
+        v = weighted_sum(phi.square(), p["head.log_variance"].exp())  # v_p = Σ v_i φ_i²
         return self.per_member(m), self.per_member(v)
 
     def posterior(self, p: Params) -> tuple[Tensor, Tensor]:
@@ -141,7 +152,7 @@ class Critic(Net):
 
 class DeterministicActor(Net):
     def __init__(self, trunk: Trunk, da: int) -> None:
-        super().__init__(trunk, linear_parameters((("", trunk.width),), da))
+        super().__init__(trunk, linear_parameters(trunk.width, da))
 
     def __call__(self, p: Params, s: Tensor) -> Tensor:
         return torch.tanh(linear_head(p, self.trunk(p, s)))  # [R, B, da]
@@ -153,7 +164,7 @@ class GaussianActor(Net):
     log_variance_range = (-10.0, 2.0)
 
     def __init__(self, trunk: Trunk, da: int) -> None:
-        super().__init__(trunk, linear_parameters((("", trunk.width),), 2 * da))
+        super().__init__(trunk, linear_parameters(trunk.width, 2 * da))
 
     def __call__(self, p: Params, s: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation, each [R, B, da]."""

@@ -3,12 +3,11 @@
 and no generator state, and a captured CUDA graph only reads a position.
 """
 
+import hashlib
 import math
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,57 +23,59 @@ class Stream:
     rows: tuple[int, ...] | None = None  # per run, the length of the first axis; the rest of it stays zero
 
 
-def seeded_generator(seed: int, stream: str, block: int, device: torch.device) -> torch.Generator:
-    entropy = np.random.SeedSequence((seed, zlib.crc32(stream.encode()), block)).generate_state(1, np.uint64)[0]
-    return torch.Generator(device).manual_seed(int(entropy))
-
-
-def draw(stream: Stream, name: str, seed: int, run: int, block: int, length: int, device: torch.device) -> Tensor:
-    """One block of one run, [length, ...], with the run's own number of rows."""
-    shape = stream.shape if stream.rows is None else (stream.rows[run], *stream.shape[1:])
-    generator = seeded_generator(seed, name, block, device)
-    sample = torch.rand if stream.uniform else torch.randn
-    return sample((length, *shape), generator=generator, device=device)
+def draw(out: Tensor, stream: Stream, name: str, seed: int, block: int, generator: torch.Generator) -> Tensor:
+    """Fill a contiguous tensor with the numbers of one block of one run."""
+    digest = hashlib.blake2b(f"{seed} {name} {block}".encode(), digest_size=8).digest()
+    generator.manual_seed(int.from_bytes(digest, "little"))
+    return out.uniform_(generator=generator) if stream.uniform else out.normal_(generator=generator)
 
 
 class Tape:
-    """The current block of every stream, for all runs: `blocks[name]` is [BLOCK, R, *shape]."""
+    """The current block of every stream, for all runs: `blocks[name]` is [R, length, *shape]."""
 
-    def __init__(self, seeds: Sequence[int], streams: Mapping[str, Stream], device: torch.device) -> None:
+    def __init__(
+        self, seeds: Sequence[int], streams: Mapping[str, Stream], device: torch.device, length: int = BLOCK
+    ) -> None:
         self.seeds = tuple(seeds)
         self.streams = dict(streams)
-        self.device = device
+        self.device, self.length = device, length
         self.blocks = {
-            name: torch.zeros(BLOCK, len(self.seeds), *stream.shape, device=device)
+            name: torch.zeros(len(self.seeds), length, *stream.shape, device=device)
             for name, stream in self.streams.items()
         }
+        self._generator = torch.Generator(device)
         self._loaded = -1
 
     def seek(self, position: int) -> None:
         """Make sure that the block which holds a position is the current one."""
-        block = position // BLOCK
-        if block == self._loaded:
+        number = position // self.length
+        if number == self._loaded:
             return
         for name, stream in self.streams.items():
             for run, seed in enumerate(self.seeds):
-                numbers = draw(stream, name, seed, run, block, BLOCK, self.device)
-                rows = numbers.shape[1] if stream.rows is not None else None
-                self.blocks[name][:, run, :rows] = numbers
-        self._loaded = block
+                block = self.blocks[name][run]
+                if stream.rows is None or stream.rows[run] == stream.shape[0]:
+                    draw(block, stream, name, seed, number, self._generator)
+                else:  # the run's own numbers, as if it were alone
+                    own = block[:, : stream.rows[run]]
+                    own.copy_(draw(torch.empty_like(own), stream, name, seed, number, self._generator))
+        self._loaded = number
 
 
 def read(blocks: Mapping[str, Tensor], position: Tensor) -> dict[str, Tensor]:
     """The numbers at a position that lives on the device, {name: [R, *shape]}."""
-    row = (position % BLOCK).reshape(1)
-    return {name: block.index_select(0, row)[0] for name, block in blocks.items()}
+    return {
+        name: block.index_select(1, (position % block.shape[1]).reshape(1)).squeeze(1) for name, block in blocks.items()
+    }
 
 
 def initial_uniforms(seeds: Sequence[int], name: str, count: int, device: torch.device) -> Tensor:
     """[R, count] uniform numbers for initial weights, each run from its own tape."""
-    stream = Stream((count,), uniform=True)
-    return torch.stack([draw(stream, name, seed, run, 0, 1, device)[0] for run, seed in enumerate(seeds)])
+    tape = Tape(seeds, {name: Stream((count,), uniform=True)}, device, length=1)
+    tape.seek(0)
+    return tape.blocks[name].squeeze(1)
 
 
-def size(streams: Mapping[str, Stream]) -> int:
+def size(streams: Mapping[str, Stream], length: int = BLOCK) -> int:
     """Numbers per run that a tape of these streams keeps in memory."""
-    return BLOCK * sum(math.prod(stream.shape) for stream in streams.values())
+    return length * sum(math.prod(stream.shape) for stream in streams.values())

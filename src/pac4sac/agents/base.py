@@ -208,11 +208,7 @@ class Agent(ABC):
         with torch.no_grad():
             target = self.bellman_target(state, batch, draw)
         log = self.descend(state, "critic", lambda q: self.critic_loss(state, q, batch, target, draw), active)
-        log |= self.descend(state, "actor", lambda pi: self.actor_loss(state, pi, batch, draw), active)
-        tau = (Hyper(state).tau * (active & state["alive"])).view(-1, 1, 1)  # a run may have died in this very update
-        for name in self.with_target:
-            state[f"{name}/target"].lerp_(state[name], tau)
-        return log
+        return log | self.descend(state, "actor", lambda pi: self.actor_loss(state, pi, batch, draw), active)
 
     def descend(self, state: State, name: str, loss_of: Callable[[Params], Loss], active: Tensor) -> dict[str, Tensor]:
         """A step of Adam on the weights of one network, for each run down its own loss."""
@@ -223,6 +219,9 @@ class Agent(ABC):
         with torch.no_grad():
             flat = net.flatten(gradient, state[name])
             norm = self.adam(state, name, flat, loss.detach(), active)
+            if name in self.with_target:  # at once, in the same pass over the weights: nothing of this update reads it
+                tau = Hyper(state).tau * (active & state["alive"])  # a run may have died in this very update
+                state[f"{name}/target"].lerp_(state[name], tau.view(-1, 1, 1))
         return {f"{name}_loss": loss.detach(), f"{name}_gradient_norm": norm} | {k: v.detach() for k, v in log.items()}
 
     def adam(self, state: State, name: str, gradient: Tensor, loss: Tensor, active: Tensor) -> Tensor:

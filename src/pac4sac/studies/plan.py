@@ -26,8 +26,8 @@ from pac4sac.tasks.pool import EnvPool
 from pac4sac.training import backends
 from pac4sac.training.checkpoint import write_whole
 from pac4sac.training.experiment import create, experiment_runs, read_experiment
-from pac4sac.training.learner import Learner
-from pac4sac.training.loop import Options
+from pac4sac.training.learner import LEARN_BLOCK, Learner
+from pac4sac.training.options import Options
 from pac4sac.training.runs import Run, make_agent, plan_cohorts
 
 VERSION = 1
@@ -128,7 +128,7 @@ def cohort_bytes(runs: Sequence[Run]) -> int:
     config = agent.config
     replay = min(config.capacity, runs[0].task.steps) * row_width(ds, da)
     weights = sum(net.members * sum(net.sizes) for net in agent.nets.values()) * 6
-    tapes = tape_size(agent.act_streams()) + tape_size(agent.learn_streams())
+    tapes = tape_size(agent.act_streams()) + tape_size(agent.learn_streams(), LEARN_BLOCK)
     shots = max(getattr(run.config, "shots", 1) for run in runs)
     activations = (4 * shots + 16 * config.batch) * config.width * config.depth
     return FLOAT * len(runs) * (replay + weights + tapes + activations)

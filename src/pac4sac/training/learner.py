@@ -14,10 +14,11 @@ from torch import Tensor
 
 from pac4sac import replay
 from pac4sac.agents.base import Agent
-from pac4sac.tape import Tape, read
+from pac4sac.tape import BLOCK, Tape, read
 
 Tensors = dict[str, Tensor]
 Operation = Callable[[Tensors], None]
+LEARN_BLOCK = 4 * BLOCK  # an update reads far fewer numbers than a step that shoots, and there may be several
 
 
 class Learner:
@@ -26,7 +27,7 @@ class Learner:
         runs, ds, da = agent.runs, agent.ds, agent.da
         self.state = agent.initial_state(seeds, device)
         self.act_tape = Tape(seeds, agent.act_streams(), device)
-        self.learn_tape = Tape(seeds, agent.learn_streams(), device)
+        self.learn_tape = Tape(seeds, agent.learn_streams(), device, LEARN_BLOCK)
         capacity = min(agent.config.capacity, steps)  # a ring longer than the run would never fill
         self.buffers: Tensors = {
             "replay": torch.zeros(runs, capacity, replay.row_width(ds, da), device=device),
