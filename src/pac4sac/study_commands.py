@@ -1,4 +1,4 @@
-"""The commands about studies: `study run|plan|status`, `compare` and `report`."""
+"""The commands about studies: `study run|plan|status|collect`, `compare` and `report`."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,6 +125,40 @@ class StudyStatus:
 
 
 @dataclass(frozen=True)
+class StudyCollect:
+    """Put finished runs, of one study in several pieces or of many, into an archive that reports are made from.
+
+    Example: pac4sac study collect piece-1 piece-2 --into results
+    """
+
+    # Study or experiment folders, or archives.
+    folders: Annotated[Positional[list[Path]], arg(metavar="DIR...")]
+    # The archive; what it holds already stays, and unfinished runs in it give way to finished ones.
+    into: Annotated[Path, arg(metavar="DIR")]
+    # Take unfinished runs too.
+    unfinished: bool = False
+    # Of a run trained twice with different returns keep the one found first: in the archive, then as folders are named.
+    keep_first: bool = False
+
+    def run(self, console: "Console") -> int:
+        from pac4sac.reporting.archive import add_to_archive
+
+        if not self.folders:
+            raise UserError("Which folders? Name at least one, as in: pac4sac study collect piece-1 --into results.")
+        added = add_to_archive(self.folders, self.into, unfinished=self.unfinished, keep_first=self.keep_first)
+        told = f"{added.new} new runs in {self.into}, {added.replaced} replaced, {added.known} there already."
+        say(console, told)
+        if added.differing:
+            say(console, f"{len(added.differing)} were trained twice with different returns; the first was kept.")
+        if added.unfinished:
+            say(console, f"{len(added.unfinished)} unfinished runs were left out; --unfinished takes them too.")
+        for name, (present, expected) in added.studies.items():
+            if expected:
+                say(console, f"{name}: {present} of {expected} expected runs.")
+        return 0
+
+
+@dataclass(frozen=True)
 class Study:
     """Studies: sets of runs that answer one question."""
 
@@ -132,6 +166,7 @@ class Study:
         Annotated[StudyRun, subcommand("run")]
         | Annotated[StudyPlan, subcommand("plan")]
         | Annotated[StudyStatus, subcommand("status")]
+        | Annotated[StudyCollect, subcommand("collect")]
     )
 
     def run(self, console: "Console") -> int:

@@ -4,17 +4,26 @@ Nothing here depends on the clock, the order of the arguments, or where the fold
 """
 
 import dataclasses
-import json
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pac4sac.errors import UserError
+from pac4sac.reporting.archive import cost_files, study_files
 from pac4sac.reporting.metrics import Score, score
-from pac4sac.reporting.store import RunRecord, find_runs_below, identity, read_jsonl, read_run
+from pac4sac.reporting.store import (
+    RunRecord,
+    archived_run,
+    find_archived,
+    find_runs_below,
+    identity,
+    natural,
+    read_json,
+    read_jsonl,
+    read_run,
+)
 
 CALIBRATION = "calibration"
 
@@ -49,6 +58,7 @@ class MissingRun:
 @dataclass(frozen=True)
 class FoundCost:
     place: str
+    study: str
     content: dict[str, Any]
 
 
@@ -73,33 +83,38 @@ def collect(paths: Sequence[Path]) -> Collection:
     def place(path: Path) -> str:
         return path.relative_to(base).as_posix() if path != base else path.name
 
-    folders = sorted({folder for root in roots for folder in find_runs_below(root)})
-    study_files = sorted({path for root in roots for path in root.rglob("study.json")})
-    contents = {path.parent: content for path in study_files if (content := _read_json(path)) is not None}
-    unreadable = [f"{place(path)} cannot be read" for path in study_files if path.parent not in contents]
+    study_paths = sorted({path for root in roots for path in study_files(root)})
+    contents = {path: content for path in study_paths if (content := read_json(path)) is not None}
+    unreadable = [f"{place(path)} cannot be read" for path in study_paths if path not in contents]
+    records, damaged = _records(roots, place)
+    unreadable += damaged
+    expecting: dict[str, list[tuple[dict[str, Any], str]]] = {}
+    for about in contents.values():
+        for row in about.get("expected_runs", []):
+            if isinstance(row, dict):
+                expecting.setdefault(str(row.get("identity")), []).append((about, str(row.get("label"))))
     found: list[FoundRun] = []
-    for folder in folders:
-        try:
-            record = read_run(folder)
-        except UserError as error:
-            unreadable.append(str(error).replace(str(folder), place(folder)))
-            continue
-        around = [contents[parent] for parent in folder.parents if parent in contents]
-        names = tuple(str(about.get("study")) for about in around)
-        calibration = any(about.get("kind") == CALIBRATION for about in around)
-        found.append(FoundRun(record, place(folder), (record.label,), names, calibration))
+    for record in records:
+        # In an archive a run lies beside the studies, and its identity tells to which of them it belongs.
+        around = [about for path, about in contents.items() if path.parent in record.folder.parents]
+        by_identity = expecting.get(record.identity, [])
+        studies = around or [about for about, _ in by_identity]
+        names = {str(about.get("study")) for about in (*around, *(about for about, _ in by_identity))}
+        labels = dict.fromkeys([record.label, *(label for _, label in by_identity)])
+        calibration = any(about.get("kind") == CALIBRATION for about in studies)
+        found.append(FoundRun(record, place(record.folder), tuple(labels), tuple(sorted(names)), calibration))
     runs, twice = _each_once(found)
     costs = [
-        FoundCost(place(path.parent), content)
-        for path in sorted({path for root in roots for path in root.rglob("cost.json")})
-        if (content := _read_json(path)) is not None and isinstance(content.get("rows"), list)
+        FoundCost(place(path), _cost_study(path, content), content)
+        for path in sorted({path for root in roots for path in cost_files(root)})
+        if (content := read_json(path)) is not None and isinstance(content.get("rows"), list)
     ]
     if not runs and not costs and not contents:
         told = ", ".join(str(root) for root in roots) or "Nothing"
         raise UserError(f"{told} holds neither runs nor a study; give folders of experiments or studies.")
     return Collection(
         runs=runs,
-        studies=tuple(_study(place(folder), about) for folder, about in contents.items()),
+        studies=tuple(_study(place(_study_place(path)), about) for path, about in contents.items()),
         missing=_missing(runs, contents, roots),
         costs=tuple(costs),
         twice=tuple(twice),
@@ -126,11 +141,6 @@ def is_complete(run: RunRecord) -> bool:
     return scored.complete if scored else run.status == "finished"
 
 
-def natural(text: str) -> list[tuple[int, str]]:
-    """Sorts shots=200 before shots=1000."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)]
-
-
 def _each_once(found: Sequence[FoundRun]) -> tuple[tuple[FoundRun, ...], list[str]]:
     """Of the same run in several folders the complete one, or else the one with more episodes."""
     by_identity: dict[tuple[str, bool], list[FoundRun]] = {}
@@ -145,7 +155,7 @@ def _each_once(found: Sequence[FoundRun]) -> tuple[tuple[FoundRun, ...], list[st
         if others:
             left_out = ", ".join(copy.place for copy in others)
             twice.append(f"`{best.place}` was taken and {left_out} left out, the same run: {_why([best, *others])}.")
-        labels = tuple(sorted({copy.record.label for copy in copies}, key=natural))
+        labels = tuple(sorted({label for copy in copies for label in copy.labels}, key=natural))
         studies = tuple(sorted({name for copy in copies for name in copy.studies}))
         kept.append(dataclasses.replace(best, labels=labels, studies=studies))
     kept.sort(key=lambda run: (run.record.task["name"], natural(run.record.label), run.record.seed, run.place))
@@ -184,10 +194,33 @@ def _expected(studies: dict[Path, dict[str, Any]], roots: Sequence[Path]) -> Ite
             if isinstance(row, dict):
                 yield str(about.get("study")), row
     for path in sorted({path for root in roots for path in root.rglob("experiment.json")}):
-        for cohort in (_read_json(path) or {}).get("cohorts", []):
+        for cohort in (read_json(path) or {}).get("cohorts", []):
             for run in cohort:
                 row = {"task": run["task"]["name"], "label": run["label"], "seed": run["seed"]}
                 yield "", row | {"identity": identity(run)}
+
+
+def _records(roots: Sequence[Path], place: Callable[[Path], str]) -> tuple[list[RunRecord], list[str]]:
+    """All runs in folders and archives, and sentences on what cannot be read."""
+    records, unreadable = [], []
+    for folder in sorted({folder for root in roots for folder in find_runs_below(root)}):
+        try:
+            records.append(read_run(folder))
+        except UserError as error:
+            unreadable.append(str(error).replace(str(folder), place(folder)))
+    for file in sorted({file for root in roots for file in find_archived(root)}):
+        rows, skipped = read_jsonl(file)
+        unreadable += [f"{place(file)} has {skipped} lines that are no JSON"] if skipped else []
+        for row in rows:
+            try:
+                records.append(archived_run(file, row))
+            except UserError as error:
+                unreadable.append(str(error).replace(str(file), place(file)))
+    return records, unreadable
+
+
+def _study_place(path: Path) -> Path:
+    return path.parent if path.name == "study.json" else path
 
 
 def _study(place: str, about: dict[str, Any]) -> FoundStudy:
@@ -196,16 +229,12 @@ def _study(place: str, about: dict[str, Any]) -> FoundStudy:
     return FoundStudy(place, name, title, str(about.get("kind", "")), question, about.get("baseline"))
 
 
+def _cost_study(path: Path, content: dict[str, Any]) -> str:
+    return str((read_json(path.parent / "study.json") or content).get("study", "cost"))
+
+
 def _dates(roots: Sequence[Path]) -> Iterator[str]:
     for path in {path for root in roots for path in root.rglob("cohorts/*/times.jsonl")}:
         for row in read_jsonl(path)[0]:
             if isinstance(row.get("date"), str):
                 yield row["date"][:10]
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None
-    return content if isinstance(content, dict) else None

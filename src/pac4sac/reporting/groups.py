@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from pac4sac.reporting.collection import FoundRun, has_equal_episodes, is_complete, natural, score_run
+from pac4sac.reporting.collection import FoundRun, has_equal_episodes, is_complete, score_run
 from pac4sac.reporting.metrics import solved_at
 from pac4sac.reporting.paper import PAPER_TASKS
-from pac4sac.reporting.store import RunRecord
+from pac4sac.reporting.store import RunRecord, natural
 
 HORIZON = 1000  # of the paper's tasks
 PAPER_ORDER = ("pac4sac", "ddpg", "sac", "oac")
@@ -217,29 +217,39 @@ def _groups(task: TaskView, runs: Sequence[FoundRun]) -> list[Group]:
     alike: dict[str, list[FoundRun]] = {}
     for run in runs:
         r = run.record
-        alike.setdefault(json.dumps([r.algo, r.config, run.calibration], sort_keys=True), []).append(run)
-    names = [_label(members) for members in alike.values()]
+        config = _whole_config(r, task)
+        alike.setdefault(json.dumps([r.algo, config, run.calibration], sort_keys=True), []).append(run)
+    names = [(_label(members), members[0].calibration) for members in alike.values()]
     groups = []
-    for members, name in zip(alike.values(), names, strict=True):
+    for members, (name, calibration) in zip(alike.values(), names, strict=True):
         first = members[0].record
-        if names.count(name) > 1:
-            rivals = [other[0].record for other, label in zip(alike.values(), names, strict=True) if label == name]
-            told = [key for key in first.config if any(r.config.get(key) != first.config[key] for r in rivals)]
-            values = ", ".join(f"{key}={short(first.config[key])}" for key in told) or first.algo
+        config = _whole_config(first, task)
+        if names.count((name, calibration)) > 1:
+            named_alike = [
+                other for other, known in zip(alike.values(), names, strict=True) if known == (name, calibration)
+            ]
+            rivals = [_whole_config(other[0].record, task) for other in named_alike]
+            told = [key for key in config if any(rival.get(key) != config[key] for rival in rivals)]
+            values = ", ".join(f"{key}={short(config[key])}" for key in told) or first.algo
             name = f"{name} ({values})"
         groups.append(
             Group(
-                label=f"{name} (calibration)" if members[0].calibration else name,
+                label=f"{name} (calibration)" if calibration else name,
                 task=task,
                 algo=first.algo,
                 preset=first.preset,
-                config=first.config,
+                config=config,
                 outcomes=tuple(outcome_of(run) for run in sorted(members, key=lambda run: run.record.seed)),
-                calibration=members[0].calibration,
+                calibration=calibration,
                 labels=tuple(sorted({label for run in members for label in run.labels})),
             )
         )
     return sorted(groups, key=_group_rank)
+
+
+def _whole_config(record: RunRecord, task: TaskView) -> dict[str, Any]:
+    """With the settings that came to be after it was trained: their defaults change nothing."""
+    return {**defaults(record.algo, record.preset, task), **record.config}
 
 
 def _group_rank(group: Group) -> tuple[int, list[tuple[int, str]]]:

@@ -7,7 +7,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from pac4sac.reporting import comparison, paper
-from pac4sac.reporting.collection import FoundCost, FoundStudy
+from pac4sac.reporting.collection import FoundCost
 from pac4sac.reporting.comparison import Comparison
 from pac4sac.reporting.figures import shooting_figure
 from pac4sac.reporting.groups import Group, short
@@ -218,7 +218,7 @@ def _median_verdict(group: Group | None, values: Sequence[float], printed: float
     return found.verdict, found.reason
 
 
-def cost_section(costs: Sequence[FoundCost], studies: Sequence[FoundStudy]) -> Section | None:
+def cost_section(costs: Sequence[FoundCost]) -> Section | None:
     if not costs:
         return None
     blocks: list[Any] = [
@@ -227,7 +227,6 @@ def cost_section(costs: Sequence[FoundCost], studies: Sequence[FoundStudy]) -> S
     ]
     for place, cost in enumerate(costs):
         times = {str(row.get("label", row.get("algo"))): row for row in cost.content["rows"]}
-        study = next((study.name for study in studies if study.place == cost.place), "cost")
         reference = _seconds(times["sac"]) if "sac" in times else []
         body = []
         for label, row in times.items():
@@ -246,7 +245,7 @@ def cost_section(costs: Sequence[FoundCost], studies: Sequence[FoundStudy]) -> S
                     Cell(f"{relative:.2f}" if relative else NOTHING, relative),
                     Cell(f"{theirs:.2f}" if theirs else NOTHING, theirs),
                     Cell(str(row.get("backend", NOTHING)), str(row.get("backend"))),
-                    Cell(f"pac4sac study run {study}", code=True),
+                    Cell(f"pac4sac study run {cost.study}", code=True),
                 ]
             )  # fmt: skip
         about = {**cost.content.get("machine", {}), "device": cost.content.get("device")}

@@ -60,7 +60,7 @@ def compose(collection: Collection) -> tuple[str, list[tuple[str, str]], list[Se
         task_sections.task_section(members[0].task, members, rows, collection.studies) for members in groups.values()
     ]
     found += [task_sections.sweep_section(groups, rows), task_sections.calibration_section(groups)]
-    found.append(paper_sections.cost_section(collection.costs, collection.studies))
+    found.append(paper_sections.cost_section(collection.costs))
     found.append(record_sections.runs_section(collection, groups))
     found += [record_sections.method_section(), record_sections.provenance_section(collection, groups)]
     summary = record_sections.summary_section(collection, groups, tables)

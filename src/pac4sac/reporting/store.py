@@ -1,7 +1,9 @@
-"""Reading run folders back: an experiment folder holds `runs/<id>/` with `run.json` and `episodes.jsonl`."""
+"""Reading runs back: an experiment folder holds `runs/<id>/` with `run.json` and logs; an archive holds
+`runs/<task>.jsonl`, where each line is a run with its logs (written by `archive.py`)."""
 
 import hashlib
 import importlib
+import itertools
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -16,6 +18,7 @@ from pac4sac.errors import UserError
 
 VERSION = 1
 EPISODE_COLUMNS = ("episode", "step", "return", "length")
+LOGS = ("episodes", "evaluations", "bias")  # those that reports are made of
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class RunRecord:
     preset: str = "paper"
     identity: str = ""  # of what was trained, whatever it is called: equal for the same run in two folders
     evaluations: tuple[dict[str, Any], ...] = field(default=(), repr=False)
+    bias: tuple[dict[str, Any], ...] = field(default=(), repr=False)  # of the values that the critic claims
 
     @property
     def returns(self) -> NDArray[np.float64]:
@@ -52,7 +56,7 @@ def find_runs(path: str | Path) -> list[Path]:
     path = Path(path)
     if (path / "run.json").is_file():
         return [path]
-    runs = sorted((found.parent for found in path.glob("runs/*/run.json")), key=lambda run: _natural(run.name))
+    runs = sorted((found.parent for found in path.glob("runs/*/run.json")), key=lambda run: natural(run.name))
     if not runs:
         state = "does not exist" if not path.exists() else "holds neither run.json nor runs/"
         raise UserError(f"{path} {state}: give the folder of an experiment, or of one of its runs.")
@@ -66,16 +70,41 @@ def find_runs_below(path: Path) -> list[Path]:
     return sorted(found.parent for found in path.rglob("run.json") if found.parent.parent.name == "runs")
 
 
+def find_archived(path: Path) -> list[Path]:
+    """The files of all archives in a folder, however deep."""
+    return sorted(found for found in path.rglob("*.jsonl") if found.parent.name == "runs")
+
+
 def read_runs(path: str | Path) -> list[RunRecord]:
+    """Of an experiment folder, one run folder, or an archive."""
+    archived = sorted(Path(path).glob("runs/*.jsonl"))
+    if archived:
+        return [archived_run(file, row) for file in archived for row in read_jsonl(file)[0]]
     return [read_run(folder) for folder in find_runs(path)]
 
 
 def read_run(folder: Path) -> RunRecord:
-    about = _read_run_json(folder / "run.json")
-    rows, skipped = read_jsonl(folder / "episodes.jsonl")
+    about = read_run_json(folder / "run.json")
+    return _record(folder, about, {name: read_jsonl(folder / f"{name}.jsonl") for name in LOGS})
+
+
+def archived_run(file: Path, row: dict[str, Any]) -> RunRecord:
+    check_run(row, f"A line of {file}")
+    try:
+        logs = {name: (as_rows(row.get(name, {})), 0) for name in LOGS if name != "episodes"}
+        logs["episodes"] = episode_rows(row.get("episodes", {})), int(row.get("skipped_lines", 0))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UserError(
+            f"The logs of {row['run']} in {file} cannot be read; take that line from an older one."
+        ) from error
+    return _record(file / row["run"], row, logs)
+
+
+def _record(place: Path, about: dict[str, Any], logs: dict[str, tuple[list[dict[str, Any]], int]]) -> RunRecord:
+    rows, skipped = logs["episodes"]
     episodes = tuple(row for row in rows if all(_is_number(row.get(name)) for name in EPISODE_COLUMNS))
     return RunRecord(
-        folder=folder,
+        folder=place,
         run=about["run"],
         task=about["task"],
         algo=about["algo"],
@@ -90,8 +119,22 @@ def read_run(folder: Path) -> RunRecord:
         label=str(about.get("label") or re.sub(r"-seed\d+$", "", about["run"])),
         preset=str(about.get("preset", "paper")),
         identity=identity(about),
-        evaluations=tuple(read_jsonl(folder / "evaluations.jsonl")[0]),
+        evaluations=tuple(logs["evaluations"][0]),
+        bias=tuple(logs["bias"][0]),
     )
+
+
+def as_rows(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def episode_rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
+    """An archive leaves out what follows from the rest: numbers and steps of episodes, and a length that all have."""
+    returns = columns.get("return", [])
+    lengths = columns.get("length", [])
+    lengths = lengths if isinstance(lengths, list) else [lengths] * len(returns)
+    derived = {"episode": list(range(len(returns))), "step": list(itertools.accumulate(lengths))}
+    return as_rows(derived | columns | {"length": lengths})
 
 
 def identity(about: dict[str, Any]) -> str:
@@ -158,11 +201,16 @@ def _columns(runs: Sequence[RunRecord]) -> dict[str, list[Any]]:
     return columns
 
 
-def _read_run_json(path: Path) -> dict[str, Any]:
+def read_run_json(path: Path) -> dict[str, Any]:
     try:
         about = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as reason:
         raise UserError(f"{path} cannot be read ({reason}); leave this run out, or train it again.") from reason
+    check_run(about, str(path))
+    return dict(about)
+
+
+def check_run(about: Any, path: str) -> None:
     if not isinstance(about, dict) or "version" not in about:
         raise UserError(f"{path} does not describe a run of pac4sac; give another folder.")
     if about["version"] != VERSION:
@@ -176,13 +224,20 @@ def _read_run_json(path: Path) -> dict[str, Any]:
         wrong.append("task.name")
     if wrong:
         raise UserError(f"{path} lacks a readable {', '.join(wrong)}; leave this run out, or train it again.")
-    return about
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Sorts seed 10 after seed 9."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+def natural(text: str) -> list[tuple[int, str]]:
+    """Sorts seed 9 before seed 10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)]
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None
