@@ -18,7 +18,7 @@ from pac4sac.studies.keeper import Keeper
 from pac4sac.studies.plan import PlannedCohort
 from pac4sac.tasks import get_task
 from pac4sac.training.experiment import create, resume
-from pac4sac.training.loop import Options
+from pac4sac.training.options import Options
 from pac4sac.training.runs import make_runs
 from pac4sac.training.signals import StopRequest
 

@@ -27,7 +27,7 @@ DESCRIPTION = "PAC-Bayesian Soft Actor-Critic and its rivals: train them, look a
 INTERRUPTED = 130  # what shells report of a program ended by Ctrl-C
 PASSED_ON = (  # options of `train` that mean the same in Python
     *("algo", "preset", "steps", "max_minutes", "device", "backend", "workers", "threads", "stop_when_solved"),
-    *("evaluate_every", "evaluation_episodes", "checkpoint_every", "start_from"),
+    *("evaluate_every", "evaluation_episodes", "bias_every", "bias_episodes", "checkpoint_every", "start_from"),
 )
 Auto = Literal["auto"]
 Folder = Annotated[Positional[Path], arg(metavar="DIR")]
@@ -74,6 +74,10 @@ class Train:
     evaluate_every: Annotated[int, arg(metavar="N")] = 0
     # Episodes of an evaluation.
     evaluation_episodes: Annotated[int, arg(metavar="N")] = 5
+    # Steps between measurements of how far the critic over- or underestimates; 0 makes none.
+    bias_every: Annotated[int, arg(metavar="N")] = 0
+    # Episodes of such a measurement.
+    bias_episodes: Annotated[int, arg(metavar="N")] = 3
     # Steps between checkpoints.
     checkpoint_every: Annotated[int, arg(metavar="N")] = 5000
     # Start with the weights of a trained agent: a run folder or an agent.safetensors.

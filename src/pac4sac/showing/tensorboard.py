@@ -12,7 +12,7 @@ from pac4sac.training.runs import Run
 
 
 class TensorBoard(Callback):
-    """Writes each run's episodes, metrics and evaluations under DIR/tensorboard/<run>."""
+    """Writes each run's episodes, metrics, evaluations and value bias under DIR/tensorboard/<run>."""
 
     def __init__(self) -> None:
         try:
@@ -34,7 +34,7 @@ class TensorBoard(Callback):
             prefix = "episode" if kind == "episodes" else kind
             scalars = {f"{prefix}/{name}": value for name, value in row.items() if name not in ("step", "episode")}
         for name, value in scalars.items():
-            if math.isfinite(value):
+            if value is not None and math.isfinite(value):
                 self._writers[run.id].add_scalar(name, value, row["step"])
 
     def on_end(self, folder: Path) -> None:

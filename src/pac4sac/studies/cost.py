@@ -11,7 +11,7 @@ from pac4sac.training import backends
 from pac4sac.training.checkpoint import write_whole
 from pac4sac.training.folder import machine, versions
 from pac4sac.training.learner import Learner
-from pac4sac.training.loop import Options
+from pac4sac.training.options import Options
 from pac4sac.training.runs import Run, make_agent
 
 MEASURED_STEPS = 1000

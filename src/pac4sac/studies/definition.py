@@ -13,7 +13,7 @@ from pac4sac.agents import make_config
 from pac4sac.arguments import parse_seeds
 from pac4sac.errors import UserError
 from pac4sac.tasks import Task, get_task
-from pac4sac.training.loop import Options
+from pac4sac.training.options import Options
 from pac4sac.training.runs import Run, make_runs, safe_label
 
 SHIPPED = Path(__file__).parent / "shipped"

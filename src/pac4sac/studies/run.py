@@ -14,7 +14,7 @@ from pac4sac.studies.plan import PlannedCohort, begin, memory_budget, plan
 from pac4sac.tasks import get_task
 from pac4sac.training.backends import pick_device
 from pac4sac.training.checkpoint import write_whole
-from pac4sac.training.loop import Options
+from pac4sac.training.options import Options
 from pac4sac.training.runs import Run
 from pac4sac.training.signals import StopRequest
 

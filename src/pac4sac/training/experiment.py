@@ -20,7 +20,8 @@ from pac4sac.training.agentfile import start_from
 from pac4sac.training.backends import choose_backend, pick_device
 from pac4sac.training.callbacks import Callback, Callbacks
 from pac4sac.training.checkpoint import write_whole
-from pac4sac.training.loop import Cohort, Options
+from pac4sac.training.loop import Cohort
+from pac4sac.training.options import Options
 from pac4sac.training.runs import Run, make_agent, make_runs, plan_cohorts
 from pac4sac.training.signals import StopRequest
 

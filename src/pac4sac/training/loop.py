@@ -1,19 +1,19 @@
 """The training loop of a cohort: act, send, update while the simulators step, collect, store, log, checkpoint."""
 
+import dataclasses
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pac4sac.certificates.value_error import measure_value_errors
 from pac4sac.errors import UserError
 from pac4sac.reporting.metrics import solved_at
-from pac4sac.settings import AT_LEAST_ONE, NON_NEGATIVE, Interval
 from pac4sac.tasks.pool import EnvPool
 from pac4sac.training import agentfile, backends, checkpoint
 from pac4sac.training.callbacks import Callback
@@ -21,41 +21,9 @@ from pac4sac.training.checkpoint import Checkpoint, DamagedCheckpoint
 from pac4sac.training.evaluation import Policy, evaluate
 from pac4sac.training.folder import RunFolder
 from pac4sac.training.learner import Learner
+from pac4sac.training.options import Options
 from pac4sac.training.runs import Run, make_agent
 from pac4sac.training.signals import StopRequest
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """How to train, as opposed to what: nothing here changes what a run learns on the same kind of device."""
-
-    steps: int
-    device: str = "auto"
-    backend: str = "auto"
-    workers: int | Literal["auto"] = "auto"
-    threads: int | Literal["auto"] = "auto"
-    log_every: int = 1000
-    checkpoint_every: int = 5000
-    evaluate_every: int = 0  # 0: at the end only
-    evaluation_episodes: int = 5
-    stop_when_solved: bool = False
-    start_from: str | None = None
-
-    def __post_init__(self) -> None:
-        allowed: dict[str, Interval] = {
-            "steps": AT_LEAST_ONE,
-            "log_every": AT_LEAST_ONE,
-            "checkpoint_every": AT_LEAST_ONE,
-            "evaluate_every": NON_NEGATIVE,
-            "evaluation_episodes": NON_NEGATIVE,
-        }
-        for name, interval in allowed.items():
-            if getattr(self, name) not in interval:
-                raise UserError(f"{name} must be {interval}, not {getattr(self, name)}.")
-        for name in ("workers", "threads"):
-            value = getattr(self, name)
-            if value != "auto" and value not in (NON_NEGATIVE if name == "workers" else AT_LEAST_ONE):
-                raise UserError(f"{name} must be a whole number or auto, not {value}.")
 
 
 class Cohort:
@@ -196,16 +164,22 @@ class Cohort:
         self.length += 1
         step, ended = learner.step, seen.terminated | seen.truncated
         time_to_log = step % self.options.log_every == 0
-        every = self.options.evaluate_every
-        time_to_evaluate = every > 0 and step % every == 0 and step < self.options.steps  # then comes the final one
+        time_to_evaluate = self._is_due(self.options.evaluate_every)
+        time_to_judge = self._is_due(self.options.bias_every)
         failed = any(self.status[run] == "running" for run in self.pool.failures)
-        if failed or ended.any() or time_to_log or time_to_evaluate:
+        if failed or ended.any() or time_to_log or time_to_evaluate or time_to_judge:
             self._bury_the_dead()
             self._end_episodes(ended)
         if time_to_log:
             self._log_metrics()
         if time_to_evaluate:
             self._evaluate(self._running(), keep_best=True)
+        if time_to_judge:
+            self._log_bias(self._running())
+
+    def _is_due(self, every: int) -> bool:
+        """On a schedule, up to the end, where all that is measured is measured once more."""
+        return every > 0 and self.learner.step % every == 0 and self.learner.step < self.options.steps
 
     def _bury_the_dead(self, actions: NDArray[np.float32] | None = None) -> None:
         """Runs that diverged or whose simulator failed are out from here on; what they did since is not logged."""
@@ -293,6 +267,23 @@ class Cohort:
                 self.best[run] = mean
                 self._save_agent(run, "best.safetensors")
 
+    def _log_bias(self, runs: Sequence[int]) -> None:
+        if not runs or not self.options.bias_every:
+            return
+        errors = measure_value_errors(
+            self.agent,
+            self.learner.state,
+            self.task,
+            self.seeds,
+            self.options.bias_episodes,
+            str(self.learner.step),
+            workers=self.pool.workers,
+            only=runs,
+        )
+        for run in runs:
+            if (bias := errors.bias(run)) is not None:
+                self._log(run, "bias", {"step": self.learner.step, **dataclasses.asdict(bias)})
+
     def _save_agent(self, run: int, name: str = "agent.safetensors") -> None:
         path = self.folders[run].path / name
         agentfile.save_agent(path, self.runs[run], self.agent, self.learner.state, run)
@@ -319,6 +310,7 @@ class Cohort:
         self._bury_the_dead()
         whole = [run for run, status in enumerate(self.status) if status in ("running", "finished")]
         self._evaluate(whole, keep_best=bool(self.options.evaluate_every))
+        self._log_bias(whole)
         for run in self._running():  # neither frozen nor parked: the experiment may be extended
             self.status[run] = "finished"
             self._save_agent(run)

@@ -1,0 +1,44 @@
+"""How to train a cohort."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pac4sac.errors import UserError
+from pac4sac.settings import AT_LEAST_ONE, NON_NEGATIVE, Interval
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to train, as opposed to what: nothing here changes what a run learns on the same kind of device."""
+
+    steps: int
+    device: str = "auto"
+    backend: str = "auto"
+    workers: int | Literal["auto"] = "auto"
+    threads: int | Literal["auto"] = "auto"
+    log_every: int = 1000
+    checkpoint_every: int = 5000
+    evaluate_every: int = 0  # 0: at the end only
+    evaluation_episodes: int = 5
+    bias_every: int = 0  # 0: never
+    bias_episodes: int = 3
+    stop_when_solved: bool = False
+    start_from: str | None = None
+
+    def __post_init__(self) -> None:
+        allowed: dict[str, Interval] = {
+            "steps": AT_LEAST_ONE,
+            "log_every": AT_LEAST_ONE,
+            "checkpoint_every": AT_LEAST_ONE,
+            "evaluate_every": NON_NEGATIVE,
+            "evaluation_episodes": NON_NEGATIVE,
+            "bias_every": NON_NEGATIVE,
+            "bias_episodes": AT_LEAST_ONE,
+        }
+        for name, interval in allowed.items():
+            if getattr(self, name) not in interval:
+                raise UserError(f"{name} must be {interval}, not {getattr(self, name)}.")
+        for name in ("workers", "threads"):
+            value = getattr(self, name)
+            if value != "auto" and value not in (NON_NEGATIVE if name == "workers" else AT_LEAST_ONE):
+                raise UserError(f"{name} must be a whole number or auto, not {value}.")

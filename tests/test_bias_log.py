@@ -1,0 +1,97 @@
+"""The bias of a critic's values, logged during training."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny_experiments import DRIFT, Mortals, about, logs, newest, rows, same, train
+
+import pac4sac
+from pac4sac.certificates.value_error import measure_value_errors
+from pac4sac.errors import UserError
+from pac4sac.training import experiment
+
+BIAS = {"bias_every": 50, "bias_episodes": 2, "settings": {"gamma": 0.8}, "steps": 130}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tmp_path_factory.mktemp("bias") / "x", **BIAS).folder
+
+
+@pytest.fixture(scope="module")
+def mortals() -> Iterator[Mortals]:
+    server = Mortals()
+    yield server
+    server.close()
+
+
+def test_bias_is_logged_on_schedule_and_once_at_the_end(folder: Path) -> None:
+    found = rows(folder, "sac-seed0", "bias")
+    assert [row["step"] for row in found] == [50, 100, 130]
+    names = ("step", "bias", "low", "high", "rms", "mean_return", "episodes", "steps", "tail_weight")
+    assert all(tuple(row) == names and row["low"] < row["bias"] < row["high"] for row in found)
+    assert len({row["bias"] for row in found + rows(folder, "sac-seed1", "bias")}) == 6
+
+
+def test_what_is_logged_is_what_a_measurement_of_that_agent_gives(folder: Path) -> None:
+    trained = pac4sac.load(folder / "runs" / "sac-seed1")
+    errors = measure_value_errors(trained.agent, trained.state, DRIFT, [1], 2, "130")
+    last = rows(folder, "sac-seed1", "bias")[-1]
+    assert errors.bias(0).bias == pytest.approx(last["bias"], rel=1e-4)
+    assert errors.bias(0).steps == last["steps"]
+
+
+def test_measuring_bias_never_disturbs_training(folder: Path, tmp_path: Path) -> None:
+    undisturbed = train(tmp_path / "x", **BIAS | {"bias_every": 0}).folder
+    for run in ("sac-seed0", "sac-seed1"):
+        expected = logs(undisturbed, run)
+        assert set(expected) == {"episodes.jsonl", "metrics.jsonl", "evaluations.jsonl"}
+        assert {name: logs(folder, run)[name] for name in expected} == expected
+        assert about(folder, run) == about(undisturbed, run)
+    ours, theirs = (load_file(newest(place) / "learner.safetensors") for place in (folder, undisturbed))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+@pytest.mark.parametrize("step", [60, 119])
+def test_a_resumed_run_has_the_same_log(folder: Path, tmp_path: Path, mortals: Mortals, step: int) -> None:
+    assert mortals.killed_at("train", tmp_path / "x", step, **{"with": BIAS})
+    assert experiment.resume(tmp_path / "x").complete
+    assert same(tmp_path / "x", folder)
+
+
+def test_a_checkpoint_from_before_this_log_is_taken_up(tmp_path: Path, mortals: Mortals) -> None:
+    without = BIAS | {"bias_every": 0}
+    whole = train(tmp_path / "whole", **without).folder
+    assert mortals.killed_at("train", tmp_path / "x", 90, **{"with": without})
+    for checkpoint in (tmp_path / "x" / "cohorts" / "000").glob("step-*"):
+        _forget_bias(checkpoint)
+    assert experiment.resume(tmp_path / "x").complete
+    assert same(tmp_path / "x", whole, "episodes.jsonl", "metrics.jsonl", "evaluations.jsonl")
+
+
+def _forget_bias(checkpoint: Path) -> None:
+    progress = json.loads((checkpoint / "progress.json").read_bytes())
+    for marks in progress["logs"]:
+        del marks["bias"]
+    data = json.dumps(progress).encode()
+    (checkpoint / "progress.json").write_bytes(data)
+    manifest = json.loads((checkpoint / "manifest.json").read_bytes())
+    manifest["files"]["progress.json"] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    (checkpoint / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_of_one_episode_there_is_no_interval(tmp_path: Path) -> None:
+    found = rows(train(tmp_path / "x", **BIAS | {"bias_episodes": 1}).folder, "sac-seed0", "bias")
+    assert all(row["low"] is None and row["high"] is None and np.isfinite(row["bias"]) for row in found)
+
+
+@pytest.mark.parametrize("wrong", [{"bias_every": -1}, {"bias_episodes": 0}])
+def test_senseless_schedules_are_refused(tmp_path: Path, wrong: dict[str, int]) -> None:
+    with pytest.raises(UserError, match="must be at least"):
+        train(tmp_path / "x", **wrong)
