@@ -95,6 +95,16 @@ def load_newest(root: Path, fingerprint: str, check: Callable[[Checkpoint], None
     return None
 
 
+def read_newest(root: Path, fingerprint: str) -> Checkpoint | None:
+    """The newest checkpoint that is whole, for those who only look: nothing is set aside, and training may go on."""
+    for folder in _newest_first(root):
+        try:
+            return _load(folder, fingerprint)
+        except DamagedCheckpoint:
+            continue
+    return None
+
+
 def _load(folder: Path, fingerprint: str) -> Checkpoint:
     try:
         manifest = json.loads((folder / "manifest.json").read_bytes())
