@@ -1,0 +1,353 @@
+"""Run-steps per second of whole cohorts: where the time goes, what is idle, and how long Table 1 takes.
+
+    python benchmarks/end_to_end.py --task half-cheetah --runs 20 --algo pac4sac --steps 3000
+    python benchmarks/end_to_end.py --cohorts 4 --runs 5        # the algorithms of Table 1 side by side
+    python benchmarks/end_to_end.py --table-1                   # that for every task, and what all of it would take
+
+Each cohort trains in a process of its own, as in a study. All start together once the last has compiled, and are
+measured over the same stretch of time, after the warm-up and with updates.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from measuring import Report, parser, seconds_each
+
+from pac4sac import Callback, train
+from pac4sac.settings import AgentConfig
+from pac4sac.studies.definition import load_study
+from pac4sac.studies.local import side_by_side
+from pac4sac.tasks import TASKS, make_env
+from pac4sac.tasks.pool import EnvPool
+from pac4sac.training.backends import Rehearsal, cores
+from pac4sac.training.learner import Learner
+from pac4sac.training.options import Options
+from pac4sac.training.runs import Run
+
+# What the loop calls in a step, and what its time is shown as; the rest of a step is the loop itself and its logs.
+PARTS: dict[str, tuple[type, str]] = {
+    "act": (Learner, "act"),
+    "send": (EnvPool, "send"),
+    "learn": (Learner, "learn"),
+    "wait": (EnvPool, "receive"),
+    "store": (Learner, "store"),
+}
+MEANING = {
+    "act": "act, with the transfer of the actions (on a GPU also the wait for the update before it)",
+    "send": "telling the simulators",
+    "learn": "updates (on a GPU their launch)",
+    "wait": "waiting for simulators (without workers: simulating)",
+    "store": "storing transitions, with their transfer (on a GPU its launch)",
+    "rest": "the loop, logs and display",
+}
+PACE = 0.1  # seconds between reports
+MARGIN = 100  # steps after the first update before anything is measured
+CAPACITY = AgentConfig().capacity
+MEASURED = 200  # environment steps whose cost is measured alone
+
+
+# --- one cohort, in a process of its own
+
+
+class Probe(Callback):
+    """Times the parts of the loop, and reports to the parent."""
+
+    def __init__(self, quick: bool) -> None:
+        self.quick, self.reported = quick, 0.0
+        self.spent = dict.fromkeys(PARTS, 0.0)
+        self.seen: dict[type, Any] = {}  # the learner and the pool that the loop made
+        for part, (owner, method) in PARTS.items():
+            setattr(owner, method, self.timed(part, getattr(owner, method)))
+        for owner, method in ((Learner, "begin"), (EnvPool, "reset")):
+            setattr(owner, method, self.remembering(owner, getattr(owner, method)))
+
+    def timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        spent, clock = self.spent, time.perf_counter
+
+        def wrapper(*arguments: Any) -> Any:
+            start = clock()
+            result = function(*arguments)
+            spent[part] += clock() - start
+            return result
+
+        return wrapper
+
+    def remembering(self, owner: type, function: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(instance: Any, *arguments: Any) -> Any:
+            self.seen.setdefault(owner, instance)
+            return function(instance, *arguments)
+
+        return wrapper
+
+    def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
+        """All cohorts wait for each other; meanwhile each in turn measures what it needs alone."""
+        tell(ready=True)
+        if input() == "measure":
+            tell(**self.alone(runs[0]))
+            input()
+        tell(step=step, time=time.monotonic(), spent=self.spent)
+
+    def alone(self, run: Run) -> dict[str, Any]:
+        learner: Learner = self.seen[Learner]
+        repetitions = 5 if self.quick else 100
+        with Rehearsal(learner):
+            operations = {
+                name: (operation(), seconds_each(operation, repetitions, learner.device))[1]
+                for name, operation in learner.run.items()
+            }
+        env = make_env(run.task)
+        env.reset(seed=0)
+        actions = iter(np.random.default_rng(0).uniform(-1, 1, (MEASURED, *(env.action_space.shape or ()))))
+        simulate = seconds_each(lambda: env.step(next(actions).astype(np.float32)), MEASURED, learner.device)
+        env.close()
+        return {
+            "operations": operations,
+            "simulate": simulate,
+            "workers": self.seen[EnvPool].workers,
+            "first_update": learner.first_update,
+            "updates_per_step": learner.agent.config.updates_per_step,
+        }
+
+    def on_end(self, folder: Path) -> None:
+        tell(ended=time.monotonic())
+
+    def on_step(self, step: int) -> None:
+        now = time.monotonic()
+        if now - self.reported >= PACE:
+            self.reported = now
+            tell(step=step, time=now, spent=self.spent)
+
+
+def tell(**message: Any) -> None:
+    print(json.dumps(message), flush=True)
+
+
+def child(job: dict[str, Any]) -> None:
+    runs, probe = job.pop("runs"), Probe(job.pop("quick"))
+    train(**job, seeds=range(runs), callbacks=[probe], evaluation_episodes=0)
+
+
+# --- cohorts side by side, seen from outside
+
+
+class CohortProcess:
+    def __init__(self, job: dict[str, Any], beside: int) -> None:
+        self.job, self.reports = job, [{"step": 0}]
+        self.started = time.monotonic()
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--child", json.dumps(job)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"OMP_NUM_THREADS": str(max(1, cores() // beside))},  # as in a study
+        )
+
+    def say(self, word: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(word + "\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        while line := self.process.stdout.readline():
+            if line.startswith("{"):
+                return dict(json.loads(line))
+        raise SystemExit(f"The cohort of {self.job['algo']} on {self.job['task']} ended before it was measured.")
+
+    def follow(self, step: int) -> dict[str, Any]:
+        """The first report at or after a step."""
+        while self.reports[-1]["step"] < step:
+            self.reports.append(self.hear())
+        return self.reports[-1]
+
+    def follow_until(self, moment: float) -> dict[str, Any]:
+        while self.reports[-1]["time"] < moment:
+            self.reports.append(self.hear())
+        return self.reports[-1]
+
+    def checkpoint(self) -> float:
+        """Seconds of the checkpoint that a cohort writes when it is asked to stop."""
+        asked = time.monotonic()
+        self.process.terminate()
+        while "ended" not in (told := self.hear()):
+            pass
+        return float(told["ended"]) - asked
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def measure(jobs: Sequence[dict[str, Any]], steps: int) -> list[dict[str, Any]]:
+    """For each cohort its rate over a stretch of time in which all of them learn, the slowest for so many steps."""
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = [job | {"out": f"{folder}/{number}"} for number, job in enumerate(jobs)]
+        return measure_in(jobs, steps)
+
+
+def measure_in(jobs: Sequence[dict[str, Any]], steps: int) -> list[dict[str, Any]]:
+    cohorts = [CohortProcess(job, len(jobs)) for job in jobs]
+    try:
+        for cohort in cohorts:
+            cohort.hear()
+        start_up = [time.monotonic() - cohort.started for cohort in cohorts]
+        abouts = []
+        for cohort in cohorts:
+            cohort.say("measure")
+            abouts.append(cohort.hear())
+        for cohort in cohorts:
+            cohort.say("go")
+        warm = [
+            cohort.follow(about["first_update"] + MARGIN)["time"] for cohort, about in zip(cohorts, abouts, strict=True)
+        ]
+        first = [cohort.follow_until(max(warm)) for cohort in cohorts]
+        enough = [cohort.follow(report["step"] + steps)["time"] for cohort, report in zip(cohorts, first, strict=True)]
+        last = [cohort.follow_until(max(enough)) for cohort in cohorts]
+        saving = [cohort.checkpoint() for cohort in cohorts]
+    finally:
+        for cohort in cohorts:
+            cohort.kill()
+    return [
+        {**job, **about, **between(before, after), "start_up": start, "checkpoint": saved, "rows": after["step"]}
+        for job, about, before, after, start, saved in zip(jobs, abouts, first, last, start_up, saving, strict=True)
+    ]
+
+
+def between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Seconds of a lockstep step, whole and by part."""
+    steps = after["step"] - before["step"]
+    whole = (after["time"] - before["time"]) / steps
+    parts = {part: (after["spent"][part] - before["spent"][part]) / steps for part in PARTS}
+    return {"lockstep": whole, "parts": parts | {"rest": whole - sum(parts.values())}}
+
+
+# --- what is shown
+
+
+def show(report: Report, title: str, measured: Sequence[dict[str, Any]]) -> None:
+    rates, idle = [], []
+    for cohort in measured:
+        lockstep, runs, operations = cohort["lockstep"], cohort["runs"], cohort["operations"]
+        learner = operations["act"] + operations["store"] + cohort["updates_per_step"] * operations["update"]
+        simulators = runs * cohort["simulate"]
+        rates.append(
+            {
+                "algorithm": cohort["algo"],
+                "runs": runs,
+                "run-steps/s": runs / lockstep,
+                "ms per step": 1e3 * lockstep,
+                **{part: f"{seconds / lockstep:.0%}" for part, seconds in cohort["parts"].items()},
+            }
+        )
+        idle.append(
+            {
+                "algorithm": cohort["algo"],
+                "learner alone ms": 1e3 * learner,
+                "its device busy": learner / lockstep,
+                "simulator alone µs": 1e6 * cohort["simulate"],
+                "workers": cohort["workers"],
+                "cores busy simulating": simulators / lockstep,
+                "each worker busy": simulators / lockstep / max(1, cohort["workers"]),
+                "start s": cohort["start_up"],
+                "checkpoint s": cohort["checkpoint"],
+            }
+        )
+    name = f"{measured[0]['task']}, {len(measured)} cohort(s)"
+    report.table(name, f"{title}: where the time goes", rates)
+    report.table(f"{name}, idle", f"{title}: what is idle, by what each part takes alone", idle)
+    report.content["tables"][name]["measured"] = measured
+    total = sum(row["run-steps/s"] for row in rates)
+    device = "GPU" if report.device.type == "cuda" else "learner"
+    report.note(
+        f"Together {total:,.0f} run-steps per second. The {device} has work {sum(r['its device busy'] for r in idle):.0%} "
+        f"of the time, simulators fill {sum(r['cores busy simulating'] for r in idle):.1f} of {cores()} cores."
+    )
+
+
+def project(report: Report, measured: Sequence[dict[str, Any]], parallel: int) -> None:
+    """The whole study, each cohort at its measured rate, started as places become free."""
+    free = [0.0] * parallel
+    rows = []
+    for cohort in measured:
+        task = TASKS[cohort["task"]]
+        training = task.steps * cohort["lockstep"]
+        # A checkpoint is mostly replay, which here was not full yet.
+        filled = min(CAPACITY, task.steps) / min(CAPACITY, cohort["rows"])
+        saving = task.steps / Options(steps=1).checkpoint_every * cohort["checkpoint"] * filled
+        free.sort()
+        free[0] += cohort["start_up"] + training + saving
+        rows.append(
+            {
+                "task": task.name,
+                "algorithm": cohort["algo"],
+                "million run-steps": cohort["runs"] * task.steps / 1e6,
+                "run-steps/s": cohort["runs"] / cohort["lockstep"],
+                "start min": cohort["start_up"] / 60,
+                "training min": training / 60,
+                "checkpoints min": saving / 60,
+                "done at min": free[0] / 60,
+            }
+        )
+    report.table("projection", f"All of Table 1, {parallel} cohorts side by side", rows)
+    report.note(
+        f"{sum(row['million run-steps'] for row in rows):.1f} million run-steps would take {max(free) / 60:.0f} "
+        "minutes, without the final evaluations."
+    )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    made = parser(__doc__)
+    made.add_argument("--task", default="half-cheetah")
+    made.add_argument("--algo", default="pac4sac")
+    made.add_argument("--runs", type=int, help="in a cohort; 20, or with several cohorts 5")
+    made.add_argument("--steps", type=int, default=3000, help="lockstep steps to measure")
+    made.add_argument("--cohorts", type=int, default=1, help="this many algorithms of Table 1 side by side")
+    made.add_argument("--table-1", action="store_true", help="all tasks, and a projection for the whole study")
+    made.add_argument("--tasks", default=",".join(TASKS), help="with --table-1, only these")
+    made.add_argument("--backend", default="auto")
+    made.add_argument("--workers", type=lambda text: text if text == "auto" else int(text), default="auto")
+    made.add_argument("--child", help=argparse.SUPPRESS)
+    options = made.parse_args(arguments)
+    if options.child:
+        return child(json.loads(options.child))
+    if options.quick:
+        options.backend, options.steps = "eager", min(options.steps, 20)
+    report = Report(options)
+    study = load_study("table-1")
+    algos = [variant.algo for variant in study.variants][-options.cohorts :]
+    common = {"device": str(report.device), "backend": options.backend, "workers": options.workers}
+    common["quick"] = options.quick
+
+    def jobs(task: str, algos: Sequence[str], runs: int) -> list[dict[str, Any]]:
+        return [common | {"task": task, "algo": algo, "runs": options.runs or runs} for algo in algos]
+
+    for part, meaning in MEANING.items():
+        report.console.print(f"{part:6} {meaning}", style="dim")
+    if options.table_1:
+        algos, parallel = [variant.algo for variant in study.variants], side_by_side(len(study.variants))
+        measured = []
+        for task in options.tasks.split(","):
+            for first in range(0, len(algos), parallel):
+                together = measure(jobs(task, algos[first : first + parallel], len(study.seeds)), options.steps)
+                show(report, f"{task}, {len(together)} cohorts side by side", together)
+                measured += together
+        project(report, measured, parallel)
+    elif options.cohorts > 1:
+        measured = measure(jobs(options.task, algos, 5), options.steps)
+        show(report, f"{options.task}, {options.cohorts} cohorts side by side", measured)
+    else:
+        show(report, options.task, measure(jobs(options.task, [options.algo], 20), options.steps))
+    report.close()
+
+
+if __name__ == "__main__":
+    main()
