@@ -8,12 +8,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from pac4sac.errors import UserError
 from pac4sac.studies import child
 from pac4sac.studies.plan import PlannedCohort
+from pac4sac.studies.sharing import shared_gpu
 from pac4sac.training.backends import cores
 from pac4sac.training.signals import StopRequest
 
@@ -30,8 +31,17 @@ def side_by_side(cohorts: int) -> int:
     return max(1, min(cohorts, cores() // CORES_PER_COHORT))
 
 
-def run_local(cohorts: Sequence[PlannedCohort], parallel: int, stop: StopRequest, watcher: Watcher) -> bool:
+def run_local(
+    cohorts: Sequence[PlannedCohort], parallel: int, stop: StopRequest, watcher: Watcher, on_gpu: bool = False
+) -> bool:
     """Train all cohorts to their end; False where a stop was asked for. One that fails leaves the others going."""
+    with shared_gpu(wanted=on_gpu and min(parallel, len(cohorts)) > 1) as variables:
+        return _run(cohorts, parallel, stop, watcher, variables)
+
+
+def _run(
+    cohorts: Sequence[PlannedCohort], parallel: int, stop: StopRequest, watcher: Watcher, variables: Mapping[str, str]
+) -> bool:
     waiting = list(cohorts)
     active: dict[int, tuple[subprocess.Popen[str], PlannedCohort]] = {}
     messages: queue.Queue[tuple[int, str | None]] = queue.Queue()
@@ -40,7 +50,8 @@ def run_local(cohorts: Sequence[PlannedCohort], parallel: int, stop: StopRequest
         while waiting or active:
             while waiting and len(active) < parallel and not stop.wanted:
                 cohort = waiting.pop(0)
-                process = _start(cohort, stop, messages, threads_each=max(1, cores() // parallel))
+                threads = {"OMP_NUM_THREADS": str(max(1, cores() // parallel))}  # they share the cores
+                process = _start(cohort, stop, messages, {**variables, **threads})
                 active[process.pid] = (process, cohort)
             if stop.wanted and not active:
                 return False
@@ -77,20 +88,21 @@ def run_local(cohorts: Sequence[PlannedCohort], parallel: int, stop: StopRequest
 
 
 def _start(
-    cohort: PlannedCohort, stop: StopRequest, messages: "queue.Queue[tuple[int, str | None]]", threads_each: int
+    cohort: PlannedCohort,
+    stop: StopRequest,
+    messages: "queue.Queue[tuple[int, str | None]]",
+    variables: Mapping[str, str],
 ) -> "subprocess.Popen[str]":
     minutes = [] if stop.deadline is None else [str(max(0.01, (stop.deadline - time.monotonic()) / 60))]
     command = [sys.executable, "-m", "pac4sac.studies.child", str(cohort.folder), *minutes]
-    # Cohorts side by side share the cores; in a session of its own a Ctrl-C reaches the parent alone, which decides.
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads_each)}
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    environment = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
-        start_new_session=True,
+        start_new_session=True,  # so that a Ctrl-C reaches the parent alone, which decides
     )
 
     def forward() -> None:

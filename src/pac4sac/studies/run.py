@@ -52,7 +52,8 @@ def run_study(
 
                 complete = run_on_ray(unfinished, address, stop, watcher)
             else:
-                complete = run_local(unfinished, parallel or side_by_side(len(unfinished)), stop, watcher)
+                at_once = parallel or side_by_side(len(unfinished))
+                complete = run_local(unfinished, at_once, stop, watcher, on_gpu=device.type == "cuda")
         if not complete:
             return False
         name_the_same(study.runs(), cohorts)

@@ -1,0 +1,50 @@
+"""Sharing a GPU: the service is started for the cohorts and ended after them, and its absence is no failure."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pac4sac.studies.sharing import PLACE, shared_gpu
+
+
+@pytest.fixture
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in for the control program that writes down how it was called."""
+    told = tmp_path / "told"
+    program = tmp_path / "nvidia-cuda-mps-control"
+    program.write_text(
+        f'#!/bin/sh\nif [ "$1" = "-d" ]; then echo "start ${PLACE}" >> {told}; else echo "said $(cat)" >> {told}; fi\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv(PLACE, raising=False)
+    return told
+
+
+def test_the_service_runs_as_long_as_the_gpu_is_shared(service: Path) -> None:
+    with shared_gpu(wanted=True) as variables:
+        assert service.read_text() == f"start {variables[PLACE]}\n"
+        assert Path(variables[PLACE]).is_dir()
+    assert service.read_text().splitlines()[-1] == "said quit"
+    assert not Path(variables[PLACE]).exists()
+
+
+def test_nothing_is_started_for_one_cohort_or_beside_a_service_of_the_users_own(
+    service: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with shared_gpu(wanted=False) as variables:
+        assert variables == {}
+    monkeypatch.setenv(PLACE, "/somewhere")
+    with shared_gpu(wanted=True) as variables:
+        assert variables == {}
+    assert not service.exists()
+
+
+def test_a_service_that_does_not_start_leaves_the_cohorts_to_take_turns(
+    service: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (service.parent / "nvidia-cuda-mps-control").write_text("#!/bin/sh\nexit 1\n")
+    with shared_gpu(wanted=True) as variables:
+        assert variables == {}
+    assert "did not start" in caplog.text
