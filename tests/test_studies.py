@@ -98,6 +98,25 @@ def test_the_studies_of_the_paper_have_its_cells() -> None:
     assert {run.algo for run in load_study("cost").runs()} == {"ddpg", "sac", "sac-nr", "sac-fpi", "pac4sac"}
 
 
+def test_options_of_a_task_go_before_those_of_the_study(tiny: Path, tmp_path: Path) -> None:
+    tiny.write_text(TINY.replace("[set]", '[task."Pendulum-v1".options]\nlog_every = 7\nbias_every = 60\n\n[set]'))
+    study = load_study(str(tiny))
+    begin(study, tmp_path / "x", plan(study, tmp_path / "x", PLENTY), {"bias_every": 70})
+    for path in (tmp_path / "x").rglob("experiment.json"):
+        options = json.loads(path.read_bytes())["options"]
+        assert (options["log_every"], options["bias_every"], options["checkpoint_every"]) == (7, 70, 100)
+    told = mistake(tmp_path, tiny.read_text().replace("log_every = 7", "log_evry = 7"))
+    assert "[task.Pendulum-v1.options] has no key 'log_evry'; did you mean 'log_every'?" in told
+
+
+def test_overestimation_measures_runs_of_table_1() -> None:
+    study, table_1 = load_study("overestimation"), load_study("table-1")
+    known = {run.identity for run in table_1.runs()}
+    assert sum(run.identity in known for run in study.runs()) == 2 * 4 * 5
+    points = {task.name: task.steps // study.options_for(task)["bias_every"] for task in study.tasks}
+    assert points == {"cartpole-swingup": 20, "half-cheetah": 25}
+
+
 def test_variants_that_differ_per_run_share_a_cohort_and_those_with_other_structure_do_not(tmp_path: Path) -> None:
     table_2 = plan(load_study("table-2"), tmp_path, PLENTY)
     assert [len(cohort.runs) for cohort in table_2] == [20, 20]  # one cohort for each task

@@ -136,7 +136,8 @@ def episode_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _is_better(offered: Row, held: Row) -> bool:
     mine, theirs = (RANKS.get(row["status"], 0) for row in (offered, held))
     more = len(_returns(offered)) > len(_returns(held))
-    return mine > theirs or (mine == theirs < RANKS["finished"] and more)
+    with_bias = "bias" in offered and "bias" not in held and _returns(offered) == _returns(held)
+    return mine > theirs or (mine == theirs and (with_bias or (mine < RANKS["finished"] and more)))
 
 
 def _differs(offered: Row, held: Row) -> bool:

@@ -142,13 +142,20 @@ def is_complete(run: RunRecord) -> bool:
 
 
 def _each_once(found: Sequence[FoundRun]) -> tuple[tuple[FoundRun, ...], list[str]]:
-    """Of the same run in several folders the complete one, or else the one with more episodes."""
+    """Of the same run in several folders the complete one, then the one with more episodes, then with more of bias."""
     by_identity: dict[tuple[str, bool], list[FoundRun]] = {}
     for run in found:
         by_identity.setdefault((run.record.identity, run.calibration), []).append(run)
     kept, twice = [], []
     for copies in by_identity.values():
-        copies.sort(key=lambda run: (not is_complete(run.record), -len(run.record.episodes), run.place))
+        copies.sort(
+            key=lambda run: (
+                not is_complete(run.record),
+                -len(run.record.episodes),
+                -len(run.record.bias),
+                run.place,
+            )
+        )
         best = copies[0]
         # A study keeps a run that it knows by two names under both, side by side: nothing to tell.
         others = [copy for copy in copies[1:] if copy.record.folder.parent != best.record.folder.parent]

@@ -31,7 +31,7 @@ STUDY_KEYS = (
     "variant",
 )
 VARIANT_KEYS = ("name", "algo", "preset", "set", "sweep", "tasks")
-TASK_KEYS = ("horizon", "r_limit", "steps", "updates_per_step", "env_kwargs")
+TASK_KEYS = ("horizon", "r_limit", "steps", "updates_per_step", "env_kwargs", "options")
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,10 @@ class Study:
     baseline: str | None = None
     repetitions: int = 20  # of a cost measurement
     options: Mapping[str, Any] = field(default_factory=dict)
+    task_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by name of the task
+
+    def options_for(self, task: Task) -> dict[str, Any]:
+        return {**self.options, **self.task_options.get(task.name, {})}
 
     def runs(self) -> list[Run]:
         found: list[Run] = []
@@ -119,7 +123,10 @@ class _Reader:
         baseline = c.get("baseline")
         if baseline is not None and baseline not in {variant.name for variant in variants}:
             raise self._mistake("baseline", f"the baseline {baseline!r} is no variant of the study")
-        self._only(c.get("options", {}), tuple(f.name for f in dataclasses.fields(Options)), "[options]")
+        known = tuple(f.name for f in dataclasses.fields(Options))
+        task_options = {name: about["options"] for name, about in c.get("task", {}).items() if "options" in about}
+        for place, options in {"options": c.get("options", {}), **task_options}.items():
+            self._only(options, known, "[options]" if place == "options" else f"[task.{place}.options]")
         unknown = [name for name in c.get("task", {}) if name not in c["tasks"]]
         if unknown:
             raise self._mistake(unknown[0], f"[task.{unknown[0]}] is about a task that the study does not have")
@@ -134,6 +141,7 @@ class _Reader:
             baseline=baseline,
             repetitions=c.get("repetitions", 20),
             options=c.get("options", {}),
+            task_options=task_options,
         )
         study.runs()  # a wrong setting is told now, not when its cohort starts
         return study
@@ -142,7 +150,8 @@ class _Reader:
         task = self._located(name, get_task, name)
         overrides = self.content.get("task", {}).get(name, {})
         self._only(overrides, TASK_KEYS, f"[task.{name}]")
-        return Task(**{**dataclasses.asdict(task), **overrides})
+        changes = {key: value for key, value in overrides.items() if key != "options"}
+        return dataclasses.replace(task, **changes)
 
     def _variants(self, block: Mapping[str, Any]) -> list[Variant]:
         self._only(block, VARIANT_KEYS, "a variant")

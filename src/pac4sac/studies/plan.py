@@ -106,7 +106,7 @@ def begin(study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides:
     write_whole(root / "study.json", json.dumps(about, indent=1).encode())
     for cohort in cohorts:
         if not (cohort.folder / "experiment.json").exists():
-            options = Options(**{**study.options, **overrides, "steps": cohort.steps})
+            options = Options(**{**study.options_for(cohort.runs[0].task), **overrides, "steps": cohort.steps})
             create(cohort.folder, cohort.runs, options)
 
 
