@@ -217,7 +217,7 @@ def kl_inverse(q: Real, level: Real) -> Tensor:
 
 
 _TINY = 1e-300  # keeps 0/0 out of float64 and changes no value above it
-_BISECTIONS = 60  # a float64 has 53 bits, and the bracket may be a few too wide
+_BISECTIONS = 60, 32  # a float64 has 53 bits, a float32 24, and the bracket may be a few too wide
 
 
 def _binary_kl_over_gap(q: Tensor, gap: Tensor) -> Tensor:
@@ -238,7 +238,7 @@ class _KlInverse(torch.autograd.Function):
         pinsker = torch.sqrt(level / 2)
         refined = level + torch.sqrt(level * (level + 2 * q))
         low, high = torch.zeros_like(q), torch.minimum(1 - q, torch.minimum(pinsker, refined))
-        for _ in range(_BISECTIONS):
+        for _ in range(_BISECTIONS[dtype != torch.float64]):
             middle = (low + high) / 2
             fits = _binary_kl_over_gap(q, middle) <= level
             low, high = torch.where(fits, middle, low), torch.where(fits, high, middle)
