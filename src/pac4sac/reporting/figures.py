@@ -52,12 +52,12 @@ def learning_figure(groups: Sequence[Group]) -> Figure:
     if task.r_limit is not None:
         panels[0].axhline(task.r_limit, color=FAINT, linewidth=1.2, linestyle=(0, (5, 3)), zorder=1)
     smoothed = f", mean of {window}" if window > 1 else ""
-    _finish(panels[0], "environment steps", f"return of a training episode{smoothed}")
+    finish_panel(panels[0], "environment steps", f"return of a training episode{smoothed}")
     panels[0].xaxis.set_major_formatter(FuncFormatter(short_count))
     if shows_solved:
         for place, group in enumerate(groups):
             _draw_solved(panels[1], group, place / len(groups), *look[group.label])
-        _finish(panels[1], "episodes", "fraction of runs solved")
+        finish_panel(panels[1], "episodes", "fraction of runs solved")
         panels[1].set_ylim(-0.03, 1.03)
         panels[1].yaxis.set_major_formatter(PercentFormatter(1))
         panels[1].set_xlim(0, task.e_max)
@@ -101,7 +101,7 @@ def sweep_figure(groups: Sequence[Group]) -> Figure:
         if points:
             panel.plot(*zip(*points, strict=True), line, marker="o", markersize=4, color=colour, label=group.label)
     panel.axvline(r_limit, color=FAINT, linewidth=1.2, linestyle=(0, (5, 3)), zorder=1)
-    _finish(panel, "return that counts as solved", "episodes until solved, mean")
+    finish_panel(panel, "return that counts as solved", "episodes until solved, mean")
     panel.set_ylim(bottom=0)
     if panel.get_legend_handles_labels()[0]:
         figure.legend(loc="outside lower left", ncols=3, fontsize=9, frameon=False, labelcolor=INK)
@@ -142,7 +142,7 @@ def shooting_figure(groups: Mapping[int, Group]) -> Figure:
         medians = [getattr(box, f"median_{metric}") / scale for _, box in told]
         panel.plot([place for place, _ in told], medians, "D", color=PAPER_COLOUR, markersize=6, label="paper's median")
         panel.plot([], [], "s-", color=COLOURS[0], fillstyle="none", label="ours: box of the seeds, bar at the median")
-        _finish(panel, "S, candidate actions per step", title)
+        finish_panel(panel, "S, candidate actions per step", title)
         panel.set_xticks(range(len(shots)), [str(s) for s in shots])
         panel.set_xlim(-0.6, len(shots) - 0.4)
         panel.set_ylim(bottom=0)
@@ -162,13 +162,13 @@ def ranking_figure(estimates: dict[str, Estimate], baseline: str, unit: str, sca
         panel.plot([found.value / scale], [place], "o", color=colour, markersize=6)
         if label == baseline:
             panel.axvline(found.value / scale, color=FAINT, linewidth=1, linestyle=(0, (5, 3)), zorder=1)
-    _finish(panel, unit, "")
+    finish_panel(panel, unit, "")
     panel.set_yticks(range(len(estimates)), list(reversed(estimates)))
     panel.set_ylim(-0.6, len(estimates) - 0.4)
     return figure
 
 
-def _finish(panel: Any, x: str, y: str) -> None:
+def finish_panel(panel: Any, x: str, y: str) -> None:
     panel.set_xlabel(x, color=INK)
     panel.set_ylabel(y, color=INK)
     panel.margins(x=0.02, y=0.08)

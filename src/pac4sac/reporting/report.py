@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pac4sac.errors import UserError
 from pac4sac.reporting import figures, html, paper_sections, record_sections, task_sections
+from pac4sac.reporting.bias_sections import bias_section
 from pac4sac.reporting.collection import Collection, collect
 from pac4sac.reporting.groups import group_runs
 from pac4sac.reporting.paper_sections import Compared
@@ -59,6 +60,7 @@ def compose(collection: Collection) -> tuple[str, list[tuple[str, str]], list[Se
     found += [
         task_sections.task_section(members[0].task, members, rows, collection.studies) for members in groups.values()
     ]
+    found.append(bias_section(groups))
     found += [task_sections.sweep_section(groups, rows), task_sections.calibration_section(groups)]
     found.append(paper_sections.cost_section(collection.costs))
     found.append(record_sections.runs_section(collection, groups))

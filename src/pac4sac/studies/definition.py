@@ -147,7 +147,7 @@ class _Reader:
         return study
 
     def _task(self, name: str) -> Task:
-        task = self._located(name, get_task, name)
+        task: Task = self._located(name, get_task, name)
         overrides = self.content.get("task", {}).get(name, {})
         self._only(overrides, TASK_KEYS, f"[task.{name}]")
         changes = {key: value for key, value in overrides.items() if key != "options"}

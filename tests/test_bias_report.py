@@ -1,0 +1,98 @@
+"""What the report says of the value bias that runs logged."""
+
+import csv
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from report_folders import own_task, task, write_run
+
+from pac4sac.reporting.bias_sections import bias_section, final_bias, measured
+from pac4sac.reporting.collection import collect
+from pac4sac.reporting.groups import group_runs
+from pac4sac.reporting.report import write_report
+
+STEPS = range(2000, 40_001, 2000)
+
+
+def write_bias(run: Path, biases: Sequence[float | None], steps: Sequence[int] = STEPS, **changes: Any) -> None:
+    usual = {"low": None, "high": None, "rms": 3.0, "mean_return": -50.0, "episodes": 3, "steps": 900}
+    rows = [{"step": step, "bias": bias, **usual, **changes} for step, bias in zip(steps, biases, strict=True)]
+    (run / "bias.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def write_variants(folder: Path, seeds: int = 5) -> None:
+    for algo, end, spread in (("ddpg", 400.0, 20.0), ("sac", -2.0, 0.2), ("pac4sac", 0.1, 2.0)):
+        for seed in range(seeds):
+            luck = np.random.default_rng([seed, len(algo)])
+            run = write_run(folder, task("cartpole-swingup"), algo, seed)
+            write_bias(run, (end * np.linspace(0, 1, len(STEPS)) + luck.normal(0, spread, len(STEPS))).tolist())
+
+
+def section_of(folder: Path) -> Any:
+    return bias_section(group_runs(collect([folder]).runs))
+
+
+def test_each_variant_is_told_to_over_or_underestimate_or_neither(tmp_path: Path) -> None:
+    write_variants(tmp_path / "in")
+    write_report([tmp_path / "in"], tmp_path / "out")
+    found = {row["variant"]: row for row in csv.DictReader((tmp_path / "out/tables/bias-cartpole-swingup.csv").open())}
+    verdicts = {"ddpg": "overestimates", "sac": "underestimates", "pac4sac": "undecided"}
+    assert {label: row["verdict"] for label, row in found.items()} == verdicts
+    assert float(found["ddpg"]["bias"]) == pytest.approx(400, abs=30)
+    assert float(found["sac"]["relative_bias"]) == pytest.approx(float(found["sac"]["bias"]) / 50)
+    text = (tmp_path / "out" / "report.md").read_text()
+    told = "at the end of training: overestimates: `ddpg`; underestimates: `sac`; undecided: `pac4sac`."
+    assert told in text
+    drawing = (tmp_path / "out" / "figures" / "bias-cartpole-swingup.svg").read_text()
+    assert {label for label in verdicts if f"{label} (5 seeds)" in drawing} == set(verdicts)
+
+
+def test_a_report_on_runs_without_measurements_has_no_such_section(tmp_path: Path) -> None:
+    write_run(tmp_path, task("cartpole-swingup"))
+    assert section_of(tmp_path) is None
+
+
+def test_of_one_seed_the_interval_is_that_of_its_episodes(tmp_path: Path) -> None:
+    write_bias(write_run(tmp_path, task("cartpole-swingup")), [5.0] * len(STEPS), low=4.0, high=6.0)
+    (group,) = group_runs(collect([tmp_path]).runs)["cartpole-swingup"]
+    estimate = final_bias(group)
+    assert (estimate.value, estimate.low, estimate.high) == (5.0, 4.0, 6.0)
+
+
+def test_runs_that_did_not_come_to_their_end_are_drawn_but_not_judged(tmp_path: Path) -> None:
+    for seed in range(3):
+        write_bias(write_run(tmp_path, task("cartpole-swingup"), "sac", seed), [1.0 + seed] * len(STEPS))
+    early = write_run(tmp_path, task("cartpole-swingup"), "sac", 3, [10.0] * 8, status="running")
+    write_bias(early, [1000.0] * 4, range(2000, 8001, 2000))
+    broken = write_run(tmp_path, task("cartpole-swingup"), "sac", 4, [10.0] * 8, status="diverged")
+    write_bias(broken, [7.0, None, None, None], range(2000, 8001, 2000))
+    (group,) = group_runs(collect([tmp_path]).runs)["cartpole-swingup"]
+    assert len(measured(group.runs[4])) == 1
+    assert final_bias(group).value == pytest.approx(2.0)
+    _, sentence, picture, table = section_of(tmp_path).blocks
+    assert "overestimates" not in sentence
+    assert "undecided: `sac`" in sentence
+    assert table.rows[0][1].text == "3 of 5"
+    assert picture.figure.axes[0].lines
+
+
+def test_damaged_rows_and_tasks_of_other_kinds_do_no_harm(tmp_path: Path) -> None:
+    run = write_run(tmp_path, own_task(), "sac", 0)
+    write_bias(run, [1.0, 2.0], [100, 4000])
+    with (run / "bias.jsonl").open("a") as log:
+        log.write('{"step": 5000, "bias": "much"}\n{"step": true, "bias": 1}\n{"st')
+    (group,) = group_runs(collect([tmp_path]).runs)["Pendulum-v1"]
+    assert [row["bias"] for row in measured(group.runs[0])] == [1.0, 2.0]
+    sentence = section_of(tmp_path).blocks[1]
+    assert re.search("On Pendulum-v1 at the end of training: undecided: `sac`", sentence)
+
+
+def test_of_a_run_found_twice_the_one_with_measurements_is_taken(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", task("cartpole-swingup"))
+    write_bias(write_run(tmp_path / "b", task("cartpole-swingup")), [5.0] * len(STEPS))
+    assert section_of(tmp_path) is not None
