@@ -84,11 +84,12 @@ class Coverage(Agent):
             * (-state["prior_log_variance"].index_select(-1, turn).squeeze(-1)).exp()
         )
 
-        root = state[ROOT] / h.forgetting.sqrt().view(-1, 1, 1, 1)
+        growth = h.forgetting.rsqrt()  # rounded, and its logarithm below is of the rounded one, or the two would part
+        root = state[ROOT] * growth.view(-1, 1, 1, 1)
         root, fall = with_observation(root, root.index_select(-2, turn).squeeze(-2) * owed.sqrt().unsqueeze(-1))
         g = torch.matmul(phi.unsqueeze(-2), root).squeeze(-2) / h.observation_variance.sqrt().view(-1, 1, 1)
         root, more = with_observation(root, g)
-        log_determinant = state[LOG_DETERMINANT] - width * h.forgetting.log()[:, None] - fall - more
+        log_determinant = state[LOG_DETERMINANT] + 2 * width * growth.log()[:, None] - fall - more
         state[ROOT].copy_(torch.where(observing.view(-1, 1, 1, 1), root, state[ROOT]))
         state[LOG_DETERMINANT].copy_(torch.where(observing[:, None], log_determinant, state[LOG_DETERMINANT]))
 
@@ -107,6 +108,7 @@ class Coverage(Agent):
 def with_observation(root: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     """The root after Σ⁻¹ gained uuᵀ, from g = Sᵀu, and by how much ln det Σ fell (Potter 1963):
     Σ − Σuuᵀ Σ/d = S (I − ggᵀ/d) Sᵀ with d = 1 + gᵀg, and I − ggᵀ/d is the square of I − ggᵀ/(d + √d)."""
-    d = 1 + g.square().sum(-1, keepdim=True)
+    length = g.square().sum(-1, keepdim=True)
+    d = 1 + length
     along = torch.matmul(root, (g / (d + d.sqrt())).unsqueeze(-1))  # [R, M, K, 1]
-    return root - along * g.unsqueeze(-2), d.log().squeeze(-1)
+    return root - along * g.unsqueeze(-2), length.log1p().squeeze(-1)
