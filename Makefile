@@ -36,6 +36,24 @@ test-browser: .venv/ready  ## the report in headless Chromium
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[browser]'
 	$(BIN)/pytest -m browser tests/browser
 
+report: .venv/ready  ## tables and figures in docs/results, from the runs in results/
+	$(BIN)/pac4sac report results --out docs/results --pages
+
+# Each library apart, torch first here too; the versions are those that the figures in docs/performance.md are of.
+.bench/%/ready: benchmarks/requirements-%.txt
+	$(PYTHON) -m venv .bench/$*
+	.bench/$*/bin/pip install -q --disable-pip-version-check "$$(grep ^torch= $<)"
+	.bench/$*/bin/pip install -q --disable-pip-version-check -r $<
+	@touch $@
+
+bench-setup: .bench/sb3/ready .bench/sbx/ready  ## install the libraries that the benchmarks compare with
+
+bench: .venv/ready  ## all benchmarks (half an hour on two cores); what they measure goes to .bench/*.json
+	$(BIN)/python benchmarks/tasks.py --out .bench/tasks.json
+	$(BIN)/python benchmarks/step.py --out .bench/step.json
+	$(BIN)/python benchmarks/scaling.py --out .bench/scaling.json
+	$(BIN)/python benchmarks/end_to_end.py --out .bench/end_to_end.json
+
 check: .venv/ready  ## formatting, lint, types and tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -47,6 +65,6 @@ format: .venv/ready  ## format and fix what can be fixed
 	$(BIN)/ruff check --fix .
 
 clean:  ## remove the environment and caches
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help setup run test test-slow test-ray test-browser check format clean
+.PHONY: help setup run test test-slow test-ray test-browser report check format clean

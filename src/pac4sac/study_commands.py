@@ -88,7 +88,7 @@ class StudyPlan:
 
         device = pick_device("auto")
         budget = self.memory * 10**6 if self.memory else memory_budget(device)
-        cohorts = plan(study, study_folder(study, self.out), budget)
+        cohorts = plan(study, study_folder(study, self.out), budget, device.type == "cuda")
         seconds = []
         for cohort in cohorts if not self.no_trial else []:
             with console.status(f"trying {cohort.title} …"):
@@ -232,13 +232,15 @@ class Report:
     folders: Annotated[Positional[list[Path]], arg(metavar="DIR...")]
     # Folder of the report.
     out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: report/ in the first folder)")] = None
+    # For a repository: Markdown as a README with a page for each section, and neither LaTeX nor PDF.
+    pages: bool = False
 
     def run(self, console: "Console") -> int:
         if not self.folders:
             raise UserError("Which folders? Name at least one, as in: pac4sac report experiments/study-smoke.")
         from pac4sac.reporting.report import write_report
 
-        page = write_report(self.folders, self.out or self.folders[0] / "report")
+        page = write_report(self.folders, self.out or self.folders[0] / "report", in_pages=self.pages)
         say(console, f"Report: {page}")
         return 0
 
@@ -281,8 +283,9 @@ def train_study(
     root = study_folder(study, out)
     say(console, f"{study.title}: {len(study.runs())} runs in {root}")
     if study.kind != "cost":
-        budget = memory * 10**6 if memory else memory_budget(pick_device(options["device"]))
-        sizes = [cohort.bytes for cohort in plan(study, root, budget)]
+        device = pick_device(options["device"])
+        budget = memory * 10**6 if memory else memory_budget(device)
+        sizes = [cohort.bytes for cohort in plan(study, root, budget, device.type == "cuda")]
         told = f"{len(sizes)} cohorts of up to {max(sizes) / 1e6:.0f} MB, where {budget / 1e6:.0f} MB are allowed each."
         say(console, told)
     with StudyDisplay(console) as display:

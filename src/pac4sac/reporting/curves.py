@@ -86,7 +86,9 @@ def draw_variant(panel: Any, label: str, runs: Sequence[RunRecord], window: int,
     sound = [run for run in started if run.status not in BROKEN_OFF]
     sound = [run for run in sound if run.status == "finished"] or sound  # nor may one that is still under way
     for run in started if len(started) > 1 else broken:
-        panel.plot(run.steps, smooth(run.returns, window), color=colour, linewidth=0.7, alpha=0.35)
+        # Each point is the mean of `window` episodes, so one in `window` has it all.
+        ends = slice((len(run.episodes) - 1) % window, None, window)
+        panel.plot(run.steps[ends], smooth(run.returns, window)[ends], color=colour, linewidth=0.7, alpha=0.35)
     for run in broken:
         panel.plot(
             run.steps[-1:], smooth(run.returns, window)[-1:], "x", color=colour, markersize=7, markeredgewidth=1.8

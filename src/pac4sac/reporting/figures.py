@@ -188,7 +188,19 @@ def to_svg(figure: Figure, name: str) -> str:
     with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
         figure.savefig(out, format="svg", metadata={"Date": None}, transparent=True)
     figure.set_layout_engine("none")  # settled by now; to find it again would take as long as to draw
-    return out.getvalue().decode()
+    # A tenth of a point is finer than a screen, and a curve of many points half as long; the dots of markers need more.
+    return re.sub(r"(?<= d=\")[^\"]+|(?<=\")translate[^\"]+", _coarse, out.getvalue().decode())
+
+
+def _coarse(path: re.Match[str]) -> str:
+    digits = 2 if "C" in path[0] else 1
+    numbers = re.sub(r"-?\d+\.\d{2,}", lambda number: f"{float(number[0]):.{digits}f}".removesuffix(".0"), path[0])
+    return re.sub(r"\s+", " ", numbers).strip()
+
+
+def opaque(svg: str) -> str:
+    """For a file: dark text would not be seen on the dark page of a reader who likes it so."""
+    return re.sub(r"(<svg [^>]*>)", r'\1<rect width="100%" height="100%" fill="#ffffff"/>', svg, count=1)
 
 
 def to_pdf(figure: Figure) -> bytes:

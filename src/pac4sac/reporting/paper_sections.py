@@ -1,13 +1,11 @@
-"""Sections that set our numbers beside the paper's: Tables 1 and 2, the shooting figure, the cost."""
+"""Sections that set our numbers beside the paper's: Tables 1 and 2, the shooting figure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import mean, stdev
 from typing import Any
 
 from pac4sac.reporting import comparison, paper
-from pac4sac.reporting.collection import FoundCost
 from pac4sac.reporting.comparison import Comparison
 from pac4sac.reporting.figures import shooting_figure
 from pac4sac.reporting.groups import Group, short
@@ -87,6 +85,8 @@ def table_section(number_: int, rows: PaperRows) -> tuple[Section, list[Compared
     if not groups:
         return None
     titles = ALGORITHMS if number_ == 1 else TERM_TITLES
+    absent = [task for task in printed if not any((task, row) in groups for row in titles)]
+    printed = {task: cells for task, cells in printed.items() if task not in absent}
     compared = compare_table(printed, groups, FREE[number_])
     name = f"table-{number_}"
     what = "the four algorithms" if number_ == 1 else "the terms of the critic's loss"
@@ -109,6 +109,11 @@ def table_section(number_: int, rows: PaperRows) -> tuple[Section, list[Compared
     counts = Counter(c.found.verdict for c in compared)
     told = ", ".join(f"{counts[v]} {v}" for v in comparison.VERDICTS if counts[v])
     blocks: list[Any] = [f"Of {len(compared)} cells: {told}.", main, details_table(name, titles, compared)]
+    if absent:
+        names = ", ".join(TASKS[task] for task in absent)
+        blocks.insert(
+            1, f"Not trained yet: {names}. Train them with `pac4sac study run {name} --tasks {','.join(absent)}`."
+        )
     reasons = {c.found.reason for c in compared if c.found.verdict == comparison.NOT_COMPARABLE}
     if reasons:
         blocks.insert(1, Listing([f"Not comparable: {reason}." for reason in sorted(reasons)]))
@@ -143,7 +148,7 @@ def details_table(name: str, titles: Mapping[str, str], compared: Sequence[Compa
         comparable = c.found.verdict != comparison.NOT_COMPARABLE
         difference = summary.mean - c.paper.mean if summary and comparable else None
         interval = Estimate(difference, c.found.low, c.found.high) if difference is not None else None
-        command = group.command if group else f"pac4sac study run {name}"
+        command = group.command if group else f"pac4sac study run {name} --tasks {c.task}"
         solved = f"{group.solved} of {len(group.judged)}" if group else NOTHING
         runs = f"{len(group.complete)} of {len(group.outcomes)}" if group else "0"
         rows.append(
@@ -216,47 +221,3 @@ def _median_verdict(group: Group | None, values: Sequence[float], printed: float
         return comparison.NOT_COMPARABLE, "not the paper's setting: " + ", ".join(reasons)
     found = comparison.compare_median(values, printed)
     return found.verdict, found.reason
-
-
-def cost_section(costs: Sequence[FoundCost]) -> Section | None:
-    if not costs:
-        return None
-    blocks: list[Any] = [
-        "Seconds per 1000 steps of Cartpole Swingup. Machines differ, so the numbers to compare are those relative to "
-        "SAC. The paper measured on an Apple M2 Max, and does not say how many updates a step has."
-    ]
-    for place, cost in enumerate(costs):
-        times = {str(row.get("label", row.get("algo"))): row for row in cost.content["rows"]}
-        reference = _seconds(times["sac"]) if "sac" in times else []
-        body = []
-        for label, row in times.items():
-            seconds, printed = _seconds(row), paper.COST.get(str(row.get("algo")))
-            if not seconds:
-                continue
-            spread = stdev(seconds) if len(seconds) > 1 else None
-            own = f"{mean(seconds):.2f}" + (f" ± {spread:.2f}" if spread is not None else "")
-            relative = mean(seconds) / mean(reference) if reference else None
-            theirs = printed.mean / paper.COST["sac"].mean if printed else None
-            body.append(
-                [
-                    Cell(label, label), Cell(str(len(seconds)), len(seconds)), Cell(own, mean(seconds)),
-                    Cell(f"{printed.mean:.2f} ± {printed.sd:.2f}" if printed else NOTHING,
-                         printed.mean if printed else None),
-                    Cell(f"{relative:.2f}" if relative else NOTHING, relative),
-                    Cell(f"{theirs:.2f}" if theirs else NOTHING, theirs),
-                    Cell(str(row.get("backend", NOTHING)), str(row.get("backend"))),
-                    Cell(f"pac4sac study run {cost.study}", code=True),
-                ]
-            )  # fmt: skip
-        about = {**cost.content.get("machine", {}), "device": cost.content.get("device")}
-        machine = ", ".join(f"{name} {value}" for name, value in about.items() if value is not None)
-        titles = ("Repetitions", "Ours, s", "Paper, s", "Ours, relative to SAC", "Paper, relative to SAC")
-        columns = [Column("Algorithm", numeric=False), *(Column(title) for title in titles)]
-        columns += [Column("Backend", numeric=False), Column("Repeat with", numeric=False)]
-        name = "cost" if place == 0 else f"cost-{place + 1}"
-        blocks.append(Table(name, f"Cost on {machine or 'an unnamed machine'}", columns, body))
-    return Section("cost", "Cost", blocks)
-
-
-def _seconds(row: Mapping[str, Any]) -> list[float]:
-    return [float(s) for s in row.get("seconds_per_1000_steps", []) if isinstance(s, int | float)]

@@ -29,10 +29,8 @@ def facts(collection: Collection, groups: Groups) -> list[tuple[str, str]]:
 
 
 def summary_section(collection: Collection, groups: Groups, tables: Mapping[str, Sequence[Compared]]) -> Section:
-    items = []
-    for study in collection.studies:
-        if study.question:
-            items.append(f"{study.title}. {study.question}")
+    asked = {study.name: f"{study.title} — {study.question}" for study in collection.studies if study.question}
+    items = list(asked.values())
     if collection.missing:
         n = len(collection.missing)
         items.append(f"This study is not finished: {n} {'run has' if n == 1 else 'runs have'} not started.")

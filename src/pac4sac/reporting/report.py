@@ -7,19 +7,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pac4sac.errors import UserError
-from pac4sac.reporting import figures, html, paper_sections, record_sections, task_sections
+from pac4sac.reporting import figures, html, pages, paper_sections, record_sections, task_sections
 from pac4sac.reporting.bias_sections import bias_section
 from pac4sac.reporting.collection import Collection, collect
+from pac4sac.reporting.cost_section import cost_section
 from pac4sac.reporting.groups import group_runs
 from pac4sac.reporting.paper_sections import Compared
 from pac4sac.reporting.rows import find_paper_rows
-from pac4sac.reporting.tables import Listing, Picture, Section, Table, to_csv, to_latex, to_markdown
+from pac4sac.reporting.tables import Picture, Section, Table, to_csv, to_latex
 
 MARK = "report.html"
 
 
-def write_report(paths: Sequence[Path], out: Path) -> Path:
-    """Write the report into the folder `out`, over an earlier one if there is; gives the path of the page."""
+def write_report(paths: Sequence[Path], out: Path, *, in_pages: bool = False) -> Path:
+    """Write the report into the folder `out`, over an earlier one if there is; gives the path of the page. `in_pages`
+    is for a repository: Markdown in several files, and neither LaTeX nor PDF."""
     collection = collect([Path(path) for path in paths])
     out = Path(out)
     if out.exists() and not out.is_dir():
@@ -27,21 +29,25 @@ def write_report(paths: Sequence[Path], out: Path) -> Path:
     if out.is_dir() and any(out.iterdir()) and not (out / MARK).exists():
         raise UserError(f"{out} holds something that is no report; name another folder with --out.")
     title, facts, sections = compose(collection)
-    for folder in (out / "tables", out / "figures"):
+    for folder in (out, out / "tables", out / "figures"):
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.iterdir():
-            if old.suffix in (".tex", ".csv", ".svg", ".pdf"):
+            if old.suffix in (".md", ".tex", ".csv", ".svg", ".pdf"):
                 old.unlink()
     drawings: dict[str, str] = {}
     for block in (block for section in sections for block in section.blocks):
         if isinstance(block, Table):
-            _write(out / "tables" / f"{block.name}.tex", to_latex(block))
             _write(out / "tables" / f"{block.name}.csv", to_csv(block))
+            if not in_pages:
+                _write(out / "tables" / f"{block.name}.tex", to_latex(block))
         elif isinstance(block, Picture):
             drawings[block.name] = figures.to_svg(block.figure, block.name)
-            _write(out / "figures" / f"{block.name}.svg", drawings[block.name])
-            (out / "figures" / f"{block.name}.pdf").write_bytes(figures.to_pdf(block.figure))
-    _write(out / "report.md", markdown(title, facts, sections))
+            _write(out / "figures" / f"{block.name}.svg", figures.opaque(drawings[block.name]))
+            if not in_pages:
+                (out / "figures" / f"{block.name}.pdf").write_bytes(figures.to_pdf(block.figure))
+    written = pages.several_files if in_pages else pages.one_file
+    for name, text in written(title, facts, sections).items():
+        _write(out / name, text)
     _write(out / MARK, html.page(title, facts, sections, drawings))
     return out / MARK
 
@@ -58,11 +64,13 @@ def compose(collection: Collection) -> tuple[str, list[tuple[str, str]], list[Se
     found += [paper_sections.shooting_section(rows), task_sections.controls_section(groups, rows, collection.studies)]
     found.append(task_sections.across_tasks_section(groups, collection.studies))
     found += [
-        task_sections.task_section(members[0].task, members, rows, collection.studies) for members in groups.values()
+        task_sections.task_section(members[0].task, members, rows, collection.studies)
+        for members in groups.values()
+        if not all(group.calibration for group in members)
     ]
     found.append(bias_section(groups))
     found += [task_sections.sweep_section(groups, rows), task_sections.calibration_section(groups)]
-    found.append(paper_sections.cost_section(collection.costs))
+    found.append(cost_section(collection.costs))
     found.append(record_sections.runs_section(collection, groups))
     found += [record_sections.method_section(), record_sections.provenance_section(collection, groups)]
     summary = record_sections.summary_section(collection, groups, tables)
@@ -70,22 +78,6 @@ def compose(collection: Collection) -> tuple[str, list[tuple[str, str]], list[Se
     titles = list(dict.fromkeys(study.title for study in collection.studies))
     title = titles[0] if len(titles) == 1 else "Report on " + ", ".join(groups) if groups else "Report"
     return title, record_sections.facts(collection, groups), sections
-
-
-def markdown(title: str, facts: Sequence[tuple[str, str]], sections: Sequence[Section]) -> str:
-    parts = [f"# {title}", "; ".join(f"{value} {name}" for value, name in facts)]
-    for section in sections:
-        parts.append(f"## {section.title}")
-        for block in section.blocks:
-            if isinstance(block, Table):
-                parts.append(to_markdown(block).rstrip())
-            elif isinstance(block, Picture):
-                parts.append(f"![{block.caption}](figures/{block.name}.svg)")
-            elif isinstance(block, Listing):
-                parts.append("\n".join(f"* {item}" for item in block.items))
-            else:
-                parts.append(block)
-    return "\n\n".join(parts) + "\n"
 
 
 def _write(path: Path, text: str) -> None:

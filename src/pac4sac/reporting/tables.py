@@ -1,6 +1,7 @@
 """Tables and the sections around them, and a table as Markdown, LaTeX and CSV."""
 
 import csv
+import html
 import io
 import re
 from collections.abc import Sequence
@@ -104,12 +105,35 @@ def _decimals(x: float, digits: int) -> str:
 
 
 def to_markdown(table: Table) -> str:
-    heads = [f"{c.group}: {c.title}" if c.group else c.title for c in table.columns]
+    """Commands would make a table too wide to read on a code host: they follow it, a line each."""
+    shown = [k for k, _ in enumerate(table.columns) if not any(row[k].code for row in table.rows)]
+    columns = [table.columns[k] for k in shown]
+    heads = [f"{c.group}: {c.title}" if c.group else c.title for c in columns]
     lines = ["| " + " | ".join(_markdown(head) for head in heads) + " |"]
-    lines.append("|" + "|".join("---:" if c.numeric else "---" for c in table.columns) + "|")
+    lines.append("|" + "|".join("---:" if c.numeric else "---" for c in columns) + "|")
     for row in table.rows:
-        lines.append("| " + " | ".join(_markdown_cell(cell) for cell in row) + " |")
-    return f"**{_markdown(table.caption)}**\n\n" + "\n".join(lines) + "\n"
+        lines.append("| " + " | ".join(_markdown_cell(row[k]) for k in shown) + " |")
+    body = "\n".join(lines) + "\n" + _commands(table)
+    if table.folded:
+        return f"<details><summary>{html.escape(table.caption, quote=False)}</summary>\n\n{body}\n</details>\n"
+    return f"**{_markdown(table.caption)}**\n\n{body}"
+
+
+def _commands(table: Table) -> str:
+    named: dict[str, list[list[str]]] = {}
+    names = next((k for k, column in enumerate(table.columns) if column.numeric), len(table.columns))
+    for row in table.rows:
+        for cell in row:
+            if cell.code and cell.text:
+                named.setdefault(cell.text, []).append([c.text for c in row[:names]])
+    if not named:
+        return ""
+    lines = []
+    for command, rows in named.items():
+        common = [cells[0] for cells in zip(*rows, strict=True) if len(set(cells)) == 1]
+        lines += [f"# {', '.join(common)}".replace("`", "'")] if common else []
+        lines.append(command.replace("`", "'"))
+    return "\n```sh\n" + "\n".join(lines) + "\n```\n"
 
 
 def _markdown_cell(cell: Cell) -> str:
