@@ -114,7 +114,7 @@ class Probe(Callback):
             "simulate": simulate,
             "workers": self.seen[EnvPool].workers,
             "first_update": learner.first_update,
-            "updates_per_step": learner.agent.config.updates_per_step,
+            "updates_per_step": learner.agent.updates_per_step,
         }
 
     def on_end(self, folder: Path) -> None:
@@ -236,8 +236,11 @@ def between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
 def show(report: Report, title: str, measured: Sequence[dict[str, Any]]) -> None:
     rates, idle = [], []
     for cohort in measured:
-        lockstep, runs, operations = cohort["lockstep"], cohort["runs"], cohort["operations"]
-        learner = operations["act"] + operations["store"] + cohort["updates_per_step"] * operations["update"]
+        lockstep, runs = cohort["lockstep"], cohort["runs"]
+        learner = sum(
+            seconds * (cohort["updates_per_step"] if name == "update" else 1)
+            for name, seconds in cohort["operations"].items()
+        )
         simulators = runs * cohort["simulate"]
         rates.append(
             {
@@ -266,10 +269,11 @@ def show(report: Report, title: str, measured: Sequence[dict[str, Any]]) -> None
     report.table(f"{name}, idle", f"{title}: what is idle, by what each part takes alone", idle)
     report.content["tables"][name]["measured"] = measured
     total = sum(row["run-steps/s"] for row in rates)
+    busy, simulating = (sum(row[column] for row in idle) for column in ("its device busy", "cores busy simulating"))
     device = "GPU" if report.device.type == "cuda" else "learner"
     report.note(
-        f"Together {total:,.0f} run-steps per second. The {device} has work {sum(r['its device busy'] for r in idle):.0%} "
-        f"of the time, simulators fill {sum(r['cores busy simulating'] for r in idle):.1f} of {cores()} cores."
+        f"Together {total:,.0f} run-steps per second. The {device} has work {busy:.0%} of the time, "
+        f"simulators fill {simulating:.1f} of {cores()} cores."
     )
 
 

@@ -11,6 +11,7 @@ import os
 import platform
 import subprocess
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from pac4sac.agents import get_algorithm, make_config
+from pac4sac.training import backends
 from pac4sac.training.backends import Rehearsal, choose_threads, cores, pick_device
 from pac4sac.training.folder import versions
 from pac4sac.training.learner import Learner
@@ -128,6 +131,18 @@ def wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
+def prepare(
+    algo: str, runs: int, sizes: tuple[int, int], device: torch.device, backend: str, **settings: Any
+) -> tuple[Learner, str]:
+    """A learner for observations and actions of these sizes, and the backend that it runs on."""
+    config = make_config(algo, "paper", settings)
+    agent = get_algorithm(algo).agent([config] * runs, *sizes)
+    learner = Learner(agent, range(runs), config.capacity, device)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        return learner, backends.prepare(learner, backends.choose_backend(backend, device, backends.COMPILING_PAYS))
+
+
 class Trial:
     """A learner in the middle of learning whose operations are timed alone, on the threads that suit it best."""
 
@@ -139,13 +154,6 @@ class Trial:
     def milliseconds(self, operation: str, repetitions: int) -> float:
         torch.set_num_threads(self.threads)
         return 1e3 * seconds_each(self.learner.run[operation], repetitions, self.device)
-
-
-def matrix_flops(threads: int, device: torch.device, size: int = 1024, repetitions: int = 10) -> float:
-    """Arithmetic operations per second of a product of square matrices, in the precision of training."""
-    torch.set_num_threads(threads)
-    a, b, out = (torch.ones(size, size, device=device) for _ in range(3))
-    return 2 * size**3 / seconds_each(lambda: torch.mm(a, b, out=out), repetitions, device)
 
 
 # --- what is shown and kept

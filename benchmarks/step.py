@@ -14,46 +14,16 @@ import functools
 import json
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-from measuring import HERE, Report, Spread, Trial, in_rounds, matrix_flops, names, numbers, parser, ratio
-from torch.utils.flop_counter import FlopCounterMode
+from floor import act_flops, matrix_flops, update_flops
+from measuring import HERE, Report, Spread, Trial, in_rounds, names, numbers, parser, prepare, ratio
 
-from pac4sac.agents import ALGORITHMS, get_algorithm, make_config
-from pac4sac.training import backends
-from pac4sac.training.learner import Learner
+from pac4sac.agents import ALGORITHMS
 
 PEERS = {"Stable-Baselines3": "sb3", "SBX": "sbx"}
-
-
-def make_trial(
-    algo: str, runs: int, sizes: tuple[int, int], device: torch.device, backend: str, **settings: Any
-) -> Trial:
-    config = make_config(algo, "paper", settings)
-    agent = get_algorithm(algo).agent([config] * runs, *sizes)
-    learner = Learner(agent, range(runs), config.capacity, device)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=DeprecationWarning)
-        chosen = backends.prepare(learner, backends.choose_backend(backend, device, backends.COMPILING_PAYS))
-    return Trial(learner, chosen)
-
-
-@functools.cache
-def products(algo: str, sizes: tuple[int, int], **settings: Any) -> dict[str, int]:
-    """Arithmetic operations in the matrix products of one run's act and update, backward passes included."""
-    agent = get_algorithm(algo).agent([make_config(algo, "paper", settings)], *sizes)
-    learner = Learner(agent, [0], 64, torch.device("cpu"))
-    counted = {}
-    with backends.Rehearsal(learner):
-        for operation in ("act", "update"):
-            with FlopCounterMode(display=False) as counter:
-                learner.run[operation]()
-            counted[operation] = counter.get_total_flops()
-    return counted
 
 
 def operations(report: Report, options: argparse.Namespace) -> None:
@@ -62,7 +32,7 @@ def operations(report: Report, options: argparse.Namespace) -> None:
     for algo in options.agents:
         for runs in options.runs:
             report.console.print(f"preparing {algo} with {runs} run(s)", style="dim")
-            trials[algo, runs] = make_trial(algo, runs, sizes, report.device, options.backend)
+            trials[algo, runs] = Trial(*prepare(algo, runs, sizes, report.device, options.backend))
     contenders: dict[str, Callable[[], float]] = {}
     for (algo, runs), trial in trials.items():
         for operation in ("act", "update"):
@@ -82,7 +52,7 @@ def operations(report: Report, options: argparse.Namespace) -> None:
     rows = []
     for (algo, runs), trial in trials.items():
         each = per_run_step[algo, runs]
-        work = sum(products(algo, sizes).values())
+        work = act_flops(trial.learner.agent) + update_flops(trial.learner.agent)
         floor = [1e3 * work / speed for speed in taken[f"matrix {trial.threads}"]]
         rows.append(
             {

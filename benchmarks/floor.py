@@ -1,0 +1,70 @@
+"""The arithmetic floor of a step: what its matrix products take at the speed of one large product.
+
+Counted from the sizes of the networks, in multiply-adds per row, and not from the code: a step that multiplies more
+than it must does not raise its own floor.
+"""
+
+import functools
+
+import torch
+from measuring import seconds_each
+
+from pac4sac.agents.base import Agent
+from pac4sac.agents.oac import Oac
+from pac4sac.agents.reconstructions import SacFpi, SacNr
+from pac4sac.nets import DeterministicActor
+
+
+class Passes:
+    """Multiply-adds for one row of input through all members of a network."""
+
+    def __init__(self, agent: Agent, action: int, outputs: int, members: int = 1) -> None:
+        width, inner = agent.config.width, (agent.config.depth - 1) * agent.config.width
+        self.state = members * agent.ds * width
+        first = self.state + members * action * width
+        self.forward = first + members * width * (inner + outputs)
+        # Backward there is as much again for the weights, and for the inputs of every layer but the first.
+        self.learn = 3 * self.forward - first
+        # A critic that leads the actor moves no weights, and of its input only the action matters.
+        self.lead = 2 * self.forward - self.state
+
+
+def passes(agent: Agent) -> tuple[Passes, Passes]:
+    """Of the actor and the critic."""
+    deterministic = isinstance(agent.nets["actor"], DeterministicActor)
+    heads = 2 if agent.critic.gaussian else 1  # mean, and variance
+    return (
+        Passes(agent, 0, agent.da if deterministic else 2 * agent.da),
+        Passes(agent, agent.da, heads, agent.critic.members),
+    )
+
+
+def act_flops(agent: Agent) -> int:
+    actor, critic = passes(agent)
+    rows = actor.forward
+    shots = max(getattr(config, "shots", 1) for config in agent.configs)
+    if shots > 1:
+        rows += critic.state + shots * (critic.forward - critic.state)  # one state, many actions
+    if isinstance(agent, Oac):
+        rows += critic.lead
+    return 2 * rows
+
+
+def update_flops(agent: Agent) -> int:
+    actor, critic = passes(agent)
+    target = actor.forward + critic.forward
+    rows = target + critic.learn + actor.learn + critic.lead
+    if agent.critic.gaussian:
+        rows += critic.learn  # the variance in the next state learns too
+    if isinstance(agent, SacNr):
+        rows += 2 * agent.ds**2 + critic.forward + actor.forward  # mapped states, and features of the clean ones
+    if isinstance(agent, SacFpi):
+        rows += 2 * critic.learn + critic.forward  # the target learns too, and the helper is a critic
+    return 2 * agent.config.batch * rows
+
+
+def matrix_flops(threads: int, device: torch.device, size: int = 1024, repetitions: int = 10) -> float:
+    """Arithmetic operations per second of a product of square matrices, in the precision of training."""
+    torch.set_num_threads(threads)
+    a, b, out = (torch.ones(size, size, device=device) for _ in range(3))
+    return 2 * size**3 / seconds_each(functools.partial(torch.mm, a, b, out=out), repetitions, device)

@@ -1,0 +1,108 @@
+"""The benchmarks run, and count and compare what they say."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from pac4sac.agents import ALGORITHMS, get_algorithm, make_config
+from pac4sac.training.backends import Rehearsal
+from pac4sac.training.learner import Learner
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def benchmarks_importable(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    known, threads = set(sys.modules), torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+    for name in set(sys.modules) - known:
+        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == BENCHMARKS:
+            del sys.modules[name]  # their names are common words
+
+
+def run(name, out, *arguments):
+    importlib.import_module(name).main(["--quick", "--device", "cpu", "--out", str(out), *arguments])
+    return json.loads(out.read_bytes())
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_the_floor_is_what_the_networks_must_multiply_and_eager_hardly_multiplies_more(algo):
+    floor = importlib.import_module("floor")
+    agent = get_algorithm(algo).agent([make_config(algo)], 17, 6)
+    learner = Learner(agent, [0], 64, torch.device("cpu"))
+    with Rehearsal(learner):
+        for operation, least in (("act", floor.act_flops(agent)), ("update", floor.update_flops(agent))):
+            with FlopCounterMode(display=False) as counter:
+                learner.run[operation]()
+            done = counter.get_total_flops()
+            # The heads of critics, with their single output, may be sums instead of products.
+            assert 0.98 * least < done < (1.5 if algo == "sac-nr" else 1.1) * least
+
+
+def test_contenders_take_turns_and_a_ratio_is_taken_within_a_round():
+    measuring = importlib.import_module("measuring")
+    order = []
+    busy = iter([9.0, 1.0, 2.0, 4.0])  # the machine gets slower, for both
+
+    def contender(name, factor):
+        def measure():
+            order.append(name)
+            contender.pace = next(busy) if name == "a" else contender.pace
+            return factor * contender.pace
+
+        return measure
+
+    taken = measuring.in_rounds({"a": contender("a", 1.0), "b": contender("b", 3.0)}, rounds=3)
+    assert order == ["a", "b"] * 4
+    assert taken == {"a": [1.0, 2.0, 4.0], "b": [3.0, 6.0, 12.0]}
+    assert measuring.ratio(taken["b"], taken["a"]) == measuring.Spread(3.0, 3.0, 3.0)
+
+
+def test_the_step_of_every_agent_is_measured_and_the_machine_described(tmp_path):
+    content = run("step", tmp_path / "step.json", "--agents", "pac4sac,ddpg", "--runs", "1,2", "--no-libraries")
+    rows = content["tables"]["operations"]["rows"]
+    assert [(row["agent"], row["runs"]) for row in rows] == [("pac4sac", 1), ("pac4sac", 2), ("ddpg", 1), ("ddpg", 2)]
+    assert all(row["× floor"]["median"] > 1 for row in rows)
+    assert content["machine"]["cpu"]
+    assert content["machine"]["versions"]["torch"]
+
+
+def test_tasks_and_pool_are_measured(tmp_path):
+    content = run("tasks", tmp_path / "tasks.json", "--runs", "2", "--workers", "0,1")
+    assert all(row["ratio"]["median"] > 1 for row in content["tables"]["steps"]["rows"])
+    assert [row["workers"] for row in content["tables"]["pool"]["rows"]] == [0, 1]
+
+
+def test_memory_of_a_cohort_is_counted(tmp_path):
+    content = run("scaling", tmp_path / "scaling.json", "--sweeps", "memory", "--runs", "1")
+    cheetah, humanoid = content["tables"]["memory"]["rows"]
+    replay = 25_000 * (2 * 376 + 17 + 2) * 4 / 1e9
+    assert replay < humanoid["tensors GB"] < replay + 0.1
+    assert cheetah["tensors GB"] < humanoid["tensors GB"]
+
+
+def test_cohorts_side_by_side_are_measured_to_the_end(tmp_path):
+    content = run("end_to_end", tmp_path / "end.json", "--task", "cartpole-swingup", "--cohorts", "2", "--runs", "1")
+    table = content["tables"]["cartpole-swingup, 2 cohort(s)"]
+    assert [row["algorithm"] for row in table["rows"]] == ["oac", "pac4sac"]
+    for cohort in table["measured"]:
+        assert sum(cohort["parts"].values()) == pytest.approx(cohort["lockstep"])
+        assert cohort["checkpoint"] > 0
+
+
+def test_the_projection_fills_places_as_they_become_free(tmp_path):
+    end_to_end, measuring = importlib.import_module("end_to_end"), importlib.import_module("measuring")
+    report = measuring.Report(measuring.parser("").parse_args(["--device", "cpu"]))
+    cohort = {"task": "cartpole-swingup", "runs": 5, "start_up": 0.0, "checkpoint": 0.0, "rows": 1000}
+    paces = [60 / 40_000, 120 / 40_000, 60 / 40_000]  # one, two and one minute
+    cohorts = [cohort | {"algo": str(k), "lockstep": pace} for k, pace in enumerate(paces)]
+    end_to_end.project(report, cohorts, parallel=2)
+    rows = report.content["tables"]["projection"]["rows"]
+    assert [row["done at min"] for row in rows] == pytest.approx([1, 2, 2])
