@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from report_folders import own_task, task, write_run
 
+from pac4sac.reporting.archive import add_to_archive
 from pac4sac.reporting.bias_sections import bias_section, final_bias, measured
 from pac4sac.reporting.collection import collect
 from pac4sac.reporting.groups import group_runs
 from pac4sac.reporting.report import write_report
+from pac4sac.reporting.store import read_runs
 
 STEPS = range(2000, 40_001, 2000)
 
@@ -96,3 +98,13 @@ def test_of_a_run_found_twice_the_one_with_measurements_is_taken(tmp_path: Path)
     write_run(tmp_path / "a", task("cartpole-swingup"))
     write_bias(write_run(tmp_path / "b", task("cartpole-swingup")), [5.0] * len(STEPS))
     assert section_of(tmp_path) is not None
+
+
+def test_an_archive_takes_the_measurements_of_a_run_that_it_has_without(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", task("cartpole-swingup"))
+    measurements = [5.0] * len(STEPS)
+    write_bias(write_run(tmp_path / "b", task("cartpole-swingup")), measurements)
+    for folder, replaced in (("a", 0), ("b", 1), ("a", 0)):
+        assert add_to_archive([tmp_path / folder], tmp_path / "archive").replaced == replaced
+    (run,) = read_runs(tmp_path / "archive")
+    assert [row["bias"] for row in measured(run)] == measurements

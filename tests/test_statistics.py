@@ -23,6 +23,7 @@ from pac4sac.reporting.statistics import (
     fraction,
     holm,
     interquartile_mean,
+    mean_interval,
     median,
     probability_of_improvement,
     solved_fraction_curve,
@@ -41,6 +42,14 @@ class TestMeans:
 
     def test_a_single_run_has_no_deviation(self) -> None:
         assert summarise([4.0]) == Summary(1, 4.0, None)
+
+    def test_the_interval_is_students_and_a_single_value_has_none(self) -> None:
+        values = [1.0, 2.0, 6.0, 7.5]
+        for confidence in (0.95, 0.8):
+            found = mean_interval(values, confidence)
+            expected = stats.t.interval(confidence, 3, np.mean(values), stats.sem(values))
+            assert (found.low, found.high) == pytest.approx(expected)
+        assert mean_interval([4.0]).low is None
 
 
 class TestInterquartileMean:
