@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pac4sac.agents import Agent as Agent
+    from pac4sac.certificates.certificate import certify as certify
     from pac4sac.errors import UserError as UserError
     from pac4sac.reporting.store import results as results
     from pac4sac.settings import AgentConfig as AgentConfig
@@ -29,6 +30,7 @@ _HOMES = {
     "Result": "training.experiment",
     "Task": "tasks",
     "UserError": "errors",
+    "certify": "certificates.certificate",
     "load": "training.agentfile",
     "make_env": "tasks",
     "per_run": "settings",

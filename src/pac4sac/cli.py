@@ -13,6 +13,7 @@ import tyro
 from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
 from pac4sac.arguments import flags_of_file, parse_seeds, parse_settings
+from pac4sac.certificates.command import Certify
 from pac4sac.errors import UserError
 from pac4sac.studies.display import say
 from pac4sac.study_commands import Compare, Report, StudyCommand
@@ -262,6 +263,7 @@ Command = (
     | Annotated[StudyCommand, subcommand("study")]
     | Annotated[Report, subcommand("report")]
     | Annotated[Evaluate, subcommand("evaluate")]
+    | Annotated[Certify, subcommand("certify")]
     | Annotated[Watch, subcommand("watch")]
     | Annotated[Export, subcommand("export")]
     | Annotated[List, subcommand("list")]

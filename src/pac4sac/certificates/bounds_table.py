@@ -75,11 +75,15 @@ class Row:
         return "no" if low is not None and self.value < low else "undecided"
 
     @property
-    def says(self) -> str:
-        """The bound in a word: what can it be used for?"""
+    def says(self) -> Literal["vacuous", "broken", "certificate", "holds here", "undecided"]:
+        """The bound in a word. One whose assumptions fail proves nothing, even where it holds for what was measured."""
         if self.vacuous:
             return "vacuous"
-        return "certificate" if self.valid else "not a certificate"
+        if self.respected == "no":
+            return "broken"
+        if self.valid:
+            return "certificate"
+        return "holds here" if self.respected == "yes" else "undecided"
 
 
 def bounds_table(
@@ -149,7 +153,7 @@ class _Maker:
         def squared(name: str, value: Tensor, *fails: str) -> Row:
             return self.row(name, "squared Bellman error", "replay", n, kl, risk, float(value), *fails, *of_replay)
 
-        yield squared("McAllester, as the paper prints it", bounds.mcallester(risk, kl, n, delta), "range", "constant")
+        yield squared("McAllester, as printed", bounds.mcallester(risk, kl, n, delta), "range", "constant")
         final = bounds.final_bound(risk, kl, n, delta, gamma=self.scales.gamma, next_value_variance=variance)
         yield self.row(
             "the paper's final bound", "value error", "replay", n, kl, risk, float(final),
@@ -158,14 +162,14 @@ class _Maker:
         if n < 8:  # what follows asks for more
             return
         proven = bounds.mcallester_2003(risk, kl, n, delta, largest)
-        yield squared("McAllester (2003), × range", proven, "unlimited")
-        yield squared("Maurer (2004), × range", bounds.maurer(risk, kl, n, delta, largest), "unlimited")
+        yield squared("McAllester 2003 × range", proven, "unlimited")
+        yield squared("Maurer 2004 × range", bounds.maurer(risk, kl, n, delta, largest), "unlimited")
         bounded = float(replay.bounded(self.scales.epsilon).mean())
         best = float(bounds.optimal_lambda(bounded, kl, n, delta))
         made_for_it: dict[str, Callable[..., Tensor]] = {
-            "Maurer (2004)": bounds.maurer,
+            "Maurer 2004": bounds.maurer,
             "quadratic": bounds.quadratic,
-            f"λ-bound, λ* = {best:.2g}": bounds.lambda_bound,
+            f"λ-bound, λ = {best:.2g}": bounds.lambda_bound,
             "PAC-Bayes-kl": bounds.kl_bound,
         }
         for name, bound in made_for_it.items():
@@ -179,15 +183,16 @@ class _Maker:
         risk, variance = float(fresh.squared[one].mean()), float(fresh.next_variance[one].mean())
         # If no step ever forgot its beginning, all entries of Γ on and above the diagonal would be 2; its norm then:
         never_forgets = 1 / math.sin(math.pi / (4 * n + 2))
-        for name, correlation in (
-            ("Theorem 1, ‖Γ‖ = 2: forgets at once", 2.0),
-            (f"Theorem 1, ‖Γ‖ = {never_forgets:.0f}: never forgets", never_forgets),
+        for norm, meaning, correlation in (
+            ("2", "each step forgets all before it", 2.0),
+            (f"{never_forgets:.0f}", "no step ever forgets its beginning", never_forgets),
         ):
             known = {"gamma": self.scales.gamma, "next_value_variance": variance}
             value = bounds.theorem_1(risk, kl, n, self.delta, r_max=r_max, correlation=correlation, **known)
             yield self.row(
-                name, "value error", "fresh", n, kl, risk, float(value), "correlation", "shift", "sign", *late,
-                remark=bounds.theorem_1_verdict(n, r_max, correlation),
+                f"Theorem 1, ‖Γ‖ = {norm}", "value error", "fresh", n, kl, risk, float(value),
+                "correlation", "shift", "sign", *late,
+                remark=f"if {meaning}: {bounds.theorem_1_verdict(n, r_max, correlation)}",
             )  # fmt: skip
 
     def on_fresh(self, fresh: Evidence, claims: Claims, kl: float | None, seed: int) -> Iterator[Row]:
@@ -201,10 +206,10 @@ class _Maker:
 
         # What lies above the largest possible square counts as that: possible values could not err more.
         square = np.minimum(claims.squared, self.scales.largest_square)
-        yield betting("test set, naive: steps as units", "value error", square[claims.judged], "steps")
-        yield betting("test set: episodes as units", "value error", claims.episode_means(square))
+        yield betting("test set, naive: steps", "value error", square[claims.judged], "steps")
+        yield betting("test set, by episodes", "value error", claims.episode_means(square))
         absolute = np.minimum(claims.absolute, self.scales.value_width)
-        yield betting("test set: episodes as units", "absolute value error", claims.episode_means(absolute))
+        yield betting("test set, by episodes", "absolute value error", claims.episode_means(absolute))
 
         loss = fresh.bounded(self.scales.epsilon)
         single = fresh.one_per_episode(loss, seed)
@@ -213,11 +218,11 @@ class _Maker:
             risk = float(samples.mean())
             return self.row(name, "bounded Bellman error", "fresh", len(samples), kl, risk, bound, *fails)
 
-        yield of_loss("test set, naive: steps as units", loss, chernoff(loss, delta), None, "steps")
+        yield of_loss("test set, naive: steps", loss, chernoff(loss, delta), None, "steps")
         if kl is not None and len(single) >= 8:
             with_kl = bounds.kl_bound(float(single.mean()), kl, len(single), delta)
-            yield of_loss("PAC-Bayes-kl: one step per episode", single, float(with_kl), kl)
-        yield of_loss("test set: one step per episode", single, chernoff(single, delta))
-        yield betting("test set: episodes as units", "bounded Bellman error", fresh.episode_means(loss))
+            yield of_loss("PAC-Bayes-kl, 1/episode", single, float(with_kl), kl)
+        yield of_loss("test set, 1 per episode", single, chernoff(single, delta))
+        yield betting("test set, by episodes", "bounded Bellman error", fresh.episode_means(loss))
         value_loss = claims.episode_means(claims.bounded(self.scales.epsilon_value))
-        yield betting("test set: episodes as units", "bounded value error", value_loss)
+        yield betting("test set, by episodes", "bounded value error", value_loss)

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pac4sac.agents.base import Agent, Draw, State
+from pac4sac.certificates.policy import betting_lower, betting_upper
 from pac4sac.certificates.value_error import ValueErrors, measure_value_errors
-from pac4sac.reporting.statistics import Estimate, mean_interval
+from pac4sac.reporting.statistics import Estimate
 from pac4sac.tasks import Task
 
 Floats = NDArray[np.float64]
@@ -48,7 +49,7 @@ def coverage(
     return Coverage(
         where,
         name,
-        mean_interval(shares, 1 - delta),
+        Estimate(float(shares.mean()), betting_lower(shares, delta / 2), betting_upper(shares, delta / 2)),
         ratio=float(np.sqrt(np.mean((e / d) ** 2))),
         rms_error=float(np.sqrt(np.mean(e**2))),
         rms_deviation=float(np.sqrt(np.mean(d**2))),

@@ -21,7 +21,7 @@ from pac4sac.training.experiment import read_experiment
 
 Floats = NDArray[np.float64]
 CHUNK = 2000  # transitions that go through the networks at once
-NEXT_ACTIONS = 8  # of which the target's expectation over a′ ~ π is the mean
+NEXT_ACTIONS = 4  # of which the target's expectation over a′ ~ π is the mean
 
 
 @dataclass(frozen=True)
