@@ -67,15 +67,11 @@ class World:
 
 
 def train(learner: Learner, steps: int) -> Learner:
-    """Act in the made-up world, and update from the step on in which the first run may learn."""
+    """Act in the made-up world and learn."""
     world = World(learner.act_tape.seeds)
     learner.begin(world.state)
-    first = min(learner.agent.learning_starts())
     for _ in range(steps):
-        if learner.step >= first:
-            learner.update()
-        else:
-            learner.skip_updates(1)
+        learner.learn()
         world.step(learner)
     return learner
 

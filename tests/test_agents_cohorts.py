@@ -19,6 +19,7 @@ MIXED: dict[str, list[Any]] = {
     "tau": [0.005, 0.5, 1.0],
     "lr": [1e-3, 3e-4],
     "warmup": [8, 0, 11, 14],
+    "updates_per_step": [1, 2, 1, 2],
     "alpha": [0.2, 0.0, 0.7],
     "learn_alpha": [False, True],
     "shots": [3, 5, 4, 6],
@@ -74,7 +75,8 @@ def assert_run_alike(one: Learner, place: int, other: Learner, other_place: int)
 def test_a_run_learns_the_same_alone_among_three_and_among_twenty(algo: str) -> None:
     twenty = train(cohort(algo, list(range(20))), STEPS)
     assert bool(twenty.state["alive"].all())
-    assert twenty.state["critic/count"].tolist() == [STEPS - max(run["warmup"], 6) for run in mixed_settings(algo)]
+    updates = [(STEPS - max(run["warmup"], 6)) * run["updates_per_step"] for run in mixed_settings(algo)]
+    assert twenty.state["critic/count"].tolist() == updates
     three = train(cohort(algo, [11, 2, 19]), STEPS)
     for place, run in enumerate([11, 2, 19]):
         assert_run_alike(three, place, twenty, run)

@@ -183,3 +183,10 @@ def test_cohorts_are_split_where_shots_differ_more_than_twofold() -> None:
     cohorts = [{run.config.shots for run in cohort} for cohort in plan_cohorts(runs)]
     assert sorted(map(sorted, cohorts)) == [[1, 2], [3], [200], [500, 1000]]
     assert sum(len(cohort) for cohort in plan_cohorts(runs)) == len(runs) == 24
+
+
+def test_on_a_gpu_runs_share_a_cohort_whatever_their_shots_and_updates() -> None:
+    settings = {"shots": [1, 500], "updates_per_step": [1, 4]}
+    runs = make_runs(Task("pendulum", "Pendulum-v1"), "pac4sac", "paper", [0, 1], settings)
+    assert [len(cohort) for cohort in plan_cohorts(runs, on_gpu=True)] == [8]
+    assert len(plan_cohorts(runs)) == 4

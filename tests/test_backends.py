@@ -135,7 +135,7 @@ def test_a_rehearsal_leaves_the_learner_exactly_as_it_was(steps: int) -> None:
         rehearsal.seconds(1)
         assert not torch.equal(after["critic"], before["critic"])  # the rehearsal does learn
     assert all(torch.equal(tensor, before[name]) for name, tensor in learner.tensors.items())
-    assert (learner.step, learner.updates) == (steps, steps)
+    assert (learner.step, int(learner.state["update"])) == (steps, steps)
     for one in (learner, reference):  # and what follows is the same
         train(one, 10)
     assert all(torch.equal(tensor, reference.tensors[name]) for name, tensor in learner.tensors.items())

@@ -38,7 +38,7 @@ def observe(agent: Agent, state: State, count: int) -> list[Tensor]:
         phi = agent.critic.features(agent.params(state, "critic"), batch.s[:, :1], batch.a[:, :1]).squeeze(1)
         seen.append(agent.critic.per_member(phi))
         agent.observe(state, batch, torch.ones(agent.runs, dtype=torch.bool))
-        state["update"] += 1
+        state["critic/count"] += 1
     return seen
 
 
@@ -127,7 +127,7 @@ def test_forgetting_leaves_visited_features_uncertain_and_winds_nothing_up() -> 
     agent, state = on_paper(forgetting=0.995)
     for _ in range(4000):
         agent.observe(state, transition(1.0, 0.0), EVERYONE)
-        state["update"] += 1
+        state["critic/count"] += 1
     ripple = 2 * 0.005  # of the prior, which each of two weights gets back in every second update
     assert variance(agent, state, 1.0, 0.0) == pytest.approx(1 / (1 + 1 / 0.005), rel=ripple)
     assert variance(agent, state, 0.0, 1.0) == pytest.approx(1.0, rel=ripple)

@@ -53,7 +53,7 @@ class Trunk:
         return x  # φ: [G, B, width]
 
     def _first(self, weight: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
-        if len({x.shape[1] for x in inputs}) == 1:
+        if all(x.shape[1] == inputs[0].shape[1] for x in inputs[1:]):
             return torch.bmm(torch.cat(inputs, -1), weight)
         # A state [G, 1, ds] shared by many actions [G, S, da] is multiplied once.
         state, *rest = (torch.bmm(x, w) for x, w in zip(inputs, torch.split(weight, self.inputs, 1), strict=True))

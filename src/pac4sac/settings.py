@@ -57,7 +57,7 @@ class AgentConfig:
     warmup: int = per_run(1000, NON_NEGATIVE, "steps of uniform random actions before learning starts")
     batch: int = structural(32, AT_LEAST_ONE, "transitions per update")
     capacity: int = structural(25_000, AT_LEAST_ONE, "transitions the replay buffer holds")
-    updates_per_step: int = structural(1, AT_LEAST_ONE, "updates after each environment step")
+    updates_per_step: int = per_run(1, AT_LEAST_ONE, "updates after each environment step")
     width: int = structural(256, AT_LEAST_ONE, "units of a hidden layer")
     depth: int = structural(3, AT_LEAST_ONE, "hidden layers")
     norm: bool = structural(True, None, "layer normalisation after each hidden linear layer")

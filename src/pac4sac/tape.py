@@ -31,16 +31,22 @@ def draw(out: Tensor, stream: Stream, name: str, seed: int, block: int, generato
 
 
 class Tape:
-    """The current block of every stream, for all runs: `blocks[name]` is [R, length, *shape]."""
+    """The current block of every stream, for all runs: `blocks[name]` is [R, lanes · length, *shape]. A tape with
+    several lanes has as many readings at each position, lane by lane; each lane has numbers of its own."""
 
     def __init__(
-        self, seeds: Sequence[int], streams: Mapping[str, Stream], device: torch.device, length: int = BLOCK
+        self,
+        seeds: Sequence[int],
+        streams: Mapping[str, Stream],
+        device: torch.device,
+        length: int = BLOCK,
+        lanes: int = 1,
     ) -> None:
         self.seeds = tuple(seeds)
         self.streams = dict(streams)
-        self.device, self.length = device, length
+        self.device, self.length, self.lanes = device, length, lanes
         self.blocks = {
-            name: torch.zeros(len(self.seeds), length, *stream.shape, device=device)
+            name: torch.zeros(len(self.seeds), lanes * length, *stream.shape, device=device)
             for name, stream in self.streams.items()
         }
         self._generator = torch.Generator(device)
@@ -53,17 +59,19 @@ class Tape:
             return
         for name, stream in self.streams.items():
             for run, seed in enumerate(self.seeds):
-                block = self.blocks[name][run]
-                if stream.rows is None or stream.rows[run] == stream.shape[0]:
-                    draw(block, stream, name, seed, number, self._generator)
-                else:  # the run's own numbers, as if it were alone
-                    own = block[:, : stream.rows[run]]
-                    own.copy_(draw(torch.empty_like(own), stream, name, seed, number, self._generator))
+                for lane, block in enumerate(torch.split(self.blocks[name][run], self.length)):
+                    source = f"{name} {lane}" if lane else name
+                    if stream.rows is None or stream.rows[run] == stream.shape[0]:
+                        draw(block, stream, source, seed, number, self._generator)
+                    else:  # the run's own numbers, as if it were alone
+                        own = block[:, : stream.rows[run]]
+                        own.copy_(draw(torch.empty_like(own), stream, source, seed, number, self._generator))
         self._loaded = number
 
 
 def read(blocks: Mapping[str, Tensor], position: Tensor) -> dict[str, Tensor]:
-    """The numbers at a position that lives on the device, {name: [R, *shape]}."""
+    """The numbers at a position that lives on the device, {name: [R, *shape]}; of a lane behind the first, at
+    lane · length further."""
     return {
         name: block.index_select(1, (position % block.shape[1]).reshape(1)).squeeze(1) for name, block in blocks.items()
     }

@@ -158,7 +158,7 @@ class Agent(ABC):
         runs = self.runs
         state: State = {
             "step": torch.zeros((), dtype=torch.int64, device=device),  # environment steps taken
-            "update": torch.zeros((), dtype=torch.int64, device=device),  # position on the learning tape
+            "update": torch.zeros((), dtype=torch.int64, device=device),  # updates made, passes over resting runs too
             "alive": torch.ones(runs, dtype=torch.bool, device=device),
             "diverged_step": torch.full((runs,), -1, dtype=torch.int64, device=device),
             "diverged_net": torch.full((runs,), -1, dtype=torch.int64, device=device),
@@ -189,6 +189,14 @@ class Agent(ABC):
         action = self.behaviour(state, s.unsqueeze(1), draw).squeeze(1)
         return torch.where(warming.unsqueeze(1), 2 * draw["warmup"] - 1, action)
 
+    @property
+    def updates_per_step(self) -> int:
+        return max(config.updates_per_step for config in self.configs)
+
+    def place_in_step(self, state: State) -> Tensor:
+        """The number of the present update among those of its step."""
+        return state["update"] % self.updates_per_step
+
     def learning_starts(self) -> list[int]:
         """Per run, the first step with an update: after the warm-up, and never before a whole batch was seen."""
         return [max(config.warmup, config.batch) for config in self.configs]
@@ -198,6 +206,7 @@ class Agent(ABC):
         n = state["step"].clamp_max(data.shape[1])
         batch = replay.sample(data, draw["replay"], n, self.ds, self.da)
         active = state["alive"] & (state["step"] >= Hyper(state).warmup.clamp_min(self.config.batch))
+        active = active & (self.place_in_step(state) < Hyper(state).updates_per_step)  # others of the cohort have more
         log = self.learn(state, batch, draw, active)
         values = torch.stack([log[name] for name in self.metric_names])
         state["metrics"] += torch.where(active & state["alive"], values, 0.0)

@@ -77,16 +77,14 @@ class Coverage(Agent):
         h, width = Hyper(state), self.critic.trunk.width
         q = self.params(state, "critic")
         phi = self.critic.per_member(self.critic.features(q, batch.s[:, :1], batch.a[:, :1]).squeeze(1))  # [R, M, K]
-        turn = (state["update"] % width).reshape(1)
-        owed = (
-            (1 - h.forgetting)[:, None]
-            * width
-            * (-state["prior_log_variance"].index_select(-1, turn).squeeze(-1)).exp()
-        )
+        turn = (state["critic/count"].long() % width).view(-1, 1, 1).expand(-1, self.critic.members, -1)  # [R, M, 1]
+        precision = (-state["prior_log_variance"].gather(-1, turn).squeeze(-1)).exp()
+        owed = (1 - h.forgetting)[:, None] * width * precision
 
         growth = h.forgetting.rsqrt()  # rounded, and its logarithm below is of the rounded one, or the two would part
         root = state[ROOT] * growth.view(-1, 1, 1, 1)
-        root, fall = with_observation(root, root.index_select(-2, turn).squeeze(-2) * owed.sqrt().unsqueeze(-1))
+        row = root.gather(-2, turn.unsqueeze(-1).expand(-1, -1, -1, width)).squeeze(-2)
+        root, fall = with_observation(root, row * owed.sqrt().unsqueeze(-1))
         g = torch.matmul(phi.unsqueeze(-2), root).squeeze(-2) / h.observation_variance.sqrt().view(-1, 1, 1)
         root, more = with_observation(root, g)
         log_determinant = state[LOG_DETERMINANT] + 2 * width * growth.log()[:, None] - fall - more

@@ -39,7 +39,7 @@ def time_run(run: Run, repetitions: int, options: Options) -> tuple[str, list[fl
     agent = make_agent([run], *task_sizes(run.task))
     steps = max(agent.learning_starts()) + repetitions * MEASURED_STEPS
     learner = Learner(agent, [run.seed], steps, device)
-    updates = repetitions * MEASURED_STEPS * agent.config.updates_per_step
+    updates = repetitions * MEASURED_STEPS * agent.updates_per_step
     backend = backends.prepare(learner, backends.choose_backend(options.backend, device, updates))
     seconds = []
     with EnvPool(run.task, [run.seed], 0) as pool:

@@ -61,7 +61,7 @@ class PlannedCohort:
         return [read_run(f).status if (f / "run.json").exists() else "waiting" for f in folders]
 
 
-def plan(study: Study, root: Path, memory: int) -> list[PlannedCohort]:
+def plan(study: Study, root: Path, memory: int, on_gpu: bool = False) -> list[PlannedCohort]:
     """The cohorts of a study in a folder: those begun there, then those to be begun, each within `memory` bytes."""
     cohorts = []
     wanted = {run.identity: run for run in unique(study.runs())}
@@ -71,7 +71,7 @@ def plan(study: Study, root: Path, memory: int) -> list[PlannedCohort]:
             cohorts.append(PlannedCohort(path.parent, tuple(runs), cohort_bytes(runs)))
             for run in runs:
                 wanted.pop(run.identity, None)
-    for cohort in plan_cohorts(list(wanted.values())):
+    for cohort in plan_cohorts(list(wanted.values()), on_gpu):
         for part in split_by_memory(cohort, memory):
             digest = hashlib.sha256("".join(run.identity for run in part).encode()).hexdigest()[:8]
             name = f"{part[0].task.name}-{part[0].algo}-{digest}".replace("/", "-").replace(":", "-")
@@ -128,7 +128,7 @@ def cohort_bytes(runs: Sequence[Run]) -> int:
     config = agent.config
     replay = min(config.capacity, runs[0].task.steps) * row_width(ds, da)
     weights = sum(net.members * sum(net.sizes) for net in agent.nets.values()) * 6
-    tapes = tape_size(agent.act_streams()) + tape_size(agent.learn_streams(), LEARN_BLOCK)
+    tapes = tape_size(agent.act_streams()) + tape_size(agent.learn_streams(), agent.updates_per_step * LEARN_BLOCK)
     shots = max(getattr(run.config, "shots", 1) for run in runs)
     activations = (4 * shots + 16 * config.batch) * config.width * config.depth
     return FLOAT * len(runs) * (replay + weights + tapes + activations)
@@ -173,7 +173,7 @@ def measured_seconds(cohort: PlannedCohort, device: torch.device) -> float:
     with EnvPool(task, [run.seed for run in runs], "auto") as pool:
         pool.reset()
         simulate = backends.median_seconds(lambda: _random_step(pool), 20)
-    return cohort.steps * (act + max(simulate, update * agent.config.updates_per_step))
+    return cohort.steps * (act + max(simulate, update * agent.updates_per_step))
 
 
 def _random_step(pool: EnvPool) -> None:

@@ -43,7 +43,8 @@ def run_study(
     how = Options(**{**study.options, **options, "steps": 1})
     device = pick_device(how.device)
     if study.kind != "cost":
-        cohorts = plan(study, root, memory or memory_budget(device))
+        on_gpu = device.type == "cuda"
+        cohorts = plan(study, root, memory or memory_budget(device), on_gpu)
         begin(study, root, cohorts, options)
         unfinished = [cohort for cohort in cohorts if cohort.done() < len(cohort.runs)]
         with StopRequest(max_minutes) as stop:
@@ -53,7 +54,7 @@ def run_study(
                 complete = run_on_ray(unfinished, address, stop, watcher)
             else:
                 at_once = parallel or side_by_side(len(unfinished))
-                complete = run_local(unfinished, at_once, stop, watcher, on_gpu=device.type == "cuda")
+                complete = run_local(unfinished, at_once, stop, watcher, on_gpu)
         if not complete:
             return False
         name_the_same(study.runs(), cohorts)

@@ -106,11 +106,12 @@ def create(folder: Path, runs: Sequence[Run], options: Options) -> None:
     # A process killed in the first moment leaves an unfinished experiment.json, and nothing that could be lost.
     if folder.exists() and (not folder.is_dir() or any(p.name != "experiment.json.part" for p in folder.iterdir())):
         raise UserError(f"{folder} exists and is not empty; resume it, or choose another folder with --out.")
+    on_gpu = pick_device(options.device).type == "cuda"
     folder.mkdir(parents=True, exist_ok=True)
     about = {
         "version": VERSION,
         "options": dataclasses.asdict(options),
-        "cohorts": [[run.describe() for run in cohort] for cohort in plan_cohorts(runs)],
+        "cohorts": [[run.describe() for run in cohort] for cohort in plan_cohorts(runs, on_gpu)],
     }
     write_whole(folder / "experiment.json", json.dumps(about, indent=1).encode())
 

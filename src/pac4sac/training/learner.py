@@ -18,7 +18,7 @@ from pac4sac.tape import BLOCK, Tape, read
 
 Tensors = dict[str, Tensor]
 Operation = Callable[[Tensors], None]
-LEARN_BLOCK = 4 * BLOCK  # an update reads far fewer numbers than a step that shoots, and there may be several
+LEARN_BLOCK = 4 * BLOCK  # an update reads far fewer numbers than a step that shoots
 
 
 class Learner:
@@ -27,7 +27,7 @@ class Learner:
         runs, ds, da = agent.runs, agent.ds, agent.da
         self.state = agent.initial_state(seeds, device)
         self.act_tape = Tape(seeds, agent.act_streams(), device)
-        self.learn_tape = Tape(seeds, agent.learn_streams(), device, LEARN_BLOCK)
+        self.learn_tape = Tape(seeds, agent.learn_streams(), device, LEARN_BLOCK, agent.updates_per_step)
         capacity = min(agent.config.capacity, steps)  # a ring longer than the run would never fill
         self.buffers: Tensors = {
             "replay": torch.zeros(runs, capacity, replay.row_width(ds, da), device=device),
@@ -35,8 +35,7 @@ class Learner:
             "action": torch.zeros(runs, da, device=device),
             "incoming": torch.zeros(runs, 2 * ds + 2, device=device),  # s′, next observation to act on, r, terminated
         }
-        self.step = 0  # host copies of the counters in the state, so that reading them never waits for the device
-        self.updates = 0
+        self.step = 0  # a copy of the counter in the state, so that reading it never waits for the device
         self.first_update = min(agent.learning_starts())
         pinned = device.type == "cuda"
         self._incoming = torch.zeros(runs, 2 * ds + 2, pin_memory=pinned)
@@ -56,7 +55,8 @@ class Learner:
         t["action"].copy_(self.agent.act(t, t["observation"], read(_under("act:", t), t["step"])))
 
     def update_operation(self, t: Tensors) -> None:
-        self.agent.update(t, t["replay"], read(_under("learn:", t), t["update"]))
+        row = self.agent.place_in_step(t) * LEARN_BLOCK + t["step"] % LEARN_BLOCK
+        self.agent.update(t, t["replay"], read(_under("learn:", t), row))
 
     def store_operation(self, t: Tensors) -> None:
         s2, following, r, terminated = torch.split(t["incoming"], [self.agent.ds, self.agent.ds, 1, 1], -1)
@@ -84,7 +84,7 @@ class Learner:
 
     def learn(self) -> None:
         """The updates that belong to a step."""
-        count = self.agent.config.updates_per_step
+        count = self.agent.updates_per_step
         if self.step < self.first_update:
             self.skip_updates(count)
             return
@@ -92,14 +92,12 @@ class Learner:
             self.update()
 
     def skip_updates(self, count: int) -> None:
-        """Pass over updates in which no run would learn: an update's random numbers depend on its place alone."""
-        self.updates += count
+        """Pass over updates in which no run would learn."""
         self.state["update"] += count
 
     def update(self) -> None:
-        self.learn_tape.seek(self.updates)
+        self.learn_tape.seek(self.step)
         self.run["update"]()
-        self.updates += 1
 
     def store(
         self,
@@ -139,7 +137,7 @@ class Learner:
         for name, tensor in (self.state | self.buffers).items():
             source = tensors[name]
             (tensor[:, : source.shape[1]] if name == "replay" else tensor).copy_(source)
-        self.step, self.updates = int(tensors["step"]), int(tensors["update"])
+        self.step = int(tensors["step"])
 
 
 def _under(prefix: str, tensors: Tensors) -> Tensors:

@@ -89,7 +89,7 @@ class Cohort:
         wanted = placement or {name: getattr(self.options, name) for name in ("device", "backend", "threads")}
         device = backends.pick_device(wanted["device"])
         self.learner = Learner(self.agent, self.seeds, self.options.steps, device)
-        updates = self.options.steps * self.agent.config.updates_per_step
+        updates = self.options.steps * self.agent.updates_per_step
         threads = wanted["threads"]
         if threads != "auto":
             torch.set_num_threads(threads)
