@@ -190,6 +190,18 @@ class TestStudies:
         groups = group_runs(collect([tmp_path / "archive"]).runs)["cartpole-swingup"]
         assert [(group.label, group.runs[0].seed) for group in groups] == [("sac", 0), ("sac (calibration)", 1000)]
 
+    def test_know_their_runs_by_name_where_identities_are_of_an_older_kind(self, tmp_path: Path) -> None:
+        write_run(tmp_path / "calibration", CARTPOLE, "sac", 1000)
+        expecting(tmp_path / "calibration", "updates-per-step", "calibration")
+        add_to_archive([tmp_path / "calibration"], tmp_path / "archive")
+        study = tmp_path / "archive" / "studies" / "updates-per-step.json"
+        about = json.loads(study.read_text())
+        about["expected_runs"][0]["identity"] = "0" * 64
+        study.write_text(json.dumps(about))
+        found = collect([tmp_path / "archive"])
+        assert [run.calibration for run in found.runs] == [True]
+        assert not found.missing
+
     def test_costs_of_two_machines_stand_side_by_side(self, tmp_path: Path) -> None:
         for device, gpu in (("cpu", None), ("cuda", "NVIDIA H200")):
             machine = {"system": "Linux", "processor": "x86_64", "cores": 16, "gpu": gpu}

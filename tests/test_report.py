@@ -16,12 +16,14 @@ from report_folders import curve, own_task, task, write_everything, write_run, w
 from write_known_settings import known_settings as settings_of_the_agents
 
 from pac4sac.errors import UserError
+from pac4sac.reporting.claims import claims_section
 from pac4sac.reporting.collection import collect
 from pac4sac.reporting.groups import Group, group_runs, known_settings, seeds_text
 from pac4sac.reporting.report import write_report
 from pac4sac.reporting.rows import find_paper_rows
 from pac4sac.reporting.statistics import Summary
-from pac4sac.reporting.tables import mean_sd
+from pac4sac.reporting.study_sections import study_sections
+from pac4sac.reporting.tables import Table, mean_sd
 
 SOLVED_AT_ONCE = [900.0] * 40
 
@@ -70,8 +72,8 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class TestThePage:
     def test_has_every_part(self, everything: Path) -> None:
         page = Page((everything / "report" / "report.html").read_text())
-        expected = ("summary table-1 table-2 shooting controls across-tasks task-cartpole-swingup task-half-cheetah "
-                    "threshold cost runs method provenance")  # fmt: skip
+        expected = ("summary claims table-1 table-2 shooting controls across-tasks task-cartpole-swingup "
+                    "task-half-cheetah threshold cost runs method provenance")  # fmt: skip
         assert page.sections == expected.split()
         assert page.drawings == len(list((everything / "report" / "figures").glob("*.svg")))
 
@@ -376,8 +378,9 @@ def test_numbers_keep_the_papers_decimals_and_never_vanish(mean: float, sd: floa
 
 
 class TestPagesForARepository:
-    def test_a_readme_leads_to_every_page_and_pages_to_every_figure(self, everything: Path, tmp_path: Path) -> None:
-        write_report([everything / "runs-of-all-kinds"], tmp_path / "out", in_pages=True)
+    def test_a_readme_leads_to_every_page_and_pages_to_every_figure(self, tmp_path: Path) -> None:
+        write_table_1(tmp_path / "in", ("cartpole-swingup",), seeds=2)
+        write_report([tmp_path / "in"], tmp_path / "out", in_pages=True)
         pages = {path.name: path.read_text() for path in (tmp_path / "out").glob("*.md")}
         linked = set(re.findall(r"\]\(([\w.-]+\.md)\)", pages["README.md"]))
         assert linked == set(pages) - {"README.md"}
@@ -422,3 +425,97 @@ class TestPagesForARepository:
         write_study(tmp_path / "in", "updates-per-step", "calibration", None, [])
         write_report([tmp_path / "in"], tmp_path / "out")
         assert "## Task" not in (tmp_path / "out" / "report.md").read_text()
+
+
+class TestClaims:
+    def judged(self, folder: Path) -> dict[tuple[str, str, str], str]:
+        found = collect([folder])
+        groups = group_runs(found.runs)
+        section = claims_section(groups, find_paper_rows(groups), found.costs)
+        rows = [row for block in section.blocks if isinstance(block, Table) for row in block.records] if section else []
+        return {(row["claim"].split(":")[0], row["on"], row["compared"]): row["verdict"] for row in rows}
+
+    def write(self, folder: Path, algo: str, level: float, label: str | None = None, **settings: Any) -> None:
+        """Five runs that are never solved, with a regret that the level decides."""
+        cartpole = task("cartpole-swingup")
+        for seed in range(5):
+            write_run(folder, cartpole, algo, seed, [level + seed] * 40, label, settings)
+
+    def test_hold_in_part_or_not_by_what_the_tests_say(self, tmp_path: Path) -> None:
+        for name, sac, ddpg, verdict in (
+            ("a", 400.0, 300.0, "holds"),
+            ("b", 501.0, 300.0, "in part"),
+            ("c", 600.0, 300.0, "contradicted"),
+            ("d", 501.0, 499.0, "not shown"),
+        ):
+            for algo, level in (("pac4sac", 500.0), ("sac", sac), ("ddpg", ddpg)):
+                self.write(tmp_path / name, algo, level)
+            assert self.judged(tmp_path / name)["PAC4SAC", "Cartpole Swingup", "SAC"] == verdict
+
+    def test_a_diverged_run_of_ours_keeps_a_claim_from_holding(self, tmp_path: Path) -> None:
+        self.write(tmp_path, "pac4sac", 500.0)
+        self.write(tmp_path, "sac", 100.0)
+        claim = ("PAC4SAC", "Cartpole Swingup", "SAC")
+        assert self.judged(tmp_path)[claim] == "holds"
+        write_run(tmp_path, task("cartpole-swingup"), "pac4sac", 9, [1.0], status="diverged")
+        assert self.judged(tmp_path)[claim] == "not shown"
+
+    def test_of_the_critic_are_judged_by_plain_critics_that_shoot(self, tmp_path: Path) -> None:
+        self.write(tmp_path, "pac4sac", 500.0)
+        self.write(tmp_path, "sac", 600.0, "sac+shooting", shots=500)
+        judged = self.judged(tmp_path)
+        assert judged == {("The critic makes the gain", "Cartpole Swingup", "SAC that shoots"): "contradicted"}
+
+    def test_of_more_shots_are_judged_by_their_trend_with_and_without_those_that_do_not_shoot(
+        self, tmp_path: Path
+    ) -> None:
+        for shots, level in ((1, 100.0), (200, 500.0), (400, 500.0), (1000, 500.0)):
+            self.write(tmp_path, "pac4sac", level, f"pac4sac-shots={shots}", shots=shots)
+        assert self.judged(tmp_path)["More shots are better", "Cartpole Swingup", "S > 1"] == "in part"
+
+    def test_of_cost_are_judged_on_every_machine(self, tmp_path: Path) -> None:
+        for device, factor in (("cpu", 1.1), ("cuda", 1.5)):
+            times = {"sac": [4.0, 4.01], "pac4sac": [4 * factor, 4 * factor + 0.01]}
+            rows = [{"algo": algo, "seconds_per_1000_steps": found} for algo, found in times.items()]
+            (tmp_path / device).mkdir()
+            (tmp_path / device / "cost.json").write_text(json.dumps({"device": device, "rows": rows}))
+        assert {on: verdict for (_, on, _), verdict in self.judged(tmp_path).items()} == {
+            "CPU": "holds",
+            "cuda": "contradicted",
+        }
+
+    def test_are_not_judged_by_runs_in_miniature(self, tmp_path: Path) -> None:
+        for algo in ("pac4sac", "sac"):
+            for seed in range(3):
+                write_run(tmp_path, task("cartpole-swingup", steps=20_000), algo, seed)
+        assert self.judged(tmp_path) == {}
+
+
+class TestStudiesOfTheirOwn:
+    def test_have_a_section_with_their_variants_and_sac_beside_the_controls(self, tmp_path: Path) -> None:
+        cartpole = task("cartpole-swingup")
+        variants = {"pac4sac": ("pac4sac", {}), "pac4sac-without-shooting": ("pac4sac", {"shots": 1})}
+        for kind, names in (("controls", list(variants)), ("beyond", ["pac4sac", "pac4sac-tau=0.1"])):
+            known = variants | {"pac4sac-tau=0.1": ("pac4sac", {"tau": 0.1})}
+            for label in names:
+                for seed in range(2):
+                    algo, settings = known[label]
+                    write_run(tmp_path / kind, cartpole, algo, seed, None, label, settings)
+            write_study(tmp_path / kind, kind, kind, "pac4sac", [])
+        for seed in range(2):
+            write_run(tmp_path / "table", cartpole, "sac", seed)
+            for shots in (1, 200):
+                write_run(
+                    tmp_path / "table", cartpole, "pac4sac", seed, None, f"pac4sac-shots={shots}", {"shots": shots}
+                )
+        found = collect([tmp_path])
+        groups = group_runs(found.runs)
+        sections = study_sections(groups, find_paper_rows(groups), found.studies)
+        told = {
+            section.name: [
+                row["variant"] for block in section.blocks if isinstance(block, Table) for row in block.records
+            ]
+            for section in sections
+        }
+        assert told["controls"] == ["pac4sac", "pac4sac-without-shooting", "sac"]
+        assert told["beyond"] == ["pac4sac", "pac4sac-tau=0.1"]

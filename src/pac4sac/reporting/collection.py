@@ -88,19 +88,22 @@ def collect(paths: Sequence[Path]) -> Collection:
     unreadable = [f"{place(path)} cannot be read" for path in study_paths if path not in contents]
     records, damaged = _records(roots, place)
     unreadable += damaged
-    expecting: dict[str, list[tuple[dict[str, Any], str]]] = {}
+    expecting: dict[Any, list[tuple[dict[str, Any], str]]] = {}
     for about in contents.values():
         for row in about.get("expected_runs", []):
             if isinstance(row, dict):
-                expecting.setdefault(str(row.get("identity")), []).append((about, str(row.get("label"))))
+                for key in (row.get("identity"), (row.get("task"), row.get("label"), row.get("seed"))):
+                    expecting.setdefault(key, []).append((about, str(row.get("label"))))
     found: list[FoundRun] = []
     for record in records:
-        # In an archive a run lies beside the studies, and its identity tells to which of them it belongs.
+        # In an archive a run lies beside the studies: its identity tells to which of them it belongs, or else its name,
+        # where an identity is of an older kind.
         around = [about for path, about in contents.items() if path.parent in record.folder.parents]
-        by_identity = expecting.get(record.identity, [])
-        studies = around or [about for about, _ in by_identity]
-        names = {str(about.get("study")) for about in (*around, *(about for about, _ in by_identity))}
-        labels = dict.fromkeys([record.label, *(label for _, label in by_identity)])
+        name = (record.task["name"], record.label, record.seed)
+        members = expecting.get(record.identity) or expecting.get(name, [])
+        studies = around or [about for about, _ in members]
+        names = {str(about.get("study")) for about in (*around, *(about for about, _ in members))}
+        labels = dict.fromkeys([record.label, *(label for _, label in members)])
         calibration = any(about.get("kind") == CALIBRATION for about in studies)
         found.append(FoundRun(record, place(record.folder), tuple(labels), tuple(sorted(names)), calibration))
     runs, twice = _each_once(found)

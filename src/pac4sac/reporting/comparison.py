@@ -7,6 +7,7 @@ from scipy import stats
 
 from pac4sac.reporting.paper import SEEDS, Cell
 from pac4sac.reporting.statistics import Summary, median, welch
+from pac4sac.reporting.tables import p_text
 
 REPRODUCED, BETTER, WORSE, INCONCLUSIVE = "reproduced", "better", "worse", "inconclusive"
 NOT_COMPARABLE, NO_DATA = "not comparable", "no data"
@@ -42,7 +43,7 @@ def compare_solved(solved: int, n: int, paper_seeds: int = SEEDS) -> Comparison:
             return Comparison(INCONCLUSIVE, f"{told}, but ours are fewer")
         return Comparison(REPRODUCED, told)
     p = float(stats.fisher_exact([[solved, n - solved], [0, paper_seeds]]).pvalue)
-    return Comparison(BETTER if p < SIGNIFICANT else INCONCLUSIVE, f"{told}; Fisher's exact test p = {p:.3f}")
+    return Comparison(BETTER if p < SIGNIFICANT else INCONCLUSIVE, f"{told}; Fisher's exact test, {p_text(p)}")
 
 
 def compare_median(ours: Sequence[float], paper_median: float) -> Comparison:

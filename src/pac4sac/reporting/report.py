@@ -9,11 +9,13 @@ from pathlib import Path
 from pac4sac.errors import UserError
 from pac4sac.reporting import figures, html, pages, paper_sections, record_sections, task_sections
 from pac4sac.reporting.bias_sections import bias_section
+from pac4sac.reporting.claims import claims_section
 from pac4sac.reporting.collection import Collection, collect
 from pac4sac.reporting.cost_section import cost_section
 from pac4sac.reporting.groups import group_runs
 from pac4sac.reporting.paper_sections import Compared
 from pac4sac.reporting.rows import find_paper_rows
+from pac4sac.reporting.study_sections import study_sections
 from pac4sac.reporting.tables import Picture, Section, Table, to_csv, to_latex
 
 MARK = "report.html"
@@ -61,7 +63,7 @@ def compose(collection: Collection) -> tuple[str, list[tuple[str, str]], list[Se
         if written := paper_sections.table_section(number, rows):
             found.append(written[0])
             tables[written[0].name] = written[1]
-    found += [paper_sections.shooting_section(rows), task_sections.controls_section(groups, rows, collection.studies)]
+    found += [paper_sections.shooting_section(rows), *study_sections(groups, rows, collection.studies)]
     found.append(task_sections.across_tasks_section(groups, collection.studies))
     found += [
         task_sections.task_section(members[0].task, members, rows, collection.studies)
@@ -74,6 +76,7 @@ def compose(collection: Collection) -> tuple[str, list[tuple[str, str]], list[Se
     found.append(record_sections.runs_section(collection, groups))
     found += [record_sections.method_section(), record_sections.provenance_section(collection, groups)]
     summary = record_sections.summary_section(collection, groups, tables)
+    found.insert(0, claims_section(groups, rows, collection.costs))
     sections = [summary, *(section for section in found if section is not None)]
     titles = list(dict.fromkeys(study.title for study in collection.studies))
     title = titles[0] if len(titles) == 1 else "Report on " + ", ".join(groups) if groups else "Report"

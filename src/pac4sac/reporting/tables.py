@@ -91,6 +91,10 @@ def p_value(p: float | None) -> str:
     return NOTHING if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
+def p_text(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
 def _digits(x: float) -> int:
     """One decimal as in the paper; more where the number would vanish, none where it is long."""
     return 0 if abs(x) >= 10_000 else 1 if abs(x) >= 1 or x == 0 else 2 if abs(x) >= 0.1 else 3

@@ -255,45 +255,6 @@ def _normalised(group: Group) -> list[float]:
     return [value / most for value in group.values("regret")]
 
 
-def controls_section(groups: Groups, rows: PaperRows, studies: Sequence[FoundStudy]) -> Section | None:
-    """Variants that the paper does not have, against PAC4SAC: what decides what its terms are worth."""
-    blocks: list[Any] = []
-    for found in groups.values():
-        controls = [group for group in found if not group.calibration and not rows.taken(group)]
-        results = [group for group in found if not group.calibration]
-        baseline = find_baseline(studies, results, "controls")
-        if not controls or baseline is None or (controls == [baseline]):
-            continue
-        members = [baseline, *(group for group in controls if group is not baseline)]
-        task, compared = found[0].task, against(members, baseline)
-        name = f"controls-{file_name(task.title)}"
-        blocks.append(f"On {task.title}, against `{baseline.label}`: {_tally(compared)}.")
-        ranked = sorted(((row.group.label, row.iqm) for row in compared if row.iqm), key=lambda item: item[1].value)
-        if not task.headline.lower_is_better:
-            ranked.reverse()
-        scale = headline_scale(task)
-        unit = task.headline.title + (", thousands" if scale > 1 else "")
-        caption = f"{task.title}: interquartile mean with bootstrap 95 % interval, best on top"
-        blocks.append(Picture(name, caption, ranking_figure(dict(ranked), baseline.label, unit, scale)))
-        blocks.append(comparison_table(name, f"Controls on {task.title}", compared, task))
-    if not blocks:
-        return None
-    intro = (
-        "Variants that are no rows of the paper. They tell which part of an algorithm earns its result: a control that "
-        "does as well without a part speaks against that part."
-    )
-    return Section("controls", "Controls", [intro, *blocks])
-
-
-def _tally(rows: Sequence[Against]) -> str:
-    by_word: dict[str, list[str]] = {}
-    for row in rows:
-        if not row.is_baseline:
-            by_word.setdefault(row.in_words, []).append(row.group.label)
-    order = ("better", "worse", "no difference shown", "not to be told")
-    return "; ".join(f"{word}: {', '.join(by_word[word])}" for word in order if word in by_word)
-
-
 def calibration_section(groups: Groups) -> Section | None:
     blocks: list[Any] = []
     for found in groups.values():
