@@ -11,7 +11,16 @@ import pytest
 
 from pac4sac.errors import UserError
 from pac4sac.reporting.curves import group_by_variant, learning_curve_picture, mean_curve, smooth
-from pac4sac.reporting.store import find_runs, read_jsonl, read_run, read_runs, results, varying_settings
+from pac4sac.reporting.known import default_settings
+from pac4sac.reporting.store import (
+    RunRecord,
+    find_runs,
+    read_jsonl,
+    read_run,
+    read_runs,
+    results,
+    varying_settings,
+)
 
 TASK = {"name": "cartpole-swingup", "env_id": "pac4sac/CartpoleSwingup-v0", "horizon": 1000, "r_limit": 850.0}
 
@@ -35,6 +44,34 @@ def write_run(experiment: Path, run: str, returns: list[float], **changes: Any) 
     rows = [{"episode": k, "step": 1000 * (k + 1), "return": r, "length": 1000} for k, r in enumerate(returns)]
     (folder / "episodes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
+
+
+class TestSettingsThatCameLater:
+    """A run trained before a setting existed was trained with its default."""
+
+    def both(self, folder: Path, config: dict[str, Any], algo: str = "pac4sac") -> tuple[RunRecord, RunRecord]:
+        older = {name: value for name, value in config.items() if name not in ("objective", "loss_range")}
+        old, new = (
+            write_run(folder, "old", [1.0], config=older, algo=algo),
+            write_run(folder, "new", [1.0], config=config, algo=algo),
+        )
+        return read_run(old), read_run(new)
+
+    def test_it_is_the_same_run(self, tmp_path: Path) -> None:
+        old, new = self.both(tmp_path, default_settings("pac4sac") | {"xi": 0.3})
+        assert old.identity == new.identity
+        assert old.config == new.config
+        assert varying_settings([old, new]) == ()
+
+    def test_with_another_value_it_is_another(self, tmp_path: Path) -> None:
+        old, new = self.both(tmp_path, default_settings("pac4sac") | {"loss_range": 100.0})
+        assert old.identity != new.identity
+        assert varying_settings([old, new]) == ("loss_range",)
+
+    def test_of_an_algorithm_that_is_not_ours_nothing_is_assumed(self, tmp_path: Path) -> None:
+        old, new = self.both(tmp_path, {"objective": "own", "gamma": 0.9}, "mine:Own")
+        assert old.config == {"gamma": 0.9}
+        assert old.identity != new.identity
 
 
 class TestJsonLines:

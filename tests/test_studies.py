@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pac4sac.errors import UserError
-from pac4sac.reporting.store import read_jsonl, read_run
+from pac4sac.reporting.store import read_jsonl, read_run, read_runs
 from pac4sac.studies.definition import load_study, shipped_studies
 from pac4sac.studies.local import run_local
 from pac4sac.studies.plan import PlannedCohort, begin, cohort_bytes, plan, split_by_memory
@@ -89,6 +89,15 @@ def test_shipped_studies_can_be_read_and_planned(name: str, tmp_path: Path) -> N
     assert len({(run.task.name, run.id) for run in runs}) == len(runs)
     planned = plan(study, tmp_path, PLENTY)
     assert sorted(run.identity for cohort in planned for run in cohort.runs) == sorted({run.identity for run in runs})
+
+
+def test_published_runs_are_those_that_their_study_would_train_today() -> None:
+    """Also where settings were added since: a study must not train again what is there."""
+    archive = Path(__file__).parents[1] / "results"
+    about = json.loads((archive / "studies" / "updates-per-step.json").read_text())
+    expected = {row["identity"] for row in about["expected_runs"]}
+    assert expected <= {run.identity for run in load_study("updates-per-step").runs()}
+    assert expected <= {run.identity for run in read_runs(archive)}
 
 
 def test_the_studies_of_the_paper_have_its_cells() -> None:

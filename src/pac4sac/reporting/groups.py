@@ -1,15 +1,14 @@
 """Runs of one task that differ in their seed alone, what they achieved, and the command that repeats them."""
 
-import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pac4sac.reporting.collection import FoundRun, has_equal_episodes, is_complete, score_run
+from pac4sac.reporting.known import known_settings
 from pac4sac.reporting.metrics import solved_at
 from pac4sac.reporting.paper import PAPER_TASKS
 from pac4sac.reporting.store import RunRecord, natural
@@ -143,13 +142,6 @@ class Group:
         return " ".join(parts)
 
 
-@functools.cache
-def known_settings() -> dict[str, Any]:
-    """What names of algorithms and tasks stand for; a copy, since to ask the agents would be to import torch."""
-    content: dict[str, Any] = json.loads((Path(__file__).parent / "known_settings.json").read_bytes())
-    return content
-
-
 def defaults(algo: str, preset: str, task: TaskView) -> dict[str, Any]:
     config = known_settings()["algorithms"].get(algo, {}).get(preset, {})
     own = task.settings.get("updates_per_step")
@@ -258,10 +250,9 @@ def _group_rank(group: Group) -> tuple[int, list[tuple[int, str]]]:
 
 
 def _label(members: Sequence[FoundRun]) -> str:
-    """The algorithm's own name, else one that was given rather than made of a sweep, which other tasks may lack."""
     labels = {label for run in members for label in run.labels}
     algo = members[0].record.algo
-    return algo if algo in labels else min(labels, key=lambda label: ("=" in label, len(label), label))
+    return algo if algo in labels else min(labels, key=lambda label: (len(label), label))
 
 
 def _task_key(record: RunRecord) -> str:

@@ -6,7 +6,7 @@ import importlib
 import itertools
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pac4sac.errors import UserError
+from pac4sac.reporting.known import chosen, completed
 
 VERSION = 1
 EPISODE_COLUMNS = ("episode", "step", "return", "length")
@@ -109,7 +110,7 @@ def _record(place: Path, about: dict[str, Any], logs: dict[str, tuple[list[dict[
         task=about["task"],
         algo=about["algo"],
         seed=about["seed"],
-        config=about["config"],
+        config=completed(about["algo"], about["config"]),
         status=about["status"],
         status_detail=about.get("status_detail"),
         versions=about.get("versions", {}),
@@ -137,8 +138,11 @@ def episode_rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
     return as_rows(derived | columns | {"length": lengths})
 
 
-def identity(about: dict[str, Any]) -> str:
-    trained = {key: about.get(key) for key in ("task", "algo", "revision", "seed", "config")}
+def identity(about: Mapping[str, Any]) -> str:
+    """Of what was trained, whatever it is called: two runs of one identity give the same result. A setting at its
+    default is left out of it, so that a run stays the same when settings are added."""
+    trained = {key: about.get(key) for key in ("task", "algo", "revision", "seed")}
+    trained["config"] = chosen(about["algo"], about["config"])
     return hashlib.sha256(json.dumps(trained, sort_keys=True).encode()).hexdigest()
 
 
