@@ -250,9 +250,10 @@ def _group_rank(group: Group) -> tuple[int, list[tuple[int, str]]]:
 
 
 def _label(members: Sequence[FoundRun]) -> str:
+    """The algorithm's own name, else one that was given rather than made of a sweep, which other tasks may lack."""
     labels = {label for run in members for label in run.labels}
     algo = members[0].record.algo
-    return algo if algo in labels else min(labels, key=lambda label: (len(label), label))
+    return algo if algo in labels else min(labels, key=lambda label: ("=" in label, len(label), label))
 
 
 def _task_key(record: RunRecord) -> str:

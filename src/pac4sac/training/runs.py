@@ -81,15 +81,22 @@ def safe_label(label: str) -> str:
     return re.sub(r"[^\w.=+-]", ".", label)
 
 
-def plan_cohorts(runs: Sequence[Run]) -> list[list[Run]]:
-    """Runs that can train in lockstep: same task and same structure. Runs whose number of shots differs more than
-    twofold are kept apart, since a cohort pays for its largest."""
+def plan_cohorts(runs: Sequence[Run], on_gpu: bool = False) -> list[list[Run]]:
+    """Runs that can train in lockstep: same task and same structure. A cohort pays for its largest number of shots and
+    of updates per step: runs that differ more than twofold in the first or at all in the second are kept apart, but
+    not on a GPU, where small kernels cost what large ones do and one cohort is cheaper than two."""
     cohorts: dict[str, list[list[Run]]] = {}
     for run in sorted(runs, key=_shots):  # a stable sort: runs of equal shots keep their order
         agent = get_algorithm(run.algo).agent  # by class: sac and sac-auto differ per run only
-        structure = [dataclasses.asdict(run.task), f"{agent.__module__}.{agent.__name__}", run.config.structure()]
+        updates = None if on_gpu else run.config.updates_per_step
+        structure = [
+            dataclasses.asdict(run.task),
+            f"{agent.__module__}.{agent.__name__}",
+            run.config.structure(),
+            updates,
+        ]
         alike = cohorts.setdefault(json.dumps(structure, sort_keys=True), [])
-        if alike and _shots(run) <= 2 * _shots(alike[-1][0]):
+        if alike and (on_gpu or _shots(run) <= 2 * _shots(alike[-1][0])):
             alike[-1].append(run)
         else:
             alike.append([run])
