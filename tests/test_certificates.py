@@ -1,0 +1,405 @@
+"""Certificates where the truth is known: do they hold, and is a wrong critic caught?"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from linear_quadratic import TASK as LINEAR_QUADRATIC
+from linear_quadratic import make_linear_agent
+from scipy.stats import binomtest
+from small_cohorts import agent_on_paper, set_head
+
+from pac4sac import Task, bounds
+from pac4sac.certificates.bounds_table import CAVEATS, Row, bounds_table
+from pac4sac.certificates.calibration import coverage, measure_after_random_steps
+from pac4sac.certificates.certificate import bias_along, claims_of, episodes_of
+from pac4sac.certificates.evidence import Evidence, fresh_evidence, look
+from pac4sac.certificates.measured import Claims, Scales, measure, value_error
+from pac4sac.certificates.policy import (
+    betting_lower,
+    betting_upper,
+    certify_returns,
+    empirical_bernstein_lower,
+)
+from pac4sac.certificates.ranges import RewardRange, given_range, known_range, observed_range
+from pac4sac.certificates.value_error import ValueErrors, measure_value_errors
+from pac4sac.errors import UserError
+from pac4sac.replay import Batch
+from pac4sac.tasks import TASKS, get_task, make_env
+
+REPETITIONS, DELTA = 200, 0.1
+
+
+def holds_as_promised(failures: int, repetitions: int = REPETITIONS) -> bool:
+    """Compatible with a probability of failure of δ at most."""
+    return binomtest(failures, repetitions, DELTA, alternative="greater").pvalue > 0.01
+
+
+# --- the policy
+
+
+def test_empirical_bernstein_is_the_published_formula() -> None:
+    # mean 1/2, variance 25/99, ln 40: 0.5 − √(2 · 0.252525 · 3.688879 / 100) − 7 · 3.688879 / 297
+    assert empirical_bernstein_lower([0, 1] * 50, 0.05) == pytest.approx(0.276562, abs=1e-5)
+    assert empirical_bernstein_lower([0.9], 0.05) == 0  # one sample has no variance
+    assert empirical_bernstein_lower([0.1, 0.2], 0.05) == 0  # never below the least possible
+
+
+def test_betting_stops_where_the_capital_reaches_one_over_delta() -> None:
+    # One sample of 1 and bets of ½ in the mean: 1 + ½(1/m − 1) = 20 at m = 1/39.
+    assert betting_lower([1.0], 0.05) == pytest.approx(1 / 39)
+    assert betting_upper([0.0], 0.05) == pytest.approx(1 - 1 / 39)
+    assert betting_lower([0.0, 0.0], 0.05) == 0
+    x = np.random.default_rng(0).random(30)
+    assert betting_lower(x, 0.05) == pytest.approx(betting_lower(x[::-1], 0.05))
+    assert betting_lower(x, 0.05) < betting_lower(x, 0.2) < x.mean() < betting_upper(x, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("draw", "mean"),
+    [
+        (lambda luck, n: luck.random(n), 0.5),
+        (lambda luck, n: (luck.random(n) < 0.1).astype(float), 0.1),
+        (lambda luck, n: luck.beta(0.3, 0.1, n), 0.75),
+        (lambda luck, n: np.where(luck.random(n) < 0.05, 0.0, 0.9), 0.855),  # good, with rare catastrophes
+    ],
+)
+def test_lower_bounds_on_the_return_hold_as_often_as_they_say(draw, mean: float) -> None:
+    luck = np.random.default_rng(1)
+    samples = [draw(luck, 25) for _ in range(REPETITIONS)]
+    for bound in (empirical_bernstein_lower, betting_lower):
+        found = np.array([bound(x, DELTA) for x in samples])
+        assert holds_as_promised(int((found > mean).sum()))
+    above = np.array([betting_upper(x, DELTA) for x in samples])
+    assert holds_as_promised(int((above < mean).sum()))
+    assert np.median(found) > 0  # and they say something
+
+
+def test_betting_says_more_than_bernstein_from_few_episodes() -> None:
+    x = 0.9 + 0.01 * np.random.default_rng(0).standard_normal(16)
+    assert betting_lower(x, 0.05) > 0.6 > 0.4 > empirical_bernstein_lower(x, 0.05)
+
+
+def test_only_the_lower_limit_of_returns_is_an_assumption() -> None:
+    returns = np.random.default_rng(0).uniform(100, 200, 40)
+    plain = certify_returns(returns, (0, 200), 0.05)
+    lucky = certify_returns([*returns[1:], 1e6], (0, 200), 0.05)
+    at_the_limit = certify_returns([*returns[1:], 200.0], (0, 200), 0.05)
+    assert lucky.betting == at_the_limit.betting
+    assert 0 < plain.empirical_bernstein < plain.betting < plain.mean.value
+    refuted = certify_returns([*returns, -1.0], (0, 200), 0.05)
+    assert refuted.betting is None
+    assert "refutes" in refuted.remark
+    unknown = certify_returns(returns, None, 0.05)
+    assert (unknown.betting, unknown.empirical_bernstein) == (None, None)
+    assert "--return-range" in unknown.remark
+    assert certify_returns([150.0], (0, 200), 0.05).mean.low is None
+    with pytest.raises(UserError, match="finite returns"):
+        certify_returns([np.nan], (0, 200), 0.05)
+    with pytest.raises(UserError, match="between 0 and 1"):
+        certify_returns(returns, (0, 200), 1.0)
+
+
+# --- ranges
+
+
+@pytest.mark.parametrize("name", [*TASKS, "Pendulum-v1"])
+def test_rewards_of_random_actions_lie_in_the_range_that_a_task_is_known_by(name: str) -> None:
+    task = get_task(name)
+    limits = known_range(task)
+    env = make_env(task)
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    rewards = np.array([env.step(env.action_space.sample())[1] for _ in range(60)], float)
+    env.close()
+    seen = rewards if limits.proven else rewards.mean()  # assumed of an episode's mean, not of each step
+    assert np.all((limits.low <= seen) & (seen <= limits.high))
+
+
+def test_ranges_of_values_and_returns_follow_from_that_of_rewards() -> None:
+    both, positive = RewardRange(-1, 2, "", proven=True), RewardRange(1, 3, "", proven=True)
+    assert both.of_values(0.9) == pytest.approx((-10, 20))
+    assert both.of_returns(50) == (-50, 100)
+    assert positive.of_values(0.5) == (0, 6)  # an episode may end
+    assert positive.of_returns(50) == (1, 150)
+    assert (observed_range([2.0, 2.0]).low, observed_range([2.0, 2.0]).high) == (0, 2)
+    assert known_range(Task("mine", "no/Such-v0")) is None
+    with pytest.raises(UserError, match="lower first"):
+        given_range(1, 1)
+
+
+# --- the measured error
+
+
+def test_the_value_error_lies_in_its_bracket_though_single_returns_are_noisy() -> None:
+    luck = np.random.default_rng(2)
+    bias = np.array([1.0, 1.0, -2.0, 0.0])  # by time of the episode
+    judged = np.ones((12, 4), bool)
+    judged[:3, 2:] = False  # short episodes
+    truth = (9 * (bias**2).mean() + 3 * (bias[:2] ** 2).mean()) / 12 + 0.25
+    outside = wide = 0
+    for _ in range(REPETITIONS):
+        q = luck.normal(size=(12, 4))
+        g = q + 2 * luck.normal(size=(12, 4))
+        found = value_error(Claims(q + bias, np.full((12, 4), 0.25), g, judged), DELTA)
+        outside += not found.low <= truth <= found.high
+        wide += found.value > truth
+    assert holds_as_promised(outside)
+    assert wide > 0.95 * REPETITIONS  # the noise of a return adds its variance of 4
+
+
+def test_a_large_bias_is_not_taken_for_noise() -> None:
+    luck = np.random.default_rng(2)
+    g = luck.normal(size=(20, 30))
+    found = value_error(Claims(np.full_like(g, 5.0), np.zeros_like(g), g, np.ones_like(g, bool)), 0.05)
+    assert 20 < found.low < 25 < found.high < 28
+
+
+# --- PAC-Bayes bounds, where their assumptions hold: independent data, fixed features, a posterior fitted to the data
+
+
+def regression(luck: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+    phi = luck.uniform(-1, 1, (n, 3))
+    return phi, phi @ [0.5, -1.0, 0.3] + 0.3 * luck.normal(size=n)
+
+
+def posterior(phi: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Chosen on the data, and greedily: least squares, with small variances."""
+    m = np.linalg.lstsq(phi, y, rcond=None)[0]
+    return m, np.full(3, 0.01)
+
+
+def evidence(phi: np.ndarray, y: np.ndarray, m: np.ndarray, v: np.ndarray, episode=None) -> Evidence:
+    n = len(y)
+    zeros = np.zeros(n)
+    return Evidence(phi @ m, phi**2 @ v, y, zeros, zeros, np.arange(n) if episode is None else episode)
+
+
+def claims_about(e: Evidence) -> Claims:
+    return Claims(e.m[:, None], e.v[:, None], e.y[:, None], np.ones((len(e.m), 1), bool))
+
+
+def test_certificates_hold_as_often_as_they_say_where_their_assumptions_do() -> None:
+    luck = np.random.default_rng(3)
+    scales = Scales(RewardRange(-0.5, 0.5, "", proven=True), 0.0)  # ε = 1
+    large = regression(luck, 20_000)
+    failures: dict[str, int] = {}
+    memorised = vacuous = 0
+    for repetition in range(REPETITIONS):
+        data = regression(luck, 60)
+        m, v = posterior(*data)
+        replay, fresh = evidence(*data, m, v), evidence(*regression(luck, 60), m, v)
+        truth = evidence(*large, m, v)
+        kl = float(bounds.gaussian_kl(torch.from_numpy(m), torch.from_numpy(v)))
+        rows = bounds_table(
+            replay=replay, fresh=fresh, claims=claims_about(fresh), kl=kl, scales=scales, delta=DELTA, seed=repetition,
+            measured=measure(fresh, claims_about(fresh), scales, DELTA),
+        )  # fmt: skip
+        true_loss = truth.bounded(1.0).mean()
+        memorised += replay.bounded(1.0).mean() < true_loss
+        for row in rows:
+            if row.quantity == "bounded Bellman error":
+                key = f"{row.name.split(' = ')[0]}, {row.data}"
+                failures[key] = failures.get(key, 0) + (row.value < true_loss)
+                vacuous += row.vacuous
+    assert len(failures) == 8
+    assert not vacuous
+    assert all(holds_as_promised(count) for count in failures.values()), failures
+    assert not holds_as_promised(memorised)  # the risk on the data alone is no bound: the test could fail
+
+
+def test_the_test_set_bound_is_tighter_than_the_one_that_pays_for_a_kl() -> None:
+    rows = {row.name: row for row in table_of(regression_rows())}
+    assert rows["test set, 1 per episode"].value < rows["PAC-Bayes-kl, 1/episode"].value
+    assert rows["PAC-Bayes-kl"].value <= min(rows["quadratic"].value, rows["Maurer 2004"].value)
+
+
+def regression_rows(kl: float | None = 5.0, replay: bool = True, scale: float = 1.0, n: int = 64) -> list[Row]:
+    """Fresh data of n episodes of four equal steps; a critic whose errors are `scale` times the data's."""
+    luck = np.random.default_rng(4)
+    scales = Scales(RewardRange(-1, 1, "", proven=True), 0.9)
+    error = np.repeat(luck.normal(size=(3, n)), 4, axis=1)
+    zeros = np.zeros(4 * n)
+    old, fresh, checked = (
+        Evidence(size * x, zeros, zeros, zeros, zeros, np.repeat(np.arange(n), 4))
+        for size, x in zip((1.0, scale, scale), error, strict=True)
+    )
+
+    def claims(e: Evidence) -> Claims:
+        return Claims(*(x.reshape(n, 4) for x in (e.m, e.v, e.y)), np.ones((n, 4), bool))
+
+    measured = measure(checked, claims(checked), scales, 0.05)
+    return bounds_table(
+        replay=old if replay else None, fresh=fresh, claims=claims(fresh), measured=measured, kl=kl, scales=scales,
+        delta=0.05,
+    )  # fmt: skip
+
+
+def table_of(rows: list[Row], quantity: str = "bounded Bellman error") -> list[Row]:
+    return [row for row in rows if row.quantity == quantity]
+
+
+def test_the_paper_s_bounds_are_computed_as_printed_and_their_faults_named() -> None:
+    (row,) = [row for row in regression_rows() if row.name == "McAllester, as printed"]
+    assert row.value == pytest.approx(row.risk + np.sqrt((5 + np.log(20)) / 512))
+    assert {"range", "constant", "independence", "trained", "policies"} == set(row.fails)
+    (final,) = [row for row in regression_rows() if row.name == "the paper's final bound"]
+    assert final.value == pytest.approx(100 * row.value)
+    assert "sign" in final.fails
+    (scaled,) = [row for row in regression_rows() if row.name == "Maurer 2004 × range"]
+    root = np.sqrt((5 + np.log(2 * 16 / 0.05)) / 512)
+    assert scaled.value == pytest.approx(row.risk + 20**2 * root)  # values of ±10 can err by 20
+
+
+def test_theorem_1_says_in_words_when_it_is_vacuous() -> None:
+    forgetful, remembering = [row for row in regression_rows() if row.name.startswith("Theorem 1")]
+    assert remembering.vacuous
+    assert remembering.value == np.inf
+    assert "vacuous: Theorem 1 needs N > 2 R_max² ‖Γ‖²" in remembering.remark
+    assert forgetful.n == 4  # the steps of a single episode
+    # All entries of Γ on and above the diagonal are 2:
+    norm = np.linalg.norm(2 * np.triu(np.ones((4, 4))), 2)
+    assert f"‖Γ‖ = {norm:.0f}" in remembering.name
+
+
+def test_steps_of_one_episode_are_not_counted_as_independent_in_a_certificate() -> None:
+    rows = regression_rows()
+    naive = next(row for row in table_of(rows) if "naive" in row.name)
+    honest = next(row for row in table_of(rows) if row.name == "test set, by episodes")
+    assert (naive.n, honest.n) == (256, 64)
+    assert naive.risk == pytest.approx(honest.risk)
+    assert naive.value < honest.value
+    assert (naive.fails, honest.fails, honest.says) == (("steps",), (), "certificate")
+
+
+def test_a_critic_that_learned_its_replay_by_heart_breaks_the_bounds_on_it() -> None:
+    rows = {(row.name, row.quantity): row for row in regression_rows(scale=5.0)}
+    assert rows["McAllester, as printed", "squared Bellman error"].says == "broken"
+    assert rows["PAC-Bayes-kl", "bounded Bellman error"].says == "broken"
+    assert rows["test set, by episodes", "bounded Bellman error"].says == "certificate"
+    assert rows["Theorem 1, ‖Γ‖ = 2", "value error"].says == "vacuous"
+
+
+def test_rows_that_need_a_replay_or_a_posterior_are_left_out_without_one() -> None:
+    assert {row.data for row in regression_rows()} == {"replay", "fresh"}
+    assert {row.data for row in regression_rows(replay=False)} == {"fresh"}
+    plain = regression_rows(kl=None)
+    assert {row.data for row in plain} == {"fresh"}
+    assert all(row.kl is None for row in plain)
+    assert all(set(row.fails) <= CAVEATS.keys() for row in regression_rows())
+
+
+def test_a_bound_is_held_against_the_interval_of_what_was_measured() -> None:
+    (row,) = regression_rows()[:1]
+    low, high = row.measured.low, row.measured.high
+    verdicts = [dataclasses.replace(row, value=x).respected for x in (low - 0.01, (low + high) / 2, high + 0.01)]
+    assert verdicts == ["no", "undecided", "yes"]
+
+
+# --- a linear-quadratic task with the value in closed form
+
+
+def of_run(errors: ValueErrors, run: int) -> ValueErrors:
+    arrays = {f.name: getattr(errors, f.name) for f in dataclasses.fields(errors)}
+    return dataclasses.replace(
+        errors, **{name: x[run : run + 1] for name, x in arrays.items() if isinstance(x, np.ndarray)}
+    )
+
+
+def test_certified_value_errors_hold_as_often_as_they_say_and_a_wrong_critic_is_caught() -> None:
+    agent, state = make_linear_agent(*({"mistake": 3.0 * (k % 2)} for k in range(REPETITIONS)))
+    single, single_state = make_linear_agent({})
+    scales = Scales(RewardRange(-3, 0, "", proven=False), 0.9)  # values of −30 to 0
+    errors = measure_value_errors(agent, state, LINEAR_QUADRATIC, range(REPETITIONS), 10, "certificate")
+    everyone = [claims_of(of_run(errors, run)) for run in range(REPETITIONS)]
+    truth = {
+        wrong: {
+            "absolute value error": np.mean([c.episode_means(c.absolute).mean() for c in everyone[wrong::2]]),
+            "bounded value error": np.mean([c.episode_means(c.bounded(3.0)).mean() for c in everyone[wrong::2]]),
+        }
+        for wrong in (0, 1)
+    }
+    failures, bounds_found = 0, {0: [], 1: []}
+    for run in range(REPETITIONS):
+        part = of_run(errors, run)
+        fresh, claims = fresh_evidence(single, single_state, part, seed=run), claims_of(part)
+        rows = bounds_table(
+            replay=None, fresh=fresh, claims=claims, kl=None, scales=scales, delta=DELTA,
+            measured=measure(fresh, claims, scales, DELTA),
+        )  # fmt: skip
+        by_quantity = {row.quantity: row.value for row in rows if row.name == "test set, by episodes"}
+        failures += any(by_quantity[quantity] < value for quantity, value in truth[run % 2].items())
+        bounds_found[run % 2].append(by_quantity["absolute value error"])
+    assert holds_as_promised(failures)
+    assert truth[1]["absolute value error"] > 2.5 > 1.5 > truth[0]["absolute value error"]
+    assert np.median(bounds_found[1]) > np.median(bounds_found[0])
+
+
+def test_the_bellman_error_of_the_true_value_is_zero_in_the_mean() -> None:
+    agent, state = make_linear_agent({})
+    errors = measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 60, "certificate")
+    right = fresh_evidence(agent, state, errors, 0)
+    assert len(right.m) == errors.judged.sum()  # time limits come after the judged steps
+    means = right.episode_means(right.y - right.m)
+    assert abs(means.mean()) < 3 * means.std(ddof=1) / np.sqrt(len(means))
+    state["hyper/mistake"] += 5.0
+    wrong = fresh_evidence(agent, state, errors, 0)
+    gap = wrong.episode_means(wrong.y - wrong.m)
+    assert gap.mean() == pytest.approx(means.mean() - (1 - 0.9) * 5.0, abs=0.05)  # y moves by γ of the mistake
+
+
+def test_bias_along_the_episode_has_the_sign_of_the_mistake_in_every_part() -> None:
+    agent, state = make_linear_agent({"mistake": -4.0})
+    errors = measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 30, "certificate")
+    along = bias_along("policy", errors, 0.05)
+    assert len(along.bias) == 20
+    assert all(part.high < 0 for part in along.bias)
+    half = episodes_of(errors, 0, 15)
+    assert half.m.shape[:2] == (1, 15)
+    np.testing.assert_array_equal(half.reward, errors.reward[:, :15])
+
+
+def test_after_random_actions_the_true_value_is_met_in_the_mean_as_well() -> None:
+    agent, state = make_linear_agent({})
+    errors, chosen = measure_after_random_steps(agent, state, LINEAR_QUADRATIC, 150, 0, longest=30)
+    assert chosen.sum(1).tolist() == [1] * 150
+    error = (errors.m - errors.g)[0][chosen]
+    assert abs(error.mean()) < 3 * error.std() / np.sqrt(150)
+    acts = errors.action[0, :, 0, 0]
+    on_policy = measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 150, "after random steps").action[0, :, 0, 0]
+    assert np.abs(acts).max() <= 1 < np.abs(on_policy).max()  # uniform on [-1, 1]
+    assert len(set(np.nonzero(chosen)[1])) > 15
+
+
+# --- calibration and transitions on paper
+
+
+def test_coverage_is_the_share_within_two_deviations() -> None:
+    error = np.array([[0.0, 1.9, 2.1, 9.0], [0.5, 9.0, 9.0, 9.0]])
+    judged = np.array([[True, True, True, False], [True, False, False, False]])
+    found = coverage("here", "√v_p", error, np.ones((2, 4)), judged, 0.05)
+    assert found.share.value == pytest.approx((2 / 3 + 1) / 2)
+    assert found.ratio == pytest.approx(np.sqrt((1.9**2 + 2.1**2 + 0.5**2) / 4))
+    assert found.share.low < found.share.value < found.share.high
+    assert coverage("here", "√v_p", error, np.ones((2, 4)), np.zeros((2, 4), bool), 0.05) is None
+
+
+def test_targets_and_variances_are_those_of_the_paper_s_objective() -> None:
+    agent, state = agent_on_paper("pac4ddpg", {})
+    set_head(agent, state, "critic", {"weight": [0.01, 0.0], "bias": 0.5, "variance": [0.1, 0.05]})
+    s = torch.tensor([[[0.0], [1.0]]])
+    a = torch.zeros(1, 2, 1)
+    batch = Batch(s, a, torch.tensor([[0.0, 1.0]]), torch.ones(1, 2, 1), torch.tensor([[0.0, 1.0]]))
+    seen = look(agent, state, batch, 0)
+    m, v = agent.mean_and_variance(state, s, a)
+    np.testing.assert_allclose(seen.m, m[0])
+    np.testing.assert_allclose(seen.v, v[0])
+    a2 = agent.greedy(state, batch.s2)
+    m2, v2 = agent.mean_and_variance(state, batch.s2, a2)
+    gamma = agent.config.gamma
+    np.testing.assert_allclose(seen.y, [gamma * m2[0, 0], 1.0], rtol=1e-6)  # nothing follows an end
+    np.testing.assert_allclose(seen.next_variance, [v2[0, 0], 0.0], rtol=1e-6)
+    np.testing.assert_allclose(seen.squared, (seen.y - seen.m) ** 2 + seen.v)
+    one = dataclasses.replace(seen, episode=np.array([0, 1]))
+    assert sorted(one.one_per_episode(one.m, 0)) == sorted(one.m)

@@ -1,0 +1,196 @@
+"""`pac4sac certify` from a trained run to its page."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import safetensors.torch
+import tiny_experiments
+import torch
+from PIL import Image
+from rich.console import Console
+
+import pac4sac
+from pac4sac.certificates import evidence
+from pac4sac.certificates.page import show
+from pac4sac.cli import main
+from pac4sac.errors import UserError
+from pac4sac.training.agentfile import load
+from pac4sac.training.checkpoint import Checkpoint
+
+EPISODES = 8
+QUICK = {"gamma": 0.8}  # short memory, short episodes
+
+
+@pytest.fixture(scope="module")
+def experiments(tmp_path_factory):
+    root = tmp_path_factory.mktemp("certify")
+    for algo, more in (("pac4sac", {}), ("sac", {}), ("ddpg", {})):
+        settings = QUICK | more
+        tiny_experiments.train(root / algo, algo, settings=settings, seeds=(0, 1), evaluate_every=0)
+    return root
+
+
+@pytest.fixture(scope="module")
+def certificate(experiments):
+    return pac4sac.certify(experiments / "pac4sac" / "runs" / "pac4sac-seed1", episodes=EPISODES)
+
+
+def page(certificate, width: int = 80) -> str:
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    show(certificate, console)
+    return console.export_text()
+
+
+def test_the_page_tells_what_was_measured_what_bounds_say_and_what_fails(certificate) -> None:
+    text = page(certificate)
+    for expected in (
+        "pac4sac-seed1 on drift",
+        "The critic",
+        "m_p − G",
+        "Sign along the episode",
+        "McAllester, as printed",
+        "the paper's final bound",
+        "Theorem 1 needs N > 2 R_max² ‖Γ‖²",
+        "PAC-Bayes-kl",
+        "test set, by episodes",
+        "vacuous",
+        "certificate",
+        "Assumptions that fail",
+        "not independent",
+        "Calibration: do m_p ± 2 √v_p cover G?",
+        "after random actions",
+        "empirical Bernstein",
+    ):
+        assert expected in " ".join(text.split()), expected
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text  # nothing is cut on a terminal of 80 characters
+
+
+def test_bounds_on_the_replay_rest_on_the_tuples_of_the_checkpoint(certificate, experiments) -> None:
+    on_replay = [row for row in certificate.rows if row.data == "replay"]
+    assert {row.n for row in on_replay} == {tiny_experiments.STEPS} == {certificate.replay_tuples}
+    trained = load(experiments / "pac4sac" / "runs" / "pac4sac-seed1")
+    kl = trained.agent.divergence(trained.state, trained.agent.params(trained.state, "critic")).sum()
+    assert all(row.kl == pytest.approx(float(kl)) for row in on_replay)
+    assert all(not row.valid for row in on_replay)
+    other = evidence.stored_replay(experiments / "pac4sac" / "runs" / "pac4sac-seed0" / "agent.safetensors", trained)
+    newest = checkpointed(tiny_experiments.newest(experiments / "pac4sac"))
+    np.testing.assert_array_equal(other.batch.s[0], newest["replay"][1, :, :3])  # of the run, wherever its file lies
+
+
+def checkpointed(folder):
+    return safetensors.torch.load_file(folder / "learner.safetensors")
+
+
+def test_json_and_picture_say_the_same(certificate, tmp_path) -> None:
+    written = certificate.write(tmp_path / "new")
+    about = json.loads(written[0].read_text())
+    assert about["format"] == "pac4sac certificate"
+    assert len(about["bounds"]) == len(certificate.rows)
+    for row, told in zip(certificate.rows, about["bounds"], strict=True):
+        assert (told["name"], told["says"], told["respected"]) == (row.name, row.says, row.respected)
+        assert told["delta"] == 0.05
+        assert set(told["fails"]) <= set(about["assumptions_that_fail"])
+    assert "infinite" in {told["value"] for told in about["bounds"]}  # of Theorem 1; JSON has no such number
+    assert about["bias"]["policy"]["verdict"] == certificate.bias["policy"].verdict
+    with Image.open(written[1]) as picture:
+        assert picture.width > 1000
+        assert len(picture.convert("RGB").getcolors(1 << 24)) > 20
+
+
+def test_the_same_seed_gives_the_same_certificate_and_another_seed_another(certificate, experiments) -> None:
+    folder = experiments / "pac4sac" / "runs" / "pac4sac-seed1"
+    assert pac4sac.certify(folder, episodes=EPISODES).to_json() == certificate.to_json()
+    assert pac4sac.certify(folder, episodes=EPISODES, seed=1).bias != certificate.bias
+
+
+def test_an_agent_file_alone_is_certified_without_the_bounds_on_its_replay(experiments, tmp_path) -> None:
+    shutil.copy(experiments / "pac4sac" / "runs" / "pac4sac-seed0" / "agent.safetensors", tmp_path)
+    alone = pac4sac.certify(tmp_path / "agent.safetensors", episodes=EPISODES)
+    assert {row.data for row in alone.rows} == {"fresh"}
+    assert "left out: the agent file lies in no experiment folder" in page(alone, width=200)
+
+
+@pytest.mark.parametrize(("algo", "deviation"), [("sac", "the critics' deviation"), ("ddpg", None)])
+def test_critics_without_a_posterior_are_measured_and_certified_too(experiments, algo: str, deviation) -> None:
+    found = pac4sac.certify(experiments / algo / "runs" / f"{algo}-seed0", episodes=EPISODES)
+    assert {row.data for row in found.rows} == {"fresh"}
+    assert found.kl is None
+    assert any("do not apply" in remark for remark in found.remarks)
+    assert {one.deviation for one in found.calibration} == ({deviation} if deviation else set())
+    assert any(row.says == "certificate" for row in found.rows)
+    assert "shooting" not in found.bias
+    assert "certificate" in page(found)
+    found.write(experiments / algo)
+
+
+def test_unknown_rewards_are_scaled_by_what_was_seen_and_returns_go_uncertified_unless_a_range_is_given(
+    certificate, experiments
+) -> None:
+    assert "Nothing is known about this task's rewards" in certificate.remarks[0]
+    assert all(one.betting is None for one in certificate.returns)
+    folder = experiments / "ddpg" / "runs" / "ddpg-seed0"
+    given = pac4sac.certify(folder, episodes=EPISODES, reward_range=(-20, 1), return_range=(-500, 30))
+    assert (given.rewards.low, given.rewards.high) == (-20, 1)
+    assert all(-500 < one.betting < one.mean.value for one in given.returns)
+    assert given.epsilon == 21
+    assert given.epsilon_value == pytest.approx(21 / 0.2 / 10)
+
+
+def test_a_critic_made_wrong_is_caught(experiments, tmp_path, monkeypatch) -> None:
+    trained = load(experiments / "ddpg" / "runs" / "ddpg-seed0")
+    trained.agent.params(trained.state, "critic")["head.bias"].add_(1000.0)
+    monkeypatch.setattr("pac4sac.certificates.certificate.load", lambda file: trained)
+    found = pac4sac.certify(experiments / "ddpg" / "runs" / "ddpg-seed0", episodes=EPISODES)
+    assert found.bias["policy"].verdict == "overestimates"
+    assert found.bias["policy"].bias == pytest.approx(1000, rel=0.05)
+    values = {row.quantity: row for row in found.rows if row.name == "test set, by episodes"}
+    assert values["bounded value error"].value > 0.9
+    assert "overestimates" in page(found)
+
+
+def test_a_run_that_ended_before_its_cohort_counts_only_what_it_saw(tmp_path) -> None:
+    (tmp_path / "episodes.jsonl").write_text('{"step": 30}\n{"step": 55}\n')
+
+    def saved(detail: str | None) -> Checkpoint:
+        return Checkpoint(
+            {"step": torch.tensor(100)}, {}, {"status": ["finished", "running"], "details": [detail, None]}
+        )
+
+    rows = evidence._own_rows(tmp_path, saved("solved at step 55"), 0, filled=60)
+    assert rows.tolist() == [w % 60 for w in range(40, 55)]  # a ring of 60 whose step 100 has overwritten the first 40
+    assert len(evidence._own_rows(tmp_path, saved(None), 0, filled=60)) == 60
+    assert len(evidence._own_rows(tmp_path, saved(None), 1, filled=60)) == 60
+
+
+def test_the_command_prints_the_page_or_json_and_writes_both(experiments, tmp_path, capsys) -> None:
+    folder = str(experiments / "sac" / "runs" / "sac-seed1")
+    assert main(["certify", folder, "--episodes", "4", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "how far can its critic and its policy be trusted" in printed
+    assert {path.name for path in tmp_path.iterdir()} == {"certificate.json", "certificate.png"}
+    assert main(["certify", folder, "--episodes", "4", "--json", "--reward-range=-9,1"]) == 0
+    assert json.loads(capsys.readouterr().out)["rewards"]["low"] == -9
+    assert (experiments / "sac" / "runs" / "sac-seed1" / "certificate.png").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--episodes", "2"], "at least 4 episodes"),
+        (["--delta", "1.5"], "between 0 and 1"),
+        (["--seed=-1"], "seed must be 0"),
+        (["--reward-range", "3"], "two numbers"),
+        (["--return-range", "3,2"], "lower number first"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(experiments, capsys, arguments, told: str) -> None:
+    assert main(["certify", str(experiments / "sac" / "runs" / "sac-seed0"), *arguments]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_folder_without_an_agent_is_refused(tmp_path) -> None:
+    with pytest.raises(UserError, match="no trained agent"):
+        pac4sac.certify(tmp_path)
