@@ -16,6 +16,7 @@ from report_folders import curve, own_task, task, write_everything, write_run, w
 from write_known_settings import known_settings as settings_of_the_agents
 
 from pac4sac.errors import UserError
+from pac4sac.reporting.calibration_section import calibration_section
 from pac4sac.reporting.claims import claims_section
 from pac4sac.reporting.collection import collect
 from pac4sac.reporting.groups import Group, group_runs, known_settings, seeds_text
@@ -489,6 +490,31 @@ class TestClaims:
             for seed in range(3):
                 write_run(tmp_path, task("cartpole-swingup", steps=20_000), algo, seed)
         assert self.judged(tmp_path) == {}
+
+
+class TestCalibration:
+    def test_ranks_settings_by_the_baselines_alone(self, tmp_path: Path) -> None:
+        paper = {"ddpg": 7200.0, "sac": 6500.0, "pac4sac": 5700.0}
+        for algo, regret in paper.items():
+            for updates, factor in ((1, 2.0), (4, 1.1)):
+                factor = 1 / factor if algo == "pac4sac" else factor
+                returns = [850.0 - factor * regret / 40] * 40
+                label = f"{algo}-updates_per_step={updates}"
+                for seed in (1000, 1001):
+                    about = (task("cartpole-swingup"), algo, seed, [r + seed % 2 for r in returns], label)
+                    write_run(tmp_path, *about, {"updates_per_step": updates})
+        write_study(tmp_path, "updates-per-step", "calibration", None, [])
+        section = calibration_section(group_runs(collect([tmp_path]).runs))
+        assert section is not None
+        told = next(block for block in section.blocks[1:] if isinstance(block, str))
+        nearest, farthest = re.findall(r"`(updates_per_step=\d)` \(a factor of ([\d.]+)\)", told)
+        assert (nearest[0], farthest[0]) == ("updates_per_step=4", "updates_per_step=1")
+        assert float(farthest[1]) == pytest.approx(2.0, abs=0.01)
+
+    def test_commands_give_updates_per_step_where_the_task_has_others_today(self, tmp_path: Path) -> None:
+        old = task("cartpole-swingup", updates_per_step=7)
+        write_run(tmp_path, old, "sac", 0)
+        assert groups_of(tmp_path)["sac"].command.endswith("--set updates_per_step=7")
 
 
 class TestStudiesOfTheirOwn:

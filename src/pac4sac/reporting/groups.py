@@ -136,7 +136,10 @@ class Group:
             parts += ["--steps", str(steps)]
         if self.preset != "paper":
             parts += ["--preset", self.preset]
-        changed = differing(self.config, defaults(self.algo, self.preset, self.task))
+        usual = defaults(self.algo, self.preset, self.task)
+        if known and usual and self.preset == "paper":  # what the task has today, not when it was trained
+            usual["updates_per_step"] = known["updates_per_step"]
+        changed = differing(self.config, usual)
         if changed:
             parts += ["--set", *(f"{name}={text_of(value)}" for name, value in changed.items())]
         return " ".join(parts)

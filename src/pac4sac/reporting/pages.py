@@ -18,7 +18,7 @@ def several_files(title: str, facts: Facts, sections: Sequence[Section]) -> dict
     others = [section for section in sections if section.name not in IN_THE_README]
     lines = [f"* [{section.title}]({section.name}.md)" for section in others]
     lines.append("* [all on one page](report.html), with tables that can be sorted; to be opened in a browser")
-    contents = "Made by `make report` from the runs in [`results`](../../results/README.md), and not edited by hand."
+    contents = "Written by `pac4sac report --pages` from stored runs, and not edited by hand."
     parts = [*_head(title, facts), contents, *(part for section in first for part in _section(section))]
     pages = {"README.md": _join([*parts, "## Pages", "\n".join(lines)])}
     for section in others:

@@ -9,6 +9,7 @@ from pathlib import Path
 from pac4sac.errors import UserError
 from pac4sac.reporting import figures, html, pages, paper_sections, record_sections, task_sections
 from pac4sac.reporting.bias_sections import bias_section
+from pac4sac.reporting.calibration_section import calibration_section
 from pac4sac.reporting.claims import claims_section
 from pac4sac.reporting.collection import Collection, collect
 from pac4sac.reporting.cost_section import cost_section
@@ -71,7 +72,7 @@ def compose(collection: Collection) -> tuple[str, list[tuple[str, str]], list[Se
         if not all(group.calibration for group in members)
     ]
     found.append(bias_section(groups))
-    found += [task_sections.sweep_section(groups, rows), task_sections.calibration_section(groups)]
+    found += [task_sections.sweep_section(groups, rows), calibration_section(groups)]
     found.append(cost_section(collection.costs))
     found.append(record_sections.runs_section(collection, groups))
     found += [record_sections.method_section(), record_sections.provenance_section(collection, groups)]

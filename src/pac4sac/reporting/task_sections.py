@@ -255,20 +255,6 @@ def _normalised(group: Group) -> list[float]:
     return [value / most for value in group.values("regret")]
 
 
-def calibration_section(groups: Groups) -> Section | None:
-    blocks: list[Any] = []
-    for found in groups.values():
-        members = [group for group in found if group.calibration]
-        if members:
-            task = found[0].task
-            name = f"calibration-{file_name(task.title)}"
-            blocks.append(comparison_table(name, f"Calibration on {task.title}", against(members, None), task))
-    if not blocks:
-        return None
-    intro = "Trained on seeds of their own to choose a setting that the paper leaves open; never counted as results."
-    return Section("calibration", "Calibration", [intro, *blocks])
-
-
 def sweep_section(groups: Groups, rows: PaperRows) -> Section | None:
     blocks: list[Any] = []
     for found in groups.values():
