@@ -26,9 +26,8 @@ QUICK = {"gamma": 0.8}  # short memory, short episodes
 @pytest.fixture(scope="module")
 def experiments(tmp_path_factory):
     root = tmp_path_factory.mktemp("certify")
-    for algo, more in (("pac4sac", {}), ("sac", {}), ("ddpg", {})):
-        settings = QUICK | more
-        tiny_experiments.train(root / algo, algo, settings=settings, seeds=(0, 1), evaluate_every=0)
+    for algo in ("pac4sac", "sac", "ddpg"):
+        tiny_experiments.train(root / algo, algo, settings=QUICK, seeds=(0, 1), evaluate_every=0)
     return root
 
 
@@ -137,6 +136,20 @@ def test_unknown_rewards_are_scaled_by_what_was_seen_and_returns_go_uncertified_
     assert all(-500 < one.betting < one.mean.value for one in given.returns)
     assert given.epsilon == 21
     assert given.epsilon_value == pytest.approx(21 / 0.2 / 10)
+
+
+@pytest.mark.parametrize(("settings", "moved"), [({"head": "full"}, False), ({"prior": "moving"}, True)])
+def test_other_posteriors_and_priors_are_certified_and_a_prior_that_saw_data_is_named(
+    tmp_path, settings, moved: bool
+) -> None:
+    tiny_experiments.train(tmp_path / "a", "pac4sac", settings=QUICK | settings, seeds=(0,), steps=135)
+    found = pac4sac.certify(tmp_path / "a", episodes=EPISODES)
+    assert found.kl > 0
+    assert {"prior" in row.fails for row in found.rows if row.data == "replay"} == {moved}
+    assert found.calibration[0].deviation == "√v_p"
+    trained = load(tmp_path / "a")  # which has the first prior
+    first = trained.agent.divergence(trained.state, trained.agent.params(trained.state, "critic")).sum()
+    assert (found.kl == pytest.approx(float(first))) != moved
 
 
 def test_a_critic_made_wrong_is_caught(experiments, tmp_path, monkeypatch) -> None:
