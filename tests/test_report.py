@@ -251,10 +251,10 @@ class TestWhatIsNotThere:
         write_table_1(study, ("cartpole-swingup",), seeds=2)
         shutil.rmtree(study / "experiments/cartpole-swingup/runs/sac-seed1")
         text = write_report([study], tmp_path / "out").read_text()
-        assert "This study is not finished: 1 run has not started." in text
+        assert "Not finished: table-1 lacks 1 run." in text
         assert rows_of(tmp_path / "out/tables/missing-runs.csv") == [
             {"Task": "cartpole-swingup", "Variant": "sac", "Seeds": "1", "Runs": "1",
-             "Go on with": "pac4sac study run table-1"}
+             "Go on with": "pac4sac study run table-1 --tasks cartpole-swingup --seeds 1"}
         ]  # fmt: skip
 
     def test_a_run_under_another_name_is_not_missing(self, tmp_path: Path) -> None:

@@ -32,8 +32,9 @@ def summary_section(collection: Collection, groups: Groups, tables: Mapping[str,
     asked = {study.name: f"{study.title} — {study.question}" for study in collection.studies if study.question}
     items = list(asked.values())
     if collection.missing:
-        n = len(collection.missing)
-        items.append(f"This study is not finished: {n} {'run has' if n == 1 else 'runs have'} not started.")
+        lacking = Counter(run.study or "an experiment" for run in collection.missing)
+        told = ", ".join(f"{study} lacks {n} {'run' if n == 1 else 'runs'}" for study, n in sorted(lacking.items()))
+        items.append(f"Not finished: {told}.")
     for name, compared in tables.items():
         counts = Counter(c.found.verdict for c in compared)
         told = ", ".join(f"{counts[v]} {v}" for v in comparison.VERDICTS if counts[v])
@@ -82,7 +83,8 @@ def runs_section(collection: Collection, groups: Groups) -> Section:
             alike.setdefault((run.task, run.label, run.study), []).append(run.seed)
         body = [
             [Cell(task, task), Cell(label, label), Cell(seeds_text(seeds), seeds[0]), Cell(str(len(seeds)), len(seeds)),
-             Cell(f"pac4sac study run {study}" if study else "pac4sac resume", study, code=True)]
+             Cell(f"pac4sac study run {study} --tasks {task} --seeds {seeds_text(seeds)}" if study else "pac4sac resume",
+                  study, code=True)]
             for (task, label, study), seeds in alike.items()
         ]  # fmt: skip
         columns = [Column("Task", numeric=False), Column("Variant", numeric=False), Column("Seeds"), Column("Runs")]
