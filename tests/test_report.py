@@ -270,7 +270,7 @@ class TestWhatIsNotThere:
         expected = [{"task": "ant", "algo": "sac", "label": "sac", "seed": seed} for seed in range(5)]
         write_study(tmp_path / "in", "table-1", "table-1", "sac", expected)
         text = write_report([tmp_path / "in"], tmp_path / "out").read_text()
-        assert "5 runs have not started" in text
+        assert "table-1 lacks 5 runs" in text
 
     def test_unfinished_and_broken_runs_are_listed_and_stay_out_of_the_means(self, tmp_path: Path) -> None:
         cartpole = task("cartpole-swingup")

@@ -83,8 +83,7 @@ def runs_section(collection: Collection, groups: Groups) -> Section:
             alike.setdefault((run.task, run.label, run.study), []).append(run.seed)
         body = [
             [Cell(task, task), Cell(label, label), Cell(seeds_text(seeds), seeds[0]), Cell(str(len(seeds)), len(seeds)),
-             Cell(f"pac4sac study run {study} --tasks {task} --seeds {seeds_text(seeds)}" if study else "pac4sac resume",
-                  study, code=True)]
+             Cell(_go_on(study, task, seeds), study, code=True)]
             for (task, label, study), seeds in alike.items()
         ]  # fmt: skip
         columns = [Column("Task", numeric=False), Column("Variant", numeric=False), Column("Seeds"), Column("Runs")]
@@ -100,6 +99,10 @@ def runs_section(collection: Collection, groups: Groups) -> Section:
     if not blocks:
         blocks.append("Every expected run is complete, none diverged or failed, and every line of their logs was read.")
     return Section("runs", "Missing and broken runs", blocks)
+
+
+def _go_on(study: str, task: str, seeds: Iterable[int]) -> str:
+    return f"pac4sac study run {study} --tasks {task} --seeds {seeds_text(seeds)}" if study else "pac4sac resume"
 
 
 def provenance_section(collection: Collection, groups: Groups) -> Section:
