@@ -138,18 +138,20 @@ def test_unknown_rewards_are_scaled_by_what_was_seen_and_returns_go_uncertified_
     assert given.epsilon_value == pytest.approx(21 / 0.2 / 10)
 
 
-@pytest.mark.parametrize(("settings", "moved"), [({"head": "full"}, False), ({"prior": "moving"}, True)])
-def test_other_posteriors_and_priors_are_certified_and_a_prior_that_saw_data_is_named(
-    tmp_path, settings, moved: bool
-) -> None:
+@pytest.mark.parametrize(
+    ("settings", "fault"), [({"head": "full"}, None), ({"prior": "moving"}, "prior"), ({"critics": 2}, "minimum")]
+)
+def test_other_posteriors_and_priors_are_certified_and_their_faults_named(tmp_path, settings, fault) -> None:
     tiny_experiments.train(tmp_path / "a", "pac4sac", settings=QUICK | settings, seeds=(0,), steps=135)
     found = pac4sac.certify(tmp_path / "a", episodes=EPISODES)
     assert found.kl > 0
-    assert {"prior" in row.fails for row in found.rows if row.data == "replay"} == {moved}
+    for row in found.rows:
+        if row.data == "replay":
+            assert {"prior", "minimum"} & set(row.fails) == ({fault} if fault else set())
     assert found.calibration[0].deviation == "√v_p"
     trained = load(tmp_path / "a")  # which has the first prior
     first = trained.agent.divergence(trained.state, trained.agent.params(trained.state, "critic")).sum()
-    assert (found.kl == pytest.approx(float(first))) != moved
+    assert (found.kl == pytest.approx(float(first))) == (fault != "prior")
 
 
 def test_a_critic_made_wrong_is_caught(experiments, tmp_path, monkeypatch) -> None:

@@ -41,6 +41,7 @@ CAVEATS = {
     "shift": "the theorem asks for rewards in [0, R_max]; R_max is taken as the width of their range",
     "steps": "the steps of an episode are counted as independent, which they are not",
     "prior": "the prior was moved during training, hence depends on the data",
+    "minimum": "the least of several critics is not Gaussian; it is taken for the one with the least mean",
 }
 
 
@@ -96,17 +97,17 @@ def bounds_table(
     scales: Scales,
     delta: float,
     seed: int = 0,
-    moved_prior: bool = False,
+    also_fails: tuple[str, ...] = (),
 ) -> list[Row]:
     """`fresh` and `claims` are of episodes other than those behind `measured`. Without a replay, or without a KL (a
-    critic whose weights are plain), the rows that need one are left out."""
+    critic whose weights are plain), the rows that need one are left out. `also_fails` names what the posterior or the
+    prior of this critic violates, for all rows with a KL."""
     maker = _Maker(scales, delta, measured)
     rows: list[Row] = []
     if kl is not None:
-        late = ("prior",) if moved_prior else ()
         if replay is not None:
-            rows += maker.on_replay(replay, kl, late)
-        rows += maker.theorem_1(fresh, kl, late)
+            rows += maker.on_replay(replay, kl, also_fails)
+        rows += maker.theorem_1(fresh, kl, also_fails)
     rows += maker.on_fresh(fresh, claims, kl, seed)
     order = get_args(Quantity)
     return sorted(rows, key=lambda row: order.index(row.quantity))
@@ -144,10 +145,10 @@ class _Maker:
         trivial, measured = self.limits[quantity]
         return Row(name, quantity, data, n, kl, self.delta, risk, value, trivial, measured, fails, remark)
 
-    def on_replay(self, replay: Evidence, kl: float, late: tuple[str, ...]) -> Iterator[Row]:
+    def on_replay(self, replay: Evidence, kl: float, also_fails: tuple[str, ...]) -> Iterator[Row]:
         n, delta = len(replay.m), self.delta
         largest = self.scales.largest_square
-        of_replay = ("independence", "trained", "policies", *late)
+        of_replay = ("independence", "trained", "policies", *also_fails)
         risk, variance = float(replay.squared.mean()), float(replay.next_variance.mean())
 
         def squared(name: str, value: Tensor, *fails: str) -> Row:
@@ -176,7 +177,7 @@ class _Maker:
             value = float(bound(bounded, kl, n, delta))
             yield self.row(name, "bounded Bellman error", "replay", n, kl, bounded, value, *of_replay)
 
-    def theorem_1(self, fresh: Evidence, kl: float, late: tuple[str, ...]) -> Iterator[Row]:
+    def theorem_1(self, fresh: Evidence, kl: float, also_fails: tuple[str, ...]) -> Iterator[Row]:
         """On what it was made for: a single episode of a fixed policy."""
         one = fresh.episode == fresh.episode[0]
         n, r_max = int(one.sum()), self.scales.rewards.width
@@ -189,10 +190,13 @@ class _Maker:
         ):
             known = {"gamma": self.scales.gamma, "next_value_variance": variance}
             value = bounds.theorem_1(risk, kl, n, self.delta, r_max=r_max, correlation=correlation, **known)
+            remark = f"if {meaning}: {bounds.theorem_1_verdict(n, r_max, correlation)}"
+            if self.limits["value error"][0] <= value < math.inf:
+                remark += ", but it allows more than any values could err"
             yield self.row(
                 f"Theorem 1, ‖Γ‖ = {norm}", "value error", "fresh", n, kl, risk, float(value),
-                "correlation", "shift", "sign", *late,
-                remark=f"if {meaning}: {bounds.theorem_1_verdict(n, r_max, correlation)}",
+                "correlation", "shift", "sign", *also_fails,
+                remark=remark,
             )  # fmt: skip
 
     def on_fresh(self, fresh: Evidence, claims: Claims, kl: float | None, seed: int) -> Iterator[Row]:

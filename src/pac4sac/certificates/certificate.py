@@ -176,7 +176,7 @@ class _Examiner:
             scales=scales,
             delta=self.delta,
             seed=self.seed,
-            moved_prior=getattr(self.agent.config, "prior", "fixed") != "fixed",
+            also_fails=self.faults_of_the_posterior(),
         )
 
         calibration = self.calibrate(measuring)
@@ -227,6 +227,10 @@ class _Examiner:
         with torch.no_grad():
             # Several critics are one posterior over all of their weights: the product, whose KL is the sum.
             return float(self.agent.divergence(self.state, self.agent.params(self.state, "critic")).sum())
+
+    def faults_of_the_posterior(self) -> tuple[str, ...]:
+        moved = getattr(self.agent.config, "prior", "fixed") != "fixed"
+        return (*(["prior"] if moved else []), *(["minimum"] if self.agent.critic.members > 1 else []))
 
     def calibrate(self, measuring: ValueErrors) -> list[Coverage]:
         offered = deviations(self.agent, self.state, measuring)

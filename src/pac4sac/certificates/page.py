@@ -57,7 +57,7 @@ def in_short(c: Certificate) -> Iterator[Text]:
     if best is not None:
         low, high = c.rewards.of_values(c.gamma)
         text = f"With {percent} confidence its mean absolute error is at most {number(best.value)}"
-        yield Text(f"{text}; values can lie between {number(low)} and {number(high)}.")
+        yield Text(f"{text}; values without entropy lie between {number(low)} and {number(high)}.")
     words = [row.says for row in c.rows]
     fails = sum(not row.valid for row in c.rows)
     yield Text(
