@@ -1,0 +1,106 @@
+"""Verdicts on the paper's claims, and the calibration that comes before them."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_folders import task, write_run, write_study
+from test_report import groups_of
+
+from pac4sac.reporting.calibration_section import calibration_section
+from pac4sac.reporting.claims import claims_section
+from pac4sac.reporting.collection import collect
+from pac4sac.reporting.groups import group_runs
+from pac4sac.reporting.rows import find_paper_rows
+from pac4sac.reporting.tables import Table
+
+
+class TestClaims:
+    def judged(self, folder: Path) -> dict[tuple[str, str, str], str]:
+        found = collect([folder])
+        groups = group_runs(found.runs)
+        section = claims_section(groups, find_paper_rows(groups), found.costs)
+        rows = [row for block in section.blocks if isinstance(block, Table) for row in block.records] if section else []
+        return {(row["claim"].split(":")[0], row["on"], row["compared"]): row["verdict"] for row in rows}
+
+    def write(self, folder: Path, algo: str, level: float, label: str | None = None, **settings: Any) -> None:
+        """Five runs that are never solved, with a regret that the level decides."""
+        cartpole = task("cartpole-swingup")
+        for seed in range(5):
+            write_run(folder, cartpole, algo, seed, [level + seed] * 40, label, settings)
+
+    def test_hold_in_part_or_not_by_what_the_tests_say(self, tmp_path: Path) -> None:
+        for name, sac, ddpg, verdict in (
+            ("a", 400.0, 300.0, "holds"),
+            ("b", 501.0, 300.0, "in part"),
+            ("c", 600.0, 300.0, "contradicted"),
+            ("d", 501.0, 499.0, "not shown"),
+        ):
+            for algo, level in (("pac4sac", 500.0), ("sac", sac), ("ddpg", ddpg)):
+                self.write(tmp_path / name, algo, level)
+            assert self.judged(tmp_path / name)["PAC4SAC", "Cartpole Swingup", "SAC"] == verdict
+
+    def test_a_diverged_run_of_ours_keeps_a_claim_from_holding(self, tmp_path: Path) -> None:
+        self.write(tmp_path, "pac4sac", 500.0)
+        self.write(tmp_path, "sac", 100.0)
+        claim = ("PAC4SAC", "Cartpole Swingup", "SAC")
+        assert self.judged(tmp_path)[claim] == "holds"
+        write_run(tmp_path, task("cartpole-swingup"), "pac4sac", 9, [1.0], status="diverged")
+        assert self.judged(tmp_path)[claim] == "not shown"
+
+    def test_of_the_critic_are_judged_by_plain_critics_that_shoot(self, tmp_path: Path) -> None:
+        self.write(tmp_path, "pac4sac", 500.0)
+        self.write(tmp_path, "sac", 600.0, "sac+shooting", shots=500)
+        judged = self.judged(tmp_path)
+        assert judged == {("The critic makes the gain", "Cartpole Swingup", "SAC that shoots"): "contradicted"}
+
+    def test_of_more_shots_are_judged_by_their_trend_with_and_without_those_that_do_not_shoot(
+        self, tmp_path: Path
+    ) -> None:
+        for shots, level in ((1, 100.0), (200, 500.0), (400, 500.0), (1000, 500.0)):
+            self.write(tmp_path, "pac4sac", level, f"pac4sac-shots={shots}", shots=shots)
+        assert self.judged(tmp_path)["More shots are better", "Cartpole Swingup", "S > 1"] == "in part"
+
+    def test_of_cost_are_judged_on_every_machine(self, tmp_path: Path) -> None:
+        for device, factor in (("cpu", 1.1), ("cuda", 1.5)):
+            times = {"sac": [4.0, 4.01], "pac4sac": [4 * factor, 4 * factor + 0.01]}
+            rows = [{"algo": algo, "seconds_per_1000_steps": found} for algo, found in times.items()]
+            (tmp_path / device).mkdir()
+            (tmp_path / device / "cost.json").write_text(json.dumps({"device": device, "rows": rows}))
+        assert {on: verdict for (_, on, _), verdict in self.judged(tmp_path).items()} == {
+            "CPU": "holds",
+            "cuda": "contradicted",
+        }
+
+    def test_are_not_judged_by_runs_in_miniature(self, tmp_path: Path) -> None:
+        for algo in ("pac4sac", "sac"):
+            for seed in range(3):
+                write_run(tmp_path, task("cartpole-swingup", steps=20_000), algo, seed)
+        assert self.judged(tmp_path) == {}
+
+
+class TestCalibration:
+    def test_ranks_settings_by_the_baselines_alone(self, tmp_path: Path) -> None:
+        paper = {"ddpg": 7200.0, "sac": 6500.0, "pac4sac": 5700.0}
+        for algo, regret in paper.items():
+            for updates, factor in ((1, 2.0), (4, 1.1)):
+                factor = 1 / factor if algo == "pac4sac" else factor
+                returns = [850.0 - factor * regret / 40] * 40
+                label = f"{algo}-updates_per_step={updates}"
+                for seed in (1000, 1001):
+                    about = (task("cartpole-swingup"), algo, seed, [r + seed % 2 for r in returns], label)
+                    write_run(tmp_path, *about, {"updates_per_step": updates})
+        write_study(tmp_path, "updates-per-step", "calibration", None, [])
+        section = calibration_section(group_runs(collect([tmp_path]).runs))
+        assert section is not None
+        told = next(block for block in section.blocks[1:] if isinstance(block, str))
+        nearest, farthest = re.findall(r"`(updates_per_step=\d)` \(a factor of ([\d.]+)\)", told)
+        assert (nearest[0], farthest[0]) == ("updates_per_step=4", "updates_per_step=1")
+        assert float(farthest[1]) == pytest.approx(2.0, abs=0.01)
+
+    def test_commands_give_updates_per_step_where_the_task_has_others_today(self, tmp_path: Path) -> None:
+        old = task("cartpole-swingup", updates_per_step=7)
+        write_run(tmp_path, old, "sac", 0)
+        assert groups_of(tmp_path)["sac"].command.endswith("--set updates_per_step=7")

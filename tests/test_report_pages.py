@@ -1,0 +1,103 @@
+"""The report as pages of a repository: links, tables that fit, commands, costs, and the studies' own sections."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from report_folders import task, write_run, write_study, write_table_1
+from test_report import rows_of
+
+from pac4sac.reporting.collection import collect
+from pac4sac.reporting.groups import group_runs
+from pac4sac.reporting.report import write_report
+from pac4sac.reporting.rows import find_paper_rows
+from pac4sac.reporting.study_sections import study_sections
+from pac4sac.reporting.tables import Table
+
+
+@pytest.fixture(scope="module")
+def two_tasks(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("two-tasks")
+    write_table_1(folder / "in")
+    write_report([folder / "in"], folder / "out")
+    return (folder / "out" / "report.md").read_text()
+
+
+class TestPagesForARepository:
+    def test_a_readme_leads_to_every_page_and_pages_to_every_figure(self, tmp_path: Path) -> None:
+        write_table_1(tmp_path / "in", ("cartpole-swingup",), seeds=2)
+        write_report([tmp_path / "in"], tmp_path / "out", in_pages=True)
+        pages = {path.name: path.read_text() for path in (tmp_path / "out").glob("*.md")}
+        linked = set(re.findall(r"\]\(([\w.-]+\.md)\)", pages["README.md"]))
+        assert linked == set(pages) - {"README.md"}
+        shown = {name for text in pages.values() for name in re.findall(r"\(figures/([^)]+)\)", text)}
+        assert shown == {path.name for path in (tmp_path / "out" / "figures").iterdir()}
+        assert not list((tmp_path / "out").rglob("*.pdf"))
+
+    def test_give_way_to_a_single_file_and_back(self, tmp_path: Path) -> None:
+        write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
+        for in_pages, expected in ((True, "README.md"), (False, "report.md"), (True, "README.md")):
+            write_report([tmp_path / "in"], tmp_path / "out", in_pages=in_pages)
+            names = {path.name for path in (tmp_path / "out").glob("*.md")}
+            assert expected in names
+            assert len(names & {"README.md", "report.md"}) == 1
+
+    def test_a_table_of_two_tasks_says_which_are_not_trained(self, two_tasks: str) -> None:
+        assert (
+            "Not trained yet: Ant, Humanoid. Train them with `pac4sac study run table-1 --tasks ant,humanoid`."
+            in two_tasks
+        )
+        assert "no data" not in two_tasks.split("## Table 2")[0].split("## Table 1")[1]
+
+    def test_commands_stand_below_a_table_under_the_name_of_their_row(self, two_tasks: str) -> None:
+        assert "# Half Cheetah, SAC\npac4sac train half-cheetah --algo sac --seeds 0:5\n" in two_tasks
+
+    def test_costs_of_two_machines_stand_beside_the_papers(self, tmp_path: Path) -> None:
+        for device, gpu, sac in (("cpu", None, 4.0), ("cuda", "NVIDIA H200", 2.0)):
+            times = {"sac": [sac, sac + 0.1], "pac4sac": [1.5 * sac, 1.5 * sac + 0.1]}
+            rows = [{"algo": algo, "seconds_per_1000_steps": found} for algo, found in times.items()]
+            about = {"machine": {"processor": "x86_64", "cores": 16, "gpu": gpu}, "device": device, "rows": rows}
+            (tmp_path / device).mkdir()
+            (tmp_path / device / "cost.json").write_text(json.dumps(about))
+        write_report([tmp_path / "cpu", tmp_path / "cuda"], tmp_path / "out")
+        found = {(row["machine"], row["algorithm"]): row for row in rows_of(tmp_path / "out" / "tables" / "cost.csv")}
+        assert float(found["CPU x86_64, 16 cores", "pac4sac"]["seconds"]) == pytest.approx(6.05)
+        assert float(found["NVIDIA H200", "pac4sac"]["relative_to_sac"]) == pytest.approx(3.05 / 2.05)
+        assert "Repeat with `pac4sac study run cost --device cuda`" in (tmp_path / "out" / "report.md").read_text()
+
+    def test_a_task_of_calibration_alone_has_no_section_of_results(self, tmp_path: Path) -> None:
+        write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 1000)
+        write_study(tmp_path / "in", "updates-per-step", "calibration", None, [])
+        write_report([tmp_path / "in"], tmp_path / "out")
+        assert "## Task" not in (tmp_path / "out" / "report.md").read_text()
+
+
+class TestStudiesOfTheirOwn:
+    def test_have_a_section_with_their_variants_and_sac_beside_the_controls(self, tmp_path: Path) -> None:
+        cartpole = task("cartpole-swingup")
+        variants = {"pac4sac": ("pac4sac", {}), "pac4sac-without-shooting": ("pac4sac", {"shots": 1})}
+        for kind, names in (("controls", list(variants)), ("beyond", ["pac4sac", "pac4sac-tau=0.1"])):
+            known = variants | {"pac4sac-tau=0.1": ("pac4sac", {"tau": 0.1})}
+            for label in names:
+                for seed in range(2):
+                    algo, settings = known[label]
+                    write_run(tmp_path / kind, cartpole, algo, seed, None, label, settings)
+            write_study(tmp_path / kind, kind, kind, "pac4sac", [])
+        for seed in range(2):
+            write_run(tmp_path / "table", cartpole, "sac", seed)
+            for shots in (1, 200):
+                write_run(
+                    tmp_path / "table", cartpole, "pac4sac", seed, None, f"pac4sac-shots={shots}", {"shots": shots}
+                )
+        found = collect([tmp_path])
+        groups = group_runs(found.runs)
+        sections = study_sections(groups, find_paper_rows(groups), found.studies)
+        told = {
+            section.name: [
+                row["variant"] for block in section.blocks if isinstance(block, Table) for row in block.records
+            ]
+            for section in sections
+        }
+        assert told["controls"] == ["pac4sac", "pac4sac-without-shooting", "sac"]
+        assert told["beyond"] == ["pac4sac", "pac4sac-tau=0.1"]
