@@ -42,6 +42,7 @@ def show(certificate: Certificate, console: Console) -> None:
         console.print(piece)
     if c.calibration:
         console.print(calibration_table(c))
+        console.print()
     console.print(policy_table(c))
 
 
@@ -61,8 +62,9 @@ def in_short(c: Certificate) -> Iterator[Text]:
     words = [row.says for row in c.rows]
     fails = sum(not row.valid for row in c.rows)
     yield Text(
-        f"Of {len(c.rows)} bounds {fails} rest on an assumption that fails; {words.count('certificate')} are "
-        f"certificates; {words.count('vacuous')} are vacuous: they say no more than is known without data."
+        f"Of {len(c.rows)} bounds {fails} rest on an assumption that fails. Certificates: "
+        f"{words.count('certificate')}; vacuous, that is no better than what is known without data: "
+        f"{words.count('vacuous')}."
     )
     if broken := [row for row in c.rows if row.says == "broken"]:
         yield Text(f"Broken by what was measured: {'; '.join(_named(row) for row in broken)}.", "red")
@@ -113,7 +115,7 @@ def bias_table(c: Certificate) -> Table:
 
 def bounds_pages(c: Certificate) -> Iterator[Table | Text]:
     letters = {key: chr(ord("a") + place) for place, key in enumerate(k for k in CAVEATS if _occurs(c, k))}
-    yield Text("Bounds", "bold")
+    yield Text("\nBounds", "bold")
     kl = "none" if c.kl is None else number(c.kl)
     n = "none" if c.replay_tuples is None else f"{c.replay_tuples:,}"
     yield Text(
@@ -125,6 +127,7 @@ def bounds_pages(c: Certificate) -> Iterator[Table | Text]:
         rows = [row for row in c.rows if row.quantity == quantity]
         if rows:
             yield _bounds_table(c, quantity, rows, letters)
+            yield Text()
     yield Text(
         "vacuous: no less than the largest possible value. certificate: true with probability 1 − δ. holds here: an "
         "assumption fails, so it proves nothing, but what was measured lies below. broken: the measured lies above."
