@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +161,7 @@ def _cohort(run: Path, wanted: str) -> dict[str, Any] | None:
             rows, _ = read_jsonl(experiment / "cohorts" / f"{number:03d}" / "times.jsonl")
             seconds = [float(row["seconds"]) for row in rows if "seconds" in row]
             # The clock starts anew with every resume.
-            ends = [now for now, after in zip(seconds, [*seconds[1:], 0.0], strict=True) if after <= now]
+            ends = [now for now, after in pairwise([*seconds, 0.0]) if after <= now]
             return {"runs": len(cohort)} | ({"seconds": round(sum(ends), 1)} if ends else {})
     return None
 

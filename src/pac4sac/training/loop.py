@@ -4,6 +4,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -320,5 +321,6 @@ class Cohort:
         self._save()
 
     def _time(self, step: int, started: float) -> None:
+        seconds, date = round(time.monotonic() - started, 3), datetime.now(UTC).isoformat(timespec="seconds")
         with (self.folder / "times.jsonl").open("a") as file:
-            file.write(json.dumps({"step": step, "seconds": round(time.monotonic() - started, 3)}) + "\n")
+            file.write(json.dumps({"step": step, "seconds": seconds, "date": date}) + "\n")
