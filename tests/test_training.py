@@ -13,7 +13,7 @@ from tiny_experiments import DRIFT, STEPS, about, contents, logs, newest, rows, 
 
 import pac4sac
 from pac4sac.errors import UserError
-from pac4sac.tape import Stream, draw
+from pac4sac.tape import BLOCK, Stream, Tape
 from pac4sac.tasks.episodes import episode_seed
 
 FRAGILE, WILD = "training_agents:Fragile", "training_agents:Wild"
@@ -123,7 +123,11 @@ def test_each_run_has_its_own_warm_up(tmp_path: Path) -> None:
     folder = train(tmp_path / "x", settings={"warmup": [20, 80]}, seeds=(5,), **options).folder
     assert rows(folder, "sac-warmup=20-seed5", "metrics")[0]["step"] == 30
     assert rows(folder, "sac-warmup=80-seed5", "metrics")[0]["step"] == 90
-    blocks = [draw(Stream((1,), uniform=True), "warmup", 5, 0, block, 64, torch.device("cpu")) for block in (0, 1)]
+    tape = Tape([5], {"warmup": Stream((1,), uniform=True)}, torch.device("cpu"))
+    blocks = []
+    for position in (0, BLOCK):
+        tape.seek(position)
+        blocks.append(tape.blocks["warmup"][0].clone())
     uniform = (2 * torch.cat(blocks) - 1).numpy()
     actions = replay(folder)[:, :, 3:4]
     assert (actions[0, :20] == uniform[:20]).all()

@@ -27,8 +27,16 @@ if TYPE_CHECKING:
 DESCRIPTION = "PAC-Bayesian Soft Actor-Critic and its rivals: train them, look at them, measure them."
 INTERRUPTED = 130  # what shells report of a program ended by Ctrl-C
 PASSED_ON = (  # options of `train` that mean the same in Python
-    *("algo", "preset", "steps", "max_minutes", "device", "backend", "workers", "threads", "stop_when_solved"),
-    *("evaluate_every", "evaluation_episodes", "bias_every", "bias_episodes", "checkpoint_every", "start_from"),
+    *("algo", "preset", "steps", "max_minutes", "device", "backend", "precision", "workers", "threads"),
+    *(
+        "stop_when_solved",
+        "evaluate_every",
+        "evaluation_episodes",
+        "bias_every",
+        "bias_episodes",
+        "checkpoint_every",
+        "start_from",
+    ),
 )
 Auto = Literal["auto"]
 Folder = Annotated[Positional[Path], arg(metavar="DIR")]
@@ -61,6 +69,8 @@ class Train:
     device: Annotated[str, arg(metavar="DEVICE")] = "auto"
     # How to compute: as written, compiled, or as a CUDA graph.
     backend: Literal["auto", "eager", "compiled", "graph"] = "auto"
+    # Of matrix products on a GPU.
+    precision: Literal["float32", "tf32"] = "float32"
     # Processes for the simulators; 0 keeps them in this one.
     workers: Annotated[int | Auto, arg(metavar="N|auto")] = "auto"
     # Threads for the networks; auto tries several and takes the fastest.

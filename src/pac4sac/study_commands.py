@@ -48,6 +48,8 @@ class StudyRun:
     device: str = "auto"
     # How to compute.
     backend: Literal["auto", "eager", "compiled", "graph"] = "auto"
+    # Of matrix products on a GPU.
+    precision: Literal["float32", "tf32"] = "float32"
 
     def run(self, console: "Console") -> int:
         study = chosen_study(self.name, self.seeds, self.tasks)
@@ -60,7 +62,7 @@ class StudyRun:
             parallel=self.parallel,
             memory=self.memory,
             max_minutes=self.max_minutes,
-            options={"device": self.device, "backend": self.backend},
+            options={"device": self.device, "backend": self.backend, "precision": self.precision},
         )
 
 
@@ -204,6 +206,8 @@ class Compare:
     device: str = "auto"
     # How to compute.
     backend: Literal["auto", "eager", "compiled", "graph"] = "auto"
+    # Of matrix products on a GPU.
+    precision: Literal["float32", "tf32"] = "float32"
 
     def run(self, console: "Console") -> int:
         from pac4sac.studies.run import comparison
@@ -220,7 +224,7 @@ class Compare:
             self.out,
             parallel=self.parallel,
             max_minutes=self.max_minutes,
-            options={"device": self.device, "backend": self.backend},
+            options={"device": self.device, "backend": self.backend, "precision": self.precision},
         )
 
 

@@ -36,6 +36,7 @@ def measure_cost(study: Study, root: Path, options: Options) -> Path:
 def time_run(run: Run, repetitions: int, options: Options) -> tuple[str, list[float]]:
     """A single run, as in the paper: act, step, update, store."""
     device = backends.pick_device(options.device)
+    backends.set_precision(options.precision)
     agent = make_agent([run], *task_sizes(run.task))
     steps = max(agent.learning_starts()) + repetitions * MEASURED_STEPS
     learner = Learner(agent, [run.seed], steps, device)

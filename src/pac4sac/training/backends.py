@@ -53,6 +53,11 @@ def choose_backend(name: str, device: torch.device, updates: int) -> Backend:
     return name  # type: ignore[return-value]
 
 
+def set_precision(name: str) -> None:
+    """Of matrix products on a GPU, in this process."""
+    torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
+
+
 def eager(operation: Operation, tensors: Tensors) -> Callable[[], None]:
     return lambda: operation(tensors)
 

@@ -29,6 +29,7 @@ class RunFolder:
     def __init__(self, root: Path, run: Run) -> None:
         self.path = root / "runs" / run.id
         self.run = run
+        self.computed: dict[str, str] = {}  # how, once it is settled
         self.path.mkdir(parents=True, exist_ok=True)
 
     def log(self, name: str, row: dict[str, Any]) -> None:
@@ -67,7 +68,7 @@ class RunFolder:
 
     def describe(self, status: str, detail: str | None = None) -> None:
         about = {"version": VERSION, **self.run.describe(), "status": status, "status_detail": detail}
-        about |= {"versions": versions(), "machine": machine()}
+        about |= {"computed": self.computed, "versions": versions(), "machine": machine()}
         write_whole(self.path / "run.json", json.dumps(about, indent=1).encode())
 
 

@@ -86,9 +86,11 @@ class Cohort:
         return [s == "finished" and d is None for s, d in zip(progress["status"], progress["details"], strict=True)]
 
     def _place(self, placement: dict[str, Any] | None) -> None:
-        """Settle device, backend and threads: as in the checkpoint, since a resume must compute in the same way."""
-        wanted = placement or {name: getattr(self.options, name) for name in ("device", "backend", "threads")}
-        device = backends.pick_device(wanted["device"])
+        """Settle how to compute: as in the checkpoint, since a resume must compute in the same way."""
+        names = ("device", "backend", "precision", "threads")
+        wanted = {name: getattr(self.options, name) for name in names} if placement is None else placement
+        device, precision = backends.pick_device(wanted["device"]), wanted["precision"]
+        backends.set_precision(precision)
         self.learner = Learner(self.agent, self.seeds, self.options.steps, device)
         updates = self.options.steps * self.agent.updates_per_step
         threads = wanted["threads"]
@@ -102,7 +104,9 @@ class Cohort:
         if threads == "auto":
             threads = backends.choose_threads(self.learner)
             torch.set_num_threads(threads)
-        self.placement = {"device": str(device), "backend": backend, "threads": threads}
+        self.placement = {"device": str(device), "backend": backend, "precision": precision, "threads": threads}
+        for folder in self.folders:
+            folder.computed = {"device": device.type, "backend": backend, "precision": precision}
 
     def _begin(self) -> None:
         if self.options.start_from:

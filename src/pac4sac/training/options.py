@@ -14,6 +14,7 @@ class Options:
     steps: int
     device: str = "auto"
     backend: str = "auto"
+    precision: str = "float32"  # of matrix products on a GPU; tf32 rounds their factors to 10 bits
     workers: int | Literal["auto"] = "auto"
     threads: int | Literal["auto"] = "auto"
     log_every: int = 1000
@@ -38,6 +39,8 @@ class Options:
         for name, interval in allowed.items():
             if getattr(self, name) not in interval:
                 raise UserError(f"{name} must be {interval}, not {getattr(self, name)}.")
+        if self.precision not in ("float32", "tf32"):
+            raise UserError(f"precision must be float32 or tf32, not {self.precision!r}.")
         for name in ("workers", "threads"):
             value = getattr(self, name)
             if value != "auto" and value not in (NON_NEGATIVE if name == "workers" else AT_LEAST_ONE):
