@@ -50,7 +50,7 @@ MEANING = {
     "rest": "the loop, logs and display",
 }
 PACE = 0.1  # seconds between reports
-MARGIN = 100  # steps after the first update before anything is measured
+MARGIN = 50  # steps after the first update before anything is measured
 CAPACITY = AgentConfig().capacity
 MEASURED = 200  # environment steps whose cost is measured alone
 
@@ -329,7 +329,7 @@ def main(arguments: list[str] | None = None) -> None:
     study = load_study("table-1")
     algos = [variant.algo for variant in study.variants][-options.cohorts :]
     common = {"device": str(report.device), "backend": options.backend, "workers": options.workers}
-    common["quick"] = options.quick
+    common |= {"quick": options.quick, "settings": {"warmup": 50} if options.quick else {}}
 
     def jobs(task: str, algos: Sequence[str], runs: int) -> list[dict[str, Any]]:
         return [common | {"task": task, "algo": algo, "runs": options.runs or runs} for algo in algos]
