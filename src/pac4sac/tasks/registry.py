@@ -23,8 +23,8 @@ class Task:
     env_kwargs: dict[str, Any] = field(default_factory=dict)
 
 
-# Updates per step are not in the paper. Those of the first two tasks bring DDPG and SAC nearest to its rows: docs/findings.md,
-# "Calibration". For Ant and Humanoid one is our reading until they are calibrated.
+# Updates per step are not in the paper. Those of the first two tasks bring DDPG and SAC nearest to its rows, as
+# docs/findings.md shows under "Calibration". For Ant and Humanoid one is our reading until they are calibrated.
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
