@@ -269,7 +269,7 @@ class TestWhatIsNotThere:
         text = write_report([tmp_path / "in"], tmp_path / "out").read_text()
         assert "table-1 lacks 5 runs" in text
 
-    def test_unfinished_and_broken_runs_are_listed_and_stay_out_of_the_means(self, tmp_path: Path) -> None:
+    def test_unfinished_and_broken_runs_are_listed(self, tmp_path: Path) -> None:
         cartpole = task("cartpole-swingup")
         write_run(tmp_path / "in", cartpole, "sac", 0, SOLVED_AT_ONCE)
         write_run(tmp_path / "in", cartpole, "sac", 1, [1.0] * 3, status="diverged", status_detail="NaN at step 3000")
@@ -280,8 +280,32 @@ class TestWhatIsNotThere:
         listed = {row["Seed"]: row["Metrics"] for row in rows_of(tmp_path / "out/tables/unfinished-runs.csv")}
         assert listed == {"1": "diverged", "2": "failed", "3": "unfinished", "4": "complete"}
         group = groups_of(tmp_path / "in")["sac"]
-        assert group.values("episodes") == [0.0, 0.0]
         assert (group.solved, len(group.judged)) == (2, 3)  # the diverged one never will be
+        assert group.solved_text == "2 of 5 so far"
+
+    def test_runs_that_diverged_or_never_began_stay_out_of_the_means(self, tmp_path: Path) -> None:
+        cartpole = task("cartpole-swingup")
+        write_run(tmp_path, cartpole, "sac", 0, SOLVED_AT_ONCE)
+        write_run(tmp_path, cartpole, "sac", 1, [1.0] * 3, status="diverged")
+        write_run(tmp_path, cartpole, "sac", 2, [], status="failed", status_detail="no simulator")
+        assert groups_of(tmp_path)["sac"].values("episodes") == [0.0]
+
+    @pytest.mark.parametrize("status", ["running", "interrupted", "failed"])
+    def test_runs_solved_early_do_not_stand_for_those_under_way(self, tmp_path: Path, status: str) -> None:
+        cartpole = task("cartpole-swingup")
+        for seed in range(4):
+            write_run(tmp_path / "in", cartpole, "sac", seed, [850.0 - 100] * (seed + 3) + SOLVED_AT_ONCE)
+        write_run(tmp_path / "in", cartpole, "sac", 4, [850.0 - 100] * 12, status=status)
+        group = groups_of(tmp_path / "in")["sac"]
+        assert group.values("regret") == group.values("episodes") == group.values("final_greedy") == []
+        assert group.shown("regret") == ([300.0, 400.0, 500.0, 600.0, 1200.0], "so far, at episode 12")
+        write_report([tmp_path / "in"], tmp_path / "out")
+        details = rows_of(tmp_path / "out/tables/table-1-details.csv")
+        assert {(r["verdict"], r["mean"]) for r in details if r["row"] == "sac"} == {("unfinished", "")}
+        row = next(row for row in rows_of(tmp_path / "out/tables/task-cartpole-swingup.csv"))
+        assert (row["mean"], row["against_baseline"]) == ("", "unfinished")
+        for page in ("report.md", "report.html", "tables/table-1.tex"):
+            assert "so far, at episode 12" in (tmp_path / "out" / page).read_text()
 
     def test_half_written_lines_are_counted(self, tmp_path: Path) -> None:
         run = write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)

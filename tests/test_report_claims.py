@@ -15,6 +15,7 @@ from pac4sac.reporting.collection import collect
 from pac4sac.reporting.groups import group_runs
 from pac4sac.reporting.rows import find_paper_rows
 from pac4sac.reporting.tables import Table
+from pac4sac.reporting.task_sections import task_section
 
 
 class TestClaims:
@@ -74,6 +75,31 @@ class TestClaims:
             "cuda": "contradicted",
         }
 
+    def test_wait_for_runs_that_are_under_way(self, tmp_path: Path) -> None:
+        self.write(tmp_path, "pac4sac", 500.0)
+        self.write(tmp_path, "sac", 400.0)
+        claim = ("PAC4SAC", "Cartpole Swingup", "SAC")
+        write_run(tmp_path, task("cartpole-swingup"), "sac", 9, [1.0], status="running")
+        assert self.judged(tmp_path)[claim] == "unfinished"
+        self.write(tmp_path, "ddpg", 300.0)
+        assert self.judged(tmp_path)[claim] == "in part"
+
+    def test_and_the_page_of_the_task_correct_for_the_same_rivals(self, tmp_path: Path) -> None:
+        for algo, level in (("pac4sac", 500.0), ("sac", 496.0), ("ddpg", 300.0), ("oac", 200.0)):
+            self.write(tmp_path / "in", algo, level)
+        for k in range(20):  # which would hide the difference if all were one family
+            self.write(tmp_path / "in", "sac", 496.0, f"sac-tau={k}", tau=0.1 + k / 100)
+        assert self.judged(tmp_path / "in")["PAC4SAC", "Cartpole Swingup", "SAC"] == "holds"
+        found = collect([tmp_path / "in"])
+        groups = group_runs(found.runs)
+        section = task_section(
+            next(iter(groups.values()))[0].task, groups["cartpole-swingup"], find_paper_rows(groups), ()
+        )
+        table = next(block for block in section.blocks if isinstance(block, Table))
+        row = next(row for row in table.records if row["variant"] == "pac4sac")
+        assert (row["against_baseline"], row["family"]) == ("better", "Algorithms of Table 1")
+        assert "Algorithms of Table 1 (3), Other runs (20)" in section.blocks[0]
+
     def test_are_not_judged_by_runs_in_miniature(self, tmp_path: Path) -> None:
         for algo in ("pac4sac", "sac"):
             for seed in range(3):
@@ -99,6 +125,25 @@ class TestCalibration:
         nearest, farthest = re.findall(r"`(updates_per_step=\d)` \(a factor of ([\d.]+)\)", told)
         assert (nearest[0], farthest[0]) == ("updates_per_step=4", "updates_per_step=1")
         assert float(farthest[1]) == pytest.approx(2.0, abs=0.01)
+
+    def test_does_not_rank_while_runs_of_a_baseline_are_unfinished(self, tmp_path: Path) -> None:
+        for algo in ("ddpg", "sac"):
+            for updates in (1, 4):
+                for seed in (1000, 1001):
+                    about = (task("cartpole-swingup"), algo, seed, None, f"{algo}-updates_per_step={updates}")
+                    write_run(tmp_path, *about, {"updates_per_step": updates})
+        write_run(tmp_path, task("cartpole-swingup"), "sac", 1002, [1.0] * 30, "sac-updates_per_step=1",
+                  {"updates_per_step": 1}, status="interrupted")  # fmt: skip
+        write_study(tmp_path, "updates-per-step", "calibration", None, [])
+        section = calibration_section(group_runs(collect([tmp_path]).runs))
+        assert section is not None
+        _, told, table = section.blocks
+        assert (
+            told == "On cartpole-swingup the settings are not ranked: runs of `sac-updates_per_step=1` are unfinished."
+        )
+        verdicts = {row["variant"]: row["regret_verdict"] for row in table.records}
+        assert verdicts["sac-updates_per_step=1"] == "unfinished"
+        assert "unfinished" not in {verdicts[label] for label in verdicts if label != "sac-updates_per_step=1"}
 
     def test_commands_give_updates_per_step_where_the_task_has_others_today(self, tmp_path: Path) -> None:
         old = task("cartpole-swingup", updates_per_step=7)

@@ -6,14 +6,17 @@ from pathlib import Path
 
 import pytest
 from report_folders import task, write_run, write_study, write_table_1
-from test_report import rows_of
+from test_report import groups_of, rows_of
 
+from pac4sac.reporting.against import against
 from pac4sac.reporting.collection import collect
 from pac4sac.reporting.groups import group_runs
+from pac4sac.reporting.metrics import score
 from pac4sac.reporting.report import write_report
 from pac4sac.reporting.rows import find_paper_rows
 from pac4sac.reporting.study_sections import study_sections
 from pac4sac.reporting.tables import Table
+from pac4sac.reporting.threshold_section import sweep
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +56,13 @@ class TestPagesForARepository:
     def test_commands_stand_below_a_table_under_the_name_of_their_row(self, two_tasks: str) -> None:
         assert "# Half Cheetah, SAC\npac4sac train half-cheetah --algo sac --seeds 0:5\n" in two_tasks
 
+    def test_a_command_is_preceded_by_names_and_not_by_its_whole_row(self, two_tasks: str) -> None:
+        settings = two_tasks.split("Settings of every variant")[1]
+        assert "\n# half-cheetah, oac\npac4sac train half-cheetah --algo oac --seeds 0:5\n" in settings
+
+    def test_deterministic_and_shooting_policies_are_evaluated_in_columns_of_their_own(self, two_tasks: str) -> None:
+        assert "| final evaluation: deterministic | final evaluation: shooting |" in two_tasks
+
     def test_costs_of_two_machines_stand_beside_the_papers(self, tmp_path: Path) -> None:
         for device, gpu, sac in (("cpu", None, 4.0), ("cuda", "NVIDIA H200", 2.0)):
             times = {"sac": [sac, sac + 0.1], "pac4sac": [1.5 * sac, 1.5 * sac + 0.1]}
@@ -74,6 +84,16 @@ class TestPagesForARepository:
 
 
 class TestStudiesOfTheirOwn:
+    def variants(self, folder: Path) -> dict[str, list[str]]:
+        found = collect([folder])
+        groups = group_runs(found.runs)
+        return {
+            section.name: [
+                row["variant"] for block in section.blocks if isinstance(block, Table) for row in block.records
+            ]
+            for section in study_sections(groups, find_paper_rows(groups), found.studies)
+        }
+
     def test_have_a_section_with_their_variants_and_sac_beside_the_controls(self, tmp_path: Path) -> None:
         cartpole = task("cartpole-swingup")
         variants = {"pac4sac": ("pac4sac", {}), "pac4sac-without-shooting": ("pac4sac", {"shots": 1})}
@@ -90,14 +110,52 @@ class TestStudiesOfTheirOwn:
                 write_run(
                     tmp_path / "table", cartpole, "pac4sac", seed, None, f"pac4sac-shots={shots}", {"shots": shots}
                 )
-        found = collect([tmp_path])
-        groups = group_runs(found.runs)
-        sections = study_sections(groups, find_paper_rows(groups), found.studies)
-        told = {
-            section.name: [
-                row["variant"] for block in section.blocks if isinstance(block, Table) for row in block.records
-            ]
-            for section in sections
-        }
+        told = self.variants(tmp_path)
         assert told["controls"] == ["pac4sac", "pac4sac-without-shooting", "sac"]
         assert told["beyond"] == ["pac4sac", "pac4sac-tau=0.1"]
+
+    def test_take_in_what_was_trained_by_hand_if_they_know_it_and_other_runs_stay_apart(self, tmp_path: Path) -> None:
+        variants = {"pac4sac": ("pac4sac", {}), "narrow": ("pac4sac", {"prior_variance": 0.01}),
+                    "plain": ("sac", {"critics": 1}), "pac4ddpg": ("pac4ddpg", {})}  # fmt: skip
+        for label, (algo, settings) in variants.items():
+            write_run(tmp_path, task("cartpole-swingup"), algo, 0, None, label, settings)
+        assert self.variants(tmp_path) == {
+            "controls": ["pac4sac", "plain"],
+            "beyond": ["pac4sac", "narrow"],
+            "others": ["pac4sac", "pac4ddpg"],
+        }
+
+
+class TestAgainstTheBaseline:
+    def test_ranks_tell_what_a_few_stuck_runs_hide_from_the_means(self, tmp_path: Path) -> None:
+        for seed in range(8):
+            write_run(tmp_path, task("cartpole-swingup"), "sac", seed, [600.0 + seed] * 40)
+            stuck = -800.0 if seed < 2 else 590.0 - seed
+            write_run(tmp_path, task("cartpole-swingup"), "ddpg", seed, [stuck] * 40)
+        groups = groups_of(tmp_path)
+        (row,) = against([groups["ddpg"]], groups["sac"])
+        assert row.p is not None
+        assert row.p > 0.05
+        assert row.in_words == "worse more often than not"
+
+    def test_where_the_means_decide_they_have_the_word(self, tmp_path: Path) -> None:
+        for seed in range(5):
+            write_run(tmp_path, task("cartpole-swingup"), "sac", seed, [600.0 + seed] * 40)
+            write_run(tmp_path, task("cartpole-swingup"), "ddpg", seed, [500.0 + seed] * 40)
+        groups = groups_of(tmp_path)
+        assert against([groups["ddpg"]], groups["sac"])[0].in_words == "worse"
+        assert against([groups["sac"]], groups["ddpg"])[0].in_words == "better"
+
+
+class TestTheThreshold:
+    def test_counts_episodes_as_the_metrics_do(self, tmp_path: Path) -> None:
+        write_run(tmp_path, task("cartpole-swingup"), "sac", 0)
+        group = groups_of(tmp_path)["sac"]
+        for limit, found in sweep(group, (0.5, 0.9, 1.0, 1.1, 2.0)).items():
+            assert found == [score(group.runs[0].returns, limit, 40).episodes]
+
+    def test_has_no_value_where_a_run_ended_too_early_to_tell(self, tmp_path: Path) -> None:
+        write_run(tmp_path, task("cartpole-swingup"), "sac", 0, [860.0] * 5)  # stopped when it was solved
+        write_run(tmp_path, task("cartpole-swingup"), "sac", 1, [800.0] * 40)
+        write_run(tmp_path, task("cartpole-swingup"), "sac", 2, [1.0], status="diverged")
+        assert sweep(groups_of(tmp_path)["sac"], (0.9, 1.0, 1.1)) == {765.0: [0.0, 0.0], 850.0: [0.0, 40.0], 935.0: []}

@@ -23,6 +23,7 @@ from pac4sac.reporting.statistics import (
     fraction,
     holm,
     interquartile_mean,
+    mann_whitney,
     mean_interval,
     median,
     probability_of_improvement,
@@ -121,6 +122,16 @@ class TestProbabilityOfImprovement:
         found = probability_of_improvement([ours], [theirs], lower_is_better=True)
         assert found.value == pytest.approx(6 / 9)
         assert [found.low, found.high] == pytest.approx([low, high], abs=0.06)
+
+
+class TestMannWhitney:
+    def test_is_the_share_of_orders_that_are_as_uneven(self) -> None:
+        # Of the 20 ways to choose three of six places, the first three and the last three are as uneven as this.
+        assert mann_whitney([1.0, 2.0, 3.0], [4.0, 5.0, 600.0]) == pytest.approx(2 / 20)
+
+    def test_needs_two_runs_on_either_side_and_some_difference(self) -> None:
+        assert mann_whitney([1.0], [2.0, 3.0]) is None
+        assert mann_whitney([40.0, 40.0], [40.0, 40.0]) is None
 
 
 class TestWelch:

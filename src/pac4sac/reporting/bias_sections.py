@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from pac4sac.reporting.comparison import UNFINISHED
 from pac4sac.reporting.curves import BROKEN_OFF, FAINT, FEWEST_FOR_INTERVAL, INK, short_count
 from pac4sac.reporting.figures import AT_ONCE, finish_panel, styles
 from pac4sac.reporting.groups import Group, TaskView
@@ -18,13 +19,16 @@ from pac4sac.reporting.task_sections import file_name
 
 Row = Mapping[str, float]
 NUMBERS = ("step", "bias", "rms", "mean_return")
+ORDER = ("overestimates", "underestimates", "undecided", UNFINISHED, "no measurement at the end")
 WIDE = 30.0  # ratio of biases above which a linear axis hides the small ones
 INTRO = (
     "Bias is m_p(s, a) − G: what the online critic claims of an action, minus the discounted return that then came, on "
     "episodes played for this alone with the policy itself (no shooting; with entropy where the algorithm has it). "
     "Positive means overestimated. Steps near a time limit are not judged, since their return is not known. Intervals "
     "are over seeds, of a single run over its episodes. The root-mean-square error holds the noise of single returns "
-    "too, so that no critic reaches 0 where policy or task are random."
+    "too, so that no critic reaches 0 where policy or task are random. Shooting changes what data a critic sees: its "
+    "replay holds what the best of S candidates did, while it is asked here about the policy itself. Like should be "
+    "compared with like."
 )
 
 
@@ -53,7 +57,10 @@ def final_bias(group: Group) -> Estimate | None:
     return mean_interval([row["bias"] for row in rows]) if rows else None
 
 
-def verdict(estimate: Estimate | None) -> str:
+def verdict(group: Group) -> str:
+    estimate = final_bias(group)
+    if group.under_way:
+        return UNFINISHED
     if estimate is None:
         return "no measurement at the end"
     if estimate.low is None or estimate.high is None:
@@ -63,39 +70,46 @@ def verdict(estimate: Estimate | None) -> str:
 
 def _of_task(task: TaskView, members: Sequence[Group]) -> list[Any]:
     name = f"bias-{file_name(task.title)}"
-    by_verdict: dict[str, list[str]] = {}
+    found: dict[bool, dict[str, list[str]]] = {False: {}, True: {}}  # by whether it shoots
     body, records = [], []
     for group in members:
         bias, rows = final_bias(group), _last_rows(group)
-        told = verdict(bias)
-        by_verdict.setdefault(told, []).append(f"`{group.label}`")
+        told, shots = verdict(group), int(group.config.get("shots", 1))
+        found[shots > 1].setdefault(told, []).append(f"`{group.label}`")
         size = float(np.mean([row["mean_return"] for row in rows])) if rows else None
         rms = float(np.mean([row["rms"] for row in rows])) if rows else None
         share = bias.value / abs(size) if bias and size else None
         body.append([
-            Cell(group.label, group.label), Cell(f"{len(rows)} of {len(group.runs)}", len(rows)),
+            Cell(group.label, group.label), Cell(str(shots), shots),
+            Cell(f"{len(rows)} of {len(group.runs)}", len(rows)),
             Cell(with_interval(bias), bias.value if bias else None), Cell(number(size), size),
             Cell(NOTHING if share is None else f"{100 * share:+.1f} %".replace("-", "−"), share),
             Cell(number(rms), rms), Cell(told, told),
         ])  # fmt: skip
         records.append({
-            "task": task.title, "variant": group.label, "algo": group.algo, "runs": len(rows),
+            "task": task.title, "variant": group.label, "algo": group.algo, "shots": shots, "runs": len(rows),
             "bias": bias.value if bias else None, "bias_low": bias.low if bias else None,
             "bias_high": bias.high if bias else None, "mean_return": size, "relative_bias": share, "rms": rms,
             "verdict": told,
         })  # fmt: skip
-    heads = ("Runs", "bias [95 %]", "mean value G", "bias / |G|", "root-mean-square error")
+    heads = ("S", "Runs", "bias [95 %]", "mean value G", "bias / |G|", "root-mean-square error")
     columns = [Column("Variant", numeric=False), *map(Column, heads), Column("Critic", numeric=False)]
-    order = ("overestimates", "underestimates", "undecided", "no measurement at the end")
-    sentence = "; ".join(f"{told}: {', '.join(by_verdict[told])}" for told in order if told in by_verdict)
+    sentences = [
+        f"On {task.title} at the end of training, {who} shooting: "
+        + "; ".join(f"{told}: {', '.join(labels[told])}" for told in ORDER if told in labels) + "."
+        for who, labels in zip(("without", "with"), found.values(), strict=True) if labels
+    ]  # fmt: skip
     caption = f"{task.title}: bias of the critic's values during training, mean of the seeds with its 95 % interval"
     pictures = [
         Picture(name if k == 0 else f"{name}-{k + 1}", caption, bias_figure(members[first : first + AT_ONCE]))
         for k, first in enumerate(range(0, len(members), AT_ONCE))
     ]
     caption = f"Value bias on {task.title} at the end of training"
-    return [f"On {task.title} at the end of training: {sentence}.", *pictures,
-            Table(name, caption, columns, body, records)]  # fmt: skip
+    return [
+        " ".join(sentences),
+        *pictures,
+        Table(name, caption, columns, body, records),
+    ]
 
 
 def bias_figure(groups: Sequence[Group]) -> Figure:
@@ -138,7 +152,10 @@ def _draw(panel: Any, what: str, label: str, runs: Sequence[RunRecord], colour: 
 
 
 def _last_rows(group: Group) -> list[Row]:
-    """The last measurement of each run that is complete and was measured at its end."""
+    """The last measurement of each run that is complete and was measured at its end; none while others are under
+    way, since the first to be complete are those solved early."""
+    if group.under_way:
+        return []
     found = []
     for outcome in group.complete:
         run = outcome.run.record

@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pac4sac.reporting import paper
+from pac4sac.reporting.against import against, comparison_table, runs_cell
 from pac4sac.reporting.groups import Group, short
 from pac4sac.reporting.paper_sections import METRICS, compare_cell
 from pac4sac.reporting.statistics import Summary, summarise
 from pac4sac.reporting.tables import Cell, Column, Section, Table, mean_sd
-from pac4sac.reporting.task_sections import against, comparison_table, file_name, runs_cell
+from pac4sac.reporting.task_sections import file_name
 
 BASELINES = ("ddpg", "sac")
 INTRO = (
@@ -43,18 +44,20 @@ def _beside_the_paper(name: str, caption: str, members: Sequence[Group]) -> Tabl
         cells = [Cell(label, label), runs_cell(group)]
         record: dict[str, Any] = {"task": group.task.title, "variant": label, "runs": len(group.complete)}
         for metric, (_, scale) in METRICS.items():
-            values = group.values(metric)
+            values, note = group.shown(metric)
             own = summarise(values) if values else None
             theirs: paper.Cell | None = getattr(printed, metric) if printed else None
             shown = mean_sd(Summary(paper.SEEDS, theirs.mean, theirs.sd), scale) if theirs else ""
             found = compare_cell(group, metric, theirs, list(group.config)) if theirs else None
             verdict, reason = (found.verdict, found.reason) if found else ("", "")
-            cells.append(Cell(mean_sd(own, scale), own.mean if own else None, shown, verdict, reason))
+            place = own.mean if own and not note else None
+            cells.append(Cell(mean_sd(own, scale), place, shown, verdict, reason, note))
             record |= {metric: own.mean if own else None, f"{metric}_sd": own.sd if own else None}
+            record |= {f"{metric}_note": note} if metric == "regret" else {}
             record |= {f"paper_{metric}": theirs.mean if theirs else None, f"{metric}_verdict": verdict}
         ratio = regret_ratio(group)
         cells.append(Cell(f"{ratio:.2f}", ratio) if ratio else Cell())
-        cells += [Cell(f"{group.solved} of {len(group.judged)}", group.solved), Cell(group.command, code=True)]
+        cells += [Cell(group.solved_text, group.solved), Cell(group.command, code=True)]
         body.append(cells)
         records.append(record | {"regret_times_paper": ratio, "solved": group.solved, "command": group.command})
     caption += ". Regret in thousands and episodes until solved, mean ± sd, ours above the paper's"
@@ -68,6 +71,10 @@ def regret_ratio(group: Group) -> float | None:
 
 def _nearest(members: Sequence[Group]) -> list[str]:
     """The settings by how far the baselines' regrets are from the paper's, as a factor, whichever way."""
+    title = members[0].task.title
+    if waiting := [group.label for group in members if group.algo in BASELINES and group.under_way]:
+        names = ", ".join(f"`{label.removesuffix(' (calibration)')}`" for label in waiting)
+        return [f"On {title} the settings are not ranked: runs of {names} are unfinished."]
     varied = [name for name in members[0].config if _varies(name, members)]
     ratios: dict[str, list[float]] = {}
     for group in members:
@@ -80,9 +87,7 @@ def _nearest(members: Sequence[Group]) -> list[str]:
         return []
     factors = {setting: math.exp(sum(found) / len(found)) for setting, found in complete.items()}
     told = [f"`{setting}` (a factor of {factors[setting]:.2f})" for setting in sorted(factors, key=factors.__getitem__)]
-    return [
-        f"On {members[0].task.title}, from the nearest to the paper's regret of DDPG and SAC: {', then '.join(told)}."
-    ]
+    return [f"On {title}, from the nearest to the paper's regret of DDPG and SAC: {', then '.join(told)}."]
 
 
 def _varies(name: str, members: Sequence[Group]) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from scipy import stats
 
 from pac4sac.reporting.collection import FoundCost
+from pac4sac.reporting.comparison import SIGNIFICANT, UNFINISHED
 from pac4sac.reporting.cost_section import REFERENCE, machines
 from pac4sac.reporting.groups import METRICS, Group
 from pac4sac.reporting.paper import COST
@@ -15,7 +16,6 @@ from pac4sac.reporting.statistics import Estimate, holm, summarise, welch
 from pac4sac.reporting.tables import Cell, Column, Section, Table, p_text, with_interval
 
 HOLDS, IN_PART, CONTRADICTED, NOT_SHOWN = "holds", "in part", "contradicted", "not shown"
-SIGNIFICANT = 0.05
 COMPARABLE = 1.25  # times the cost of SAC, at most
 OURS, FULL = "pac4sac", TERMS[True, True]
 BETTER = {"episodes": "fewer episodes until solved", "regret": "less regret"}
@@ -23,9 +23,9 @@ INTRO = (
     "A claim holds where every comparison comes out its way, in part where some do; it is contradicted where one comes "
     "out the other way, and not shown where none can be told from chance, which is no proof of the contrary. "
     "Differences are PAC4SAC's minus the other's with Welch's 95 % interval, so that less than zero speaks for the "
-    "claim; what can be told from chance is decided at p < 0.05, with Holm's correction within the row. Trends over S "
-    "are Kendall's τ, over all runs. Cost counts as comparable where the interval of the ratio to SAC stays below "
-    f"{COMPARABLE}."
+    "claim; what can be told from chance is decided at p < 0.05. Each row is a family of tests of its own: p-values "
+    "are corrected (Holm) for the comparisons named in it, and for no others. Trends over S are Kendall's τ, over all "
+    f"runs. Cost counts as comparable where the interval of the ratio to SAC stays below {COMPARABLE}."
 )
 
 
@@ -36,7 +36,7 @@ class Evidence:
     name: str
     text: str
     speaks_for_it: bool | None  # None: cannot be told from chance
-    estimate: Estimate
+    estimate: Estimate | None  # None: runs are under way
     p: float | None
     runs: str
 
@@ -51,6 +51,8 @@ class Judged:
     @property
     def verdict(self) -> str:
         told = [e.speaks_for_it for e in self.evidence]
+        if all(e.estimate is None for e in self.evidence):
+            return UNFINISHED
         if False in told:
             return CONTRADICTED
         return HOLDS if all(told) else IN_PART if any(told) else NOT_SHOWN
@@ -74,7 +76,8 @@ def claims_section(
     ]
     records = [
         {"claim": j.claim, "on": j.on, "verdict": j.verdict, "measure": j.measure, "compared": e.name,
-         "estimate": e.estimate.value, "low": e.estimate.low, "high": e.estimate.high, "p_holm": e.p, "runs": e.runs}
+         "estimate": e.estimate and e.estimate.value, "low": e.estimate and e.estimate.low,
+         "high": e.estimate and e.estimate.high, "p_holm": e.p, "runs": e.runs}
         for j in judged for e in j.evidence
     ]  # fmt: skip
     return Section("claims", "What the paper claims", [INTRO, Table("claims", "Verdicts", columns, body, records)])
@@ -143,6 +146,9 @@ def _against(claim: str, on: str, own: Group | None, others: Mapping[str, Group]
             speaks, told = None, f"{told} ({diverged} diverged left out)"
         runs = " and ".join(str(len(values)) for values in pairs[name])
         evidence.append(Evidence(name, told, speaks, estimate, p, runs))
+    for name, other in others.items():
+        if own.under_way or other.under_way:
+            evidence.append(Evidence(name, UNFINISHED, None, None, None, ""))
     measure = f"Δ {METRICS[metric].title}" + (", thousands" if scale > 1 else "")
     return [Judged(claim, on, measure, evidence)] if evidence else []
 

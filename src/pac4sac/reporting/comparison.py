@@ -10,8 +10,8 @@ from pac4sac.reporting.statistics import Summary, median, welch
 from pac4sac.reporting.tables import p_text
 
 REPRODUCED, BETTER, WORSE, INCONCLUSIVE = "reproduced", "better", "worse", "inconclusive"
-NOT_COMPARABLE, NO_DATA = "not comparable", "no data"
-VERDICTS = (REPRODUCED, BETTER, WORSE, INCONCLUSIVE, NOT_COMPARABLE, NO_DATA)
+UNFINISHED, NOT_COMPARABLE, NO_DATA = "unfinished", "not comparable", "no data"
+VERDICTS = (REPRODUCED, BETTER, WORSE, INCONCLUSIVE, UNFINISHED, NOT_COMPARABLE, NO_DATA)
 SIGNIFICANT = 0.05
 
 

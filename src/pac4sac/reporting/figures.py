@@ -12,14 +12,13 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from pac4sac.reporting.curves import COLOURS, FAINT, INK, LINE_STYLES, draw_variant, short_count
 from pac4sac.reporting.groups import Group
-from pac4sac.reporting.metrics import STREAK, score, solved_at
+from pac4sac.reporting.metrics import STREAK, solved_at
 from pac4sac.reporting.paper import SHOOTING
 from pac4sac.reporting.statistics import Estimate, solved_fraction_curve
 
 GRID = "#e8e8e8"
 PAPER_COLOUR = COLOURS[1]
 FIXED_PLACES = {"pac4sac": 0, "sac": 1, "ddpg": 2, "oac": 3}  # the same colour in every figure
-SWEEP = tuple(round(0.5 + 0.1 * k, 1) for k in range(8))  # of r_limit
 AT_ONCE = 7  # variants in one picture
 BARS = 4  # intervals drawn along a curve of solved runs
 Style = tuple[str, str]  # colour and line
@@ -70,14 +69,13 @@ def _draw_solved(panel: Any, group: Group, shift: float, colour: str, line: str)
     e_max, r_limit = group.task.e_max, group.task.r_limit
     assert e_max is not None
     assert r_limit is not None
-    # Runs under way would end the curve where they stand: they count only where there are no others.
-    known = group.judged or [outcome for outcome in group.outcomes if outcome.state == "unfinished"]
+    known = [*group.judged, *group.under_way]
     if not known:
         return
     solved = [solved_at(outcome.run.record.returns[:e_max], r_limit) for outcome in known]
     until = e_max
-    if not group.judged:  # the last episodes may yet be the first of five
-        until = max(0, min(len(outcome.run.record.episodes) for outcome in known) - STREAK)
+    if group.under_way:  # as far as all of them are known; the last episodes may yet be the first of five
+        until = max(0, min(len(outcome.run.record.episodes) for outcome in group.under_way) - STREAK)
     episodes, fractions = solved_fraction_curve(solved, until)
     # Bands of several variants would hide one another: bars at a few places, side by side.
     places = {round(e_max * (k + 0.45 + 0.35 * shift) / BARS) for k in range(BARS)}
@@ -86,38 +84,6 @@ def _draw_solved(panel: Any, group: Group, shift: float, colour: str, line: str)
             panel.plot([x, x], [fractions[x].low, fractions[x].high], "-", color=colour, alpha=0.55, linewidth=1.6)
             panel.plot([x], [fractions[x].value], "o", color=colour, markersize=4)
     panel.step(episodes, [f.value for f in fractions], line, where="post", color=colour, linewidth=2.2)
-
-
-def sweep_figure(groups: Sequence[Group]) -> Figure:
-    """Episodes until solved as a function of the limit: the paper chose its limits after seeing results."""
-    r_limit = groups[0].task.r_limit
-    assert r_limit is not None
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    panel = figure.subplots()
-    look = styles([group.label for group in groups])
-    for group in groups:
-        colour, line = look[group.label]
-        points = [(limit, np.mean(found)) for limit, found in sweep(group).items() if found]
-        if points:
-            panel.plot(*zip(*points, strict=True), line, marker="o", markersize=4, color=colour, label=group.label)
-    panel.axvline(r_limit, color=FAINT, linewidth=1.2, linestyle=(0, (5, 3)), zorder=1)
-    finish_panel(panel, "return that counts as solved", "episodes until solved, mean")
-    panel.set_ylim(bottom=0)
-    if panel.get_legend_handles_labels()[0]:
-        figure.legend(loc="outside lower left", ncols=3, fontsize=9, frameon=False, labelcolor=INK)
-    return figure
-
-
-def sweep(group: Group) -> dict[float, list[float]]:
-    """Episodes until solved of each run at each limit; runs that ended too early to tell are left out."""
-    task = group.task
-    assert task.r_limit is not None
-    found: dict[float, list[float]] = {}
-    for factor in SWEEP:
-        limit = round(task.r_limit * factor, 6)
-        scores = [score(run.returns, limit, task.e_max) for run in group.runs]
-        found[limit] = [float(s.episodes) for s in scores if s.complete]
-    return found
 
 
 def shooting_figure(groups: Mapping[int, Group]) -> Figure:

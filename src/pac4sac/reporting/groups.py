@@ -9,7 +9,7 @@ import numpy as np
 
 from pac4sac.reporting.collection import FoundRun, has_equal_episodes, is_complete, score_run
 from pac4sac.reporting.known import known_settings
-from pac4sac.reporting.metrics import solved_at
+from pac4sac.reporting.metrics import cumulative_regret, solved_at
 from pac4sac.reporting.paper import PAPER_TASKS
 from pac4sac.reporting.store import RunRecord, natural
 
@@ -103,8 +103,26 @@ class Group:
     def complete(self) -> list[Outcome]:
         return [outcome for outcome in self.outcomes if outcome.state == "complete"]
 
+    @property
+    def under_way(self) -> list[Outcome]:
+        """Runs that have begun and may yet go on, so that nobody knows how they end."""
+        return [o for o in self.outcomes if o.state in ("unfinished", "failed") and o.run.record.episodes]
+
     def values(self, metric: str) -> list[float]:
+        """Of the complete runs. None while others are under way: the first to be complete are those solved early."""
+        if self.under_way:
+            return []
         return [outcome.metrics[metric] for outcome in self.complete if metric in outcome.metrics]
+
+    def shown(self, metric: str) -> tuple[list[float], str]:
+        """Values for a table, and what must be said of them: while runs are under way, what all had lost by the last
+        episode that all have come to."""
+        if not self.under_way or metric != "regret" or self.task.r_limit is None or not self.task.e_max:
+            return self.values(metric), ""
+        episode = min(len(outcome.run.record.episodes) for outcome in self.under_way)
+        runs = [*self.complete, *self.under_way]
+        regrets = [cumulative_regret(outcome.run.record.returns, self.task.r_limit, episode) for outcome in runs]
+        return regrets, f"so far, at episode {episode}"
 
     def count(self, state: str) -> int:
         return sum(outcome.state == state for outcome in self.outcomes)
@@ -117,6 +135,12 @@ class Group:
     @property
     def solved(self) -> int:
         return sum(bool(outcome.solved) for outcome in self.judged)
+
+    @property
+    def solved_text(self) -> str:
+        if self.under_way:
+            return f"{self.solved} of {len(self.judged) + sum(o.solved is None for o in self.under_way)} so far"
+        return f"{self.solved} of {len(self.judged)}"
 
     @property
     def departures(self) -> dict[str, Any]:

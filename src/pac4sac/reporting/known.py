@@ -2,6 +2,7 @@
 
 import functools
 import json
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,12 @@ from typing import Any
 def known_settings() -> dict[str, Any]:
     content: dict[str, Any] = json.loads((Path(__file__).parent / "known_settings.json").read_bytes())
     return content
+
+
+@functools.cache
+def shipped_study(name: str) -> dict[str, Any]:
+    """The definition of a study of the package, as it is written."""
+    return tomllib.loads((Path(__file__).parents[1] / "studies" / "shipped" / f"{name}.toml").read_text())
 
 
 def default_settings(algo: str) -> dict[str, Any]:

@@ -55,10 +55,12 @@ def compare_table(
 
 
 def compare_cell(group: Group | None, metric: str, printed: paper.Cell, free: Sequence[str]) -> Comparison:
-    if group is None or not group.judged:
+    if group is None or not (group.judged or group.under_way):
         return Comparison(comparison.NO_DATA, "no complete run")
     if reasons := departures(group, free):
         return Comparison(comparison.NOT_COMPARABLE, "not the paper's setting: " + ", ".join(reasons))
+    if group.under_way:
+        return Comparison(comparison.UNFINISHED, unfinished_reason(group))
     e_max = paper.PAPER_TASKS[group.task.name].e_max
     if metric == "episodes" and comparison.is_never_solved(printed, e_max):
         return comparison.compare_solved(group.solved, len(group.judged))
@@ -72,6 +74,10 @@ def compare_cell(group: Group | None, metric: str, printed: paper.Cell, free: Se
         told = f"{diverged} diverged {'run is' if diverged == 1 else 'runs are'} left out of the mean"
         return Comparison(comparison.INCONCLUSIVE, told, found.low, found.high)
     return found
+
+
+def unfinished_reason(group: Group) -> str:
+    return f"{len(group.under_way)} of {len(group.outcomes)} runs are under way"
 
 
 def departures(group: Group, free: Sequence[str]) -> list[str]:
@@ -128,15 +134,14 @@ def _seeds(groups: Iterable[Group]) -> str:
 
 def _cell(c: Compared) -> Cell:
     scale = METRICS[c.metric][1]
-    values = c.values
+    values, note = c.group.shown(c.metric) if c.group else ([], "")
     summary = summarise(values) if values else None
-    told = mean_sd(summary, scale)
-    note = ""
-    if c.group and len(values) < len(c.group.outcomes):
+    if c.group and not note and len(values) < len(c.group.outcomes):
         note = f"{len(values)} of {len(c.group.outcomes)} runs"
-    solved = f"; {c.group.solved} of {len(c.group.judged)} runs solved" if c.group else ""
+    solved = f"; solved: {c.group.solved_text}" if c.group else ""
     printed = mean_sd(Summary(paper.SEEDS, c.paper.mean, c.paper.sd), scale)
-    return Cell(told, summary.mean if summary else None, printed, c.found.verdict, c.found.reason + solved, note=note)
+    return Cell(mean_sd(summary, scale), summary.mean if c.values and summary else None, printed, c.found.verdict,
+                c.found.reason + solved, note)  # fmt: skip
 
 
 def details_table(name: str, titles: Mapping[str, str], compared: Sequence[Compared]) -> Table:
@@ -155,7 +160,7 @@ def details_table(name: str, titles: Mapping[str, str], compared: Sequence[Compa
         difference = summary.mean - c.paper.mean if summary and comparable else None
         interval = Estimate(difference, c.found.low, c.found.high) if difference is not None else None
         command = group.command if group else f"pac4sac study run {name} --tasks {c.task}"
-        solved = f"{group.solved} of {len(group.judged)}" if group else NOTHING
+        solved = group.solved_text if group else NOTHING
         runs = f"{len(group.complete)} of {len(group.outcomes)}" if group else "0"
         rows.append(
             [
@@ -199,13 +204,12 @@ def shooting_section(rows: PaperRows) -> Section | None:
         cells = [Cell(str(shots), shots)]
         cells.append(Cell(f"{len(group.complete)} of {len(group.outcomes)}" if group else "0"))
         for metric, scale in (("regret", 1000.0), ("episodes", 1.0)):
-            values = group.values(metric) if group else []
+            values, note = group.shown(metric) if group else ([], "")
             found = median(values) if values else None
             printed = getattr(box, f"median_{metric}") if box else None
             verdict, reason = _median_verdict(group, values, printed)
-            cells.append(
-                Cell(text(found, scale), found.value if found else None, number(printed, scale) if box else "")
-            )
+            theirs = number(printed, scale) if box else ""
+            cells.append(Cell(text(found, scale), found.value if found and not note else None, theirs, note=note))
             cells.append(Cell("" if verdict else NOTHING, verdict, verdict=verdict, hint=reason))
         command = group.command if group else "pac4sac study run shooting"
         body.append([*cells, Cell(command, command, code=True)])
@@ -221,9 +225,11 @@ def shooting_section(rows: PaperRows) -> Section | None:
 def _median_verdict(group: Group | None, values: Sequence[float], printed: float | None) -> tuple[str, str]:
     if printed is None:
         return "", ""
-    if group is None or not values:
+    if group is None or not (values or group.under_way):
         return comparison.NO_DATA, "no complete run"
     if reasons := departures(group, ("shots",)):
         return comparison.NOT_COMPARABLE, "not the paper's setting: " + ", ".join(reasons)
+    if group.under_way:
+        return comparison.UNFINISHED, unfinished_reason(group)
     found = comparison.compare_median(values, printed)
     return found.verdict, found.reason

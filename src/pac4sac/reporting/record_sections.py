@@ -6,13 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pac4sac.reporting import comparison
+from pac4sac.reporting.against import TESTS, against, find_baseline, tally
 from pac4sac.reporting.collection import Collection
+from pac4sac.reporting.families import families
 from pac4sac.reporting.groups import Group, seeds_text, short
 from pac4sac.reporting.paper import SEEDS
 from pac4sac.reporting.paper_sections import Compared
+from pac4sac.reporting.rows import PaperRows
 from pac4sac.reporting.statistics import RESAMPLES
 from pac4sac.reporting.tables import Cell, Column, Listing, Section, Table
-from pac4sac.reporting.task_sections import against, find_baseline
 
 Groups = Mapping[str, Sequence[Group]]
 
@@ -28,7 +30,9 @@ def facts(collection: Collection, groups: Groups) -> list[tuple[str, str]]:
     return [*told, (str(len(groups)), "task" if len(groups) == 1 else "tasks")]
 
 
-def summary_section(collection: Collection, groups: Groups, tables: Mapping[str, Sequence[Compared]]) -> Section:
+def summary_section(
+    collection: Collection, groups: Groups, rows: PaperRows, tables: Mapping[str, Sequence[Compared]]
+) -> Section:
     asked = {study.name: f"{study.title} — {study.question}" for study in collection.studies if study.question}
     items = list(asked.values())
     if collection.missing:
@@ -42,17 +46,12 @@ def summary_section(collection: Collection, groups: Groups, tables: Mapping[str,
     for found in groups.values():
         results = [group for group in found if not group.calibration]
         baseline = find_baseline(collection.studies, results)
-        rivals = [row for row in against(results, baseline) if not row.is_baseline and row.summary]
-        if not baseline or not rivals:
-            continue
-        better = [row.group.label for row in rivals if row.in_words == "better"]
-        worse = [row.group.label for row in rivals if row.in_words == "worse"]
-        parts = [f"better: {', '.join(better)}"] if better else []
-        parts += [f"worse: {', '.join(worse)}"] if worse else []
-        open_ = len(rivals) - len(better) - len(worse)
-        parts += [f"no difference shown for {open_} of {len(rivals)}"] if open_ else []
-        by = found[0].task.headline.title
-        items.append(f"{found[0].task.title}, by {by} against `{baseline.label}` (p < 0.05): {'; '.join(parts)}.")
+        for family in families(results, rows, collection.studies):
+            rivals = [row for row in against(family.members, baseline) if not row.is_baseline]
+            if baseline and rivals:
+                told = f"{family.title} on {found[0].task.title}, by {found[0].task.headline.title}"
+                size = f", with Holm's correction over these {len(rivals)}" if len(rivals) > 1 else ""
+                items.append(f"{told} against `{baseline.label}` (p < 0.05{size}): {tally(rivals)}.")
     return Section("summary", "At a glance", [Listing(items)] if items else ["Nothing to compare yet."])
 
 
@@ -73,8 +72,11 @@ def runs_section(collection: Collection, groups: Groups) -> Section:
         columns += [Column("Seed"), Column("Status", numeric=False), Column("Metrics", numeric=False)]
         columns += [Column("Episodes"), Column("Cause", numeric=False)]
         blocks.append(
-            "Only complete runs enter means: runs that were solved, or reached the end of their budget. A diverged run "
-            "counts as unsolved where solved runs are counted, and no cell with one is called reproduced or better."
+            "Only complete runs enter means: runs that were solved, or reached the end of their budget. While others "
+            "of the same variant are under way there is no mean, since the first to be complete are those solved "
+            "early: then the regret of all runs so far is shown, at the last episode that all have come to, and the "
+            "verdict is “unfinished”. A diverged run counts as unsolved where solved runs are counted, and no cell "
+            "with one is called reproduced or better."
         )
         blocks.append(Table("unfinished-runs", "Diverged, failed and unfinished runs", columns, broken))
     if collection.missing:
@@ -159,7 +161,9 @@ def method_section() -> Section:
         "Mean ± sd: over seeds, with n − 1 in the standard deviation. IQM: mean of the middle half of the runs, with a "
         f"percentile-bootstrap 95 % interval ({RESAMPLES} resamples, seeds resampled within each task).",
         "P(better): the probability that a run of this variant beats a run of the baseline, ties counted half.",
-        "p (Holm): Welch's test against the baseline, corrected for all the comparisons of its table.",
+        f"Against the baseline, {TESTS}. Both p-values are corrected by Holm's method, each for the comparisons of its "
+        "family, which is the table unless it names families; the claims are corrected for the comparisons of a claim.",
+        "Unfinished: some runs have begun and not ended. A mean of the others would be one of the runs solved early.",
         f"Verdicts against the paper come from the 95 % Welch interval of ours − paper's, with the paper's sd and n = "
         f"{SEEDS}. Reproduced: it holds zero and is narrower than half the paper's value. Better or worse: it lies "
         "wholly below or above zero (less regret and fewer episodes are better). Otherwise inconclusive.",

@@ -18,6 +18,7 @@ from pac4sac.reporting.paper_sections import Compared
 from pac4sac.reporting.rows import find_paper_rows
 from pac4sac.reporting.study_sections import study_sections
 from pac4sac.reporting.tables import Picture, Section, Table, to_csv, to_latex
+from pac4sac.reporting.threshold_section import threshold_section
 
 MARK = "report.html"
 
@@ -72,11 +73,11 @@ def compose(collection: Collection) -> tuple[str, list[tuple[str, str]], list[Se
         if not all(group.calibration for group in members)
     ]
     found.append(bias_section(groups))
-    found += [task_sections.sweep_section(groups, rows), calibration_section(groups)]
+    found += [threshold_section(groups, rows, collection.studies), calibration_section(groups)]
     found.append(cost_section(collection.costs))
     found.append(record_sections.runs_section(collection, groups))
     found += [record_sections.method_section(), record_sections.provenance_section(collection, groups)]
-    summary = record_sections.summary_section(collection, groups, tables)
+    summary = record_sections.summary_section(collection, groups, rows, tables)
     found.insert(0, claims_section(groups, rows, collection.costs))
     sections = [summary, *(section for section in found if section is not None)]
     titles = list(dict.fromkeys(study.title for study in collection.studies))

@@ -93,6 +93,14 @@ def welch(ours: Summary, theirs: Summary) -> Difference:
     return Difference(difference, difference - half_width, difference + half_width, p)
 
 
+def mann_whitney(ours: ArrayLike, theirs: ArrayLike) -> float | None:
+    """p-value of the ranks, on which a run that got stuck has no more weight than any other that lost."""
+    a, b = np.asarray(ours, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
+    if min(len(a), len(b)) < 2 or np.ptp(np.concatenate([a, b])) == 0:
+        return None
+    return float(stats.mannwhitneyu(a, b).pvalue)
+
+
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Adjusted for all the comparisons of one table; what has no p-value stays without, and is not counted."""
     known = sorted((p, place) for place, p in enumerate(p_values) if p is not None)

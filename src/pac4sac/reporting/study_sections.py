@@ -3,56 +3,53 @@
 from collections.abc import Sequence
 from typing import Any
 
+from pac4sac.reporting.against import TESTS, Against, against, comparison_table, find_baseline, headline_scale, tally
 from pac4sac.reporting.collection import FoundStudy
+from pac4sac.reporting.families import BEYOND, CONTROLS, OTHERS, STUDY_TITLES, TABLE_1, study_members
 from pac4sac.reporting.figures import ranking_figure
-from pac4sac.reporting.groups import Group
 from pac4sac.reporting.rows import PaperRows
 from pac4sac.reporting.tables import Picture, Section
-from pac4sac.reporting.task_sections import (
-    Against,
-    Groups,
-    against,
-    comparison_table,
-    file_name,
-    find_baseline,
-    headline_scale,
-)
+from pac4sac.reporting.task_sections import Groups, file_name
 
-TITLES = {"controls": "Controls", "beyond": "Beyond the paper"}
 INTROS = {
-    "controls": "Variants that are no rows of the paper. They tell which part of an algorithm earns its result: a "
+    CONTROLS: "Variants that are no rows of the paper. They tell which part of an algorithm earns its result: a "
     "control that does as well without a part speaks against that part.",
-    "beyond": "Changes to PAC4SAC that the paper does not have, against PAC4SAC as it has it.",
+    BEYOND: "Changes to PAC4SAC that the paper does not have, against PAC4SAC as it has it.",
+    OTHERS: "Variants that are neither rows of the paper nor part of the studies `controls` and `beyond`.",
 }
+FAMILY = (
+    f"Here {TESTS}; p-values are corrected (Holm) for the comparisons of the same table, or family if it names some."
+)
 
 
 def study_sections(groups: Groups, rows: PaperRows, studies: Sequence[FoundStudy]) -> list[Section]:
-    asked = {kind: {study.name for study in studies if study.kind == kind} for kind in TITLES}
-
-    def nobody_asked(kind: str, group: Group) -> bool:
-        """What is in no study and no table is compared among the controls."""
-        return kind == "controls" and not rows.taken(group) and not set().union(*asked.values()) & _studies(group)
-
     sections = []
-    for kind, title in TITLES.items():
+    for kind, title in STUDY_TITLES.items():
         blocks: list[Any] = []
         for found in groups.values():
             results = [group for group in found if not group.calibration]
-            members = [group for group in results if asked[kind] & _studies(group) or nobody_asked(kind, group)]
-            if kind == "controls" and members:
-                sac = rows.table_1.get((found[0].task.name, "sac"))
-                members += [group for group in results if group is sac and not asked[kind] & _studies(group)]
+            members = study_members(kind, results, rows, studies)
+            if kind == OTHERS and len(members) == len(results):
+                continue  # the task's own section has them all
             baseline = find_baseline(studies, results, kind)
-            if baseline and any(group is not baseline for group in members):
-                blocks += _of_task(kind, [baseline, *(group for group in members if group is not baseline)])
+            if baseline is None or not any(group is not baseline for group in members):
+                continue
+            members = [baseline, *(group for group in members if group is not baseline)]
+            compared = against(members, baseline, STUDY_TITLES[kind])
+            if kind == CONTROLS:
+                # SAC stands beside its controls, with the verdict of the family in which it is tested.
+                main = [group for group in results if any(group is row for row in rows.table_1.values())]
+                main = [group for group in main if not any(group is member for member in members)]
+                compared += [row for row in against(main, baseline, TABLE_1) if row.group.algo == "sac"]
+            blocks += _of_task(kind, compared)
         if blocks:
-            sections.append(Section(kind, title, [INTROS[kind], *blocks]))
+            sections.append(Section(kind, title, [f"{INTROS[kind]} {FAMILY}", *blocks]))
     return sections
 
 
-def _of_task(kind: str, members: Sequence[Group]) -> list[Any]:
-    baseline, task = members[0], members[0].task
-    compared = against(members, baseline)
+def _of_task(kind: str, compared: Sequence[Against]) -> list[Any]:
+    baseline = compared[0].group
+    task = baseline.task
     name = f"{kind}-{file_name(task.title)}"
     ranked = sorted(((row.group.label, row.iqm) for row in compared if row.iqm), key=lambda item: item[1].value)
     if not task.headline.lower_is_better:
@@ -61,20 +58,7 @@ def _of_task(kind: str, members: Sequence[Group]) -> list[Any]:
     unit = task.headline.title + (", thousands" if scale > 1 else "")
     caption = f"{task.title}: interquartile mean with bootstrap 95 % interval, best on top"
     return [
-        f"On {task.title}, against `{baseline.label}`: {_tally(compared)}.",
+        f"On {task.title}, against `{baseline.label}`: {tally(compared)}.",
         Picture(name, caption, ranking_figure(dict(ranked), baseline.label, unit, scale)),
-        comparison_table(name, f"{TITLES[kind]} on {task.title}", compared, task),
+        comparison_table(name, f"{STUDY_TITLES[kind]} on {task.title}", compared, task),
     ]
-
-
-def _studies(group: Group) -> set[str]:
-    return {name for outcome in group.outcomes for name in outcome.run.studies}
-
-
-def _tally(rows: Sequence[Against]) -> str:
-    by_word: dict[str, list[str]] = {}
-    for row in rows:
-        if not row.is_baseline:
-            by_word.setdefault(row.in_words, []).append(row.group.label)
-    order = ("better", "worse", "no difference shown", "not to be told")
-    return "; ".join(f"{word}: {', '.join(by_word[word])}" for word in order if word in by_word)

@@ -125,7 +125,8 @@ def to_markdown(table: Table) -> str:
 
 def _commands(table: Table) -> str:
     named: dict[str, list[list[str]]] = {}
-    names = next((k for k, column in enumerate(table.columns) if column.numeric), len(table.columns))
+    # Two names tell a row; the rest of it stands in the table.
+    names = next((k for k, column in enumerate(table.columns[:2]) if column.numeric), 2)
     for row in table.rows:
         for cell in row:
             if cell.code and cell.text:
@@ -167,14 +168,14 @@ def to_latex(table: Table) -> str:
     lines += [" & ".join(_latex(c.title) for c in columns) + " \\\\", "\\midrule"]
     for row in table.rows:
         lines.append(" & ".join(_latex(row[k].text) for k in kept) + " \\\\")
-        if any(row[k].paper for k in kept):
-            told = [_small(row[k].paper, row[k].verdict) for k in kept]
+        if any(row[k].paper or row[k].note for k in kept):
+            told = [_small(row[k]) for k in kept]
             lines.append(" & ".join(told) + " \\\\")
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
 
 
-def _small(paper: str, verdict: str) -> str:
-    told = "; ".join(part for part in (f"paper {paper}" if paper else "", verdict) if part)
+def _small(cell: Cell) -> str:
+    told = "; ".join(part for part in (cell.note, f"paper {cell.paper}" if cell.paper else "", cell.verdict) if part)
     return f"{{\\footnotesize {_latex(told)}}}" if told else ""
 
 
@@ -199,7 +200,7 @@ def to_csv(table: Table) -> str:
         writer.writerows([_plain(record.get(name)) for name in names] for record in table.records)
     else:
         writer.writerow([f"{c.group}: {c.title}" if c.group else c.title for c in table.columns])
-        writer.writerows([cell.text for cell in row] for row in table.rows)
+        writer.writerows([f"{c.text} ({c.note})" if c.note else c.text for c in row] for row in table.rows)
     return out.getvalue()
 
 

@@ -42,17 +42,18 @@ def show_tables(console: "Console", root: Path) -> None:
 def columns_that_fit(table: Any, width: int) -> list[int]:
     """Places of the columns a console has room for; what goes first is in the report anyway."""
     places = [place for place, column in enumerate(table.columns) if column.title != "Repeat with"]
-    for title in ("final evaluation", "Runs", "solved", "P(better", "p (Holm)", "IQM"):
+    for title in ("final evaluation", "Family", "Runs", "solved", "P(better", "p (Holm)", "IQM"):
         widths = [max(len(line) for row in table.rows for line in _cell(row[place]).split("\n")) for place in places]
         heads = [max(map(len, table.columns[place].title.split())) for place in places]
         if sum(max(pair) + 3 for pair in zip(widths, heads, strict=True)) <= width:
             break
-        places = [place for place in places if not table.columns[place].title.startswith(title)]
+        heads_of = {place: table.columns[place].group or table.columns[place].title for place in places}
+        places = [place for place in places if not heads_of[place].startswith(title)]
     return places
 
 
 def _cell(cell: Any) -> str:
-    return f"{cell.text}\npaper {cell.paper}" if cell.paper else str(cell.text)
+    return "\n".join(part for part in (cell.text, cell.note, cell.paper and f"paper {cell.paper}") if part)
 
 
 class StudyDisplay:

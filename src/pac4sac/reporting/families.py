@@ -1,0 +1,64 @@
+"""Families of variants: a test is corrected for the others of its family, and each variant is in one of them."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from pac4sac.reporting.collection import FoundStudy
+from pac4sac.reporting.groups import Group
+from pac4sac.reporting.known import shipped_study
+from pac4sac.reporting.rows import PaperRows
+
+CONTROLS, BEYOND, OTHERS = "controls", "beyond", "others"
+STUDY_TITLES = {CONTROLS: "Controls", BEYOND: "Beyond the paper", OTHERS: "Other runs"}
+TABLE_1, ALL = "Algorithms of Table 1", "All variants"
+
+
+@dataclass(frozen=True)
+class Family:
+    title: str
+    members: Sequence[Group]
+
+
+def families(results: Sequence[Group], rows: PaperRows, studies: Sequence[FoundStudy]) -> list[Family]:
+    """Of the variants of one task, each in the first family that has it."""
+    wanted: dict[str, Callable[[Group], bool]] = {
+        TABLE_1: lambda group: _is_among(group, rows.table_1.values()),
+        "Loss terms of Table 2": lambda group: _is_among(group, rows.table_2.values()),
+        "Numbers of shots": lambda group: _is_among(group, rows.shooting.values()),
+    } | {title: _of_study(kind, rows, studies) for kind, title in STUDY_TITLES.items()}
+    found: list[Family] = []
+    left = list(results)
+    for title, belongs in wanted.items():
+        members = [group for group in left if belongs(group)]
+        left = [group for group in left if not _is_among(group, members)]
+        if members:
+            found.append(Family(title, members))
+    return [Family(ALL, found[0].members)] if len(found) == 1 else found
+
+
+def study_members(kind: str, results: Sequence[Group], rows: PaperRows, studies: Sequence[FoundStudy]) -> list[Group]:
+    """The variants of one task that a study of this kind has, or that neither a study nor a table has."""
+    belongs = _of_study(kind, rows, studies)
+    return [group for group in results if belongs(group)]
+
+
+def _of_study(kind: str, rows: PaperRows, studies: Sequence[FoundStudy]) -> Callable[[Group], bool]:
+    asked = {study.name: study.kind for study in studies if study.kind in STUDY_TITLES}
+
+    def belongs(group: Group) -> bool:
+        kinds = {asked[name] for outcome in group.outcomes for name in outcome.run.studies if name in asked}
+        if not kinds and not rows.taken(group):  # trained by hand: the studies of the package may know it
+            kinds = {next((known for known in (CONTROLS, BEYOND) if _is_shipped(group, known)), OTHERS)}
+        return kind in kinds
+
+    return belongs
+
+
+def _is_shipped(group: Group, study: str) -> bool:
+    about = shipped_study(study)
+    variants = [(block["algo"], block.get("set", {})) for block in about["variant"]]
+    return group.task.name in about["tasks"] and (group.algo, group.departures) in variants
+
+
+def _is_among(group: Group, others: Iterable[Group]) -> bool:
+    return any(group is other for other in others)
