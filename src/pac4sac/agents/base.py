@@ -242,14 +242,13 @@ class Agent(ABC):
         moving = active & state["alive"]
         gradient = torch.where(moving.view(-1, 1, 1), gradient, 0.0)
         count = state[f"{name}/count"].add_(moving)
-        moves = moving.to(gradient.dtype)
-        first = state[f"{name}/first_moment"].lerp_(gradient, ((1 - BETA_1) * moves).view(-1, 1, 1))
-        second = state[f"{name}/second_moment"].lerp_(gradient.square(), ((1 - BETA_2) * moves).view(-1, 1, 1))
-        steps = count.clamp_min(1)
-        rate = Hyper(state).lr * moves / (1 - BETA_1**steps)
-        scale = (1 - BETA_2**steps).rsqrt()
-        denominator = (second.sqrt() * scale.view(-1, 1, 1)).add_(EPSILON)
-        state[name].addcdiv_(first * -rate.view(-1, 1, 1), denominator)
+        moves, steps = moving.to(gradient.dtype), count.clamp_min(1)
+        rate, scale = Hyper(state).lr * moves / (1 - BETA_1**steps), (1 - BETA_2**steps).rsqrt()
+        # Stacked, the numbers of a run are computed once; a compiler would put the powers into the loop over weights.
+        of_run = torch.stack([(1 - BETA_1) * moves, (1 - BETA_2) * moves, -rate, scale]).view(4, -1, 1, 1)
+        first = state[f"{name}/first_moment"].lerp_(gradient, of_run[0])
+        second = state[f"{name}/second_moment"].lerp_(gradient.square(), of_run[1])
+        state[name].addcdiv_(first * of_run[2], (second.sqrt() * of_run[3]).add_(EPSILON))
         return norm
 
     def bury(self, state: State, name: str, dead: Tensor) -> None:

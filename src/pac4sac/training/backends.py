@@ -22,6 +22,7 @@ Backend = Literal["eager", "compiled", "graph"]
 COMPILING_PAYS = 20_000  # updates: below this the wait for the compiler is longer than what it saves
 TOLERANCE = 1e-3  # relative, in the norm, of gradients after one update
 TF32_TOLERANCE = 1e-2  # factors of products have 10 bits there, and a last bit of float32 can move them by one
+CLEARLY = 1.15  # more threads must be faster by this factor: on busy cores they suffer first
 WEIGHT_TOLERANCE = 0.1  # of the length of the weights' step
 ROUNDING = 1e-5  # of the weights' own length, for steps so short that float32 hardly holds them
 
@@ -65,14 +66,18 @@ def eager(operation: Operation, tensors: Tensors) -> Callable[[], None]:
 
 def compiled(operation: Operation, tensors: Tensors) -> Callable[[], None]:
     """Trace the operation, its backward passes included, into one graph of basic operations, and compile that."""
-    names, values = list(tensors), list(tensors.values())
+    names: list[str] = list(tensors)
+    values: list[Any] = list(tensors.values())
 
     def flat(*arguments: torch.Tensor) -> list[torch.Tensor]:
         operation(dict(zip(names, arguments, strict=True)))
         return []
 
     traced = make_fx(flat, tracing_mode="fake")(*values)
-    program: Callable[..., Any] = torch.compile(traced, fullgraph=True, dynamic=False)
+    # Not torch.compile, which would check in every call whether anything but the numbers has changed. On the CPU the
+    # kernels are called from C++; on a GPU a captured graph calls them.
+    on_cpu = values[0].device.type == "cpu"
+    program: Any = torch._inductor.compile(traced, values, options={"cpp_wrapper": on_cpu})
 
     def run() -> None:
         with torch.no_grad():
@@ -210,10 +215,11 @@ def choose_threads(learner: Learner) -> int:
     if learner.device.type == "cuda" or cores() == 1:
         return 1
     options = sorted({1, *(2**k for k in range(1, 6) if 2**k <= cores()), cores()})
-    seconds = {}
+    seconds: dict[int, float] = {}
     with Rehearsal(learner) as rehearsal:
         for threads in options:
             torch.set_num_threads(threads)
             rehearsal.seconds(3)
             seconds[threads] = rehearsal.seconds()
-    return int(min(seconds, key=lambda threads: seconds[threads]))
+    fastest = min(seconds.values())
+    return min(threads for threads, needed in seconds.items() if needed < CLEARLY * fastest)
