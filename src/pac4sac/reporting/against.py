@@ -102,7 +102,10 @@ def tally(rows: Sequence[Against]) -> str:
     by_word: dict[str, list[str]] = {}
     for row in rows:
         if not row.is_baseline:
-            by_word.setdefault(row.in_words, []).append(row.group.label)
+            share = (
+                f" (P(better) = {row.improvement.value:.2f})" if MORE_OFTEN in row.in_words and row.improvement else ""
+            )
+            by_word.setdefault(row.in_words, []).append(row.group.label + share)
     return "; ".join(f"{word}: {', '.join(by_word[word])}" for word in WORDS if word in by_word)
 
 
