@@ -15,7 +15,6 @@ import pytest
 from report_folders import curve, own_task, task, write_everything, write_run, write_study, write_table_1
 from write_known_settings import known_settings as settings_of_the_agents
 
-from pac4sac.errors import UserError
 from pac4sac.reporting.collection import collect
 from pac4sac.reporting.groups import Group, group_runs, known_settings, seeds_text
 from pac4sac.reporting.report import write_report
@@ -240,99 +239,6 @@ class TestCommands:
 
     def test_seeds_are_told_as_they_are_typed(self) -> None:
         assert seeds_text([4, 0, 1, 2, 7]) == "0:3,4,7"
-
-
-class TestWhatIsNotThere:
-    def test_an_unfinished_study_says_what_is_missing(self, tmp_path: Path) -> None:
-        study = tmp_path / "table-1"
-        write_table_1(study, ("cartpole-swingup",), seeds=2)
-        shutil.rmtree(study / "experiments/cartpole-swingup/runs/sac-seed1")
-        text = write_report([study], tmp_path / "out").read_text()
-        assert "Not finished: table-1 lacks 1 run." in text
-        assert rows_of(tmp_path / "out/tables/missing-runs.csv") == [
-            {"Task": "cartpole-swingup", "Variant": "sac", "Seeds": "1", "Runs": "1",
-             "Go on with": "pac4sac study run table-1 --tasks cartpole-swingup --seeds 1"}
-        ]  # fmt: skip
-
-    def test_a_run_under_another_name_is_not_missing(self, tmp_path: Path) -> None:
-        write_run(tmp_path, task("cartpole-swingup"), "pac4sac", 0)
-        identity = collect([tmp_path]).runs[0].record.identity
-        expected = {"task": "cartpole-swingup", "label": "all-terms", "seed": 0}
-        write_study(tmp_path, "table-2", "table-2", None, [expected])
-        assert len(collect([tmp_path]).missing) == 1
-        write_study(tmp_path, "table-2", "table-2", None, [expected | {"identity": identity}])
-        assert collect([tmp_path]).missing == ()
-
-    def test_a_study_without_any_run_is_reported_too(self, tmp_path: Path) -> None:
-        expected = [{"task": "ant", "algo": "sac", "label": "sac", "seed": seed} for seed in range(5)]
-        write_study(tmp_path / "in", "table-1", "table-1", "sac", expected)
-        text = write_report([tmp_path / "in"], tmp_path / "out").read_text()
-        assert "table-1 lacks 5 runs" in text
-
-    def test_unfinished_and_broken_runs_are_listed(self, tmp_path: Path) -> None:
-        cartpole = task("cartpole-swingup")
-        write_run(tmp_path / "in", cartpole, "sac", 0, SOLVED_AT_ONCE)
-        write_run(tmp_path / "in", cartpole, "sac", 1, [1.0] * 3, status="diverged", status_detail="NaN at step 3000")
-        write_run(tmp_path / "in", cartpole, "sac", 2, [1.0] * 3, status="failed", status_detail="no simulator")
-        write_run(tmp_path / "in", cartpole, "sac", 3, [1.0] * 3, status="running")
-        write_run(tmp_path / "in", cartpole, "sac", 4, SOLVED_AT_ONCE[:6], status="diverged")  # solved before
-        write_report([tmp_path / "in"], tmp_path / "out")
-        listed = {row["Seed"]: row["Metrics"] for row in rows_of(tmp_path / "out/tables/unfinished-runs.csv")}
-        assert listed == {"1": "diverged", "2": "failed", "3": "unfinished", "4": "complete"}
-        group = groups_of(tmp_path / "in")["sac"]
-        assert (group.solved, len(group.judged)) == (2, 3)  # the diverged one never will be
-        assert group.solved_text == "2 of 5 so far"
-
-    def test_runs_that_diverged_or_never_began_stay_out_of_the_means(self, tmp_path: Path) -> None:
-        cartpole = task("cartpole-swingup")
-        write_run(tmp_path, cartpole, "sac", 0, SOLVED_AT_ONCE)
-        write_run(tmp_path, cartpole, "sac", 1, [1.0] * 3, status="diverged")
-        write_run(tmp_path, cartpole, "sac", 2, [], status="failed", status_detail="no simulator")
-        assert groups_of(tmp_path)["sac"].values("episodes") == [0.0]
-
-    @pytest.mark.parametrize("status", ["running", "interrupted", "failed"])
-    def test_runs_solved_early_do_not_stand_for_those_under_way(self, tmp_path: Path, status: str) -> None:
-        cartpole = task("cartpole-swingup")
-        for seed in range(4):
-            write_run(tmp_path / "in", cartpole, "sac", seed, [850.0 - 100] * (seed + 3) + SOLVED_AT_ONCE)
-        write_run(tmp_path / "in", cartpole, "sac", 4, [850.0 - 100] * 12, status=status)
-        group = groups_of(tmp_path / "in")["sac"]
-        assert group.values("regret") == group.values("episodes") == group.values("final_greedy") == []
-        assert group.shown("regret") == ([300.0, 400.0, 500.0, 600.0, 1200.0], "so far, at episode 12")
-        write_report([tmp_path / "in"], tmp_path / "out")
-        details = rows_of(tmp_path / "out/tables/table-1-details.csv")
-        assert {(r["verdict"], r["mean"]) for r in details if r["row"] == "sac"} == {("unfinished", "")}
-        row = next(row for row in rows_of(tmp_path / "out/tables/task-cartpole-swingup.csv"))
-        assert (row["mean"], row["against_baseline"]) == ("", "unfinished")
-        for page in ("report.md", "report.html", "tables/table-1.tex"):
-            assert "so far, at episode 12" in (tmp_path / "out" / page).read_text()
-
-    def test_half_written_lines_are_counted(self, tmp_path: Path) -> None:
-        run = write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
-        with (run / "episodes.jsonl").open("a") as log:
-            log.write('{"episode": 40, "step"')
-        text = write_report([tmp_path / "in"], tmp_path / "out").read_text()
-        assert "Half-written lines left out of logs: 1, in <code>in/runs/sac-seed0</code> (1)." in text
-
-    def test_an_unreadable_run_is_named_and_the_rest_reported(self, tmp_path: Path) -> None:
-        write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
-        (write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 1) / "run.json").write_text("{")
-        text = write_report([tmp_path / "in"], tmp_path / "out").read_text()
-        assert "Not readable: in/runs/sac-seed1/run.json" in text
-        assert "1 of 2" in text
-
-    def test_a_folder_without_runs_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(UserError, match="neither runs nor a study"):
-            write_report([tmp_path], tmp_path / "out")
-        with pytest.raises(UserError, match="no folder"):
-            write_report([tmp_path / "nowhere"], tmp_path / "out")
-
-    def test_a_folder_of_something_else_is_not_written_into(self, tmp_path: Path) -> None:
-        write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
-        (tmp_path / "out").mkdir()
-        (tmp_path / "out" / "thesis.tex").write_text("years")
-        with pytest.raises(UserError, match="no report"):
-            write_report([tmp_path / "in"], tmp_path / "out")
 
 
 class TestTheSameRunTwice:
