@@ -23,11 +23,22 @@ class Stream:
     rows: tuple[int, ...] | None = None  # per run, the length of the first axis; the rest of it stays zero
 
 
-def draw(out: Tensor, stream: Stream, name: str, seed: int, block: int, generator: torch.Generator) -> Tensor:
-    """Fill a contiguous tensor with the numbers of one block of one run."""
-    digest = hashlib.blake2b(f"{seed} {name} {block}".encode(), digest_size=8).digest()
-    generator.manual_seed(int.from_bytes(digest, "little"))
-    return out.uniform_(generator=generator) if stream.uniform else out.normal_(generator=generator)
+@dataclass(frozen=True)
+class Part:
+    """The place of one run's numbers in a block, and where they come from."""
+
+    place: Tensor
+    uniform: bool
+    source: str
+
+    def draw(self, number: int, generator: torch.Generator) -> None:
+        digest = hashlib.blake2b(f"{self.source} {number}".encode(), digest_size=8).digest()
+        generator.manual_seed(int.from_bytes(digest, "little"))
+        # A part with gaps is drawn apart, so that a run gets the numbers it would get alone.
+        out = self.place if self.place.is_contiguous() else self.place.new_empty(self.place.shape)
+        (out.uniform_ if self.uniform else out.normal_)(generator=generator)
+        if out is not self.place:
+            self.place.copy_(out)
 
 
 class Tape:
@@ -50,23 +61,26 @@ class Tape:
             for name, stream in self.streams.items()
         }
         self._generator = torch.Generator(device)
+        self._parts = [
+            Part(self._place(name, run, lane), stream.uniform, f"{seed} {name}" + (f" {lane}" if lane else ""))
+            for name, stream in self.streams.items()
+            for run, seed in enumerate(self.seeds)
+            for lane in range(lanes)
+        ]
         self._loaded = -1
+
+    def _place(self, name: str, run: int, lane: int) -> Tensor:
+        rows = self.streams[name].rows
+        block = self.blocks[name][run, lane * self.length : (lane + 1) * self.length]
+        return block if rows is None else block[:, : rows[run]]
 
     def seek(self, position: int) -> None:
         """Make sure that the block which holds a position is the current one."""
         number = position // self.length
-        if number == self._loaded:
-            return
-        for name, stream in self.streams.items():
-            for run, seed in enumerate(self.seeds):
-                for lane, block in enumerate(torch.split(self.blocks[name][run], self.length)):
-                    source = f"{name} {lane}" if lane else name
-                    if stream.rows is None or stream.rows[run] == stream.shape[0]:
-                        draw(block, stream, source, seed, number, self._generator)
-                    else:  # the run's own numbers, as if it were alone
-                        own = block[:, : stream.rows[run]]
-                        own.copy_(draw(torch.empty_like(own), stream, source, seed, number, self._generator))
-        self._loaded = number
+        if number != self._loaded:
+            for part in self._parts:
+                part.draw(number, self._generator)
+            self._loaded = number
 
 
 def read(blocks: Mapping[str, Tensor], position: Tensor) -> dict[str, Tensor]:
