@@ -123,7 +123,12 @@ def test_overestimation_measures_runs_of_table_1() -> None:
     known = {run.identity for run in table_1.runs()}
     assert sum(run.identity in known for run in study.runs()) == 2 * 4 * 5
     points = {task.name: task.steps // study.options_for(task)["bias_every"] for task in study.tasks}
-    assert points == {"cartpole-swingup": 20, "half-cheetah": 25}
+    assert points == {"cartpole-swingup": 10, "half-cheetah": 10}
+
+
+def test_a_cost_study_expects_no_runs_to_be_kept(tmp_path: Path) -> None:
+    begin(load_study("cost"), tmp_path, [], {})
+    assert json.loads((tmp_path / "study.json").read_bytes())["expected_runs"] == []
 
 
 def test_variants_that_differ_per_run_share_a_cohort_and_those_with_other_structure_do_not(tmp_path: Path) -> None:

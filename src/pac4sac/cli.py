@@ -1,10 +1,9 @@
 """The command line. torch and simulators are imported by the commands that need them, so that help comes at once."""
 
-import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
+from pac4sac.agent_commands import Evaluate, Export, Folder, Watch, writing
 from pac4sac.arguments import flags_of_file, parse_seeds, parse_settings
 from pac4sac.certificates.command import Certify
 from pac4sac.errors import UserError
-from pac4sac.studies.display import say
 from pac4sac.study_commands import Compare, Report, StudyCommand
 
 if TYPE_CHECKING:
@@ -28,18 +27,10 @@ DESCRIPTION = "PAC-Bayesian Soft Actor-Critic and its rivals: train them, look a
 INTERRUPTED = 130  # what shells report of a program ended by Ctrl-C
 PASSED_ON = (  # options of `train` that mean the same in Python
     *("algo", "preset", "steps", "max_minutes", "device", "backend", "precision", "workers", "threads"),
-    *(
-        "stop_when_solved",
-        "evaluate_every",
-        "evaluation_episodes",
-        "bias_every",
-        "bias_episodes",
-        "checkpoint_every",
-        "start_from",
-    ),
+    *("stop_when_solved", "evaluate_every", "evaluation_episodes", "bias_every", "bias_episodes"),
+    *("checkpoint_every", "start_from"),
 )
 Auto = Literal["auto"]
-Folder = Annotated[Positional[Path], arg(metavar="DIR")]
 
 
 @dataclass(frozen=True)
@@ -151,94 +142,6 @@ class Resume:
 
 
 @dataclass(frozen=True)
-class Evaluate:
-    """Let the trained agents act in fresh episodes, the same for every run, and tell their returns."""
-
-    # Experiment or run folder.
-    folder: Folder
-    # Episodes of each run and policy.
-    episodes: Annotated[int, arg(metavar="N")] = 10
-    # Of the episodes.
-    seed: Annotated[int, arg(metavar="N")] = 0
-    # The weights of the best scheduled evaluation instead of the last ones.
-    best: bool = False
-
-    def run(self, console: "Console") -> int:
-        if self.episodes < 1 or self.seed < 0:
-            raise UserError("--episodes must be at least 1 and --seed at least 0.")
-        from pac4sac.reporting.store import find_runs
-
-        run_folders = find_runs(self.folder)
-        from pac4sac.training.agentfile import load
-        from pac4sac.training.evaluation import Policy, evaluate
-        from pac4sac.training.summary import show_evaluations
-
-        rows = []
-        for folder in run_folders:
-            path = folder / ("best.safetensors" if self.best else "agent.safetensors")
-            if not path.is_file():
-                hint = "train with --evaluate-every" if self.best else "train it up to its first checkpoint"
-                raise UserError(f"{folder} holds no {path.name}; {hint}.")
-            trained = load(path)
-            policies: list[Policy] = ["greedy", "shooting"] if trained.shoots else ["greedy"]
-            for policy in policies:
-                with console.status(f"{trained.run.id}: {self.episodes} episodes, {policy} policy …"):
-                    found = evaluate(
-                        trained.agent, trained.state, trained.run.task, [self.seed], policy, self.episodes, "command"
-                    )
-                rows.append((trained.run.id, policy, found[0].tolist()))
-        show_evaluations(
-            console, "Returns of one episode" if self.episodes == 1 else f"Returns of {self.episodes} episodes", rows
-        )
-        return 0
-
-
-@dataclass(frozen=True)
-class Watch:
-    """Film one episode of a trained agent; no display is needed."""
-
-    # Run folder, or an experiment, of which the best run is taken.
-    folder: Folder
-    # Where to write it: a .gif, or an .mp4 with the extra pac4sac[video].
-    video: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: episode.gif in that folder)")] = (
-        None
-    )
-    # Of the episode.
-    seed: Annotated[int, arg(metavar="N")] = 0
-
-    def run(self, console: "Console") -> int:
-        from pac4sac.showing.video import record_video
-
-        out = self.video or (self.folder if self.folder.is_dir() else self.folder.parent) / "episode.gif"
-        with _writing(out), console.status("filming an episode …") as status:
-            written = record_video(
-                self.folder,
-                out,
-                seed=self.seed,
-                progress=lambda n, of: status.update(f"filming: {n} of {of} pictures …"),
-            )
-        say(console, f"Video: {written}")
-        return 0
-
-
-@dataclass(frozen=True)
-class Export:
-    """Write the deterministic policy of a trained agent as ONNX, and check that it acts like the agent."""
-
-    # Run folder, or an experiment with a single run.
-    folder: Folder
-    # Where to write it.
-    onnx: Annotated[Path, arg(metavar="FILE")]
-
-    def run(self, console: "Console") -> int:
-        from pac4sac.showing.onnx_export import export_onnx
-
-        with _writing(self.onnx):
-            say(console, export_onnx(self.folder, self.onnx))
-        return 0
-
-
-@dataclass(frozen=True)
 class List:
     """List what there is to choose from."""
 
@@ -337,28 +240,13 @@ def _watched(
         from pac4sac.showing.tensorboard import TensorBoard
 
         callbacks.append(TensorBoard())
-    with _writing(folder):
+    with writing(folder):
         with display:
             result = go(callbacks)
         show_result(result, console)
     if not result.complete and result.reason and "was received" in result.reason:
         return INTERRUPTED
     return 1 if all_broke_off(result) else 0
-
-
-@contextlib.contextmanager
-def _writing(target: Path) -> Iterator[None]:
-    """A full disk, a folder that may not be written and the like, told in a sentence."""
-    try:
-        yield
-    except OSError as error:
-        if error.strerror is None or isinstance(error, ConnectionError):  # not of files
-            raise
-        place = f"{target} ({error.filename})" if error.filename and error.filename != str(target) else target
-        raise UserError(
-            f"Writing {place} failed: {error.strerror}. What was written before stays readable; "
-            "make room or choose a folder you may write, then resume or start again."
-        ) from error
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

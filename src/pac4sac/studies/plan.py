@@ -96,7 +96,7 @@ def begin(study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides:
             "seed": run.seed,
             "identity": run.identity,
         }
-        for run in study.runs()
+        for run in (study.runs() if study.kind != "cost" else [])  # which times its runs and keeps none
     ]
     about = {"version": VERSION, "study": study.name, "title": study.title, "question": study.question}
     about |= {"kind": study.kind, "baseline": study.baseline, "expected_runs": expected}
