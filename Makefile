@@ -1,6 +1,8 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
+# By file, since tests of one file share what they trained.
+TESTS := $(BIN)/pytest -n auto --dist loadfile
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -21,7 +23,7 @@ run: .venv/ready  ## train PAC4SAC on Cartpole Swingup, ten minutes at most, and
 	echo "Experiment:      $$folder"
 
 test: .venv/ready  ## the default test suite (under ten minutes on two cores)
-	$(BIN)/pytest
+	$(TESTS)
 
 test-slow: .venv/ready  ## learning tests, minutes each
 	$(BIN)/pytest -m slow
@@ -58,7 +60,7 @@ check: .venv/ready  ## formatting, lint, types and tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(TESTS)
 
 format: .venv/ready  ## format and fix what can be fixed
 	$(BIN)/ruff format .

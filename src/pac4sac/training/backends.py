@@ -43,6 +43,11 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
+def wants_gpu(name: str) -> bool:
+    """Whether training will be on a GPU, which need not be in this machine."""
+    return name.startswith("cuda") or (name == "auto" and torch.cuda.is_available())
+
+
 def choose_backend(name: str, device: torch.device, updates: int) -> Backend:
     if name == "auto":
         if device.type == "cuda":

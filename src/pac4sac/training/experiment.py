@@ -17,7 +17,7 @@ from pac4sac.reporting.metrics import Score, score
 from pac4sac.reporting.store import RunRecord, read_runs
 from pac4sac.tasks import Task, get_task, task_sizes
 from pac4sac.training.agentfile import start_from
-from pac4sac.training.backends import choose_backend, pick_device
+from pac4sac.training.backends import choose_backend, pick_device, wants_gpu
 from pac4sac.training.callbacks import Callback, Callbacks
 from pac4sac.training.checkpoint import write_whole
 from pac4sac.training.loop import Cohort
@@ -106,7 +106,7 @@ def create(folder: Path, runs: Sequence[Run], options: Options) -> None:
     # A process killed in the first moment leaves an unfinished experiment.json, and nothing that could be lost.
     if folder.exists() and (not folder.is_dir() or any(p.name != "experiment.json.part" for p in folder.iterdir())):
         raise UserError(f"{folder} exists and is not empty; resume it, or choose another folder with --out.")
-    on_gpu = pick_device(options.device).type == "cuda"
+    on_gpu = wants_gpu(options.device)
     folder.mkdir(parents=True, exist_ok=True)
     about = {
         "version": VERSION,
