@@ -97,8 +97,10 @@ class Net:
 
     def flatten(self, views: Sequence[Tensor], like: Tensor) -> Tensor:
         """The inverse of `views`, for gradients."""
-        rows = (F.pad(view.flatten(1), (0, padding)) for view, padding in zip(views, self.padding, strict=True))
-        return torch.cat(list(rows), -1).view_as(like)
+        rows = []
+        for view, padding in zip(views, self.padding, strict=True):
+            rows += [view.flatten(1)] + ([view.new_zeros(len(view), padding)] if padding else [])
+        return torch.cat(rows, -1).view_as(like)
 
     def features(self, p: Params, *inputs: Tensor) -> Tensor:
         """φ [G, B, width] of inputs [R, B, ·], the same for all members of a run."""
