@@ -1,10 +1,13 @@
 """Small cohorts for the tests of agents: tiny networks, a made-up world, and networks whose numbers fit on paper."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
+import torch._inductor
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -12,6 +15,7 @@ from pac4sac.agents import get_algorithm, make_config
 from pac4sac.agents.base import Agent, State
 from pac4sac.replay import Batch
 from pac4sac.tape import BLOCK, Tape, read
+from pac4sac.training.backends import prepare
 from pac4sac.training.learner import Learner
 
 torch.set_num_threads(1)  # two threads on matrices this small only wait for each other
@@ -74,6 +78,28 @@ def train(learner: Learner, steps: int) -> Learner:
         learner.learn()
         world.step(learner)
     return learner
+
+
+# --- backends
+
+
+def trace_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiled backend but for the C++ compiler, which takes minutes and may not be there: the traced operations
+    are run as they are."""
+    monkeypatch.setattr(torch._inductor, "compile", lambda traced, *_, **__: traced)
+
+
+def assert_compiled_learns_as_eager(learner: Learner, eager: Learner) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        assert prepare(learner, "compiled") == "compiled"
+    for one in (learner, eager):
+        train(one, 14)
+    assert learner.state["critic/count"].tolist() == [6, 6]
+    for name, tensor in eager.tensors.items():
+        torch.testing.assert_close(
+            learner.tensors[name], tensor, rtol=1e-3, atol=1e-4, msg=lambda m, name=name: f"{name}: {m}"
+        )
 
 
 # --- networks whose numbers fit on paper: one state, one action, two hidden ReLU units, φ = (max(s, 0), max(a, 0))

@@ -1,13 +1,12 @@
 """Backends: a faster one is used only after it was seen to agree with eager on the cohort itself."""
 
-import functools
 import shutil
 import warnings
 from collections.abc import Callable
 
 import pytest
 import torch
-from small_cohorts import CPU, make_learner, train
+from small_cohorts import CPU, assert_compiled_learns_as_eager, make_learner, trace_only, train
 
 from pac4sac.errors import UserError
 from pac4sac.training import backends
@@ -22,37 +21,19 @@ def small_learner() -> Learner:
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
 
 
-def assert_learns_as_eager(learner: Learner, eager: Learner) -> None:
-    for one in (learner, eager):
-        train(one, 14)
-    assert learner.state["critic/count"].tolist() == [6, 6]
-    for name, tensor in eager.tensors.items():
-        torch.testing.assert_close(
-            learner.tensors[name], tensor, rtol=1e-3, atol=1e-4, msg=lambda m, name=name: f"{name}: {m}"
-        )
-
-
 @needs_compiler
 @pytest.mark.slow
 def test_the_compiled_backend_learns_what_eager_learns() -> None:
-    learner = small_learner()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        assert prepare(learner, "compiled") == "compiled"
-    assert_learns_as_eager(learner, small_learner())
+    assert_compiled_learns_as_eager(small_learner(), small_learner())
 
 
 @pytest.mark.parametrize("algo", ["pac4sac", "oac"])
 def test_operations_traced_with_their_gradients_learn_what_eager_learns(
     monkeypatch: pytest.MonkeyPatch, algo: str
 ) -> None:
-    """The compiled backend but for the C++ compiler, which takes minutes."""
-    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
+    trace_only(monkeypatch)
     learner, eager = (make_learner(algo, {"gamma": 0.9}, {"shots": 3}, shots=4, depth=1) for _ in range(2))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        assert prepare(learner, "compiled") == "compiled"
-    assert_learns_as_eager(learner, eager)
+    assert_compiled_learns_as_eager(learner, eager)
 
 
 @needs_compiler

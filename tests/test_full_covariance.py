@@ -1,8 +1,6 @@
 """The last layer with a full covariance: batch Bayesian linear regression found recursively, and how it is used."""
 
-import functools
 import math
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,18 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
-from small_cohorts import CPU, agent_on_paper, column, make_agent, make_learner, random_batch, set_head, train
+from small_cohorts import (
+    CPU,
+    agent_on_paper,
+    assert_compiled_learns_as_eager,
+    column,
+    make_agent,
+    make_learner,
+    random_batch,
+    set_head,
+    trace_only,
+    train,
+)
 from torch import Tensor
 from torch.distributions import MultivariateNormal, kl_divergence
 
@@ -19,7 +28,6 @@ import pac4sac
 from pac4sac.agents.base import Agent, State, Target
 from pac4sac.agents.full_covariance import LOG_DETERMINANT, ROOT
 from pac4sac.replay import Batch
-from pac4sac.training.backends import prepare
 
 WIDTH = 8
 EVERYONE = torch.tensor([True])
@@ -213,18 +221,10 @@ def test_runs_that_do_not_learn_observe_nothing_and_those_that_diverge_keep_what
 
 
 def test_traced_operations_learn_what_eager_learns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
+    trace_only(monkeypatch)
     settings = {"head": "full", "shooting": "thompson", "shots": 3, "depth": 1}
     learner, eager = (make_learner("pac4sac", {}, {"forgetting": 0.99}, **settings) for _ in range(2))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        assert prepare(learner, "compiled") == "compiled"
-    train(learner, 14)
-    train(eager, 14)
-    for name, tensor in eager.tensors.items():
-        torch.testing.assert_close(
-            learner.tensors[name], tensor, rtol=1e-3, atol=1e-4, msg=lambda m, name=name: f"{name}: {m}"
-        )
+    assert_compiled_learns_as_eager(learner, eager)
 
 
 def trained_on_a_probe(folder: Path, **settings: Any) -> Path:

@@ -1,14 +1,20 @@
 """Objectives beyond the paper: their terms with numbers worked by hand, their gradients, and how they are used."""
 
-import functools
 import math
-import warnings
 from typing import Any
 
 import pytest
 import torch
 from scipy.optimize import brentq
-from small_cohorts import agent_on_paper, column, make_learner, set_head, train
+from small_cohorts import (
+    agent_on_paper,
+    assert_compiled_learns_as_eager,
+    column,
+    make_learner,
+    set_head,
+    trace_only,
+    train,
+)
 from torch import Tensor
 
 from pac4sac import bounds
@@ -17,7 +23,6 @@ from pac4sac.agents.base import Agent, State, Target
 from pac4sac.agents.objectives import BOUNDED
 from pac4sac.errors import UserError
 from pac4sac.replay import Batch
-from pac4sac.training.backends import prepare
 
 HEAD = {"weight": [0.5, -0.25], "bias": 0.1, "variance": [0.04, 0.01]}
 BATCH = Batch(
@@ -169,17 +174,9 @@ def test_a_run_learns_the_same_alone_and_in_a_cohort(settings: dict[str, Any]) -
 
 def test_traced_bisections_learn_what_eager_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other objectives are made of nothing that the paper's is not made of."""
-    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
+    trace_only(monkeypatch)
     learner, eager = (make_learner("pac4sac", {}, {"delta": 0.3}, shots=2, depth=1, objective="kl") for _ in range(2))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        assert prepare(learner, "compiled") == "compiled"
-    train(learner, 14)
-    train(eager, 14)
-    for name, tensor in eager.tensors.items():
-        torch.testing.assert_close(
-            learner.tensors[name], tensor, rtol=1e-3, atol=1e-4, msg=lambda m, name=name: f"{name}: {m}"
-        )
+    assert_compiled_learns_as_eager(learner, eager)
 
 
 def test_the_same_objectives_are_those_of_pac4ddpg() -> None:

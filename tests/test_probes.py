@@ -26,7 +26,7 @@ VALUES = {  # of states 0 and 1, where they are visited
 }
 PROBES = list(VALUES)
 SEEDS = [0, 1, 2]
-STEPS = 600
+STEPS = 800
 
 COMMON = {"gamma": GAMMA, "tau": 0.1, "lr": 3e-3, "warmup": 100, "width": 32, "depth": 2}
 OWN = {
@@ -41,7 +41,7 @@ BEYOND: dict[str, dict[str, Any]] = {  # what pac4sac can be set to that the pap
     "kl-and-full-covariance": {"objective": "kl", "loss_scale": 1.0, "head": "full", "observation_variance": 0.01},
 }
 VALUE_TOLERANCE = {"sac-nr": 0.25, "sac-fpi": 0.15}
-ACTION_TOLERANCE = {"sac-nr": 0.3}
+ACTION_TOLERANCE = {"sac-nr": 0.3, "second-order": 0.2}
 # The helper of SAC-FPI follows its target one gradient step at a time; where a value feeds on itself the critic runs
 # away from it. The same page has numbers.
 OUT_OF_REACH = {("sac-fpi", "Endless")}
@@ -117,7 +117,7 @@ def test_the_critic_finds_the_value_of_each_state(algo: str, probe: str):
 @pytest.mark.parametrize("algo", VARIANTS)
 def test_the_greedy_action_is_the_best_one_of_each_state(algo: str):
     a, _ = learned(algo, "RewardByAction")
-    np.testing.assert_allclose(a, [[-0.5, 0.5]] * len(SEEDS), rtol=0, atol=ACTION_TOLERANCE.get(algo, 0.2))
+    np.testing.assert_allclose(a, [[-0.5, 0.5]] * len(SEEDS), rtol=0, atol=ACTION_TOLERANCE.get(algo, 0.12))
 
 
 def test_a_learned_temperature_settles_where_the_entropy_is_minus_one():
