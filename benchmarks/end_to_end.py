@@ -23,6 +23,7 @@ from probe import PARTS
 from pac4sac.settings import AgentConfig
 from pac4sac.studies.definition import load_study
 from pac4sac.studies.local import side_by_side
+from pac4sac.studies.sharing import shared_gpu
 from pac4sac.tasks import TASKS
 from pac4sac.training.backends import cores
 from pac4sac.training.options import Options
@@ -40,7 +41,7 @@ CAPACITY = AgentConfig().capacity
 
 
 class CohortProcess:
-    def __init__(self, job: dict[str, Any], beside: int) -> None:
+    def __init__(self, job: dict[str, Any], variables: dict[str, str]) -> None:
         self.job, self.reports = job, [{"step": 0}]
         self.started = time.monotonic()
         self.process = subprocess.Popen(
@@ -48,7 +49,7 @@ class CohortProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"OMP_NUM_THREADS": str(max(1, cores() // beside))},  # as in a study
+            env=os.environ | variables,
         )
 
     def say(self, word: str) -> None:
@@ -89,13 +90,14 @@ class CohortProcess:
 
 def measure(jobs: Sequence[dict[str, Any]], steps: int) -> list[dict[str, Any]]:
     """For each cohort its rate over a stretch of time in which all of them learn, the slowest for so many steps."""
-    with tempfile.TemporaryDirectory() as folder:
+    several_on_gpu = len(jobs) > 1 and jobs[0]["device"].startswith("cuda")
+    with tempfile.TemporaryDirectory() as folder, shared_gpu(several_on_gpu) as variables:  # as in a study
         jobs = [job | {"out": f"{folder}/{number}"} for number, job in enumerate(jobs)]
-        return measure_in(jobs, steps)
+        return measure_in(jobs, steps, variables | {"OMP_NUM_THREADS": str(max(1, cores() // len(jobs)))})
 
 
-def measure_in(jobs: Sequence[dict[str, Any]], steps: int) -> list[dict[str, Any]]:
-    cohorts = [CohortProcess(job, len(jobs)) for job in jobs]
+def measure_in(jobs: Sequence[dict[str, Any]], steps: int, variables: dict[str, str]) -> list[dict[str, Any]]:
+    cohorts = [CohortProcess(job, variables) for job in jobs]
     try:
         for cohort in cohorts:
             cohort.hear()
@@ -226,7 +228,11 @@ def main(arguments: list[str] | None = None) -> None:
     study = load_study("table-1")
     algos = [variant.algo for variant in study.variants][-options.cohorts :]
     common = {"device": str(report.device), "backend": options.backend, "workers": options.workers}
-    common |= {"quick": options.quick, "settings": {"warmup": 50} if options.quick else {}}
+    common |= {
+        "precision": options.precision,
+        "quick": options.quick,
+        "settings": {"warmup": 50} if options.quick else {},
+    }
 
     def jobs(task: str, algos: Sequence[str], runs: int) -> list[dict[str, Any]]:
         return [common | {"task": task, "algo": algo, "runs": options.runs or runs} for algo in algos]

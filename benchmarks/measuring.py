@@ -34,6 +34,7 @@ HERE = Path(__file__).resolve().parent
 def parser(doc: str | None) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+    made.add_argument("--precision", default="float32", choices=("float32", "tf32"), help="of products on a GPU")
     made.add_argument("--quick", action="store_true", help="few repetitions and nothing compiled: does it run at all?")
     made.add_argument("--out", type=Path, help="write everything measured to this file, as JSON")
     return made
@@ -162,6 +163,7 @@ class Trial:
 class Report:
     def __init__(self, options: argparse.Namespace) -> None:
         self.device = pick_device(options.device)
+        backends.set_precision(options.precision)
         self.out: Path | None = options.out
         self.console = Console(highlight=False)
         self.console.width = max(self.console.width, 120)  # a log has no width of its own
