@@ -20,12 +20,12 @@ from typing import Any
 from measuring import HERE, Report, parser
 from probe import PARTS
 
+from pac4sac.cores import SHARE, cores, share_out
 from pac4sac.settings import AgentConfig
 from pac4sac.studies.definition import load_study
 from pac4sac.studies.local import side_by_side
 from pac4sac.studies.sharing import shared_gpu
 from pac4sac.tasks import TASKS
-from pac4sac.training.backends import cores
 from pac4sac.training.options import Options
 
 MEANING = {
@@ -93,7 +93,10 @@ def measure(jobs: Sequence[dict[str, Any]], steps: int) -> list[dict[str, Any]]:
     several_on_gpu = len(jobs) > 1 and jobs[0]["device"].startswith("cuda")
     with tempfile.TemporaryDirectory() as folder, shared_gpu(several_on_gpu) as variables:  # as in a study
         jobs = [job | {"out": f"{folder}/{number}"} for number, job in enumerate(jobs)]
-        return measure_in(jobs, steps, variables | {"OMP_NUM_THREADS": str(max(1, cores() // len(jobs)))})
+        variables |= {"OMP_NUM_THREADS": str(max(1, cores() // len(jobs)))}
+        if len(jobs) > 1:
+            variables |= {SHARE: str(share_out(1, len(jobs)))}  # they have as many runs each
+        return measure_in(jobs, steps, variables)
 
 
 def measure_in(jobs: Sequence[dict[str, Any]], steps: int, variables: dict[str, str]) -> list[dict[str, Any]]:

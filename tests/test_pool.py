@@ -3,9 +3,11 @@ import dataclasses
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +19,7 @@ import pytest
 from safetensors.numpy import load, save
 
 from pac4sac.errors import UserError
-from pac4sac.tasks import Task, get_task, make_env
+from pac4sac.tasks import Task, get_task, make_env, waiting
 from pac4sac.tasks.episodes import episode_seed
 from pac4sac.tasks.pool import EnvPool, choose_workers
 
@@ -468,3 +470,19 @@ def test_workers_end_with_an_interrupted_parent(fault, tmp_path):
 def test_workers_do_without_torch():
     check = "import sys, pac4sac.tasks.worker; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check]).returncode == 0
+
+
+def test_who_waits_for_a_message_stays_awake_until_it_comes_and_not_much_longer(monkeypatch):
+    monkeypatch.setattr(waiting, "PATIENCE", 0.2)
+    here, there = socket.socketpair()
+    with here, there:
+        poller = waiting.watching(here.fileno())
+        begun = time.perf_counter()
+        waiting.stay_awake(poller)
+        assert time.perf_counter() - begun >= 0.2
+        threading.Timer(0.02, there.send, [b"."]).start()
+        monkeypatch.setattr(waiting, "PATIENCE", 60.0)
+        waiting.stay_awake(poller)  # a minute, if the message did not end it
+        assert here.recv(1, socket.MSG_DONTWAIT) == b"."
+        there.close()
+        waiting.stay_awake(poller)  # nor would it wait for the dead

@@ -81,7 +81,7 @@ class Train:
     # Episodes of such a measurement.
     bias_episodes: Annotated[int, arg(metavar="N")] = 3
     # Steps between checkpoints.
-    checkpoint_every: Annotated[int, arg(metavar="N")] = 5000
+    checkpoint_every: Annotated[int, arg(metavar="N")] = 20_000
     # Start with the weights of a trained agent: a run folder or an agent.safetensors.
     start_from: Annotated[str | None, arg(name="from", metavar="AGENT", help_behavior_hint="(optional)")] = None
     # TOML file with any of these options as keys and settings in a table [set]; flags override it.

@@ -18,6 +18,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from pac4sac.cores import machine_cores
+
 # The versions of constraints.txt on which the digits of a result depend.
 PINNED = {"torch": "2.13.0", "numpy": "2.4.6", "gymnasium": "1.4.0", "pybullet": "3.2.7"}
 NEEDED = (*PINNED, "safetensors", "tyro", "rich", "matplotlib", "scipy")
@@ -89,7 +91,7 @@ def software() -> Iterator[Finding]:
 
 
 def machine() -> Iterator[Finding]:
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    usable = machine_cores()
     yield Finding("processor", f"{platform.system()} {platform.machine()}, {usable} cores")
     yield from _devices()
     compiler = shutil.which("g++")

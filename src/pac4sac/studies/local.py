@@ -11,11 +11,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from pac4sac.cores import SHARE, cores, share_out
 from pac4sac.errors import UserError
 from pac4sac.studies import child
 from pac4sac.studies.plan import PlannedCohort
 from pac4sac.studies.sharing import shared_gpu
-from pac4sac.training.backends import cores
 from pac4sac.training.signals import StopRequest
 
 CORES_PER_COHORT = 4  # a learner, and simulators beside it
@@ -50,8 +50,10 @@ def _run(
         while waiting or active:
             while waiting and len(active) < parallel and not stop.wanted:
                 cohort = waiting.pop(0)
-                threads = {"OMP_NUM_THREADS": str(max(1, cores() // parallel))}  # they share the cores
-                process = _start(cohort, stop, messages, {**variables, **threads})
+                beside = [*(other for _, other in active.values()), *waiting[: parallel - len(active) - 1]]
+                share = {SHARE: str(share_out(len(cohort.runs), sum(len(c.runs) for c in [cohort, *beside])))}
+                threads = {"OMP_NUM_THREADS": str(max(1, cores() // parallel))}  # of libraries that ask nobody
+                process = _start(cohort, stop, messages, {**variables, **threads, **share})
                 active[process.pid] = (process, cohort)
             if stop.wanted and not active:
                 return False

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pac4sac.errors import UserError
 from pac4sac.tasks.episodes import COMMAND, EVERY_RUN, Board, RunEnvironment
 from pac4sac.tasks.registry import Task
+from pac4sac.tasks.waiting import stay_awake, watching
 
 STEP = COMMAND.pack(EVERY_RUN, 0, 0)
 PATIENCE = 1.0  # seconds a worker gets to close its environments
@@ -72,6 +73,7 @@ class WorkerHost:
         self.second_life = second_life
         self._pending = 0
         self._channel, theirs = socket.socketpair()
+        self._poller = watching(self._channel.fileno())
         with theirs, _interrupts_held_back():
             job = job | {"channel": theirs.fileno(), "seeds": [(run, job["seeds"][run]) for run in runs]}
             self._process = subprocess.Popen(
@@ -91,6 +93,7 @@ class WorkerHost:
 
     def answered(self) -> bool:
         while self._pending:
+            stay_awake(self._poller)
             try:
                 answers = len(self._channel.recv(self._pending))
             except ConnectionError:

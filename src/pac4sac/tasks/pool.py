@@ -15,6 +15,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from pac4sac.cores import cores
 from pac4sac.errors import UserError
 from pac4sac.tasks.adapters import make_env
 from pac4sac.tasks.episodes import Board, board_layout, read_cause
@@ -61,8 +62,7 @@ class EnvPool:
         with contextlib.closing(make_env(task)) as env:
             self.observation_size, self.action_size = map(_length, (env.observation_space, env.action_space))
             if workers == "auto":
-                cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-                workers = choose_workers(self.runs, _step_seconds(env), cores)
+                workers = choose_workers(self.runs, _step_seconds(env), cores())
         if workers < 0:
             raise UserError(f"A pool cannot have {workers} workers; use 0 (no processes), a positive number or 'auto'.")
         self.workers = min(workers, self.runs)

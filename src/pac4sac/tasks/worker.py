@@ -7,6 +7,7 @@ import ctypes
 import json
 import mmap
 import os
+import select
 import signal
 import socket
 import sys
@@ -16,13 +17,15 @@ import numpy as np
 
 from pac4sac.tasks.episodes import COMMAND, EVERY_RUN, RunEnvironment, board_layout
 from pac4sac.tasks.registry import Task
+from pac4sac.tasks.waiting import stay_awake, watching
 
 PR_SET_PDEATHSIG = 1
 
 
 def serve(channel: socket.socket, environments: dict[int, RunEnvironment], action_size: int) -> None:
     """Obey until the pool closes its end or dies, which reads the same here."""
-    while header := channel.recv(COMMAND.size, socket.MSG_WAITALL):
+    poller = watching(channel.fileno())
+    while header := next_command(channel, poller):
         run, episode, steps = COMMAND.unpack(header)
         if run == EVERY_RUN:
             for environment in environments.values():
@@ -31,6 +34,11 @@ def serve(channel: socket.socket, environments: dict[int, RunEnvironment], actio
             data = channel.recv(4 * steps * action_size, socket.MSG_WAITALL) if steps else b""
             environments[run].begin(episode, np.frombuffer(data, np.float32).reshape(steps, action_size))
         channel.send(b".")
+
+
+def next_command(channel: socket.socket, poller: "select.poll") -> bytes:
+    stay_awake(poller)
+    return channel.recv(COMMAND.size, socket.MSG_WAITALL)
 
 
 def main(job: dict[str, Any]) -> None:

@@ -4,25 +4,25 @@ operation, gradients included) or `graph` (the same captured once as a CUDA grap
 A faster backend is compared with eager on the real cohort before it is used.
 """
 
+import contextlib
 import math
-import os
 import shutil
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from pac4sac.cores import cores
 from pac4sac.errors import UserError
 from pac4sac.training.learner import Learner, Operation, Tensors
 
 Backend = Literal["eager", "compiled", "graph"]
 COMPILING_PAYS = 20_000  # updates: below this the wait for the compiler is longer than what it saves
 TOLERANCE = 1e-3  # relative, in the norm, of gradients after one update
-TF32_TOLERANCE = 1e-2  # factors of products have 10 bits there, and a last bit of float32 can move them by one
 CLEARLY = 1.15  # more threads must be faster by this factor: on busy cores they suffer first
 WEIGHT_TOLERANCE = 0.1  # of the length of the weights' step
 ROUNDING = 1e-5  # of the weights' own length, for steps so short that float32 hardly holds them
@@ -66,6 +66,17 @@ def set_precision(name: str) -> None:
     torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
 
 
+@contextlib.contextmanager
+def full_precision() -> Iterator[None]:
+    """For comparisons: TF32 rounds factors so coarsely that it would hide a mistake, or look like one."""
+    wanted = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(wanted)
+
+
 def eager(operation: Operation, tensors: Tensors) -> Callable[[], None]:
     return lambda: operation(tensors)
 
@@ -92,26 +103,35 @@ def compiled(operation: Operation, tensors: Tensors) -> Callable[[], None]:
     return run
 
 
-def graph(operation: Operation, tensors: Tensors) -> Callable[[], None]:
-    program = compiled(operation, tensors)
-    before = {name: tensor.clone() for name, tensor in tensors.items()}
-    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):  # compilation and lazy initialisation must not happen during capture
-            program()
-    torch.cuda.current_stream().wait_stream(side)
-    captured = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(captured):
-        program()
-    put_back(tensors, before)
-    return captured.replay
+class CudaGraph:
+    """A compiled operation as one launch."""
+
+    def __init__(self, operation: Operation, tensors: Tensors) -> None:
+        self.program, self.tensors = compiled(operation, tensors), tensors
+        self.capture()
+
+    def capture(self) -> None:
+        """In the precision that is set now."""
+        before = {name: tensor.clone() for name, tensor in self.tensors.items()}
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):  # lazy initialisation must not happen during capture
+                self.program()
+        torch.cuda.current_stream().wait_stream(side)
+        self.captured = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.captured):
+            self.program()
+        put_back(self.tensors, before)
+
+    def __call__(self) -> None:
+        self.captured.replay()
 
 
 PREPARE: dict[str, Callable[[Operation, Tensors], Callable[[], None]]] = {
     "eager": eager,
     "compiled": compiled,
-    "graph": graph,
+    "graph": CudaGraph,
 }
 
 
@@ -177,19 +197,18 @@ def disagreement(start: Tensors, reference: Tensors, other: Tensors) -> str | No
     """Where two results of the same step from the same start differ by more than rounding, or None. A tensor is judged
     by how far it moved; weights less strictly than the moments of their gradient, since Adam's first steps amplify the
     sign of gradients that are nearly zero."""
-    tolerance = TF32_TOLERANCE if torch.get_float32_matmul_precision() == "high" else TOLERANCE
     for name, expected in reference.items():
         if not expected.is_floating_point():
             if not torch.equal(expected, other[name]):
                 return f"{name} differs"
         elif name in ("action", "replay"):
-            same = ((other[name] - expected).abs() <= tolerance).flatten(1).all(1).double().mean()
+            same = ((other[name] - expected).abs() <= TOLERANCE).flatten(1).all(1).double().mean()
             if not same >= 0.9:  # two candidates of nearly the same value may change places
                 return f"{name} of {float(1 - same):.0%} of the runs differs"
         else:
             moved = (expected - start[name]).double().norm() + ROUNDING * expected.double().norm()
             gap = (other[name] - expected).double().norm() / moved.clamp_min(1e-12)
-            if not gap <= (tolerance if name.endswith(("_moment", "metrics")) else WEIGHT_TOLERANCE):
+            if not gap <= (TOLERANCE if name.endswith(("_moment", "metrics")) else WEIGHT_TOLERANCE):
                 return f"{name} differs by {float(gap):.1e}"
     return None
 
@@ -198,22 +217,22 @@ def prepare(learner: Learner, backend: Backend) -> Backend:
     """Make the learner run on a backend, after comparing it with eager; falls back to eager with one warning."""
     if backend == "eager":
         return backend
-    with Rehearsal(learner) as rehearsal:
+    with Rehearsal(learner) as rehearsal, full_precision():
         expected = rehearsal.once()
         try:
             learner.use(PREPARE[backend])
             problem = disagreement(rehearsal.start, expected, rehearsal.once())
         except Exception as error:
             problem = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
-        if problem is None:
-            return backend
-        learner.use(eager)
+        if problem is not None:
+            learner.use(eager)
+    if problem is None:
+        for operation in learner.run.values():
+            if isinstance(operation, CudaGraph) and torch.get_float32_matmul_precision() != "highest":
+                operation.capture()
+        return backend
     warnings.warn(f"The {backend} backend was left for eager: {problem}.", stacklevel=2)
     return "eager"
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def choose_threads(learner: Learner) -> int:

@@ -18,7 +18,7 @@ class Options:
     workers: int | Literal["auto"] = "auto"
     threads: int | Literal["auto"] = "auto"
     log_every: int = 1000
-    checkpoint_every: int = 5000
+    checkpoint_every: int = 20_000
     evaluate_every: int = 0  # 0: at the end only
     evaluation_episodes: int = 5
     bias_every: int = 0  # 0: never

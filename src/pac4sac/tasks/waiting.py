@@ -1,0 +1,26 @@
+"""Waiting for a message that comes soon."""
+
+import os
+import select
+import time
+
+from pac4sac.cores import machine_cores
+
+# To wake a sleeping core can take longer than to simulate a step, on a virtual machine a millisecond and more. So
+# whoever waits keeps the core for a while, where there are enough of them, and lends it to anyone who has work.
+PATIENCE = 2e-3 if machine_cores() >= 4 and hasattr(os, "sched_yield") else 0.0  # seconds
+
+
+def stay_awake(poller: "select.poll") -> None:
+    """Return when there is something to read, or when it is time to sleep in a blocking read instead."""
+    if not PATIENCE:
+        return
+    until = time.perf_counter() + PATIENCE
+    while not poller.poll(0) and time.perf_counter() < until:
+        os.sched_yield()
+
+
+def watching(descriptor: int) -> "select.poll":
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return poller
