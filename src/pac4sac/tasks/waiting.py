@@ -4,11 +4,12 @@ import os
 import select
 import time
 
-from pac4sac.cores import machine_cores
+from pac4sac.cores import cores, machine_cores
 
 # To wake a sleeping core can take longer than to simulate a step, on a virtual machine a millisecond and more. So
-# whoever waits keeps the core for a while, where there are enough of them, and lends it to anyone who has work.
-PATIENCE = 2e-3 if machine_cores() >= 4 and hasattr(os, "sched_yield") else 0.0  # seconds
+# whoever waits keeps the core for a while, unless cores are few or have other cohorts to serve.
+ALONE = machine_cores() >= 4 and cores() == machine_cores()
+PATIENCE = 2e-3 if ALONE and hasattr(os, "sched_yield") else 0.0  # seconds
 
 
 def stay_awake(poller: "select.poll") -> None:
