@@ -1,17 +1,19 @@
 """Choices that go beyond the paper, or that it leaves open; `pac4sac.py` names them and stays the paper."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from pac4sac import bounds
-from pac4sac.agents.base import Hyper, State
+from pac4sac import bounds, replay
+from pac4sac.agents.base import Draw, Hyper, State
 from pac4sac.agents.full_covariance import FullCovarianceCritic
 from pac4sac.nets import Critic, Params
 from pac4sac.replay import Batch
+from pac4sac.tape import Stream
 
 STD_FLOOR = 1e-6  # of √v_p, whose slope is infinite at 0
+FRESH = "fresh/"  # before names of what is drawn for a second minibatch, that of the exploration term
 
 # The conservative term from KL, N and δ. The paper's training objective has no δ; "mcallester" is the bound as the
 # paper prints it, the last two are proven.
@@ -58,15 +60,31 @@ def with_frozen_variance(q: Params) -> Params:
     return {**q, "head.log_variance": q["head.log_variance"].detach()}
 
 
-def here_and_next(critic: Critic, q: Params, batch: Batch, a2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def here_and_next(critic: Critic, q: Params, batch: Batch, s2: Tensor, a2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """m_p(s, a), v_p(s, a) and v_p(s′, a′), each [R, M, B], in one pass. A covariance that is measured, not trained,
     leaves the features alone: the cheapest way to be certain would be features that no longer tell pairs apart."""
-    m, v = critic(q, torch.cat([batch.s, batch.s2], 1), torch.cat([batch.a, a2], 1))
+    m, v = critic(q, torch.cat([batch.s, s2], 1), torch.cat([batch.a, a2], 1))
     assert v is not None
     if isinstance(critic, FullCovarianceCritic):
         v = v.detach()
     (here, _), (v_here, v_next) = m.chunk(2, -1), v.chunk(2, -1)
     return here, v_here, v_next
+
+
+def fresh_streams(streams: Mapping[str, Stream], batch: int) -> dict[str, Stream]:
+    """Random numbers for a second minibatch: which transitions, and a′ where it is drawn; not those of its target."""
+    drawn = {"replay": Stream((batch,), uniform=True)}
+    drawn |= {name: stream for name, stream in streams.items() if name == "target"}
+    return {FRESH + name: stream for name, stream in drawn.items()}
+
+
+def with_fresh_batch(draw: Draw, data: Tensor, step: Tensor, ds: int, da: int) -> Draw:
+    batch = replay.sample(data, draw[FRESH + "replay"], step.clamp_max(data.shape[1]), ds, da)
+    return {**draw, **{FRESH + name: part for name, part in batch._asdict().items()}}
+
+
+def of_fresh_batch(draw: Draw) -> Draw:
+    return {name.removeprefix(FRESH): part for name, part in draw.items() if name.startswith(FRESH)}
 
 
 def first_prior(means: Sequence[float], variances: Sequence[float], critic: Critic, device: torch.device) -> State:

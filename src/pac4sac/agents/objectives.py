@@ -77,3 +77,9 @@ def refuse_contradictions(c: "PacBayesConfig") -> None:
         raise UserError("The full head carries its posterior on by itself; leave prior=fixed with it.")
     if c.head == "full" and c.freeze_variance:
         raise UserError("The full head has no trained variances to freeze; leave freeze_variance=false with it.")
+    if c.exploration_batch == "fresh" and c.objective == "second-order":
+        raise UserError(
+            "The second-order objective has no exploration term apart; leave exploration_batch=same with it."
+        )
+    if c.exploration_batch == "fresh" and c.head != "gaussian":
+        raise UserError(f"The {c.head} head learns from no exploration term; leave exploration_batch=same with it.")

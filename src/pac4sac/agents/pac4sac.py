@@ -51,6 +51,9 @@ class PacBayesConfig(AgentConfig):
     target: str = structural(
         "mean", ("mean", "sampled"), "value of the next state: the target critic's mean or a sample"
     )
+    exploration_batch: str = structural(
+        "same", ("same", "fresh"), "minibatch of the exploration term: that of the others, or one of its own"
+    )
     prior: str = structural(
         "fixed", ("fixed", "moving"), "keep the prior, or move it to the posterior after an episode"
     )
@@ -105,6 +108,23 @@ class PacBayesCritic(Coverage):
     def exploration(v_p_next: Tensor, terminated: Tensor) -> Tensor:
         return (v_p_next * (1 - terminated)).mean(-1)
 
+    # The samples are those of the minibatch at hand, used twice; the paper's last section says that this is likely to
+    # bias the term. By choice it has a minibatch of its own, with a′ chosen as for a target.
+
+    def update(self, state: State, data: Tensor, draw: Draw) -> None:
+        if self.config.exploration_batch == "fresh":
+            draw = choices.with_fresh_batch(draw, data, state["step"], self.ds, self.da)
+        super().update(state, data, draw)
+
+    def next_pairs(self, state: State, batch: Batch, target: Target, draw: Draw) -> tuple[Batch, Tensor]:
+        """The samples over which the term is averaged, and their a′."""
+        if self.config.exploration_batch == "same":
+            return batch, target.a2
+        fresh = choices.of_fresh_batch(draw)
+        batch = Batch(*(fresh[name] for name in Batch._fields))
+        with torch.no_grad():
+            return batch, self.bellman_target(state, batch, fresh).a2
+
     # Third display: the final critic training objective L(m, v). The weight ξ is that of Section 3.1.
 
     def critic_loss(self, state: State, q: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
@@ -115,9 +135,10 @@ class PacBayesCritic(Coverage):
         h = Hyper(state)
         n = state["step"].clamp_max(self.config.capacity)
         q = self.with_covariance(state, q)
-        m_p, v_p, v_p_next = choices.here_and_next(self.critic, q, batch, target.a2)
+        there, a2 = self.next_pairs(state, batch, target, draw)
+        m_p, v_p, v_p_next = choices.here_and_next(self.critic, q, batch, there.s2, a2)
         kl = self.divergence(state, q)
-        y, terminated = target.y[:, None], batch.terminated[:, None]
+        y, terminated = target.y[:, None], there.terminated[:, None]
 
         if self.config.objective == "paper":
             bellman = self.bellman_consistency(y, m_p, v_p)
@@ -155,7 +176,11 @@ class PacBayesCritic(Coverage):
     def update_streams(self) -> dict[str, Stream]:
         noise = Stream((self.config.critics, self.config.batch))
         streams = super().update_streams() | {"actor_value": noise}
-        return streams | {"next_value": noise} if self.config.target == "sampled" else streams
+        if self.config.target == "sampled":
+            streams |= {"next_value": noise}
+        if self.config.exploration_batch == "fresh":
+            streams |= choices.fresh_streams(streams, self.config.batch)
+        return streams
 
     def logged(self) -> tuple[str, ...]:
         return (*super().logged(), *(self.terms if self.critic.gaussian else ()))
