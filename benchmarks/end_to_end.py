@@ -1,6 +1,7 @@
 """Run-steps per second of whole cohorts: where the time goes, what is idle, and how long Table 1 takes.
 
     python benchmarks/end_to_end.py --task half-cheetah --runs 20 --algo pac4sac --steps 3000
+    python benchmarks/end_to_end.py --runs 80 --split 2         # two cohorts: one acts while the other simulates
     python benchmarks/end_to_end.py --cohorts 4 --runs 5        # the algorithms of Table 1 side by side
     python benchmarks/end_to_end.py --table-1                   # that for every task, and what all of it would take
 
@@ -220,6 +221,7 @@ def main(arguments: list[str] | None = None) -> None:
     made.add_argument("--runs", type=int, help="in a cohort; 20, or with several cohorts 5")
     made.add_argument("--steps", type=int, default=3000, help="lockstep steps to measure")
     made.add_argument("--cohorts", type=int, default=1, help="this many algorithms of Table 1 side by side")
+    made.add_argument("--split", type=int, default=1, help="the runs in this many cohorts side by side")
     made.add_argument("--table-1", action="store_true", help="all tasks, and a projection for the whole study")
     made.add_argument("--tasks", default=",".join(TASKS), help="with --table-1, only these")
     made.add_argument("--backend", default="auto")
@@ -255,7 +257,8 @@ def main(arguments: list[str] | None = None) -> None:
         measured = measure(jobs(options.task, algos, 5), options.steps)
         show(report, f"{options.task}, {options.cohorts} cohorts side by side", measured)
     else:
-        show(report, options.task, measure(jobs(options.task, [options.algo], 20), options.steps))
+        parts, options.runs = options.split, (options.runs or 20) // options.split
+        show(report, options.task, measure(jobs(options.task, [options.algo] * parts, options.runs), options.steps))
     report.close()
 
 

@@ -110,13 +110,14 @@ class EnvPool:
         self._require("idle")
         if actions.shape != (self.runs, self.action_size):
             raise ValueError(f"actions have shape {actions.shape} instead of {(self.runs, self.action_size)}")
-        if self._steps.max() == self._history.shape[1]:
-            self._history = np.concatenate([self._history, np.zeros_like(self._history)], axis=1)
         self._action[:] = actions
-        self._history[self._each_run, self._steps] = self._action
         self._state = "stepping"
         for host in self._hosts:
             host.step()
+        # While they step: an episode is replayed from here when a worker dies.
+        if self._steps.max() == self._history.shape[1]:
+            self._history = np.concatenate([self._history, np.zeros_like(self._history)], axis=1)
+        self._history[self._each_run, self._steps] = self._action
 
     def receive(self) -> Transitions:
         self._require("stepping")
