@@ -27,6 +27,7 @@ MIXED: dict[str, list[Any]] = {
     "conservative": [1.0, 0.0, 3.0],
     "prior_mean": [0.0, 1.0],
     "delta": [0.05, 0.5],
+    "objective": ["paper", "kl", "lambda", "quadratic", "classic"],
     "noise": [0.1, 0.6],
     "beta": [4.66, -1.0],
     "shift": [23.53, 0.1],

@@ -211,3 +211,32 @@ def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any
     with pytest.raises(UserError) as refusal:
         make_config("pac4sac", overrides=settings)
     assert str(refusal.value) == sentence
+
+
+@pytest.mark.parametrize("error", [0.0, 1e9])
+def test_a_run_is_unharmed_by_an_objective_of_its_neighbours_that_is_flat_where_it_is(error: float) -> None:
+    """All objectives of a cohort are computed for all runs: an infinite slope would spoil the zero that it meets."""
+    agent, state = agent_on_paper("pac4sac", {}, *({"objective": name} for name in BOUNDED), SECOND_ORDER)
+    set_head(agent, state, "critic", HEAD)
+    state["step"].fill_(N)
+    runs = agent.runs
+    batch = Batch(*(x.expand(runs, *x.shape[1:]) for x in BATCH))
+    y = torch.tensor(M_P).expand(runs, 2) + torch.tensor([error, *[1.0] * (runs - 1)]).view(-1, 1)
+    q = {name: view.detach().requires_grad_() for name, view in agent.params(state, "critic").items()}
+    loss, _ = agent.critic_loss(state, q, batch, Target(y, TARGET.a2.expand(runs, 2, 1)), {})
+    gradient = torch.autograd.grad(loss.sum(), q["head.weight"])[0]
+    assert bool(gradient.isfinite().all())
+    alone, its_state = on_paper()
+    own = alone.params(its_state, "critic")["head.weight"].detach().requires_grad_()
+    q = {**alone.params(its_state, "critic"), "head.weight": own}
+    loss, _ = alone.critic_loss(its_state, q, BATCH, Target(y[:1], TARGET.a2), {})
+    torch.testing.assert_close(gradient[:1], torch.autograd.grad(loss.sum(), own)[0])
+
+
+def test_the_prior_moves_for_those_runs_of_a_cohort_that_want_it() -> None:
+    agent, state = agent_on_paper("pac4sac", {}, {"prior": "moving"}, {"prior": "moving"})
+    set_head(agent, state, "critic", HEAD)
+    before = state["prior_mean"].clone()
+    agent.end_of_episode(state, torch.tensor([True, True, False]))
+    moved = (state["prior_mean"] != before).flatten(1).any(1)
+    assert moved.tolist() == [False, True, False]

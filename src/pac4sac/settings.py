@@ -37,8 +37,9 @@ ANY = Interval(-math.inf)
 LARGEST = 3.4e38  # the learner computes in float32, where more than this is infinite
 
 
-def per_run(default: T, allowed: Interval | None, help: str) -> T:
-    """A setting in which the runs of one cohort may differ; the agent sees it as a tensor of shape [R]."""
+def per_run(default: T, allowed: Interval | tuple[str, ...] | None, help: str) -> T:
+    """A setting in which the runs of one cohort may differ; the agent sees it as a tensor of shape [R], a choice by its
+    place among those allowed."""
     return field(default=default, metadata={"per_run": True, "allowed": allowed, "help": help})
 
 
@@ -74,6 +75,15 @@ class AgentConfig:
     @classmethod
     def per_run_names(cls) -> tuple[str, ...]:
         return tuple(f.name for f in dataclasses.fields(cls) if f.metadata["per_run"])
+
+    def number(self, name: str) -> float:
+        """A per-run setting as the agent sees it."""
+        value = getattr(self, name)
+        return float(self.choices(name).index(value) if isinstance(value, str) else value)
+
+    @classmethod
+    def choices(cls, name: str) -> tuple[str, ...]:
+        return next(tuple(f.metadata["allowed"]) for f in dataclasses.fields(cls) if f.name == name)
 
     def structure(self) -> dict[str, Any]:
         """The settings that all runs of a cohort must share."""

@@ -42,7 +42,8 @@ class Terms(NamedTuple):
 
 
 def terms(
-    config: "PacBayesConfig",
+    objective: str,
+    form: str,
     h: Hyper,
     y: Tensor,
     m_p: Tensor,
@@ -52,14 +53,14 @@ def terms(
     kl: Tensor,
     n: Tensor,
 ) -> Terms:
-    if config.objective == "second-order":
+    if objective == "second-order":
         # The loss of pairs of critics, (m_p − y)², is the paper's Bellman term less v_p(s, a): it has an exploration
         # term of weight 1 in it and bears no other. Pairs make the KL count twice.
         risk = bounds.tandem_loss(m_p, y).mean(-1)
-        return Terms(risk, choices.complexity(config.complexity, 2 * kl, n, h), torch.zeros_like(risk))
+        return Terms(risk, choices.complexity(form, 2 * kl, n, h), torch.zeros_like(risk))
     epsilon = h.loss_scale[:, None, None]
     risk = bounds.bounded_loss(m_p, v_p, y, epsilon).mean(-1)
-    bound = BOUNDED[config.objective](risk, kl, n, h.delta[:, None], h.bound_lambda[:, None])
+    bound = BOUNDED[objective](risk, kl, n, h.delta[:, None], h.bound_lambda[:, None])
     # The exploration term is bounded as the risk is, or it would outweigh it: the loss that the variance of the next
     # value makes by itself, v_p(s′, a′)/ε² while that is small.
     spread = bounds.bounded_loss(0.0, v_p_next, 0.0, epsilon)

@@ -16,6 +16,7 @@ from pac4sac import settings
 from pac4sac.agents import choices, full_covariance, objectives
 from pac4sac.agents.base import Draw, Hyper, Loss, State, Target
 from pac4sac.agents.full_covariance import Coverage, FullCovarianceCritic
+from pac4sac.agents.objectives import Terms
 from pac4sac.agents.sac import Sac, SacConfig
 from pac4sac.bounds import gaussian_kl
 from pac4sac.nets import Critic, Params
@@ -46,7 +47,7 @@ class PacBayesConfig(AgentConfig):
     )
     log_variance: float = structural(-4.6, settings.ANY, "first log-variance of the last layer's weights")
     freeze_variance: bool = structural(False, None, "never train the variances, as the released code does in effect")
-    objective: str = structural("paper", objectives.OBJECTIVES, "what the critic minimises")
+    objective: str = per_run("paper", objectives.OBJECTIVES, "what the critic minimises")
     complexity: str = structural("paper", tuple(choices.COMPLEXITY), "form of the conservative term")
     target: str = structural(
         "mean", ("mean", "sampled"), "value of the next state: the target critic's mean or a sample"
@@ -54,9 +55,7 @@ class PacBayesConfig(AgentConfig):
     exploration_batch: str = structural(
         "same", ("same", "fresh"), "minibatch of the exploration term: that of the others, or one of its own"
     )
-    prior: str = structural(
-        "fixed", ("fixed", "moving"), "keep the prior, or move it to the posterior after an episode"
-    )
+    prior: str = per_run("fixed", ("fixed", "moving"), "keep the prior, or move it to the posterior after an episode")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -140,14 +139,17 @@ class PacBayesCritic(Coverage):
         kl = self.divergence(state, q)
         y, terminated = target.y[:, None], there.terminated[:, None]
 
-        if self.config.objective == "paper":
-            bellman = self.bellman_consistency(y, m_p, v_p)
-            conservative = choices.complexity(self.config.complexity, kl, n, h)  # √(KL/N) in the paper
-            exploration = self.exploration(v_p_next, terminated)
-        else:
-            bellman, conservative, exploration = objectives.terms(
-                self.config, h, y, m_p, v_p, v_p_next, terminated, kl, n
+        def terms(objective: str) -> Terms:
+            form = self.config.complexity
+            if objective != "paper":
+                return objectives.terms(objective, form, h, y, m_p, v_p, v_p_next, terminated, kl, n)
+            return Terms(
+                self.bellman_consistency(y, m_p, v_p),
+                choices.complexity(form, kl, n, h),  # √(KL/N) in the paper
+                self.exploration(v_p_next, terminated),
             )
+
+        bellman, conservative, exploration = self.by_choice(state, "objective", terms)
         loss = bellman + h.conservative[:, None] * conservative - h.xi[:, None] * exploration  # [R, M]
 
         log = {"bellman": bellman, "conservative": conservative, "exploration": exploration, "kl": kl}
@@ -163,8 +165,9 @@ class PacBayesCritic(Coverage):
     # Section 3.1 suggests "updating the prior of an episode with the posterior of the previous episode".
 
     def end_of_episode(self, state: State, ended: Tensor) -> None:
-        if self.config.prior == "moving" and self.critic.gaussian:
-            choices.move_prior(state, self.critic.posterior(self.params(state, "critic")), ended)
+        if any(config.prior == "moving" for config in self.configs) and self.critic.gaussian:
+            moving = Hyper(state).prior == self.Config.choices("prior").index("moving")
+            choices.move_prior(state, self.critic.posterior(self.params(state, "critic")), ended & moving)
 
     # What the above needs: the prior, and noise for each sample of Q.
 
