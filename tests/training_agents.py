@@ -46,3 +46,10 @@ class Witness(Sac):
         held = data[0].abs().sum(-1) > 0
         Witness.seen.append((int(state["step"]), int(held.sum())))
         super().update(state, data, draw)
+
+
+class Statue(Sac):
+    title = "SAC that never moves"
+
+    def behaviour(self, state, s, draw):
+        return torch.zeros_like(super().behaviour(state, s, draw))

@@ -28,7 +28,7 @@ INTERRUPTED = 130  # what shells report of a program ended by Ctrl-C
 PASSED_ON = (  # options of `train` that mean the same in Python
     *("algo", "preset", "steps", "max_minutes", "device", "backend", "precision", "workers", "threads"),
     *("stop_when_solved", "evaluate_every", "evaluation_episodes", "bias_every", "bias_episodes"),
-    *("checkpoint_every", "start_from"),
+    *("coverage_every", "checkpoint_every", "start_from"),
 )
 Auto = Literal["auto"]
 
@@ -80,6 +80,8 @@ class Train:
     bias_every: Annotated[int, arg(metavar="N")] = 0
     # Episodes of such a measurement.
     bias_episodes: Annotated[int, arg(metavar="N")] = 3
+    # Steps between measurements of how widely the states of the replay buffer lie; 0 makes none.
+    coverage_every: Annotated[int, arg(metavar="N")] = 0
     # Steps between checkpoints.
     checkpoint_every: Annotated[int, arg(metavar="N")] = 20_000
     # Start with the weights of a trained agent: a run folder or an agent.safetensors.

@@ -17,6 +17,7 @@ from typing import Any
 
 from pac4sac.errors import UserError
 from pac4sac.reporting.store import (
+    MEASUREMENTS,
     check_run,
     episode_rows,
     find_archived,
@@ -62,7 +63,7 @@ def add_to_archive(
             held[key] = place, row
             added.new += 1
         elif _is_better(row, held[key][1]):
-            held[key] = place, row
+            held[key] = place, row | _lacking(row, held[key][1])
             added.replaced += 1
         else:
             added.known += 1
@@ -101,7 +102,7 @@ def _trained(folder: Path) -> Iterator[tuple[str, Row]]:
 def packed(folder: Path, about: Row) -> Row:
     record = read_run(folder)
     row = {**about, "episodes": episode_columns(record.episodes)}
-    for name in ("evaluations", "bias"):
+    for name in ("evaluations", *MEASUREMENTS):
         if rows := getattr(record, name):
             row[name] = as_columns(rows)
     if record.skipped_lines:
@@ -137,8 +138,14 @@ def episode_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _is_better(offered: Row, held: Row) -> bool:
     mine, theirs = (RANKS.get(row["status"], 0) for row in (offered, held))
     more = len(_returns(offered)) > len(_returns(held))
-    with_bias = "bias" in offered and "bias" not in held and _returns(offered) == _returns(held)
-    return mine > theirs or (mine == theirs and (with_bias or (mine < RANKS["finished"] and more)))
+    measured = bool(_lacking(held, offered))
+    return mine > theirs or (mine == theirs and (measured or (mine < RANKS["finished"] and more)))
+
+
+def _lacking(row: Row, other: Row) -> Row:
+    """Measurements that were made of a run when it was trained another time, to the same end."""
+    same = _returns(row) == _returns(other)
+    return {name: other[name] for name in MEASUREMENTS if same and name in other and name not in row}
 
 
 def _differs(offered: Row, held: Row) -> bool:

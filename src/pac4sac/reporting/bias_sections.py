@@ -1,24 +1,21 @@
 """What critics claim against what then happens: the value bias that runs logged while they trained."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
 from pac4sac.reporting.comparison import UNFINISHED
-from pac4sac.reporting.curves import BROKEN_OFF, FAINT, FEWEST_FOR_INTERVAL, INK, short_count
-from pac4sac.reporting.figures import AT_ONCE, finish_panel, styles
+from pac4sac.reporting.curves import FAINT
 from pac4sac.reporting.groups import Group, TaskView
+from pac4sac.reporting.measurements import Measurements, Row, is_finite, pictures
 from pac4sac.reporting.statistics import Estimate, mean_interval
 from pac4sac.reporting.store import RunRecord
-from pac4sac.reporting.tables import NOTHING, Cell, Column, Picture, Section, Table, number, with_interval
+from pac4sac.reporting.tables import NOTHING, Cell, Column, Section, Table, number, with_interval
 from pac4sac.reporting.task_sections import file_name
 
-Row = Mapping[str, float]
-NUMBERS = ("step", "bias", "rms", "mean_return")
+BIAS = Measurements("bias", ("step", "bias", "rms", "mean_return"))
 ORDER = ("overestimates", "underestimates", "undecided", UNFINISHED, "no measurement at the end")
 WIDE = 30.0  # ratio of biases above which a linear axis hides the small ones
 INTRO = (
@@ -35,25 +32,22 @@ INTRO = (
 def bias_section(groups: Mapping[str, Sequence[Group]]) -> Section | None:
     blocks: list[Any] = []
     for found in groups.values():
-        members = [group for group in found if any(measured(run) for run in group.runs)]
+        members = BIAS.measured(found)
         if members:
             blocks += _of_task(members[0].task, members)
     return Section("bias", "What critics claim, and what then happens", [INTRO, *blocks]) if blocks else None
 
 
 def measured(run: RunRecord) -> list[Row]:
-    """The measurements of a run that are whole; a critic that diverged has none of a finite size."""
-    return [row for row in run.bias if all(_is_finite(row.get(name)) for name in NUMBERS)]
+    return BIAS.of(run)
 
 
 def final_bias(group: Group) -> Estimate | None:
     """At the end of training, over the seeds that came to it."""
-    rows = _last_rows(group)
+    rows = BIAS.last_rows(group)
     if len(rows) == 1:
         low, high = rows[0].get("low"), rows[0].get("high")
-        return (
-            Estimate(rows[0]["bias"], low, high) if _is_finite(low) and _is_finite(high) else Estimate(rows[0]["bias"])
-        )
+        return Estimate(rows[0]["bias"], low, high) if is_finite(low) and is_finite(high) else Estimate(rows[0]["bias"])
     return mean_interval([row["bias"] for row in rows]) if rows else None
 
 
@@ -73,7 +67,7 @@ def _of_task(task: TaskView, members: Sequence[Group]) -> list[Any]:
     found: dict[bool, dict[str, list[str]]] = {False: {}, True: {}}  # by whether it shoots
     body, records = [], []
     for group in members:
-        bias, rows = final_bias(group), _last_rows(group)
+        bias, rows = final_bias(group), BIAS.last_rows(group)
         told, shots = verdict(group), int(group.config.get("shots", 1))
         found[shots > 1].setdefault(told, []).append(f"`{group.label}`")
         size = float(np.mean([row["mean_return"] for row in rows])) if rows else None
@@ -100,70 +94,23 @@ def _of_task(task: TaskView, members: Sequence[Group]) -> list[Any]:
         for who, labels in zip(("without", "with"), found.values(), strict=True) if labels
     ]  # fmt: skip
     caption = f"{task.title}: bias of the critic's values during training, mean of the seeds with its 95 % interval"
-    pictures = [
-        Picture(name if k == 0 else f"{name}-{k + 1}", caption, bias_figure(members[first : first + AT_ONCE]))
-        for k, first in enumerate(range(0, len(members), AT_ONCE))
-    ]
+    drawn = pictures(name, caption, members, bias_figure)
     caption = f"Value bias on {task.title} at the end of training"
     return [
         " ".join(sentences),
-        *pictures,
+        *drawn,
         Table(name, caption, columns, body, records),
     ]
 
 
 def bias_figure(groups: Sequence[Group]) -> Figure:
     """Left the bias, right the root-mean-square error, both over the steps of training."""
-    figure = Figure(figsize=(10.4, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    look = styles([group.label for group in groups])
-    for group in groups:
-        sound = [run for run in group.runs if run.status not in BROKEN_OFF]
-        for panel, what in ((left, "bias"), (right, "rms")):
-            _draw(panel, what, group.label, sound or group.runs, *look[group.label])
+    figure = BIAS.figure(groups, {"bias": "bias, above 0 overestimated", "rms": "root-mean-square error"})
+    left, right = figure.axes
     left.axhline(0, color=FAINT, linewidth=1.2, linestyle=(0, (5, 3)), zorder=1)
-    finish_panel(left, "environment steps", "bias, above 0 overestimated")
-    finish_panel(right, "environment steps", "root-mean-square error")
     sizes = [abs(row["bias"]) for group in groups for run in group.runs for row in measured(run) if row["bias"]]
     typical = float(np.median(sizes)) if sizes else 0.0
     if typical and max(sizes) > WIDE * typical:
         left.set_yscale("symlog", linthresh=typical)
     right.set_yscale("log")
-    for panel in (left, right):
-        panel.xaxis.set_major_formatter(FuncFormatter(short_count))
-    handles, labels = left.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", ncols=3, fontsize=9, frameon=False, labelcolor=INK)
     return figure
-
-
-def _draw(panel: Any, what: str, label: str, runs: Sequence[RunRecord], colour: str, line: str) -> None:
-    curves = [{row["step"]: row[what] for row in measured(run)} for run in runs]
-    curves = [curve for curve in curves if curve]
-    for curve in curves if len(curves) > 1 else []:
-        panel.plot(list(curve), list(curve.values()), color=colour, linewidth=0.7, alpha=0.35)
-    # Where one of the runs has no measurement, the mean would be of other runs.
-    steps = sorted(set.intersection(*map(set, curves))) if curves else []
-    means = [mean_interval([curve[step] for curve in curves]) for step in steps]
-    if len(curves) >= FEWEST_FOR_INTERVAL:
-        lows, highs = [m.low for m in means], [m.high for m in means]
-        panel.fill_between(steps, lows, highs, color=colour, alpha=0.15, linewidth=0)
-    seeds = f"{len(curves)} seed{'s' if len(curves) != 1 else ''}"
-    panel.plot(steps, [m.value for m in means], line, color=colour, linewidth=2.2, label=f"{label} ({seeds})")
-
-
-def _last_rows(group: Group) -> list[Row]:
-    """The last measurement of each run that is complete and was measured at its end; none while others are under
-    way, since the first to be complete are those solved early."""
-    if group.under_way:
-        return []
-    found = []
-    for outcome in group.complete:
-        run = outcome.run.record
-        rows = measured(run)
-        if rows and (not len(run.steps) or rows[-1]["step"] >= run.steps[-1]):
-            found.append(rows[-1])
-    return found
-
-
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

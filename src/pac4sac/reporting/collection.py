@@ -14,6 +14,7 @@ from pac4sac.errors import UserError
 from pac4sac.reporting.archive import cost_files, study_files
 from pac4sac.reporting.metrics import Score, score
 from pac4sac.reporting.store import (
+    MEASUREMENTS,
     RunRecord,
     archived_run,
     find_archived,
@@ -145,7 +146,8 @@ def is_complete(run: RunRecord) -> bool:
 
 
 def _each_once(found: Sequence[FoundRun]) -> tuple[tuple[FoundRun, ...], list[str]]:
-    """Of the same run in several folders the complete one, then the one with more episodes, then with more of bias."""
+    """Of the same run in several folders the complete one, then the one with more episodes, then with more measured;
+    what was measured of another to the same end is taken with it."""
     by_identity: dict[tuple[str, bool], list[FoundRun]] = {}
     for run in found:
         by_identity.setdefault((run.record.identity, run.calibration), []).append(run)
@@ -156,6 +158,7 @@ def _each_once(found: Sequence[FoundRun]) -> tuple[tuple[FoundRun, ...], list[st
                 not is_complete(run.record),
                 -len(run.record.episodes),
                 -len(run.record.bias),
+                -len(run.record.coverage),
                 run.place,
             )
         )
@@ -167,9 +170,18 @@ def _each_once(found: Sequence[FoundRun]) -> tuple[tuple[FoundRun, ...], list[st
             twice.append(f"`{best.place}` was taken and {left_out} left out, the same run: {_why([best, *others])}.")
         labels = tuple(sorted({label for copy in copies for label in copy.labels}, key=natural))
         studies = tuple(sorted({name for copy in copies for name in copy.studies}))
-        kept.append(dataclasses.replace(best, labels=labels, studies=studies))
+        kept.append(dataclasses.replace(best, record=_measured(copies), labels=labels, studies=studies))
     kept.sort(key=lambda run: (run.record.task["name"], natural(run.record.label), run.record.seed, run.place))
     return tuple(kept), sorted(twice)
+
+
+def _measured(copies: Sequence[FoundRun]) -> RunRecord:
+    best, *others = (copy.record for copy in copies)
+    for other in others:
+        if best.returns.tolist() == other.returns.tolist():
+            logs = {name: getattr(other, name) for name in MEASUREMENTS if not getattr(best, name)}
+            best = dataclasses.replace(best, **logs)
+    return best
 
 
 def _why(copies: Sequence[FoundRun]) -> str:

@@ -13,6 +13,7 @@ from pac4sac.reporting.calibration_section import calibration_section
 from pac4sac.reporting.claims import claims_section
 from pac4sac.reporting.collection import Collection, collect
 from pac4sac.reporting.cost_section import cost_section
+from pac4sac.reporting.coverage_section import coverage_section
 from pac4sac.reporting.groups import group_runs
 from pac4sac.reporting.paper_sections import Compared
 from pac4sac.reporting.rows import find_paper_rows
@@ -72,7 +73,7 @@ def compose(collection: Collection) -> tuple[str, list[tuple[str, str]], list[Se
         for members in groups.values()
         if not all(group.calibration for group in members)
     ]
-    found.append(bias_section(groups))
+    found += [bias_section(groups), coverage_section(groups, collection.studies)]
     found += [threshold_section(groups, rows, collection.studies), calibration_section(groups)]
     found.append(cost_section(collection.costs))
     found.append(record_sections.runs_section(collection, groups))

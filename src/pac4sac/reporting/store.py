@@ -19,7 +19,8 @@ from pac4sac.reporting.known import chosen, completed
 
 VERSION = 1
 EPISODE_COLUMNS = ("episode", "step", "return", "length")
-LOGS = ("episodes", "evaluations", "bias")  # those that reports are made of
+MEASUREMENTS = ("bias", "coverage")  # made where an option asks for them, whatever is trained
+LOGS = ("episodes", "evaluations", *MEASUREMENTS)  # those that reports are made of
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class RunRecord:
     identity: str = ""  # of what was trained, whatever it is called: equal for the same run in two folders
     evaluations: tuple[dict[str, Any], ...] = field(default=(), repr=False)
     bias: tuple[dict[str, Any], ...] = field(default=(), repr=False)  # of the values that the critic claims
+    coverage: tuple[dict[str, Any], ...] = field(default=(), repr=False)  # how widely visited states lie
 
     @property
     def returns(self) -> NDArray[np.float64]:
@@ -122,6 +124,7 @@ def _record(place: Path, about: dict[str, Any], logs: dict[str, tuple[list[dict[
         identity=identity(about),
         evaluations=tuple(logs["evaluations"][0]),
         bias=tuple(logs["bias"][0]),
+        coverage=tuple(logs["coverage"][0]),
     )
 
 

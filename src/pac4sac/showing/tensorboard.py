@@ -12,7 +12,7 @@ from pac4sac.training.runs import Run
 
 
 class TensorBoard(Callback):
-    """Writes each run's episodes, metrics, evaluations and value bias under DIR/tensorboard/<run>."""
+    """Writes each run's episodes, metrics, evaluations, value bias and coverage under DIR/tensorboard/<run>."""
 
     def __init__(self) -> None:
         try:

@@ -17,7 +17,7 @@ class Callback:
         """A lockstep step is done."""
 
     def on_log(self, run: Run, kind: str, row: dict[str, Any]) -> None:
-        """A line was written to a run's log `kind`: episodes, metrics, evaluations or bias."""
+        """A line was written to a run's log `kind`: episodes, metrics, evaluations, bias or coverage."""
 
     def on_status(self, run: Run, status: str, detail: str | None) -> None:
         """A run finished, diverged or failed."""

@@ -19,7 +19,7 @@ from pac4sac.reporting.store import VERSION
 from pac4sac.training.checkpoint import DamagedCheckpoint, write_whole
 from pac4sac.training.runs import Run
 
-LOGS = ("episodes", "metrics", "evaluations", "bias")
+LOGS = ("episodes", "metrics", "evaluations", "bias", "coverage")
 
 Mark = tuple[int, str]  # length of a log, and the checksum of its content
 EMPTY: Mark = (0, hashlib.sha256().hexdigest())
@@ -53,7 +53,7 @@ class RunFolder:
 
     def check(self, marks: Mapping[str, Mark]) -> None:
         """Refuse a checkpoint whose logs are not, or no longer, the beginning of these."""
-        marks = {"bias": EMPTY, **marks}  # of a log that earlier versions did not know
+        marks = {"bias": EMPTY, "coverage": EMPTY, **marks}  # of logs that earlier versions did not know
         for name in LOGS:
             path, (length, checksum) = self.path / f"{name}.jsonl", marks[name]
             content = path.read_bytes()[:length] if path.exists() else b""

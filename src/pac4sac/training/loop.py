@@ -19,6 +19,7 @@ from pac4sac.tasks.pool import EnvPool
 from pac4sac.training import agentfile, backends, checkpoint
 from pac4sac.training.callbacks import Callback
 from pac4sac.training.checkpoint import Checkpoint, DamagedCheckpoint
+from pac4sac.training.coverage import measure_coverage
 from pac4sac.training.evaluation import Policy, evaluate
 from pac4sac.training.folder import RunFolder
 from pac4sac.training.learner import Learner
@@ -171,8 +172,9 @@ class Cohort:
         time_to_log = step % self.options.log_every == 0
         time_to_evaluate = self._is_due(self.options.evaluate_every)
         time_to_judge = self._is_due(self.options.bias_every)
+        time_to_survey = self._is_due(self.options.coverage_every)
         failed = any(self.status[run] == "running" for run in self.pool.failures)
-        if failed or ended.any() or time_to_log or time_to_evaluate or time_to_judge:
+        if failed or ended.any() or time_to_log or time_to_evaluate or time_to_judge or time_to_survey:
             self._bury_the_dead()
             self._end_episodes(ended)
         if time_to_log:
@@ -181,6 +183,8 @@ class Cohort:
             self._evaluate(self._running(), keep_best=True)
         if time_to_judge:
             self._log_bias(self._running())
+        if time_to_survey:
+            self._log_coverage(self._running())
 
     def _is_due(self, every: int) -> bool:
         """On a schedule, up to the end, where all that is measured is measured once more."""
@@ -209,6 +213,7 @@ class Cohort:
             row = {"episode": episode, "step": self.learner.step, "return": float(self.so_far[run])}
             self._log(run, "episodes", row | {"length": int(self.length[run])})
             if self.options.stop_when_solved and self._solved(run):
+                self._log_coverage([run])  # what is stored from here on is of nobody
                 self._end_run(run, "finished", f"solved at step {self.learner.step}")
         self.so_far[ended] = 0
         self.length[ended] = 0
@@ -289,6 +294,13 @@ class Cohort:
             if (bias := errors.bias(run)) is not None:
                 self._log(run, "bias", {"step": self.learner.step, **dataclasses.asdict(bias)})
 
+    def _log_coverage(self, runs: Sequence[int]) -> None:
+        if not runs or not self.options.coverage_every:
+            return
+        for run, coverage in enumerate(measure_coverage(self.learner)):
+            if run in runs:
+                self._log(run, "coverage", {"step": self.learner.step, **dataclasses.asdict(coverage)})
+
     def _save_agent(self, run: int, name: str = "agent.safetensors") -> None:
         path = self.folders[run].path / name
         agentfile.save_agent(path, self.runs[run], self.agent, self.learner.state, run)
@@ -316,6 +328,7 @@ class Cohort:
         whole = [run for run, status in enumerate(self.status) if status in ("running", "finished")]
         self._evaluate(whole, keep_best=bool(self.options.evaluate_every))
         self._log_bias(whole)
+        self._log_coverage(self._running())
         for run in self._running():  # neither frozen nor parked: the experiment may be extended
             self.status[run] = "finished"
             self._save_agent(run)

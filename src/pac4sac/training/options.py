@@ -23,6 +23,7 @@ class Options:
     evaluation_episodes: int = 5
     bias_every: int = 0  # 0: never
     bias_episodes: int = 3
+    coverage_every: int = 0  # 0: never
     stop_when_solved: bool = False
     start_from: str | None = None
 
@@ -35,6 +36,7 @@ class Options:
             "evaluation_episodes": NON_NEGATIVE,
             "bias_every": NON_NEGATIVE,
             "bias_episodes": AT_LEAST_ONE,
+            "coverage_every": NON_NEGATIVE,
         }
         for name, interval in allowed.items():
             if getattr(self, name) not in interval:
