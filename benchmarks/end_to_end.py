@@ -227,6 +227,10 @@ def main(arguments: list[str] | None = None) -> None:
     made.add_argument("--backend", default="auto")
     made.add_argument("--workers", type=lambda text: text if text == "auto" else int(text), default="auto")
     options = made.parse_args(arguments)
+    if options.split > 1 and (options.table_1 or options.cohorts > 1):
+        made.error("--split goes with neither --cohorts nor --table-1")
+    if options.split < 1 or (options.runs or 20) % options.split:
+        made.error(f"{options.runs or 20} runs cannot be split into {options.split} cohorts of the same size")
     if options.quick:
         options.backend, options.steps = "eager", min(options.steps, 20)
     report = Report(options)
@@ -258,7 +262,8 @@ def main(arguments: list[str] | None = None) -> None:
         show(report, f"{options.task}, {options.cohorts} cohorts side by side", measured)
     else:
         parts, options.runs = options.split, (options.runs or 20) // options.split
-        show(report, options.task, measure(jobs(options.task, [options.algo] * parts, options.runs), options.steps))
+        title = options.task if parts == 1 else f"{options.task}, its runs split into {parts} cohorts"
+        show(report, title, measure(jobs(options.task, [options.algo] * parts, options.runs), options.steps))
     report.close()
 
 

@@ -97,6 +97,15 @@ def test_cohorts_side_by_side_are_measured_to_the_end(tmp_path):
         assert cohort["checkpoint"] > 0
 
 
+@pytest.mark.parametrize(
+    "arguments", [["--split", "3"], ["--split", "0"], ["--split", "2", "--cohorts", "2"], ["--split", "2", "--table-1"]]
+)
+def test_runs_that_cannot_be_split_are_refused(arguments, capsys):
+    with pytest.raises(SystemExit):
+        importlib.import_module("end_to_end").main(arguments)
+    assert "split" in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_the_projection_fills_places_as_they_become_free(tmp_path):
     end_to_end, measuring = importlib.import_module("end_to_end"), importlib.import_module("measuring")
     report = measuring.Report(measuring.parser("").parse_args(["--device", "cpu"]))

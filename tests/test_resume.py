@@ -1,5 +1,6 @@
 """Exact resume: however often it is killed, an experiment ends with the bytes of one that never was."""
 
+import json
 import random
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from tiny_experiments import DRIFT, STEPS, Mortals, SignalAt, about, contents, c
 
 import pac4sac
 from pac4sac.errors import UserError
+from pac4sac.training import checkpoint
 
 RUNS = ("sac-seed0", "sac-seed1")
 
@@ -152,6 +154,26 @@ def test_an_extended_experiment_equals_one_that_was_longer_from_the_start(tmp_pa
     for run in RUNS:
         assert logs(folder, run) == logs(longer, run)
     assert weights(newest(folder)) == weights(newest(longer))
+
+
+def test_an_extension_is_written_down_only_where_a_checkpoint_can_be_used(tmp_path: Path, whole: Path) -> None:
+    folder = copy(whole, tmp_path / "x")
+    before = (folder / "experiment.json").read_bytes()
+    for manifest in folder.rglob("manifest.json"):
+        manifest.write_text("{")
+    with pytest.raises(UserError, match="No checkpoint"):
+        pac4sac.resume(folder, steps=2 * STEPS)
+    assert (folder / "experiment.json").read_bytes() == before
+
+
+def test_a_checkpoint_from_before_there_was_a_choice_of_precision_goes_on(tmp_path: Path, whole: Path) -> None:
+    folder = copy(whole, tmp_path / "x")
+    cohort = json.loads((newest(folder) / "manifest.json").read_bytes())["cohort"]
+    saved = checkpoint.read_newest(folder / "cohorts/000", cohort)
+    assert saved is not None
+    assert saved.progress["placement"].pop("precision") == "float32"
+    checkpoint.save(folder / "cohorts/000", cohort, STEPS, saved)
+    assert pac4sac.resume(folder, steps=STEPS + 10).complete
 
 
 def test_an_extension_goes_on_where_a_solved_run_was_not_stopped(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from pac4sac.errors import UserError
 from pac4sac.reporting.store import read_jsonl, read_run, read_runs
 from pac4sac.studies.definition import load_study, shipped_studies
 from pac4sac.studies.local import run_local
-from pac4sac.studies.plan import PlannedCohort, begin, cohort_bytes, plan, split_by_memory
+from pac4sac.studies.plan import PlannedCohort, begin, plan, split_by_memory
 from pac4sac.studies.run import comparison, run_study
+from pac4sac.training.memory import cohort_bytes
 from pac4sac.training.signals import StopRequest
 
 PLENTY = 10**12
@@ -164,15 +165,50 @@ def test_variants_that_differ_per_run_share_a_cohort_and_those_with_other_struct
             "line 3: [options] has no key 'wrokers'",
         ),
         ("tasks = [", "wrong.toml: "),
+        ('tasks = ["ant", "ant"]\n[[variant]]\nalgo = "sac"', "line 1: the task 'ant' is named twice"),
+        ('tasks = [1]\n[[variant]]\nalgo = "sac"', "line 1: tasks must be a list of names, not [1]"),
+        ('tasks = ["ant"]\nvariant = [1]', "line 2: variant must be a list of tables, not [1]"),
+        ('tasks = ["ant"]\nset = 3\n[[variant]]\nalgo = "sac"', "line 2: set must be a table, not 3"),
+        ('tasks = ["ant"]\ntask = 3\n[[variant]]\nalgo = "sac"', "line 2: task must be a table of tables, not 3"),
+        ('tasks = ["ant"]\n[[variant]]\nalgo = "sac"\nsweep = 3', "line 4: sweep must be a table, not 3"),
+        ('tasks = ["ant"]\n[[variant]]\nalgo = "sac"\nname = 3', "line 4: name must be a text, not 3"),
+        (
+            'tasks = ["ant"]\n[[variant]]\nalgo = "sac"\ntasks = ["nope"]',
+            "line 4: the variant 'sac' is for 'nope', no task of the study",
+        ),
+        (
+            'tasks = ["ant"]\n[task.ant]\nsteps = "b"\n[[variant]]\nalgo = "sac"',
+            "line 3: steps must be a whole number from 1 on, not 'b'",
+        ),
+        (
+            'tasks = ["ant"]\n[options]\nworkers = "x"\n[[variant]]\nalgo = "sac"',
+            "line 3: workers must be auto or a whole number at least 0, not 'x'",
+        ),
+        (
+            'tasks = ["ant"]\n[options]\ncheckpoint_every = "x"\n[[variant]]\nalgo = "sac"',
+            "line 3: checkpoint_every must be a whole number, not 'x'",
+        ),
+        (
+            'tasks = ["ant"]\n[options]\nstart_from = "x"\n[[variant]]\nalgo = "sac"',
+            "line 3: [options] has no key 'start_from'",
+        ),
     ],
 )
 def test_a_mistake_in_a_definition_is_told_with_its_line(text: str, expected: str, tmp_path: Path) -> None:
     assert expected in mistake(tmp_path, text)
 
 
-def test_an_unknown_study_is_answered_with_near_names() -> None:
-    with pytest.raises(UserError, match="table-1"):
+def test_a_definition_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "wrong.toml").write_bytes(b'title = "\xff"')
+    with pytest.raises(UserError, match=r"wrong\.toml is no TOML file"):
+        load_study(str(tmp_path / "wrong.toml"))
+
+
+def test_an_unknown_study_is_answered_with_near_names_or_all() -> None:
+    with pytest.raises(UserError, match="did you mean table-1"):
         load_study("table1")
+    with pytest.raises(UserError, match=f"there are {', '.join(shipped_studies())}, or"):
+        load_study("nope")
 
 
 def test_cohorts_are_split_to_fit_the_memory() -> None:
@@ -248,6 +284,24 @@ def test_another_study_does_not_enter_the_folder_of_one(tiny: Path, tmp_path: Pa
     run_study(load_study(str(tiny)), tmp_path / "study", Notes(), parallel=1)
     with pytest.raises(UserError, match="holds the study 'tiny'"):
         run_study(load_study(str(other)), tmp_path / "study", Notes())
+
+
+def test_a_narrower_part_of_a_study_forgets_none_of_its_expected_runs(tiny: Path, tmp_path: Path) -> None:
+    study = load_study(str(tiny))
+    begin(study, tmp_path, [], {})
+    before = json.loads((tmp_path / "study.json").read_bytes())
+    begin(replace(study, seeds=(1,)), tmp_path, [], {})
+    assert json.loads((tmp_path / "study.json").read_bytes()) == before
+    begin(replace(study, seeds=(5,)), tmp_path, [], {})
+    seeds = [row["seed"] for row in json.loads((tmp_path / "study.json").read_bytes())["expected_runs"]]
+    assert seeds == [0, 1] * 3 + [5] * 3
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", "{", '{"study": "tiny", "expected_runs": [1]}'])
+def test_a_damaged_study_is_named(content: str, tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "study.json").write_text(content)
+    with pytest.raises(UserError, match=r"study\.json is damaged"):
+        begin(load_study(str(tiny)), tmp_path, [], {})
 
 
 def test_compare_gives_a_setting_to_those_who_have_it() -> None:

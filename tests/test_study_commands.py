@@ -1,11 +1,16 @@
 """The commands about studies, as typed."""
 
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_studies import TINY
 
 from pac4sac.cli import main
+from pac4sac.studies.definition import load_study
+from pac4sac.studies.plan import begin
+from pac4sac.training.signals import StopRequest
 
 
 @pytest.fixture
@@ -58,6 +63,12 @@ def test_compare_trains_and_shows_intervals(tiny: str, capsys: pytest.CaptureFix
         (["compare", "Pendulum-v1", "--set", "width=8,16"], "compare takes one value for width"),
         (["compare", "Pendulum-v2", "--algos", "sac"], "There is no task or environment 'Pendulum-v2'"),
         (["report", "nowhere"], "nowhere"),
+        (["study", "run", "tiny.toml", "--parallel", "0"], "At least 1 cohort must be trained at a time, not 0"),
+        (["study", "run", "tiny.toml", "--max-minutes", "-1"], "max_minutes must be above 0, not -1"),
+        (["study", "run", "tiny.toml", "--device", "cpu", "--precision", "tf32"], "tf32 is one of GPUs"),
+        (["study", "run", "cost", "--device", "cpu", "--precision", "tf32"], "tf32 is one of GPUs"),
+        (["study", "run", "tiny.toml", "--out", "tiny.toml/x"], "Writing tiny.toml/x failed"),
+        (["compare", "Pendulum-v1", "--parallel", "-1"], "At least 1 cohort must be trained at a time, not -1"),
     ],
 )
 def test_what_cannot_be_is_told_in_a_sentence(
@@ -65,3 +76,28 @@ def test_what_cannot_be_is_told_in_a_sentence(
 ) -> None:
     assert main(command) == 2
     assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["report", "begun", "--out"], ["study", "collect", "begun", "--into"]])
+def test_a_place_that_cannot_be_written_is_told_in_a_sentence(
+    command: list[str], tiny: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin(load_study(tiny), Path("begun"), [], {})
+    assert main([*command, f"{tiny}/x"]) == 2
+    assert f"Writing {tiny}/x" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("reason", "code"), [("signal", 130), ("time", 0)])
+@pytest.mark.parametrize("command", [["study", "run", "tiny.toml"], ["compare", "Pendulum-v1", "--algos", "sac"]])
+def test_a_study_that_was_interrupted_ends_like_such_training(
+    command: list[str], reason: str, code: int, tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(cohorts: Any, parallel: int, stop: StopRequest, *_: Any) -> bool:
+        if reason == "signal":
+            signal.raise_signal(signal.SIGINT)
+        else:
+            stop.deadline = 0
+        return not stop.wanted
+
+    monkeypatch.setattr("pac4sac.studies.run.run_local", stopped)
+    assert main(command) == code

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -227,6 +228,15 @@ def test_weights_of_another_structure_are_refused(tmp_path: Path) -> None:
         train(tmp_path / "wider", settings={"width": 9}, start_from=str(source))
     with pytest.raises(UserError, match=r"another (structure|algorithm)"):
         train(tmp_path / "other", "ddpg", start_from=str(source))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"steps": "x"}, {"steps": 2.5}, {"device": 0}, {"workers": True}, {"stop_when_solved": "no"}]
+)
+def test_an_option_of_the_wrong_kind_is_named(wrong: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"{next(iter(wrong))} must be"):
+        train(tmp_path / "x", **wrong)
+    assert not (tmp_path / "x").exists()
 
 
 def test_a_folder_that_holds_something_is_never_touched(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pac4sac.studies.display import say
 if TYPE_CHECKING:
     from rich.console import Console
 
+INTERRUPTED = 130  # what shells report of a program ended by Ctrl-C
 Folder = Annotated[Positional[Path], arg(metavar="DIR")]
 
 
@@ -74,6 +75,8 @@ class Watch:
     seed: Annotated[int, arg(metavar="N")] = 0
 
     def run(self, console: "Console") -> int:
+        if self.seed < 0:
+            raise UserError(f"--seed must be at least 0, not {self.seed}.")
         from pac4sac.showing.video import record_video
 
         out = self.video or (self.folder if self.folder.is_dir() else self.folder.parent) / "episode.gif"
@@ -92,7 +95,7 @@ class Watch:
 class Export:
     """Write the deterministic policy of a trained agent as ONNX, and check that it acts like the agent."""
 
-    # Run folder, or an experiment with a single run.
+    # Run folder, or an experiment, of which the best run is taken.
     folder: Folder
     # Where to write it.
     onnx: Annotated[Path, arg(metavar="FILE")]
@@ -103,6 +106,11 @@ class Export:
         with writing(self.onnx):
             say(console, export_onnx(self.folder, self.onnx))
         return 0
+
+
+def came_from_a_signal(reason: str | None) -> bool:
+    """Whether training stopped because it was told to from outside, and not because its time was up."""
+    return reason is not None and "was received" in reason
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
-from pac4sac.agent_commands import Evaluate, Export, Folder, Watch, writing
+from pac4sac.agent_commands import INTERRUPTED, Evaluate, Export, Folder, Watch, came_from_a_signal, writing
 from pac4sac.arguments import flags_of_file, parse_seeds, parse_settings
 from pac4sac.certificates.command import Certify
 from pac4sac.errors import UserError
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pac4sac.training.experiment import Result
 
 DESCRIPTION = "PAC-Bayesian Soft Actor-Critic and its rivals: train them, look at them, measure them."
-INTERRUPTED = 130  # what shells report of a program ended by Ctrl-C
 PASSED_ON = (  # options of `train` that mean the same in Python
     *("algo", "preset", "steps", "max_minutes", "device", "backend", "precision", "workers", "threads"),
     *("stop_when_solved", "evaluate_every", "evaluation_episodes", "bias_every", "bias_episodes"),
@@ -246,7 +245,7 @@ def _watched(
         with display:
             result = go(callbacks)
         show_result(result, console)
-    if not result.complete and result.reason and "was received" in result.reason:
+    if not result.complete and came_from_a_signal(result.reason):
         return INTERRUPTED
     return 1 if all_broke_off(result) else 0
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import OmitSubcommandPrefixes, Positional, UseAppendAction, arg, subcommand
 
+from pac4sac.agent_commands import INTERRUPTED, came_from_a_signal, writing
 from pac4sac.arguments import parse_seeds, parse_settings
 from pac4sac.errors import UserError
 from pac4sac.studies.display import StudyDisplay, cohort_table, duration, memory_of, say, show_tables, status_of
@@ -79,8 +80,8 @@ class StudyPlan:
     seeds: Annotated[str | None, arg(metavar="SEEDS", help_behavior_hint="(optional)")] = None
     # Only these tasks of the study.
     tasks: Annotated[str | None, arg(metavar="A,B", help_behavior_hint="(optional)")] = None
-    # Leave the trial out.
-    no_trial: bool = False
+    # Measure the time of each cohort in a trial.
+    trial: bool = True
 
     def run(self, console: "Console") -> int:
         study = chosen_study(self.name, self.seeds, self.tasks)
@@ -92,7 +93,7 @@ class StudyPlan:
         budget = self.memory * 10**6 if self.memory else memory_budget(device)
         cohorts = plan(study, study_folder(study, self.out), budget, device.type == "cuda")
         seconds = []
-        for cohort in cohorts if not self.no_trial else []:
+        for cohort in cohorts if self.trial else []:
             with console.status(f"trying {cohort.title} …"):
                 seconds.append(measured_seconds(cohort, device))
         columns = {"Memory": [memory_of(cohort) for cohort in cohorts]}
@@ -115,11 +116,11 @@ class StudyStatus:
 
     def run(self, console: "Console") -> int:
         study = chosen_study(self.name, None, None)
-        from pac4sac.studies.plan import plan
+        from pac4sac.studies.plan import plan, read_study
         from pac4sac.studies.run import study_folder
 
         root = study_folder(study, self.out)
-        if not (root / "study.json").exists():
+        if read_study(root) is None:
             raise UserError(f"{root} holds no study yet; start it with: pac4sac study run {self.name}.")
         cohorts = plan(study, root, 10**15)
         console.print(cohort_table(study, cohorts, {"Status": [status_of(cohort) for cohort in cohorts]}))
@@ -147,7 +148,8 @@ class StudyCollect:
 
         if not self.folders:
             raise UserError("Which folders? Name at least one, as in: pac4sac study collect piece-1 --into results.")
-        added = add_to_archive(self.folders, self.into, unfinished=self.unfinished, keep_first=self.keep_first)
+        with writing(self.into):
+            added = add_to_archive(self.folders, self.into, unfinished=self.unfinished, keep_first=self.keep_first)
         told = f"{added.new} new runs in {self.into}, {added.replaced} replaced, {added.known} there already."
         say(console, told)
         if added.differing:
@@ -244,7 +246,9 @@ class Report:
             raise UserError("Which folders? Name at least one, as in: pac4sac report experiments/study-smoke.")
         from pac4sac.reporting.report import write_report
 
-        page = write_report(self.folders, self.out or self.folders[0] / "report", in_pages=self.pages)
+        out = self.out or self.folders[0] / "report"
+        with writing(out):
+            page = write_report(self.folders, out, in_pages=self.pages)
         say(console, f"Report: {page}")
         return 0
 
@@ -277,27 +281,35 @@ def train_study(
     *,
     options: dict[str, Any],
     memory: int | None = None,
+    max_minutes: float | None = None,
     **launching: Any,
 ) -> int:
     from pac4sac.reporting.report import write_report
     from pac4sac.studies.plan import memory_budget, plan
     from pac4sac.studies.run import run_study, study_folder
     from pac4sac.training.backends import pick_device
+    from pac4sac.training.experiment import check_minutes
+    from pac4sac.training.signals import StopRequest
 
+    check_minutes(max_minutes)
     root = study_folder(study, out)
     say(console, f"{study.title}: {len(study.runs())} runs in {root}")
     if study.kind != "cost":
         device = pick_device(options["device"])
         budget = memory * 10**6 if memory else memory_budget(device)
         sizes = [cohort.bytes for cohort in plan(study, root, budget, device.type == "cuda")]
-        told = f"{len(sizes)} cohorts of up to {max(sizes) / 1e6:.0f} MB, where {budget / 1e6:.0f} MB are allowed each."
-        say(console, told)
-    with StudyDisplay(console) as display:
-        complete = run_study(study, root, display, memory=memory and memory * 10**6, **launching, **options)
-    page = write_report([root], root / "report")
+        many = f"{len(sizes)} cohorts" if len(sizes) > 1 else "1 cohort"
+        say(console, f"{many} of up to {max(sizes) / 1e6:.0f} MB, where {budget / 1e6:.0f} MB are allowed each.")
+    stop = StopRequest(max_minutes)
+    with writing(root):
+        with StudyDisplay(console) as display:
+            complete = run_study(
+                study, root, display, stop=stop, memory=memory and memory * 10**6, **launching, **options
+            )
+        page = write_report([root], root / "report")
     if not complete:
         say(console, f"Stopped before the end; go on by the same command. So far: {page}")
-        return 0
+        return INTERRUPTED if came_from_a_signal(stop.reason) else 0
     show_tables(console, root)
     say(console, f"Report: {page}")
     return 0

@@ -3,11 +3,12 @@
 import dataclasses
 import difflib
 import itertools
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from pac4sac.agents import make_config
 from pac4sac.arguments import parse_seeds
@@ -17,21 +18,47 @@ from pac4sac.training.options import Options
 from pac4sac.training.runs import Run, make_runs, safe_label
 
 SHIPPED = Path(__file__).parent / "shipped"
-STUDY_KEYS = (
-    "title",
-    "question",
-    "kind",
-    "tasks",
-    "seeds",
-    "baseline",
-    "repetitions",
-    "options",
-    "set",
-    "task",
-    "variant",
-)
-VARIANT_KEYS = ("name", "algo", "preset", "set", "sweep", "tasks")
-TASK_KEYS = ("horizon", "r_limit", "steps", "updates_per_step", "env_kwargs", "options")
+Table = dict[str, object]
+STUDY_KEYS: Mapping[str, Any] = {
+    "title": str,
+    "question": str,
+    "kind": str,
+    "tasks": list[str],
+    "seeds": object,
+    "baseline": str,
+    "repetitions": int,
+    "options": Table,
+    "set": Table,
+    "task": dict[str, Table],
+    "variant": list[Table],
+}
+VARIANT_KEYS: Mapping[str, Any] = {
+    "name": str,
+    "algo": str,
+    "preset": str,
+    "set": Table,
+    "sweep": Table,
+    "tasks": list[str],
+}
+TASK_KEYS: Mapping[str, Any] = {
+    "horizon": int,
+    "r_limit": float,
+    "steps": int,
+    "updates_per_step": int,
+    "env_kwargs": Table,
+    "options": Table,
+}
+# Steps are the task's, and the identity of a run knows nothing of weights that it started from.
+OPTION_KEYS = {f.name: object for f in dataclasses.fields(Options) if f.name not in ("steps", "start_from")}
+MEANINGS: Mapping[Any, str] = {
+    str: "a text",
+    int: "a whole number from 1 on",
+    float: "a number",
+    Table: "a table",
+    list[str]: "a list of names",
+    list[Table]: "a list of tables",
+    dict[str, Table]: "a table of tables",
+}
 
 
 @dataclass(frozen=True)
@@ -85,12 +112,19 @@ def load_study(name: str) -> Study:
         path = SHIPPED / f"{name}.toml"
         if not path.is_file():
             known = shipped_studies()
-            close = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or list(known)
-            raise UserError(f"There is no study {name!r}; there are {', '.join(close)}, or give a .toml file.")
+            close = difflib.get_close_matches(name, known, n=3)
+            hint = (
+                f"did you mean {' or '.join(close)}?"
+                if close
+                else f"there are {', '.join(known)}, or give a .toml file."
+            )
+            raise UserError(f"There is no study {name!r}; {hint}")
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise UserError(f"The study {path} cannot be read ({error.strerror}).") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is no TOML file: {error}.") from error
     return _Reader(path, text).study()
 
 
@@ -106,10 +140,14 @@ class _Reader:
 
     def study(self) -> Study:
         c = self.content
-        self._only(c, STUDY_KEYS, "a study")
+        self._check(c, STUDY_KEYS, "a study")
         for key in ("tasks", "variant"):
-            if not isinstance(c.get(key), list) or not c[key]:
+            if not c.get(key):
                 raise self._mistake(key, f"a study needs at least one {key.removesuffix('s')}")
+        if twice := [name for name in c["tasks"] if c["tasks"].count(name) > 1]:
+            raise self._mistake(twice[0], f"the task {twice[0]!r} is named twice")
+        if unknown := [name for name in c.get("task", {}) if name not in c["tasks"]]:
+            raise self._mistake(unknown[0], f"[task.{unknown[0]}] is about a task that the study does not have")
         tasks = tuple(self._task(name) for name in c["tasks"])
         variants = tuple(variant for block in c["variant"] for variant in self._variants(block))
         seen: set[tuple[str, str]] = set()
@@ -123,13 +161,11 @@ class _Reader:
         baseline = c.get("baseline")
         if baseline is not None and baseline not in {variant.name for variant in variants}:
             raise self._mistake("baseline", f"the baseline {baseline!r} is no variant of the study")
-        known = tuple(f.name for f in dataclasses.fields(Options))
         task_options = {name: about["options"] for name, about in c.get("task", {}).items() if "options" in about}
         for place, options in {"options": c.get("options", {}), **task_options}.items():
-            self._only(options, known, "[options]" if place == "options" else f"[task.{place}.options]")
-        unknown = [name for name in c.get("task", {}) if name not in c["tasks"]]
-        if unknown:
-            raise self._mistake(unknown[0], f"[task.{unknown[0]}] is about a task that the study does not have")
+            self._check(options, OPTION_KEYS, "[options]" if place == "options" else f"[task.{place}.options]")
+            for key, value in options.items():
+                self._located(key, Options, steps=1, **{key: value})
         study = Study(
             name=self.path.stem,
             title=c.get("title", self.path.stem),
@@ -149,17 +185,19 @@ class _Reader:
     def _task(self, name: str) -> Task:
         task: Task = self._located(name, get_task, name)
         overrides = self.content.get("task", {}).get(name, {})
-        self._only(overrides, TASK_KEYS, f"[task.{name}]")
+        self._check(overrides, TASK_KEYS, f"[task.{name}]")
         changes = {key: value for key, value in overrides.items() if key != "options"}
         return dataclasses.replace(task, **changes)
 
     def _variants(self, block: Mapping[str, Any]) -> list[Variant]:
-        self._only(block, VARIANT_KEYS, "a variant")
+        self._check(block, VARIANT_KEYS, "a variant")
         if "algo" not in block:
             raise self._mistake("[[variant]]", "a variant needs an algo")
         common = {**self.content.get("set", {}), **block.get("set", {})}
         name, sweep = block.get("name", block["algo"]), block.get("sweep", {})
         tasks = tuple(block["tasks"]) if "tasks" in block else None
+        if unknown := [task for task in tasks or () if task not in self.content["tasks"]]:
+            raise self._mistake(unknown[0], f"the variant {name!r} is for {unknown[0]!r}, no task of the study")
         found = []
         for key, values in sweep.items():
             if not isinstance(values, list) or not values:
@@ -172,23 +210,37 @@ class _Reader:
             found.append(Variant(label, block["algo"], block.get("preset", "paper"), settings, tasks))
         return found
 
-    def _only(self, table: Mapping[str, Any], allowed: tuple[str, ...], what: str) -> None:
-        for key in table:
-            if key not in allowed:
-                close = difflib.get_close_matches(key, allowed, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(allowed)}"
+    def _check(self, table: Mapping[str, Any], kinds: Mapping[str, Any], what: str) -> None:
+        for key, value in table.items():
+            if key not in kinds:
+                close = difflib.get_close_matches(key, kinds, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(kinds)}"
                 raise self._mistake(key, f"{what} has no key {key!r}; {hint}")
+            if not _is_a(kinds[key], value):
+                raise self._mistake(key, f"{key} must be {MEANINGS[kinds[key]]}, not {value!r}")
 
-    def _located(self, key: str, function: Any, *arguments: Any) -> Any:
+    def _located(self, key: str, function: Any, *arguments: Any, **named: Any) -> Any:
         try:
-            return function(*arguments)
+            return function(*arguments, **named)
         except UserError as error:
             raise self._mistake(key, str(error).rstrip(".")) from error
 
     def _mistake(self, key: str, reason: str) -> UserError:
-        line = next((number for number, text in enumerate(self.lines, 1) if key in text), 1)
+        word = re.compile(rf"(?<!\w){re.escape(key)}(?!\w)")  # not `task` in `tasks`
+        line = next((number for number, text in enumerate(self.lines, 1) if word.search(text)), 1)
         return UserError(f"{self.path}, line {line}: {reason}.")
 
 
 def _seeds_text(seeds: Any) -> str:
     return ",".join(map(str, seeds)) if isinstance(seeds, list) else str(seeds)
+
+
+def _is_a(kind: Any, value: Any) -> bool:
+    if get_origin(kind) is not None:
+        members = value.values() if isinstance(value, dict) else value
+        return isinstance(value, get_origin(kind)) and all(_is_a(get_args(kind)[-1], member) for member in members)
+    if isinstance(value, bool):
+        return kind is object
+    if kind is int:
+        return isinstance(value, int) and value > 0
+    return isinstance(value, int | float if kind is float else kind)

@@ -17,21 +17,19 @@ from typing import Any
 import torch
 
 from pac4sac.errors import UserError
-from pac4sac.replay import row_width
-from pac4sac.reporting.store import read_run
+from pac4sac.reporting.store import read_json, read_run
 from pac4sac.studies.definition import Study
-from pac4sac.tape import size as tape_size
 from pac4sac.tasks import task_sizes
 from pac4sac.tasks.pool import EnvPool
 from pac4sac.training import backends
 from pac4sac.training.checkpoint import write_whole
 from pac4sac.training.experiment import create, experiment_runs, read_experiment
-from pac4sac.training.learner import LEARN_BLOCK, Learner
+from pac4sac.training.learner import Learner
+from pac4sac.training.memory import cohort_bytes, free_bytes
 from pac4sac.training.options import Options
 from pac4sac.training.runs import Run, make_agent, plan_cohorts
 
 VERSION = 1
-FLOAT = 4  # bytes
 
 
 @dataclass(frozen=True)
@@ -98,11 +96,15 @@ def begin(study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides:
         }
         for run in (study.runs() if study.kind != "cost" else [])  # which times its runs and keeps none
     ]
+    previous = read_study(root)
+    if previous is not None:
+        if previous["study"] != study.name:
+            raise UserError(f"{root} holds the study {previous['study']!r}; choose another folder with --out.")
+        # What was asked for before, with more seeds or tasks perhaps, is asked for still.
+        rows = [*previous["expected_runs"], *expected]
+        expected = list({(row["task"], row["label"], row["seed"]): row for row in rows}.values())
     about = {"version": VERSION, "study": study.name, "title": study.title, "question": study.question}
     about |= {"kind": study.kind, "baseline": study.baseline, "expected_runs": expected}
-    previous = read_study(root)
-    if previous is not None and previous["study"] != study.name:
-        raise UserError(f"{root} holds the study {previous['study']!r}; choose another folder with --out.")
     write_whole(root / "study.json", json.dumps(about, indent=1).encode())
     for cohort in cohorts:
         if not (cohort.folder / "experiment.json").exists():
@@ -112,26 +114,17 @@ def begin(study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides:
 
 def read_study(root: Path) -> dict[str, Any] | None:
     path = root / "study.json"
-    try:
-        return dict(json.loads(path.read_bytes())) if path.exists() else None
-    except ValueError as error:
-        raise UserError(f"{path} is damaged ({error}).") from error
+    if not path.exists():
+        return None
+    about = read_json(path) or {}
+    rows = about.get("expected_runs")
+    named = isinstance(rows, list) and all(isinstance(r, dict) and {"task", "label", "seed"} <= set(r) for r in rows)
+    if not named or "study" not in about:
+        raise UserError(f"{path} is damaged; take it from a copy, or choose another folder with --out.")
+    return about
 
 
 # --- memory and time
-
-
-def cohort_bytes(runs: Sequence[Run]) -> int:
-    """Of the learner's tensors: replay, weights with targets, moments and gradients, tapes, activations of shooting."""
-    ds, da = task_sizes(runs[0].task)
-    agent = make_agent(runs, ds, da)
-    config = agent.config
-    replay = min(config.capacity, runs[0].task.steps) * row_width(ds, da)
-    weights = sum(net.members * sum(net.sizes) for net in agent.nets.values()) * 6
-    tapes = tape_size(agent.act_streams()) + tape_size(agent.learn_streams(), agent.updates_per_step * LEARN_BLOCK)
-    shots = max(getattr(run.config, "shots", 1) for run in runs)
-    activations = (4 * shots + 16 * config.batch) * config.width * config.depth
-    return FLOAT * len(runs) * (replay + weights + tapes + activations)
 
 
 def split_by_memory(runs: Sequence[Run], memory: int) -> list[list[Run]]:
@@ -148,14 +141,7 @@ def split_by_memory(runs: Sequence[Run], memory: int) -> list[list[Run]]:
 
 def memory_budget(device: torch.device) -> int:
     """Half of what is free now: the rest is for activations' peaks, checkpoints and other work."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0] // 2
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        available = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
-        return available * 1024 // 2
-    except (OSError, StopIteration):
-        return 4 * 10**9
+    return free_bytes(device) // 2
 
 
 def measured_seconds(cohort: PlannedCohort, device: torch.device) -> float:

@@ -14,6 +14,7 @@ from pac4sac.studies.plan import PlannedCohort, begin, memory_budget, plan
 from pac4sac.tasks import get_task
 from pac4sac.training.backends import pick_device
 from pac4sac.training.checkpoint import write_whole
+from pac4sac.training.experiment import check_computing
 from pac4sac.training.options import Options
 from pac4sac.training.runs import Run
 from pac4sac.training.signals import StopRequest
@@ -34,20 +35,23 @@ def run_study(
     address: str | None = None,
     parallel: int | None = None,
     memory: int | None = None,
-    max_minutes: float | None = None,
+    stop: StopRequest | None = None,
     **options: Any,
 ) -> bool:
     """Train what is not trained yet; True when the study is complete. Called again, it goes on."""
     if engine not in ("local", "ray"):
         raise UserError(f"There is no engine {engine!r}; use local or ray.")
+    if parallel is not None and parallel < 1:
+        raise UserError(f"At least 1 cohort must be trained at a time, not {parallel}; leave --parallel out to choose.")
     how = Options(**{**study.options, **options, "steps": 1})
-    device = pick_device(how.device)
+    # What a cluster can compute is not known here.
+    device = check_computing(how) if engine == "local" else pick_device(how.device)
     if study.kind != "cost":
         on_gpu = device.type == "cuda"
         cohorts = plan(study, root, memory or memory_budget(device), on_gpu)
         begin(study, root, cohorts, options)
         unfinished = [cohort for cohort in cohorts if cohort.done() < len(cohort.runs)]
-        with StopRequest(max_minutes) as stop:
+        with stop or StopRequest() as stop:
             if engine == "ray":
                 from pac4sac.studies.cluster import run_on_ray
 

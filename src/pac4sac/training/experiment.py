@@ -21,6 +21,7 @@ from pac4sac.training.backends import choose_backend, pick_device, wants_gpu
 from pac4sac.training.callbacks import Callback, Callbacks
 from pac4sac.training.checkpoint import write_whole
 from pac4sac.training.loop import Cohort
+from pac4sac.training.memory import cohort_bytes, free_bytes
 from pac4sac.training.options import Options
 from pac4sac.training.runs import Run, make_agent, make_runs, plan_cohorts
 from pac4sac.training.signals import StopRequest
@@ -88,12 +89,27 @@ def train(
 def check_startable(runs: Sequence[Run], options: Options, max_minutes: float | None) -> None:
     """Tell what cannot work before a folder is made for it."""
     check_minutes(max_minutes)
-    choose_backend(options.backend, pick_device(options.device), options.steps)
+    device = check_computing(options)
     sizes = task_sizes(runs[0].task)
-    if options.start_from:
-        for cohort in plan_cohorts(runs):
+    for cohort in plan_cohorts(runs, device.type == "cuda"):
+        needed, free = cohort_bytes(cohort), free_bytes(device)
+        if needed > free:
+            raise UserError(
+                f"Training needs {needed / 1e9:.1f} GB of memory in one cohort of {len(cohort)}, and "
+                f"{free / 1e9:.1f} GB are free; set a smaller capacity, or train fewer runs at once."
+            )
+        if options.start_from:
             agent = make_agent(cohort[:1], *sizes)
             start_from(options.start_from, agent, agent.initial_state([0], torch.device("cpu")))
+
+
+def check_computing(options: Options) -> torch.device:
+    """The device, where this machine can compute on it as asked."""
+    device = pick_device(options.device)
+    choose_backend(options.backend, device, options.steps)
+    if options.precision == "tf32" and device.type == "cpu":
+        raise UserError("The precision tf32 is one of GPUs and would change nothing on the CPU; leave it at float32.")
+    return device
 
 
 def check_minutes(max_minutes: float | None) -> None:
@@ -132,18 +148,27 @@ def resume(
     except (KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{folder / 'experiment.json'} is damaged ({error}).") from error
     if steps is not None:
+        longer = dataclasses.replace(options, steps=steps)
         if steps < options.steps:
             raise UserError(f"This experiment has {options.steps} steps already; --steps can only extend it.")
-        options = dataclasses.replace(options, steps=steps)
+        about["options"]["steps"], options = steps, longer
+        callbacks = [_Extension(about), *callbacks]
     watcher = Callbacks(callbacks)
     with alone_in(folder), StopRequest(max_minutes) as stop:
-        if steps is not None:
-            about["options"]["steps"] = steps
-            write_whole(folder / "experiment.json", json.dumps(about, indent=1).encode())
         for number, runs in enumerate(cohorts):
             if not Cohort(folder, f"{number:03d}", runs, options, watcher).train(stop):
                 return Result(folder, complete=False, reason=stop.reason)
     return Result(folder, complete=True)
+
+
+class _Extension(Callback):
+    """Writes the larger number of steps down once a cohort goes on, since its checkpoint was usable then."""
+
+    def __init__(self, about: Mapping[str, Any]) -> None:
+        self.about = about
+
+    def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
+        write_whole(folder / "experiment.json", json.dumps(self.about, indent=1).encode())
 
 
 @contextlib.contextmanager

@@ -90,7 +90,7 @@ class Cohort:
         """Settle how to compute: as in the checkpoint, since a resume must compute in the same way."""
         names = ("device", "backend", "precision", "threads")
         wanted = {name: getattr(self.options, name) for name in names} if placement is None else placement
-        device, precision = backends.pick_device(wanted["device"]), wanted["precision"]
+        device, precision = backends.pick_device(wanted["device"]), wanted.get("precision", "float32")
         backends.set_precision(precision)
         self.learner = Learner(self.agent, self.seeds, self.options.steps, device)
         updates = self.options.steps * self.agent.updates_per_step

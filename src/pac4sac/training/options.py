@@ -9,7 +9,8 @@ from pac4sac.settings import AT_LEAST_ONE, NON_NEGATIVE, Interval
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How to train, as opposed to what: nothing here changes what a run learns on the same kind of device."""
+    """How to train, as opposed to what. On the same kind of device a run learns the same whatever is chosen here, but
+    for `precision`, for `start_from`, and for `stop_when_solved`, which ends it."""
 
     steps: int
     device: str = "auto"
@@ -39,11 +40,20 @@ class Options:
             "coverage_every": NON_NEGATIVE,
         }
         for name, interval in allowed.items():
-            if getattr(self, name) not in interval:
-                raise UserError(f"{name} must be {interval}, not {getattr(self, name)}.")
+            if not _is_whole(value := getattr(self, name)):
+                raise UserError(f"{name} must be a whole number, not {value!r}.")
+            if value not in interval:
+                raise UserError(f"{name} must be {interval}, not {value}.")
+        for name, kind in {"device": str, "backend": str, "start_from": str | None, "stop_when_solved": bool}.items():
+            if not isinstance(value := getattr(self, name), kind):
+                raise UserError(f"{name} must be {'true or false' if kind is bool else 'a text'}, not {value!r}.")
         if self.precision not in ("float32", "tf32"):
             raise UserError(f"precision must be float32 or tf32, not {self.precision!r}.")
         for name in ("workers", "threads"):
-            value = getattr(self, name)
-            if value != "auto" and value not in (NON_NEGATIVE if name == "workers" else AT_LEAST_ONE):
-                raise UserError(f"{name} must be a whole number or auto, not {value}.")
+            value, interval = getattr(self, name), NON_NEGATIVE if name == "workers" else AT_LEAST_ONE
+            if value != "auto" and not (_is_whole(value) and value in interval):
+                raise UserError(f"{name} must be auto or a whole number {interval}, not {value!r}.")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
