@@ -1,11 +1,18 @@
-"""The cost study: seconds per 1000 steps of each algorithm, repeated."""
+"""The cost study: seconds per 1000 steps of each algorithm, all of them in turns.
+
+A machine does not keep its pace: clocks change, and other programs come and go. So the algorithms are timed in rounds
+in which each has its turn, and what slows the machine for a while slows all of them.
+"""
 
 import json
 import time
+from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 
+import torch
+
 from pac4sac.studies.definition import Study
-from pac4sac.tasks import task_sizes
 from pac4sac.tasks.pool import EnvPool
 from pac4sac.training import backends
 from pac4sac.training.checkpoint import write_whole
@@ -15,44 +22,78 @@ from pac4sac.training.options import Options
 from pac4sac.training.runs import Run, make_agent
 
 MEASURED_STEPS = 1000
+VERSION = 2  # in version 1 one algorithm was timed after another
 
 
 def measure_cost(study: Study, root: Path, options: Options) -> Path:
-    """Write `cost.json`: for each algorithm the times of 1000 steps, each with its updates, after the warm-up. One run
-    of it is timed, and only variants that are called by the algorithm's name."""
-    rows = []
+    """Write `cost.json`: for each algorithm the times of 1000 steps with their updates, round by round. One run of it
+    is timed, and only variants that are called by the algorithm's name."""
+    runs: dict[str, Run] = {}
+    for run in study.runs():
+        if run.label == run.algo:
+            runs.setdefault(run.label, run)
     device = backends.pick_device(options.device)
-    for run in {run.label: run for run in reversed(study.runs()) if run.label == run.algo}.values():
-        backend, seconds = time_run(run, study.repetitions, options)
-        rows.append({"algo": run.algo, "label": run.label, "backend": backend, "seconds_per_1000_steps": seconds})
-    rows.reverse()
-    about = {"version": 1, "machine": machine(), "versions": versions(), "device": str(device), "rows": rows}
+    about = {"version": VERSION, "date": datetime.now(UTC).date().isoformat(), "machine": machine()}
+    about |= {"versions": versions(), "device": str(device), "rows": []}
+    threads = torch.get_num_threads()
+    try:
+        with ExitStack() as pools:
+            timed = []
+            for run in runs.values():
+                torch.set_num_threads(threads)  # which compiled code keeps: it must not be those of the one before
+                pool = pools.enter_context(EnvPool(run.task, [run.seed], 0))
+                timed.append(TimedRun(run, pool, study.repetitions, device, options))
+            take_turns(timed, study.repetitions)
+    finally:
+        torch.set_num_threads(threads)
+    about["rows"] = [one.describe() for one in timed]
     root.mkdir(parents=True, exist_ok=True)
     path = root / "cost.json"
     write_whole(path, json.dumps(about, indent=1).encode())
     return path
 
 
-def time_run(run: Run, repetitions: int, options: Options) -> tuple[str, list[float]]:
-    """A single run, as in the paper: act, step, update, store."""
-    device = backends.pick_device(options.device)
-    backends.set_precision(options.precision)
-    agent = make_agent([run], *task_sizes(run.task))
-    steps = max(agent.learning_starts()) + repetitions * MEASURED_STEPS
-    learner = Learner(agent, [run.seed], steps, device)
-    updates = repetitions * MEASURED_STEPS * agent.updates_per_step
-    backend = backends.prepare(learner, backends.choose_backend(options.backend, device, updates))
-    seconds = []
-    with EnvPool(run.task, [run.seed], 0) as pool:
-        learner.begin(pool.reset())
+class TimedRun:
+    """A single run, as in the paper, placed as training would place it."""
+
+    def __init__(self, run: Run, pool: EnvPool, rounds: int, device: torch.device, options: Options) -> None:
+        self.run, self.pool = run, pool
+        self.seconds: list[float] = []
+        backends.set_precision(options.precision)
+        agent = make_agent([run], pool.observation_size, pool.action_size)
+        self.warmup = max(agent.learning_starts())
+        self.learner = Learner(agent, [run.seed], self.warmup + rounds * MEASURED_STEPS, device)
+        if options.threads != "auto":
+            torch.set_num_threads(options.threads)
+        updates = rounds * MEASURED_STEPS * agent.updates_per_step
+        self.backend = backends.prepare(self.learner, backends.choose_backend(options.backend, device, updates))
+        self.threads = backends.choose_threads(self.learner) if options.threads == "auto" else options.threads
+        self.learner.begin(pool.reset())
+
+    def take(self, steps: int) -> float:
+        """The seconds of some steps: act, step, update, store."""
+        learner, pool = self.learner, self.pool
+        torch.set_num_threads(self.threads)
         started = time.perf_counter()
-        for left in reversed(range(steps)):
+        for _ in range(steps):
             pool.send(learner.act())
             learner.learn()
             seen = pool.receive()
             learner.store(seen.final_observation, seen.observation, seen.reward, seen.terminated)
-            if left % MEASURED_STEPS == 0:
-                now = time.perf_counter()
-                seconds.append(round(now - started, 4))
-                started = now
-    return backend, seconds[-repetitions:]  # what was before them is the warm-up
+        if learner.device.type == "cuda":
+            torch.cuda.synchronize()  # nothing of this turn is left for the next
+        return time.perf_counter() - started
+
+    def describe(self) -> dict[str, object]:
+        about = {"algo": self.run.algo, "label": self.run.label, "backend": self.backend, "threads": self.threads}
+        return about | {"seconds_per_1000_steps": self.seconds}
+
+
+def take_turns(timed: list[TimedRun], rounds: int) -> None:
+    """After the warm-up of all: rounds, each of which begins with the run that was second in the one before."""
+    for one in timed:
+        one.take(one.warmup)
+    for turn in range(rounds):
+        for place in range(len(timed)):
+            one = timed[(turn + place) % len(timed)]
+            one.seconds.append(round(one.take(MEASURED_STEPS), 4))
