@@ -1,6 +1,7 @@
 import pytest
 
 from pac4sac import cores
+from pac4sac.errors import UserError
 
 
 def test_a_share_given_by_the_environment_counts_instead_of_the_machine(monkeypatch):
@@ -10,14 +11,24 @@ def test_a_share_given_by_the_environment_counts_instead_of_the_machine(monkeypa
     assert cores.cores() == 3
 
 
-@pytest.mark.parametrize("nonsense", ["", "0", "-2", "many"])
+@pytest.mark.parametrize("nonsense", ["", "0", "-2", "2.5", "many"])
 def test_nonsense_is_no_share(monkeypatch, nonsense):
     monkeypatch.setenv(cores.SHARE, nonsense)
-    assert cores.cores() == cores.machine_cores()
+    with pytest.raises(UserError, match="whole number above 0"):
+        cores.cores()
+
+
+@pytest.mark.parametrize(("limit", "expected"), [("150000 100000", 2), ("1000 100000", 1), ("max 100000", 8)])
+def test_a_container_has_no_more_cores_than_its_quota(monkeypatch, tmp_path, limit, expected):
+    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda process: range(8), raising=False)
+    monkeypatch.setattr(cores, "QUOTA", tmp_path / "cpu.max")
+    assert cores.machine_cores() == 8
+    cores.QUOTA.write_text(f"{limit}\n")
+    assert cores.machine_cores() == expected
 
 
 def test_cohorts_get_cores_by_their_runs(monkeypatch):
     monkeypatch.setenv(cores.SHARE, "16")
-    assert cores.share_out(20, 20) == 16  # alone: never more than there are
     assert [cores.share_out(runs, 70) for runs in (25, 15, 10, 5, 5, 5, 5)] == [7, 4, 3, 1, 1, 1, 1]
+    assert cores.share_out(79, 80) == 16  # never more than there are
     assert cores.share_out(1, 1000) == 1

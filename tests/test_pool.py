@@ -473,7 +473,7 @@ def test_workers_do_without_torch():
 
 
 def test_who_waits_for_a_message_stays_awake_until_it_comes_and_not_much_longer(monkeypatch):
-    monkeypatch.setattr(waiting, "PATIENCE", 0.2)
+    monkeypatch.setattr(waiting, "patience", lambda: 0.2)
     here, there = socket.socketpair()
     with here, there:
         poller = waiting.watching(here.fileno())
@@ -481,8 +481,19 @@ def test_who_waits_for_a_message_stays_awake_until_it_comes_and_not_much_longer(
         waiting.stay_awake(poller)
         assert time.perf_counter() - begun >= 0.2
         threading.Timer(0.02, there.send, [b"."]).start()
-        monkeypatch.setattr(waiting, "PATIENCE", 60.0)
+        monkeypatch.setattr(waiting, "patience", lambda: 60.0)
         waiting.stay_awake(poller)  # a minute, if the message did not end it
         assert here.recv(1, socket.MSG_DONTWAIT) == b"."
         there.close()
         waiting.stay_awake(poller)  # nor would it wait for the dead
+
+
+@pytest.mark.parametrize(
+    ("cores", "share", "awake"), [(16, None, True), (2, None, False), (16, "16", False), (16, "4", False)]
+)
+def test_workers_stay_awake_only_where_cores_are_many_and_all_theirs(monkeypatch, cores, share, awake):
+    monkeypatch.setattr(waiting, "machine_cores", lambda: cores)
+    monkeypatch.delenv("PAC4SAC_CORES", raising=False)
+    if share is not None:
+        monkeypatch.setenv("PAC4SAC_CORES", share)
+    assert bool(waiting.patience.__wrapped__()) is awake

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pac4sac.cores import SHARE
 from pac4sac.errors import UserError
 from pac4sac.studies.courier import train_away
 from pac4sac.studies.keeper import Keeper, checkpoints
@@ -88,7 +89,8 @@ class _Dispatch:
         # A fresh process for each: threads and compiled code of one cohort stay out of the next.
         remote = self.ray.remote(max_retries=0, max_calls=1, **self.needs[number])(_train)
         self.started.discard(number)
-        self.active[remote.remote(self.keeper, number, attempt, package_version())] = number
+        cpus = self.needs[number]["num_cpus"]
+        self.active[remote.remote(self.keeper, number, attempt, package_version(), cpus)] = number
 
     def _tell_progress(self, stopping: bool) -> None:
         for number, (step, steps) in self.ray.get(self.keeper.news.remote(stopping)).items():
@@ -137,7 +139,7 @@ def got_on(losses: Sequence[str]) -> bool:
     return len(losses) < LOSSES or len(set(losses[-LOSSES:])) > 1
 
 
-def _train(keeper: Any, cohort: int, attempt: int, version: str) -> tuple[str, str]:
+def _train(keeper: Any, cohort: int, attempt: int, version: str, cpus: int) -> tuple[str, str]:
     """The Ray task."""
     if package_version() != version:
         here = f"{platform.node()} has pac4sac {package_version()}"
@@ -147,6 +149,7 @@ def _train(keeper: Any, cohort: int, attempt: int, version: str) -> tuple[str, s
         # Not ray.get: while a task waits in it, Ray lends the task's CPUs to another.
         return getattr(keeper, method).remote(cohort, attempt, *arguments).future().result()
 
+    os.environ[SHARE] = str(cpus)
     with tempfile.TemporaryDirectory(prefix="pac4sac-") as folder:
         return train_away(Path(folder), ask)
 

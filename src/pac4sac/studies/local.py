@@ -51,7 +51,9 @@ def _run(
             while waiting and len(active) < parallel and not stop.wanted:
                 cohort = waiting.pop(0)
                 beside = [*(other for _, other in active.values()), *waiting[: parallel - len(active) - 1]]
-                share = {SHARE: str(share_out(len(cohort.runs), sum(len(c.runs) for c in [cohort, *beside])))}
+                share = {}
+                if beside:
+                    share[SHARE] = str(share_out(len(cohort.runs), sum(len(c.runs) for c in [cohort, *beside])))
                 threads = {"OMP_NUM_THREADS": str(max(1, cores() // parallel))}  # of libraries that ask nobody
                 process = _start(cohort, stop, messages, {**variables, **threads, **share})
                 active[process.pid] = (process, cohort)

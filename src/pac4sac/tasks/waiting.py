@@ -1,22 +1,26 @@
 """Waiting for a message that comes soon."""
 
+import functools
 import os
 import select
 import time
 
-from pac4sac.cores import cores, machine_cores
+from pac4sac.cores import SHARE, machine_cores
 
-# To wake a sleeping core can take longer than to simulate a step, on a virtual machine a millisecond and more. So
-# whoever waits keeps the core for a while, unless cores are few or have other cohorts to serve.
-ALONE = machine_cores() >= 4 and cores() == machine_cores()
-PATIENCE = 2e-3 if ALONE and hasattr(os, "sched_yield") else 0.0  # seconds
+
+@functools.cache
+def patience() -> float:
+    """Seconds for which whoever waits keeps the core. To wake a sleeping one can take longer than a simulated step, on
+    a virtual machine a millisecond and more; but cores that are few, or have other cohorts to serve, are not kept."""
+    alone = machine_cores() >= 4 and SHARE not in os.environ
+    return 2e-3 if alone and hasattr(os, "sched_yield") else 0.0
 
 
 def stay_awake(poller: "select.poll") -> None:
     """Return when there is something to read, or when it is time to sleep in a blocking read instead."""
-    if not PATIENCE:
+    if not patience():
         return
-    until = time.perf_counter() + PATIENCE
+    until = time.perf_counter() + patience()
     while not poller.poll(0) and time.perf_counter() < until:
         os.sched_yield()
 

@@ -1,5 +1,5 @@
-"""How the operations of a learner are executed: `eager` (the reference), `compiled` (torch.compile of the whole
-operation, gradients included) or `graph` (the same captured once as a CUDA graph and replayed).
+"""How the operations of a learner are executed: `eager` (the reference), `compiled` (the whole operation as one
+program, gradients included) or `graph` (the same captured once as a CUDA graph and replayed).
 
 A faster backend is compared with eager on the real cohort before it is used.
 """
@@ -217,20 +217,21 @@ def prepare(learner: Learner, backend: Backend) -> Backend:
     """Make the learner run on a backend, after comparing it with eager; falls back to eager with one warning."""
     if backend == "eager":
         return backend
-    with Rehearsal(learner) as rehearsal, full_precision():
-        expected = rehearsal.once()
+    with Rehearsal(learner) as rehearsal:
+        with full_precision():
+            expected = rehearsal.once()
         try:
-            learner.use(PREPARE[backend])
-            problem = disagreement(rehearsal.start, expected, rehearsal.once())
+            with full_precision():
+                learner.use(PREPARE[backend])
+                problem = disagreement(rehearsal.start, expected, rehearsal.once())
+            for operation in learner.run.values():
+                if isinstance(operation, CudaGraph) and torch.get_float32_matmul_precision() != "highest":
+                    operation.capture()
         except Exception as error:
             problem = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
-        if problem is not None:
-            learner.use(eager)
-    if problem is None:
-        for operation in learner.run.values():
-            if isinstance(operation, CudaGraph) and torch.get_float32_matmul_precision() != "highest":
-                operation.capture()
-        return backend
+        if problem is None:
+            return backend
+        learner.use(eager)
     warnings.warn(f"The {backend} backend was left for eager: {problem}.", stacklevel=2)
     return "eager"
 
