@@ -26,6 +26,14 @@ class TestClaims:
         rows = [row for block in section.blocks if isinstance(block, Table) for row in block.records] if section else []
         return {(row["claim"].split(":")[0], row["on"], row["compared"]): row["verdict"] for row in rows}
 
+    def evidence(self, folder: Path, claim: str) -> str:
+        found = collect([folder])
+        groups = group_runs(found.runs)
+        section = claims_section(groups, find_paper_rows(groups), found.costs)
+        assert section is not None
+        table = next(block for block in section.blocks if isinstance(block, Table))
+        return next(row[3].text for row in table.rows if row[0].text == claim)
+
     def write(self, folder: Path, algo: str, level: float, label: str | None = None, **settings: Any) -> None:
         """Five runs that are never solved, with a regret that the level decides."""
         cartpole = task("cartpole-swingup")
@@ -39,23 +47,76 @@ class TestClaims:
             ("c", 600.0, 300.0, "contradicted"),
             ("d", 501.0, 499.0, "not shown"),
         ):
-            for algo, level in (("pac4sac", 500.0), ("sac", sac), ("ddpg", ddpg)):
+            for algo, level in (("pac4sac", 500.0), ("sac", sac), ("ddpg", ddpg), ("oac", ddpg)):
                 self.write(tmp_path / name, algo, level)
             assert self.judged(tmp_path / name)["PAC4SAC", "Cartpole Swingup", "SAC"] == verdict
 
     def test_a_diverged_run_of_ours_keeps_a_claim_from_holding(self, tmp_path: Path) -> None:
-        self.write(tmp_path, "pac4sac", 500.0)
-        self.write(tmp_path, "sac", 100.0)
+        for algo, level in (("pac4sac", 500.0), ("sac", 100.0), ("ddpg", 100.0), ("oac", 100.0)):
+            self.write(tmp_path, algo, level)
         claim = ("PAC4SAC", "Cartpole Swingup", "SAC")
         assert self.judged(tmp_path)[claim] == "holds"
         write_run(tmp_path, task("cartpole-swingup"), "pac4sac", 9, [1.0], status="diverged")
         assert self.judged(tmp_path)[claim] == "not shown"
 
+    def test_do_not_hold_in_full_while_a_rival_has_no_data(self, tmp_path: Path) -> None:
+        for algo, level in (("pac4sac", 500.0), ("sac", 100.0), ("ddpg", 100.0)):
+            self.write(tmp_path, algo, level)
+        claim = ("PAC4SAC", "Cartpole Swingup", "OAC")
+        assert self.judged(tmp_path)[claim] == "in part"
+        assert "OAC no data" in self.evidence(tmp_path, "PAC4SAC: less regret than its rivals")
+        self.write(tmp_path, "oac", 100.0, tau=0.5)  # of another setting than the paper's
+        assert self.judged(tmp_path)[claim] == "in part"
+
+    def test_show_the_corrected_p_that_decides(self, tmp_path: Path) -> None:
+        for algo, level in (("pac4sac", 500.0), ("sac", 497.0), ("ddpg", 497.0), ("oac", 497.0)):
+            self.write(tmp_path, algo, level)
+        told = self.evidence(tmp_path, "PAC4SAC: less regret than its rivals")
+        assert told.count("(p = 0.051)") == 3  # three times that of one difference
+        assert self.judged(tmp_path)["PAC4SAC", "Cartpole Swingup", "SAC"] == "not shown"
+
+    @pytest.mark.parametrize(("solved", "verdict"), [(3, "not shown"), (4, "holds")])
+    def test_of_episodes_count_solved_runs_where_a_side_has_none(
+        self, tmp_path: Path, solved: int, verdict: str
+    ) -> None:
+        cartpole = task("cartpole-swingup")
+        for seed in range(5):
+            write_run(tmp_path, cartpole, "pac4sac", seed, [0.0] * 3 + [900.0 if seed < solved else 0.0] * 37)
+            for algo in ("sac", "ddpg", "oac"):
+                for k in (0, 5):  # ten seeds, so that four of five are enough for three comparisons
+                    write_run(tmp_path, cartpole, algo, seed + k, [0.0] * 40)
+        claim = "PAC4SAC: fewer episodes until solved than its rivals"
+        found = collect([tmp_path])
+        groups = group_runs(found.runs)
+        section = claims_section(groups, find_paper_rows(groups), found.costs)
+        assert section is not None
+        rows = [row for block in section.blocks if isinstance(block, Table) for row in block.records]
+        sac = next(row for row in rows if row["claim"] == claim and row["compared"] == "SAC")
+        assert (sac["verdict"], sac["low"]) == (verdict, None)
+        assert f"solved {solved} of 5 and 0 of 10 (p = " in self.evidence(tmp_path, claim)
+
+    @pytest.mark.parametrize(
+        ("ours", "theirs", "verdict"), [(30.0, 0.0, "contradicted"), (30.0, 29.0, "not shown"), (0.0, 30.0, "holds")]
+    )
+    def test_of_overestimation_are_judged_by_zero_and_by_sac(
+        self, tmp_path: Path, ours: float, theirs: float, verdict: str
+    ) -> None:
+        for algo, bias in (("pac4sac", ours), ("sac", theirs)):
+            self.write(tmp_path, algo, 500.0)
+            for seed in range(5):
+                row = {"step": 40_000, "bias": bias + seed - 2, "rms": 1.0, "mean_return": 50.0}
+                (tmp_path / f"runs/{algo}-seed{seed}/bias.jsonl").write_text(json.dumps(row) + "\n")
+        judged = self.judged(tmp_path)
+        assert judged["Overestimation is cured with one critic", "Cartpole Swingup", "SAC"] == verdict
+
     def test_of_the_critic_are_judged_by_plain_critics_that_shoot(self, tmp_path: Path) -> None:
         self.write(tmp_path, "pac4sac", 500.0)
         self.write(tmp_path, "sac", 600.0, "sac+shooting", shots=500)
         judged = self.judged(tmp_path)
-        assert judged == {("The critic makes the gain", "Cartpole Swingup", "SAC that shoots"): "contradicted"}
+        assert judged == {
+            ("The critic makes the gain", "Cartpole Swingup", "SAC that shoots"): "contradicted",
+            ("The critic makes the gain", "Cartpole Swingup", "one plain critic that shoots"): "contradicted",
+        }
 
     def test_of_more_shots_are_judged_by_their_trend_with_and_without_those_that_do_not_shoot(
         self, tmp_path: Path

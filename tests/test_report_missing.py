@@ -21,7 +21,7 @@ class TestWhatIsNotThere:
         assert "Not finished: table-1 lacks 1 run." in text
         assert rows_of(tmp_path / "out/tables/missing-runs.csv") == [
             {"Task": "cartpole-swingup", "Variant": "sac", "Seeds": "1", "Runs": "1",
-             "Go on with": "pac4sac study run table-1 --tasks cartpole-swingup --seeds 1"}
+             "Studies": "table-1", "Go on with": "pac4sac study run table-1 --tasks cartpole-swingup --seeds 1"}
         ]  # fmt: skip
 
     def test_a_run_under_another_name_is_not_missing(self, tmp_path: Path) -> None:
@@ -32,6 +32,14 @@ class TestWhatIsNotThere:
         assert len(collect([tmp_path]).missing) == 1
         write_study(tmp_path, "table-2", "table-2", None, [expected | {"identity": identity}])
         assert collect([tmp_path]).missing == ()
+
+    def test_every_study_that_waits_for_a_run_is_named(self, tmp_path: Path) -> None:
+        expected = {"task": "ant", "seed": 0, "identity": "1f"}
+        write_study(tmp_path / "in/a", "controls", "controls", None, [expected | {"label": "pac4sac-without-shooting"}])
+        write_study(tmp_path / "in/b", "shooting", "shooting", None, [expected | {"label": "pac4sac-shots=1"}])
+        assert [run.studies for run in collect([tmp_path / "in"]).missing] == [("controls", "shooting")]
+        text = write_report([tmp_path / "in"], tmp_path / "out").read_text()
+        assert "Not finished: controls lacks 1 run, shooting lacks 1 run (1 in all)." in text
 
     def test_a_study_without_any_run_is_reported_too(self, tmp_path: Path) -> None:
         expected = [{"task": "ant", "algo": "sac", "label": "sac", "seed": seed} for seed in range(5)]

@@ -58,8 +58,8 @@ class TestInterquartileMean:
         assert interquartile_mean([[100.0, 1.0, 2.0, 3.0, -50.0, 4.0, 5.0, 0.0]]).value == (1 + 2 + 3 + 4) / 4
         assert interquartile_mean([[9.0, 1.0, 2.0, 3.0, -9.0]]).value == 2.0  # of five runs one at either end
 
-    def test_puts_the_runs_of_all_tasks_together(self) -> None:
-        assert interquartile_mean([[0.0, 1.0], [2.0, 100.0]]).value == 1.5
+    def test_gives_every_task_the_same_weight_whatever_its_number_of_seeds(self) -> None:
+        assert interquartile_mean([[0.0] * 20, [0.0, 6.0, 6.0, 6.0, 90.0]]).value == 3.0
 
     def test_its_interval_is_that_of_all_resamples(self) -> None:
         values = [0.0, 1.0, 3.0, 7.0, 20.0]

@@ -6,8 +6,9 @@ from typing import Any
 
 from pac4sac.reporting.collection import FoundStudy
 from pac4sac.reporting.comparison import SIGNIFICANT, UNFINISHED
-from pac4sac.reporting.families import Family
+from pac4sac.reporting.families import SHOTS, STUDY_TITLES, TABLE_2, Family
 from pac4sac.reporting.groups import METRICS, Group, Metric, TaskView
+from pac4sac.reporting.rows import TERMS, PaperRows
 from pac4sac.reporting.statistics import (
     Difference,
     Estimate,
@@ -68,6 +69,20 @@ def find_baseline(studies: Sequence[FoundStudy], groups: Sequence[Group], kind: 
             if (label == group.label or label in group.labels) and group.values(group.task.headline.key):
                 return group
     return next((group for group in groups if group.values(group.task.headline.key)), None)
+
+
+def family_baseline(
+    family: Family, results: Sequence[Group], rows: PaperRows, studies: Sequence[FoundStudy]
+) -> Group | None:
+    """What its study asks about: all three terms, S = 1, or what the studies name."""
+    asked = {
+        TABLE_2: rows.table_2.get((family.members[0].task.name, TERMS[True, True])),
+        SHOTS: rows.shooting.get(1),
+    }.get(family.title)
+    if asked and any(asked is group for group in results) and asked.values(asked.task.headline.key):
+        return asked
+    kind = next((kind for kind, title in STUDY_TITLES.items() if title == family.title), None)
+    return find_baseline(studies, results, kind)
 
 
 def against(groups: Sequence[Group], baseline: Group | None, family: str = "") -> list[Against]:

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from pac4sac.reporting.comparison import UNFINISHED
+from pac4sac.reporting.computing import mixtures
 from pac4sac.reporting.curves import FAINT
 from pac4sac.reporting.groups import Group, TaskView
 from pac4sac.reporting.measurements import Measurements, Row, is_finite, pictures
@@ -22,10 +23,11 @@ INTRO = (
     "Bias is m_p(s, a) − G: what the online critic claims of an action, minus the discounted return that then came, on "
     "episodes played for this alone with the policy itself (no shooting; with entropy where the algorithm has it). "
     "Positive means overestimated. Steps near a time limit are not judged, since their return is not known. Intervals "
-    "are over seeds, of a single run over its episodes. The root-mean-square error holds the noise of single returns "
-    "too, so that no critic reaches 0 where policy or task are random. Shooting changes what data a critic sees: its "
-    "replay holds what the best of S candidates did, while it is asked here about the policy itself. Like should be "
-    "compared with like."
+    "are over seeds, of a single run over its episodes. “Overestimates” and “underestimates” say that an interval "
+    "leaves out 0, each row by itself: nothing is corrected for the number of rows, and of twenty unbiased critics one "
+    "would be called biased. The root-mean-square error holds the noise of single returns too, so that no critic "
+    "reaches 0 where policy or task are random. Shooting changes what data a critic sees: its replay holds what the "
+    "best of S candidates did, while it is asked here about the policy itself. Like should be compared with like."
 )
 
 
@@ -100,6 +102,7 @@ def _of_task(task: TaskView, members: Sequence[Group]) -> list[Any]:
         " ".join(sentences),
         *drawn,
         Table(name, caption, columns, body, records),
+        *mixtures(members),
     ]
 
 

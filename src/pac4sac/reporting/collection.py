@@ -53,7 +53,7 @@ class MissingRun:
     task: str
     label: str
     seed: int
-    study: str
+    studies: tuple[str, ...]  # all that wait for it; none where an experiment alone does
 
 
 @dataclass(frozen=True)
@@ -200,14 +200,20 @@ def _missing(
 ) -> tuple[MissingRun, ...]:
     identities = {run.record.identity for run in runs}
     names = {(run.record.task["name"], label, run.record.seed) for run in runs for label in run.labels}
-    missing: dict[tuple[str, str, int], MissingRun] = {}
+    missing: list[MissingRun] = []
+    places: dict[Any, int] = {}  # by identity and by name: studies may know a run by different names
     for study, row in _expected(studies, roots):
         name = (str(row.get("task")), str(row.get("label")), row.get("seed"))
-        if row.get("identity") not in identities and name not in names and isinstance(name[2], int):
-            known = missing.get((name[0], name[1], name[2]))
-            if known is None or not known.study:
-                missing[name[0], name[1], name[2]] = MissingRun(name[0], name[1], name[2], study)
-    return tuple(missing[key] for key in sorted(missing, key=lambda key: (key[0], natural(key[1]), key[2])))
+        if row.get("identity") in identities or name in names or not isinstance(name[2], int):
+            continue
+        keys = [key for key in (row.get("identity"), name) if key]
+        place = next((places[key] for key in keys if key in places), len(missing))
+        if place == len(missing):
+            missing.append(MissingRun(name[0], name[1], name[2], ()))
+        waiting = {*missing[place].studies, study} - {""}
+        missing[place] = dataclasses.replace(missing[place], studies=tuple(sorted(waiting)))
+        places |= dict.fromkeys(keys, place)
+    return tuple(sorted(missing, key=lambda run: (run.task, natural(run.label), run.seed)))
 
 
 def _expected(studies: dict[Path, dict[str, Any]], roots: Sequence[Path]) -> Iterator[tuple[str, dict[str, Any]]]:

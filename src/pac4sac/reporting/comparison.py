@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy import stats
-
 from pac4sac.reporting.paper import SEEDS, Cell
-from pac4sac.reporting.statistics import Summary, median, welch
+from pac4sac.reporting.statistics import Summary, fisher, median, welch
 from pac4sac.reporting.tables import p_text
 
 REPRODUCED, BETTER, WORSE, INCONCLUSIVE = "reproduced", "better", "worse", "inconclusive"
@@ -42,7 +40,7 @@ def compare_solved(solved: int, n: int, paper_seeds: int = SEEDS) -> Comparison:
         if n < paper_seeds:
             return Comparison(INCONCLUSIVE, f"{told}, but ours are fewer")
         return Comparison(REPRODUCED, told)
-    p = float(stats.fisher_exact([[solved, n - solved], [0, paper_seeds]]).pvalue)
+    p = fisher((solved, n), (0, paper_seeds))
     return Comparison(BETTER if p < SIGNIFICANT else INCONCLUSIVE, f"{told}; Fisher's exact test, {p_text(p)}")
 
 

@@ -10,7 +10,8 @@ from pac4sac.reporting.rows import PaperRows
 
 CONTROLS, BEYOND, OTHERS = "controls", "beyond", "others"
 STUDY_TITLES = {CONTROLS: "Controls", BEYOND: "Beyond the paper", OTHERS: "Other runs"}
-TABLE_1, ALL = "Algorithms of Table 1", "All variants"
+TABLE_1, TABLE_2, SHOTS = "Algorithms of Table 1", "Loss terms of Table 2", "Numbers of shots"
+ALL = "All variants"
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,14 @@ class Family:
 
 def families(results: Sequence[Group], rows: PaperRows, studies: Sequence[FoundStudy]) -> list[Family]:
     """Of the variants of one task, each in the first family that has it."""
+    of_studies = {title: _of_study(kind, rows, studies) for kind, title in STUDY_TITLES.items()}
+    # S = 1 is a control wherever there are controls, as on their own page; the shots are compared with it.
     wanted: dict[str, Callable[[Group], bool]] = {
         TABLE_1: lambda group: _is_among(group, rows.table_1.values()),
-        "Loss terms of Table 2": lambda group: _is_among(group, rows.table_2.values()),
-        "Numbers of shots": lambda group: _is_among(group, rows.shooting.values()),
-    } | {title: _of_study(kind, rows, studies) for kind, title in STUDY_TITLES.items()}
+        TABLE_2: lambda group: _is_among(group, rows.table_2.values()),
+        STUDY_TITLES[CONTROLS]: of_studies[STUDY_TITLES[CONTROLS]],
+        SHOTS: lambda group: _is_among(group, rows.shooting.values()),
+    } | of_studies
     found: list[Family] = []
     left = list(results)
     for title, belongs in wanted.items():

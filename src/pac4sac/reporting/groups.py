@@ -166,7 +166,15 @@ class Group:
         changed = differing(self.config, usual)
         if changed:
             parts += ["--set", *(f"{name}={text_of(value)}" for name, value in changed.items())]
-        return " ".join(parts)
+        return " ".join([*parts, *self._computed])
+
+    @property
+    def _computed(self) -> list[str]:
+        """The options that compute as before, where all runs were computed alike and tell how."""
+        ways = {(run.computed.get("precision"), run.computed.get("device")) for run in self.runs}
+        precision, device = ways.pop() if len(ways) == 1 else (None, None)
+        precise = ["--precision", precision] if precision and precision != "float32" else []
+        return [*precise, "--device", device] if device else precise
 
 
 def defaults(algo: str, preset: str, task: TaskView) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pac4sac.reporting import comparison, paper
 from pac4sac.reporting.comparison import Comparison
+from pac4sac.reporting.computing import mixtures
 from pac4sac.reporting.figures import shooting_figure
 from pac4sac.reporting.groups import Group, short
 from pac4sac.reporting.rows import ALGORITHMS, TASKS, PaperRows
@@ -115,7 +116,8 @@ def table_section(number_: int, rows: PaperRows) -> tuple[Section, list[Compared
     main = Table(name, caption, columns, body)
     counts = Counter(c.found.verdict for c in compared)
     told = ", ".join(f"{counts[v]} {v}" for v in comparison.VERDICTS if counts[v])
-    blocks: list[Any] = [f"Of {len(compared)} cells: {told}.", main, details_table(name, titles, compared)]
+    blocks: list[Any] = [f"Of {len(compared)} cells: {told}.", main, *mixtures(groups.values())]
+    blocks.append(details_table(name, titles, compared))
     if absent:
         names = ", ".join(TASKS[task] for task in absent)
         blocks.insert(

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pac4sac.reporting import comparison
-from pac4sac.reporting.against import TESTS, against, find_baseline, tally
+from pac4sac.reporting.against import TESTS, against, family_baseline, tally
 from pac4sac.reporting.collection import Collection
+from pac4sac.reporting.computing import computing_table
 from pac4sac.reporting.families import families
 from pac4sac.reporting.groups import Group, seeds_text, short
 from pac4sac.reporting.paper import SEEDS
@@ -36,17 +37,18 @@ def summary_section(
     asked = {study.name: f"{study.title} — {study.question}" for study in collection.studies if study.question}
     items = list(asked.values())
     if collection.missing:
-        lacking = Counter(run.study or "an experiment" for run in collection.missing)
+        lacking = Counter(study for run in collection.missing for study in run.studies or ("an experiment",))
         told = ", ".join(f"{study} lacks {n} {'run' if n == 1 else 'runs'}" for study, n in sorted(lacking.items()))
-        items.append(f"Not finished: {told}.")
+        shared = f" ({len(collection.missing)} in all)" if lacking.total() > len(collection.missing) else ""
+        items.append(f"Not finished: {told}{shared}.")
     for name, compared in tables.items():
         counts = Counter(c.found.verdict for c in compared)
         told = ", ".join(f"{counts[v]} {v}" for v in comparison.VERDICTS if counts[v])
         items.append(f"{name.replace('-', ' ').capitalize()}, {len(compared)} cells: {told}.")
     for found in groups.values():
         results = [group for group in found if not group.calibration]
-        baseline = find_baseline(collection.studies, results)
         for family in families(results, rows, collection.studies):
+            baseline = family_baseline(family, results, rows, collection.studies)
             rivals = [row for row in against(family.members, baseline) if not row.is_baseline]
             if baseline and rivals:
                 told = f"{family.title} on {found[0].task.title}, by {found[0].task.headline.title}"
@@ -80,16 +82,16 @@ def runs_section(collection: Collection, groups: Groups) -> Section:
         )
         blocks.append(Table("unfinished-runs", "Diverged, failed and unfinished runs", columns, broken))
     if collection.missing:
-        alike: dict[tuple[str, str, str], list[int]] = {}
+        alike: dict[tuple[str, str, tuple[str, ...]], list[int]] = {}
         for run in collection.missing:
-            alike.setdefault((run.task, run.label, run.study), []).append(run.seed)
+            alike.setdefault((run.task, run.label, run.studies), []).append(run.seed)
         body = [
             [Cell(task, task), Cell(label, label), Cell(seeds_text(seeds), seeds[0]), Cell(str(len(seeds)), len(seeds)),
-             Cell(_go_on(study, task, seeds), study, code=True)]
-            for (task, label, study), seeds in alike.items()
+             Cell(", ".join(studies), ", ".join(studies)), Cell(_go_on(studies, task, seeds), code=True)]
+            for (task, label, studies), seeds in alike.items()
         ]  # fmt: skip
         columns = [Column("Task", numeric=False), Column("Variant", numeric=False), Column("Seeds"), Column("Runs")]
-        columns.append(Column("Go on with", numeric=False))
+        columns += [Column("Studies", numeric=False), Column("Go on with", numeric=False)]
         blocks.append(Table("missing-runs", "Expected runs that have not started", columns, body))
     notes = [*collection.twice, *(f"Not readable: {told}" for told in collection.unreadable)]
     skipped = {run.place: run.record.skipped_lines for run in collection.runs if run.record.skipped_lines}
@@ -103,8 +105,9 @@ def runs_section(collection: Collection, groups: Groups) -> Section:
     return Section("runs", "Missing and broken runs", blocks)
 
 
-def _go_on(study: str, task: str, seeds: Iterable[int]) -> str:
-    return f"pac4sac study run {study} --tasks {task} --seeds {seeds_text(seeds)}" if study else "pac4sac resume"
+def _go_on(studies: Sequence[str], task: str, seeds: Iterable[int]) -> str:
+    wanted = f"--tasks {task} --seeds {seeds_text(seeds)}"
+    return f"pac4sac study run {studies[0]} {wanted}" if studies else "pac4sac resume"
 
 
 def provenance_section(collection: Collection, groups: Groups) -> Section:
@@ -120,6 +123,8 @@ def provenance_section(collection: Collection, groups: Groups) -> Section:
         blocks.append(Listing([f"Study `{s.name}` in `{s.place}`: {s.title}" for s in collection.studies]))
     if body:
         blocks.append(Table("versions", "Versions and machines of the runs", columns, body))
+    if collection.runs:
+        blocks.append(computing_table([group for found in groups.values() for group in found]))
     rows = [
         [Cell(group.task.title, group.task.title), Cell(group.label, group.label), Cell(group.algo, group.algo),
          Cell(seeds_text(run.seed for run in group.runs)), Cell(_settings(group)), Cell(group.command, code=True)]
@@ -159,7 +164,8 @@ def method_section() -> Section:
         "are those before it, E_max if there is none. Cumulative regret is the sum of r_limit − return over them, each "
         "term clipped at 0.",
         "Mean ± sd: over seeds, with n − 1 in the standard deviation. IQM: mean of the middle half of the runs, with a "
-        f"percentile-bootstrap 95 % interval ({RESAMPLES} resamples, seeds resampled within each task).",
+        f"percentile-bootstrap 95 % interval ({RESAMPLES} resamples, seeds resampled within each task). Across tasks "
+        "it is the mean of the tasks' own, so that a task with more seeds has no more weight.",
         "P(better): the probability that a run of this variant beats a run of the baseline, ties counted half.",
         f"Against the baseline, {TESTS}. Both p-values are corrected by Holm's method, each for the comparisons of its "
         "family, which is the table unless it names families; the claims are corrected for the comparisons of a claim.",

@@ -59,7 +59,8 @@ def mean_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Estimate
 
 
 def interquartile_mean(strata: Sequence[ArrayLike], seed: int = SEED) -> Estimate:
-    """Mean of the middle half of all runs, with a stratified percentile-bootstrap interval."""
+    """Mean of the middle half of the runs of each task, then over tasks, with a stratified percentile-bootstrap
+    interval: a task with more seeds has no more weight."""
     return _bootstrap([np.asarray(x, dtype=np.float64) for x in strata], _middle_half, seed)
 
 
@@ -101,6 +102,11 @@ def mann_whitney(ours: ArrayLike, theirs: ArrayLike) -> float | None:
     return float(stats.mannwhitneyu(a, b).pvalue)
 
 
+def fisher(ours: tuple[int, int], theirs: tuple[int, int]) -> float:
+    """p-value of two numbers of solved runs, each with the number of all."""
+    return float(stats.fisher_exact([[solved, n - solved] for solved, n in (ours, theirs)]).pvalue)
+
+
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Adjusted for all the comparisons of one table; what has no p-value stays without, and is not counted."""
     known = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
@@ -127,7 +133,7 @@ def solved_fraction_curve(solved_at: Sequence[int | None], until: int) -> tuple[
 
 
 def _middle_half(*strata: Floats, axis: int = -1) -> Floats:
-    return np.asarray(stats.trim_mean(np.concatenate(strata, axis=-1), 0.25, axis=-1))
+    return np.asarray(np.mean([stats.trim_mean(x, 0.25, axis=-1) for x in strata], axis=0))
 
 
 def _wins(a: Floats, b: Floats) -> Floats:

@@ -39,6 +39,7 @@ class RunRecord:
     skipped_lines: int  # of episodes.jsonl, half-written by a killed process
     label: str = ""
     preset: str = "paper"
+    computed: dict[str, str] = field(default_factory=dict)  # device, backend, precision; older runs do not tell
     identity: str = ""  # of what was trained, whatever it is called: equal for the same run in two folders
     evaluations: tuple[dict[str, Any], ...] = field(default=(), repr=False)
     bias: tuple[dict[str, Any], ...] = field(default=(), repr=False)  # of the values that the critic claims
@@ -121,11 +122,17 @@ def _record(place: Path, about: dict[str, Any], logs: dict[str, tuple[list[dict[
         skipped_lines=skipped + len(rows) - len(episodes),
         label=str(about.get("label") or re.sub(r"-seed\d+$", "", about["run"])),
         preset=str(about.get("preset", "paper")),
+        computed=_computed(about.get("computed")),
         identity=identity(about),
         evaluations=tuple(logs["evaluations"][0]),
         bias=tuple(logs["bias"][0]),
         coverage=tuple(logs["coverage"][0]),
     )
+
+
+def _computed(told: Any) -> dict[str, str]:
+    names = ("device", "backend", "precision")
+    return {name: str(told[name]) for name in names} if isinstance(told, dict) and all(n in told for n in names) else {}
 
 
 def as_rows(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:

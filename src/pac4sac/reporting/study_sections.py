@@ -5,6 +5,7 @@ from typing import Any
 
 from pac4sac.reporting.against import TESTS, Against, against, comparison_table, find_baseline, headline_scale, tally
 from pac4sac.reporting.collection import FoundStudy
+from pac4sac.reporting.computing import mixtures
 from pac4sac.reporting.families import BEYOND, CONTROLS, OTHERS, STUDY_TITLES, TABLE_1, study_members
 from pac4sac.reporting.figures import ranking_figure
 from pac4sac.reporting.rows import PaperRows
@@ -61,4 +62,5 @@ def _of_task(kind: str, compared: Sequence[Against]) -> list[Any]:
         f"On {task.title}, against `{baseline.label}`: {tally(compared)}.",
         Picture(name, caption, ranking_figure(dict(ranked), baseline.label, unit, scale)),
         comparison_table(name, f"{STUDY_TITLES[kind]} on {task.title}", compared, task),
+        *mixtures([row.group for row in compared]),
     ]

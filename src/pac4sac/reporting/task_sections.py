@@ -13,6 +13,7 @@ from pac4sac.reporting.against import (
     value_cell,
 )
 from pac4sac.reporting.collection import FoundStudy
+from pac4sac.reporting.computing import mixtures
 from pac4sac.reporting.families import Family, families
 from pac4sac.reporting.figures import AT_ONCE, learning_figure, ranking_figure
 from pac4sac.reporting.groups import METRICS, Group, TaskView, short
@@ -31,7 +32,7 @@ def task_section(task: TaskView, groups: Sequence[Group], rows: PaperRows, studi
     blocks: list[Any] = [_about(task, baseline, found)]
     name = file_name(task.title)
     compared = against_in_families(found, baseline)
-    blocks.append(comparison_table(f"task-{name}", f"All variants on {task.title}", compared, task))
+    blocks += [comparison_table(f"task-{name}", f"All variants on {task.title}", compared, task), *mixtures(results)]
     for picture, (what, members) in enumerate(picture_sets(results, rows, studies)):
         caption = f"{task.title}: {what}. Bold: mean of the seeds, with its 95 % interval from three seeds on"
         if task.r_limit is not None and task.e_max:
@@ -121,19 +122,24 @@ def across_tasks_section(groups: Groups, studies: Sequence[FoundStudy]) -> Secti
         better = None
         if label != baseline:
             better = probability_of_improvement(scores, strata[baseline], lower_is_better=True)
-        body.append([Cell(label, label), Cell(str(sum(map(len, scores))), sum(map(len, scores))),
+        diverged = sum(group.count("diverged") for found in tasks for group in found if group.label == label)
+        runs, note = sum(map(len, scores)), f"{diverged} diverged left out" if diverged else ""
+        body.append([Cell(label, label), Cell(str(runs), runs, note=note),
                      Cell(text(iqm[label], digits=3), iqm[label].value),
                      Cell(text(better, digits=2), better.value if better else None)])  # fmt: skip
     titles = ("Runs", "IQM of normalised regret [95 %]", f"P(better than {baseline}) [95 %]")
     columns = [Column("Variant", numeric=False), *(Column(title) for title in titles)]
     intro = (
-        f"Over {', '.join(found[0].task.title for found in tasks)}: each regret divided by r_limit × E_max; the "
-        "bootstrap resamples seeds within each task. Only variants with results on all of these tasks are shown."
+        f"Over {', '.join(found[0].task.title for found in tasks)}: each regret divided by r_limit × E_max; "
+        "the interquartile means of the tasks are averaged, so that each has the same weight whatever its seeds, and "
+        "the bootstrap resamples seeds within each task. Only variants with results on all of these tasks are shown."
     )
     ranked = dict(sorted(iqm.items(), key=lambda item: item[1].value))
     caption = "Interquartile mean of the normalised regret, with stratified-bootstrap 95 % intervals; less is better"
     picture = Picture("across-tasks", caption, ranking_figure(ranked, baseline, "normalised regret", 1.0))
-    return Section("across-tasks", "Across tasks", [intro, Table("across-tasks", caption, columns, body), picture])
+    table = Table("across-tasks", caption, columns, body)
+    shown = [group for found in tasks for group in found if group.label in strata]
+    return Section("across-tasks", "Across tasks", [intro, table, *mixtures(shown), picture])
 
 
 def _normalised(group: Group) -> list[float]:

@@ -1,0 +1,49 @@
+"""How runs were computed: on which device, by which backend, how precisely."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pac4sac.reporting.groups import Group
+from pac4sac.reporting.store import RunRecord
+from pac4sac.reporting.tables import Cell, Column, Table
+
+UNKNOWN = "not recorded"  # of runs of an older kind
+HOW = ("device", "backend", "precision")
+
+
+def mixtures(groups: Iterable[Group]) -> list[str]:
+    """A sentence for each task of which runs were computed in several ways: they may differ by that alone."""
+    by_task: dict[str, dict[str, dict[str, None]]] = {}
+    for group in groups:
+        for run in group.runs:
+            by_task.setdefault(group.task.title, {}).setdefault(_in_short(run), {})[f"`{group.label}`"] = None
+    return [
+        f"On {task} runs were not all computed alike: "
+        + "; ".join(f"{how}: {', '.join(ways[how])}" for how in ways)
+        + "."
+        for task, ways in by_task.items()
+        if len(ways) > 1
+    ]
+
+
+def _in_short(run: RunRecord) -> str:
+    return f"{run.computed['precision']} on {run.computed['device']}" if run.computed else UNKNOWN
+
+
+def computing_table(groups: Sequence[Group]) -> Table:
+    found: dict[tuple[str, ...], dict[str, int]] = {}
+    for group in groups:
+        for run in group.runs:
+            key = (group.task.title, *(run.computed.get(name, UNKNOWN) for name in HOW))
+            variants = found.setdefault(key, {})
+            variants[group.label] = variants.get(group.label, 0) + 1
+    body: list[list[Cell]] = []
+    records: list[dict[str, Any]] = []
+    for key, variants in found.items():
+        runs = sum(variants.values())
+        body.append([*(Cell(part, part) for part in key), Cell(", ".join(variants)), Cell(str(runs), runs)])
+        records += [
+            dict(zip(("task", *HOW), key, strict=True)) | {"variant": label, "runs": n} for label, n in variants.items()
+        ]
+    columns = [Column(title, numeric=False) for title in ("Task", "Device", "Backend", "Precision", "Variants")]
+    return Table("computing", "How the runs were computed", [*columns, Column("Runs")], body, records)

@@ -1,0 +1,87 @@
+"""How runs were computed, and what the report says of it; and which baseline a family meets."""
+
+from pathlib import Path
+from typing import Any
+
+from report_folders import task, write_run, write_study
+from test_report import groups_of, rows_of
+
+from pac4sac.reporting.collection import collect
+from pac4sac.reporting.families import families
+from pac4sac.reporting.groups import group_runs
+from pac4sac.reporting.record_sections import summary_section
+from pac4sac.reporting.report import write_report
+from pac4sac.reporting.rows import find_paper_rows
+from pac4sac.reporting.tables import Listing
+
+GPU = {"device": "cuda", "backend": "graph", "precision": "tf32"}
+CPU = {"device": "cpu", "backend": "compiled", "precision": "float32"}
+
+
+def five(folder: Path, level: float, label: str = "pac4sac", **settings: Any) -> None:
+    algo = label if label in ("sac", "ddpg", "oac") else "pac4sac"
+    for seed in range(5):
+        write_run(folder, task("cartpole-swingup"), algo, seed, [level + seed] * 40, label, settings)
+
+
+class TestHowRunsWereComputed:
+    def test_is_told_in_provenance_and_under_tables_that_mix_it(self, tmp_path: Path) -> None:
+        for algo, computed in (("pac4sac", GPU), ("sac", GPU), ("oac", CPU)):
+            write_run(tmp_path / "in", task("cartpole-swingup"), algo, 0, computed=computed)
+        write_run(tmp_path / "in", task("cartpole-swingup"), "ddpg", 0)
+        text = write_report([tmp_path / "in"], tmp_path / "out").with_suffix(".md").read_text()
+        told = "not all computed alike: tf32 on cuda: `pac4sac`, `sac`; not recorded: `ddpg`; float32 on cpu: `oac`."
+        assert told in text
+        rows = rows_of(tmp_path / "out/tables/computing.csv")
+        assert [(row["variant"], row["device"], row["backend"], row["precision"]) for row in rows] == [
+            ("pac4sac", *GPU.values()),
+            ("sac", *GPU.values()),
+            ("ddpg", *["not recorded"] * 3),
+            ("oac", *CPU.values()),
+        ]
+
+    def test_goes_without_a_note_where_it_was_the_same_for_all(self, tmp_path: Path) -> None:
+        for algo in ("pac4sac", "sac"):
+            write_run(tmp_path / "in", task("cartpole-swingup"), algo, 0, computed=GPU)
+        text = write_report([tmp_path / "in"], tmp_path / "out").with_suffix(".md").read_text()
+        assert "computed alike" not in text
+
+    def test_is_part_of_the_command_that_repeats_them(self, tmp_path: Path) -> None:
+        write_run(tmp_path, task("cartpole-swingup"), "sac", 0, computed=GPU)
+        assert groups_of(tmp_path)["sac"].command.endswith("--seeds 0 --precision tf32 --device cuda")
+        write_run(tmp_path, task("cartpole-swingup"), "sac", 1, computed=CPU)
+        assert groups_of(tmp_path)["sac"].command.endswith("--seeds 0:2")
+
+
+class TestFamilies:
+    def write(self, folder: Path) -> None:
+        five(folder, 500.0)
+        five(folder, 400.0, "sac")
+        five(folder, 450.0, "bellman", xi=0.0, conservative=0.0)
+        five(folder, 410.0, "pac4sac-shots=1", shots=1)
+        five(folder, 480.0, "pac4sac-shots=200", shots=200)
+
+    def test_meet_the_baseline_of_their_own_study_at_a_glance(self, tmp_path: Path) -> None:
+        self.write(tmp_path)
+        found = collect([tmp_path])
+        groups = group_runs(found.runs)
+        (listing,) = summary_section(found, groups, find_paper_rows(groups), {}).blocks
+        assert isinstance(listing, Listing)
+        baselines = {item.split(" on ")[0]: item.split("against `")[1].split("`")[0] for item in listing.items}
+        assert baselines == {
+            "Algorithms of Table 1": "sac",
+            "Loss terms of Table 2": "pac4sac",
+            "Numbers of shots": "pac4sac-shots=1",
+        }
+
+    def test_have_a_control_on_all_pages_under_the_same_title(self, tmp_path: Path) -> None:
+        self.write(tmp_path / "runs-of-all")
+        control = {"task": "cartpole-swingup", "label": "pac4sac-shots=1"}
+        expected = [control | {"seed": seed} for seed in range(5)]
+        write_study(tmp_path / "study", "controls", "controls", "pac4sac", expected)
+        found = collect([tmp_path])
+        groups = group_runs(found.runs)
+        members = families(groups["cartpole-swingup"], find_paper_rows(groups), found.studies)
+        labels = {family.title: [group.label for group in family.members] for family in members}
+        assert labels["Controls"] == ["pac4sac-shots=1"]
+        assert labels["Numbers of shots"] == ["pac4sac-shots=200"]
