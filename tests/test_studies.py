@@ -124,7 +124,7 @@ def test_overestimation_measures_runs_of_table_1() -> None:
     known = {run.identity for run in table_1.runs()}
     assert sum(run.identity in known for run in study.runs()) == 2 * 4 * 5
     points = {task.name: task.steps // study.options_for(task)["bias_every"] for task in study.tasks}
-    assert points == {"cartpole-swingup": 10, "half-cheetah": 10}
+    assert points == {"cartpole-swingup": 10, "half-cheetah": 5}
 
 
 def test_a_cost_study_expects_no_runs_to_be_kept(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_the_cost_study_measures_every_algorithm(tmp_path: Path, monkeypatch: py
         replace(v, settings={**small, **({"shots": 2} if v.algo == "pac4sac" else {})}) for v in study.variants
     )
     study = replace(study, variants=variants, repetitions=2)
-    assert run_study(study, tmp_path, Notes(), device="cpu")
+    assert run_study(study, tmp_path, Notes(), device="cpu", threads=1)
     rows = json.loads((tmp_path / "cost.json").read_text())["rows"]
     assert [row["algo"] for row in rows] == ["ddpg", "sac", "sac-nr", "sac-fpi", "pac4sac"]
     assert all(len(row["seconds_per_1000_steps"]) == 2 and min(row["seconds_per_1000_steps"]) > 0 for row in rows)
