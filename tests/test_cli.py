@@ -111,7 +111,14 @@ def test_a_missing_gpu_is_told_in_one_sentence(
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["trian"], ["train", "Pendulum-v1", "--sed", "3"], ["train", "Pendulum-v1", "--steps", "many"], ["list", "x"]],
+    [
+        [],
+        ["trian"],
+        ["train", "Pendulum-v1", "--sed", "3"],
+        ["train", "Pendulum-v1", "--steps", "many"],
+        ["study", "plan", "smoke", "--no-no-trial"],
+        ["list", "x"],
+    ],
 )
 def test_what_the_parser_refuses_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]):
     assert main(arguments) == 2

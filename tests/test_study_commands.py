@@ -90,7 +90,12 @@ def test_a_place_that_cannot_be_written_is_told_in_a_sentence(
 @pytest.mark.parametrize(("reason", "code"), [("signal", 130), ("time", 0)])
 @pytest.mark.parametrize("command", [["study", "run", "tiny.toml"], ["compare", "Pendulum-v1", "--algos", "sac"]])
 def test_a_study_that_was_interrupted_ends_like_such_training(
-    command: list[str], reason: str, code: int, tiny: str, monkeypatch: pytest.MonkeyPatch
+    command: list[str],
+    reason: str,
+    code: int,
+    tiny: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def stopped(cohorts: Any, parallel: int, stop: StopRequest, *_: Any) -> bool:
         if reason == "signal":
@@ -101,3 +106,4 @@ def test_a_study_that_was_interrupted_ends_like_such_training(
 
     monkeypatch.setattr("pac4sac.studies.run.run_local", stopped)
     assert main(command) == code
+    assert ("1 cohort of" if command[0] == "compare" else "2 cohorts of") in capsys.readouterr().out

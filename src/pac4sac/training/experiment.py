@@ -96,7 +96,7 @@ def check_startable(runs: Sequence[Run], options: Options, max_minutes: float | 
         if needed > free:
             raise UserError(
                 f"Training needs {needed / 1e9:.1f} GB of memory in one cohort of {len(cohort)}, and "
-                f"{free / 1e9:.1f} GB are free; set a smaller capacity, or train fewer runs at once."
+                f"{free / 1e9:.1f} GB are free; set a smaller capacity or width, or train fewer runs at once."
             )
         if options.start_from:
             agent = make_agent(cohort[:1], *sizes)

@@ -1,5 +1,6 @@
 """How much memory a cohort takes, and how much there is."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,4 +35,4 @@ def free_bytes(device: torch.device) -> int:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
-        return 8 * 10**9
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # where nobody tells what is free, all there is
