@@ -25,11 +25,11 @@ INTRO = (
     "A claim holds where every comparison comes out its way, in part where some do; it is contradicted where one comes "
     "out the other way, and not shown where none can be told from chance, which is no proof of the contrary. A rival "
     "of which there is no data keeps a claim from holding in full. Differences are PAC4SAC's minus the other's with "
-    "Welch's 95 % interval, so that less than zero speaks for the claim. Intervals are not corrected; verdicts follow "
-    "the p-values beside them, at p < 0.05, and those are: each row is a family of tests of its own, corrected (Holm) "
-    "for the comparisons named in it, and for no others. Where no run of one side was solved, its episodes are all "
-    "E_max, a cap without spread: there the numbers of solved runs are compared by Fisher's exact test, and there is "
-    "no interval. Trends over S are Kendall's τ, over all runs. That overestimation is cured is contradicted where "
+    "Welch's 95 % interval, so that less than zero speaks for the claim. Intervals are not corrected; the p-values "
+    "beside them are, and verdicts follow those, at p < 0.05: each row is a family of tests of its own, corrected "
+    "(Holm) for the comparisons named in it, and for no others. Where no run of one side was solved, its episodes are "
+    "all E_max, a cap without spread: there the numbers of solved runs are compared by Fisher's exact test, and there "
+    "is no interval. Trends over S are Kendall's τ, over all runs. That overestimation is cured is contradicted where "
     "PAC4SAC's bias lies above zero and above SAC's, and holds where it lies below SAC's and not above zero. Cost "
     f"counts as comparable where the interval of the ratio to SAC stays below {COMPARABLE}."
 )
@@ -200,7 +200,7 @@ def _biases(rows: PaperRows) -> list[Judged]:
             above_sac = difference.value > 0 if difference.p is not None and difference.p < SIGNIFICANT else None
             speaks = not above_sac if above_sac is not None and above_sac == above_zero else None
             p = NOTHING if difference.p is None else p_text(difference.p)
-            told = f"{with_interval(estimate, digits=1)} ({p}), its own bias {with_interval(bias, digits=1)}"
+            told = f"{with_interval(estimate, digits=1)} ({p}), PAC4SAC's own bias {with_interval(bias, digits=1)}"
             evidence = Evidence("SAC", told, speaks, estimate, difference.p, " and ".join(str(len(e)) for e in ends))
         else:
             continue

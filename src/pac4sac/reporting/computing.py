@@ -13,21 +13,21 @@ HOW = ("device", "backend", "precision")
 
 def mixtures(groups: Iterable[Group]) -> list[str]:
     """A sentence for each task of which runs were computed in several ways: they may differ by that alone."""
-    by_task: dict[str, dict[str, dict[str, None]]] = {}
+    by_task: dict[str, dict[str, list[str]]] = {}
     for group in groups:
         for run in group.runs:
-            by_task.setdefault(group.task.title, {}).setdefault(_in_short(run), {})[f"`{group.label}`"] = None
-    return [
-        f"On {task} runs were not all computed alike: "
-        + "; ".join(f"{how}: {', '.join(ways[how])}" for how in ways)
-        + "."
-        for task, ways in by_task.items()
-        if len(ways) > 1
-    ]
+            by_task.setdefault(group.task.title, {}).setdefault(_in_short(run), []).append(f"`{group.label}`")
+    told = []
+    for task, ways in by_task.items():
+        *rare, usual = sorted(ways, key=lambda way: len(ways[way]))
+        if rare:
+            parts = [f"{', '.join(dict.fromkeys(ways[way]))} {way}" for way in rare]
+            told.append(f"On {task} runs were not all computed alike: {'; '.join(parts)}; the others {usual}.")
+    return told
 
 
 def _in_short(run: RunRecord) -> str:
-    return f"{run.computed['precision']} on {run.computed['device']}" if run.computed else UNKNOWN
+    return f"in {run.computed['precision']} on {run.computed['device']}" if run.computed else UNKNOWN
 
 
 def computing_table(groups: Sequence[Group]) -> Table:
