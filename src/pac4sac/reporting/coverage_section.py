@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from pac4sac.reporting.against import NO_DIFFERENCE, find_baseline
 from pac4sac.reporting.collection import FoundStudy
 from pac4sac.reporting.comparison import SIGNIFICANT, UNFINISHED
+from pac4sac.reporting.computing import mixtures
 from pac4sac.reporting.groups import Group
 from pac4sac.reporting.measurements import Measurements, pictures
 from pac4sac.reporting.statistics import Difference, Estimate, holm, mean_interval, summarise, welch
@@ -105,6 +106,7 @@ def _of_task(members: Sequence[Group], baseline: Group | None) -> list[Any]:
         *([_told(task.title, baseline, members, compared)] if baseline else []),
         *pictures(name, caption, members, coverage_figure),
         Table(name, f"State coverage on {task.title}", columns, body, records),
+        *mixtures(members),
     ]
 
 

@@ -221,7 +221,8 @@ def shooting_section(rows: PaperRows) -> Section | None:
         "bootstrap interval of ours. They are all above what its Table 1 gives for S = 500 (5.7 thousand)."
     )
     picture = Picture("shooting", caption, shooting_figure(rows.shooting))
-    return Section("shooting", "Shooting figure", [intro, picture, Table("shooting", "Medians by S", columns, body)])
+    table = Table("shooting", "Medians by S", columns, body)
+    return Section("shooting", "Shooting figure", [intro, picture, table, *mixtures(rows.shooting.values())])
 
 
 def _median_verdict(group: Group | None, values: Sequence[float], printed: float | None) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from numpy.lib.stride_tricks import sliding_window_view
 
 from pac4sac.reporting.collection import FoundStudy
+from pac4sac.reporting.computing import mixtures
 from pac4sac.reporting.curves import FAINT, INK
 from pac4sac.reporting.figures import finish_panel, styles
 from pac4sac.reporting.groups import Group
@@ -45,7 +46,7 @@ def threshold_section(
             means = [sum(by_limit[limit]) / len(by_limit[limit]) if by_limit[limit] else None for limit in limits]
             body.append([Cell(label, label), *(Cell(number(mean), mean) for mean in means)])
         columns = [Column("Variant", numeric=False), *(Column(f"{limit:g}") for limit in limits)]
-        blocks.append(Table(name, what, columns, body))
+        blocks += [Table(name, what, columns, body), *mixtures(results)]
     if not blocks:
         return None
     intro = (
