@@ -33,7 +33,7 @@ ROUNDS = 3
 def study(monkeypatch: pytest.MonkeyPatch) -> Study:
     """SAC, which shall have one thread, and PAC4SAC, which shall have two."""
     monkeypatch.setattr(cost, "MEASURED_STEPS", 10)
-    monkeypatch.setattr(backends, "choose_threads", lambda learner: 1 + is_pac4sac(learner))
+    monkeypatch.setattr(backends, "choose_threads", choose_threads)
     shipped = load_study("cost")
     settings: dict[str, dict[str, Any]] = {"sac": SMALL, "pac4sac": SMALL | {"shots": 2}}
     chosen = [replace(v, settings=settings[v.algo]) for v in shipped.variants if v.algo in settings]
@@ -51,6 +51,11 @@ def threads_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         noting.setattr(torch, "get_num_threads", lambda: noted[0])
         yield 3
     torch.set_num_threads(own)
+
+
+def choose_threads(learner: Learner) -> int:
+    torch.set_num_threads(7)  # like the real one, it leaves behind what it tried last
+    return 1 + is_pac4sac(learner)
 
 
 def is_pac4sac(learner: Learner) -> bool:
