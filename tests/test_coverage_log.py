@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from small_cohorts import make_learner
-from tiny_experiments import DRIFT, Mortals, about, logs, newest, rows, same, train
+from tiny_experiments import DRIFT, Mortals, assert_trained_alike, newest, rows, same, train
 from torch import Tensor
 
 import pac4sac
@@ -143,13 +143,7 @@ def _statue(folder: Path, seed: int) -> list[dict[str, float]]:
 
 def test_measuring_coverage_never_disturbs_training(folder: Path, tmp_path: Path) -> None:
     undisturbed = train(tmp_path / "x", **COVERAGE | {"coverage_every": 0}).folder
-    for run in ("sac-seed0", "sac-seed1"):
-        expected = logs(undisturbed, run)
-        assert set(expected) == {"episodes.jsonl", "metrics.jsonl", "evaluations.jsonl"}
-        assert {name: logs(folder, run)[name] for name in expected} == expected
-        assert about(folder, run) == about(undisturbed, run)
-    ours, theirs = (load_file(newest(place) / "learner.safetensors") for place in (folder, undisturbed))
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert_trained_alike(folder, undisturbed)
 
 
 @pytest.mark.parametrize("step", [60, 119])

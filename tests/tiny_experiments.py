@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors.torch import load_file
+
 import pac4sac
 from pac4sac import Callback, Result, Task
 from pac4sac.training import checkpoint, experiment
@@ -58,6 +61,17 @@ def about(folder: Path, run: str) -> dict[str, Any]:
 
 def newest(folder: Path, cohort: str = "000") -> Path:
     return max((folder / "cohorts" / cohort).glob("step-*"))
+
+
+def assert_trained_alike(measured: Path, plain: Path) -> None:
+    """What both have logged and learned is the same, whatever else the first has measured."""
+    for run in ("sac-seed0", "sac-seed1"):
+        expected = logs(plain, run)
+        assert set(expected) == {"episodes.jsonl", "metrics.jsonl", "evaluations.jsonl"}
+        assert {name: logs(measured, run)[name] for name in expected} == expected
+        assert about(measured, run) == about(plain, run)
+    ours, theirs = (load_file(newest(place) / "learner.safetensors") for place in (measured, plain))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
 def copy(folder: Path, target: Path) -> Path:

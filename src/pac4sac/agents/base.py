@@ -180,7 +180,7 @@ class Agent(ABC):
         return state
 
     def by_choice(self, state: State, setting: str, of: Callable[[str], Sequence[Tensor]]) -> Sequence[Tensor]:
-        """What `of` gives for the choice of each run, as tensors [R, ...]. It is asked once for every choice that occurs
+        """What `of` gives for the choice of each run, as tensors [R, ...]. It is asked once for each choice that occurs
         in the cohort; its gradient must be finite for all runs, also for those that chose something else."""
         numbers = sorted({int(config.number(setting)) for config in self.configs})
         names = self.Config.choices(setting)
