@@ -175,7 +175,7 @@ def test_a_stopped_study_goes_on_and_a_failure_leaves_the_other_cohort_going(
     other = next(path for path in root.glob("experiments/*/experiment.json") if path.parent != begun[0])
     other.write_text(other.read_text().replace('"threads": 1', '"threads": 0'))
     notes = Notes()
-    with pytest.raises(UserError, match=r"1 of 2 cohorts failed: .*threads must be a whole number"):
+    with pytest.raises(UserError, match=r"1 of 2 cohorts failed: .*threads must be auto or a whole number"):
         run_study(study, root, notes, engine="ray", address=cluster.address)
     assert sorted(outcome for outcome, _ in notes.outcomes) == ["complete", "failed"]
     assert {record.status for record in read_runs(begun[0])} == {"finished"}
