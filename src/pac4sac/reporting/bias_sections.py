@@ -27,7 +27,8 @@ INTRO = (
     "leaves out 0, each row by itself: nothing is corrected for the number of rows, and of twenty unbiased critics one "
     "would be called biased. The root-mean-square error holds the noise of single returns too, so that no critic "
     "reaches 0 where policy or task are random. Shooting changes what data a critic sees: its replay holds what the "
-    "best of S candidates did, while it is asked here about the policy itself. Like should be compared with like."
+    "best of S candidates did, while it is asked here about the policy itself. Like should be compared with like. "
+    "Repeat it with `pac4sac study run overestimation`, or log it in any training with `--bias-every`."
 )
 
 
