@@ -5,6 +5,7 @@ change those tensors in place and take no other argument. So a backend may compi
 graph, and a checkpoint is that dictionary.
 """
 
+import os
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -79,7 +80,9 @@ class Learner:
     def act(self) -> NDArray[np.float32]:
         self.act_tape.seek(self.step)
         self.run["act"]()
-        self._actions.copy_(self.buffers["action"])
+        self._actions.copy_(self.buffers["action"], non_blocking=True)
+        if self.device.type == "cuda":
+            wait_for_gpu()
         return self._actions.numpy()
 
     def learn(self) -> None:
@@ -138,6 +141,13 @@ class Learner:
             source = tensors[name]
             (tensor[:, : source.shape[1]] if name == "replay" else tensor).copy_(source)
         self.step = int(tensors["step"])
+
+
+def wait_for_gpu() -> None:
+    """Return when the GPU has done what it was asked to. CUDA's own waiting would keep the core from simulators."""
+    stream = torch.cuda.current_stream()
+    while not stream.query():
+        os.sched_yield() if hasattr(os, "sched_yield") else stream.synchronize()
 
 
 def _under(prefix: str, tensors: Tensors) -> Tensors:
