@@ -488,12 +488,7 @@ def test_who_waits_for_a_message_stays_awake_until_it_comes_and_not_much_longer(
         waiting.stay_awake(poller)  # nor would it wait for the dead
 
 
-@pytest.mark.parametrize(
-    ("cores", "share", "awake"), [(16, None, True), (2, None, False), (16, "16", False), (16, "4", False)]
-)
-def test_workers_stay_awake_only_where_cores_are_many_and_all_theirs(monkeypatch, cores, share, awake):
+@pytest.mark.parametrize(("cores", "awake"), [(16, True), (4, True), (2, False)])
+def test_workers_stay_awake_only_where_cores_are_many(monkeypatch, cores, awake):
     monkeypatch.setattr(waiting, "machine_cores", lambda: cores)
-    monkeypatch.delenv("PAC4SAC_CORES", raising=False)
-    if share is not None:
-        monkeypatch.setenv("PAC4SAC_CORES", share)
     assert bool(waiting.patience.__wrapped__()) is awake

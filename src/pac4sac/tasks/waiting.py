@@ -5,15 +5,14 @@ import os
 import select
 import time
 
-from pac4sac.cores import SHARE, machine_cores
+from pac4sac.cores import machine_cores
 
 
 @functools.cache
 def patience() -> float:
-    """Seconds for which whoever waits keeps the core. To wake a sleeping one can take longer than a simulated step, on
-    a virtual machine a millisecond and more; but cores that are few, or have other cohorts to serve, are not kept."""
-    alone = machine_cores() >= 4 and SHARE not in os.environ
-    return 2e-3 if alone and hasattr(os, "sched_yield") else 0.0
+    """Seconds for which whoever waits stays awake, and leaves the core to others only. To wake a sleeping one can take
+    longer than a simulated step, on a virtual machine a millisecond and more; but few cores are not kept busy so."""
+    return 2e-3 if machine_cores() >= 4 and hasattr(os, "sched_yield") else 0.0
 
 
 def stay_awake(poller: "select.poll") -> None:

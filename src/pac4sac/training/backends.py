@@ -6,6 +6,7 @@ A faster backend is compared with eager on the real cohort before it is used.
 
 import contextlib
 import math
+import re
 import shutil
 import time
 import warnings
@@ -213,6 +214,12 @@ def disagreement(start: Tensors, reference: Tensors, other: Tensors) -> str | No
     return None
 
 
+def cause(error: Exception) -> str:
+    """In one line. What a compiler's helper process raised stands at the end of a traceback in the message."""
+    raised = [line for line in str(error).splitlines() if re.match(r"[\w.]+(Error|Exception): \S", line)]
+    return raised[-1] if raised else f"{type(error).__name__}: {(str(error).splitlines() or ['no message'])[0]}"
+
+
 def prepare(learner: Learner, backend: Backend) -> Backend:
     """Make the learner run on a backend, after comparing it with eager; falls back to eager with one warning."""
     if backend == "eager":
@@ -228,7 +235,7 @@ def prepare(learner: Learner, backend: Backend) -> Backend:
                 if isinstance(operation, CudaGraph) and torch.get_float32_matmul_precision() != "highest":
                     operation.capture()
         except Exception as error:
-            problem = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+            problem = cause(error)
         if problem is None:
             return backend
         learner.use(eager)
