@@ -40,6 +40,12 @@ class Target(NamedTuple):
     a2: Tensor  # [R, B, da], the next action behind it
 
 
+def count_up(counts: Tensor, chosen: Tensor) -> Tensor:
+    """Add one where chosen, in place. Adding the truth values instead has met a fault of Triton's compiler, which puts
+    their conversion behind its use."""
+    return counts.copy_(torch.where(chosen, counts + 1, counts))
+
+
 class Agent(ABC):
     """An algorithm for a cohort. A subclass gives its networks and four functions: `bellman_target`, `critic_loss`,
     `actor_loss` and `behaviour`."""
@@ -224,7 +230,7 @@ class Agent(ABC):
         log = self.learn(state, batch, draw, active)
         values = torch.stack([log[name] for name in self.metric_names])
         state["metrics"] += torch.where(active & state["alive"], values, 0.0)
-        state["metrics_count"] += active & state["alive"]
+        count_up(state["metrics_count"], active & state["alive"])
         state["update"] += 1
 
     def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
@@ -255,7 +261,7 @@ class Agent(ABC):
         self.bury(state, name, active & ~finite)
         moving = active & state["alive"]
         gradient = torch.where(moving.view(-1, 1, 1), gradient, 0.0)
-        count = state[f"{name}/count"].add_(moving)
+        count = count_up(state[f"{name}/count"], moving)
         moves, steps = moving.to(gradient.dtype), count.clamp_min(1)
         rate, scale = Hyper(state).lr * moves / (1 - BETA_1**steps), (1 - BETA_2**steps).rsqrt()
         # Stacked, the numbers of a run are computed once; a compiler would put the powers into the loop over weights.
