@@ -60,9 +60,13 @@ class Notes:
     def __init__(self) -> None:
         self.steps: list[int] = []
         self.outcomes: list[str] = []
+        self.warnings: list[str] = []
 
     def progress(self, cohort: PlannedCohort, step: int, steps: int) -> None:
         self.steps.append(step)
+
+    def warning(self, cohort: PlannedCohort, sentence: str) -> None:
+        self.warnings.append(sentence)
 
     def ended(self, cohort: PlannedCohort, outcome: str, reason: str) -> None:
         self.outcomes.append(outcome)
@@ -276,6 +280,16 @@ def test_a_cohort_that_cannot_train_leaves_the_others_going(tiny: Path, tmp_path
     with pytest.raises(UserError, match=r"1 of 2 cohorts failed.*damaged"):
         run_local(cohorts, 1, StopRequest(), notes)
     assert sorted(notes.outcomes) == ["complete", "failed"]
+
+
+def test_a_study_hears_that_a_backend_does_not_work(tiny: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("CXX", str(tmp_path / "no-compiler"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    notes = Notes()
+    assert run_study(load_study(str(tiny)), tmp_path / "study", notes, parallel=1, backend="compiled")
+    assert len(notes.warnings) == 2  # one from each cohort
+    assert all(w.startswith("The compiled backend was left for eager: ") for w in notes.warnings)
+    assert all("no-compiler" in w for w in notes.warnings)
 
 
 def test_another_study_does_not_enter_the_folder_of_one(tiny: Path, tmp_path: Path) -> None:

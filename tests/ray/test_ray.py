@@ -67,6 +67,8 @@ class Notes:
         if self.act is not None and not self.acted and step < steps:
             self.acted = self.act(cohort, step)
 
+    def warning(self, cohort: PlannedCohort, sentence: str) -> None: ...
+
     def ended(self, cohort: PlannedCohort, outcome: str, reason: str) -> None:
         self.outcomes.append((outcome, reason))
 

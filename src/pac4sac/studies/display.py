@@ -84,6 +84,9 @@ class StudyDisplay:
             self.told[key] = time.monotonic()
             say(self.console, f"{cohort.title}: step {step} of {steps}, {len(cohort.runs)} runs")
 
+    def warning(self, cohort: "PlannedCohort", sentence: str) -> None:
+        say(self.console, f"{cohort.title}: {sentence}")
+
     def ended(self, cohort: "PlannedCohort", outcome: str, reason: str) -> None:
         if self.progress_bars is None or outcome == "failed":
             say(self.console, f"{cohort.title}: {outcome}{': ' + reason if reason else ''}")
