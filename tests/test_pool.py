@@ -20,7 +20,7 @@ from safetensors.numpy import load, save
 
 from pac4sac.errors import UserError
 from pac4sac.tasks import Task, get_task, make_env, waiting
-from pac4sac.tasks.episodes import episode_seed
+from pac4sac.tasks.episodes import board_layout, episode_seed
 from pac4sac.tasks.pool import EnvPool, choose_workers
 
 SEEDS = [3, 5, 8]
@@ -472,20 +472,84 @@ def test_workers_do_without_torch():
     assert subprocess.run([sys.executable, "-c", check]).returncode == 0
 
 
-def test_who_waits_for_a_message_stays_awake_until_it_comes_and_not_much_longer(monkeypatch):
-    monkeypatch.setattr(waiting, "patience", lambda: 0.2)
+@contextlib.contextmanager
+def two_ends() -> Iterator[tuple[waiting.Bell, waiting.Bell, np.ndarray, socket.socket]]:
+    board = np.zeros((), board_layout(3, 2, 1))
     here, there = socket.socketpair()
     with here, there:
-        poller = waiting.watching(here.fileno())
-        begun = time.perf_counter()
-        waiting.stay_awake(poller)
-        assert time.perf_counter() - begun >= 0.2
-        threading.Timer(0.02, there.send, [b"."]).start()
-        monkeypatch.setattr(waiting, "patience", lambda: 60.0)
-        waiting.stay_awake(poller)  # a minute, if the message did not end it
-        assert here.recv(1, socket.MSG_DONTWAIT) == b"."
+        yield waiting.Bell(here, board, 1, "pool"), waiting.Bell(there, board, 1, "worker"), board, there
+
+
+@pytest.mark.parametrize("patience", [0.0, 60.0])
+def test_a_bell_is_heard_asleep_and_awake(monkeypatch, patience):
+    monkeypatch.setattr(waiting, "patience", lambda: patience)
+    monkeypatch.setattr(waiting, "LOOK_UP", 60_000)  # a sleeper is woken, and does not find out by itself
+    with two_ends() as (pool, worker, board, _):
+        for count in range(1, 4):
+            threading.Timer(0.02, worker.ring).start()
+            assert pool.wait(count)
+            pool.ring()
+            assert worker.wait(count)
+        assert (pool.rings, worker.rings) == (3, 3)
+        assert board["asked"].tolist() == [0, 3, 0]  # at its place alone
+        assert not board["pool_sleeps"].any()
+        assert not board["worker_sleeps"].any()
+
+
+def test_whoever_waits_is_awake_for_a_while_and_then_sleeps(monkeypatch):
+    monkeypatch.setattr(waiting, "patience", lambda: 0.2)
+    with two_ends() as (pool, worker, board, _):
+        waiter = threading.Thread(target=pool.wait, args=(1,))
+        waiter.start()
+        assert not board["pool_sleeps"][1]
+        assert wait_until(lambda: board["pool_sleeps"][1], seconds=5)
+        worker.ring()
+        waiter.join(5)
+        assert not waiter.is_alive()
+
+
+def test_a_sleeper_finds_out_by_itself_where_the_ring_did_not_see_it_sleep(monkeypatch):
+    monkeypatch.setattr(waiting, "patience", lambda: 0.0)
+    with two_ends() as (pool, worker, board, _):
+        waiter = threading.Thread(target=pool.wait, args=(1,))
+        waiter.start()
+        assert wait_until(lambda: board["pool_sleeps"][1], seconds=5)
+        board["pool_sleeps"][1] = False  # as if the worker had looked a moment earlier
+        worker.ring()
+        waiter.join(5)
+        assert not waiter.is_alive()
+
+
+@pytest.mark.parametrize("patience", [0.0, 0.01])
+def test_nobody_waits_for_the_dead(monkeypatch, patience):
+    monkeypatch.setattr(waiting, "patience", lambda: patience)
+    with two_ends() as (pool, worker, _, there):
+        worker.ring()
         there.close()
-        waiting.stay_awake(poller)  # nor would it wait for the dead
+        assert pool.wait(1)  # this was done before
+        assert not pool.wait(2)
+
+
+def test_rings_that_nobody_reads_block_nobody(monkeypatch):
+    monkeypatch.setattr(waiting, "patience", lambda: 0.0)
+    with two_ends() as (pool, worker, board, _):
+        board["pool_sleeps"][1] = True
+        for _ in range(300_000):
+            worker.ring()
+        assert pool.wait(300_000)
+
+
+@pytest.mark.parametrize("patience", [0.0, 60.0])
+def test_pools_that_sleep_and_that_stay_awake_see_the_same(monkeypatch, patience):
+    monkeypatch.setattr(waiting, "patience", lambda: patience)  # of the pool; workers judge for themselves
+    task = get_task("cartpole-swingup")
+    with EnvPool(task, [1, 2, 3], 2) as pool, EnvPool(task, [1, 2, 3]) as local:
+        assert np.array_equal(pool.reset(), local.reset())
+        for step in range(20):
+            actions = np.full((3, 1), np.sin(step), np.float32)
+            pool.send(actions)
+            local.send(actions)
+            assert np.array_equal(pool.receive().observation, local.receive().observation)
 
 
 @pytest.mark.parametrize(("cores", "awake"), [(16, True), (4, True), (2, False)])

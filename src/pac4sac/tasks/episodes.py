@@ -3,7 +3,6 @@
 import contextlib
 import struct
 import zlib
-from collections.abc import Iterable
 
 import gymnasium
 import numpy as np
@@ -16,9 +15,8 @@ from pac4sac.tasks.registry import Task
 Board = NDArray[np.void]
 CAUSE_BYTES = 400
 
-# What a worker is told: step every run, or begin this episode of one run and replay the actions that follow as float32.
-COMMAND = struct.Struct("<iqq")  # run, episode, number of actions
-EVERY_RUN = -1
+# A letter to a worker: begin this episode of one run and replay the actions that follow as float32.
+LETTER = struct.Struct("<iqq")  # run, episode, bytes of the actions
 
 
 def board_layout(runs: int, observation_size: int, action_size: int) -> np.dtype[np.void]:
@@ -35,6 +33,13 @@ def board_layout(runs: int, observation_size: int, action_size: int) -> np.dtype
             ("failed", np.bool_, (runs,)),
             ("refused", np.bool_, (runs,)),  # the environment could not be built, and the user can mend it
             ("cause", np.uint8, (runs, CAUSE_BYTES)),
+            # Of each worker, at the place of its first run: what it was asked for, how much of that by letter, what it
+            # has done; who sleeps and must be woken.
+            ("asked", np.int64, (runs,)),
+            ("letters", np.int64, (runs,)),
+            ("answered", np.int64, (runs,)),
+            ("pool_sleeps", np.bool_, (runs,)),
+            ("worker_sleeps", np.bool_, (runs,)),
         ],
         align=True,
     )
@@ -66,7 +71,7 @@ class RunEnvironment:
         self._terminated, self._truncated = board["terminated"], board["truncated"]
         self._active, self._failed, self._refused = board["active"], board["failed"], board["refused"]
 
-    def begin(self, episode: int, actions: Iterable[NDArray[np.float32]]) -> None:
+    def begin(self, episode: int, actions: bytes) -> None:
         """Start this episode and take these actions in it; the board then shows the observation reached."""
         self._failed[self._run] = self._refused[self._run] = False
         self._steps = 0
@@ -74,7 +79,7 @@ class RunEnvironment:
             if self._env is None:
                 self._env = make_env(self._task)
             observation = self._reset(episode)
-            for action in actions:
+            for action in np.frombuffer(actions, np.float32).reshape(-1, len(self._action)):
                 self._steps += 1
                 observation = self._env.step(action.copy())[0]
             self._observation[:] = observation

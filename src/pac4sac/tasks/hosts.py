@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pac4sac.errors import UserError
-from pac4sac.tasks.episodes import COMMAND, EVERY_RUN, Board, RunEnvironment
+from pac4sac.tasks.episodes import LETTER, Board, RunEnvironment
 from pac4sac.tasks.registry import Task
-from pac4sac.tasks.waiting import stay_awake, watching
+from pac4sac.tasks.waiting import Bell
 
-STEP = COMMAND.pack(EVERY_RUN, 0, 0)
 PATIENCE = 1.0  # seconds a worker gets to close its environments
 
 
@@ -45,7 +44,7 @@ class LocalHost:
         self._due = False
 
     def begin(self, run: int, episode: int, actions: NDArray[np.float32]) -> None:
-        self._environments[run].begin(episode, actions)
+        self._environments[run].begin(episode, actions.tobytes())
 
     def step(self) -> None:
         self._due = True
@@ -66,59 +65,54 @@ class LocalHost:
 
 
 class WorkerHost:
-    """A process started afresh (no fork: the learner's threads and CUDA state stay out of it) and told by socket."""
+    """A process started afresh (no fork: the learner's threads and CUDA state stay out of it). It steps when a bell
+    rings, and gets episodes to begin by letter."""
 
-    def __init__(self, job: dict[str, Any], runs: list[int], second_life: bool = False) -> None:
+    def __init__(self, job: dict[str, Any], runs: list[int], board: Board, second_life: bool = False) -> None:
         self.runs = runs
         self.second_life = second_life
-        self._pending = 0
-        self._channel, theirs = socket.socketpair()
-        self._poller = watching(self._channel.fileno())
-        with theirs, _interrupts_held_back():
-            job = job | {"channel": theirs.fileno(), "seeds": [(run, job["seeds"][run]) for run in runs]}
+        self._place, self._letters = runs[0], board["letters"]
+        for name in ("asked", "letters", "answered", "pool_sleeps", "worker_sleeps"):
+            board[name][self._place] = 0  # a worker before this one may have died there
+        self._post, their_post = socket.socketpair()
+        self._channel, their_channel = socket.socketpair()
+        self._bell = Bell(self._channel, board, self._place, "pool")
+        with their_post, their_channel, _interrupts_held_back():
+            job = job | {"post": their_post.fileno(), "channel": their_channel.fileno()}
+            job |= {"seeds": [(run, job["seeds"][run]) for run in runs]}
             self._process = subprocess.Popen(
                 # -P: the working directory is importable only if it is here.
                 [sys.executable, "-P", "-m", "pac4sac.tasks.worker", json.dumps(job)],
-                pass_fds=(job["channel"], job["memory"]),
+                pass_fds=(job["post"], job["channel"], job["memory"]),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": _import_path()},
             )
 
     def begin(self, run: int, episode: int, actions: NDArray[np.float32]) -> None:
-        self._tell(COMMAND.pack(run, episode, len(actions)) + actions.tobytes())
+        self._letters[self._place] += 1
+        self._bell.ring()
+        with contextlib.suppress(ConnectionError):  # a dead worker is noticed when its answer is missing
+            self._post.sendall(LETTER.pack(run, episode, actions.nbytes) + actions.tobytes())
 
     def step(self) -> None:
-        self._tell(STEP)
+        self._bell.ring()
 
     def answered(self) -> bool:
-        while self._pending:
-            stay_awake(self._poller)
-            try:
-                answers = len(self._channel.recv(self._pending))
-            except ConnectionError:
-                return False
-            if not answers:
-                return False
-            self._pending -= answers
-        return True
+        return self._bell.wait(self._bell.rings)
 
     def end(self) -> None:
+        self._post.close()
         self._channel.close()
 
     def bury(self) -> str:
-        self._channel.close()
+        self.end()
         try:
             status = self._process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self._process.kill()
             status = self._process.wait()
         return f"by signal {signal.Signals(-status).name}" if status < 0 else f"with exit status {status}"
-
-    def _tell(self, message: bytes) -> None:
-        self._pending += 1
-        with contextlib.suppress(ConnectionError):  # a dead worker is noticed when its answer is missing
-            self._channel.sendall(message)
 
 
 def close_hosts(hosts: list[Host], memory: int | None) -> None:

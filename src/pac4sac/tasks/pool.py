@@ -82,7 +82,7 @@ class EnvPool:
             self._closing = weakref.finalize(self, close_hosts, self._hosts, memory)
             self._board: Board = np.ndarray((), layout, buffer=mmap.mmap(memory, layout.itemsize))
             for first in range(self.workers):
-                self._hosts.append(WorkerHost(self._job, list(range(first, self.runs, self.workers))))
+                self._hosts.append(WorkerHost(self._job, list(range(first, self.runs, self.workers)), self._board))
         else:
             self._board = np.zeros((), layout)
             self._hosts.append(LocalHost(task, self.seeds, purpose, self._board))
@@ -191,7 +191,7 @@ class EnvPool:
         """Bring every run to the episode and step that the pool has down for it."""
         hosted = {run for host in self._hosts for run in host.runs}
         if orphans := [int(run) for run in np.flatnonzero(self._active) if run not in hosted]:
-            self._hosts.append(WorkerHost(self._job, orphans))
+            self._hosts.append(WorkerHost(self._job, orphans, self._board))
         self._replay(self._hosts)
         self._collect()
         for run in map(int, np.flatnonzero(self._board["refused"] & self._active)):
@@ -230,7 +230,9 @@ class EnvPool:
         log.warning("The worker process of runs %s died %s; restarting it and replaying their episodes.", runs, ending)
         # After a second death each run gets a process of its own: the one that kills it is out, the others go on.
         groups = [[run] for run in runs] if dead.second_life else [runs]
-        successors: list[Host] = [WorkerHost(self._job, group, second_life=True) for group in groups if group]
+        successors: list[Host] = [
+            WorkerHost(self._job, group, self._board, second_life=True) for group in groups if group
+        ]
         self._hosts += successors
         self._replay(successors)
         if self._state == "stepping":
