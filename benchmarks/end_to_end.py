@@ -93,15 +93,16 @@ def measure(jobs: Sequence[dict[str, Any]], steps: int) -> list[dict[str, Any]]:
     """For each cohort its rate over a stretch of time in which all of them learn, the slowest for so many steps."""
     several_on_gpu = len(jobs) > 1 and jobs[0]["device"].startswith("cuda")
     with tempfile.TemporaryDirectory() as folder, shared_gpu(several_on_gpu) as variables:  # as in a study
-        jobs = [job | {"out": f"{folder}/{number}"} for number, job in enumerate(jobs)]
         variables |= {"OMP_NUM_THREADS": str(max(1, cores() // len(jobs)))}
         if len(jobs) > 1:
             variables |= {SHARE: str(share_out(1, len(jobs)))}  # they have as many runs each
-        return measure_in(jobs, steps, variables)
+        return measure_in(jobs, steps, folder, variables)
 
 
-def measure_in(jobs: Sequence[dict[str, Any]], steps: int, variables: dict[str, str]) -> list[dict[str, Any]]:
-    cohorts = [CohortProcess(job, variables) for job in jobs]
+def measure_in(
+    jobs: Sequence[dict[str, Any]], steps: int, folder: str, variables: dict[str, str]
+) -> list[dict[str, Any]]:
+    cohorts = [CohortProcess(job | {"out": f"{folder}/{number}"}, variables) for number, job in enumerate(jobs)]
     try:
         for cohort in cohorts:
             cohort.hear()
