@@ -1,5 +1,6 @@
 """The commands about studies, as typed."""
 
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,91 @@ def test_a_study_is_planned_run_looked_at_and_reported(tiny: str, capsys: pytest
     assert "2 finished" in capsys.readouterr().out
     assert main(["report", "experiments/study-tiny", "--out", "elsewhere"]) == 0
     assert Path("elsewhere/report.md").read_text() == Path("experiments/study-tiny/report/report.md").read_text()
+
+
+def trained_with(root: Path) -> list[tuple[str, str, str]]:
+    """Device, backend and precision that the experiments of a study were begun with."""
+    found = [json.loads(path.read_bytes())["options"] for path in sorted(root.glob("experiments/*/experiment.json"))]
+    return [(options["device"], options["backend"], options["precision"]) for options in found]
+
+
+@pytest.fixture
+def begins_only(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Studies are written down and not trained; the cohorts that would have been, by each call."""
+    asked: list[list[str]] = []
+
+    def not_now(cohorts: Any, *_: Any) -> bool:
+        asked.append([cohort.folder.name for cohort in cohorts])
+        return False
+
+    monkeypatch.setattr("pac4sac.studies.run.run_local", not_now)
+    return asked
+
+
+def test_how_a_study_says_to_compute_counts_unless_a_flag_says_otherwise(
+    tiny: str, begins_only: list[list[str]]
+) -> None:
+    assert main(["study", "run", tiny, "--out", "as-it-says"]) == 0
+    assert trained_with(Path("as-it-says")) == [("cpu", "eager", "float32")] * 2  # TINY says both
+    assert main(["study", "run", tiny, "--out", "as-told", "--device", "auto", "--backend", "compiled"]) == 0
+    assert trained_with(Path("as-told")) == [("auto", "compiled", "float32")] * 2
+    # A folder that was begun keeps what it was begun with.
+    assert main(["study", "run", tiny, "--out", "as-told"]) == 0
+    assert trained_with(Path("as-told")) == [("auto", "compiled", "float32")] * 2
+    assert sorted(begins_only[1]) == sorted(begins_only[2])
+
+
+@pytest.mark.parametrize("table", ["[options]", '[task."Pendulum-v1".options]'])
+def test_what_a_study_asks_for_and_this_machine_cannot_compute_is_told_before_it_begins(
+    table: str, tiny: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = TINY if table in TINY else TINY.replace("[set]", f"{table}\n\n[set]")
+    Path(tiny).write_text(named.replace(table, f'{table}\nprecision = "tf32"'))
+    assert main(["study", "run", tiny]) == 2
+    assert "tf32 is one of GPUs" in capsys.readouterr().err
+    assert not Path("experiments").exists()
+
+
+SHOTS = TINY.replace('algo = "sac"', 'name = "many"\nalgo = "pac4sac"\nset = { shots = 50 }').replace(
+    'baseline = "sac"', ""
+)
+
+
+def test_cohorts_are_planned_for_a_gpu_that_is_not_here(
+    tiny: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Few and many shots go into one cohort on a GPU only."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    Path(tiny).write_text(SHOTS)
+    planned = {}
+    for device in ("cpu", "cuda"):
+        assert main(["study", "plan", tiny, "--device", device, "--memory", "500"]) == 0
+        planned[device] = capsys.readouterr().out
+    assert "Pendulum-v1: many, pac " in planned["cuda"]
+    assert "4 runs; at most 0.5 GB a cohort, on cuda." in planned["cuda"]
+    assert "This machine has no cuda, so how long they take was not measured." in planned["cuda"]
+    assert "Estimate" not in planned["cuda"]
+    assert "many, pac " not in planned["cpu"]
+    assert "Estimate" in planned["cpu"]
+
+
+def test_a_plan_is_for_the_device_of_the_study(
+    tiny: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    Path(tiny).write_text(TINY.replace('device = "cpu"', 'device = "cuda"'))
+    assert main(["study", "plan", tiny, "--no-trial"]) == 2
+    assert "This machine has no cuda whose free memory could be asked for; plan for one with --memory" in (
+        capsys.readouterr().err
+    )
+    assert main(["study", "plan", tiny, "--no-trial", "--memory", "500"]) == 0
+    shown = capsys.readouterr().out
+    assert "on cuda." in shown
+    assert "not measured" not in shown  # nobody asked
+    assert main(["study", "run", tiny, "--memory", "500"]) == 2
+    assert "No CUDA device is available here" in capsys.readouterr().err
+    assert main(["study", "plan", tiny, "--device", "cudas", "--memory", "500"]) == 2
+    assert "There is no device 'cudas'" in capsys.readouterr().err
 
 
 def test_compare_trains_and_shows_intervals(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:

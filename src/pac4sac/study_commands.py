@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 StudyName = Annotated[Positional[str], arg(metavar="NAME|FILE.toml")]
 OptionalFolder = Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: experiments/study-NAME)")]
 Megabytes = Annotated[int | None, arg(metavar="MB", help_behavior_hint="(default: half of what is free)")]
+Device = Annotated[str | None, arg(metavar="DEVICE", help_behavior_hint="(default: as the study says, else auto)")]
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,21 @@ class StudyRun:
     # Stop after so many minutes.
     max_minutes: Annotated[float | None, arg(metavar="M", help_behavior_hint="(optional)")] = None
     # cpu, cuda, or auto.
-    device: str = "auto"
+    device: Device = None
     # How to compute.
-    backend: Literal["auto", "eager", "compiled", "graph"] = "auto"
+    backend: Annotated[
+        Literal["auto", "eager", "compiled", "graph"] | None,
+        arg(metavar="auto|eager|compiled|graph", help_behavior_hint="(default: as the study says, else auto)"),
+    ] = None
     # Of matrix products on a GPU.
-    precision: Literal["float32", "tf32"] = "float32"
+    precision: Annotated[
+        Literal["float32", "tf32"] | None,
+        arg(metavar="float32|tf32", help_behavior_hint="(default: as the study says, else float32)"),
+    ] = None
 
     def run(self, console: "Console") -> int:
         study = chosen_study(self.name, self.seeds, self.tasks)
+        flags = {"device": self.device, "backend": self.backend, "precision": self.precision}
         return train_study(
             console,
             study,
@@ -63,7 +71,7 @@ class StudyRun:
             parallel=self.parallel,
             memory=self.memory,
             max_minutes=self.max_minutes,
-            options={"device": self.device, "backend": self.backend, "precision": self.precision},
+            options={name: value for name, value in flags.items() if value is not None},
         )
 
 
@@ -80,27 +88,30 @@ class StudyPlan:
     seeds: Annotated[str | None, arg(metavar="SEEDS", help_behavior_hint="(optional)")] = None
     # Only these tasks of the study.
     tasks: Annotated[str | None, arg(metavar="A,B", help_behavior_hint="(optional)")] = None
+    # cpu, cuda, or auto; with --memory also a GPU that this machine lacks.
+    device: Device = None
     # Measure the time of each cohort in a trial.
     trial: bool = True
 
     def run(self, console: "Console") -> int:
         study = chosen_study(self.name, self.seeds, self.tasks)
-        from pac4sac.studies.plan import measured_seconds, memory_budget, plan
+        from pac4sac.studies.plan import measured_seconds, place_for_cohorts, plan
         from pac4sac.studies.run import study_folder
-        from pac4sac.training.backends import pick_device
 
-        device = pick_device("auto")
-        budget = self.memory * 10**6 if self.memory else memory_budget(device)
-        cohorts = plan(study, study_folder(study, self.out), budget, device.type == "cuda")
+        place = place_for_cohorts(self.device or study.options.get("device", "auto"), megabytes(self.memory))
+        cohorts = plan(study, study_folder(study, self.out), place.memory, place.on_gpu)
         seconds = []
-        for cohort in cohorts if self.trial else []:
+        for cohort in cohorts if self.trial and place.here else []:
             with console.status(f"trying {cohort.title} …"):
-                seconds.append(measured_seconds(cohort, device))
+                seconds.append(measured_seconds(cohort, place.device))
         columns = {"Memory": [memory_of(cohort) for cohort in cohorts]}
         if seconds:
             columns["Estimate"] = [duration(s) for s in seconds]
         console.print(cohort_table(study, cohorts, columns))
-        say(console, f"{sum(len(c.runs) for c in cohorts)} runs; at most {budget / 1e9:.1f} GB a cohort, on {device}.")
+        runs, most = sum(len(cohort.runs) for cohort in cohorts), place.memory / 1e9
+        say(console, f"{runs} runs; at most {most:.1f} GB a cohort, on {place.device}.")
+        if self.trial and not place.here:
+            say(console, f"This machine has no {place.device}, so how long they take was not measured.")
         if seconds:
             say(console, f"One after another about {duration(sum(seconds))}.")
         return 0
@@ -274,20 +285,25 @@ def chosen_study(name: str, seeds: str | None, tasks: str | None) -> "StudyDefin
     return study
 
 
+def megabytes(memory: int | None) -> int | None:
+    return memory * 10**6 if memory else None
+
+
 def train_study(
     console: "Console",
     study: "StudyDefinition",
     out: Path | None,
     *,
     options: dict[str, Any],
+    engine: str = "local",
     memory: int | None = None,
     max_minutes: float | None = None,
     **launching: Any,
 ) -> int:
+    """Options that are given here override those of the study."""
     from pac4sac.reporting.report import write_report
-    from pac4sac.studies.plan import memory_budget, plan
-    from pac4sac.studies.run import run_study, study_folder
-    from pac4sac.training.backends import pick_device
+    from pac4sac.studies.plan import plan
+    from pac4sac.studies.run import place_of, run_study, study_folder
     from pac4sac.training.experiment import check_minutes
     from pac4sac.training.signals import StopRequest
 
@@ -295,16 +311,15 @@ def train_study(
     root = study_folder(study, out)
     say(console, f"{study.title}: {len(study.runs())} runs in {root}")
     if study.kind != "cost":
-        device = pick_device(options["device"])
-        budget = memory * 10**6 if memory else memory_budget(device)
-        sizes = [cohort.bytes for cohort in plan(study, root, budget, device.type == "cuda")]
+        place = place_of(study, engine, megabytes(memory), options)
+        sizes = [cohort.bytes for cohort in plan(study, root, place.memory, place.on_gpu)]
         many = f"{len(sizes)} cohorts" if len(sizes) > 1 else "1 cohort"
-        say(console, f"{many} of up to {max(sizes) / 1e6:.0f} MB, where {budget / 1e6:.0f} MB are allowed each.")
+        say(console, f"{many} of up to {max(sizes) / 1e6:.0f} MB, where {place.memory / 1e6:.0f} MB are allowed each.")
     stop = StopRequest(max_minutes)
     with writing(root):
         with StudyDisplay(console) as display:
             complete = run_study(
-                study, root, display, stop=stop, memory=memory and memory * 10**6, **launching, **options
+                study, root, display, engine=engine, stop=stop, memory=megabytes(memory), **launching, **options
             )
         page = write_report([root], root / "report")
     if not complete:

@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,9 +140,34 @@ def split_by_memory(runs: Sequence[Run], memory: int) -> list[list[Run]]:
     return [list(runs[first : first + per_part]) for first in range(0, len(runs), per_part)]
 
 
-def memory_budget(device: torch.device) -> int:
-    """Half of what is free now: the rest is for activations' peaks, checkpoints and other work."""
-    return free_bytes(device) // 2
+@dataclass(frozen=True)
+class Place:
+    """Where cohorts are to be trained, for which they are cut."""
+
+    device: torch.device
+    memory: int  # bytes that the tensors of one cohort may take
+    here: bool = True  # False: a GPU that this machine lacks
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device.type == "cuda"
+
+
+def place_for_cohorts(device: str, memory: int | None) -> Place:
+    """A GPU need not be in this machine where it is told how much memory a cohort may take there."""
+    try:
+        chosen = backends.pick_device(device)
+    except UserError as error:
+        if re.fullmatch(r"cuda(:\d+)?", device) is None:
+            raise
+        if memory is None:
+            raise UserError(
+                f"This machine has no {device} whose free memory could be asked for; plan for one with --memory, "
+                "the MB that one cohort may take there."
+            ) from error
+        return Place(torch.device(device), memory, here=False)
+    # Half of what is free now: the rest is for activations' peaks, checkpoints and other work.
+    return Place(chosen, memory or free_bytes(chosen) // 2)
 
 
 def measured_seconds(cohort: PlannedCohort, device: torch.device) -> float:

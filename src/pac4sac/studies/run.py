@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,8 @@ from pac4sac.errors import UserError
 from pac4sac.studies.cost import measure_cost
 from pac4sac.studies.definition import Study, Variant
 from pac4sac.studies.local import Watcher, run_local, side_by_side
-from pac4sac.studies.plan import PlannedCohort, begin, memory_budget, plan
+from pac4sac.studies.plan import Place, PlannedCohort, begin, place_for_cohorts, plan
 from pac4sac.tasks import get_task
-from pac4sac.training.backends import pick_device
 from pac4sac.training.checkpoint import write_whole
 from pac4sac.training.experiment import check_computing
 from pac4sac.training.options import Options
@@ -38,17 +37,13 @@ def run_study(
     stop: StopRequest | None = None,
     **options: Any,
 ) -> bool:
-    """Train what is not trained yet; True when the study is complete. Called again, it goes on."""
-    if engine not in ("local", "ray"):
-        raise UserError(f"There is no engine {engine!r}; use local or ray.")
+    """Train what is not trained yet; True when the study is complete. Called again, it goes on. `options` override
+    those of the study."""
     if parallel is not None and parallel < 1:
         raise UserError(f"At least 1 cohort must be trained at a time, not {parallel}; leave --parallel out to choose.")
-    how = Options(**{**study.options, **options, "steps": 1})
-    # What a cluster can compute is not known here.
-    device = check_computing(how) if engine == "local" else pick_device(how.device)
+    place = place_of(study, engine, memory, options)
     if study.kind != "cost":
-        on_gpu = device.type == "cuda"
-        cohorts = plan(study, root, memory or memory_budget(device), on_gpu)
+        cohorts = plan(study, root, place.memory, place.on_gpu)
         begin(study, root, cohorts, options)
         unfinished = [cohort for cohort in cohorts if cohort.done() < len(cohort.runs)]
         with stop or StopRequest() as stop:
@@ -58,15 +53,28 @@ def run_study(
                 complete = run_on_ray(unfinished, address, stop, watcher)
             else:
                 at_once = parallel or side_by_side(len(unfinished))
-                complete = run_local(unfinished, at_once, stop, watcher, on_gpu)
+                complete = run_local(unfinished, at_once, stop, watcher, place.on_gpu)
         if not complete:
             return False
         name_the_same(study.runs(), cohorts)
     else:
         begin(study, root, [], options)
     if study.kind in WITH_COST and not (root / "cost.json").exists():
-        measure_cost(study, root, how)
+        measure_cost(study, root, Options(**{**study.options, **options, "steps": 1}))
     return True
+
+
+def place_of(study: Study, engine: str, memory: int | None, options: Mapping[str, Any]) -> Place:
+    """What the cohorts are cut for. What this machine cannot compute as asked is told before anything is written."""
+    if engine not in ("local", "ray"):
+        raise UserError(f"There is no engine {engine!r}; use local or ray.")
+    wanted = [{**of_task, **options, "steps": 1} for of_task in (study.options, *map(study.options_for, study.tasks))]
+    for how in [Options(**each) for each in wanted]:
+        if how.start_from:
+            raise UserError("A study trains from nothing; leave start_from out, or use pac4sac train --from.")
+        if engine == "local":  # what a cluster can compute is not known here
+            check_computing(how)
+    return place_for_cohorts(wanted[0].get("device", "auto"), memory)
 
 
 def name_the_same(runs: Sequence[Run], cohorts: Sequence[PlannedCohort]) -> None:
