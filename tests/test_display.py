@@ -1,5 +1,6 @@
 """The live picture, the plain lines and the table at the end, on consoles of several sizes."""
 
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -195,6 +196,22 @@ def test_without_a_limit_the_last_returns_stand_in_for_the_metrics(tmp_path: Pat
     assert "last 10" in text
     assert "-200" in cells(text, "seed 0")
     assert "solved" not in text
+
+
+def test_of_episodes_that_differ_in_length_it_is_told_whether_they_solved_the_task_but_none_are_counted(tmp_path: Path):
+    task = dataclasses.replace(get_task("Pendulum-v1"), r_limit=100.0, steps=1000)  # room for five whole episodes
+    runs = make_runs(task, "sac", "paper", [0, 1], {})
+    for run, returns in zip(runs, ([10.0] * 5 + [150.0] * 5, [10.0] * 10), strict=True):
+        folder = RunFolder(tmp_path, run)
+        folder.describe("finished")
+        for episode, value in enumerate(returns):
+            folder.log("episodes", {"episode": episode, "step": 100 * (episode + 1), "return": value, "length": 100})
+    assert Result(tmp_path, complete=True).scores() == {}
+    text = shown(tmp_path)
+    assert "regret" not in text
+    assert cells(text, "seed 0").endswith(" 80 solved")
+    assert cells(text, "seed 1").endswith(" 10 not solved")
+    assert "1 of 2 runs solved" in text
 
 
 def test_the_last_evaluation_is_shown(tmp_path: Path):

@@ -12,7 +12,7 @@ from typing import Any
 
 from pac4sac.errors import UserError
 from pac4sac.reporting.archive import cost_files, study_files
-from pac4sac.reporting.metrics import Score, score
+from pac4sac.reporting.metrics import Score, score, solved_at
 from pac4sac.reporting.store import (
     MEASUREMENTS,
     RunRecord,
@@ -128,7 +128,9 @@ def collect(paths: Sequence[Path]) -> Collection:
 
 
 def score_run(run: RunRecord) -> Score | None:
-    """The paper's metrics; None without a limit, or where episodes differ in length and so cannot be counted."""
+    """The paper's metrics; None without a limit, or where episodes differ in length. E_max is the number of episodes
+    that the budget of steps has room for, which of such episodes nobody knows before they end; a run that fails sooner
+    would have more of them, and so more regret, without being worse."""
     horizon, r_limit = run.task.get("horizon"), run.task.get("r_limit")
     if r_limit is None or not horizon or not has_equal_episodes(run):
         return None
@@ -137,6 +139,14 @@ def score_run(run: RunRecord) -> Score | None:
 
 def has_equal_episodes(run: RunRecord) -> bool:
     return all(row["length"] == run.task.get("horizon") for row in run.episodes)
+
+
+def is_solved(run: RunRecord) -> bool:
+    """Within E_max, or ever where episodes differ in length."""
+    if (scored := score_run(run)) is not None:
+        return scored.solved
+    r_limit = run.task.get("r_limit")
+    return r_limit is not None and solved_at(run.returns, r_limit) is not None
 
 
 def is_complete(run: RunRecord) -> bool:

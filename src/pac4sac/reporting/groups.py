@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pac4sac.reporting.collection import FoundRun, has_equal_episodes, is_complete, score_run
+from pac4sac.reporting.collection import FoundRun, has_equal_episodes, is_complete, is_solved, score_run
 from pac4sac.reporting.known import known_settings
 from pac4sac.reporting.metrics import cumulative_regret, solved_at
 from pac4sac.reporting.paper import PAPER_TASKS
@@ -212,7 +212,7 @@ def outcome_of(run: FoundRun) -> Outcome:
     r_limit = record.task.get("r_limit")
     if r_limit is not None:
         first = solved_at(record.returns, r_limit)
-        found = scored.solved if scored else first is not None
+        found = is_solved(record)
         solved = found if found or complete or state == "diverged" else None
         if complete and not has_equal_episodes(record):
             before = 0 if not first else int(record.steps[first - 1])

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from pac4sac.errors import UserError
-from pac4sac.reporting.metrics import Score, score
+from pac4sac.reporting.collection import score_run
+from pac4sac.reporting.metrics import Score
 from pac4sac.reporting.store import RunRecord, read_runs
 from pac4sac.tasks import Task, get_task, task_sizes
 from pac4sac.training.agentfile import start_from
@@ -42,15 +43,8 @@ class Result:
         return read_runs(self.folder)
 
     def scores(self) -> dict[str, Score]:
-        """The paper's metrics by run; runs of tasks without a return that counts as solved are left out."""
+        """The paper's metrics by run, of those that have them: see `score_run`."""
         return {run.run: scored for run in self.runs if (scored := score_run(run)) is not None}
-
-
-def score_run(run: RunRecord) -> Score | None:
-    if run.task["r_limit"] is None:
-        return None
-    horizon = run.task["horizon"]
-    return score(run.returns, run.task["r_limit"], run.task["steps"] // horizon if horizon else None)
 
 
 def train(

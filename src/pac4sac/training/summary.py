@@ -11,14 +11,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pac4sac.reporting.collection import is_complete, is_solved, score_run
 from pac4sac.reporting.metrics import Score
 from pac4sac.reporting.paper import PAPER_TASKS, SEEDS, Cell, PaperCell, paper_cell
 from pac4sac.reporting.store import RunRecord, read_jsonl
 from pac4sac.training.display import BROKEN_OFF, number, sparkline
-from pac4sac.training.experiment import Result, score_run
+from pac4sac.training.experiment import Result
 
 PICTURE = "learning-curves.png"
-LAST = 10  # episodes, whose mean stands in for the metrics where nothing counts as solved
+LAST = 10  # episodes, whose mean stands in for the metrics where there are none
 WIDTHS_OF_CURVES = (10, 30)  # on a terminal of 80 characters and on a wide one
 
 
@@ -59,9 +60,8 @@ def draw_curves(folder: Path, runs: Sequence[RunRecord]) -> Path | None:
 
 
 def outcome(result: Result, runs: Sequence[RunRecord]) -> Text:
-    scores = [score_run(run) for run in runs]
-    solved = sum(score is not None and score.solved for score in scores)
-    solvable = any(score is not None for score in scores)
+    solved = sum(is_solved(run) for run in runs)
+    solvable = any(run.task["r_limit"] is not None for run in runs)
     broken = sum(run.status in BROKEN_OFF for run in runs)
     text = Text("Training is complete" if result.complete else f"Training was stopped because {result.reason}", "bold")
     if solvable and len(runs) == 1:
@@ -80,7 +80,9 @@ def result_table(runs: Sequence[RunRecord], width: int) -> Table:
     r_limit = runs[0].task["r_limit"]
     evaluations = [last_evaluations(run) for run in runs]
     policies = [policy for policy in ("greedy", "shooting") if any(policy in row for row in evaluations)]
-    headers = ["episodes until\nsolved", "regret\n(thousands)"] if r_limit is not None else [f"mean of\nlast {LAST}"]
+    scores = [score for run in runs if (score := score_run(run)) is not None]
+    scored = len(scores) == len(runs)
+    headers = ["episodes until\nsolved", "regret\n(thousands)"] if scored else [f"mean of\nlast {LAST}"]
     headers += [{"greedy": "evaluation", "shooting": "evaluation,\nshooting"}[policy] for policy in policies]
     title = runs[0].task["name"] + (f" (solved: five episodes in a row above {r_limit:g})" if r_limit else "")
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
@@ -96,12 +98,13 @@ def result_table(runs: Sequence[RunRecord], width: int) -> Table:
     curve_width = min(max(narrow, narrow + width - 80), wide)
     groups = by_label(runs)
     values = []
-    for run, evaluation in zip(runs, evaluations, strict=True):
-        mine = metrics(run) + [Bound(evaluation[policy]) if policy in evaluation else None for policy in policies]
+    for place, (run, evaluation) in enumerate(zip(runs, evaluations, strict=True)):
+        mine: list[Bound | None] = [*metrics(scores[place])] if scored else [last_returns(run)]
+        mine += [Bound(evaluation[policy]) if policy in evaluation else None for policy in policies]
         values.append(mine)
         curve = sparkline(run.returns.tolist(), curve_width, low, high, r_limit)
         name = run.run if len(groups) > 1 else f"seed {run.seed}"
-        table.add_row(name, curve, *map(cell, mine), state(run, score_run(run)))
+        table.add_row(name, curve, *map(cell, mine), state(run))
     table.add_section()
     for label, members in groups.items():
         if len(members) > 1:
@@ -111,7 +114,7 @@ def result_table(runs: Sequence[RunRecord], width: int) -> Table:
     algos = dict.fromkeys(run.algo for run in runs)
     for algo in algos:
         published = comparable_cell(next(run for run in runs if run.algo == algo))
-        if published:
+        if published and scored:
             numbers = [paper_number(published.episodes), paper_number(published.regret, 1000)]
             blank = [""] * (len(policies) + 1)
             table.add_row(
@@ -124,19 +127,20 @@ def result_table(runs: Sequence[RunRecord], width: int) -> Table:
     return table
 
 
-def metrics(run: RunRecord) -> list[Bound | None]:
-    score = score_run(run)
-    if score is None:
-        return [Bound(float(run.returns[-LAST:].mean())) if run.episodes else None]
-    return [Bound(score.episodes, not score.complete), Bound(score.regret / 1000, not score.complete)]
+def metrics(score: Score) -> tuple[Bound, Bound]:
+    return Bound(score.episodes, not score.complete), Bound(score.regret / 1000, not score.complete)
 
 
-def state(run: RunRecord, score: Score | None) -> Text:
+def last_returns(run: RunRecord) -> Bound | None:
+    return Bound(float(run.returns[-LAST:].mean())) if run.episodes else None
+
+
+def state(run: RunRecord) -> Text:
     if run.status in BROKEN_OFF:
         return Text(run.status, "bold red")
-    if score is not None and score.solved:
+    if is_solved(run):
         return Text("solved", "bold green")
-    if score is not None and score.complete:
+    if run.task["r_limit"] is not None and is_complete(run):
         return Text("not solved", "yellow")
     return Text("unfinished" if run.status in ("running", "interrupted") else run.status, "dim")
 
