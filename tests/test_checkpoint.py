@@ -23,6 +23,8 @@ import pac4sac
 from pac4sac.errors import UserError
 from pac4sac.training import checkpoint
 from pac4sac.training.checkpoint import Checkpoint
+from pac4sac.training.experiment import create, experiment_runs, read_experiment
+from pac4sac.training.options import Options
 
 FILES = ("learner.safetensors", "pool.safetensors", "progress.json", "manifest.json")
 LOG = Path("runs/sac-seed0/episodes.jsonl")
@@ -141,8 +143,10 @@ def test_a_checkpoint_of_the_same_runs_from_another_experiment_does_not_fit_the_
     broken: Path, whole: Path, tmp_path: Path
 ) -> None:
     """A longer history with the same seeds and settings, but other random events: its logs are not ours."""
-    agent = whole / "runs" / "sac-seed0"
-    other = train(tmp_path / "other", steps=160, start_from=str(agent)).folder
+    about = read_experiment(whole)
+    options = Options(**about["options"] | {"start_from": str(whole / "runs" / "sac-seed0")})
+    create(tmp_path / "other", experiment_runs(about)[0], options)  # by runs that do not tell what they start from
+    other = pac4sac.resume(tmp_path / "other").folder
     copy(newest(other), broken / "cohorts" / "000" / newest(other).name)
     with pytest.warns(UserWarning, match=r"step-000000160: .*jsonl was changed or cut after it"):
         assert pac4sac.resume(broken).complete

@@ -230,3 +230,27 @@ def test_the_command_tells_what_it_took(
     assert "table-1: 1 of 2 expected runs" in told
     assert main(["study", "collect", "b", "--into", "archive"]) == 2
     assert "b is no folder" in capsys.readouterr().err
+
+
+def test_a_run_that_started_from_an_agent_is_kept_beside_the_one_from_scratch_and_apart_from_it(tmp_path: Path) -> None:
+    agent = "0123456789ab"
+    for seed in (0, 1):
+        write_run(tmp_path / "scratch", CARTPOLE, "sac", seed)
+        # Even under the same name.
+        write_run(tmp_path / "from", CARTPOLE, "sac", seed, curve(CARTPOLE, (1.2, 0.1), seed), started_from=agent)
+    added = add_to_archive([tmp_path / "scratch", tmp_path / "from"], tmp_path / "archive")
+    assert (added.new, added.known) == (4, 0)
+    for place in ([tmp_path / "archive"], [tmp_path / "from", tmp_path / "scratch"]):
+        found = collect(place)
+        assert found.twice == ()
+        scratch, started = sorted(
+            (group for groups in group_runs(found.runs).values() for group in groups),
+            key=lambda group: len(group.departures),
+        )
+        assert [len(group.runs) for group in (scratch, started)] == [2, 2]
+        assert scratch.departures == {}
+        assert started.departures == {"started_from": agent}
+        assert agent in started.label
+        assert f"--from AGENT-{agent}" in started.command
+        assert "--from" not in scratch.command
+        assert "--set" not in started.command

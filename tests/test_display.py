@@ -184,7 +184,12 @@ def test_the_papers_numbers_are_left_out_where_the_rules_differ(tmp_path: Path):
     write(tmp_path, run, SOLVED)
     path = tmp_path / "runs" / run.id / "run.json"
     about = json.loads(path.read_bytes())
-    for change in ({"preset": "repo"}, {"task": about["task"] | {"steps": 3000}}, {"algo": "oac-lab"}):
+    for change in (
+        {"preset": "repo"},
+        {"task": about["task"] | {"steps": 3000}},
+        {"algo": "oac-lab"},
+        {"started_from": "0123"},
+    ):
         path.write_text(json.dumps(about | change))
         assert "5 seeds" not in shown(tmp_path)
 

@@ -210,11 +210,6 @@ def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         run_on(None, tmp_path / "study")
 
 
-def test_a_file_of_this_machine_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="start_from"):
-        run_on_ray([one_run(tmp_path / "study", start_from="agent")], None, StopRequest(), watcher=None)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("address", "told"),
     [

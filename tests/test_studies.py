@@ -11,7 +11,7 @@ from pac4sac.reporting.store import read_jsonl, read_run, read_runs
 from pac4sac.studies.definition import load_study, shipped_studies
 from pac4sac.studies.local import run_local
 from pac4sac.studies.plan import PlannedCohort, begin, plan, split_by_memory
-from pac4sac.studies.run import comparison, run_study
+from pac4sac.studies.run import comparison, place_of, run_study
 from pac4sac.training.memory import cohort_bytes
 from pac4sac.training.signals import StopRequest
 
@@ -103,6 +103,14 @@ def test_published_runs_are_those_that_their_study_would_train_today() -> None:
     expected = {row["identity"] for row in about["expected_runs"]}
     assert expected <= {run.identity for run in load_study("updates-per-step").runs()}
     assert expected <= {run.identity for run in read_runs(archive)}
+
+
+def test_the_identity_of_a_run_stays_what_it_was_when_it_was_published() -> None:
+    known = "97c6387162402deaa089331caa1cff902795a6331496c2988a5dd1650d1da8d5"
+    wanted = ("cartpole-swingup", "pac4sac-seed0")
+    runs = {(run.task.name, run.id): run.identity for run in load_study("table-1").runs()}
+    published = {(run.task["name"], run.run): run.identity for run in read_runs(Path(__file__).parents[1] / "results")}
+    assert runs[wanted] == published[wanted] == known
 
 
 def test_the_studies_of_the_paper_have_its_cells() -> None:
@@ -290,6 +298,26 @@ def test_a_study_hears_that_a_backend_does_not_work(tiny: Path, tmp_path: Path, 
     assert len(notes.warnings) == 2  # one from each cohort
     assert all(w.startswith("The compiled backend was left for eager: ") for w in notes.warnings)
     assert all("no-compiler" in w for w in notes.warnings)
+
+
+def test_a_study_starts_from_no_agent(tiny: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="leave start_from out"):
+        run_study(load_study(str(tiny)), tmp_path / "study", Notes(), start_from="agent")
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_study_can_be_cut_for_the_gpus_of_a_cluster_where_its_driver_has_none(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    study = load_study(str(tiny))
+    place = place_of(study, "ray", PLENTY, {"device": "cuda"})
+    assert (place.on_gpu, place.here, place.memory) == (True, False, PLENTY)
+    assert not place_of(study, "ray", PLENTY, {}).on_gpu  # TINY says cpu
+    with pytest.raises(UserError, match="with --memory"):
+        place_of(study, "ray", None, {"device": "cuda"})
+    with pytest.raises(UserError, match="No CUDA device is available here"):
+        place_of(study, "local", PLENTY, {"device": "cuda"})
 
 
 def test_another_study_does_not_enter_the_folder_of_one(tiny: Path, tmp_path: Path) -> None:

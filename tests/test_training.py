@@ -1,7 +1,9 @@
 """What a cohort does in lockstep, and what happens to the others when one of its runs goes wrong."""
 
 import dataclasses
+import hashlib
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +222,31 @@ def test_training_starts_from_the_weights_of_another_agent_and_its_targets_equal
             assert torch.equal(begun[name][run], trained[name][0])
         assert torch.equal(begun["critic/target"][run], trained["critic"][0])
     assert not begun["critic/first_moment"].any()
+
+
+def test_a_run_that_started_from_an_agent_is_another_run_than_one_from_scratch(tmp_path: Path) -> None:
+    begin = {"steps": 1, "seeds": (3,), "evaluation_episodes": 0}
+    scratch = train(tmp_path / "scratch", **begin)
+    agent = scratch.folder / "runs" / "sac-seed3" / "agent.safetensors"
+    sha256 = hashlib.sha256(agent.read_bytes()).hexdigest()
+    moved = shutil.copy(agent, tmp_path / "elsewhere.safetensors")
+    (one,), (again,) = (train(tmp_path / f"from-{k}", start_from=str(k), **begin).runs for k in (agent, moved))
+    assert one.run == f"sac-from-{sha256[:12]}-seed3"
+    assert one.started_from == sha256[:12]
+    assert again.identity == one.identity != scratch.runs[0].identity  # the bytes count, not the place
+    assert pac4sac.load(one.folder).run.identity == one.identity
+    assert "started_from" not in about(scratch.folder, "sac-seed3")
+
+
+def test_training_does_not_begin_from_an_agent_that_has_changed_since_it_was_chosen(tmp_path: Path) -> None:
+    source, other = (train(tmp_path / f"{seed}", steps=1, seeds=(seed,), evaluation_episodes=0) for seed in (3, 4))
+    agent = source.folder / "runs" / "sac-seed3" / "agent.safetensors"
+    folder = train(tmp_path / "x", steps=1, start_from=str(agent), evaluation_episodes=0).folder
+    shutil.copy(other.folder / "runs" / "sac-seed4" / "agent.safetensors", agent)
+    assert pac4sac.resume(folder).complete  # what is trained needs it no more
+    shutil.rmtree(folder / "cohorts")
+    with pytest.raises(UserError, match="is no longer the agent"):
+        pac4sac.resume(folder)
 
 
 def test_weights_of_another_structure_are_refused(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ class Train:
     coverage_every: Annotated[int, arg(metavar="N")] = 0
     # Steps between checkpoints.
     checkpoint_every: Annotated[int, arg(metavar="N")] = 20_000
-    # Start with the weights of a trained agent: a run folder or an agent.safetensors.
+    # Start with the weights of a trained agent: a run folder or an agent.safetensors. Such runs are named after it.
     start_from: Annotated[str | None, arg(name="from", metavar="AGENT", help_behavior_hint="(optional)")] = None
     # TOML file with any of these options as keys and settings in a table [set]; flags override it.
     config: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(optional)")] = None

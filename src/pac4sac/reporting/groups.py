@@ -164,6 +164,9 @@ class Group:
         if known and usual and self.preset == "paper":  # what the task has today, not when it was trained
             usual["updates_per_step"] = known["updates_per_step"]
         changed = differing(self.config, usual)
+        changed.pop("started_from", None)
+        if agent := self.config.get("started_from"):
+            parts += ["--from", f"AGENT-{agent}"]
         if changed:
             parts += ["--set", *(f"{name}={text_of(value)}" for name, value in changed.items())]
         return " ".join([*parts, *self._computed])
@@ -275,8 +278,10 @@ def _groups(task: TaskView, runs: Sequence[FoundRun]) -> list[Group]:
 
 
 def _whole_config(record: RunRecord, task: TaskView) -> dict[str, Any]:
-    """With the settings that came to be after it was trained: their defaults change nothing."""
-    return {**defaults(record.algo, record.preset, task), **record.config}
+    """With the settings that came to be after it was trained: their defaults change nothing. Weights that it began
+    with set it apart like a setting."""
+    began = {"started_from": record.started_from} if record.started_from else {}
+    return {**defaults(record.algo, record.preset, task), **record.config, **began}
 
 
 def _group_rank(group: Group) -> tuple[int, list[tuple[int, str]]]:

@@ -40,6 +40,7 @@ class RunRecord:
     label: str = ""
     preset: str = "paper"
     computed: dict[str, str] = field(default_factory=dict)  # device, backend, precision; older runs do not tell
+    started_from: str | None = None  # the agent whose weights it began with, by the checksum of its file
     identity: str = ""  # of what was trained, whatever it is called: equal for the same run in two folders
     evaluations: tuple[dict[str, Any], ...] = field(default=(), repr=False)
     bias: tuple[dict[str, Any], ...] = field(default=(), repr=False)  # of the values that the critic claims
@@ -123,6 +124,7 @@ def _record(place: Path, about: dict[str, Any], logs: dict[str, tuple[list[dict[
         label=str(about.get("label") or re.sub(r"-seed\d+$", "", about["run"])),
         preset=str(about.get("preset", "paper")),
         computed=_computed(about.get("computed")),
+        started_from=about.get("started_from"),
         identity=identity(about),
         evaluations=tuple(logs["evaluations"][0]),
         bias=tuple(logs["bias"][0]),
@@ -153,6 +155,8 @@ def identity(about: Mapping[str, Any]) -> str:
     default is left out of it, so that a run stays the same when settings are added."""
     trained = {key: about.get(key) for key in ("task", "algo", "revision", "seed")}
     trained["config"] = chosen(about["algo"], about["config"])
+    if about.get("started_from"):  # otherwise not even named, so that no run from scratch gets another identity
+        trained["started_from"] = about["started_from"]
     return hashlib.sha256(json.dumps(trained, sort_keys=True).encode()).hexdigest()
 
 

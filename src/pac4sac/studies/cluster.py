@@ -37,7 +37,6 @@ def run_on_ray(cohorts: Sequence[PlannedCohort], address: str | None, stop: Stop
     """Train all cohorts to their end; False where a stop was asked for. One that fails leaves the others going."""
     if not cohorts:
         return True
-    _refuse_paths_of_this_machine(cohorts)
     with contextlib.ExitStack() as leaving:
         for cohort in cohorts:
             leaving.enter_context(alone_in(cohort.folder))
@@ -231,9 +230,3 @@ def _device(cohort: PlannedCohort) -> str:
 
 def _newest_checkpoint(cohort: PlannedCohort) -> Path | None:
     return next((path for folder in cohort.folder.glob("cohorts/*") for path in checkpoints(folder)), None)
-
-
-def _refuse_paths_of_this_machine(cohorts: Sequence[PlannedCohort]) -> None:
-    for cohort in cohorts:
-        if read_experiment(cohort.folder)["options"].get("start_from"):
-            raise UserError("start_from names a file of this machine, which other nodes lack; use --engine local.")

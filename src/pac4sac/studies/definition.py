@@ -48,7 +48,7 @@ TASK_KEYS: Mapping[str, Any] = {
     "env_kwargs": Table,
     "options": Table,
 }
-# Steps are the task's, and the identity of a run knows nothing of weights that it started from.
+# Steps are the task's, and all runs of a study start from nothing.
 OPTION_KEYS = {f.name: object for f in dataclasses.fields(Options) if f.name not in ("steps", "start_from")}
 MEANINGS: Mapping[Any, str] = {
     str: "a text",

@@ -130,8 +130,19 @@ def read_agent_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return about, tensors
 
 
-def start_from(source: str | Path, agent: Agent, state: State) -> None:
+def agent_checksum(source: str | Path) -> str:
+    """Which agent it is, wherever its file lies, in a form short enough for a name."""
+    path = agent_file(source)
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    except OSError as error:
+        raise UserError(f"The agent {path} cannot be read ({error.strerror}).") from error
+
+
+def start_from(source: str | Path, agent: Agent, state: State, expected: str | None = None) -> None:
     """Begin with the networks of a trained agent: all runs with the same weights, their targets equal to them."""
+    if expected is not None and agent_checksum(source) != expected:
+        raise UserError(f"{source} is no longer the agent {expected} that this training was to start from; train anew.")
     _, tensors = read_agent_file(agent_file(source))
     networks = {name: tensor for name, tensor in tensors.items() if name in agent.nets}
     missing = set(agent.nets) - set(networks)

@@ -17,7 +17,7 @@ from pac4sac.reporting.collection import score_run
 from pac4sac.reporting.metrics import Score
 from pac4sac.reporting.store import RunRecord, read_runs
 from pac4sac.tasks import Task, get_task, task_sizes
-from pac4sac.training.agentfile import start_from
+from pac4sac.training.agentfile import agent_checksum, start_from
 from pac4sac.training.backends import choose_backend, pick_device, wants_gpu
 from pac4sac.training.callbacks import Callback, Callbacks
 from pac4sac.training.checkpoint import write_whole
@@ -75,6 +75,9 @@ def train(
     runs = make_runs(task, algo, preset, [seeds] if isinstance(seeds, int) else list(seeds), grid)
     folder = Path(out) if out is not None else free_folder(Path("experiments"), f"{task.name}-{algo}")
     how = Options(steps=task.steps, **options)
+    if how.start_from:
+        agent = agent_checksum(how.start_from)
+        runs = [run.starting_from(agent) for run in runs]
     check_startable(runs, how, max_minutes)
     create(folder, runs, how)
     return resume(folder, max_minutes=max_minutes, callbacks=callbacks)

@@ -111,7 +111,8 @@ class Cohort:
 
     def _begin(self) -> None:
         if self.options.start_from:
-            agentfile.start_from(self.options.start_from, self.agent, self.learner.state)
+            wanted = self.runs[0].started_from
+            agentfile.start_from(self.options.start_from, self.agent, self.learner.state, wanted)
         for folder in self.folders:
             folder.cut_back({})
             folder.describe("running")

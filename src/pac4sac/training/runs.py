@@ -25,13 +25,17 @@ class Run:
     seed: int
     config: AgentConfig
     label: str  # algorithm, and the settings in which it differs from its neighbours
+    started_from: str | None = None  # the agent whose weights it began with, by the checksum of its file
 
     @property
     def id(self) -> str:
         return f"{self.label}-seed{self.seed}"
 
+    def starting_from(self, agent: str) -> "Run":
+        return dataclasses.replace(self, started_from=agent, label=f"{self.label}-from-{agent}")
+
     def describe(self) -> dict[str, Any]:
-        return {
+        about = {
             "run": self.id,
             "label": self.label,
             "task": dataclasses.asdict(self.task),
@@ -41,6 +45,7 @@ class Run:
             "seed": self.seed,
             "config": dataclasses.asdict(self.config),
         }
+        return about | ({"started_from": self.started_from} if self.started_from else {})
 
     @property
     def identity(self) -> str:
@@ -50,7 +55,8 @@ class Run:
     @staticmethod
     def from_description(about: Mapping[str, Any]) -> "Run":
         config = get_algorithm(about["algo"]).agent.Config(**about["config"])
-        return Run(Task(**about["task"]), about["algo"], about["preset"], about["seed"], config, about["label"])
+        what = (Task(**about["task"]), about["algo"], about["preset"], about["seed"], config, about["label"])
+        return Run(*what, about.get("started_from"))
 
 
 def make_runs(

@@ -163,7 +163,8 @@ def comparable_cell(run: RunRecord) -> PaperCell | None:
     """The paper's numbers for this task and algorithm, where the run was scored by the paper's rules."""
     rules = PAPER_TASKS.get(run.task["name"])
     about = json.loads((run.folder / "run.json").read_bytes())
-    if rules is None or about.get("preset") != "paper" or run.task["r_limit"] != rules.r_limit:
+    as_published = about.get("preset") == "paper" and not run.started_from
+    if rules is None or not as_published or run.task["r_limit"] != rules.r_limit:
         return None
     same_length = run.task["steps"] // run.task["horizon"] == rules.e_max
     return paper_cell(run.task["name"], run.algo) if same_length else None
