@@ -199,7 +199,7 @@ class TestStudies:
         about["expected_runs"][0]["identity"] = "0" * 64
         study.write_text(json.dumps(about))
         found = collect([tmp_path / "archive"])
-        assert [run.calibration for run in found.runs] == [True]
+        assert [run.chose for run in found.runs] == ["calibration"]
         assert not found.missing
 
     def test_costs_of_two_machines_stand_side_by_side(self, tmp_path: Path) -> None:

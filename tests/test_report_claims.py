@@ -9,7 +9,7 @@ import pytest
 from report_folders import task, write_run, write_study
 from test_report import groups_of
 
-from pac4sac.reporting.calibration_section import calibration_section
+from pac4sac.reporting.choosing_sections import calibration_section, search_section
 from pac4sac.reporting.claims import claims_section
 from pac4sac.reporting.collection import collect
 from pac4sac.reporting.groups import group_runs
@@ -205,6 +205,24 @@ class TestCalibration:
         verdicts = {row["variant"]: row["regret_verdict"] for row in table.records}
         assert verdicts["sac-updates_per_step=1"] == "unfinished"
         assert "unfinished" not in {verdicts[label] for label in verdicts if label != "sac-updates_per_step=1"}
+
+    def test_runs_of_a_search_have_a_section_of_their_own_and_are_no_results(self, tmp_path: Path) -> None:
+        for seed in (1000, 1001):
+            write_run(
+                tmp_path / "search", task("cartpole-swingup"), "pac4sac", seed, None, "auto", {"learn_alpha": True}
+            )
+        write_run(tmp_path / "search", task("cartpole-swingup"), "pac4sac", 1000, [1.0] * 30, "slow", {"lr": 1e-4},
+                  status="interrupted")  # fmt: skip
+        write_study(tmp_path / "search", "search", "search", None, [])
+        write_run(tmp_path / "table", task("cartpole-swingup"), "pac4sac", 0, None, "auto", {"learn_alpha": True})
+        groups = group_runs(collect([tmp_path]).runs)
+        assert calibration_section(groups) is None
+        section = search_section(groups)
+        assert section is not None
+        (table,) = section.blocks[1:]
+        assert {(row["variant"], row["runs"]) for row in table.records} == {("auto (search)", 2), ("slow (search)", 1)}
+        counted = [group for group in groups["cartpole-swingup"] if group.is_result]
+        assert [(group.label, len(group.runs)) for group in counted] == [("auto", 1)]
 
     def test_commands_give_updates_per_step_where_the_task_has_others_today(self, tmp_path: Path) -> None:
         old = task("cartpole-swingup", updates_per_step=7)

@@ -126,7 +126,7 @@ def _critics(groups: Mapping[str, Sequence[Group]], rows: PaperRows) -> list[Jud
     for task, title in TASKS.items():
         own = rows.table_1.get((task, OURS))
         beside = [group for members in groups.values() for group in members if own and group.task is own.task]
-        plain = [group for group in beside if group.algo == "sac" and not group.calibration]
+        plain = [group for group in beside if group.algo == "sac" and group.is_result]
         others = {
             name: next((group for group in plain if group.departures == {"shots": PAPER_SHOTS, **settings}), None)
             for name, settings in named.items()

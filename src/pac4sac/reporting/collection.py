@@ -26,7 +26,7 @@ from pac4sac.reporting.store import (
     read_run,
 )
 
-CALIBRATION = "calibration"
+CHOOSING = ("calibration", "search")  # kinds of studies that choose a setting, on seeds of their own
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class FoundRun:
     place: str  # its folder, as the report shows it
     labels: tuple[str, ...]  # under which it was found, in whatever folders
     studies: tuple[str, ...]
-    calibration: bool  # trained to choose a setting, so it must not count as a result
+    chose: str  # kind of the study that was to choose a setting by it; such a run must not count as a result
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ def collect(paths: Sequence[Path]) -> Collection:
         studies = around or [about for about, _ in members]
         names = {str(about.get("study")) for about in (*around, *(about for about, _ in members))}
         labels = dict.fromkeys([record.label, *(label for _, label in members)])
-        calibration = any(about.get("kind") == CALIBRATION for about in studies)
-        found.append(FoundRun(record, place(record.folder), tuple(labels), tuple(sorted(names)), calibration))
+        chose = next((str(about["kind"]) for about in studies if about.get("kind") in CHOOSING), "")
+        found.append(FoundRun(record, place(record.folder), tuple(labels), tuple(sorted(names)), chose))
     runs, twice = _each_once(found)
     costs = [
         FoundCost(place(path), _cost_study(path, content), content)
@@ -158,9 +158,9 @@ def is_complete(run: RunRecord) -> bool:
 def _each_once(found: Sequence[FoundRun]) -> tuple[tuple[FoundRun, ...], list[str]]:
     """Of the same run in several folders the complete one, then the one with more episodes, then with more measured;
     what was measured of another to the same end is taken with it."""
-    by_identity: dict[tuple[str, bool], list[FoundRun]] = {}
+    by_identity: dict[tuple[str, str], list[FoundRun]] = {}
     for run in found:
-        by_identity.setdefault((run.record.identity, run.calibration), []).append(run)
+        by_identity.setdefault((run.record.identity, run.chose), []).append(run)
     kept, twice = [], []
     for copies in by_identity.values():
         copies.sort(

@@ -92,8 +92,12 @@ class Group:
     preset: str
     config: Mapping[str, Any]
     outcomes: tuple[Outcome, ...]
-    calibration: bool
+    chose: str
     labels: tuple[str, ...]
+
+    @property
+    def is_result(self) -> bool:
+        return not self.chose
 
     @property
     def runs(self) -> list[RunRecord]:
@@ -248,29 +252,27 @@ def _groups(task: TaskView, runs: Sequence[FoundRun]) -> list[Group]:
     for run in runs:
         r = run.record
         config = _whole_config(r, task)
-        alike.setdefault(json.dumps([r.algo, config, run.calibration], sort_keys=True), []).append(run)
-    names = [(_label(members), members[0].calibration) for members in alike.values()]
+        alike.setdefault(json.dumps([r.algo, config, run.chose], sort_keys=True), []).append(run)
+    names = [(_label(members), members[0].chose) for members in alike.values()]
     groups = []
-    for members, (name, calibration) in zip(alike.values(), names, strict=True):
+    for members, (name, chose) in zip(alike.values(), names, strict=True):
         first = members[0].record
         config = _whole_config(first, task)
-        if names.count((name, calibration)) > 1:
-            named_alike = [
-                other for other, known in zip(alike.values(), names, strict=True) if known == (name, calibration)
-            ]
+        if names.count((name, chose)) > 1:
+            named_alike = [other for other, known in zip(alike.values(), names, strict=True) if known == (name, chose)]
             rivals = [_whole_config(other[0].record, task) for other in named_alike]
             told = [key for key in config if any(rival.get(key) != config[key] for rival in rivals)]
             values = ", ".join(f"{key}={short(config[key])}" for key in told) or first.algo
             name = f"{name} ({values})"
         groups.append(
             Group(
-                label=f"{name} (calibration)" if calibration else name,
+                label=f"{name} ({chose})" if chose else name,
                 task=task,
                 algo=first.algo,
                 preset=first.preset,
                 config=config,
                 outcomes=tuple(outcome_of(run) for run in sorted(members, key=lambda run: run.record.seed)),
-                calibration=calibration,
+                chose=chose,
                 labels=tuple(sorted({label for run in members for label in run.labels})),
             )
         )
@@ -286,7 +288,7 @@ def _whole_config(record: RunRecord, task: TaskView) -> dict[str, Any]:
 
 def _group_rank(group: Group) -> tuple[int, list[tuple[int, str]]]:
     known = group.label in PAPER_ORDER
-    return (PAPER_ORDER.index(group.label) if known else len(PAPER_ORDER) + group.calibration, natural(group.label))
+    return (PAPER_ORDER.index(group.label) if known else len(PAPER_ORDER) + (not group.is_result), natural(group.label))
 
 
 def _label(members: Sequence[FoundRun]) -> str:

@@ -46,7 +46,7 @@ def summary_section(
         told = ", ".join(f"{counts[v]} {v}" for v in comparison.VERDICTS if counts[v])
         items.append(f"{name.replace('-', ' ').capitalize()}, {len(compared)} cells: {told}.")
     for found in groups.values():
-        results = [group for group in found if not group.calibration]
+        results = [group for group in found if group.is_result]
         for family in families(results, rows, collection.studies):
             baseline = family_baseline(family, results, rows, collection.studies)
             rivals = [row for row in against(family.members, baseline) if not row.is_baseline]

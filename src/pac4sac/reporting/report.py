@@ -9,7 +9,7 @@ from pathlib import Path
 from pac4sac.errors import UserError
 from pac4sac.reporting import figures, html, pages, paper_sections, record_sections, task_sections
 from pac4sac.reporting.bias_sections import bias_section
-from pac4sac.reporting.calibration_section import calibration_section
+from pac4sac.reporting.choosing_sections import calibration_section, search_section
 from pac4sac.reporting.claims import claims_section
 from pac4sac.reporting.collection import Collection, collect
 from pac4sac.reporting.cost_section import cost_section
@@ -71,10 +71,10 @@ def compose(collection: Collection) -> tuple[str, list[tuple[str, str]], list[Se
     found += [
         task_sections.task_section(members[0].task, members, rows, collection.studies)
         for members in groups.values()
-        if not all(group.calibration for group in members)
+        if any(group.is_result for group in members)
     ]
     found += [bias_section(groups), coverage_section(groups, collection.studies)]
-    found += [threshold_section(groups, rows, collection.studies), calibration_section(groups)]
+    found += [threshold_section(groups, rows, collection.studies), calibration_section(groups), search_section(groups)]
     found.append(cost_section(collection.costs))
     found.append(record_sections.runs_section(collection, groups))
     found += [record_sections.method_section(), record_sections.provenance_section(collection, groups)]

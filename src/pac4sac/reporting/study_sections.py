@@ -28,7 +28,7 @@ def study_sections(groups: Groups, rows: PaperRows, studies: Sequence[FoundStudy
     for kind, title in STUDY_TITLES.items():
         blocks: list[Any] = []
         for found in groups.values():
-            results = [group for group in found if not group.calibration]
+            results = [group for group in found if group.is_result]
             members = study_members(kind, results, rows, studies)
             if kind == OTHERS and len(members) == len(results):
                 continue  # the task's own section has them all

@@ -26,7 +26,7 @@ Groups = Mapping[str, Sequence[Group]]
 
 
 def task_section(task: TaskView, groups: Sequence[Group], rows: PaperRows, studies: Sequence[FoundStudy]) -> Section:
-    results = [group for group in groups if not group.calibration]
+    results = [group for group in groups if group.is_result]
     baseline = find_baseline(studies, results)
     found = families(results, rows, studies)
     blocks: list[Any] = [_about(task, baseline, found)]
@@ -106,7 +106,7 @@ def across_tasks_section(groups: Groups, studies: Sequence[FoundStudy]) -> Secti
     tasks = [found for found in tasks if (found[0].task.r_limit or 0) > 0]
     if len(tasks) < 2:
         return None
-    labels = dict.fromkeys(group.label for found in tasks for group in found if not group.calibration)
+    labels = dict.fromkeys(group.label for found in tasks for group in found if group.is_result)
     strata: dict[str, list[list[float]]] = {}
     for label in labels:
         scores = [_normalised(group) for found in tasks for group in found if group.label == label]

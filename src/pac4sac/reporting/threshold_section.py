@@ -30,7 +30,7 @@ def threshold_section(
         task = found[0].task
         if not task.r_limit or not task.e_max:
             continue
-        results = [group for group in found if not group.calibration and group.runs]
+        results = [group for group in found if group.is_result and group.runs]
         at = {group.label: sweep(group, TABLED) for group in results}
         if not any(values for limits in at.values() for values in limits.values()):
             continue

@@ -1,4 +1,5 @@
-"""The section on calibration: how near each setting brings the paper's baselines to the paper's numbers."""
+"""Sections on runs that chose a setting: by calibration, how near it brings the baselines to the paper's numbers, or by
+search, what has the least regret."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,10 @@ from pac4sac.reporting.tables import Cell, Column, Section, Table, mean_sd
 from pac4sac.reporting.task_sections import file_name
 
 BASELINES = ("ddpg", "sac")
+SEARCH_INTRO = (
+    "Trained on seeds of their own to find settings worth using; never counted as results. The best of many lies too "
+    "low by chance: what it is worth is for other seeds to say."
+)
 INTRO = (
     "Trained on seeds of their own to choose a setting that the paper leaves open; never counted as results. What "
     "counts for the choice are the baselines' rows, so that PAC4SAC is not tuned to its own."
@@ -22,7 +27,7 @@ INTRO = (
 def calibration_section(groups: Mapping[str, Sequence[Group]]) -> Section | None:
     blocks: list[Any] = []
     for found in groups.values():
-        members = [group for group in found if group.calibration]
+        members = [group for group in found if group.chose == "calibration"]
         if not members:
             continue
         task = found[0].task
@@ -32,6 +37,17 @@ def calibration_section(groups: Mapping[str, Sequence[Group]]) -> Section | None
         else:
             blocks += [*_nearest(members), _beside_the_paper(name, caption, members)]
     return Section("calibration", "Calibration", [INTRO, *blocks]) if blocks else None
+
+
+def search_section(groups: Mapping[str, Sequence[Group]]) -> Section | None:
+    blocks: list[Any] = []
+    for found in groups.values():
+        members = [group for group in found if group.chose == "search"]
+        if members:
+            task = found[0].task
+            name, caption = f"search-{file_name(task.title)}", f"Search on {task.title}"
+            blocks.append(comparison_table(name, caption, against(members, None), task))
+    return Section("search", "Search", [SEARCH_INTRO, *blocks]) if blocks else None
 
 
 def _beside_the_paper(name: str, caption: str, members: Sequence[Group]) -> Table:
