@@ -130,12 +130,16 @@ def comparison_table(name: str, caption: str, rows: Sequence[Against], task: Tas
     unit = ", thousands" if scale > 1 else ""
     finals = {METRICS["final_greedy"]: "deterministic", METRICS["final_shooting"]: "shooting"}
     in_families = len({row.family for row in rows}) > 1
+    has_baseline = any(row.is_baseline for row in rows)
+    beside_baseline = [
+        Column("P(better than baseline) [95 %]"), Column("means (Welch)", "p (Holm)"),
+        Column("ranks (Mann–Whitney)", "p (Holm)"), Column("Against baseline", numeric=False),
+    ]  # fmt: skip
     columns = [
         Column("Variant", numeric=False), Column("Runs"), Column(f"{metric.title}{unit}"), Column("IQM [95 %]"),
         *([Column(second.title), Column("solved")] if task.r_limit is not None else []),
         *(Column(policy, "final evaluation") for policy in finals.values()),
-        Column("P(better than baseline) [95 %]"), Column("means (Welch)", "p (Holm)"),
-        Column("ranks (Mann–Whitney)", "p (Holm)"), Column("Against baseline", numeric=False),
+        *(beside_baseline if has_baseline else []),
         *([Column("Family", numeric=False)] if in_families else []), Column("Repeat with", numeric=False),
     ]  # fmt: skip
     body, records = [], []
@@ -147,10 +151,12 @@ def comparison_table(name: str, caption: str, rows: Sequence[Against], task: Tas
         ]  # fmt: skip
         if task.r_limit is not None:
             cells += [value_cell(group, second), Cell(group.solved_text, group.solved)]
-        cells += [
-            *(value_cell(group, final) for final in finals),
+        told = [
             Cell(text(row.improvement, digits=2), row.improvement.value if row.improvement else None),
             Cell(p_value(row.p), row.p), Cell(p_value(row.p_ranks), row.p_ranks), Cell(row.in_words, row.in_words),
+        ]  # fmt: skip
+        cells += [
+            *(value_cell(group, final) for final in finals), *(told if has_baseline else []),
             *([Cell(row.family, row.family)] if in_families else []), Cell(group.command, code=True),
         ]  # fmt: skip
         body.append(cells)
