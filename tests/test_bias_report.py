@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_folders import own_task, task, write_run
+from report_folders import own_task, task, write_run, write_study
 
 from pac4sac.reporting.archive import add_to_archive
 from pac4sac.reporting.bias_sections import bias_section, final_bias, measured
@@ -115,3 +115,16 @@ def test_an_archive_takes_the_measurements_of_a_run_that_it_has_without(tmp_path
         assert add_to_archive([tmp_path / folder], tmp_path / "archive").replaced == replaced
     (run,) = read_runs(tmp_path / "archive")
     assert [row["bias"] for row in measured(run)] == measurements
+
+
+def test_the_variants_of_the_study_that_asks_are_drawn_together(tmp_path: Path) -> None:
+    labels = [f"variant-{k}" for k in range(9)]
+    for k, label in enumerate(labels):
+        where = tmp_path / ("asking" if k in (1, 7, 8) else "others")
+        run = write_run(where, task("cartpole-swingup"), "sac", 0, None, label, {"lr": 1e-3 + 1e-5 * k})
+        write_bias(run, [5.0] * len(STEPS))
+    write_study(tmp_path / "asking", "overestimation", "overestimation", None, [])
+    write_report([tmp_path], tmp_path / "out")
+    first = (tmp_path / "out" / "figures" / "bias-cartpole-swingup.svg").read_text()
+    assert all(f"{labels[k]} (1 seed)" in first for k in (1, 7, 8))
+    assert f"{labels[6]} (1 seed)" not in first

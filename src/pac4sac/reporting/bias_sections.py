@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from pac4sac.reporting.collection import FoundStudy
 from pac4sac.reporting.comparison import UNFINISHED
 from pac4sac.reporting.computing import mixtures
 from pac4sac.reporting.curves import FAINT
@@ -32,10 +33,12 @@ INTRO = (
 )
 
 
-def bias_section(groups: Mapping[str, Sequence[Group]]) -> Section | None:
+def bias_section(groups: Mapping[str, Sequence[Group]], studies: Sequence[FoundStudy] = ()) -> Section | None:
+    """The variants of the study that asks come first, in one picture."""
+    asking = {study.name for study in studies if study.kind == "overestimation"}
     blocks: list[Any] = []
     for found in groups.values():
-        members = BIAS.measured(found)
+        members = sorted(BIAS.measured(found), key=lambda group: asking.isdisjoint(group.studies))
         if members:
             blocks += _of_task(members[0].task, members)
     return Section("bias", "What critics claim, and what then happens", [INTRO, *blocks]) if blocks else None

@@ -104,6 +104,10 @@ class Group:
         return [outcome.run.record for outcome in self.outcomes]
 
     @property
+    def studies(self) -> set[str]:
+        return {name for outcome in self.outcomes for name in outcome.run.studies}
+
+    @property
     def complete(self) -> list[Outcome]:
         return [outcome for outcome in self.outcomes if outcome.state == "complete"]
 

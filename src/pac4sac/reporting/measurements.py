@@ -65,7 +65,7 @@ class Measurements:
     def _draw(self, panel: Any, what: str, label: str, runs: Sequence[RunRecord], colour: str, line: str) -> None:
         curves = [{row["step"]: row[what] for row in self.of(run)} for run in runs]
         curves = [curve for curve in curves if curve]
-        for curve in curves if len(curves) > 1 else []:
+        for curve in curves if 1 < len(curves) < FEWEST_FOR_INTERVAL else []:
             panel.plot(list(curve), list(curve.values()), color=colour, linewidth=0.7, alpha=0.35)
         # Where one of the runs has no measurement, the mean would be of other runs.
         steps = sorted(set.intersection(*map(set, curves))) if curves else []

@@ -73,7 +73,7 @@ def compose(collection: Collection) -> tuple[str, list[tuple[str, str]], list[Se
         for members in groups.values()
         if any(group.is_result for group in members)
     ]
-    found += [bias_section(groups), coverage_section(groups, collection.studies)]
+    found += [bias_section(groups, collection.studies), coverage_section(groups, collection.studies)]
     found += [threshold_section(groups, rows, collection.studies), calibration_section(groups), search_section(groups)]
     found.append(cost_section(collection.costs))
     found.append(record_sections.runs_section(collection, groups))
