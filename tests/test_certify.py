@@ -1,5 +1,6 @@
 """`pac4sac certify` from a trained run to its page."""
 
+import dataclasses
 import json
 import shutil
 
@@ -13,7 +14,10 @@ from rich.console import Console
 
 import pac4sac
 from pac4sac.certificates import evidence
+from pac4sac.certificates.measured import Claims
 from pac4sac.certificates.page import show
+from pac4sac.certificates.policy import certify_returns
+from pac4sac.certificates.ranges import RewardRange
 from pac4sac.cli import main
 from pac4sac.errors import UserError
 from pac4sac.training.agentfile import load
@@ -164,6 +168,110 @@ def test_a_critic_made_wrong_is_caught(experiments, tmp_path, monkeypatch) -> No
     values = {row.quantity: row for row in found.rows if row.name == "test set, by episodes"}
     assert values["bounded value error"].value > 0.9
     assert "overestimates" in page(found)
+
+
+def test_errors_beyond_the_largest_possible_count_as_that_on_page_and_in_json(
+    experiments, monkeypatch, tmp_path
+) -> None:
+    folder = experiments / "ddpg" / "runs" / "ddpg-seed0"
+    trained = load(folder)
+    trained.agent.params(trained.state, "critic")["head.bias"].add_(1000.0)
+    monkeypatch.setattr("pac4sac.certificates.certificate.load", lambda file: trained)
+    found = pac4sac.certify(folder, episodes=EPISODES, reward_range=(-39, 1), out=tmp_path)
+    largest = 40 / (1 - 0.8)
+    for row in json.loads((tmp_path / "certificate.json").read_text())["bounds"]:
+        assert row["measured"]["value"] <= row["trivial"] + 1e-9
+        assert row["says"] == "vacuous" or row["quantity"] == "squared Bellman error"
+        if row["quantity"] in ("value error", "absolute value error"):
+            assert row["clipped"]
+            assert row["measured"]["value"] == pytest.approx(row["trivial"])
+    text = " ".join(page(found).split())
+    assert f"errors beyond {largest:g} count as {largest:g}" in text
+    assert "squares beyond 40,000 count as 40,000" in text
+    assert "mean absolute error is at most" not in text
+    assert "mean absolute error cannot be bounded better than without any data" in text
+
+
+def test_limited_claims_have_the_same_squares_but_for_those_beyond_the_largest() -> None:
+    luck = np.random.default_rng(0)
+    m, g = luck.normal(size=(2, 5, 40)) * 3
+    claims = Claims(m, luck.exponential(4, (5, 40)), g, np.ones((5, 40), bool))
+    for largest in (2.0, 9.0, 1e9):
+        np.testing.assert_allclose(claims.limited(largest).squared, np.minimum(claims.squared, largest))
+
+
+@pytest.mark.parametrize("each_step", [True, False])
+def test_bounds_that_rest_on_a_range_which_rewards_refute_are_no_certificates(
+    experiments, monkeypatch, each_step: bool
+) -> None:
+    limits = RewardRange(-39, 0.5, "so it is told", proven=False, each_step=each_step)
+    monkeypatch.setattr("pac4sac.certificates.certificate.known_range", lambda task: limits)
+    found = pac4sac.certify(experiments / "ddpg" / "runs" / "ddpg-seed0", episodes=EPISODES)
+    for row in found.rows:
+        bounded = row.quantity.startswith("bounded")  # its ε is a scale, not a limit
+        assert ("rewards" in row.fails) == (not bounded)
+        assert bounded or row.says != "certificate"
+    text = " ".join(page(found).split())
+    assert "lies outside [-39, 0.5], assumed of " + ("each step" if each_step else "an episode's mean") in text
+    assert "rewards outside their assumed range were seen" in text
+    assert "lie between" not in text
+    assert "if rewards kept to their range" in text
+    assert all((one.betting is None) == each_step for one in found.returns)  # a step says nothing of an episode's mean
+
+
+def test_a_range_that_all_rewards_keep_to_but_for_rounding_stands(experiments) -> None:
+    limits = RewardRange(-1.1, 1, "", proven=True)
+    assert limits.farthest_outside(np.float32([-1.1, 1])) is None
+    assert limits.farthest_outside([0, 1.01, -1.2, -1.3]) == -1.3
+    kept = pac4sac.certify(experiments / "ddpg" / "runs" / "ddpg-seed0", episodes=EPISODES, reward_range=(-39, 1))
+    (row,) = (row for row in kept.rows if row.quantity == "absolute value error")
+    assert (row.fails, row.says, row.clipped) == ((), "certificate", False)
+    text = " ".join(page(kept).split())
+    assert f"mean absolute error is at most {row.value:.3g}; values are assumed to lie between -195 and 5." in text
+    assert "soft returns" not in text  # DDPG knows no entropy
+
+
+def test_a_bound_on_the_return_that_says_no_more_than_the_least_possible_is_vacuous(certificate) -> None:
+    assert "give one with --return-range" in " ".join(page(certificate).split()).split("Measured value error")[0]
+    lost, fair = ([-500.0 + gain] * 8 for gain in (0, 200))
+    returns = [certify_returns(x, (-500, 1e6), policy="π") for x in (fair, lost)]
+    bad = dataclasses.replace(certificate, returns=returns)
+    assert [told["vacuous"] for told in bad.to_json()["returns"]] == [False, True]
+    text = " ".join(page(bad).split())
+    assert "is -500 in the mean of 8 episodes; its expectation cannot be bounded better than" in text
+    assert f"vacuous {returns[0].betting:.0f} " in text  # Bernstein, betting
+    assert "vacuous vacuous" in text
+
+
+def test_steps_too_near_to_the_time_limit_are_counted_as_not_judged(certificate, experiments, monkeypatch) -> None:
+    assert certificate.unjudged_steps == 0  # short episodes are played on until all can be judged
+    assert "Not judged" not in page(certificate)
+    folder = experiments / "ddpg" / "runs" / "ddpg-seed0"
+    trained = load(folder)
+    trained.state["hyper/gamma"].fill_(0.5)
+    monkeypatch.setattr("pac4sac.certificates.certificate.load", lambda file: trained)
+    found = pac4sac.certify(folder, episodes=16)
+    assert found.unjudged_steps > 0
+    assert found.unjudged_steps % 6 == 0  # γ^6 > 0.01 > γ^7, in each episode that the time limit ended
+    total = found.unjudged_steps + found.bias["policy"].steps
+    assert f"Not judged: {found.unjudged_steps} of π's {total} steps" in " ".join(page(found).split())
+
+
+def test_an_agent_of_an_unfinished_training_is_certified_as_such_and_one_not_saved_yet_refused(
+    certificate, experiments, tmp_path
+) -> None:
+    assert not any("unfinished" in remark for remark in certificate.remarks)
+    root = tiny_experiments.copy(experiments / "ddpg", tmp_path / "cut")
+    folder = root / "runs" / "ddpg-seed0"
+    about = tiny_experiments.about(root, "ddpg-seed0") | {"status": "interrupted", "status_detail": "the time is up"}
+    (folder / "run.json").write_text(json.dumps(about))
+    found = pac4sac.certify(folder, episodes=EPISODES)
+    assert "The training of this agent is unfinished (interrupted: the time is up)." in found.remarks
+    for file in root.rglob("agent*.safetensors"):
+        file.unlink()
+    for path in (root, folder):
+        with pytest.raises(UserError, match=rf"unfinished and has saved no agent yet.*`pac4sac resume {root}`"):
+            pac4sac.certify(path)
 
 
 def test_a_run_that_ended_before_its_cohort_counts_only_what_it_saw(tmp_path) -> None:

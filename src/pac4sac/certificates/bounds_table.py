@@ -6,7 +6,7 @@ since nothing was fitted to those; their independent units are the episodes, not
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -16,8 +16,8 @@ from torch import Tensor
 
 from pac4sac import bounds
 from pac4sac.certificates.evidence import Evidence
-from pac4sac.certificates.measured import Claims, Measured, Scales
-from pac4sac.certificates.policy import betting_upper
+from pac4sac.certificates.measured import Claims, Measured, Scales, beyond
+from pac4sac.certificates.policy import NEGLIGIBLE, betting_upper
 from pac4sac.reporting.statistics import Estimate
 
 Floats = NDArray[np.float64]
@@ -42,7 +42,13 @@ CAVEATS = {
     "steps": "the steps of an episode are counted as independent, which they are not",
     "prior": "the prior was moved during training, hence depends on the data",
     "minimum": "the least of several critics is not Gaussian; it is taken for the one with the least mean",
+    "rewards": "rewards outside their assumed range were seen: values may lie, and err, beyond what it allows",
 }
+RESTING_ON_REWARDS = (
+    "squared Bellman error",
+    "value error",
+    "absolute value error",
+)  # of bounded ones ε is but a scale
 
 
 @dataclass(frozen=True)
@@ -59,10 +65,11 @@ class Row:
     measured: Estimate  # on fresh episodes that no bound has seen
     fails: tuple[str, ...] = ()  # assumptions, of CAVEATS
     remark: str = ""
+    clipped: bool = False  # some fresh errors were beyond `trivial` and count as that
 
     @property
     def vacuous(self) -> bool:
-        return not self.value < self.trivial
+        return not self.value < self.trivial * (1 - NEGLIGIBLE)
 
     @property
     def valid(self) -> bool:
@@ -98,11 +105,13 @@ def bounds_table(
     delta: float,
     seed: int = 0,
     also_fails: tuple[str, ...] = (),
+    rewards_outside: bool = False,
 ) -> list[Row]:
     """`fresh` and `claims` are of episodes other than those behind `measured`. Without a replay, or without a KL (a
     critic whose weights are plain), the rows that need one are left out. `also_fails` names what the posterior or the
-    prior of this critic violates, for all rows with a KL."""
-    maker = _Maker(scales, delta, measured)
+    prior of this critic violates, for all rows with a KL; `rewards_outside`: rewards refute the range in `scales`."""
+    clipped = {*measured.beyond, *beyond(fresh, claims, scales)}
+    maker = _Maker(scales, delta, measured, clipped, RESTING_ON_REWARDS if rewards_outside else ())
     rows: list[Row] = []
     if kl is not None:
         if replay is not None:
@@ -119,8 +128,10 @@ def chernoff(losses: Floats, delta: float) -> float:
 
 
 class _Maker:
-    def __init__(self, scales: Scales, delta: float, measured: Measured) -> None:
-        self.scales, self.delta = scales, delta
+    def __init__(
+        self, scales: Scales, delta: float, measured: Measured, clipped: Container[str], without_limits: Container[str]
+    ) -> None:
+        self.scales, self.delta, self.clipped, self.without_limits = scales, delta, clipped, without_limits
         largest = scales.largest_square
         self.limits: dict[Quantity, tuple[float, Estimate]] = {
             "squared Bellman error": (largest, measured.bellman),
@@ -143,7 +154,10 @@ class _Maker:
         remark: str = "",
     ) -> Row:
         trivial, measured = self.limits[quantity]
-        return Row(name, quantity, data, n, kl, self.delta, risk, value, trivial, measured, fails, remark)
+        if quantity in self.without_limits:
+            fails = (*fails, "rewards")
+        clipped = quantity in self.clipped
+        return Row(name, quantity, data, n, kl, self.delta, risk, value, trivial, measured, fails, remark, clipped)
 
     def on_replay(self, replay: Evidence, kl: float, also_fails: tuple[str, ...]) -> Iterator[Row]:
         n, delta = len(replay.m), self.delta
@@ -209,7 +223,7 @@ class _Maker:
             return self.row(name, quantity, "fresh", len(units), None, float(units.mean()), bound, *fails)
 
         # What lies above the largest possible square counts as that: possible values could not err more.
-        square = np.minimum(claims.squared, self.scales.largest_square)
+        square = claims.limited(self.scales.largest_square).squared
         yield betting("test set, naive: steps", "value error", square[claims.judged], "steps")
         yield betting("test set, by episodes", "value error", claims.episode_means(square))
         absolute = np.minimum(claims.absolute, self.scales.value_width)

@@ -20,10 +20,10 @@ from pac4sac.certificates.evidence import fresh_evidence, look, stored_replay
 from pac4sac.certificates.measured import Claims, Measured, Scales, measure
 from pac4sac.certificates.policy import ReturnCertificate, certify_returns, check_delta
 from pac4sac.certificates.ranges import RewardRange, given_range, known_range, observed_range
+from pac4sac.certificates.unfinished import saved_agent, unfinished
 from pac4sac.certificates.value_error import Bias, Policy, ValueErrors, measure_value_errors
 from pac4sac.errors import UserError
 from pac4sac.reporting.statistics import Estimate, mean_interval
-from pac4sac.showing.choice import choose_agent
 from pac4sac.tasks.registry import find_spec
 from pac4sac.training.agentfile import TrainedAgent, load
 from pac4sac.training.checkpoint import write_whole
@@ -65,6 +65,7 @@ class Certificate:
     replay_tuples: int | None
     bias: dict[str, Bias]  # by policy
     along: list[BiasAlong]
+    unjudged_steps: int  # of π's measuring episodes: too near to the time limit to know the rest of their return
     measured: Measured
     rows: list[Row]
     calibration: list[Coverage]
@@ -80,6 +81,10 @@ class Certificate:
         about["bounds"] = [
             dataclasses.asdict(row) | {"vacuous": row.vacuous, "respected": row.respected, "says": row.says}
             for row in self.rows
+        ]
+        about["returns"] = [
+            dataclasses.asdict(one) | {"vacuous": one.betting is not None and one.vacuous(one.betting)}
+            for one in self.returns
         ]
         failing = {key for row in self.rows for key in row.fails}
         about["assumptions_that_fail"] = {key: text for key, text in CAVEATS.items() if key in failing}
@@ -118,7 +123,7 @@ def certify(
         raise UserError(f"The seed must be 0 or greater, not {seed}.")
     check_delta(delta)
     given = None if reward_range is None else given_range(*reward_range)
-    file = choose_agent(path)
+    file = saved_agent(path)
     examiner = _Examiner(file, load(file), episodes, delta, seed, progress or (lambda text: None))
     with _one_thread():
         certificate = examiner.certificate(given, return_range)
@@ -137,7 +142,7 @@ class _Examiner:
         self.task = trained.run.task
         self.episodes, self.delta, self.seed, self.say = episodes, delta, seed, say
         self.limit = self.task.horizon or find_spec(self.task.env_id).max_episode_steps
-        self.remarks: list[str] = []
+        self.remarks: list[str] = [text] if (text := unfinished(file)) else []
 
     def certificate(self, given: RewardRange | None, return_range: tuple[float, float] | None) -> Certificate:
         stored = stored_replay(self.file, self.trained)
@@ -145,13 +150,27 @@ class _Examiner:
         self.say(f"{2 * self.episodes} episodes of the policy …")
         played = self.play("policy", 2 * self.episodes)
         measuring, certifying = episodes_of(played, 0, self.episodes), episodes_of(played, self.episodes, None)
+        errors = {"policy": measuring}
+        if self.trained.shoots:
+            count = max(FEWEST, self.episodes // SHOOTING_SHARE)
+            self.say(f"{count} episodes of the shooting policy, the dearest part …")
+            errors["shooting"] = self.play("shooting", count)
 
+        replayed = None if stored.batch is None else stored.batch.r[0].double().numpy()
         rewards = given or known_range(self.task)
         assumed = rewards  # what returns may rest on; extremes that were merely seen are no limits
         if rewards is None:
-            seen = measuring.reward[0] if stored.batch is None else stored.batch.r.numpy()
-            rewards = observed_range(seen)
+            rewards = observed_range(measuring.rewards(0) if replayed is None else replayed)
             self.remarks.append(f"Nothing is known about this task's rewards; errors are judged by {rewards}.")
+        seen = [e.rewards(0) for e in (played, *errors.values())] + ([] if replayed is None else [replayed])
+        outside = rewards.farthest_outside(np.concatenate(seen))
+        if outside is not None:
+            limits_of = "each step" if rewards.each_step else "an episode's mean"
+            self.remarks.append(
+                f"A reward of {outside:.3g} lies outside [{rewards.low:g}, {rewards.high:g}], assumed of {limits_of}: "
+                "what rests on that range is no certificate."
+            )
+            assumed = None if rewards.each_step else assumed
         gamma = float(played.gamma[0])
         scales = Scales(rewards, gamma)
 
@@ -177,19 +196,16 @@ class _Examiner:
             delta=self.delta,
             seed=self.seed,
             also_fails=self.faults_of_the_posterior(),
+            rewards_outside=outside is not None,
         )
 
         calibration = self.calibrate(measuring)
         limits, because = self.return_limits(assumed, return_range)
         returns = [self.certified("π, one action", self.returns_of(played), limits, because)]
-        errors = {"policy": measuring}
         self.say(f"{self.episodes} episodes of the deterministic policy …")
         greedy = evaluate(self.agent, self.state, self.task, [self.seed], "greedy", self.episodes, "certificate")
         returns.append(self.certified("deterministic", greedy[0], limits, because))
-        if self.trained.shoots:
-            count = max(FEWEST, self.episodes // SHOOTING_SHARE)
-            self.say(f"{count} episodes of the shooting policy, the dearest part …")
-            errors["shooting"] = self.play("shooting", count)
+        if "shooting" in errors:
             returns.append(self.certified("shooting", self.returns_of(errors["shooting"]), limits, because))
         found = {policy: e.bias(0, 1 - self.delta) for policy, e in errors.items()}
         return Certificate(
@@ -209,6 +225,7 @@ class _Examiner:
             replay_tuples=None if replay is None else len(replay.m),
             bias={policy: bias for policy, bias in found.items() if bias is not None},
             along=[bias_along(policy, e, self.delta) for policy, e in errors.items()],
+            unjudged_steps=int((self.within_task(measuring) & ~measuring.judged[0]).sum()),
             measured=measured,
             rows=rows,
             calibration=calibration,
@@ -260,12 +277,15 @@ class _Examiner:
             return None, ""
         return rewards.of_returns(self.limit), f"{rewards}, {self.limit} steps at most"
 
+    def within_task(self, errors: ValueErrors) -> NDArray[np.bool_]:
+        """Which steps are of the task's own length; episodes may have been played on beyond it. None of an episode
+        whose simulator failed, which leaves nothing to judge."""
+        steps, length = np.arange(errors.reward.shape[2]), np.minimum(errors.length[0], self.limit or math.inf)
+        return np.asarray((steps < length[:, None]) & errors.judged[0].any(1, keepdims=True))
+
     def returns_of(self, errors: ValueErrors) -> Floats:
-        """Plain returns, of the task's own length even where episodes were played on beyond it."""
-        steps = np.arange(errors.reward.shape[2])
-        inside = steps < np.minimum(errors.length[0], self.limit or math.inf)[:, None]
-        whole = errors.judged[0].any(1)  # a simulator that failed leaves nothing to judge
-        return np.asarray(np.where(inside, errors.reward[0], 0.0).sum(1)[whole])
+        within = self.within_task(errors)
+        return np.asarray(np.where(within, errors.reward[0], 0.0).sum(1)[within.any(1)])
 
     def certified(
         self, policy: str, returns: Floats, limits: tuple[float, float] | None, because: str

@@ -1,7 +1,7 @@
 """The errors of a critic as measured on fresh episodes: what bounds are held against, and on which scale."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,19 +62,27 @@ class Claims:
     def absolute(self) -> Floats:
         return np.abs(self.m - self.g)
 
+    def limited(self, largest: float) -> "Claims":
+        """Of the same errors, but squares beyond the largest count as that."""
+        v = np.minimum(self.v, largest)
+        reach = np.sqrt(largest - v)
+        return replace(self, m=self.g + np.clip(self.m - self.g, -reach, reach), v=v)
+
     def bounded(self, epsilon: float) -> Floats:
         return bounded_error(self.m, self.v, np.nan_to_num(self.g), epsilon)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Means over fresh episodes with their intervals: what the bounds are held against."""
+    """Means over fresh episodes with their intervals: what the bounds are held against. Squared and absolute errors
+    beyond the largest that possible values allow count as that, here and in the bounds."""
 
     bellman: Estimate
     value: Estimate  # from below without, from above with the chance in a single return
     absolute: Estimate  # E |m_p − G|
     bounded_bellman: Estimate
     bounded_value: Estimate
+    beyond: tuple[str, ...]  # the quantities of which some errors were larger
 
 
 def measure(fresh: Evidence, claims: Claims, scales: Scales, delta: float) -> Measured:
@@ -82,12 +90,23 @@ def measure(fresh: Evidence, claims: Claims, scales: Scales, delta: float) -> Me
         return mean_interval(values, 1 - delta)
 
     return Measured(
-        bellman=over_episodes(fresh.episode_means(fresh.squared)),
-        value=value_error(claims, delta),
-        absolute=over_episodes(claims.episode_means(claims.absolute)),
+        bellman=over_episodes(fresh.episode_means(np.minimum(fresh.squared, scales.largest_square))),
+        value=value_error(claims.limited(scales.largest_square), delta),
+        absolute=over_episodes(claims.episode_means(np.minimum(claims.absolute, scales.value_width))),
         bounded_bellman=over_episodes(fresh.episode_means(fresh.bounded(scales.epsilon))),
         bounded_value=over_episodes(claims.episode_means(claims.bounded(scales.epsilon_value))),
+        beyond=beyond(fresh, claims, scales),
     )
+
+
+def beyond(fresh: Evidence, claims: Claims, scales: Scales) -> tuple[str, ...]:
+    """The quantities of which some errors are larger than possible values allow."""
+    largest = {
+        "squared Bellman error": (fresh.squared, scales.largest_square),
+        "value error": (claims.squared[claims.judged], scales.largest_square),
+        "absolute value error": (claims.absolute[claims.judged], scales.value_width),
+    }
+    return tuple(quantity for quantity, (errors, limit) in largest.items() if errors.max(initial=0.0) > limit)
 
 
 def value_error(claims: Claims, delta: float) -> Estimate:

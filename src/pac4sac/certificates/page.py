@@ -11,7 +11,7 @@ from rich.text import Text
 from pac4sac.certificates.bounds_table import CAVEATS, Quantity, Row
 from pac4sac.certificates.calibration import NOMINAL
 from pac4sac.certificates.certificate import Certificate
-from pac4sac.certificates.value_error import Bias
+from pac4sac.certificates.value_error import Bias, policy_name
 from pac4sac.reporting.statistics import Estimate
 
 FORMULAS: dict[Quantity, str] = {
@@ -54,11 +54,7 @@ def in_short(c: Certificate) -> Iterator[Text]:
     bias = c.bias.get("policy")
     if bias is not None:
         yield Text(f"The critic {_verdict(bias)}: m_p − G is {_with_interval(bias)} in the mean.")
-    best = next((row for row in c.rows if row.quantity == "absolute value error"), None)
-    if best is not None:
-        low, high = c.rewards.of_values(c.gamma)
-        text = f"With {percent} confidence its mean absolute error is at most {number(best.value)}"
-        yield Text(f"{text}; values without entropy lie between {number(low)} and {number(high)}.")
+    yield from (text for row in c.rows if row.quantity == "absolute value error" for text in _largest_error(c, row))
     words = [row.says for row in c.rows]
     fails = sum(not row.valid for row in c.rows)
     yield Text(
@@ -74,11 +70,34 @@ def in_short(c: Certificate) -> Iterator[Text]:
             f"right: errors are {number(one.ratio)} times as large as it says."
         )
     for found in c.returns[-1:]:
-        bound = f"above {number(found.betting)}" if found.betting is not None else "unknown"
+        if found.betting is None:
+            bound = found.remark
+        elif found.vacuous(found.betting):
+            bound = f"its expectation cannot be bounded better than by the least possible, {number(found.betting)}"
+        else:
+            bound = f"with {percent} confidence its expectation is above {number(found.betting)}"
+        mean = f"The return of the policy ({found.policy}) is {number(found.mean.value)} in the mean"
+        yield Text(f"{mean} of {found.episodes} episodes; {bound}.")
+
+
+def _largest_error(c: Certificate, row: Row) -> Iterator[Text]:
+    """Only what the row proves; where it is broken or rests on what fails, other lines say so."""
+    low, high = (number(x) for x in c.rewards.of_values(c.gamma))
+    lie = "lie" if c.rewards.proven else "are assumed to lie"
+    values = f"values{' without entropy' if c.alpha else ''} {lie} between {low} and {high}"
+    if row.says == "certificate":
+        beyond = f", where {_counted(row)}" if row.clipped else ""
+        percent = f"{100 * (1 - c.delta):g} %"
         yield Text(
-            f"With {percent} confidence the expected return of the policy ({found.policy}) is {bound}; the mean of "
-            f"{found.episodes} episodes is {number(found.mean.value)}."
+            f"With {percent} confidence its mean absolute error is at most {number(row.value)}{beyond}; {values}."
         )
+    elif row.says == "vacuous" and row.valid:
+        yield Text(f"Its mean absolute error cannot be bounded better than without any data; {values}.")
+
+
+def _counted(row: Row) -> str:
+    what = "errors" if row.quantity == "absolute value error" else "squares"
+    return f"{what} beyond {number(row.trivial)} count as {number(row.trivial)}"
 
 
 def _verdict(bias: Bias) -> str:
@@ -100,12 +119,17 @@ def bias_table(c: Certificate) -> Table:
     for header in ("m_p − G in the mean", "rms", "mean G", "episodes", " steps"):
         table.add_column(header, justify="right", no_wrap=True)
     for policy, bias in c.bias.items():
-        name = {"policy": "π, soft returns", "shooting": "shooting, plain returns"}[policy]
+        name = policy_name(policy, c.alpha)
         counts = (str(bias.episodes), f"{bias.steps:,}")
         table.add_row(name, _with_interval(bias), number(bias.rms), number(bias.mean_return), *counts)
     parts = next((a for a in c.along if a.policy == "policy"), None)
     signs = "".join(_sign(part) for part in parts.bias) if parts else ""
     lines = [f"Sign along the episode: {signs}", "(+ overestimated, − underestimated, · undecided)"]
+    if c.unjudged_steps and "policy" in c.bias:
+        steps = c.unjudged_steps + c.bias["policy"].steps
+        lines += [
+            f"Not judged: {c.unjudged_steps:,} of π's {steps:,} steps, too near to the time limit to know their G."
+        ]
     if "shooting" in c.bias:
         lines += ["The critic learns the soft values of π. Shooting is another policy, judged by its plain returns."]
     table.caption = "\n".join(lines)
@@ -129,8 +153,9 @@ def bounds_pages(c: Certificate) -> Iterator[Table | Text]:
             yield _bounds_table(c, quantity, rows, letters)
             yield Text()
     yield Text(
-        "vacuous: no less than the largest possible value. certificate: true with probability 1 − δ. holds here: an "
-        "assumption fails, so it proves nothing, but what was measured lies below. broken: the measured lies above."
+        "vacuous: no less than the largest possible value, to a thousandth. certificate: true with probability 1 − δ. "
+        "holds here: an assumption fails, so it proves nothing, but what was measured lies below. broken: the measured "
+        "lies above."
     )
     yield Text()
     if letters:
@@ -142,16 +167,17 @@ def bounds_pages(c: Certificate) -> Iterator[Table | Text]:
 def _bounds_table(c: Certificate, quantity: Quantity, rows: list[Row], letters: dict[str, str]) -> Table:
     formula = FORMULAS[quantity].format(epsilon=c.epsilon, epsilon_value=c.epsilon_value)
     measured, largest = rows[0].measured, rows[0].trivial
-    table = _table(
-        f"{quantity[0].upper()}{quantity[1:]}: {formula}\n"
-        f"measured {_estimate(measured)}; at most {number(largest)} without any data"
-    )
+    limit = f"at most {number(largest)} without any data"
+    if "rewards" in rows[0].fails:
+        limit = f"at most {number(largest)} if rewards kept to their range"
+    clipped = f"; {_counted(rows[0])}" if rows[0].clipped else ""
+    table = _table(f"{quantity[0].upper()}{quantity[1:]}: {formula}\nmeasured {_estimate(measured)}; {limit}{clipped}")
     table.add_column("bound", width=24)
     table.add_column("data", width=6)
     for header, width in (("N", 6), ("KL", 5), ("risk", 6), ("at most", 7)):
         table.add_column(header, justify="right", width=width, no_wrap=True)
     table.add_column("", width=11)
-    table.add_column("fails", width=6)
+    table.add_column("fails", width=6, overflow="fold")
     for row in rows:
         kl = "–" if row.kl is None else number(row.kl)
         fails = "".join(sorted(letters[key] for key in row.fails))
@@ -181,7 +207,10 @@ def policy_table(c: Certificate) -> Table:
     for header in ("episodes", "mean return", "empirical Bernstein", "betting"):
         table.add_column(header, justify="right")
     for one in c.returns:
-        bounds = ("–" if x is None else number(x) for x in (one.empirical_bernstein, one.betting))
+        bounds = (
+            "–" if x is None else "vacuous" if one.vacuous(x) else number(x)
+            for x in (one.empirical_bernstein, one.betting)
+        )
         table.add_row(one.policy, str(one.episodes), _estimate(one.mean), *bounds)
     remarks = dict.fromkeys(one.remark for one in c.returns)
     table.caption = "; ".join(remarks) + ". The mean's interval is Student's, which trusts returns to be normal."

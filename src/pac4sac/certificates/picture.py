@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from pac4sac.certificates.calibration import NOMINAL
+from pac4sac.certificates.value_error import policy_name
 from pac4sac.reporting.curves import COLOURS, FAINT, INK
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ LOOK = {  # colours of rim and inside
     "vacuous": (FAINT, "white"),
 }
 MEANING = {"certificate": "", "holds here": ": an assumption fails", "broken": " by what was measured", "vacuous": ""}
-POLICIES = {"policy": ("π, soft returns", COLOURS[0]), "shooting": ("shooting, plain returns", COLOURS[3])}
+POLICIES = {"policy": COLOURS[0], "shooting": COLOURS[3]}
 
 
 def draw(certificate: "Certificate", path: Path) -> None:
@@ -41,7 +42,7 @@ def draw(certificate: "Certificate", path: Path) -> None:
 
 def _bias(panel: Any, c: "Certificate") -> None:
     for along in c.along:
-        label, colour = POLICIES[along.policy]
+        label, colour = policy_name(along.policy, c.alpha), POLICIES[along.policy]
         middle = np.array([part.value for part in along.bias])
         low, high = (
             np.array([value if (value := getattr(part, side)) is not None else part.value for part in along.bias])

@@ -16,6 +16,7 @@ from pac4sac.reporting.statistics import Estimate, mean_interval
 Floats = NDArray[np.float64]
 BETS = (np.arange(20) + 0.5) / 20  # shares of what can be lost at once, from careful to bold
 BISECTIONS = 60
+NEGLIGIBLE = 1e-3  # relative to what is known without data: a bound that near to it is vacuous
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,10 @@ class ReturnCertificate:
     empirical_bernstein: float | None  # lower bounds on the expected return, each with confidence 1 − δ
     betting: float | None
     remark: str  # on what they rest, or why there are none
+
+    def vacuous(self, bound: float) -> bool:
+        """No more than the least possible return."""
+        return self.range is not None and bound <= self.range[0] + NEGLIGIBLE * abs(self.range[0])
 
 
 def certify_returns(

@@ -8,6 +8,8 @@ from numpy.typing import ArrayLike
 from pac4sac.errors import UserError
 from pac4sac.tasks import Task
 
+ROUNDING = 1e-6  # of float32, as rewards are stored
+
 
 @dataclass(frozen=True)
 class RewardRange:
@@ -15,6 +17,7 @@ class RewardRange:
     high: float
     because: str
     proven: bool  # by the task's definition; otherwise an assumption that data can only refute
+    each_step: bool = True  # otherwise it is about the mean of an episode's rewards
 
     def __post_init__(self) -> None:
         if not -np.inf < self.low < self.high < np.inf:
@@ -35,6 +38,13 @@ class RewardRange:
             self.high * (horizon if self.high > 0 else 1),
         )
 
+    def farthest_outside(self, rewards: ArrayLike) -> float | None:
+        """None where all lie within, but for rounding."""
+        x = np.asarray(rewards, np.float64)
+        excess = np.maximum(self.low - x, x - self.high)
+        rounding = ROUNDING * max(abs(self.low), abs(self.high))
+        return float(x[excess.argmax()]) if excess.max() > rounding else None
+
     def __str__(self) -> str:
         return f"rewards in [{self.low:g}, {self.high:g}] ({'' if self.proven else 'assumed: '}{self.because})"
 
@@ -45,9 +55,15 @@ KNOWN = {
         -(np.pi**2 + 0.1 * 8**2 + 0.001 * 2**2), 0, "angle, speed and torque are limited", proven=True
     ),
     # The walkers' speeds have no limit, only none that was ever seen outside these; over an episode, not in each step.
-    "pac4sac/HalfCheetah-v0": RewardRange(-3.6, 6, "an episode's mean speed lies within -3 and 6 m/s", proven=False),
-    "pac4sac/Ant-v0": RewardRange(-0.8, 5, "an episode's mean speed lies within -1 and 4 m/s", proven=False),
-    "pac4sac/Humanoid-v0": RewardRange(-0.7, 6, "an episode's mean speed lies within -1 and 4 m/s", proven=False),
+    "pac4sac/HalfCheetah-v0": RewardRange(
+        -3.6, 6, "an episode's mean speed lies within -3 and 6 m/s", proven=False, each_step=False
+    ),
+    "pac4sac/Ant-v0": RewardRange(
+        -0.8, 5, "an episode's mean speed lies within -1 and 4 m/s", proven=False, each_step=False
+    ),
+    "pac4sac/Humanoid-v0": RewardRange(
+        -0.7, 6, "an episode's mean speed lies within -1 and 4 m/s", proven=False, each_step=False
+    ),
 }
 
 

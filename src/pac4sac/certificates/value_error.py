@@ -33,6 +33,11 @@ CHUNK = 64  # steps whose states go through the critic at once
 ROUNDING = 1e-5  # of float32, relative to the values: a smaller bias is none
 
 
+def policy_name(policy: str, alpha: float) -> str:
+    """With the kind of returns that it is judged by."""
+    return "shooting, plain returns" if policy == "shooting" else f"π, {'soft' if alpha else 'plain'} returns"
+
+
 @dataclass(frozen=True)
 class Bias:
     """Of one run: the mean of m_p − G, first over the judged steps of an episode, then over the episodes, which are the
@@ -84,6 +89,11 @@ class ValueErrors:
     def error(self) -> Floats:
         """m_p − G, NaN where it is not judged."""
         return np.where(self.judged, self.m - self.g, np.nan)
+
+    def rewards(self, run: int) -> Floats:
+        """Of all steps, judged or not."""
+        steps = np.arange(self.reward.shape[2])
+        return np.asarray(self.reward[run][steps < self.length[run][:, None]])
 
     def episode_means(self, run: int, values: Floats) -> Floats:
         """The mean over the judged steps of every episode that has some."""
