@@ -11,8 +11,7 @@ from scipy.stats import binomtest
 from small_cohorts import agent_on_paper, set_head
 
 from pac4sac import Task, bounds
-from pac4sac.certificates.bounds_table import CAVEATS, Row, bounds_table
-from pac4sac.certificates.calibration import coverage, measure_after_random_steps
+from pac4sac.certificates.bounds_table import CAVEATS, Row, bounds_table, chernoff
 from pac4sac.certificates.certificate import bias_along, claims_of, episodes_of
 from pac4sac.certificates.evidence import Evidence, fresh_evidence, look
 from pac4sac.certificates.measured import Claims, Scales, measure, value_error
@@ -252,6 +251,40 @@ def test_the_paper_s_bounds_are_computed_as_printed_and_their_faults_named() -> 
     assert scaled.value == pytest.approx(row.risk + 20**2 * root)  # values of ±10 can err by 20
 
 
+def constant_evidence(n: int) -> Evidence:
+    """One episode of n steps: each has a squared error of ¾, of which ½ is variance, and a variance of ¼ follows."""
+    return Evidence(*(np.full(n, x) for x in (0.5, 0.5, 1.0, 0.25, 0.0)), np.zeros(n, int))
+
+
+def test_variances_that_follow_and_the_width_of_the_rewards_enter_as_printed() -> None:
+    # R_max = 1 and ‖Γ‖ = 2 leave 40/8 = 5 of 40 steps; ln(5/0.05) + KL = 9.
+    kl, scales = 9 - np.log(100), Scales(RewardRange(-0.5, 0.5, "", proven=True), 0.5)
+    claims = Claims(np.zeros((1, 40)), np.zeros((1, 40)), np.zeros((1, 40)), np.ones((1, 40), bool))
+    same = constant_evidence(40)
+    rows = bounds_table(
+        replay=same, fresh=same, claims=claims, kl=kl, scales=scales, delta=0.05,
+        measured=measure(same, claims, scales, 0.05),
+    )  # fmt: skip
+    final, forgetful, remembering = [row for row in rows if row.kl is not None and row.quantity == "value error"]
+    assert forgetful.value == pytest.approx(4 * (0.75 + np.sqrt(9 / 4) - 0.25))
+    assert "valid: N = 40 exceeds 2 R_max² ‖Γ‖² = 8" in forgetful.remark
+    assert remembering.value == np.inf
+    assert final.value == pytest.approx(4 * (0.75 + np.sqrt((9 - np.log(100) + np.log(20)) / 80) - 0.25))
+
+
+def test_the_test_set_bound_is_where_the_data_would_be_a_surprise_of_delta() -> None:
+    assert chernoff(np.zeros(2), 0.04) == pytest.approx(0.8)  # of two without a loss: 0.2² = 0.04
+    # kl(½‖p) = −½ ln(4p(1 − p)), and 4 · 0.9 · 0.1 = 0.36: three such samples have a chance of 0.6³.
+    assert chernoff(np.array([0.0, 0.5, 1.0]), 0.216) == pytest.approx(0.9)
+    rows = [
+        row for row in table_of(regression_rows()) if row.name in ("test set, naive: steps", "test set, 1 per episode")
+    ]
+    assert [row.n for row in rows] == [256, 64]
+    for row in rows:
+        q, p = row.risk, row.value
+        assert row.n * (q * np.log(q / p) + (1 - q) * np.log((1 - q) / (1 - p))) == pytest.approx(np.log(20), rel=1e-6)
+
+
 def test_theorem_1_says_in_words_when_it_is_vacuous() -> None:
     forgetful, remembering = [row for row in regression_rows() if row.name.startswith("Theorem 1")]
     assert remembering.vacuous
@@ -336,6 +369,21 @@ def test_certified_value_errors_hold_as_often_as_they_say_and_a_wrong_critic_is_
     assert np.median(bounds_found[1]) > np.median(bounds_found[0])
 
 
+def test_the_squared_distance_to_the_true_value_is_that_of_a_constant_mistake() -> None:
+    runs = range(100)
+    agent, state = make_linear_agent(*({"mistake": mistake} for mistake in (0.0, 3.0) for _ in runs))
+    errors = measure_value_errors(agent, state, LINEAR_QUADRATIC, [*runs, *runs], 10, "now")
+    found = [value_error(claims_of(of_run(errors, run)), DELTA) for run in range(200)]
+    right, wrong = found[:100], found[100:]
+    assert holds_as_promised(sum(not one.low <= 0 <= one.high for one in right), len(runs))
+    assert holds_as_promised(sum(not one.low <= 3.0**2 <= one.high for one in wrong), len(runs))
+    assert np.median([one.low for one in wrong]) > 5  # and says so from ten episodes
+    # The chance in single returns, which both have, is all that lies between the upper side and the truth.
+    assert np.mean([w.value - r.value for w, r in zip(wrong, right, strict=True)]) == pytest.approx(9, abs=0.8)
+    spread = dataclasses.replace(of_run(errors, 150), v=np.full_like(errors.m[:1], 2.0))  # Q is no single number
+    assert value_error(claims_of(spread), DELTA).low == pytest.approx(wrong[50].low + 2.0)
+
+
 def test_the_bellman_error_of_the_true_value_is_zero_in_the_mean() -> None:
     agent, state = make_linear_agent({})
     errors = measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 60, "certificate")
@@ -360,29 +408,7 @@ def test_bias_along_the_episode_has_the_sign_of_the_mistake_in_every_part() -> N
     np.testing.assert_array_equal(half.reward, errors.reward[:, :15])
 
 
-def test_after_random_actions_the_true_value_is_met_in_the_mean_as_well() -> None:
-    agent, state = make_linear_agent({})
-    errors, chosen = measure_after_random_steps(agent, state, LINEAR_QUADRATIC, 150, 0, longest=30)
-    assert chosen.sum(1).tolist() == [1] * 150
-    error = (errors.m - errors.g)[0][chosen]
-    assert abs(error.mean()) < 3 * error.std() / np.sqrt(150)
-    acts = errors.action[0, :, 0, 0]
-    on_policy = measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 150, "after random steps").action[0, :, 0, 0]
-    assert np.abs(acts).max() <= 1 < np.abs(on_policy).max()  # uniform on [-1, 1]
-    assert len(set(np.nonzero(chosen)[1])) > 15
-
-
-# --- calibration and transitions on paper
-
-
-def test_coverage_is_the_share_within_two_deviations() -> None:
-    error = np.array([[0.0, 1.9, 2.1, 9.0], [0.5, 9.0, 9.0, 9.0]])
-    judged = np.array([[True, True, True, False], [True, False, False, False]])
-    found = coverage("here", "√v_p", error, np.ones((2, 4)), judged, 0.05)
-    assert found.share.value == pytest.approx((2 / 3 + 1) / 2)
-    assert found.ratio == pytest.approx(np.sqrt((1.9**2 + 2.1**2 + 0.5**2) / 4))
-    assert found.share.low < found.share.value < found.share.high
-    assert coverage("here", "√v_p", error, np.ones((2, 4)), np.zeros((2, 4), bool), 0.05) is None
+# --- transitions on paper
 
 
 def test_targets_and_variances_are_those_of_the_paper_s_objective() -> None:
