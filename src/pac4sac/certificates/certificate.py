@@ -168,7 +168,7 @@ class _Examiner:
             limits_of = "each step" if rewards.each_step else "an episode's mean"
             self.remarks.append(
                 f"A reward of {outside:.3g} lies outside [{rewards.low:g}, {rewards.high:g}], assumed of {limits_of}: "
-                "what rests on that range is no certificate."
+                "what rests on that range is no certificate; bounded errors do not."
             )
             assumed = None if rewards.each_step else assumed
         gamma = float(played.gamma[0])
