@@ -552,7 +552,11 @@ def test_pools_that_sleep_and_that_stay_awake_see_the_same(monkeypatch, patience
             assert np.array_equal(pool.receive().observation, local.receive().observation)
 
 
-@pytest.mark.parametrize(("cores", "awake"), [(16, True), (4, True), (2, False)])
-def test_workers_stay_awake_only_where_cores_are_many(monkeypatch, cores, awake):
+@pytest.mark.parametrize(
+    ("cores", "machine", "awake"),
+    [(16, "x86_64", True), (4, "AMD64", True), (2, "x86_64", False), (16, "aarch64", False)],
+)
+def test_workers_stay_awake_only_where_cores_are_many_and_keep_the_order_of_writes(monkeypatch, cores, machine, awake):
     monkeypatch.setattr(waiting, "machine_cores", lambda: cores)
+    monkeypatch.setattr(waiting.platform, "machine", lambda: machine)
     assert bool(waiting.patience.__wrapped__()) is awake
