@@ -107,6 +107,27 @@ def test_a_backend_that_agrees_is_kept_without_a_word(monkeypatch: pytest.Monkey
         assert prepare(small_learner(), "compiled") == "compiled"
 
 
+def test_a_tie_that_rounding_decides_otherwise_in_one_rehearsal_is_no_disagreement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    acts = 0
+
+    def other_choice_at_first(operation: Operation, tensors: Tensors) -> Callable[[], None]:
+        def run() -> None:
+            nonlocal acts
+            operation(tensors)
+            if operation.__name__.startswith("act"):
+                acts += 1
+                if acts == 1:
+                    tensors["action"].neg_()
+
+        return run
+
+    monkeypatch.setitem(backends.PREPARE, "compiled", other_choice_at_first)
+    assert prepare(small_learner(), "compiled") == "compiled"
+    assert acts == 2
+
+
 @pytest.mark.parametrize("steps", [0, 12])
 def test_a_rehearsal_leaves_the_learner_exactly_as_it_was(steps: int) -> None:
     learner, reference = train(small_learner(), steps), train(small_learner(), steps)
