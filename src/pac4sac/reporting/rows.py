@@ -51,7 +51,8 @@ def find_paper_rows(groups: Mapping[str, Sequence[Group]]) -> PaperRows:
         views = [found for found in groups.values() if found[0].task.name == name]
         # The task as the paper has it before any that was changed.
         for found in sorted(views, key=lambda found: (len(found[0].task.differences), found[0].task.title)):
-            results = [group for group in found if group.is_result]
+            # Another preset is no reading of the paper, not even where nothing nearer to it was trained.
+            results = [group for group in found if group.is_result and group.preset == "paper"]
             family = _family([group for group in results if group.algo == "pac4sac"])
             main = _main_shots(family)
             for group in family:
