@@ -6,7 +6,7 @@ from typing import Any
 
 from pac4sac.reporting.collection import FoundStudy
 from pac4sac.reporting.comparison import SIGNIFICANT, UNFINISHED
-from pac4sac.reporting.families import SHOTS, STUDY_TITLES, TABLE_2, Family
+from pac4sac.reporting.families import BEST, SHOTS, STUDY_TITLES, TABLE_2, Family, is_preset_best
 from pac4sac.reporting.groups import METRICS, Group, Metric, TaskView
 from pac4sac.reporting.rows import TERMS, PaperRows
 from pac4sac.reporting.statistics import (
@@ -61,7 +61,10 @@ class Against:
 
 
 def find_baseline(studies: Sequence[FoundStudy], groups: Sequence[Group], kind: str | None = None) -> Group | None:
-    """The one the studies name (that of `kind` first), else SAC, else PAC4SAC, else the first with results."""
+    """The one the studies name (that of `kind` first), else SAC, else PAC4SAC, else the first with results; but where
+    the preset `best` is asked about, it or none."""
+    if kind == BEST:
+        return next((g for g in groups if is_preset_best(g) and g.values(g.task.headline.key)), None)
     ranked = sorted(studies, key=lambda s: (s.kind != (kind or "table-1"), s.name))
     named = [s.baseline for s in ranked if s.baseline and (kind is None or s.kind == kind)]
     for label in (*named, *(("pac4sac",) if kind else ()), "sac", "pac4sac"):

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pac4sac.reporting.collection import FoundStudy
-from pac4sac.reporting.groups import Group
+from pac4sac.reporting.groups import Group, defaults
 from pac4sac.reporting.known import shipped_study
 from pac4sac.reporting.rows import PaperRows
 
-CONTROLS, BEYOND, OTHERS = "controls", "beyond", "others"
-STUDY_TITLES = {CONTROLS: "Controls", BEYOND: "Beyond the paper", OTHERS: "Other runs"}
+CONTROLS, BEYOND, BEST, OTHERS = "controls", "beyond", "best", "others"
+STUDY_TITLES = {CONTROLS: "Controls", BEYOND: "Beyond the paper", BEST: "The preset `best`", OTHERS: "Other runs"}
 TABLE_1, TABLE_2, SHOTS = "Algorithms of Table 1", "Loss terms of Table 2", "Numbers of shots"
 ALL = "All variants"
 
@@ -46,22 +47,35 @@ def study_members(kind: str, results: Sequence[Group], rows: PaperRows, studies:
     return [group for group in results if belongs(group)]
 
 
+def is_preset_best(group: Group) -> bool:
+    """By its settings: runs of the preset with some of them changed have the same label."""
+    return _has_settings(group, "pac4sac", "best", {})
+
+
 def _of_study(kind: str, rows: PaperRows, studies: Sequence[FoundStudy]) -> Callable[[Group], bool]:
     asked = {study.name: study.kind for study in studies if study.kind in STUDY_TITLES}
 
     def belongs(group: Group) -> bool:
         kinds = {asked[name] for outcome in group.outcomes for name in outcome.run.studies if name in asked}
         if not kinds and not rows.taken(group):  # trained by hand: the studies of the package may know it
-            kinds = {next((known for known in (CONTROLS, BEYOND) if _is_shipped(group, known)), OTHERS)}
-        return kind in kinds
+            kinds = {next((known for known in (CONTROLS, BEYOND, BEST) if _is_shipped(group, known)), OTHERS)}
+        # The preset meets all that its study sets it against, whoever trained it.
+        return kind in kinds or (kind == BEST and _is_shipped(group, BEST))
 
     return belongs
 
 
 def _is_shipped(group: Group, study: str) -> bool:
     about = shipped_study(study)
-    variants = [(block["algo"], block.get("set", {})) for block in about["variant"]]
-    return group.task.name in about["tasks"] and (group.algo, group.departures) in variants
+    return any(
+        group.task.name in block.get("tasks", about["tasks"])
+        and _has_settings(group, block["algo"], block.get("preset", "paper"), block.get("set", {}))
+        for block in about.get("variant", [])
+    )
+
+
+def _has_settings(group: Group, algo: str, preset: str, changes: dict[str, Any]) -> bool:
+    return group.algo == algo and group.config == defaults(algo, preset, group.task) | changes
 
 
 def _is_among(group: Group, others: Iterable[Group]) -> bool:

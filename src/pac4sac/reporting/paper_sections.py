@@ -92,15 +92,30 @@ def table_section(number_: int, rows: PaperRows) -> tuple[Section, list[Compared
     if not groups:
         return None
     titles = ALGORITHMS if number_ == 1 else TERM_TITLES
+    title = f"Table {number_}: " + ("the four algorithms" if number_ == 1 else "the terms of the critic's loss")
+    head = "Algorithm" if number_ == 1 else "Loss terms"
+    blocks, compared = beside_the_paper(f"table-{number_}", title, head, titles, printed, groups, FREE[number_])
+    counts = Counter(c.found.verdict for c in compared)
+    told = ", ".join(f"{counts[v]} {v}" for v in comparison.VERDICTS if counts[v])
+    return Section(f"table-{number_}", title, [f"Of {len(compared)} cells: {told}.", *blocks]), compared
+
+
+def beside_the_paper(
+    name: str,
+    title: str,
+    head: str,
+    titles: Mapping[str, str],
+    printed: Mapping[str, Mapping[str, paper.PaperCell]],
+    groups: Mapping[tuple[str, str], Group],
+    free: Sequence[str],
+) -> tuple[list[Any], list[Compared]]:
+    """Rows of the paper's tables and ours in their place, by task and row; `name` is that of the study too."""
     absent = [task for task in printed if not any((task, row) in groups for row in titles)]
     printed = {task: cells for task, cells in printed.items() if task not in absent}
-    compared = compare_table(printed, groups, FREE[number_])
-    name = f"table-{number_}"
-    what = "the four algorithms" if number_ == 1 else "the terms of the critic's loss"
-    head = "Algorithm" if number_ == 1 else "Loss terms"
+    compared = compare_table(printed, groups, free)
     columns = [Column(head, numeric=False)]
     for task in printed:
-        columns += [Column(title, TASKS[task]) for title, _ in METRICS.values()]
+        columns += [Column(metric, TASKS[task]) for metric, _ in METRICS.values()]
     by_place = {(c.task, c.row, c.metric): c for c in compared}
     body = [
         [
@@ -110,23 +125,20 @@ def table_section(number_: int, rows: PaperRows) -> tuple[Section, list[Compared
         for row in titles
     ]
     caption = (
-        f"Table {number_}: {what}. Regret in thousands and episodes until solved, mean ± sd, ours "
+        f"{title}. Regret in thousands and episodes until solved, mean ± sd, ours "
         f"({_seeds(groups.values())}) above the paper's ({paper.SEEDS})"
     )
     main = Table(name, caption, columns, body)
-    counts = Counter(c.found.verdict for c in compared)
-    told = ", ".join(f"{counts[v]} {v}" for v in comparison.VERDICTS if counts[v])
-    blocks: list[Any] = [f"Of {len(compared)} cells: {told}.", main, *mixtures(groups.values())]
-    blocks.append(details_table(name, titles, compared))
+    blocks: list[Any] = [main, *mixtures(groups.values()), details_table(name, titles, compared)]
     if absent:
         names = ", ".join(TASKS[task] for task in absent)
         blocks.insert(
-            1, f"Not trained yet: {names}. Train them with `pac4sac study run {name} --tasks {','.join(absent)}`."
+            0, f"Not trained yet: {names}. Train them with `pac4sac study run {name} --tasks {','.join(absent)}`."
         )
     reasons = {c.found.reason for c in compared if c.found.verdict == comparison.NOT_COMPARABLE}
     if reasons:
-        blocks.insert(1, Listing([f"Not comparable: {reason}." for reason in sorted(reasons)]))
-    return Section(name, f"Table {number_}: {what}", blocks), compared
+        blocks.insert(0, Listing([f"Not comparable: {reason}." for reason in sorted(reasons)]))
+    return blocks, compared
 
 
 def _seeds(groups: Iterable[Group]) -> str:

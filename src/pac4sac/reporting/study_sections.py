@@ -1,14 +1,26 @@
-"""Sections on studies that ask what the paper does not: controls, and what goes beyond it."""
+"""Sections on studies that ask what the paper does not: controls, what goes beyond it, and the preset `best`."""
 
 from collections.abc import Sequence
 from typing import Any
 
+from pac4sac.reporting import comparison, paper
 from pac4sac.reporting.against import TESTS, Against, against, comparison_table, find_baseline, headline_scale, tally
 from pac4sac.reporting.collection import FoundStudy
 from pac4sac.reporting.computing import mixtures
-from pac4sac.reporting.families import BEYOND, CONTROLS, OTHERS, STUDY_TITLES, TABLE_1, study_members
+from pac4sac.reporting.families import (
+    BEST,
+    BEYOND,
+    CONTROLS,
+    OTHERS,
+    STUDY_TITLES,
+    TABLE_1,
+    is_preset_best,
+    study_members,
+)
 from pac4sac.reporting.figures import ranking_figure
-from pac4sac.reporting.rows import PaperRows
+from pac4sac.reporting.groups import METRICS
+from pac4sac.reporting.paper_sections import beside_the_paper
+from pac4sac.reporting.rows import TASKS, PaperRows
 from pac4sac.reporting.tables import Picture, Section
 from pac4sac.reporting.task_sections import Groups, file_name
 
@@ -16,7 +28,10 @@ INTROS = {
     CONTROLS: "Variants that are no rows of the paper. They tell which part of an algorithm earns its result: a "
     "control that does as well without a part speaks against that part.",
     BEYOND: "Changes to PAC4SAC that the paper does not have, against PAC4SAC as it has it.",
-    OTHERS: "Variants that are neither rows of the paper nor part of the studies `controls` and `beyond`.",
+    BEST: "PAC4SAC with the settings of `--preset best`: beside the paper's PAC4SAC, with verdicts as in Table 1, then "
+    "against our own runs of what it has to beat. These are judged as better or worse than the preset: it beats those "
+    "that are worse.",
+    OTHERS: "Variants that are neither rows of the paper nor part of the studies `controls`, `beyond` and `best`.",
 }
 FAMILY = (
     f"Here {TESTS}; p-values are corrected (Holm) for the comparisons of the same table, or family if it names some."
@@ -26,7 +41,7 @@ FAMILY = (
 def study_sections(groups: Groups, rows: PaperRows, studies: Sequence[FoundStudy]) -> list[Section]:
     sections = []
     for kind, title in STUDY_TITLES.items():
-        blocks: list[Any] = []
+        blocks: list[Any] = _beside_the_paper(groups) if kind == BEST else []
         for found in groups.values():
             results = [group for group in found if group.is_result]
             members = study_members(kind, results, rows, studies)
@@ -46,6 +61,30 @@ def study_sections(groups: Groups, rows: PaperRows, studies: Sequence[FoundStudy
         if blocks:
             sections.append(Section(kind, title, [f"{INTROS[kind]} {FAMILY}", *blocks]))
     return sections
+
+
+def _beside_the_paper(groups: Groups) -> list[Any]:
+    """The preset in the place of PAC4SAC in the paper's Table 1: other settings, but the same tasks."""
+    row = "pac4sac-best"
+    presets = {
+        (group.task.name, row): group
+        for found in groups.values()
+        for group in found
+        if group.is_result and is_preset_best(group) and not group.task.differences
+    }
+    if not presets:
+        return []
+    printed = {task: {row: cells["pac4sac"]} for task, cells in paper.TABLE_1.items()}
+    title = "The preset beside the paper's PAC4SAC"
+    free = [name for group in presets.values() for name in group.config]
+    blocks, compared = beside_the_paper(BEST, title, "Variant", {row: row}, printed, presets, free)
+    others = [
+        f"on {TASKS[cell.task]} by {METRICS[cell.metric].title} ({cell.found.verdict})"
+        for cell in compared
+        if cell.found.verdict != comparison.BETTER
+    ]
+    told = f"The preset is better than the paper's PAC4SAC in {len(compared) - len(others)} of {len(compared)} cells"
+    return [told + (f"; not {', '.join(others)}." if others else "."), *blocks]
 
 
 def _of_task(kind: str, compared: Sequence[Against]) -> list[Any]:

@@ -1,0 +1,203 @@
+"""The preset `best` in reports: beside the paper's PAC4SAC, against its controls, and never in a row of the paper."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_folders import task, write_run, write_study
+from test_report import Page, groups_of, rows_of
+
+from pac4sac.reporting import families as families_module
+from pac4sac.reporting import known as known_module
+from pac4sac.reporting.collection import collect
+from pac4sac.reporting.families import families
+from pac4sac.reporting.groups import TaskView, defaults, group_runs
+from pac4sac.reporting.known import known_settings
+from pac4sac.reporting.report import write_report
+from pac4sac.reporting.rows import TASKS, find_paper_rows
+from pac4sac.reporting.study_sections import study_sections
+from pac4sac.reporting.tables import Section, Table
+
+# Whatever is shipped: these would pass for the paper's row where nothing is nearer to it.
+PRESET = {"learn_alpha": True, "updates_per_step": 8}
+CONTROLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "sac-auto": ("sac-auto", {}),
+    "sac+shooting": ("sac", {"shots": 500}),
+    "sac-auto+shooting-u4": ("sac-auto", {"shots": 500, "updates_per_step": 4}),
+}
+
+
+@pytest.fixture(autouse=True)
+def preset(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = known_settings()["algorithms"]["pac4sac"]
+    monkeypatch.setitem(known, "best", known["paper"] | PRESET)
+    blocks = [{"algo": algo, "set": settings} for algo, settings in CONTROLS.values()]
+    study = {"tasks": [*TASKS], "variant": [{"algo": "pac4sac", "preset": "best"}, {"algo": "pac4sac"}, *blocks]}
+    shipped = known_module.shipped_study
+    monkeypatch.setattr(families_module, "shipped_study", lambda name: study if name == "best" else shipped(name))
+
+
+def settings_on(name: str) -> dict[str, Any]:
+    return defaults("pac4sac", "best", TaskView(name, task(name), equal_episodes=True))
+
+
+def write_preset(
+    folder: Path, name: str = "cartpole-swingup", level: float = 700.0, label: str = "pac4sac-best", **changes: Any
+) -> None:
+    """Five runs whose episodes are all alike: never solved, or at once."""
+    for seed in range(5):
+        about = (task(name), "pac4sac", seed, flat(name, level, seed), label, settings_on(name) | changes)
+        write_run(folder, *about, preset="best")
+
+
+def write_others(folder: Path, levels: dict[str, float], name: str = "cartpole-swingup") -> None:
+    for label, level in levels.items():
+        algo, settings = CONTROLS.get(label, (label, {}))
+        for seed in range(5):
+            write_run(folder, task(name), algo, seed, flat(name, level, seed), label, settings)
+
+
+def flat(name: str, level: float, seed: int) -> list[float]:
+    about = task(name)
+    return [level + seed] * (about["steps"] // about["horizon"])
+
+
+def section_of(folder: Path, name: str = "best") -> Section | None:
+    found = collect([folder])
+    groups = group_runs(found.runs)
+    sections = {section.name: section for section in study_sections(groups, find_paper_rows(groups), found.studies)}
+    return sections.get(name)
+
+
+def tables_of(section: Section | None) -> dict[str, Table]:
+    return {block.name: block for block in section.blocks if isinstance(block, Table)} if section else {}
+
+
+def sentences_of(section: Section | None) -> Sequence[str]:
+    return [block for block in section.blocks if isinstance(block, str)] if section else []
+
+
+def verdicts(section: Section | None) -> dict[str, str]:
+    return {row["variant"]: row["against_baseline"] for row in tables_of(section)["best-cartpole-swingup"].records}
+
+
+class TestBesideThePaper:
+    def test_every_cell_has_a_verdict_and_a_sentence_counts_the_better_ones(self, tmp_path: Path) -> None:
+        write_preset(tmp_path, level=900.0)  # solved at once
+        write_preset(tmp_path / "cheetah", "half-cheetah", level=1700.0)  # less regret than the paper's, never solved
+        section = section_of(tmp_path)
+        found = {(row["task"], row["metric"]): row for row in tables_of(section)["best-details"].records}
+        assert {place: row["verdict"] for place, row in found.items()} == {
+            ("cartpole-swingup", "regret"): "better",
+            ("cartpole-swingup", "episodes"): "better",
+            ("half-cheetah", "regret"): "better",
+            ("half-cheetah", "episodes"): "worse",
+        }
+        assert found["half-cheetah", "regret"]["paper_mean"] == 132_800
+        assert found["half-cheetah", "regret"]["command"].endswith("--seeds 0:5 --preset best")
+        told = sentences_of(section)
+        assert told[1] == (
+            "The preset is better than the paper's PAC4SAC in 3 of 4 cells; "
+            "not on Half Cheetah by episodes until solved (worse)."
+        )
+        assert "`pac4sac study run best --tasks ant,humanoid`" in told[2]
+
+    def test_nothing_is_said_while_runs_are_under_way(self, tmp_path: Path) -> None:
+        write_preset(tmp_path, level=900.0)
+        about = (task("cartpole-swingup"), "pac4sac", 5, [1.0] * 30, "pac4sac-best", settings_on("cartpole-swingup"))
+        write_run(tmp_path, *about, preset="best", status="interrupted")
+        write_others(tmp_path, {"sac-auto": 500.0})
+        section = section_of(tmp_path)
+        assert {row["verdict"] for row in tables_of(section)["best-details"].records} == {"unfinished"}
+        assert set(tables_of(section)) == {"best", "best-details"}
+
+    def test_another_length_of_training_is_not_the_papers_task(self, tmp_path: Path) -> None:
+        short, settings = task("cartpole-swingup", steps=20_000), settings_on("cartpole-swingup")
+        write_run(tmp_path, short, "pac4sac", 0, [1.0] * 20, "pac4sac-best", settings, preset="best")
+        assert section_of(tmp_path) is None
+
+
+class TestAgainstItsControls:
+    def test_they_are_judged_as_better_or_worse_than_the_preset(self, tmp_path: Path) -> None:
+        write_preset(tmp_path)
+        write_others(
+            tmp_path, {"pac4sac": 600.0, "sac-auto": 650.0, "sac+shooting": 701.0, "sac-auto+shooting-u4": 750.0}
+        )
+        write_study(tmp_path, "best", "best", "pac4sac-best", [])
+        section = section_of(tmp_path)
+        assert verdicts(section) == {
+            "pac4sac-best": "baseline",
+            "pac4sac": "worse",
+            "sac-auto": "worse",
+            "sac+shooting": "no difference shown",
+            "sac-auto+shooting-u4": "better",
+        }
+        told = "On cartpole-swingup, against `pac4sac-best`: better: sac-auto+shooting-u4; worse: pac4sac, sac-auto; "
+        assert told + "no difference shown: sac+shooting." in sentences_of(section)
+
+    def test_trained_by_hand_they_are_the_same_but_other_runs_are_not_among_them(self, tmp_path: Path) -> None:
+        write_preset(tmp_path)
+        write_others(tmp_path, dict.fromkeys(("pac4sac", "sac", "pac4ddpg", *CONTROLS), 600.0))
+        assert set(verdicts(section_of(tmp_path))) == {"pac4sac-best", "pac4sac", *CONTROLS}
+        (others,) = tables_of(section_of(tmp_path, "others")).values()
+        assert {row["variant"] for row in others.records} == {"pac4sac", "pac4ddpg"}
+
+    def test_without_the_preset_there_is_no_such_section(self, tmp_path: Path) -> None:
+        write_others(tmp_path, dict.fromkeys(("pac4sac", *CONTROLS), 600.0))
+        assert section_of(tmp_path) is None
+
+    def test_a_preset_with_a_setting_changed_is_another_variant(self, tmp_path: Path) -> None:
+        write_preset(tmp_path / "changed", level=100.0, tau=0.1)
+        write_others(tmp_path, {"sac-auto": 600.0})
+        assert section_of(tmp_path) is None
+        write_preset(tmp_path)
+        assert set(verdicts(section_of(tmp_path))) == {"pac4sac-best (tau=0.005)", "sac-auto"}
+
+    def test_by_hand_and_by_the_study_it_is_one_variant_of_one_family(self, tmp_path: Path) -> None:
+        about = (task("cartpole-swingup"), "pac4sac", 7, None, "pac4sac-best", settings_on("cartpole-swingup"))
+        write_run(tmp_path / "hand", *about, preset="best")
+        write_others(tmp_path / "hand", {"sac": 600.0, "sac-auto": 600.0})
+        assert self.seeds_in_the_family(tmp_path) == [[7]]
+        write_preset(tmp_path / "study")
+        write_study(tmp_path / "study", "best", "best", "pac4sac-best", [])
+        assert self.seeds_in_the_family(tmp_path) == [[0, 1, 2, 3, 4, 7]]
+
+    def seeds_in_the_family(self, folder: Path) -> list[list[int]]:
+        found = collect([folder])
+        groups = group_runs(found.runs)
+        members = families(groups["cartpole-swingup"], find_paper_rows(groups), found.studies)
+        best = next(family for family in members if family.title == "The preset `best`")
+        return [[run.seed for run in group.runs] for group in best.members]
+
+
+class TestIsNoRowOfThePaper:
+    @pytest.mark.parametrize("label", ["pac4sac-best", "pac4sac"])  # a study may leave its variant without a name
+    def test_where_nothing_else_was_trained(self, tmp_path: Path, label: str) -> None:
+        write_preset(tmp_path / "in", label=label)
+        write_others(tmp_path / "in", {"sac": 600.0})
+        rows = find_paper_rows(group_runs(collect([tmp_path / "in"]).runs))
+        assert [*rows.table_1] == [("cartpole-swingup", "sac")]
+        assert not rows.table_2
+        assert not rows.shooting
+        page = Page(write_report([tmp_path / "in"], tmp_path / "out").read_text())
+        assert "best" in page.sections
+        assert "claims" not in page.sections
+        row = next(r for r in rows_of(tmp_path / "out/tables/table-1-details.csv") if r["row"] == "pac4sac")
+        assert row["verdict"] == "no data"
+
+    def test_nor_where_pac4sac_stands_beside_it(self, tmp_path: Path) -> None:
+        folder = tmp_path / "in"
+        write_others(folder, {"pac4sac": 600.0, "sac": 550.0})
+        for shots, terms in ((1, {}), (500, {"xi": 0.0})):
+            settings = {"shots": shots, **terms}
+            write_run(folder, task("cartpole-swingup"), "pac4sac", 0, None, f"shots={shots}", settings)
+        write_report([folder], tmp_path / "without")
+        write_preset(folder, level=900.0)
+        write_report([folder], tmp_path / "with")
+        for name in ("table-1", "table-1-details", "table-2", "table-2-details", "shooting", "claims"):
+            before, after = ((tmp_path / out / "tables" / f"{name}.csv").read_text() for out in ("without", "with"))
+            assert before == after
+        assert groups_of(folder)["pac4sac-best"].command.endswith("--preset best")
+        limits = {row["Variant"]: row for row in rows_of(tmp_path / "with/tables/threshold-cartpole-swingup.csv")}
+        assert (limits["pac4sac"]["850"], limits["pac4sac-best"]["850"]) == ("40.0", "0.0")
