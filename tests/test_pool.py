@@ -235,12 +235,19 @@ def test_an_episode_without_end_can_be_restored():
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_an_environment_that_its_seed_does_not_determine_is_found_and_named(workers):
+def test_an_environment_that_its_seed_does_not_determine_is_named_and_goes_on_from_where_its_replay_led(workers):
     with EnvPool(faulty("unseeded"), SEEDS, workers) as pool, EnvPool(faulty("unseeded"), SEEDS, workers) as resumed:
         pool.reset()
         play(pool, range(4))
-        with pytest.raises(UserError, match=r"Run 1 \(seed 5\) of task 'faulty' .* not deterministic given its seed"):
-            resumed.restore(pool.snapshot())
+        snapshot = pool.snapshot()
+        with pytest.warns(
+            UserWarning, match=r"not deterministic given its seed.* training of seed 5 goes on from there"
+        ):
+            seen = resumed.restore(snapshot)
+        differs = (seen != snapshot["observation"]).any(axis=1)
+        assert np.flatnonzero(differs).tolist() == [VICTIM]
+        assert resumed.failures == {}
+        assert without(VICTIM, play(pool, range(4, 9))) == without(VICTIM, play(resumed, range(4, 9)))
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -343,15 +350,15 @@ def test_an_environment_that_kills_its_worker_again_fails_alone(workers):
     assert without(VICTIM, seen) == without(VICTIM, record(faulty(), 40))
 
 
-def test_a_replay_that_strays_after_a_death_fails_the_run_alone():
+def test_a_run_whose_replay_strays_after_a_death_goes_on_with_a_warning(caplog):
     with EnvPool(faulty("unseeded"), SEEDS, workers=1) as pool:
         pool.reset()
         seen = play(pool, range(4))
         for worker in children():
             os.kill(worker, signal.SIGKILL)
         seen += play(pool, range(4, 30))
-        assert list(pool.failures) == [VICTIM]
-        assert "not deterministic given its seed" in pool.failures[VICTIM]
+        assert pool.failures == {}
+    assert "not deterministic given its seed" in caplog.text
     assert without(VICTIM, seen) == without(VICTIM, record(faulty(), 30)[1:])
 
 

@@ -14,7 +14,9 @@ import safetensors.torch
 from tiny_experiments import DRIFT, STEPS, Mortals, SignalAt, about, contents, copy, logs, newest, rows, same, train
 
 import pac4sac
+from pac4sac import Task
 from pac4sac.errors import UserError
+from pac4sac.tasks.episodes import episode_seed
 from pac4sac.training import checkpoint
 
 RUNS = ("sac-seed0", "sac-seed1")
@@ -144,6 +146,19 @@ def test_a_finished_experiment_is_left_as_it_is(tmp_path: Path, whole: Path) -> 
     before = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in folder.rglob("*")}
     assert pac4sac.resume(folder).complete
     assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in folder.rglob("*")} == before
+
+
+def test_a_run_that_cannot_be_brought_back_to_where_it_was_is_not_lost(tmp_path: Path) -> None:
+    first = episode_seed(0, "train", 0)
+    kwargs = {"fault": "unseeded", "victim": first, "at": 3}
+    task = Task("unseeded", "pool_environments:Faulty-v0", 20, env_kwargs=kwargs)
+    folder = train(tmp_path / "x", task=task, steps=6, settings={"warmup": 8}).folder  # amid the first episodes
+    with pytest.warns(UserWarning, match="training of seed 0 goes on from there, not exactly"):
+        assert pac4sac.resume(folder, steps=60).complete
+    replay = safetensors.torch.load_file(newest(folder) / "learner.safetensors")["replay"]
+    led_to, acted_on = replay[:, 5, -4:-1], replay[:, 6, :3]
+    assert acted_on[1].equal(led_to[1])
+    assert not acted_on[0].equal(led_to[0])  # but on what its simulator shows now
 
 
 def test_an_extended_experiment_equals_one_that_was_longer_from_the_start(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import mmap
 import os
 import tempfile
 import time
+import warnings
 import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, Self
@@ -151,7 +152,8 @@ class EnvPool:
         }
 
     def restore(self, snapshot: Snapshot) -> NDArray[np.float32]:
-        """Replay every episode up to the snapshot; a run whose environment then shows something else is named."""
+        """Replay every episode up to the snapshot; a run whose environment then shows something else is told of, and
+        goes on from there."""
         self._require("new", "idle")
         if snapshot["seed"].tolist() != self.seeds or snapshot["actions"].shape[2] != self.action_size:
             raise UserError(
@@ -166,8 +168,8 @@ class EnvPool:
         self._steps[:] = snapshot["steps"]
         self._history = snapshot["actions"].copy()
         self._start()
-        for run in self._strayed(range(self.runs), snapshot["observation"]):
-            self._fail(run, self._not_deterministic)
+        if strayed := self._strayed(range(self.runs), snapshot["observation"]):
+            warnings.warn(self._not_deterministic(strayed), stacklevel=2)
         for run in sorted(self.failures.keys() - failures.keys()):
             seed, cause = self.seeds[run], self.failures[run]
             raise UserError(f"Run {run} (seed {seed}) of task {self.task.name!r} cannot be resumed: {cause}")
@@ -238,8 +240,8 @@ class EnvPool:
         if self._state == "stepping":
             for host in successors:
                 if host.answered():
-                    for run in self._strayed(host.runs, self._seen.observation):
-                        self._fail(run, self._not_deterministic)
+                    if strayed := self._strayed(host.runs, self._seen.observation):
+                        log.warning(self._not_deterministic(strayed))
                     host.step()
         return successors
 
@@ -247,9 +249,12 @@ class EnvPool:
         differs = (self._board["observation"] != expected).any(axis=1) & self._active & ~self._failed
         return [run for run in runs if differs[run]]
 
-    @property
-    def _not_deterministic(self) -> str:
-        return f"{self.task.env_id} is not deterministic given its seed: the same actions led to another observation."
+    def _not_deterministic(self, strayed: Sequence[int]) -> str:
+        seeds = " and ".join(str(self.seeds[run]) for run in strayed)
+        return (
+            f"{self.task.env_id} is not deterministic given its seed, and the same actions led to another observation: "
+            f"training of seed {seeds} goes on from there, not exactly as if it had never stopped."
+        )
 
     def _settle(self) -> None:
         """Take runs out whose simulator raised or left the finite numbers, then show the board to the caller."""

@@ -126,7 +126,7 @@ class Cohort:
             self.returns, self.best = progress["returns"], progress["best"]
             self.so_far = np.array(progress["so_far"], dtype=np.float64)
             self.length = np.array(progress["length"], dtype=np.int64)
-            self.pool.restore(saved.pool)
+            self.learner.begin(self.pool.restore(saved.pool))
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
             raise UserError(f"The checkpoint in {self.folder} does not fit its runs ({error}).") from error
         if self.learner.step < self.options.steps:
