@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from measuring import HERE, Report, parser
-from probe import PARTS
+from probe import PARTS, WORKERS
 
 from pac4sac.cores import SHARE, cores, share_out
 from pac4sac.settings import AgentConfig
@@ -133,8 +133,10 @@ def between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """Seconds of a lockstep step, whole and by part."""
     steps = after["step"] - before["step"]
     whole = (after["time"] - before["time"]) / steps
-    parts = {part: (after["spent"][part] - before["spent"][part]) / steps for part in PARTS}
-    return {"lockstep": whole, "parts": parts | {"rest": whole - sum(parts.values())}}
+    each = {name: (after["spent"][name] - before["spent"][name]) / steps for name in after["spent"]}
+    parts = {part: each[part] for part in PARTS}
+    found = {"lockstep": whole, "parts": parts | {"rest": whole - sum(parts.values())}}
+    return found | {name: each[name] for name in WORKERS}
 
 
 # --- what is shown
@@ -165,6 +167,7 @@ def show(report: Report, title: str, measured: Sequence[dict[str, Any]]) -> None
                 "its device busy": learner / lockstep,
                 "simulator alone µs": 1e6 * cohort["simulate"],
                 "workers": cohort["workers"],
+                **{f"{name} ms": 1e3 * cohort[name] for name in WORKERS},
                 "cores busy simulating": simulators / lockstep,
                 "each worker busy": simulators / lockstep / max(1, cohort["workers"]),
                 "start s": cohort["start_up"],

@@ -27,6 +27,8 @@ PARTS: dict[str, tuple[type, str]] = {
     "wait": (EnvPool, "receive"),
     "store": (Learner, "store"),
 }
+# Of the seconds that the workers took for a step.
+WORKERS: dict[str, Callable[..., Any]] = {"mean worker": np.mean, "slowest worker": np.max}
 PACE = 0.1  # seconds between reports
 MEASURED = 200  # environment steps whose cost is measured alone
 
@@ -36,7 +38,7 @@ class Probe(Callback):
 
     def __init__(self, quick: bool) -> None:
         self.quick, self.reported = quick, 0.0
-        self.spent = dict.fromkeys(PARTS, 0.0)
+        self.spent = dict.fromkeys((*PARTS, *WORKERS), 0.0)
         self.seen: dict[type, Any] = {}  # the learner and the pool that the loop made
         for part, (owner, method) in PARTS.items():
             setattr(owner, method, self.timed(part, getattr(owner, method)))
@@ -94,6 +96,9 @@ class Probe(Callback):
         tell(ended=time.monotonic())
 
     def on_step(self, step: int) -> None:
+        if len(worked := self.seen[EnvPool].worked()) and self.seen[EnvPool].workers:
+            for name, of_all in WORKERS.items():
+                self.spent[name] += float(of_all(worked))
         now = time.monotonic()
         if now - self.reported >= PACE:
             self.reported = now

@@ -172,6 +172,16 @@ def test_a_parked_run_is_stepped_no_more_and_the_others_go_on(workers):
     assert without(VICTIM, seen) == without(VICTIM, record(faulty(), 30)[1:])
 
 
+def test_the_pool_tells_how_long_each_worker_took():
+    with EnvPool(faulty(), SEEDS, workers=2) as pool:
+        pool.reset()
+        assert pool.worked().tolist() == [0, 0]
+        started = time.perf_counter()
+        play(pool, range(1))
+        elapsed = time.perf_counter() - started
+        assert all(0 < seconds < elapsed for seconds in pool.worked())
+
+
 def test_calls_out_of_order_are_refused():
     with EnvPool(faulty(), SEEDS) as pool:
         with pytest.raises(RuntimeError):

@@ -34,10 +34,11 @@ def board_layout(runs: int, observation_size: int, action_size: int) -> np.dtype
             ("refused", np.bool_, (runs,)),  # the environment could not be built, and the user can mend it
             ("cause", np.uint8, (runs, CAUSE_BYTES)),
             # Of each worker, at the place of its first run: what it was asked for, how much of that by letter, what it
-            # has done; who sleeps and must be woken.
+            # has done, and the seconds its last step took; who sleeps and must be woken.
             ("asked", np.int64, (runs,)),
             ("letters", np.int64, (runs,)),
             ("answered", np.int64, (runs,)),
+            ("worked", np.float64, (runs,)),
             ("pool_sleeps", np.bool_, (runs,)),
             ("worker_sleeps", np.bool_, (runs,)),
         ],

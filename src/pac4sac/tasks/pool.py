@@ -131,6 +131,10 @@ class EnvPool:
         self._steps[ended | ~self._active] = 0
         return self._seen
 
+    def worked(self) -> NDArray[np.float64]:
+        """Seconds that each worker took for the last step."""
+        return np.array([self._board["worked"][host.runs[0]] for host in self._hosts])
+
     def park(self, run: int) -> None:
         """Step this run no more, because it diverged elsewhere."""
         self._active[run] = False

@@ -40,7 +40,7 @@ class Bell:
         if end == "worker":
             names = ["answered", "asked", "worker_sleeps", "pool_sleeps"]
         self._rung, self._heard, self._asleep, self._other_asleep = (cell(board, name, worker) for name in names)
-        self._channel, self._poller = channel, select.poll()
+        self.worker, self._channel, self._poller = worker, channel, select.poll()
         self._poller.register(channel, select.POLLIN)
 
     @property

@@ -10,28 +10,31 @@ import os
 import signal
 import socket
 import sys
+import time
 from typing import Any
 
 import numpy as np
 
-from pac4sac.tasks.episodes import LETTER, RunEnvironment, board_layout
+from pac4sac.tasks.episodes import LETTER, Board, RunEnvironment, board_layout
 from pac4sac.tasks.registry import Task
 from pac4sac.tasks.waiting import Bell, cell
 
 PR_SET_PDEATHSIG = 1
 
 
-def serve(bell: Bell, post: socket.socket, letters: memoryview, environments: dict[int, RunEnvironment]) -> None:
+def serve(bell: Bell, post: socket.socket, board: Board, environments: dict[int, RunEnvironment]) -> None:
     """Obey until the pool closes its end or dies, which reads the same here."""
-    opened = 0
+    letters, worked, opened = cell(board, "letters", bell.worker), board["worked"], 0
     while bell.wait(bell.rings + 1):
         if letters[0] > opened:
             opened += 1
             run, episode, size = LETTER.unpack(receive(post, LETTER.size))
             environments[run].begin(episode, receive(post, size))
         else:
+            started = time.perf_counter()
             for environment in environments.values():
                 environment.step()
+            worked[bell.worker] = time.perf_counter() - started
         bell.ring()
 
 
@@ -53,10 +56,9 @@ def main(job: dict[str, Any]) -> None:
     board = np.ndarray((), layout, buffer=mmap.mmap(job["memory"], layout.itemsize))
     task = Task(**job["task"])
     environments = {run: RunEnvironment(task, run, seed, job["purpose"], board) for run, seed in job["seeds"]}
-    place = job["seeds"][0][0]
-    bell = Bell(socket.socket(fileno=job["channel"]), board, place, "worker")
+    bell = Bell(socket.socket(fileno=job["channel"]), board, job["seeds"][0][0], "worker")
     try:
-        serve(bell, socket.socket(fileno=job["post"]), cell(board, "letters", place), environments)
+        serve(bell, socket.socket(fileno=job["post"]), board, environments)
     except OSError:
         pass  # the pool went away in the middle of a command
     finally:
