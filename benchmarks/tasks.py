@@ -7,6 +7,7 @@ python benchmarks/tasks.py --task ant --runs 20 --workers 0,1,2,4,8
 import argparse
 import contextlib
 import functools
+import multiprocessing
 from collections.abc import Callable
 from time import perf_counter, perf_counter_ns
 from typing import Any
@@ -90,6 +91,26 @@ class Bare:
             self.reset()
 
 
+def apart(task: Task, processes: int, seconds: float) -> float:
+    """Steps per second of simulators that wait for nobody, one in each process: what the machine can give."""
+    context = multiprocessing.get_context("fork")
+    start, rates = context.Barrier(processes), context.Queue()
+
+    def simulate() -> None:
+        bare, taken = Bare(task), 0
+        bare.reset()
+        start.wait()
+        began = perf_counter()
+        while (elapsed := perf_counter() - began) < seconds:
+            lockstep_seconds(bare, 20)
+            taken += 20
+        rates.put(taken / elapsed)
+
+    for _ in range(processes):
+        context.Process(target=simulate, daemon=True).start()
+    return float(sum(rates.get() for _ in range(processes)))
+
+
 def lockstep_seconds(pool: EnvPool | Bare, steps: int) -> float:
     actions = np.random.default_rng(0).uniform(-1, 1, (steps, pool.runs, pool.action_size)).astype(np.float32)
     start = perf_counter()
@@ -123,6 +144,7 @@ def pool(report: Report, options: argparse.Namespace) -> None:
                 "× one bare": ratio([options.runs * bare for bare in taken["bare"]], seconds),
                 "µs beyond the fullest worker": 1e6
                 * Spread.of([took - fullest * bare for took, bare in zip(seconds, taken["bare"], strict=True)]).median,
+                "steps/s, each process for itself": apart(task, max(1, workers), options.apart),
             }
         )
     title = f"{options.runs} simulators of {task.name}; one bare takes {1e6 * Spread.of(taken['bare']).median:.0f} µs"
@@ -137,10 +159,11 @@ def main(arguments: list[str] | None = None) -> None:
     made.add_argument("--workers", type=numbers, default=[0, 1, 2])
     made.add_argument("--rounds", type=int, default=7)
     made.add_argument("--steps", type=int, default=1000, help="of each task in a round")
+    made.add_argument("--apart", type=float, default=2.0, help="seconds in which processes step for themselves")
     made.add_argument("--pool-steps", type=int, default=100, help="lockstep steps of a pool in a round")
     options = made.parse_args(arguments)
     if options.quick:
-        options.rounds, options.steps, options.pool_steps = 1, 20, 5
+        options.rounds, options.steps, options.pool_steps, options.apart = 1, 20, 5, 0.05
     report = Report(options)
     steps(report, options)
     pool(report, options)
