@@ -153,7 +153,7 @@ def test_a_run_that_cannot_be_brought_back_to_where_it_was_is_not_lost(tmp_path:
     kwargs = {"fault": "unseeded", "victim": first, "at": 3}
     task = Task("unseeded", "pool_environments:Faulty-v0", 20, env_kwargs=kwargs)
     folder = train(tmp_path / "x", task=task, steps=6, settings={"warmup": 8}).folder  # amid the first episodes
-    with pytest.warns(UserWarning, match="training of seed 0 goes on from there, not exactly"):
+    with pytest.warns(UserWarning, match="Seed 0 goes on from there, not exactly"):
         assert pac4sac.resume(folder, steps=60).complete
     replay = safetensors.torch.load_file(newest(folder) / "learner.safetensors")["replay"]
     led_to, acted_on = replay[:, 5, -4:-1], replay[:, 6, :3]

@@ -173,7 +173,7 @@ class EnvPool:
         self._history = snapshot["actions"].copy()
         self._start()
         if strayed := self._strayed(range(self.runs), snapshot["observation"]):
-            warnings.warn(self._not_deterministic(strayed), stacklevel=2)
+            warnings.warn(self._went_elsewhere(strayed), stacklevel=2)
         for run in sorted(self.failures.keys() - failures.keys()):
             seed, cause = self.seeds[run], self.failures[run]
             raise UserError(f"Run {run} (seed {seed}) of task {self.task.name!r} cannot be resumed: {cause}")
@@ -245,7 +245,7 @@ class EnvPool:
             for host in successors:
                 if host.answered():
                     if strayed := self._strayed(host.runs, self._seen.observation):
-                        log.warning(self._not_deterministic(strayed))
+                        warnings.warn(self._went_elsewhere(strayed), stacklevel=1)  # not logged: a study shows it
                     host.step()
         return successors
 
@@ -253,11 +253,11 @@ class EnvPool:
         differs = (self._board["observation"] != expected).any(axis=1) & self._active & ~self._failed
         return [run for run in runs if differs[run]]
 
-    def _not_deterministic(self, strayed: Sequence[int]) -> str:
-        seeds = " and ".join(str(self.seeds[run]) for run in strayed)
+    def _went_elsewhere(self, strayed: Sequence[int]) -> str:
+        seeds = " and ".join(str(seed) for seed in sorted({self.seeds[run] for run in strayed}))
         return (
-            f"{self.task.env_id} is not deterministic given its seed, and the same actions led to another observation: "
-            f"training of seed {seeds} goes on from there, not exactly as if it had never stopped."
+            f"{self.task.env_id} is not deterministic given its seed, or this is another machine: the same actions led "
+            f"to another observation. Seed {seeds} goes on from there, not exactly as if it had never stopped."
         )
 
     def _settle(self) -> None:
