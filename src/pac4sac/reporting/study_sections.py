@@ -31,7 +31,7 @@ INTROS = {
     BEST: "PAC4SAC with the settings of `--preset best`: beside the paper's PAC4SAC, with verdicts as in Table 1, then "
     "against our own runs of what it has to beat. These are judged as better or worse than the preset: it beats those "
     "that are worse.",
-    OTHERS: "Variants that are neither rows of the paper nor part of the studies `controls`, `beyond` and `best`.",
+    OTHERS: "Variants that are neither rows of the paper nor part of a study that has a section of its own.",
 }
 FAMILY = (
     f"Here {TESTS}; p-values are corrected (Holm) for the comparisons of the same table, or family if it names some."
