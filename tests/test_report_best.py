@@ -103,13 +103,14 @@ class TestBesideThePaper:
         )
         assert "`pac4sac study run best --tasks ant,humanoid`" in told[2]
 
-    def test_nothing_is_said_while_runs_are_under_way(self, tmp_path: Path) -> None:
+    def test_nothing_is_claimed_while_runs_are_under_way(self, tmp_path: Path) -> None:
         write_preset(tmp_path, level=900.0)
         about = (task("cartpole-swingup"), "pac4sac", 5, [1.0] * 30, "pac4sac-best", settings_on("cartpole-swingup"))
         write_run(tmp_path, *about, preset="best", status="interrupted")
         write_others(tmp_path, {"sac-auto": 500.0})
         section = section_of(tmp_path)
         assert {row["verdict"] for row in tables_of(section)["best-details"].records} == {"unfinished"}
+        assert "in 0 of 2 cells; not on" in sentences_of(section)[1]
         assert set(tables_of(section)) == {"best", "best-details"}
 
     def test_another_length_of_training_is_not_the_papers_task(self, tmp_path: Path) -> None:
