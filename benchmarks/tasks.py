@@ -108,7 +108,8 @@ def apart(task: Task, processes: int, seconds: float) -> float:
 
     for _ in range(processes):
         context.Process(target=simulate, daemon=True).start()
-    return float(sum(rates.get() for _ in range(processes)))
+    # A process that broke would never tell.
+    return float(sum(rates.get(timeout=60 + seconds) for _ in range(processes)))
 
 
 def lockstep_seconds(pool: EnvPool | Bare, steps: int) -> float:

@@ -132,7 +132,7 @@ class EnvPool:
         return self._seen
 
     def worked(self) -> NDArray[np.float64]:
-        """Seconds that each worker took for the last step."""
+        """Seconds that each worker took for the last step; zero where there are none."""
         return np.array([self._board["worked"][host.runs[0]] for host in self._hosts])
 
     def park(self, run: int) -> None:
