@@ -144,6 +144,16 @@ class TestAgainstItsControls:
         (others,) = tables_of(section_of(tmp_path, "others")).values()
         assert {row["variant"] for row in others.records} == {"pac4sac", "pac4ddpg"}
 
+    def test_a_variant_that_the_study_has_on_another_task_only_is_not_among_them(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        study = families_module.shipped_study("best")
+        block = next(block for block in study["variant"] if block == {"algo": "sac-auto", "set": {}})
+        monkeypatch.setitem(block, "tasks", ["half-cheetah"])
+        write_preset(tmp_path)
+        write_others(tmp_path, {"pac4sac": 600.0, "sac-auto": 600.0})
+        assert set(verdicts(section_of(tmp_path))) == {"pac4sac-best", "pac4sac"}
+
     def test_without_the_preset_there_is_no_such_section(self, tmp_path: Path) -> None:
         write_others(tmp_path, dict.fromkeys(("pac4sac", *CONTROLS), 600.0))
         assert section_of(tmp_path) is None
