@@ -15,7 +15,7 @@ from pac4sac.reporting.collection import collect
 from pac4sac.reporting.groups import group_runs
 from pac4sac.reporting.rows import find_paper_rows
 from pac4sac.reporting.tables import Table
-from pac4sac.reporting.task_sections import task_section
+from pac4sac.reporting.task_sections import across_tasks_section, task_section
 
 
 class TestClaims:
@@ -223,6 +223,23 @@ class TestCalibration:
         assert {(row["variant"], row["runs"]) for row in table.records} == {("auto (search)", 2), ("slow (search)", 1)}
         counted = [group for group in groups["cartpole-swingup"] if group.is_result]
         assert [(group.label, len(group.runs)) for group in counted] == [("auto", 1)]
+
+    def test_a_task_with_one_variant_does_not_keep_the_others_from_being_compared_across_tasks(
+        self, tmp_path: Path
+    ) -> None:
+        for name, algos in {
+            "cartpole-swingup": ("pac4sac", "sac"),
+            "humanoid": ("pac4sac", "sac"),
+            "ant": ("sac",),
+        }.items():
+            for algo in algos:
+                for seed in (0, 1):
+                    write_run(tmp_path / name, task(name), algo, seed)
+        section = across_tasks_section(group_runs(collect([tmp_path]).runs), [])
+        assert section is not None
+        intro, table = section.blocks[:2]
+        assert intro.startswith("Over cartpole-swingup, humanoid: ")
+        assert {row[0].text for row in table.rows} == {"pac4sac", "sac"}
 
     def test_commands_give_updates_per_step_where_the_task_has_others_today(self, tmp_path: Path) -> None:
         old = task("cartpole-swingup", updates_per_step=7)

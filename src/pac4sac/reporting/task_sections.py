@@ -104,6 +104,8 @@ def across_tasks_section(groups: Groups, studies: Sequence[FoundStudy]) -> Secti
     """Regret as a fraction of r_limit × E_max, so that tasks can be put together."""
     tasks = [found for found in groups.values() if found[0].task.headline.key == "regret"]
     tasks = [found for found in tasks if (found[0].task.r_limit or 0) > 0]
+    # One that a single variant has been trained on compares nothing, and would leave out all others.
+    tasks = [found for found in tasks if sum(group.is_result and bool(_normalised(group)) for group in found) > 1]
     if len(tasks) < 2:
         return None
     labels = dict.fromkeys(group.label for found in tasks for group in found if group.is_result)
