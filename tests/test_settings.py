@@ -9,6 +9,8 @@ import pytest
 from pac4sac.agents import ALGORITHMS, Agent, get_algorithm, make_config
 from pac4sac.errors import UserError
 from pac4sac.settings import AgentConfig
+from pac4sac.tasks import get_task
+from pac4sac.training.runs import make_runs
 
 
 @pytest.mark.parametrize(
@@ -97,8 +99,20 @@ def test_an_unknown_name_is_answered_with_the_nearest(algo: str, overrides: dict
 
 
 def test_an_unknown_preset_is_answered_with_those_there_are() -> None:
-    with pytest.raises(UserError, match=r"^pac4sac has no preset 'papre'; it has paper, repo\.$"):
+    with pytest.raises(UserError, match=r"^pac4sac has no preset 'papre'; it has paper, repo, best\.$"):
         make_config("pac4sac", "papre")
+
+
+@pytest.mark.parametrize(("preset", "on_cartpole", "elsewhere"), [("paper", 4, 1), ("best", 16, 4), ("repo", 1, 1)])
+def test_updates_per_step_follow_the_task_where_the_preset_leaves_them_to_it(
+    preset: str, on_cartpole: int, elsewhere: int
+) -> None:
+    def updates(task: str, **settings: list[int]) -> int:
+        return make_runs(get_task(task), "pac4sac", preset, [0], settings)[0].config.updates_per_step
+
+    assert updates("cartpole-swingup") == on_cartpole
+    assert updates("ant") == updates("Pendulum-v1") == elsewhere
+    assert updates("cartpole-swingup", updates_per_step=[7]) == 7
 
 
 def test_the_defaults_are_our_reading_of_the_paper() -> None:

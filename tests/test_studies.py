@@ -368,3 +368,22 @@ def test_the_cost_study_measures_every_algorithm(tmp_path: Path, monkeypatch: py
     rows = json.loads((tmp_path / "cost.json").read_text())["rows"]
     assert [row["algo"] for row in rows] == ["ddpg", "sac", "sac-nr", "sac-fpi", "pac4sac"]
     assert all(len(row["seconds_per_1000_steps"]) == 2 and min(row["seconds_per_1000_steps"]) > 0 for row in rows)
+
+
+def test_the_study_of_the_preset_trains_no_control_anew_that_another_study_has() -> None:
+    known = {run.identity for run in load_study("controls").runs()}
+    runs = load_study("best").runs()
+    assert {run.label for run in runs if run.identity in known} == {"pac4sac", "sac-auto", "sac+shooting"}
+    assert len(runs) == 4 * 6 * 5
+
+
+def test_controls_of_the_preset_learn_as_early_and_as_often() -> None:
+    configs = {(run.task.name, run.label): run.config for run in load_study("best").runs()}
+    early = [(task, label) for task, label in configs if label.endswith("-early")]
+    assert len(early) == 4 * 2
+    for task, label in early:
+        preset = configs[task, "pac4sac-best"]
+        assert (configs[task, label].warmup, configs[task, label].updates_per_step) == (
+            preset.warmup,
+            preset.updates_per_step,
+        )

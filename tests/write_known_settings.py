@@ -20,7 +20,12 @@ def known_settings() -> dict[str, Any]:
         name: {preset: dataclasses.asdict(make_config(name, preset)) for preset in algorithm.agent.presets}
         for name, algorithm in ALGORITHMS.items()
     }
-    return {"algorithms": algorithms, "tasks": {name: dataclasses.asdict(task) for name, task in TASKS.items()}}
+    updates = {name: dict(algorithm.agent.updates_of_task) for name, algorithm in ALGORITHMS.items()}
+    return {
+        "algorithms": algorithms,
+        "updates_of_task": updates,
+        "tasks": {name: dataclasses.asdict(task) for name, task in TASKS.items()},
+    }
 
 
 if __name__ == "__main__":

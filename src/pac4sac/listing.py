@@ -38,6 +38,8 @@ def presets(_: str) -> Table:
         for preset, values in algorithm.agent.presets.items():
             differing = {**algorithm.defaults, **values}
             told = ", ".join(f"{setting}={_short(value)}" for setting, value in differing.items())
+            if (times := algorithm.agent.updates_of_task.get(preset, 1)) > 1:
+                told += f", updates_per_step={times} × the task's"
             table.add_row(name, preset, told or "none")
     return table
 

@@ -54,6 +54,8 @@ class Agent(ABC):
     revision: ClassVar[int] = 1  # raised when results of the algorithm change, so that no stored run is taken for new
     Config: ClassVar[type[AgentConfig]] = AgentConfig
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"paper": {}}
+    # Presets whose updates per step are so many times those of the task; the others name a number that holds for all.
+    updates_of_task: ClassVar[Mapping[str, int]] = {"paper": 1}
     with_target: ClassVar[tuple[str, ...]] = ("critic",)  # networks that have a slow copy
     critic: Critic
 

@@ -70,7 +70,7 @@ def _is_shipped(group: Group, study: str) -> bool:
     return any(
         group.task.name in block.get("tasks", about["tasks"])
         and _has_settings(group, block["algo"], block.get("preset", "paper"), block.get("set", {}))
-        for block in about.get("variant", [])
+        for block in about["variant"]
     )
 
 

@@ -169,8 +169,8 @@ class Group:
         if self.preset != "paper":
             parts += ["--preset", self.preset]
         usual = defaults(self.algo, self.preset, self.task)
-        if known and usual and self.preset == "paper":  # what the task has today, not when it was trained
-            usual["updates_per_step"] = known["updates_per_step"]
+        if known and usual:  # what the task has today, not when it was trained
+            usual |= updates(self.algo, self.preset, known)
         changed = differing(self.config, usual)
         changed.pop("started_from", None)
         if agent := self.config.get("started_from"):
@@ -190,8 +190,13 @@ class Group:
 
 def defaults(algo: str, preset: str, task: TaskView) -> dict[str, Any]:
     config = known_settings()["algorithms"].get(algo, {}).get(preset, {})
-    own = task.settings.get("updates_per_step")
-    return config | {"updates_per_step": own} if config and preset == "paper" and own else dict(config)
+    return config | updates(algo, preset, task.settings) if config else {}
+
+
+def updates(algo: str, preset: str, task: Mapping[str, Any]) -> dict[str, Any]:
+    """The updates per step that come with the task."""
+    times, own = known_settings()["updates_of_task"].get(algo, {}).get(preset), task.get("updates_per_step")
+    return {"updates_per_step": times * own} if times and own else {}
 
 
 def differing(config: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:

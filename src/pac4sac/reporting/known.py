@@ -16,9 +16,8 @@ def known_settings() -> dict[str, Any]:
 
 @functools.cache
 def shipped_study(name: str) -> dict[str, Any]:
-    """The definition of a study of the package, as it is written; nothing where it has none of this name."""
-    path = Path(__file__).parents[1] / "studies" / "shipped" / f"{name}.toml"
-    return tomllib.loads(path.read_text()) if path.exists() else {}
+    """The definition of a study of the package, as it is written."""
+    return tomllib.loads((Path(__file__).parents[1] / "studies" / "shipped" / f"{name}.toml").read_text())
 
 
 def default_settings(algo: str) -> dict[str, Any]:

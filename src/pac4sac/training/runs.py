@@ -71,15 +71,19 @@ def make_runs(
     swept = [name for name, values in settings.items() if len(values) > 1]
     for values in itertools.product(*settings.values()):
         chosen = dict(zip(settings, values, strict=True))
-        # The paper leaves the number of updates per step open; our reading fixes it for each task.
-        defaults = {"updates_per_step": task.updates_per_step} if preset == "paper" else {}
-        config = make_config(algo, preset, defaults | chosen)
+        config = make_config(algo, preset, _updates(task, algo, preset) | chosen)
         parts = [algo, *([preset] if preset != "paper" else []), *(f"{name}={chosen[name]}" for name in swept)]
         label = safe_label("-".join(parts))
         runs += [Run(task, algo, preset, seed, config, label) for seed in seeds]
     if len({run.id for run in runs}) < len(runs):
         raise UserError("A setting is given the same value twice.")
     return runs
+
+
+def _updates(task: Task, algo: str, preset: str) -> dict[str, Any]:
+    """The paper leaves the number of updates per step open; our reading fixes it for each task."""
+    times = get_algorithm(algo).agent.updates_of_task.get(preset)
+    return {"updates_per_step": times * task.updates_per_step} if times else {}
 
 
 def safe_label(label: str) -> str:
