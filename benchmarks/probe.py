@@ -96,9 +96,9 @@ class Probe(Callback):
         tell(ended=time.monotonic())
 
     def on_step(self, step: int) -> None:
-        if len(worked := self.seen[EnvPool].worked()) and self.seen[EnvPool].workers:
-            for name, of_all in WORKERS.items():
-                self.spent[name] += float(of_all(worked))
+        worked = self.seen[EnvPool].worked()
+        for name, of_all in WORKERS.items():
+            self.spent[name] += float(of_all(worked))
         now = time.monotonic()
         if now - self.reported >= PACE:
             self.reported = now
