@@ -11,7 +11,7 @@ from pac4sac.reporting.store import read_jsonl, read_run, read_runs
 from pac4sac.studies.definition import load_study, shipped_studies
 from pac4sac.studies.local import run_local
 from pac4sac.studies.plan import PlannedCohort, begin, plan, split_by_memory
-from pac4sac.studies.run import comparison, place_of, run_study
+from pac4sac.studies.run import place_of, run_study
 from pac4sac.training.memory import cohort_bytes
 from pac4sac.training.signals import StopRequest
 
@@ -344,16 +344,6 @@ def test_a_damaged_study_is_named(content: str, tiny: Path, tmp_path: Path) -> N
     (tmp_path / "study.json").write_text(content)
     with pytest.raises(UserError, match=r"study\.json is damaged"):
         begin(load_study(str(tiny)), tmp_path, [], {})
-
-
-def test_compare_gives_a_setting_to_those_who_have_it() -> None:
-    study = comparison("Pendulum-v1", ["pac4sac", "ddpg"], [0, 1], 500, {"shots": "7", "width": "16"})
-    configs = {run.algo: run.config for run in study.runs()}
-    assert configs["pac4sac"].shots == 7
-    assert {config.width for config in configs.values()} == {16}
-    assert study.tasks[0].steps == 500
-    with pytest.raises(UserError, match="has a setting xii"):
-        comparison("Pendulum-v1", ["pac4sac"], [0], None, {"xii": "1"})
 
 
 def test_the_cost_study_measures_every_algorithm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,3 +36,4 @@ class Drift(gymnasium.Env):
 
 
 gymnasium.register("Drift-v0", Drift, max_episode_steps=30)
+gymnasium.register("SolvableDrift-v0", Drift, max_episode_steps=30, reward_threshold=10.0)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pac4sac.settings import AgentConfig as AgentConfig
     from pac4sac.settings import per_run as per_run
     from pac4sac.settings import structural as structural
+    from pac4sac.studies.compare import Comparison as Comparison
+    from pac4sac.studies.compare import compare as compare
     from pac4sac.tasks import Task as Task
     from pac4sac.tasks import make_env as make_env
     from pac4sac.training.agentfile import load as load
@@ -27,10 +29,12 @@ _HOMES = {
     "Agent": "agents",
     "AgentConfig": "settings",
     "Callback": "training.callbacks",
+    "Comparison": "studies.compare",
     "Result": "training.experiment",
     "Task": "tasks",
     "UserError": "errors",
     "certify": "certificates.certificate",
+    "compare": "studies.compare",
     "load": "training.agentfile",
     "make_env": "tasks",
     "per_run": "settings",

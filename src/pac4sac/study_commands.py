@@ -2,19 +2,23 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import OmitSubcommandPrefixes, Positional, UseAppendAction, arg, subcommand
 
 from pac4sac.agent_commands import INTERRUPTED, came_from_a_signal, writing
 from pac4sac.arguments import parse_seeds, parse_settings
 from pac4sac.errors import UserError
-from pac4sac.studies.display import StudyDisplay, cohort_table, duration, memory_of, say, show_tables, status_of
+from pac4sac.studies.display import cohort_table, duration, memory_of, say, show_tables, status_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
+    from pac4sac.reporting.tables import Table
     from pac4sac.studies.definition import Study as StudyDefinition
+    from pac4sac.training.experiment import Result
 
 StudyName = Annotated[Positional[str], arg(metavar="NAME|FILE.toml")]
 OptionalFolder = Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: experiments/study-NAME)")]
@@ -62,17 +66,24 @@ class StudyRun:
     def run(self, console: "Console") -> int:
         study = chosen_study(self.name, self.seeds, self.tasks)
         flags = {"device": self.device, "backend": self.backend, "precision": self.precision}
-        return train_study(
-            console,
-            study,
-            self.out,
-            engine=self.engine,
-            address=self.address,
-            parallel=self.parallel,
-            memory=self.memory,
-            max_minutes=self.max_minutes,
-            options={name: value for name, value in flags.items() if value is not None},
-        )
+        from pac4sac.reporting.collection import collect
+        from pac4sac.reporting.report import main_tables
+        from pac4sac.studies.run import study_folder, train_and_report
+
+        root = study_folder(study, self.out)
+        with writing(root):
+            result, page = train_and_report(
+                study,
+                root,
+                console,
+                engine=self.engine,
+                address=self.address,
+                parallel=self.parallel,
+                memory=megabytes(self.memory),
+                max_minutes=self.max_minutes,
+                options={name: value for name, value in flags.items() if value is not None},
+            )
+        return tell_end(console, result, page, main_tables(collect([root])) if result.complete else [])
 
 
 @dataclass(frozen=True)
@@ -197,12 +208,14 @@ class Compare:
 
     # A name from `pac4sac list tasks`, or any Gymnasium id with continuous actions.
     task: Annotated[Positional[str], arg(metavar="TASK")]
-    # The first is the one that the others are tested against.
+    # Names from `pac4sac list algos`, or your own as module:Class.
     algos: Annotated[str, arg(metavar="A,B,C")] = "pac4sac,sac,ddpg"
     # 3, or 0:5 (without the 5), or 0,2,7.
     seeds: Annotated[str, arg(metavar="SEEDS")] = "0:5"
     # Environment steps of each run.
     steps: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: the task's own)")] = None
+    # The one that the others are tested against.
+    baseline: Annotated[str | None, arg(metavar="A", help_behavior_hint="(default: the first of --algos)")] = None
     # Settings, given to those algorithms that have them.
     settings: Annotated[UseAppendAction[list[list[str]]], arg(name="set", metavar="NAME=VALUE")] = field(
         default_factory=list
@@ -223,22 +236,27 @@ class Compare:
     precision: Literal["float32", "tf32"] = "float32"
 
     def run(self, console: "Console") -> int:
-        from pac4sac.studies.run import comparison
-
         settings = parse_settings([text for group in self.settings for text in group])
-        swept = [name for name, values in settings.items() if len(values) > 1]
-        if swept:
-            raise UserError(f"compare takes one value for {swept[0]}; sweep it with pac4sac train, or in a study file.")
-        single = {name: values[0] for name, values in settings.items()}
-        study = comparison(self.task, self.algos.split(","), parse_seeds(self.seeds), self.steps, single)
-        return train_study(
-            console,
-            study,
-            self.out,
-            parallel=self.parallel,
-            max_minutes=self.max_minutes,
-            options={"device": self.device, "backend": self.backend, "precision": self.precision},
-        )
+        seeds = parse_seeds(self.seeds)
+        from pac4sac.studies.compare import compare
+
+        with writing(self.out or Path("experiments")):
+            found = compare(
+                self.task,
+                self.algos,
+                seeds=seeds,
+                settings=settings,
+                steps=self.steps,
+                baseline=self.baseline,
+                out=self.out,
+                parallel=self.parallel,
+                max_minutes=self.max_minutes,
+                console=console,
+                device=self.device,
+                backend=self.backend,
+                precision=self.precision,
+            )
+        return tell_end(console, found, found.page, found.tables)
 
 
 @dataclass(frozen=True)
@@ -289,43 +307,11 @@ def megabytes(memory: int | None) -> int | None:
     return memory * 10**6 if memory else None
 
 
-def train_study(
-    console: "Console",
-    study: "StudyDefinition",
-    out: Path | None,
-    *,
-    options: dict[str, Any],
-    engine: str = "local",
-    memory: int | None = None,
-    max_minutes: float | None = None,
-    **launching: Any,
-) -> int:
-    """Options that are given here override those of the study."""
-    from pac4sac.reporting.report import write_report
-    from pac4sac.studies.plan import plan
-    from pac4sac.studies.run import place_of, run_study, study_folder
-    from pac4sac.training.experiment import check_minutes
-    from pac4sac.training.signals import StopRequest
-
-    check_minutes(max_minutes)
-    root = study_folder(study, out)
-    say(console, f"{study.title}: {len(study.runs())} runs in {root}")
-    if study.kind != "cost":
-        place = place_of(study, engine, megabytes(memory), options)
-        sizes = [cohort.bytes for cohort in plan(study, root, place.memory, place.on_gpu)]
-        many = f"{len(sizes)} cohorts" if len(sizes) > 1 else "1 cohort"
-        say(console, f"{many} of up to {max(sizes) / 1e6:.0f} MB, where {place.memory / 1e6:.0f} MB are allowed each.")
-    stop = StopRequest(max_minutes)
-    with writing(root):
-        with StudyDisplay(console) as display:
-            complete = run_study(
-                study, root, display, engine=engine, stop=stop, memory=megabytes(memory), **launching, **options
-            )
-        page = write_report([root], root / "report")
-    if not complete:
+def tell_end(console: "Console", result: "Result", page: Path, tables: "Sequence[Table]") -> int:
+    if not result.complete:
         say(console, f"Stopped before the end; go on by the same command. So far: {page}")
-        return INTERRUPTED if came_from_a_signal(stop.reason) else 0
-    show_tables(console, root)
+        return INTERRUPTED if came_from_a_signal(result.reason) else 0
+    show_tables(console, tables)
     say(console, f"Report: {page}")
     return 0
 

@@ -20,6 +20,7 @@ from pac4sac.reporting.statistics import (
     summarise,
     welch,
 )
+from pac4sac.reporting.statistics import fraction as solved_fraction
 from pac4sac.reporting.tables import Cell, Column, Table, mean_sd, p_value
 from pac4sac.reporting.tables import with_interval as text
 
@@ -129,7 +130,7 @@ def tally(rows: Sequence[Against]) -> str:
 
 def comparison_table(name: str, caption: str, rows: Sequence[Against], task: TaskView) -> Table:
     metric, scale = task.headline, headline_scale(task)
-    second = METRICS["episodes" if metric.key == "regret" else "steps_until_solved"]
+    second = second_metric(task)
     unit = ", thousands" if scale > 1 else ""
     finals = {METRICS["final_greedy"]: "deterministic", METRICS["final_shooting"]: "shooting"}
     in_families = len({row.family for row in rows}) > 1
@@ -169,10 +170,16 @@ def comparison_table(name: str, caption: str, rows: Sequence[Against], task: Tas
 
 def _record(row: Against) -> dict[str, Any]:
     d, i, q = row.difference, row.improvement, row.iqm
+    group, second = row.group, second_metric(row.group.task)
+    fraction = solved_fraction(group.solved, len(group.judged)) if group.judged and not group.under_way else None
+    until = summarise(values) if (values := group.values(second.key)) else None
     return {
         "task": row.group.task.title, "variant": row.group.label, "algo": row.group.algo,
         "metric": row.group.task.headline.key, "runs": len(row.group.outcomes), "complete": len(row.group.complete),
-        "solved": row.group.solved, "mean": row.summary.mean if row.summary else None,
+        "solved": row.group.solved, "solved_fraction": fraction.value if fraction else None,
+        "solved_low": fraction.low if fraction else None, "solved_high": fraction.high if fraction else None,
+        second.key: until.mean if until else None, f"{second.key}_sd": until.sd if until else None,
+        "mean": row.summary.mean if row.summary else None,
         "sd": row.summary.sd if row.summary else None, "iqm": q.value if q else None, "iqm_low": q.low if q else None,
         "iqm_high": q.high if q else None, "difference": d.value if d else None, "difference_low": d.low if d else None,
         "difference_high": d.high if d else None, "family": row.family, "p_holm": row.p, "p_ranks_holm": row.p_ranks,
@@ -193,6 +200,10 @@ def runs_cell(group: Group) -> Cell:
     told = f"{len(group.complete)} of {len(group.outcomes)}"
     broken = [f"{n} {state}" for state in ("diverged", "failed", "unfinished") if (n := group.count(state))]
     return Cell(told + (f" ({', '.join(broken)})" if broken else ""), len(group.complete))
+
+
+def second_metric(task: TaskView) -> Metric:
+    return METRICS["episodes" if task.headline.key == "regret" else "steps_until_solved"]
 
 
 def headline_scale(task: TaskView) -> float:

@@ -86,5 +86,12 @@ def compose(collection: Collection) -> tuple[str, list[tuple[str, str]], list[Se
     return title, record_sections.facts(collection, groups), sections
 
 
+def main_tables(collection: Collection) -> list[Table]:
+    """The first table of the paper's sections, of every task, and of costs."""
+    wanted = [section for section in compose(collection)[2] if section.name.startswith(("table-", "task-", "cost"))]
+    found = (next((block for block in section.blocks if isinstance(block, Table)), None) for section in wanted)
+    return [table for table in found if table is not None]
+
+
 def _write(path: Path, text: str) -> None:
     path.write_bytes(text.encode())

@@ -81,11 +81,13 @@ def find_archived(path: Path) -> list[Path]:
 
 
 def read_runs(path: str | Path) -> list[RunRecord]:
-    """Of an experiment folder, one run folder, or an archive."""
-    archived = sorted(Path(path).glob("runs/*.jsonl"))
+    """Of an experiment or study folder, one run folder, or an archive."""
+    path = Path(path)
+    archived = sorted(path.glob("runs/*.jsonl"))
     if archived:
         return [archived_run(file, row) for file in archived for row in read_jsonl(file)[0]]
-    return [read_run(folder) for folder in find_runs(path)]
+    is_study = (path / "study.json").exists()
+    return [read_run(folder) for folder in (find_runs_below(path) if is_study else find_runs(path))]
 
 
 def read_run(folder: Path) -> RunRecord:
@@ -192,7 +194,7 @@ def varying_settings(runs: Iterable[RunRecord]) -> tuple[str, ...]:
 
 
 def results(path: str | Path) -> Any:
-    """Every training episode of a run or an experiment: a pandas DataFrame, or a dict of arrays without pandas.
+    """Every training episode of a run, experiment or study: a pandas DataFrame, or a dict of arrays without pandas.
 
     Columns: run, task, algo, seed, episode, step, return, length, and each setting in which the runs differ.
     """

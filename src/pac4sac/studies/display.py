@@ -1,6 +1,7 @@
 """What a person sees of a study: bars while it trains, its plan and status, its tables."""
 
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -10,25 +11,27 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
+    from pac4sac.reporting.tables import Table as ReportTable
     from pac4sac.studies.definition import Study
     from pac4sac.studies.plan import PlannedCohort
 
 
-def show_tables(console: "Console", root: Path) -> None:
-    """The first table of the paper's sections and of every task, from the report."""
+def tables_as_text(tables: Sequence["ReportTable"]) -> str:
+    """As `show_tables` shows them, for whoever prints it."""
+    from rich.console import Console
+
+    # A console in a notebook would show them there at once; it knows how wide that is, though.
+    console = Console(width=Console().width, force_jupyter=False, color_system=None)
+    with console.capture() as captured:
+        show_tables(console, tables)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines()).strip()
+
+
+def show_tables(console: "Console", tables: Sequence["ReportTable"]) -> None:
     from rich import box
     from rich.table import Table
 
-    from pac4sac.reporting.collection import collect
-    from pac4sac.reporting.report import compose
-    from pac4sac.reporting.tables import Table as ReportTable
-
-    for section in compose(collect([root]))[2]:
-        if not section.name.startswith(("table-", "task-", "cost")):
-            continue
-        found = next((block for block in section.blocks if isinstance(block, ReportTable)), None)
-        if found is None:
-            continue
+    for found in tables:
         table = Table(title=found.caption, title_justify="left", box=box.SIMPLE)
         shown = columns_that_fit(found, console.width)
         for column in (found.columns[place] for place in shown):
@@ -39,7 +42,7 @@ def show_tables(console: "Console", root: Path) -> None:
         console.print(table)
 
 
-def columns_that_fit(table: Any, width: int) -> list[int]:
+def columns_that_fit(table: "ReportTable", width: int) -> list[int]:
     """Places of the columns a console has room for; what goes first is in the report anyway."""
     places = [place for place, column in enumerate(table.columns) if column.title != "Repeat with"]
     for title in ("final evaluation", "Family", "Runs", "solved", "P(better", "p (Holm)", "IQM"):
@@ -85,7 +88,7 @@ class StudyDisplay:
             say(self.console, f"{cohort.title}: step {step} of {steps}, {len(cohort.runs)} runs")
 
     def warning(self, cohort: "PlannedCohort", sentence: str) -> None:
-        say(self.console, f"{cohort.title}: {sentence}")
+        warnings.warn(f"{cohort.title}: {sentence}", stacklevel=2)
 
     def ended(self, cohort: "PlannedCohort", outcome: str, reason: str) -> None:
         if self.progress_bars is None or outcome == "failed":

@@ -28,7 +28,7 @@ from pac4sac.training.experiment import create, experiment_runs, read_experiment
 from pac4sac.training.learner import Learner
 from pac4sac.training.memory import cohort_bytes, free_bytes
 from pac4sac.training.options import Options
-from pac4sac.training.runs import Run, make_agent, plan_cohorts
+from pac4sac.training.runs import Run, make_agent, plan_cohorts, safe_label
 
 VERSION = 1
 
@@ -105,7 +105,8 @@ def begin(study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides:
         rows = [*previous["expected_runs"], *expected]
         expected = list({(row["task"], row["label"], row["seed"]): row for row in rows}.values())
     about = {"version": VERSION, "study": study.name, "title": study.title, "question": study.question}
-    about |= {"kind": study.kind, "baseline": study.baseline, "expected_runs": expected}
+    # Reports know a variant by its label.
+    about |= {"kind": study.kind, "baseline": study.baseline and safe_label(study.baseline), "expected_runs": expected}
     write_whole(root / "study.json", json.dumps(about, indent=1).encode())
     for cohort in cohorts:
         if not (cohort.folder / "experiment.json").exists():

@@ -4,25 +4,56 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pac4sac.errors import UserError
 from pac4sac.studies.cost import measure_cost
-from pac4sac.studies.definition import Study, Variant
+from pac4sac.studies.definition import Study
+from pac4sac.studies.display import StudyDisplay, say
 from pac4sac.studies.local import Watcher, run_local, side_by_side
 from pac4sac.studies.plan import Place, PlannedCohort, begin, place_for_cohorts, plan
-from pac4sac.tasks import get_task
 from pac4sac.training.checkpoint import write_whole
-from pac4sac.training.experiment import check_computing
+from pac4sac.training.experiment import Result, check_computing, check_minutes
 from pac4sac.training.options import Options
 from pac4sac.training.runs import Run
 from pac4sac.training.signals import StopRequest
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 WITH_COST = ("cost", "smoke")
 
 
 def study_folder(study: Study, out: Path | None) -> Path:
     return out if out is not None else Path("experiments") / f"study-{study.name}"
+
+
+def train_and_report(
+    study: Study,
+    root: Path,
+    console: "Console",
+    *,
+    options: Mapping[str, Any],
+    engine: str = "local",
+    memory: int | None = None,
+    max_minutes: float | None = None,
+    **launching: Any,
+) -> tuple[Result, Path]:
+    """Run a study, telling how it gets on, then write the page on all that its folder holds."""
+    from pac4sac.reporting.report import write_report  # matplotlib takes a second to import
+
+    check_minutes(max_minutes)
+    say(console, f"{study.title}: {len(study.runs())} runs in {root}")
+    if study.kind != "cost":
+        place = place_of(study, engine, memory, options)
+        sizes = [cohort.bytes for cohort in plan(study, root, place.memory, place.on_gpu)]
+        many = f"{len(sizes)} cohorts" if len(sizes) > 1 else "1 cohort"
+        say(console, f"{many} of up to {max(sizes) / 1e6:.0f} MB, where {place.memory / 1e6:.0f} MB are allowed each.")
+    stop = StopRequest(max_minutes)
+    with StudyDisplay(console) as display:
+        complete = run_study(study, root, display, engine=engine, stop=stop, memory=memory, **launching, **options)
+    page = write_report([root], root / "report")
+    return Result(root, complete, None if complete else stop.reason), page
 
 
 def run_study(
@@ -89,29 +120,3 @@ def name_the_same(runs: Sequence[Run], cohorts: Sequence[PlannedCohort]) -> None
         about = json.loads((copy / "run.json").read_bytes())
         about |= {"run": run.id, "label": run.label, "same_as": original.id}
         write_whole(copy / "run.json", json.dumps(about, indent=1).encode())
-
-
-def comparison(
-    task: str, algos: Sequence[str], seeds: Sequence[int], steps: int | None, settings: dict[str, Any]
-) -> Study:
-    """The study behind `compare`: several algorithms on one task. A setting goes to those algorithms that have it."""
-    from dataclasses import fields, replace
-
-    from pac4sac.agents import get_algorithm
-
-    if len(set(algos)) < len(algos):
-        raise UserError("An algorithm is named twice.")
-    chosen = get_task(task)
-    if steps is not None:
-        chosen = replace(chosen, steps=steps)
-    variants, used = [], set()
-    for algo in algos:
-        known = {field.name for field in fields(get_algorithm(algo).agent.Config)}
-        own = {name: value for name, value in settings.items() if name in known}
-        used |= set(own)
-        variants.append(Variant(algo, algo, settings=own))
-    if unknown := sorted(set(settings) - used):
-        raise UserError(f"None of {', '.join(algos)} has a setting {', '.join(unknown)}.")
-    title = f"{', '.join(algos)} on {chosen.name}"
-    name = f"compare-{chosen.name}".replace("/", "-").replace(":", "-").lower()
-    return Study(name, title, "comparison", (chosen,), tuple(variants), tuple(seeds), baseline=algos[0])

@@ -2,7 +2,7 @@
 
 import difflib
 import importlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import gymnasium
@@ -36,8 +36,16 @@ TASKS: dict[str, Task] = {
 }
 
 
-def get_task(name: str) -> Task:
-    """A shipped task, or the task that any Gymnasium id makes with that environment's own limits."""
+def get_task(task: str | Task, steps: int | None = None) -> Task:
+    """A task, or by name a shipped one or that which any Gymnasium id makes with its environment's own limits; `steps`
+    take the place of its budget."""
+    found = task if isinstance(task, Task) else _named(task)
+    return found if steps is None else replace(found, steps=steps)
+
+
+def _named(name: str) -> Task:
+    if not isinstance(name, str):
+        raise UserError(f"A task is a name or a pac4sac.Task, not {name!r}.")
     if name in TASKS:
         return TASKS[name]
     spec = find_spec(name)

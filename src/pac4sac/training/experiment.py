@@ -23,8 +23,8 @@ from pac4sac.training.callbacks import Callback, Callbacks
 from pac4sac.training.checkpoint import write_whole
 from pac4sac.training.loop import Cohort
 from pac4sac.training.memory import cohort_bytes, free_bytes
-from pac4sac.training.options import Options
-from pac4sac.training.runs import Run, make_agent, make_runs, plan_cohorts
+from pac4sac.training.options import Options, make_options
+from pac4sac.training.runs import Run, make_agent, make_runs, plan_cohorts, seed_list, settings_grid
 from pac4sac.training.signals import StopRequest
 
 VERSION = 1
@@ -65,16 +65,10 @@ def train(
     `settings` are those of the algorithm; a list of values is swept, inside the cohort where it can be. `options` are
     those of `Options`: device, backend, workers, checkpoint_every, evaluate_every, stop_when_solved and so on.
     """
-    known = {field.name for field in dataclasses.fields(Options)} - {"steps"}
-    if unknown := sorted(set(options) - known):
-        raise UserError(f"There is no option {', '.join(unknown)}; there are {', '.join(sorted(known))}.")
-    task = get_task(task) if isinstance(task, str) else task
-    if steps is not None:
-        task = dataclasses.replace(task, steps=steps)
-    grid = {name: values if _is_list(values) else [values] for name, values in (settings or {}).items()}
-    runs = make_runs(task, algo, preset, [seeds] if isinstance(seeds, int) else list(seeds), grid)
+    task = get_task(task, steps)
+    how = make_options(task.steps, options)
+    runs = make_runs(task, algo, preset, seed_list(seeds), settings_grid(settings))
     folder = Path(out) if out is not None else free_folder(Path("experiments"), f"{task.name}-{algo}")
-    how = Options(steps=task.steps, **options)
     if how.start_from:
         agent = agent_checksum(how.start_from)
         runs = [run.starting_from(agent) for run in runs]
@@ -206,7 +200,3 @@ def free_folder(parent: Path, name: str) -> Path:
     clean = name.replace("/", "-").replace(":", "-").lower()
     candidates = (parent / (clean if k == 1 else f"{clean}-{k}") for k in range(1, 10_000))
     return next(path for path in candidates if not path.exists())
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str)

@@ -1,7 +1,8 @@
 """How to train a cohort."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 from pac4sac.errors import UserError
 from pac4sac.settings import AT_LEAST_ONE, NON_NEGATIVE, Interval
@@ -53,6 +54,13 @@ class Options:
             value, interval = getattr(self, name), NON_NEGATIVE if name == "workers" else AT_LEAST_ONE
             if value != "auto" and not (_is_whole(value) and value in interval):
                 raise UserError(f"{name} must be auto or a whole number {interval}, not {value!r}.")
+
+
+def make_options(steps: int, given: Mapping[str, Any]) -> Options:
+    known = {field.name for field in fields(Options)} - {"steps"}
+    if unknown := sorted(set(given) - known):
+        raise UserError(f"There is no option {', '.join(unknown)}; there are {', '.join(sorted(known))}.")
+    return Options(steps=steps, **given)
 
 
 def _is_whole(value: object) -> bool:

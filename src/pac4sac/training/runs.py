@@ -3,8 +3,9 @@
 import dataclasses
 import itertools
 import json
+import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +58,18 @@ class Run:
         config = get_algorithm(about["algo"]).agent.Config(**about["config"])
         what = (Task(**about["task"]), about["algo"], about["preset"], about["seed"], config, about["label"])
         return Run(*what, about.get("started_from"))
+
+
+def seed_list(seeds: int | Iterable[int]) -> list[int]:
+    try:
+        return [operator.index(seed) for seed in ([seeds] if isinstance(seeds, int) else seeds)]
+    except TypeError:
+        raise UserError(f"Seeds are a whole number or several, such as range(5), not {seeds!r}.") from None
+
+
+def settings_grid(settings: Mapping[str, Any] | None) -> dict[str, Sequence[Any]]:
+    """The values of each setting, where one may stand alone."""
+    return {name: value if _is_list(value) else [value] for name, value in (settings or {}).items()}
 
 
 def make_runs(
@@ -117,6 +130,10 @@ def plan_cohorts(runs: Sequence[Run], on_gpu: bool = False) -> list[list[Run]]:
 
 def make_agent(runs: Sequence[Run], ds: int, da: int) -> Agent:
     return get_algorithm(runs[0].algo).agent([run.config for run in runs], ds, da)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _shots(run: Run) -> int:

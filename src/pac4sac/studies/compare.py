@@ -1,0 +1,133 @@
+"""Comparing algorithms on a task: a study of one variant each, trained and reported on in one call."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pac4sac.agents import get_algorithm
+from pac4sac.errors import UserError
+from pac4sac.reporting.collection import collect
+from pac4sac.reporting.store import RunRecord
+from pac4sac.reporting.tables import Table
+from pac4sac.studies.definition import Study, Variant
+from pac4sac.studies.display import tables_as_text
+from pac4sac.studies.run import study_folder, train_and_report
+from pac4sac.tasks import Task, get_task
+from pac4sac.training.experiment import Result
+from pac4sac.training.options import make_options
+from pac4sac.training.runs import seed_list, settings_grid
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True)
+class Comparison(Result):
+    """What `compare` has found; printed, it is the table of the command `pac4sac compare`."""
+
+    found: Sequence[RunRecord] = field(repr=False, kw_only=True)
+    tables: Sequence[Table] = field(repr=False, kw_only=True)
+    page: Path = field(kw_only=True)  # the report on all runs of the folder
+
+    @property
+    def runs(self) -> list[RunRecord]:
+        """Those that were asked for, whatever else the folder holds."""
+        return list(self.found)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One for each algorithm, ready for a data frame: `mean`, `sd` and interquartile mean `iqm` of the `metric`
+        (regret, or mean return where there is none), its `difference` to the baseline with Welch's interval, `p_holm`
+        of Welch's test, corrected, `episodes` until solved, `solved_fraction` and so on. Names in `_low` and `_high`
+        are the ends of 95 % intervals; None is what cannot be told."""
+        return [dict(row) for table in self.tables if table.name.startswith("task-") for row in table.records]
+
+    @property
+    def figures(self) -> list[Path]:
+        return sorted((self.page.parent / "figures").glob("*.svg"))
+
+    def __str__(self) -> str:
+        unfinished = "" if self.complete else f"\n\nUnfinished, because {self.reason}; the same call goes on."
+        return tables_as_text(self.tables) + unfinished
+
+
+def compare(
+    task: str | Task,
+    algos: str | Sequence[str] = ("pac4sac", "sac", "ddpg"),
+    *,
+    seeds: int | Sequence[int] = range(5),
+    settings: Mapping[str, Any] | None = None,
+    steps: int | None = None,
+    baseline: str | None = None,
+    out: str | Path | None = None,
+    parallel: int | None = None,
+    max_minutes: float | None = None,
+    console: "Console | None" = None,
+    **options: Any,
+) -> Comparison:
+    """Train several algorithms on a task, where they are not trained yet, and compare them with a baseline, by default
+    the first. A setting goes to those that have it; `options` are those of `train`. Called again, it goes on, or adds
+    what is new. Each cohort trains in a process of its own, `parallel` of them at a time; a rich `console` is told how
+    they get on. The report with its figures is written into the folder too."""
+    from rich.console import Console
+
+    from pac4sac.reporting.report import main_tables  # matplotlib takes a second to import
+
+    study = comparison_study(task, algos, seeds, settings, steps, baseline)
+    make_options(study.tasks[0].steps, options)  # a mistake is told before a folder is made
+    result, page = train_and_report(
+        study,
+        study_folder(study, Path(out) if out is not None else None),
+        console or Console(quiet=True, force_terminal=False),
+        parallel=parallel,
+        max_minutes=max_minutes,
+        options=options,
+    )
+    asked = {run.identity for run in study.runs()}
+    collection = collect([result.folder])
+    collection = dataclasses.replace(
+        collection, runs=tuple(run for run in collection.runs if run.record.identity in asked)
+    )
+    return Comparison(
+        **vars(result), found=[run.record for run in collection.runs], tables=main_tables(collection), page=page
+    )
+
+
+def comparison_study(
+    task: str | Task,
+    algos: str | Sequence[str],
+    seeds: int | Sequence[int],
+    settings: Mapping[str, Any] | None,
+    steps: int | None,
+    baseline: str | None,
+) -> Study:
+    names = [name.strip() for name in algos.split(",")] if isinstance(algos, str) else list(algos)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise UserError(f"algos are names such as 'pac4sac,sac' or ['pac4sac', 'sac'], not {algos!r}.")
+    if len(set(names)) < len(names):
+        raise UserError("An algorithm is named twice.")
+    if baseline is not None and baseline not in names:
+        raise UserError(f"The baseline {baseline!r} is not compared; it must be one of {', '.join(names)}.")
+    grid = settings_grid(settings)
+    if swept := [name for name, values in grid.items() if len(values) != 1]:
+        raise UserError(f"compare takes one value for {swept[0]}; sweep it with train, or in a study file.")
+    chosen = get_task(task, steps)
+    variants, used = [], set()
+    for name in names:
+        known = {field.name for field in dataclasses.fields(get_algorithm(name).agent.Config)}
+        own = {setting: values[0] for setting, values in grid.items() if setting in known}
+        used |= set(own)
+        variants.append(Variant(name, name, settings=own))
+    if unknown := sorted(set(grid) - used):
+        raise UserError(f"None of {', '.join(names)} has a setting {', '.join(unknown)}.")
+    return Study(
+        name=f"compare-{chosen.name}".replace("/", "-").replace(":", "-").lower(),
+        title=f"{', '.join(names)} on {chosen.name}",
+        kind="comparison",
+        tasks=(chosen,),
+        variants=tuple(variants),
+        seeds=tuple(seed_list(seeds)),
+        baseline=baseline or names[0],
+    )
