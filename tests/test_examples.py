@@ -10,6 +10,7 @@ EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 SAID = {
     "first_experiment": "one episode of the trained agent",
     "sweep": "6 runs in 1 cohort",
+    "compare_algorithms": "against the baseline\nsac: regret ",
     "own_environment": "sac-seed0 finished",
     "own_agent": "beta=0.25-seed0",
     "callback_to_a_tracker": "run,step,name,value",
@@ -23,4 +24,4 @@ def test_an_example_runs_and_says_what_it_found(example, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert SAID[example.stem] in done.stdout
-    assert list(tmp_path.glob("experiments/*/runs/*/agent.safetensors"))
+    assert list(tmp_path.glob("experiments/**/runs/*/agent.safetensors"))

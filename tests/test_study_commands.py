@@ -131,15 +131,6 @@ def test_a_plan_is_for_the_device_of_the_study(
     assert "There is no device 'cudas'" in capsys.readouterr().err
 
 
-def test_compare_trains_and_shows_intervals(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["compare", "Pendulum-v1", "--algos", "ddpg,sac", "--seeds", "0:2", "--steps", "400", "--device", "cpu"]
-    assert main([*command, "--set", "width=8", "warmup=20"]) == 0
-    shown = capsys.readouterr().out
-    assert "IQM" in shown
-    assert "ddpg" in shown
-    assert "baseline" in shown
-
-
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [

@@ -67,10 +67,13 @@ def compare(
     console: "Console | None" = None,
     **options: Any,
 ) -> Comparison:
-    """Train several algorithms on a task, where they are not trained yet, and compare them with a baseline, by default
-    the first. A setting goes to those that have it; `options` are those of `train`. Called again, it goes on, or adds
-    what is new. Each cohort trains in a process of its own, `parallel` of them at a time; a rich `console` is told how
-    they get on. The report with its figures is written into the folder too."""
+    """Train several algorithms on a task, as far as they are not trained yet, and compare them with a baseline, by
+    default the first. Called again, it goes on, or adds what is new; the report and its figures lie in the folder.
+
+    A setting goes to those algorithms that have it; `options` are those of `train`. Cohorts train in processes of their
+    own, `parallel` of them at a time, so an environment or algorithm of yours must be one that can be imported, as
+    "module:Name". A rich `console` is told how they get on.
+    """
     from rich.console import Console
 
     from pac4sac.reporting.report import main_tables  # matplotlib takes a second to import

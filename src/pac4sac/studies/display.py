@@ -56,7 +56,9 @@ def columns_that_fit(table: "ReportTable", width: int) -> list[int]:
 
 
 def _cell(cell: Any) -> str:
-    return "\n".join(part for part in (cell.text, cell.note, cell.paper and f"paper {cell.paper}") if part)
+    return "\n".join(
+        part for part in (cell.text, cell.note, cell.paper and f"paper {cell.paper}", cell.verdict) if part
+    )
 
 
 class StudyDisplay:

@@ -1,0 +1,32 @@
+"""Compare algorithms on a task: train each as far as it is not trained yet, then set it against a baseline.
+
+Interrupt it and start it again, or ask for more seeds: it goes on from what is there. As it stands this takes seconds
+and learns nothing; `--real` is the real thing.
+"""
+
+import argparse
+
+import pac4sac
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--out", default="experiments/compared", help="a folder, new or of an earlier call")
+parser.add_argument("--real", action="store_true", help="the paper's settings and budget: hours on a CPU")
+arguments = parser.parse_args()
+
+quick = {"width": 32, "depth": 2, "shots": 8, "warmup": 900, "updates_per_step": 1}
+comparison = pac4sac.compare(
+    "cartpole-swingup",
+    algos=["pac4sac", "sac"],
+    baseline="sac",
+    seeds=range(5) if arguments.real else range(2),
+    settings={} if arguments.real else quick,  # each goes to those algorithms that have it
+    steps=None if arguments.real else 1000,
+    evaluation_episodes=5 if arguments.real else 0,
+    out=arguments.out,
+)
+
+print(comparison)
+for row in comparison.rows:  # also a data frame: pandas.DataFrame(comparison.rows)
+    difference = "the baseline" if row["difference"] is None else f"{row['difference']:+.0f} against the baseline"
+    print(f"{row['algo']}: regret {row['mean']:.0f}, {difference}")
+print(f"{comparison.page}\n{comparison.figures[0]}")
