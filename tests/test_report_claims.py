@@ -19,20 +19,21 @@ from pac4sac.reporting.task_sections import across_tasks_section, task_section
 
 
 class TestClaims:
-    def judged(self, folder: Path) -> dict[tuple[str, str, str], str]:
+    def tables(self, folder: Path) -> list[Table]:
         found = collect([folder])
         groups = group_runs(found.runs)
         section = claims_section(groups, find_paper_rows(groups), found.costs)
-        rows = [row for block in section.blocks if isinstance(block, Table) for row in block.records] if section else []
+        return [block for block in section.blocks if isinstance(block, Table)] if section else []
+
+    def records(self, folder: Path) -> list[dict[str, Any]]:
+        return [dict(row) for table in self.tables(folder) for row in table.records]
+
+    def judged(self, folder: Path) -> dict[tuple[str, str, str], str]:
+        rows = self.records(folder)
         return {(row["claim"].split(":")[0], row["on"], row["compared"]): row["verdict"] for row in rows}
 
     def evidence(self, folder: Path, claim: str) -> str:
-        found = collect([folder])
-        groups = group_runs(found.runs)
-        section = claims_section(groups, find_paper_rows(groups), found.costs)
-        assert section is not None
-        table = next(block for block in section.blocks if isinstance(block, Table))
-        return next(row[3].text for row in table.rows if row[0].text == claim)
+        return next(row[3].text for table in self.tables(folder) for row in table.rows if row[0].text == claim)
 
     def write(self, folder: Path, algo: str, level: float, label: str | None = None, **settings: Any) -> None:
         """Five runs that are never solved, with a regret that the level decides."""
@@ -67,6 +68,14 @@ class TestClaims:
         assert "OAC no data" in self.evidence(tmp_path, "PAC4SAC: less regret than its rivals")
         self.write(tmp_path, "oac", 100.0, tau=0.5)  # of another setting than the paper's
         assert self.judged(tmp_path)[claim] == "in part"
+
+    def test_are_shown_in_thousands_and_written_in_units_of_return(self, tmp_path: Path) -> None:
+        for algo, level in (("pac4sac", 500.0), ("sac", 400.0)):
+            self.write(tmp_path, algo, level)
+        assert "thousands: " in self.evidence(tmp_path, "PAC4SAC: less regret than its rivals")
+        row = next(r for r in self.records(tmp_path) if "less regret" in r["claim"] and r["compared"] == "SAC")
+        assert row["estimate"] == pytest.approx(-100 * 40)
+        assert row["measure"] == "Δ cumulative regret"
 
     def test_show_the_corrected_p_that_decides(self, tmp_path: Path) -> None:
         for algo, level in (("pac4sac", 500.0), ("sac", 497.0), ("ddpg", 497.0), ("oac", 497.0)):

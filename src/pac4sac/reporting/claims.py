@@ -53,6 +53,7 @@ class Judged:
     on: str
     measure: str
     evidence: Sequence[Evidence]
+    shown_in: str = ""  # the unit of the page; the CSV has units of return
 
     @property
     def verdict(self) -> str:
@@ -76,7 +77,7 @@ def claims_section(
             Cell(j.claim, j.claim),
             Cell(j.on, j.on),
             Cell("", j.verdict, verdict=j.verdict),
-            Cell(f"{j.measure}: " + "; ".join(f"{e.name} {e.text}" for e in j.evidence)),
+            Cell(f"{j.measure}{j.shown_in}: " + "; ".join(f"{e.name} {e.text}" for e in j.evidence)),
         ]
         for j in judged
     ]
@@ -152,8 +153,8 @@ def _against(claim: str, on: str, own: Group | None, others: Mapping[str, Group 
         found.get(name) or Evidence(name, UNFINISHED if name in waiting else NO_DATA, None, None, None, "")
         for name in others
     ]
-    scale = 1000.0 if metric == "regret" else 1.0
-    return [Judged(claim, on, f"Δ {METRICS[metric].title}" + (", thousands" if scale > 1 else ""), evidence)]
+    shown_in = ", thousands" if metric == "regret" else ""
+    return [Judged(claim, on, f"Δ {METRICS[metric].title}", evidence, shown_in)]
 
 
 def _compare(name: str, own: Group, other: Group, metric: str) -> Evidence:
