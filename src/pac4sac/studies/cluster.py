@@ -25,8 +25,8 @@ from pac4sac.studies.keeper import Keeper, checkpoints
 from pac4sac.studies.local import CORES_PER_COHORT, Watcher
 from pac4sac.studies.plan import PlannedCohort
 from pac4sac.training.experiment import alone_in, read_experiment
-from pac4sac.training.folder import package_version
 from pac4sac.training.signals import StopRequest
+from pac4sac.version import __version__
 
 POLL = 0.5  # seconds
 LOSSES = 5  # of a cohort without a new checkpoint between them; then its worker does not die by chance
@@ -89,7 +89,7 @@ class _Dispatch:
         remote = self.ray.remote(max_retries=0, max_calls=1, **self.needs[number])(_train)
         self.started.discard(number)
         cpus = self.needs[number]["num_cpus"]
-        self.active[remote.remote(self.keeper, number, attempt, package_version(), cpus)] = number
+        self.active[remote.remote(self.keeper, number, attempt, __version__, cpus)] = number
 
     def _tell_progress(self, stopping: bool) -> None:
         for number, (step, steps) in self.ray.get(self.keeper.news.remote(stopping)).items():
@@ -140,8 +140,8 @@ def got_on(losses: Sequence[str]) -> bool:
 
 def _train(keeper: Any, cohort: int, attempt: int, version: str, cpus: int) -> tuple[str, str]:
     """The Ray task."""
-    if package_version() != version:
-        here = f"{platform.node()} has pac4sac {package_version()}"
+    if __version__ != version:
+        here = f"{platform.node()} has pac4sac {__version__}"
         return "failed", f"{here}, and the driver has {version}; install the same on both."
 
     def ask(method: str, *arguments: Any) -> Any:

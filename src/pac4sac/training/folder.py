@@ -18,6 +18,7 @@ from typing import Any
 from pac4sac.reporting.store import VERSION
 from pac4sac.training.checkpoint import DamagedCheckpoint, write_whole
 from pac4sac.training.runs import Run
+from pac4sac.version import __version__
 
 LOGS = ("episodes", "metrics", "evaluations", "bias", "coverage")
 
@@ -80,20 +81,13 @@ def _plain(value: Any) -> Any:
 
 def versions() -> dict[str, str]:
     names = ("torch", "numpy", "gymnasium", "pybullet", "mujoco", "dm_control")
-    found = {"python": platform.python_version(), "pac4sac": package_version()}
+    found = {"python": platform.python_version(), "pac4sac": __version__}
     for name in names:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
-
-
-def package_version() -> str:
-    try:
-        return importlib.metadata.version("pac4sac")
-    except importlib.metadata.PackageNotFoundError:  # run from a source folder
-        return "source"
 
 
 def machine() -> dict[str, Any]:
