@@ -110,8 +110,10 @@ def check_minutes(max_minutes: float | None) -> None:
 
 def create(folder: Path, runs: Sequence[Run], options: Options) -> None:
     """Plan runs into cohorts and write down the experiment; `resume` then trains it."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file, and an experiment is a folder; choose another name with --out.")
     # A process killed in the first moment leaves an unfinished experiment.json, and nothing that could be lost.
-    if folder.exists() and (not folder.is_dir() or any(p.name != "experiment.json.part" for p in folder.iterdir())):
+    if folder.exists() and any(path.name != "experiment.json.part" for path in folder.iterdir()):
         raise UserError(f"{folder} exists and is not empty; resume it, or choose another folder with --out.")
     on_gpu = wants_gpu(options.device)
     folder.mkdir(parents=True, exist_ok=True)
