@@ -1,14 +1,24 @@
 """Studies: definitions, planning into cohorts, and training them on this machine."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pac4sac.cli import Train, parse
 from pac4sac.errors import UserError
 from pac4sac.reporting.store import read_jsonl, read_run, read_runs
-from pac4sac.studies.definition import load_study, shipped_studies
+from pac4sac.studies.definition import (
+    KINDS,
+    OPTION_KEYS,
+    STUDY_KEYS,
+    TASK_KEYS,
+    VARIANT_KEYS,
+    load_study,
+    shipped_studies,
+)
 from pac4sac.studies.local import run_local
 from pac4sac.studies.plan import PlannedCohort, begin, plan, split_by_memory
 from pac4sac.studies.run import place_of, run_study
@@ -157,7 +167,7 @@ def test_variants_that_differ_per_run_share_a_cohort_and_those_with_other_struct
     [
         (
             'tasks = ["ant"]\nsedes = "0:5"\n[[variant]]\nalgo = "sac"',
-            "line 2: a study has no key 'sedes'; did you mean 'seeds'",
+            "line 2: a study has no key 'sedes'; did you mean 'seeds'?",
         ),
         ('tasks = ["ant"]\n[[variant]]\nalgo = "sca"', "line 3: There is no algorithm 'sca'; did you mean sac"),
         ('tasks = ["ant"]\n[[variant]]\nalgo = "sac"\nset = { xi = 0.1 }', "sac has no setting 'xi'"),
@@ -175,6 +185,14 @@ def test_variants_that_differ_per_run_share_a_cohort_and_those_with_other_struct
         (
             'tasks = ["ant"]\n[options]\nwrokers = 5\n[[variant]]\nalgo = "sac"',
             "line 3: [options] has no key 'wrokers'",
+        ),
+        (
+            'kind = "tabel-1"\ntasks = ["ant"]\n[[variant]]\nalgo = "sac"',
+            "line 1: there is no kind 'tabel-1'; did you mean 'table-1'?",
+        ),
+        (
+            'kind = "nope"\ntasks = ["ant"]\n[[variant]]\nalgo = "sac"',
+            "line 1: there is no kind 'nope'; there are comparison, table-1",
         ),
         ("tasks = [", "wrong.toml: "),
         ('tasks = ["ant", "ant"]\n[[variant]]\nalgo = "sac"', "line 1: the task 'ant' is named twice"),
@@ -207,7 +225,23 @@ def test_variants_that_differ_per_run_share_a_cohort_and_those_with_other_struct
     ],
 )
 def test_a_mistake_in_a_definition_is_told_with_its_line(text: str, expected: str, tmp_path: Path) -> None:
-    assert expected in mistake(tmp_path, text)
+    told = mistake(tmp_path, text)
+    assert expected in told
+    assert re.search(r"[^.?][.?]$", told)  # one sentence, ended once
+
+
+def test_the_documentation_shows_a_study_that_can_be_read_and_names_every_key(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[1] / "docs" / "studies.md").read_text()
+    example, config = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "shots.toml").write_text(example)
+    assert f"{len(load_study(str(tmp_path / 'shots.toml')).runs())} runs" in text
+    for name in (*STUDY_KEYS, *VARIANT_KEYS, *TASK_KEYS, *OPTION_KEYS, *KINDS):
+        assert f"`{name}`" in text, name
+    (tmp_path / "train.toml").write_text(config)
+    command = parse(["train", "--config", str(tmp_path / "train.toml")])
+    assert isinstance(command, Train)
+    assert (command.task, command.algo, command.stop_when_solved) == ("Pendulum-v1", "sac", True)
+    assert command.settings == [["alpha=0.1,0.2"], ["width=64"]]
 
 
 def test_a_definition_that_is_no_text_is_refused(tmp_path: Path) -> None:

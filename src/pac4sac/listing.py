@@ -63,7 +63,7 @@ def studies(_: str) -> Table:
     from pac4sac.studies.definition import load_study, shipped_studies
 
     table = _table("Studies", "name", "what it is", "runs")
-    table.caption = "pac4sac study run NAME; your own: a TOML file like those in the package's studies/shipped folder"
+    table.caption = "pac4sac study run NAME; your own: a TOML file, see docs/studies.md"
     for name, title in shipped_studies().items():
         table.add_row(name, title, str(len(load_study(name).runs())))
     return table

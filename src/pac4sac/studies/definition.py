@@ -5,7 +5,7 @@ import difflib
 import itertools
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -18,6 +18,11 @@ from pac4sac.training.options import Options
 from pac4sac.training.runs import Run, make_runs, safe_label
 
 SHIPPED = Path(__file__).parent / "shipped"
+# What a report makes of a study, or `run` of its runs; see docs/studies.md.
+KINDS = (
+    *("comparison", "table-1", "table-2", "shooting", "controls", "overestimation", "beyond", "best"),
+    *("calibration", "search", "cost", "smoke"),
+)
 Table = dict[str, object]
 STUDY_KEYS: Mapping[str, Any] = {
     "title": str,
@@ -166,11 +171,14 @@ class _Reader:
             self._check(options, OPTION_KEYS, "[options]" if place == "options" else f"[task.{place}.options]")
             for key, value in options.items():
                 self._located(key, Options, steps=1, **{key: value})
+        kind = c.get("kind", KINDS[0])
+        if kind not in KINDS:
+            raise self._mistake("kind", f"there is no kind {kind!r}; {_hint(kind, KINDS)}")
         study = Study(
             name=self.path.stem,
             title=c.get("title", self.path.stem),
             question=c.get("question", ""),
-            kind=c.get("kind", "comparison"),
+            kind=kind,
             tasks=tasks,
             variants=variants,
             seeds=tuple(self._located("seeds", parse_seeds, _seeds_text(c.get("seeds", "0:5")))),
@@ -213,9 +221,7 @@ class _Reader:
     def _check(self, table: Mapping[str, Any], kinds: Mapping[str, Any], what: str) -> None:
         for key, value in table.items():
             if key not in kinds:
-                close = difflib.get_close_matches(key, kinds, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(kinds)}"
-                raise self._mistake(key, f"{what} has no key {key!r}; {hint}")
+                raise self._mistake(key, f"{what} has no key {key!r}; {_hint(key, kinds)}")
             if not _is_a(kinds[key], value):
                 raise self._mistake(key, f"{key} must be {MEANINGS[kinds[key]]}, not {value!r}")
 
@@ -223,12 +229,17 @@ class _Reader:
         try:
             return function(*arguments, **named)
         except UserError as error:
-            raise self._mistake(key, str(error).rstrip(".")) from error
+            raise self._mistake(key, str(error)) from error
 
     def _mistake(self, key: str, reason: str) -> UserError:
         word = re.compile(rf"(?<!\w){re.escape(key)}(?!\w)")  # not `task` in `tasks`
         line = next((number for number, text in enumerate(self.lines, 1) if word.search(text)), 1)
-        return UserError(f"{self.path}, line {line}: {reason}.")
+        return UserError(f"{self.path}, line {line}: {reason}{'' if reason.endswith(('.', '?')) else '.'}")
+
+
+def _hint(name: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
 
 
 def _seeds_text(seeds: Any) -> str:
