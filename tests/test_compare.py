@@ -133,22 +133,32 @@ def test_a_task_may_be_made_by_hand_and_settings_go_to_those_who_have_them() -> 
     assert study.tasks == (replace(task, steps=500),)
 
 
+def test_a_preset_goes_to_those_who_have_it_and_into_their_name(tmp_path: Path, cohorts_trained: list[Any]) -> None:
+    asked = ["--algos", "sac,pac4sac", "--baseline", "pac4sac", "--preset", "best", "--seeds", "0"]
+    assert main(["compare", TASK, *asked, "--device", "cpu", "--out", str(tmp_path / "best")]) == 0
+    presets = {run.algo: (run.preset, run.label) for cohort in cohorts_trained for run in cohort.runs}
+    assert presets == {"sac": ("paper", "sac"), "pac4sac": ("best", "pac4sac-best")}
+    assert json.loads((tmp_path / "best" / "study.json").read_bytes())["baseline"] == "pac4sac-best"
+
+
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
         ({"algos": []}, "algos are names such as"),
         ({"algos": ["sac", pac4sac.Agent]}, "algos are names such as"),
+        ({"algos": "sac"}, "To compare takes two algorithms, and sac is one; name another, or use train"),
         ({"algos": "sac,sacc"}, "There is no algorithm 'sacc'"),
         ({"baseline": "ddpg"}, "The baseline 'ddpg' is not compared; it must be one of sac, sac-auto"),
         ({"settings": {"width": [8, 16]}}, "compare takes one value for width"),
         ({"settings": {"xii": 1}}, "None of sac, sac-auto has a setting xii"),
-        ({"seeds": "0:3"}, "Seeds are a whole number or several"),
+        ({"seeds": 0.5}, "Seeds are a whole number or several"),
         ({"seeds": [0, 0]}, "Seeds must be different"),
         ({"steps": 0}, "steps must be at least 1"),
         ({"steps": 1.5}, "steps must be a whole number"),
         ({"max_minutes": 0}, "max_minutes must be above 0"),
         ({"parallel": 0}, "At least 1 cohort"),
-        ({"preset": "repo"}, "There is no option preset"),
+        ({"preset": "best"}, "None of sac, sac-auto has a preset 'best'"),
+        ({"prest": "best"}, "There is no option prest"),
         ({"start_from": "agent"}, "leave start_from out"),
         ({"log_every": 0}, "log_every must be at least 1"),
     ],

@@ -12,7 +12,7 @@ import pytest
 from pac4sac.errors import UserError
 from pac4sac.studies import courier as courier_module
 from pac4sac.studies import keeper as keeper_module
-from pac4sac.studies.cluster import _needs, got_on, run_on_ray
+from pac4sac.studies.cluster import _needs, cluster_address, got_on
 from pac4sac.studies.courier import Courier, train_away
 from pac4sac.studies.keeper import Keeper
 from pac4sac.studies.plan import PlannedCohort
@@ -20,7 +20,6 @@ from pac4sac.tasks import get_task
 from pac4sac.training.experiment import create, resume
 from pac4sac.training.options import Options
 from pac4sac.training.runs import make_runs
-from pac4sac.training.signals import StopRequest
 
 SMALL = {"width": [8], "batch": [4], "warmup": [20], "updates_per_step": [1]}
 
@@ -200,14 +199,10 @@ def test_a_cohort_lost_five_times_at_the_same_checkpoint_is_given_up() -> None:
     assert not got_on(["a"] * 4 + ["b"] * 5)
 
 
-def run_on(address: str | None, folder: Path) -> None:
-    run_on_ray([one_run(folder)], address, StopRequest(), watcher=None)  # type: ignore[arg-type]
-
-
-def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"pac4sac\[ray\]"):
-        run_on(None, tmp_path / "study")
+        cluster_address(None)
 
 
 @pytest.mark.parametrize(
@@ -218,6 +213,6 @@ def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ("nonsense", "give HOST:PORT"),
     ],
 )
-def test_an_address_that_cannot_be_used_is_told_at_once(tmp_path: Path, address: str, told: str) -> None:
+def test_an_address_that_cannot_be_used_is_told_at_once(address: str, told: str) -> None:
     with pytest.raises(UserError, match=told):
-        run_on(address, tmp_path / "study")
+        cluster_address(address)

@@ -138,8 +138,12 @@ def test_a_plan_is_for_the_device_of_the_study(
         (["study", "run", "smoke", "--tasks", "ant"], "has no task ant"),
         (["compare", "Pendulum-v1", "--algos", "sac,sac"], "An algorithm is named twice"),
         (["compare", "Pendulum-v1", "--set", "width=8,16"], "compare takes one value for width"),
-        (["compare", "Pendulum-v2", "--algos", "sac"], "There is no task or environment 'Pendulum-v2'"),
+        (["compare", "Pendulum-v2", "--algos", "sac,ddpg"], "There is no task or environment 'Pendulum-v2'"),
+        (["compare", "Pendulum-v1", "--algos", "sac"], "To compare takes two algorithms, and sac is one"),
         (["report", "nowhere"], "nowhere"),
+        (["study", "run", "tiny.toml", "--address", "10.0.0.1:6379"], "add --engine ray to train there"),
+        (["study", "run", "tiny.toml", "--memory", "0"], "--memory must be at least 1 MB, not 0"),
+        (["study", "plan", "tiny.toml", "--memory=-5"], "--memory must be at least 1 MB, not -5"),
         (["study", "run", "tiny.toml", "--parallel", "0"], "At least 1 cohort must be trained at a time, not 0"),
         (["study", "run", "tiny.toml", "--max-minutes", "-1"], "max_minutes must be above 0, not -1"),
         (["study", "run", "tiny.toml", "--device", "cpu", "--precision", "tf32"], "tf32 is one of GPUs"),
@@ -155,6 +159,24 @@ def test_what_cannot_be_is_told_in_a_sentence(
     assert sentence in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--engine", "ray", "--address", "ray://head:10001"],
+        ["--device", "cpu", "--precision", "tf32"],
+        ["--parallel", "0"],
+        ["--address", "10.0.0.1:6379"],
+    ],
+)
+def test_a_study_that_cannot_be_trained_as_asked_leaves_its_folder_as_it_was(flags: list[str], tiny: str) -> None:
+    begin(load_study(tiny), Path("begun"), [], {})
+    before = Path("begun/study.json").read_bytes()
+    Path(tiny).write_text(TINY.replace('"Tiny"', '"With another title"'))
+    assert main(["study", "run", tiny, "--out", "begun", *flags]) == 2
+    assert Path("begun/study.json").read_bytes() == before
+    assert not Path("begun/experiments").exists()
+
+
 @pytest.mark.parametrize("command", [["report", "begun", "--out"], ["study", "collect", "begun", "--into"]])
 def test_a_place_that_cannot_be_written_is_told_in_a_sentence(
     command: list[str], tiny: str, capsys: pytest.CaptureFixture[str]
@@ -165,7 +187,9 @@ def test_a_place_that_cannot_be_written_is_told_in_a_sentence(
 
 
 @pytest.mark.parametrize(("reason", "code"), [("signal", 130), ("time", 0)])
-@pytest.mark.parametrize("command", [["study", "run", "tiny.toml"], ["compare", "Pendulum-v1", "--algos", "sac"]])
+@pytest.mark.parametrize(
+    "command", [["study", "run", "tiny.toml"], ["compare", "Pendulum-v1", "--algos", "sac,sac-auto"]]
+)
 def test_a_study_that_was_interrupted_ends_like_such_training(
     command: list[str],
     reason: str,

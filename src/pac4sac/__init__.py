@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pac4sac.training.experiment import Result as Result
     from pac4sac.training.experiment import resume as resume
     from pac4sac.training.experiment import train as train
+    from pac4sac.version import __version__ as __version__
 
 _HOMES = {
     "Agent": "agents",
@@ -33,6 +34,7 @@ _HOMES = {
     "Result": "training.experiment",
     "Task": "tasks",
     "UserError": "errors",
+    "__version__": "version",
     "certify": "certificates.certificate",
     "compare": "studies.compare",
     "load": "training.agentfile",

@@ -16,6 +16,7 @@ from pac4sac.arguments import flags_of_file, parse_seeds, parse_settings
 from pac4sac.certificates.command import Certify
 from pac4sac.errors import UserError
 from pac4sac.study_commands import Compare, Report, StudyCommand
+from pac4sac.version import __version__
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from pac4sac.training.callbacks import Callback
     from pac4sac.training.experiment import Result
 
-DESCRIPTION = "PAC-Bayesian Soft Actor-Critic and its rivals: train them, look at them, measure them."
+DESCRIPTION = (
+    "PAC-Bayesian Soft Actor-Critic and its rivals: train them, look at them, measure them. "
+    "pac4sac --version tells the version."
+)
 PASSED_ON = (  # options of `train` that mean the same in Python
     *("algo", "preset", "steps", "max_minutes", "device", "backend", "precision", "workers", "threads"),
     *("stop_when_solved", "evaluate_every", "evaluation_episodes", "bias_every", "bias_episodes"),
@@ -146,6 +150,7 @@ class Resume:
 class List:
     """List what there is to choose from."""
 
+    # What to list.
     what: Annotated[
         Positional[Literal["tasks", "algos", "presets", "settings", "studies"]],
         arg(metavar="tasks|algos|presets|settings|studies"),
@@ -211,6 +216,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parse(argv: list[str]) -> Command:
+    if argv == ["--version"]:
+        print(f"pac4sac {__version__}")
+        raise SystemExit(0)
+
     def parsed(arguments: list[str]) -> Command:
         return tyro.cli(Command, prog="pac4sac", description=DESCRIPTION, args=arguments)
 

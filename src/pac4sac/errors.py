@@ -3,3 +3,8 @@
 
 class UserError(Exception):
     """Something the user can mend; its text says what is wrong and what to do instead."""
+
+
+def how_to_install(extra: str) -> str:
+    """For a sentence about something that an extra brings."""
+    return f"install pac4sac[{extra}], in a clone by pip install -c constraints.txt '.[{extra}]'"

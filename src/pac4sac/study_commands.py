@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pac4sac.training.experiment import Result
 
 StudyName = Annotated[Positional[str], arg(metavar="NAME|FILE.toml")]
+SomeFolders = Annotated[Positional[list[Path]], arg(metavar="DIR...", help_behavior_hint="(required)")]
 OptionalFolder = Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: experiments/study-NAME)")]
 Megabytes = Annotated[int | None, arg(metavar="MB", help_behavior_hint="(default: half of what is free)")]
 Device = Annotated[str | None, arg(metavar="DEVICE", help_behavior_hint="(default: as the study says, else auto)")]
@@ -33,6 +34,7 @@ class StudyRun:
     Example: pac4sac study run smoke
     """
 
+    # A name from `pac4sac list studies`, or a study of your own.
     name: StudyName
     # Study folder.
     out: OptionalFolder = None
@@ -90,6 +92,7 @@ class StudyRun:
 class StudyPlan:
     """Show the cohorts of a study, their memory, and their time estimated from a short measured trial."""
 
+    # A name from `pac4sac list studies`, or a study of your own.
     name: StudyName
     # Study folder.
     out: OptionalFolder = None
@@ -132,6 +135,7 @@ class StudyPlan:
 class StudyStatus:
     """Show what of a study is done, running, failed or waiting."""
 
+    # A name from `pac4sac list studies`, or a study of your own.
     name: StudyName
     # Study folder.
     out: OptionalFolder = None
@@ -157,7 +161,7 @@ class StudyCollect:
     """
 
     # Study or experiment folders, or archives.
-    folders: Annotated[Positional[list[Path]], arg(metavar="DIR...")]
+    folders: SomeFolders
     # The archive; what it holds already stays, and unfinished runs in it give way to finished ones.
     into: Annotated[Path, arg(metavar="DIR")]
     # Take unfinished runs too.
@@ -216,6 +220,8 @@ class Compare:
     steps: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: the task's own)")] = None
     # The one that the others are tested against.
     baseline: Annotated[str | None, arg(metavar="A", help_behavior_hint="(default: the first of --algos)")] = None
+    # A set of settings from `pac4sac list presets`, given to those algorithms that have it.
+    preset: str = "paper"
     # Settings, given to those algorithms that have them.
     settings: Annotated[UseAppendAction[list[list[str]]], arg(name="set", metavar="NAME=VALUE")] = field(
         default_factory=list
@@ -245,6 +251,7 @@ class Compare:
                 self.task,
                 self.algos,
                 seeds=seeds,
+                preset=self.preset,
                 settings=settings,
                 steps=self.steps,
                 baseline=self.baseline,
@@ -264,7 +271,7 @@ class Report:
     """Write tables, figures and a page from the runs in some folders: HTML, Markdown, LaTeX, CSV, SVG and PDF."""
 
     # Experiment, study or run folders.
-    folders: Annotated[Positional[list[Path]], arg(metavar="DIR...")]
+    folders: SomeFolders
     # Folder of the report.
     out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: report/ in the first folder)")] = None
     # For a repository: Markdown as a README with a page for each section, and neither LaTeX nor PDF.
@@ -304,7 +311,9 @@ def chosen_study(name: str, seeds: str | None, tasks: str | None) -> "StudyDefin
 
 
 def megabytes(memory: int | None) -> int | None:
-    return memory * 10**6 if memory else None
+    if memory is not None and memory < 1:
+        raise UserError(f"--memory must be at least 1 MB, not {memory}.")
+    return None if memory is None else memory * 10**6
 
 
 def tell_end(console: "Console", result: "Result", page: Path, tables: "Sequence[Table]") -> int:

@@ -5,6 +5,7 @@ driver's node, so that the study folder is as after local training, and a cohort
 """
 
 import contextlib
+import importlib.util
 import json
 import logging
 import os
@@ -19,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from pac4sac.cores import SHARE
-from pac4sac.errors import UserError
+from pac4sac.errors import UserError, how_to_install
 from pac4sac.studies.courier import train_away
 from pac4sac.studies.keeper import Keeper, checkpoints
 from pac4sac.studies.local import CORES_PER_COHORT, Watcher
@@ -33,8 +34,9 @@ LOSSES = 5  # of a cohort without a new checkpoint between them; then its worker
 WRITERS = 8  # threads of the keeper
 
 
-def run_on_ray(cohorts: Sequence[PlannedCohort], address: str | None, stop: StopRequest, watcher: Watcher) -> bool:
-    """Train all cohorts to their end; False where a stop was asked for. One that fails leaves the others going."""
+def run_on_ray(cohorts: Sequence[PlannedCohort], address: str, stop: StopRequest, watcher: Watcher) -> bool:
+    """Train all cohorts to their end; False where a stop was asked for. One that fails leaves the others going.
+    `address` is one that `cluster_address` gave."""
     if not cohorts:
         return True
     with contextlib.ExitStack() as leaving:
@@ -153,31 +155,36 @@ def _train(keeper: Any, cohort: int, attempt: int, version: str, cpus: int) -> t
         return train_away(Path(folder), ask)
 
 
-@contextlib.contextmanager
-def _connected(address: str | None) -> Iterator[ModuleType]:
-    """Ray, connected to the cluster; without an address to one that is started on this machine."""
-    chosen = address or os.environ.get("RAY_ADDRESS") or "local"
+def cluster_address(wanted: str | None) -> str:
+    """The address that is meant, where this machine has Ray and somebody answers there; "local" is a Ray that is to be
+    started on this machine."""
+    chosen = wanted or os.environ.get("RAY_ADDRESS") or "local"
     if chosen.startswith("ray://"):
         raise UserError(
             "Results cannot come back over ray://; make this machine a node (ray start --address=HOST:PORT)."
         )
     if chosen not in ("auto", "local"):
         _check_reachable(chosen)
+    if importlib.util.find_spec("ray") is None:
+        raise UserError(f"The engine ray needs Ray; {how_to_install('ray')}, or use --engine local.")
+    return chosen
+
+
+@contextlib.contextmanager
+def _connected(address: str) -> Iterator[ModuleType]:
     on_main_thread = threading.current_thread() is threading.main_thread()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-        import ray.util.scheduling_strategies
-    except ModuleNotFoundError as error:
-        raise UserError("The engine ray needs Ray; install pac4sac[ray], or use --engine local.") from error
+    import ray
+    import ray.util.scheduling_strategies
+
     connected_before = ray.is_initialized()
     if not connected_before:
-        dashboard = False if chosen == "local" else None  # a running cluster has decided
+        dashboard = False if address == "local" else None  # a running cluster has decided
         try:
-            ray.init(chosen, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
+            ray.init(address, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise UserError(f"There is no Ray cluster at {chosen} that this machine is a node of ({error}).") from error
+            raise UserError(f"At {address} is no Ray cluster that this machine is a node of ({error}).") from error
     if on_main_thread:
         for number, handler in handlers.items():
             signal.signal(number, handler)  # Ray has set its own; a stop must reach the study

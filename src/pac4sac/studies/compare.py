@@ -1,7 +1,7 @@
 """Comparing algorithms on a task: a study of one variant each, trained and reported on in one call."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,7 +57,8 @@ def compare(
     task: str | Task,
     algos: str | Sequence[str] = ("pac4sac", "sac", "ddpg"),
     *,
-    seeds: int | Sequence[int] = range(5),
+    seeds: int | str | Iterable[int] = range(5),
+    preset: str = "paper",
     settings: Mapping[str, Any] | None = None,
     steps: int | None = None,
     baseline: str | None = None,
@@ -70,15 +71,15 @@ def compare(
     """Train several algorithms on a task, as far as they are not trained yet, and compare them with a baseline, by
     default the first. Called again, it goes on, or adds what is new; the report and its figures lie in the folder.
 
-    A setting goes to those algorithms that have it; `options` are those of `train`. Cohorts train in processes of their
-    own, `parallel` of them at a time, so an environment or algorithm of yours must be one that can be imported, as
-    "module:Name". A rich `console` is told how they get on.
+    A preset or a setting goes to those algorithms that have it; `options` are those of `train`. Cohorts train in
+    processes of their own, `parallel` of them at a time, so an environment or algorithm of yours must be one that can
+    be imported, as "module:Name". A rich `console` is told how they get on.
     """
     from rich.console import Console
 
     from pac4sac.reporting.report import main_tables  # matplotlib takes a second to import
 
-    study = comparison_study(task, algos, seeds, settings, steps, baseline)
+    study = comparison_study(task, algos, seeds, settings, steps, baseline, preset)
     make_options(study.tasks[0].steps, options)  # a mistake is told before a folder is made
     result, page = train_and_report(
         study,
@@ -101,14 +102,17 @@ def compare(
 def comparison_study(
     task: str | Task,
     algos: str | Sequence[str],
-    seeds: int | Sequence[int],
+    seeds: int | str | Iterable[int],
     settings: Mapping[str, Any] | None,
     steps: int | None,
     baseline: str | None,
+    preset: str = "paper",
 ) -> Study:
     names = [name.strip() for name in algos.split(",")] if isinstance(algos, str) else list(algos)
     if not names or not all(isinstance(name, str) for name in names):
         raise UserError(f"algos are names such as 'pac4sac,sac' or ['pac4sac', 'sac'], not {algos!r}.")
+    if len(names) < 2:
+        raise UserError(f"To compare takes two algorithms, and {names[0]} is one; name another, or use train.")
     if len(set(names)) < len(names):
         raise UserError("An algorithm is named twice.")
     if baseline is not None and baseline not in names:
@@ -117,12 +121,17 @@ def comparison_study(
     if swept := [name for name, values in grid.items() if len(values) != 1]:
         raise UserError(f"compare takes one value for {swept[0]}; sweep it with train, or in a study file.")
     chosen = get_task(task, steps)
-    variants, used = [], set()
+    variants, used = {}, set()
     for name in names:
-        known = {field.name for field in dataclasses.fields(get_algorithm(name).agent.Config)}
+        agent = get_algorithm(name).agent
+        known = {field.name for field in dataclasses.fields(agent.Config)}
         own = {setting: values[0] for setting, values in grid.items() if setting in known}
         used |= set(own)
-        variants.append(Variant(name, name, settings=own))
+        own_preset = preset if preset in agent.presets else "paper"
+        label = name if own_preset == "paper" else f"{name}-{own_preset}"
+        variants[name] = Variant(label, name, own_preset, own)
+    if preset not in {variant.preset for variant in variants.values()}:
+        raise UserError(f"None of {', '.join(names)} has a preset {preset!r}; see pac4sac list presets.")
     if unknown := sorted(set(grid) - used):
         raise UserError(f"None of {', '.join(names)} has a setting {', '.join(unknown)}.")
     return Study(
@@ -130,7 +139,7 @@ def comparison_study(
         title=f"{', '.join(names)} on {chosen.name}",
         kind="comparison",
         tasks=(chosen,),
-        variants=tuple(variants),
+        variants=tuple(variants.values()),
         seeds=tuple(seed_list(seeds)),
-        baseline=baseline or names[0],
+        baseline=variants[baseline or names[0]].name,
     )

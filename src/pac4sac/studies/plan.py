@@ -168,7 +168,7 @@ def place_for_cohorts(device: str, memory: int | None) -> Place:
             ) from error
         return Place(torch.device(device), memory, here=False)
     # Half of what is free now: the rest is for activations' peaks, checkpoints and other work.
-    return Place(chosen, memory or free_bytes(chosen) // 2)
+    return Place(chosen, free_bytes(chosen) // 2 if memory is None else memory)
 
 
 def measured_seconds(cohort: PlannedCohort, device: torch.device) -> float:

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,21 +70,18 @@ def run_study(
 ) -> bool:
     """Train what is not trained yet; True when the study is complete. Called again, it goes on. `options` override
     those of the study."""
+    if address is not None and engine != "ray":
+        raise UserError(f"--address {address} is that of a Ray cluster; add --engine ray to train there.")
     if parallel is not None and parallel < 1:
         raise UserError(f"At least 1 cohort must be trained at a time, not {parallel}; leave --parallel out to choose.")
     place = place_of(study, engine, memory, options)
     if study.kind != "cost":
         cohorts = plan(study, root, place.memory, place.on_gpu)
-        begin(study, root, cohorts, options)
         unfinished = [cohort for cohort in cohorts if cohort.done() < len(cohort.runs)]
+        train = _trainer(engine, address, parallel, place.on_gpu) if unfinished else None  # before anything is written
+        begin(study, root, cohorts, options)
         with stop or StopRequest() as stop:
-            if engine == "ray":
-                from pac4sac.studies.cluster import run_on_ray
-
-                complete = run_on_ray(unfinished, address, stop, watcher)
-            else:
-                at_once = parallel or side_by_side(len(unfinished))
-                complete = run_local(unfinished, at_once, stop, watcher, place.on_gpu)
+            complete = train is None or train(unfinished, stop, watcher)
         if not complete:
             return False
         name_the_same(study.runs(), cohorts)
@@ -93,6 +90,19 @@ def run_study(
     if study.kind in WITH_COST and not (root / "cost.json").exists():
         measure_cost(study, root, Options(**{**study.options, **options, "steps": 1}))
     return True
+
+
+def _trainer(
+    engine: str, address: str | None, parallel: int | None, on_gpu: bool
+) -> Callable[[Sequence[PlannedCohort], StopRequest, Watcher], bool]:
+    if engine == "ray":
+        from pac4sac.studies.cluster import cluster_address, run_on_ray
+
+        cluster = cluster_address(address)
+        return lambda cohorts, stop, watcher: run_on_ray(cohorts, cluster, stop, watcher)
+    return lambda cohorts, stop, watcher: run_local(
+        cohorts, parallel or side_by_side(len(cohorts)), stop, watcher, on_gpu
+    )
 
 
 def place_of(study: Study, engine: str, memory: int | None, options: Mapping[str, Any]) -> Place:
