@@ -7,6 +7,7 @@ import pytest
 from report_folders import task, write_run, write_study, write_table_1
 from test_report import SOLVED_AT_ONCE, groups_of, rows_of
 
+from pac4sac.cli import main
 from pac4sac.errors import UserError
 from pac4sac.reporting.collection import collect
 from pac4sac.reporting.report import write_report
@@ -85,17 +86,25 @@ class TestWhatIsNotThere:
         for page in ("report.md", "report.html", "tables/table-1.tex"):
             assert "so far, at episode 12" in (tmp_path / "out" / page).read_text()
 
-    def test_half_written_lines_are_counted(self, tmp_path: Path) -> None:
+    def test_lines_that_cannot_be_read_are_counted(self, tmp_path: Path) -> None:
         run = write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
-        with (run / "episodes.jsonl").open("a") as log:
-            log.write('{"episode": 40, "step"')
-        text = write_report([tmp_path / "in"], tmp_path / "out").read_text()
-        assert "Half-written lines left out of logs: 1, in <code>in/runs/sac-seed0</code> (1)." in text
+        lines = (run / "episodes.jsonl").read_text().splitlines()
+        lines[3] = "garbled"
+        (run / "episodes.jsonl").write_text("\n".join([*lines, '{"episode": 40, "step"']))
+        with pytest.warns(UserWarning, match="Unreadable lines left out of logs: 2, in `in/runs/sac-seed0`"):
+            page = write_report([tmp_path / "in"], tmp_path / "out")
+        assert "Unreadable lines left out of logs: 2, in <code>in/runs/sac-seed0</code> (2)." in page.read_text()
 
-    def test_an_unreadable_run_is_named_and_the_rest_reported(self, tmp_path: Path) -> None:
+    def test_an_unreadable_run_is_named_and_the_rest_reported(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
         (write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 1) / "run.json").write_text("{")
-        text = write_report([tmp_path / "in"], tmp_path / "out").read_text()
+        assert main(["report", str(tmp_path / "in"), "--out", str(tmp_path / "out")]) == 0
+        told = capsys.readouterr().err
+        assert told.startswith("pac4sac: warning: Not readable: in/runs/sac-seed1/run.json")
+        assert told.count("\n") == 1
+        text = (tmp_path / "out" / "report.html").read_text()
         assert "Not readable: in/runs/sac-seed1/run.json" in text
         assert "1 of 2" in text
 

@@ -93,16 +93,21 @@ def runs_section(collection: Collection, groups: Groups) -> Section:
         columns = [Column("Task", numeric=False), Column("Variant", numeric=False), Column("Seeds"), Column("Runs")]
         columns += [Column("Studies", numeric=False), Column("Go on with", numeric=False)]
         blocks.append(Table("missing-runs", "Expected runs that have not started", columns, body))
-    notes = [*collection.twice, *(f"Not readable: {told}" for told in collection.unreadable)]
-    skipped = {run.place: run.record.skipped_lines for run in collection.runs if run.record.skipped_lines}
-    if skipped:
-        total, most = sum(skipped.values()), ", ".join(f"`{place}` ({n})" for place, n in sorted(skipped.items()))
-        notes.append(f"Half-written lines left out of logs: {total}, in {most}.")
-    if notes:
+    if notes := [*collection.twice, *left_out(collection)]:
         blocks.append(Listing(notes))
     if not blocks:
         blocks.append("Every expected run is complete, none diverged or failed, and every line of their logs was read.")
     return Section("runs", "Missing and broken runs", blocks)
+
+
+def left_out(collection: Collection) -> list[str]:
+    """Sentences on what is damaged and therefore not in the report."""
+    notes = [f"Not readable: {told}" for told in collection.unreadable]
+    skipped = {run.place: run.record.skipped_lines for run in collection.runs if run.record.skipped_lines}
+    if skipped:
+        total, most = sum(skipped.values()), ", ".join(f"`{place}` ({n})" for place, n in sorted(skipped.items()))
+        notes.append(f"Unreadable lines left out of logs: {total}, in {most}.")
+    return notes
 
 
 def _go_on(studies: Sequence[str], task: str, seeds: Iterable[int]) -> str:

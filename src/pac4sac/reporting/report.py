@@ -3,6 +3,7 @@
 It is a function of the folders: the same folders give the same bytes, whatever their order and whenever it is written.
 """
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,6 +34,8 @@ def write_report(paths: Sequence[Path], out: Path, *, in_pages: bool = False) ->
         raise UserError(f"{out} is a file; name a folder with --out.")
     if out.is_dir() and any(out.iterdir()) and not (out / MARK).exists():
         raise UserError(f"{out} holds something that is no report; name another folder with --out.")
+    for told in record_sections.left_out(collection):
+        warnings.warn(told, stacklevel=2)
     title, facts, sections = compose(collection)
     for folder in (out, out / "tables", out / "figures"):
         folder.mkdir(parents=True, exist_ok=True)

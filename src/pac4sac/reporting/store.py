@@ -36,7 +36,7 @@ class RunRecord:
     versions: dict[str, Any]
     machine: dict[str, Any]
     episodes: tuple[dict[str, Any], ...]
-    skipped_lines: int  # of episodes.jsonl, half-written by a killed process
+    skipped_lines: int  # of episodes.jsonl, damaged or half-written by a killed process
     label: str = ""
     preset: str = "paper"
     computed: dict[str, str] = field(default_factory=dict)  # device, backend, precision; older runs do not tell
@@ -163,7 +163,7 @@ def identity(about: Mapping[str, Any]) -> str:
 
 
 def read_jsonl(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The rows of a file, and the number of lines skipped because a killed writer left them unreadable."""
+    """The rows of a file, and the number of lines skipped because they are damaged or half-written."""
     if not path.exists():
         return [], 0
     rows: list[dict[str, Any]] = []
