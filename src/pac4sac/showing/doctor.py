@@ -19,6 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pac4sac.cores import machine_cores
+from pac4sac.errors import how_to_install
 
 # The versions of constraints.txt on which the digits of a result depend.
 PINNED = {"torch": "2.13.0", "numpy": "2.4.6", "gymnasium": "1.4.0", "pybullet": "3.2.7"}
@@ -86,7 +87,7 @@ def software() -> Iterator[Finding]:
             yield Finding(name, version, f"{name} {BUILDS_FROM_SOURCE}" if built else "")
     there = [extra for extra, module in EXTRAS.items() if importlib.util.find_spec(module)]
     absent = [extra for extra in EXTRAS if extra not in there]
-    note = f"not installed: {', '.join(absent)}; pip install 'pac4sac[{absent[0]}]' and so on" if absent else ""
+    note = f"not installed: {', '.join(absent)}; {how_to_install(','.join(absent))}" if absent else ""
     yield Finding("extras", ", ".join(there) or "none", note)
 
 

@@ -7,16 +7,15 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pac4sac.errors import UserError
+from pac4sac.errors import UserError, how_to_install
 from pac4sac.showing.choice import choose_agent
 from pac4sac.tasks import Task, make_env
 from pac4sac.training.agentfile import TrainedAgent, load
@@ -30,6 +29,9 @@ TOLERANCE = 1e-4  # of half the range of an action
 def export_onnx(path: str | Path, out: Path) -> str:
     """Write the policy of the agent at `path` (an agent file, a run, or an experiment, whose best run is taken), and
     say how closely the model follows the agent. A model that does not is not written."""
+    out = Path(out)
+    if out.is_dir():
+        raise UserError(f"{out} is a folder; name the file to write, such as {out / 'policy.onnx'}.")
     onnx = _require_onnx()
     agent = load(choose_agent(path))
     low, high = action_bounds(agent.run.task)
@@ -37,12 +39,11 @@ def export_onnx(path: str | Path, out: Path) -> str:
     about = {"task": agent.run.task.name, "env_id": agent.run.task.env_id, "algo": agent.run.algo, "run": agent.run.id}
     onnx.helper.set_model_props(model, about)
     evaluate, judge = evaluator(model)
-    gap = largest_difference(agent, low, high, evaluate)
+    gap = largest_difference(agent, evaluate)
     if not gap <= TOLERANCE * float((high - low).max() / 2):
         raise UserError(
             f"The exported policy of {agent.run.id} differs from the agent by {gap:.1e}; nothing was written."
         )
-    out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_whole(out, model.SerializeToString())
     return (
@@ -53,7 +54,7 @@ def export_onnx(path: str | Path, out: Path) -> str:
 
 def action_bounds(task: Task) -> tuple[Vectors, Vectors]:
     with contextlib.closing(make_env(task)) as env:
-        own = cast(gymnasium.Wrapper[Any, Any, Any, Any], env).env.action_space  # before it was scaled to [-1, 1]
+        own = env.action_space
         assert isinstance(own, spaces.Box)
         return own.low.astype(np.float32).ravel(), own.high.astype(np.float32).ravel()
 
@@ -107,12 +108,9 @@ def evaluator(model: Any) -> tuple[Callable[[Vectors], Vectors], str]:
     return lambda observation: session.run(None, {"observation": observation})[0], name
 
 
-def largest_difference(
-    agent: TrainedAgent, low: Vectors, high: Vectors, evaluate: Callable[[Vectors], Vectors]
-) -> float:
+def largest_difference(agent: TrainedAgent, evaluate: Callable[[Vectors], Vectors]) -> float:
     observations = 2 * np.random.default_rng(0).standard_normal((OBSERVATIONS, agent.agent.ds), np.float32)
-    unit = np.stack([agent.act(observation, shooting=False) for observation in observations]).astype(np.float64)
-    expected = np.clip((high + low) / 2 + (high - low) / 2 * unit, low, high)
+    expected = np.stack([agent.act(observation, shooting=False).ravel() for observation in observations])
     together, alone = evaluate(observations), evaluate(observations[:1])
     if together.shape != expected.shape or alone.shape != expected[:1].shape:
         return float("inf")
@@ -125,18 +123,20 @@ def _require_onnx() -> Any:
         importlib.import_module("onnx.helper")
         return importlib.import_module("onnx")
     except ImportError as missing:
-        raise UserError(f"The export needs {missing.name or 'onnx'}; install pac4sac[onnx].") from missing
+        raise UserError(f"The export needs {missing.name or 'onnx'}; {how_to_install('onnx')}.") from missing
 
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """The exporter reports its progress and packages of no concern here, such as torchvision."""
-    log = logging.getLogger("torch.onnx")
-    before = log.level
-    log.setLevel(logging.ERROR)
+    """The exporter and its optimizer report their progress and packages of no concern here, such as torchvision."""
+    logs = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
+    before = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        log.setLevel(before)
+        for log, level in zip(logs, before, strict=True):
+            log.setLevel(level)

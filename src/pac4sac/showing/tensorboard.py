@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pac4sac.errors import UserError
+from pac4sac.errors import UserError, how_to_install
 from pac4sac.training.callbacks import Callback
 from pac4sac.training.runs import Run
 
@@ -18,7 +18,7 @@ class TensorBoard(Callback):
         try:
             self._writer = importlib.import_module("torch.utils.tensorboard").SummaryWriter
         except ImportError as missing:
-            raise UserError("TensorBoard is not installed; install pac4sac[tensorboard].") from missing
+            raise UserError(f"TensorBoard is not installed; {how_to_install('tensorboard')}.") from missing
         self._writers: dict[str, Any] = {}
 
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
-from pac4sac.errors import UserError
+from pac4sac.errors import UserError, how_to_install
 from pac4sac.showing.choice import choose_agent
 from pac4sac.tasks import Task, make_env
 from pac4sac.tasks.episodes import episode_seed
@@ -133,4 +133,4 @@ def _imageio() -> Any:
         importlib.import_module("imageio_ffmpeg")
         return importlib.import_module("imageio.v2")
     except ImportError as missing:
-        raise UserError("An mp4 needs an encoder: install pac4sac[video], or ask for a .gif.") from missing
+        raise UserError(f"An mp4 needs an encoder; {how_to_install('video')}, or ask for a .gif.") from missing
