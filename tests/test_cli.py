@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import pac4sac
 from pac4sac.arguments import parse_seeds
 from pac4sac.cli import main
 from pac4sac.errors import UserError
@@ -40,6 +41,25 @@ def test_help_comes_without_torch():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
     assert "--seeds" in done.stdout
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"pac4sac {pac4sac.__version__}\n"
+    assert re.fullmatch(r"\d+\.\d+\.\d+", pac4sac.__version__)
+
+
+COMMANDS = ("train", "resume", "compare", "report", "evaluate", "certify", "watch", "export", "list")
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "study run", "study plan", "study status", "study collect"])
+def test_help_explains_every_argument(command: str, capsys: pytest.CaptureFixture[str]):
+    assert main([*command.split(), "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "(required" in shown
+    # The parser puts the name of a field where there is no sentence, and nothing where there is no value.
+    assert not re.search(r"[^.\s│] \((required|default|optional)", shown)
+    assert "(default: )" not in shown
 
 
 @pytest.mark.parametrize(
@@ -141,6 +161,12 @@ def test_a_folder_that_holds_anything_is_not_touched(tmp_path: Path, capsys: pyt
     assert train(tmp_path, "--steps", "5") == 2
     assert "not empty" in sentence(capsys)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_file_is_no_folder_to_train_into(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "afile").touch()
+    assert train(tmp_path / "afile") == 2
+    assert "afile is a file" in sentence(capsys)
 
 
 def test_a_folder_that_cannot_be_made_is_told_in_one_sentence(capsys: pytest.CaptureFixture[str]):
