@@ -71,6 +71,19 @@ def test_the_page_tells_what_was_measured_what_bounds_say_and_what_fails(certifi
     assert "…" not in text  # nothing is cut on a terminal of 80 characters
 
 
+def test_large_numbers_are_not_cut(certificate) -> None:
+    rows = [
+        dataclasses.replace(row, n=538_712, kl=12_346.0, risk=234_567.0, value=345_678.0) for row in certificate.rows
+    ]
+    error = {"bias": -456_789.0, "low": -567_891.0, "high": -345_679.0, "rms": 678_912.0, "mean_return": -789_123.0}
+    bias = {name: dataclasses.replace(one, **error, steps=891_234) for name, one in certificate.bias.items()}
+    text = page(dataclasses.replace(certificate, rows=rows, bias=bias))
+    for shown in ("538,712", "12,346", "234,567", "345,678", "-456,789", "678,912", "-789,123", "891,234"):
+        assert shown in text
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_bounds_on_the_replay_rest_on_the_tuples_of_the_checkpoint(certificate, experiments) -> None:
     on_replay = [row for row in certificate.rows if row.data == "replay"]
     assert {row.n for row in on_replay} == {tiny_experiments.STEPS} == {certificate.replay_tuples}

@@ -21,6 +21,8 @@ FORMULAS: dict[Quantity, str] = {
     "bounded Bellman error": "E [1 − exp(−(Q − y)²/ε²)], ε = {epsilon:g}",
     "bounded value error": "E [1 − exp(−(Q − G)²/ε²)], ε = {epsilon_value:g}",
 }
+NUMBERS = {"N": 6, "KL": 5, "risk": 6, "at most": 7}  # and the least width of their columns
+NAMES_AND_NUMBERS = 48  # characters for the name of a bound and its numbers, of 80 in a line
 STYLES = {
     "vacuous": "dim",
     "broken": "bold red",
@@ -115,8 +117,9 @@ def _named(row: Row) -> str:
 
 def bias_table(c: Certificate) -> Table:
     table = _table("Measured value error: the claim m_p minus the return that follows, G")
-    table.add_column("policy", no_wrap=True)
-    for header in ("m_p − G in the mean", "rms", "mean G", "episodes", " steps"):
+    table.add_column("policy")
+    table.add_column("m_p − G in the mean", justify="right")
+    for header in ("rms", "mean G", "episodes", " steps"):
         table.add_column(header, justify="right", no_wrap=True)
     for policy, bias in c.bias.items():
         name = policy_name(policy, c.alpha)
@@ -172,20 +175,24 @@ def _bounds_table(c: Certificate, quantity: Quantity, rows: list[Row], letters: 
         limit = f"at most {number(largest)} if rewards kept to their range"
     clipped = f"; {_counted(rows[0])}" if rows[0].clipped else ""
     table = _table(f"{quantity[0].upper()}{quantity[1:]}: {formula}\nmeasured {_estimate(measured)}; {limit}{clipped}")
-    table.add_column("bound", width=24)
+    # The numbers of all tables decide, so that their columns lie below one another.
+    widths = [max(least, *(len(_numbers(row)[i]) for row in c.rows)) for i, least in enumerate(NUMBERS.values())]
+    table.add_column("bound", width=NAMES_AND_NUMBERS - sum(widths))
     table.add_column("data", width=6)
-    for header, width in (("N", 6), ("KL", 5), ("risk", 6), ("at most", 7)):
+    for header, width in zip(NUMBERS, widths, strict=True):
         table.add_column(header, justify="right", width=width, no_wrap=True)
     table.add_column("", width=11)
     table.add_column("fails", width=6, overflow="fold")
     for row in rows:
-        kl = "–" if row.kl is None else number(row.kl)
         fails = "".join(sorted(letters[key] for key in row.fails))
-        numbers = (f"{row.n:,}", kl, number(row.risk), number(row.value))
-        table.add_row(row.name, row.data, *numbers, row.says, fails, style=STYLES[row.says])
+        table.add_row(row.name, row.data, *_numbers(row), row.says, fails, style=STYLES[row.says])
     table.caption = "\n".join(f"{row.name}: {row.remark}" for row in rows if row.remark)
     table.caption_justify = "left"
     return table
+
+
+def _numbers(row: Row) -> tuple[str, ...]:
+    return f"{row.n:,}", "–" if row.kl is None else number(row.kl), number(row.risk), number(row.value)
 
 
 def calibration_table(c: Certificate) -> Table:
