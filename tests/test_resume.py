@@ -2,12 +2,14 @@
 
 import json
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import safetensors.torch
@@ -17,7 +19,8 @@ import pac4sac
 from pac4sac import Task
 from pac4sac.errors import UserError
 from pac4sac.tasks.episodes import episode_seed
-from pac4sac.training import checkpoint
+from pac4sac.training import backends, checkpoint, loop
+from pac4sac.training.runs import make_agent
 
 RUNS = ("sac-seed0", "sac-seed1")
 
@@ -110,7 +113,34 @@ def test_killed_in_an_evaluation_it_logs_each_line_once(
     assert same(folder, whole)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_killed_in_the_final_evaluation_it_has_a_checkpoint_of_the_last_step(mortals: Mortals, tmp_path: Path) -> None:
+    folder = tmp_path / "x"
+    options = {"evaluate_every": 0}
+    assert mortals.run("train", folder, die={"kind": "evaluations", "lines": 1}, **{"with": options}) == -signal.SIGKILL
+    assert newest(folder).name == f"step-{STEPS:09d}"
+
+
+@pytest.mark.parametrize(("line", "step"), [(1, 150), (5, STEPS)])
+def test_a_signal_breaks_off_an_evaluation_which_the_resume_makes_again(tmp_path: Path, line: int, step: int) -> None:
+    reference = train(tmp_path / "whole", "pac4sac").folder
+    signalled = SignalAt(signal.SIGTERM, kind="evaluations", lines=line)
+    result = train(tmp_path / "x", "pac4sac", callbacks=[signalled])
+    assert not result.complete
+    evaluations = [row for run in result.runs for row in run.evaluations if row["step"] == step]
+    assert {row["policy"] for row in evaluations} == {"greedy"}
+    assert newest(result.folder).name == f"step-{step:09d}"
+    assert {run.status for run in result.runs} == {"interrupted"}
+    assert pac4sac.resume(result.folder).complete
+    assert same(result.folder, reference)
+
+
+def test_when_the_time_is_up_an_evaluation_is_still_brought_to_its_end(tmp_path: Path, whole: Path) -> None:
+    folder = train(tmp_path / "x", callbacks=[SignalAt(signal.SIGTERM, step=STEPS)]).folder
+    assert pac4sac.resume(folder, max_minutes=1e-6).complete
+    assert same(folder, whole)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_gives_a_checkpoint_and_a_clean_end(tmp_path: Path, whole: Path, number: int) -> None:
     before = signal.getsignal(number)
     result = train(tmp_path / "x", callbacks=[SignalAt(number, step=67)])
@@ -139,6 +169,53 @@ def test_when_the_time_is_up_it_stops_and_the_rest_follows_in_pieces(tmp_path: P
     assert newest(result.folder).name == "step-000000003"
     assert pac4sac.resume(result.folder).complete
     assert same(result.folder, whole)
+
+
+def test_a_signal_while_it_prepares_ends_it_before_the_compiler_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*arguments: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return make_agent(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "make_agent", interrupted)
+        patch.setattr(backends, "prepare", lambda *_: pytest.fail("it was compiled"))
+        result = train(tmp_path / "x", steps=60)
+    assert (result.complete, result.reason) == (False, "SIGINT was received")
+    assert capsys.readouterr().err == "SIGINT was received: stopping in good order; Ctrl-C stops at once.\n"
+    assert pac4sac.resume(result.folder).complete
+
+
+def test_a_closed_terminal_is_nothing_to_a_process_that_was_told_to_ignore_it(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert train(tmp_path / "x", steps=60, callbacks=[SignalAt(signal.SIGHUP, step=50)]).complete
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("steps", [None, STEPS + 10])
+def test_where_the_checkpoints_of_finished_runs_were_deleted_no_log_is_cut(
+    tmp_path: Path, whole: Path, steps: int | None
+) -> None:
+    folder = copy(whole, tmp_path / "x")
+    shutil.rmtree(folder / "cohorts")
+    before = contents(folder)
+    with pytest.raises(UserError, match=r"are finished, but their checkpoints are gone.*train again into another"):
+        pac4sac.resume(folder, steps=steps)
+    assert contents(folder) == before
+
+
+def test_where_the_checkpoints_of_unfinished_runs_were_deleted_no_log_is_cut(mortals: Mortals, tmp_path: Path) -> None:
+    interrupted = train(tmp_path / "interrupted", callbacks=[SignalAt(signal.SIGTERM, step=39)]).folder
+    assert mortals.killed_at("train", tmp_path / "killed", 79)
+    for folder in (interrupted, tmp_path / "killed"):
+        shutil.rmtree(folder / "cohorts")
+        before = contents(folder)
+        with pytest.raises(UserError, match="are begun, but their checkpoints are gone"):
+            pac4sac.resume(folder)
+        assert contents(folder) == before
 
 
 def test_a_finished_experiment_is_left_as_it_is(tmp_path: Path, whole: Path) -> None:

@@ -24,7 +24,7 @@ from pac4sac.certificates.unfinished import saved_agent, unfinished
 from pac4sac.certificates.value_error import Bias, Policy, ValueErrors, measure_value_errors
 from pac4sac.errors import UserError
 from pac4sac.reporting.statistics import Estimate, mean_interval
-from pac4sac.tasks.registry import find_spec
+from pac4sac.tasks.registry import time_limit
 from pac4sac.training.agentfile import TrainedAgent, load
 from pac4sac.training.checkpoint import write_whole
 from pac4sac.training.evaluation import evaluate
@@ -141,7 +141,7 @@ class _Examiner:
         self.state: State = trained.state
         self.task = trained.run.task
         self.episodes, self.delta, self.seed, self.say = episodes, delta, seed, say
-        self.limit = self.task.horizon or find_spec(self.task.env_id).max_episode_steps
+        self.limit = time_limit(self.task)
         self.remarks: list[str] = [text] if (text := unfinished(file)) else []
 
     def certificate(self, given: RewardRange | None, return_range: tuple[float, float] | None) -> Certificate:

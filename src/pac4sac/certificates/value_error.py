@@ -23,8 +23,9 @@ from pac4sac.agents.base import Agent, Draw, Hyper, State
 from pac4sac.errors import UserError
 from pac4sac.reporting.statistics import CONFIDENCE, mean_interval
 from pac4sac.tasks import Task
-from pac4sac.tasks.registry import find_spec
+from pac4sac.tasks.registry import time_limit
 from pac4sac.training.evaluation import evaluation_tape, play, read_draw
+from pac4sac.training.signals import StopRequest
 
 Floats = NDArray[np.float64]
 Policy = Literal["policy", "shooting"]
@@ -134,6 +135,7 @@ def measure_value_errors(
     horizon: int | None = None,
     workers: int = 0,
     only: Sequence[int] | None = None,
+    stop: StopRequest | None = None,
 ) -> ValueErrors:
     """Play episodes of every run, or of `only` some, side by side; each `occasion` has random numbers of its own.
 
@@ -168,7 +170,8 @@ def measure_value_errors(
     length = np.zeros(runs * episodes, np.int64)
     ended, terminated = (np.zeros(runs * episodes, np.bool_) for _ in range(2))  # neither, where the simulator failed
     last = np.zeros((runs * episodes, agent.ds), np.float32)
-    for s, a, seen, going in play(act, tape, replace(task, horizon=duration), seeds, episodes, occasion, workers, only):
+    played = replace(task, horizon=duration)
+    for s, a, seen, going in play(act, tape, played, seeds, episodes, occasion, workers, only, stop):
         observations.append(s)
         actions.append(a)
         rewards.append(seen.reward.copy())
@@ -233,7 +236,7 @@ def soft_returns(
 
 def _duration(task: Task, gamma: float, tail: float) -> tuple[int | None, int | None]:
     """The task's own limit, and the steps to play."""
-    limit = task.horizon or find_spec(task.env_id).max_episode_steps
+    limit = time_limit(task)
     unjudged = math.ceil(math.log(tail) / math.log(gamma)) if gamma > 0 else 1
     return limit, limit if limit is None or limit >= 2 * unjudged else limit + unjudged
 

@@ -144,8 +144,9 @@ def _import_path() -> str:
 
 @contextlib.contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """A child inherits the mask: Ctrl-C at the terminal reaches the pool's process alone, which ends the workers."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """A child inherits the mask: Ctrl-C at the terminal, or its end, reaches the pool's process alone, which ends the
+    workers."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
         yield
     finally:

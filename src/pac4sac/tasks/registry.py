@@ -1,6 +1,7 @@
 """Tasks: an environment with its episode length, the return that counts as solved, and a step budget."""
 
 import difflib
+import functools
 import importlib
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from pac4sac.errors import UserError
+from pac4sac.errors import UserError, how_to_install
 from pac4sac.tasks.bullet import HORIZON, register_environments
 
 
@@ -45,11 +46,16 @@ def get_task(task: str | Task, steps: int | None = None) -> Task:
 
 def _named(name: str) -> Task:
     if not isinstance(name, str):
-        raise UserError(f"A task is a name or a pac4sac.Task, not {name!r}.")
+        raise UserError(f"A task is a name or a pac4sac.Task, not {name!r}; name an environment by its registered id.")
     if name in TASKS:
         return TASKS[name]
     spec = find_spec(name)
     return Task(name, name, spec.max_episode_steps, spec.reward_threshold)
+
+
+def time_limit(task: Task) -> int | None:
+    """Steps after which an episode is truncated; None where it is left to the environment to end it, or never to."""
+    return task.horizon or find_spec(task.env_id).max_episode_steps
 
 
 def find_spec(env_id: str) -> EnvSpec:
@@ -57,7 +63,7 @@ def find_spec(env_id: str) -> EnvSpec:
     module, _, plain_id = env_id.rpartition(":")
     if module:
         try:
-            importlib.import_module(module)
+            _registered_by(module)
         except ModuleNotFoundError as missing:
             raise UserError(
                 f"Task {env_id!r} asks to import {module!r} first, but there is no module {missing.name!r}; "
@@ -65,10 +71,18 @@ def find_spec(env_id: str) -> EnvSpec:
             ) from missing
     elif env_id.startswith("dm_control/"):
         _register_dm_control(env_id)
-    spec = gymnasium.registry.get(plain_id)
+    spec = gymnasium.registry.get(plain_id if module else env_id)
     if spec is None:
-        raise UserError(f"There is no task or environment {env_id!r}; {_suggestion(plain_id)}")
+        raise UserError(f"There is no task or environment {env_id!r}; {_suggestion(module, plain_id)}")
     return spec
+
+
+@functools.cache
+def _registered_by(module: str) -> set[str]:
+    """The ids that come with the import of a module; none where it was imported before."""
+    before = set(gymnasium.registry)
+    importlib.import_module(module)
+    return set(gymnasium.registry) - before
 
 
 def _register_dm_control(env_id: str) -> None:
@@ -76,12 +90,14 @@ def _register_dm_control(env_id: str) -> None:
         importlib.import_module("dm_control")
         importlib.import_module("shimmy")
     except ImportError as missing:
-        raise UserError(f"Task {env_id!r} needs dm_control ({missing}); install pac4sac[dmc].") from missing
+        raise UserError(f"Task {env_id!r} needs dm_control ({missing}); {how_to_install('dmc')}.") from missing
 
 
-def _suggestion(name: str) -> str:
-    known = {known.lower(): known for known in (*gymnasium.registry, *TASKS)}
-    nearest = [known[match] for match in difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)]
+def _suggestion(module: str, name: str) -> str:
+    own = _registered_by(module) if module else set()
+    known = {known.lower(): known for known in (own or {*gymnasium.registry, *TASKS})}
+    close = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.0 if own else 0.5)
+    nearest = [f"{module}:{known[match]}" if own else known[match] for match in close]
     if nearest:
         return "did you mean " + " or ".join(nearest) + "?"
     return f"use one of {', '.join(TASKS)}, or any Gymnasium id with continuous actions."

@@ -11,11 +11,14 @@ import json
 import math
 import os
 import platform
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pac4sac.reporting.store import VERSION
+from pac4sac.errors import UserError
+from pac4sac.reporting.store import VERSION, read_run
 from pac4sac.training.checkpoint import DamagedCheckpoint, write_whole
 from pac4sac.training.runs import Run
 from pac4sac.version import __version__
@@ -71,6 +74,26 @@ class RunFolder:
         about = {"version": VERSION, **self.run.describe(), "status": status, "status_detail": detail}
         about |= {"computed": self.computed, "versions": versions(), "machine": machine()}
         write_whole(self.path / "run.json", json.dumps(about, indent=1).encode())
+
+
+def check_that_nothing_was_saved(folders: Sequence[RunFolder], checkpoint_every: int) -> None:
+    """Runs without a checkpoint begin again and lose their logs, as is right only if they were killed before their
+    first one, and not if somebody deleted it."""
+    runs = [read_run(folder.path) for folder in folders if (folder.path / "run.json").exists()]
+    were_stopped = runs and all(run.status != "running" for run in runs)
+    got_further = any(row["step"] > checkpoint_every for run in runs for row in run.episodes[-1:])
+    if were_stopped or got_further:
+        how = "finished" if all(run.status == "finished" for run in runs) else "begun"
+        raise UserError(
+            f"The runs in {folders[0].path.parent} are {how}, but their checkpoints are gone, so that there is nothing "
+            "to go on from; train again into another folder."
+        )
+
+
+def log_time(cohort: Path, step: int, started: float) -> None:
+    seconds, date = round(time.monotonic() - started, 3), datetime.now(UTC).isoformat(timespec="seconds")
+    with (cohort / "times.jsonl").open("a") as file:
+        file.write(json.dumps({"step": step, "seconds": seconds, "date": date}) + "\n")
 
 
 def _plain(value: Any) -> Any:

@@ -1,10 +1,8 @@
 """The training loop of a cohort: act, send, update while the simulators step, collect, store, log, checkpoint."""
 
 import dataclasses
-import json
 import time
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +10,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pac4sac.agents.base import Agent, State
 from pac4sac.certificates.value_error import measure_value_errors
 from pac4sac.errors import UserError
 from pac4sac.reporting.metrics import solved_at
+from pac4sac.tasks import Task
 from pac4sac.tasks.pool import EnvPool
 from pac4sac.training import agentfile, backends, checkpoint
 from pac4sac.training.callbacks import Callback
 from pac4sac.training.checkpoint import Checkpoint, DamagedCheckpoint
 from pac4sac.training.coverage import measure_coverage
 from pac4sac.training.evaluation import Policy, evaluate
-from pac4sac.training.folder import RunFolder
+from pac4sac.training.folder import Mark, RunFolder, check_that_nothing_was_saved, log_time
 from pac4sac.training.learner import Learner
 from pac4sac.training.options import Options
 from pac4sac.training.runs import Run, make_agent
-from pac4sac.training.signals import StopRequest
+from pac4sac.training.signals import Stopped, StopRequest
 
 
 class Cohort:
@@ -45,16 +45,22 @@ class Cohort:
         self.length = np.zeros(len(runs), dtype=np.int64)
         self.best: list[float | None] = [None] * len(runs)  # mean return of the best scheduled evaluation
         self.complete = False  # all is done and written, the final evaluation too
+        self.measured = True  # False where a stop broke off what was due at this step
 
     # --- start and end
 
     def train(self, stop: StopRequest) -> bool:
         """Train until all runs are done; False where a stop was asked for before that."""
+        self.stop = stop
         saved = checkpoint.load_newest(self.folder, self.fingerprint, self._check)
         if saved is not None and self._nothing_left(saved):
             return True
+        if saved is None:
+            check_that_nothing_was_saved(self.folders, self.options.checkpoint_every)
         with EnvPool(self.task, self.seeds, self.options.workers) as self.pool:
             self.agent = make_agent(self.runs, self.pool.observation_size, self.pool.action_size)
+            if stop.reason is not None:  # before the compiler takes its time
+                return False
             self._place(saved.progress["placement"] if saved else None)
             if saved is None:
                 self._begin()
@@ -62,7 +68,7 @@ class Cohort:
                 self._resume(saved)
             self.watcher.on_start(self.root, self.runs, self.options.steps, self.learner.step)
             try:
-                return self._loop(stop)
+                return self._loop()
             finally:
                 self.watcher.on_end(self.root)
 
@@ -126,6 +132,7 @@ class Cohort:
             self.returns, self.best = progress["returns"], progress["best"]
             self.so_far = np.array(progress["so_far"], dtype=np.float64)
             self.length = np.array(progress["length"], dtype=np.int64)
+            self.measured = progress.get("measured", True)
             self.learner.begin(self.pool.restore(saved.pool))
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
             raise UserError(f"The checkpoint in {self.folder} does not fit its runs ({error}).") from error
@@ -137,22 +144,27 @@ class Cohort:
             folder.cut_back(progress["logs"][run])
             folder.describe(self.status[run], self.details[run])
 
-    def _loop(self, stop: StopRequest) -> bool:
+    def _loop(self) -> bool:
         started = time.monotonic()
-        while self.learner.step < self.options.steps and "running" in self.status:
-            self._step()
-            step = self.learner.step
-            self.watcher.on_step(step)
-            if stop.wanted:
-                self._save()
-                for run in self._running():
-                    self.folders[run].describe("interrupted", stop.reason)
-                return False
-            if step % self.options.checkpoint_every == 0 and step < self.options.steps:
-                self._save()
-                self._time(step, started)
-        self._finish()
-        self._time(self.learner.step, started)
+        try:
+            if not self.measured:
+                self._measure()
+            while self.learner.step < self.options.steps and "running" in self.status:
+                self._step()
+                step = self.learner.step
+                self.watcher.on_step(step)
+                if self.stop.wanted:
+                    self._save()
+                    raise Stopped
+                if step % self.options.checkpoint_every == 0 and step < self.options.steps:
+                    self._save()
+                    log_time(self.folder, step, started)
+            self._finish()
+        except Stopped:
+            for run in self._running():
+                self.folders[run].describe("interrupted", self.stop.reason)
+            return False
+        log_time(self.folder, self.learner.step, started)
         return True
 
     # --- one lockstep step
@@ -171,25 +183,34 @@ class Cohort:
         self.length += 1
         step, ended = learner.step, seen.terminated | seen.truncated
         time_to_log = step % self.options.log_every == 0
-        time_to_evaluate = self._is_due(self.options.evaluate_every)
-        time_to_judge = self._is_due(self.options.bias_every)
-        time_to_survey = self._is_due(self.options.coverage_every)
+        due = self._due()
         failed = any(self.status[run] == "running" for run in self.pool.failures)
-        if failed or ended.any() or time_to_log or time_to_evaluate or time_to_judge or time_to_survey:
+        if failed or ended.any() or time_to_log or due:
             self._bury_the_dead()
             self._end_episodes(ended)
         if time_to_log:
             self._log_metrics()
-        if time_to_evaluate:
-            self._evaluate(self._running(), keep_best=True)
-        if time_to_judge:
-            self._log_bias(self._running())
-        if time_to_survey:
-            self._log_coverage(self._running())
+        if due:
+            self._measure()
 
-    def _is_due(self, every: int) -> bool:
+    def _measure(self) -> None:
+        """All that is due at this step. What a stop breaks off is dropped, and the resume begins with it."""
+        before = [folder.marks() for folder in self.folders]
+        try:
+            for measure in self._due():
+                measure(self._running())
+        except Stopped:
+            self.measured = False
+            self._save(before)
+            raise
+        self.measured = True
+
+    def _due(self) -> list[Callable[[Sequence[int]], None]]:
         """On a schedule, up to the end, where all that is measured is measured once more."""
-        return every > 0 and self.learner.step % every == 0 and self.learner.step < self.options.steps
+        step, how = self.learner.step, self.options
+        schedule = {self._evaluate: how.evaluate_every, self._log_bias: how.bias_every}
+        schedule |= {self._log_coverage: how.coverage_every}
+        return [measure for measure, every in schedule.items() if every and step % every == 0 and step < how.steps]
 
     def _bury_the_dead(self, actions: NDArray[np.float32] | None = None) -> None:
         """Runs that diverged or whose simulator failed are out from here on; what they did since is not logged."""
@@ -247,7 +268,11 @@ class Cohort:
                 row = dict(zip(self.agent.metric_names, values[:, run].tolist(), strict=True))
                 self._log(run, "metrics", {"step": self.learner.step, **row})
 
-    def _evaluate(self, runs: Sequence[int], keep_best: bool) -> None:
+    @property
+    def _played(self) -> tuple[Agent, State, Task, list[int]]:
+        return self.agent, self.learner.state, self.task, self.seeds
+
+    def _evaluate(self, runs: Sequence[int]) -> None:
         """The deterministic policy and, for runs that shoot, the shooting one; the latter decides which is best."""
         if not runs or not self.options.evaluation_episodes:
             return
@@ -256,17 +281,7 @@ class Cohort:
         policies: list[Policy] = ["greedy", "shooting"] if max(shots) > 1 else ["greedy"]
         means = np.full(len(self.runs), np.nan)
         for policy in policies:
-            returns = evaluate(
-                self.agent,
-                self.learner.state,
-                self.task,
-                self.seeds,
-                policy,
-                episodes,
-                str(step),
-                self.pool.workers,
-                runs,
-            )
+            returns = evaluate(*self._played, policy, episodes, str(step), self.pool.workers, runs, self.stop)
             for run in runs:
                 if policy == "greedy" or shots[run] > 1:
                     means[run] = returns[run].mean()
@@ -274,26 +289,18 @@ class Cohort:
                     self._log(run, "evaluations", row)
         for run, mean in enumerate(means.tolist()):
             best = self.best[run]
-            if keep_best and not np.isnan(mean) and (best is None or mean > best):
+            if self.options.evaluate_every and not np.isnan(mean) and (best is None or mean > best):
                 self.best[run] = mean
                 self._save_agent(run, "best.safetensors")
 
     def _log_bias(self, runs: Sequence[int]) -> None:
         if not runs or not self.options.bias_every:
             return
-        errors = measure_value_errors(
-            self.agent,
-            self.learner.state,
-            self.task,
-            self.seeds,
-            self.options.bias_episodes,
-            str(self.learner.step),
-            workers=self.pool.workers,
-            only=runs,
-        )
+        step, episodes, workers = self.learner.step, self.options.bias_episodes, self.pool.workers
+        errors = measure_value_errors(*self._played, episodes, str(step), workers=workers, only=runs, stop=self.stop)
         for run in runs:
             if (bias := errors.bias(run)) is not None:
-                self._log(run, "bias", {"step": self.learner.step, **dataclasses.asdict(bias)})
+                self._log(run, "bias", {"step": step, **dataclasses.asdict(bias)})
 
     def _log_coverage(self, runs: Sequence[int]) -> None:
         if not runs or not self.options.coverage_every:
@@ -306,19 +313,21 @@ class Cohort:
         path = self.folders[run].path / name
         agentfile.save_agent(path, self.runs[run], self.agent, self.learner.state, run)
 
-    def _save(self) -> None:
+    def _save(self, marks: list[dict[str, Mark]] | None = None) -> None:
+        """With the logs as they are, or to be cut back to marks."""
         for run in range(len(self.runs)):
             self._save_agent(run)
         progress = {
             "placement": self.placement,
             "complete": self.complete,
+            "measured": self.measured,
             "status": self.status,
             "details": self.details,
             "returns": self.returns,
             "best": self.best,
             "so_far": self.so_far.tolist(),
             "length": self.length.tolist(),
-            "logs": [folder.marks() for folder in self.folders],
+            "logs": marks or [folder.marks() for folder in self.folders],
         }
         pool = checkpoint.as_arrays(self.pool.snapshot())
         content = Checkpoint(self.learner.export(), pool, progress)
@@ -326,8 +335,9 @@ class Cohort:
 
     def _finish(self) -> None:
         self._bury_the_dead()
+        self._save()  # an evaluation takes its time, in which much can happen
         whole = [run for run, status in enumerate(self.status) if status in ("running", "finished")]
-        self._evaluate(whole, keep_best=bool(self.options.evaluate_every))
+        self._evaluate(whole)
         self._log_bias(whole)
         self._log_coverage(self._running())
         for run in self._running():  # neither frozen nor parked: the experiment may be extended
@@ -337,8 +347,3 @@ class Cohort:
             self.watcher.on_status(self.runs[run], "finished", None)
         self.complete = True
         self._save()
-
-    def _time(self, step: int, started: float) -> None:
-        seconds, date = round(time.monotonic() - started, 3), datetime.now(UTC).isoformat(timespec="seconds")
-        with (self.folder / "times.jsonl").open("a") as file:
-            file.write(json.dumps({"step": step, "seconds": seconds, "date": date}) + "\n")

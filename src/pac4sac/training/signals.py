@@ -1,14 +1,20 @@
-"""Stopping in good order: on Ctrl-C, on SIGTERM, or when the time is up."""
+"""Stopping in good order: on Ctrl-C, on SIGTERM, when the terminal is closed, or when the time is up."""
 
+import contextlib
 import signal
+import sys
 import threading
 import time
 from types import FrameType
 from typing import Any
 
 
+class Stopped(Exception):
+    """Something was broken off because a stop was asked for."""
+
+
 class StopRequest:
-    """While entered, SIGINT and SIGTERM ask for a stop instead of ending the process; a second one ends it."""
+    """While entered, SIGINT, SIGTERM and SIGHUP ask for a stop instead of ending the process; a second SIGINT does."""
 
     def __init__(self, max_minutes: float | None = None) -> None:
         self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
@@ -21,9 +27,16 @@ class StopRequest:
             self.reason = "the time is up"
         return self.reason is not None
 
+    def check(self) -> None:
+        """Break off what can be done again. The end of the time is no reason to: what takes longer than the time that
+        is given would never be done."""
+        if self.reason is not None:
+            raise Stopped
+
     def __enter__(self) -> "StopRequest":
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+            for number in (signal.SIGINT, signal.SIGTERM, *(() if nohup else (signal.SIGHUP,))):
                 self._previous[number] = signal.signal(number, self._ask)
         return self
 
@@ -31,6 +44,8 @@ class StopRequest:
         if self.reason is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.reason = f"{signal.Signals(number).name} was received"
+        with contextlib.suppress(OSError, RuntimeError):  # a closed terminal, or in the middle of another line
+            print(f"{self.reason}: stopping in good order; Ctrl-C stops at once.", file=sys.stderr, flush=True)
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():
