@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -15,9 +16,11 @@ from safetensors.torch import load_file
 from tiny_experiments import DRIFT, STEPS, about, contents, logs, newest, rows, same, train
 
 import pac4sac
+from pac4sac.agents.sac import Sac
 from pac4sac.errors import UserError
 from pac4sac.tape import BLOCK, Stream, Tape
 from pac4sac.tasks.episodes import episode_seed
+from pac4sac.training.runs import seed_list, settings_grid
 
 FRAGILE, WILD = "training_agents:Fragile", "training_agents:Wild"
 ENDLESS = dataclasses.replace(DRIFT, env_kwargs={})  # no episode ends but by the time limit
@@ -266,6 +269,52 @@ def test_an_option_of_the_wrong_kind_is_named(wrong: dict[str, Any], tmp_path: P
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize(
+    ("given", "seeds"),
+    [
+        (3, [3]),
+        (np.int64(3), [3]),
+        (np.arange(2), [0, 1]),
+        (range(2), [0, 1]),
+        ("0:2", [0, 1]),
+        (iter([2**64 - 1]), [2**64 - 1]),
+    ],
+)
+def test_seeds_are_whole_numbers_however_they_are_written(given: Any, seeds: list[int]) -> None:
+    found = seed_list(given)
+    assert found == seeds
+    assert {type(seed) for seed in found} == {int}
+
+
+@pytest.mark.parametrize("wrong", [[0.5], 0.5, True, [0, True], None, ["0"], "0.5", [-1], [0, 0], [], 2**64])
+def test_what_is_no_seed_is_refused_before_a_folder_is_made(wrong: Any, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"[Ss]eed"):
+        train(tmp_path / "x", seeds=wrong)
+    assert not (tmp_path / "x").exists()
+
+
+def test_settings_may_be_numbers_and_arrays_of_numpy() -> None:
+    grid = settings_grid(
+        {"xi": np.array([0.0, 0.1]), "width": np.int64(8), "lr": [np.float32(0.5)], "activation": "relu"}
+    )
+    assert grid == {"xi": [0.0, 0.1], "width": [8], "lr": [0.5], "activation": ["relu"]}
+    assert {type(value) for values in grid.values() for value in values} == {float, int, str}
+
+
+def test_what_has_no_name_is_refused_with_how_to_name_it(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="name a class of your own as module:Class"):
+        train(tmp_path / "x", Sac)
+    with pytest.raises(UserError, match="name an environment by its registered id"):
+        train(tmp_path / "x", task=gymnasium.make("Pendulum-v1"))
+    for nameless in (":Sac", "pac4sac.agents.sac:"):
+        with pytest.raises(UserError, match="as module:Class"):
+            train(tmp_path / "x", nameless)
+    for callbacks in ([pac4sac.Callback], print, [None]):
+        with pytest.raises(UserError, match=r"callbacks are .*pac4sac\.Callback"):
+            train(tmp_path / "x", callbacks=callbacks)
+    assert not (tmp_path / "x").exists()
+
+
 def test_a_folder_that_holds_something_is_never_touched(tmp_path: Path) -> None:
     folder = train(tmp_path / "x", steps=1).folder
     before = contents(folder)
@@ -297,7 +346,7 @@ def test_callbacks_are_told_of_the_start_every_step_every_line_every_end(tmp_pat
         def on_end(self, folder):
             calls.append(("end", folder))
 
-    folder = train(tmp_path / "x", steps=60, callbacks=[Listener()]).folder
+    folder = train(tmp_path / "x", steps=60, callbacks=Listener()).folder  # a list of them would do as well
     assert calls[0] == ("start", ["sac-seed0", "sac-seed1"], 60, 0)
     assert [call[1] for call in calls if call[0] == "step"] == list(range(1, 61))
     for kind in ("episodes", "metrics", "evaluations"):

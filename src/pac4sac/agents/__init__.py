@@ -47,6 +47,8 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 def get_algorithm(name: str) -> Algorithm:
     """A shipped algorithm by name, or the user's own as "module:Class"."""
+    if not isinstance(name, str):
+        raise UserError(f"An algorithm is a name, not {name!r}; name a class of your own as module:Class.")
     if name in ALGORITHMS:
         return ALGORITHMS[name]
     if ":" not in name:
@@ -54,6 +56,8 @@ def get_algorithm(name: str) -> Algorithm:
         hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(ALGORITHMS)}."
         raise UserError(f"There is no algorithm {name!r}; {hint}")
     module_name, class_name = name.split(":", 1)
+    if not (module_name and class_name):
+        raise UserError(f"{name!r} is no algorithm; name a class of your own as module:Class.")
     try:
         agent = getattr(importlib.import_module(module_name), class_name)
     except (ImportError, AttributeError) as error:

@@ -1,9 +1,10 @@
 """Watching training: a callback has any of five methods, each called by the loop in its process."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pac4sac.errors import UserError
 from pac4sac.training.runs import Run
 
 
@@ -29,8 +30,11 @@ class Callback:
 class Callbacks(Callback):
     """Several as one."""
 
-    def __init__(self, members: Sequence[Callback]) -> None:
-        self.members = tuple(members)
+    def __init__(self, members: Callback | Iterable[Callback]) -> None:
+        self.members = tuple(members) if isinstance(members, Iterable) else (members,)
+        for member in self.members:
+            if not isinstance(member, Callback):
+                raise UserError(f"callbacks are instances of subclasses of pac4sac.Callback, and {member!r} is none.")
 
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
         for member in self.members:

@@ -5,7 +5,7 @@ import dataclasses
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,13 +51,13 @@ def train(
     task: str | Task,
     algo: str = "pac4sac",
     *,
-    seeds: int | Sequence[int] = (0,),
+    seeds: int | str | Iterable[int] = (0,),
     preset: str = "paper",
     settings: Mapping[str, Any] | None = None,
     steps: int | None = None,
     out: str | Path | None = None,
     max_minutes: float | None = None,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Callback | Iterable[Callback] = (),
     **options: Any,
 ) -> Result:
     """Train an algorithm on a task with all seeds in lockstep.
@@ -65,7 +65,7 @@ def train(
     `settings` are those of the algorithm; a list of values is swept, inside the cohort where it can be. `options` are
     those of `Options`: device, backend, workers, checkpoint_every, evaluate_every, stop_when_solved and so on.
     """
-    task = get_task(task, steps)
+    task, watcher = get_task(task, steps), Callbacks(callbacks)
     how = make_options(task.steps, options)
     runs = make_runs(task, algo, preset, seed_list(seeds), settings_grid(settings))
     folder = Path(out) if out is not None else free_folder(Path("experiments"), f"{task.name}-{algo}")
@@ -74,7 +74,7 @@ def train(
         runs = [run.starting_from(agent) for run in runs]
     check_startable(runs, how, max_minutes)
     create(folder, runs, how)
-    return resume(folder, max_minutes=max_minutes, callbacks=callbacks)
+    return resume(folder, max_minutes=max_minutes, callbacks=watcher)
 
 
 def check_startable(runs: Sequence[Run], options: Options, max_minutes: float | None) -> None:
@@ -130,10 +130,10 @@ def resume(
     *,
     steps: int | None = None,
     max_minutes: float | None = None,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Callback | Iterable[Callback] = (),
 ) -> Result:
     """Go on with an experiment from its last checkpoints, exactly; with `steps`, up to a larger number of them."""
-    folder = Path(folder)
+    folder, watcher = Path(folder), Callbacks(callbacks)
     check_minutes(max_minutes)
     about = read_experiment(folder)
     try:
@@ -145,8 +145,7 @@ def resume(
         if steps < options.steps:
             raise UserError(f"This experiment has {options.steps} steps already; --steps can only extend it.")
         about["options"]["steps"], options = steps, longer
-        callbacks = [_Extension(about), *callbacks]
-    watcher = Callbacks(callbacks)
+        watcher = Callbacks([_Extension(about), watcher])
     with alone_in(folder), StopRequest(max_minutes) as stop:
         for number, runs in enumerate(cohorts):
             if not Cohort(folder, f"{number:03d}", runs, options, watcher).train(stop):

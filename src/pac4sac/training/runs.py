@@ -9,7 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from pac4sac.agents import Agent, get_algorithm, make_config
+from pac4sac.arguments import parse_seeds
 from pac4sac.errors import UserError
 from pac4sac.reporting.store import identity
 from pac4sac.settings import AgentConfig
@@ -60,16 +63,26 @@ class Run:
         return Run(*what, about.get("started_from"))
 
 
-def seed_list(seeds: int | Iterable[int]) -> list[int]:
+LARGEST_SEED = 2**64 - 1  # that a checkpoint holds
+
+
+def seed_list(seeds: int | str | Iterable[int]) -> list[int]:
+    """One seed, several, or as text what the command line takes."""
+    if isinstance(seeds, str):
+        return parse_seeds(seeds)
     try:
-        return [operator.index(seed) for seed in ([seeds] if isinstance(seeds, int) else seeds)]
+        several = list(seeds) if isinstance(seeds, Iterable) else [seeds]
+        if any(isinstance(seed, bool) for seed in several):
+            raise TypeError
+        return [operator.index(seed) for seed in several]
     except TypeError:
         raise UserError(f"Seeds are a whole number or several, such as range(5), not {seeds!r}.") from None
 
 
 def settings_grid(settings: Mapping[str, Any] | None) -> dict[str, Sequence[Any]]:
-    """The values of each setting, where one may stand alone."""
-    return {name: value if _is_list(value) else [value] for name, value in (settings or {}).items()}
+    """The values of each setting, where one may stand alone, as plain numbers where they are NumPy's."""
+    given = {name: _plain(value) for name, value in (settings or {}).items()}
+    return {name: [_plain(v) for v in value] if _is_list(value) else [value] for name, value in given.items()}
 
 
 def make_runs(
@@ -78,8 +91,8 @@ def make_runs(
     """All combinations of the settings, each given as a list of values, with all seeds."""
     if not seeds:
         raise UserError("At least one seed is needed, such as --seeds 0:5.")
-    if len(set(seeds)) < len(seeds) or min(seeds) < 0:
-        raise UserError("Seeds must be different whole numbers from 0 on.")
+    if len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) > LARGEST_SEED:
+        raise UserError(f"Seeds must be different whole numbers from 0 to {LARGEST_SEED}.")
     runs = []
     swept = [name for name, values in settings.items() if len(values) > 1]
     for values in itertools.product(*settings.values()):
@@ -130,6 +143,10 @@ def plan_cohorts(runs: Sequence[Run], on_gpu: bool = False) -> list[list[Run]]:
 
 def make_agent(runs: Sequence[Run], ds: int, da: int) -> Agent:
     return get_algorithm(runs[0].algo).agent([run.config for run in runs], ds, da)
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
 def _is_list(value: Any) -> bool:
