@@ -76,7 +76,7 @@ class Bare:
     """The environment itself, with a pool's calls."""
 
     def __init__(self, task: Task) -> None:
-        self.env = make_env(task)
+        self.env = make_env(task, unit_actions=True)
         self.runs, self.action_size = 1, int(np.prod(self.env.action_space.shape or ()))
 
     def reset(self) -> None:

@@ -4,6 +4,7 @@ import json
 import random
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -14,6 +15,8 @@ import pac4sac
 from pac4sac.errors import UserError
 from pac4sac.training.evaluation import evaluate
 from pac4sac.training.runs import Run, make_agent
+
+ARM = "training_environments:Arm-v0"
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +52,15 @@ def test_both_policies_are_evaluated_on_schedule_and_once_at_the_end(folder: Pat
 def test_on_a_schedule_that_meets_the_end_the_last_evaluation_is_made_once(tmp_path: Path) -> None:
     folder = train(tmp_path / "x", steps=90, evaluate_every=45).folder
     assert [row["step"] for row in rows(folder, "sac-seed0", "evaluations")] == [45, 90]
+
+
+def test_where_nothing_ends_an_episode_it_is_evaluated_over_as_many_steps_as_it_was_trained(tmp_path: Path) -> None:
+    endless = pac4sac.Task("endless", "training_environments:EndlessDrift-v0")
+    with pytest.warns(UserWarning, match=r"endless have no time limit and were cut after 70 steps.*max_episode_steps"):
+        folder = train(tmp_path / "x", task=endless, steps=70, bias_every=70).folder
+    assert not (folder / "runs" / "sac-seed0" / "episodes.jsonl").exists()
+    (found,) = rows(folder, "sac-seed0", "evaluations")
+    assert np.isfinite(found["returns"]).all()
 
 
 def test_only_runs_that_shoot_are_evaluated_with_shooting(tmp_path: Path) -> None:
@@ -119,6 +131,22 @@ def test_any_array_or_list_of_the_right_length_is_an_observation_and_no_other(fo
     for wrong in ([1.0, 2.0], np.zeros(4), np.zeros((2, 3)), []):
         with pytest.raises(UserError, match="observations of length 3, not"):
             agent.act(wrong)
+
+
+def test_an_agent_acts_in_the_units_of_its_environment_whoever_made_that(tmp_path: Path) -> None:
+    agent = pac4sac.load(train(tmp_path / "x", task=pac4sac.Task("arm", ARM), steps=50, seeds=(0,)).folder)
+    plain = gymnasium.make(ARM)
+    ours = pac4sac.make_env(agent.run.task)
+    raw, vector = plain.reset(seed=0)[0], ours.reset(seed=0)[0]
+    for _ in range(3):
+        action = agent.act(raw)
+        assert plain.action_space.contains(action)
+        assert ours.action_space == plain.action_space
+        np.testing.assert_array_equal(action, agent.act(vector))
+        unit = agent.agent.greedy(agent.state, torch.from_numpy(vector).view(1, 1, -1)).view(2, 1)
+        np.testing.assert_allclose(action, 3 + 2 * unit.numpy(), rtol=1e-6)
+        raw, vector = plain.step(action)[0], ours.step(action)[0]
+        np.testing.assert_array_equal(vector, [raw["angle"].item(), *raw["speed"]])
 
 
 @pytest.mark.parametrize("algo", ["sac", "ddpg", "oac", "sac-auto"])

@@ -35,5 +35,29 @@ class Drift(gymnasium.Env):
         return np.array([*self.point, self.steps], np.float32)
 
 
+class Arm(gymnasium.Env):
+    """Observes a dictionary and takes actions from 1 to 5, in a column."""
+
+    observation_space = gymnasium.spaces.Dict(
+        angle=gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float64),
+        speed=gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32),
+    )
+    action_space = gymnasium.spaces.Box(1.0, 5.0, (2, 1), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        super().reset(seed=seed)
+        self.speed = self.np_random.normal(size=2)
+        return self._observe(), {}
+
+    def step(self, action):
+        self.speed = 0.5 * self.speed + action[:, 0] - 3
+        return self._observe(), -float(abs(self.speed).sum()), False, False, {}
+
+    def _observe(self):
+        return {"angle": self.speed[:1] - 1, "speed": self.speed.astype(np.float32)}
+
+
+gymnasium.register("Arm-v0", Arm, max_episode_steps=20)
 gymnasium.register("Drift-v0", Drift, max_episode_steps=30)
+gymnasium.register("EndlessDrift-v0", Drift)
 gymnasium.register("SolvableDrift-v0", Drift, max_episode_steps=30, reward_threshold=10.0)

@@ -1,4 +1,4 @@
-"""Any Gymnasium environment as a task: actions in [-1, 1], flat float32 observations, one thin wrapper."""
+"""Any Gymnasium environment as a task: flat float32 observations, for learners actions in [-1, 1], one thin wrapper."""
 
 import contextlib
 import copy
@@ -11,8 +11,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from pac4sac.errors import UserError
-from pac4sac.tasks.registry import Task, find_spec
+from pac4sac.errors import UserError, how_to_install
+from pac4sac.tasks.registry import Task, find_spec, time_limit
 
 Vector = NDArray[np.float32]
 ToVector = Callable[[Any], Vector]
@@ -20,36 +20,40 @@ ToAction = Callable[[Vector], Any]
 
 
 class TaskEnv(gymnasium.Wrapper[Vector, Vector, Any, Any]):
-    """Does what TimeLimit, RescaleAction and FlattenObservation would, in one call per step."""
+    """Does what TimeLimit, FlattenObservation and, with `unit_actions`, RescaleAction would, in one call per step."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any], name: str, horizon: int | None) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], name: str, horizon: int | None, unit_actions: bool) -> None:
         super().__init__(env)
         self.horizon = horizon
         self.elapsed_steps = 0
-        self.action_space, self._to_action = _action_adapter(env.action_space, name)
-        self.observation_space, self._to_vector = _observation_adapter(env.observation_space, name)
+        unit, self.from_unit = _action_adapter(env.action_space, name)
+        self.observation_space, self.to_vector = _observation_adapter(env.observation_space, name)
+        if unit_actions:
+            self.action_space = unit
+        self._to_action = self.from_unit if unit_actions else None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Vector, dict[str, Any]]:
         self.elapsed_steps = 0
         observation, info = self.env.reset(seed=seed, options=options)
-        return self._to_vector(observation) if self._to_vector else observation, info
+        return self.to_vector(observation) if self.to_vector else observation, info
 
     def step(self, action: Vector) -> tuple[Vector, SupportsFloat, bool, bool, dict[str, Any]]:
         if self._to_action:
             action = self._to_action(action)
         observation, reward, terminated, truncated, info = self.env.step(action)
-        if self._to_vector:
-            observation = self._to_vector(observation)
+        if self.to_vector:
+            observation = self.to_vector(observation)
         self.elapsed_steps += 1
         if self.elapsed_steps == self.horizon:
             truncated = True
         return observation, reward, terminated, truncated, info
 
 
-def make_env(task: Task, render_mode: str | None = None) -> gymnasium.Env[Vector, Vector]:
+def make_env(task: Task, render_mode: str | None = None, *, unit_actions: bool = False) -> TaskEnv:
+    """The environment of a task, with observations as one vector. Actions are its own, as those of a trained agent are;
+    or in [-1, 1], as learners give them."""
     # Without the stack of wrappers that gymnasium.make puts around: TaskEnv keeps the time.
     spec = copy.deepcopy(find_spec(task.env_id))
-    horizon = task.horizon or spec.max_episode_steps
     spec.order_enforce = False
     spec.max_episode_steps = None
     kwargs = task.env_kwargs | ({} if render_mode is None else {"render_mode": render_mode})
@@ -65,7 +69,7 @@ def make_env(task: Task, render_mode: str | None = None) -> gymnasium.Env[Vector
             "leave out those it lacks."
         ) from error
     try:
-        return TaskEnv(env, task.name, horizon)
+        return TaskEnv(env, task.name, time_limit(task), unit_actions)
     except UserError:
         env.close()
         raise
@@ -73,7 +77,7 @@ def make_env(task: Task, render_mode: str | None = None) -> gymnasium.Env[Vector
 
 def _missing_dependency(name: str, message: str) -> str:
     if "mujoco" in message.lower():
-        return f"Task {name!r} needs MuJoCo, which is not installed; install pac4sac[mujoco]."
+        return f"Task {name!r} needs MuJoCo, which is not installed; {how_to_install('mujoco')}."
     return f"Task {name!r} needs a package that is not installed: {message}"
 
 

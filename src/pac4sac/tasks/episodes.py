@@ -78,7 +78,7 @@ class RunEnvironment:
         self._steps = 0
         try:
             if self._env is None:
-                self._env = make_env(self._task)
+                self._env = make_env(self._task, unit_actions=True)
             observation = self._reset(episode)
             for action in np.frombuffer(actions, np.float32).reshape(-1, len(self._action)):
                 self._steps += 1

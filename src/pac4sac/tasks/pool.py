@@ -60,7 +60,7 @@ class EnvPool:
         self.runs = len(seeds)
         self.failures: dict[int, str] = {}
         # One environment is built here in any case: it has the sizes, and tells the user at once what cannot work.
-        with contextlib.closing(make_env(task)) as env:
+        with contextlib.closing(make_env(task, unit_actions=True)) as env:
             self.observation_size, self.action_size = map(_length, (env.observation_space, env.action_space))
             if workers == "auto":
                 workers = choose_workers(self.runs, _step_seconds(env), cores())

@@ -1,8 +1,10 @@
 """`agent.safetensors`: all that acting needs, in one small file per run, and the agent read back from it."""
 
+import contextlib
+import functools
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from torch import Tensor
 from pac4sac.agents.base import Agent, State
 from pac4sac.errors import UserError
 from pac4sac.tape import Tape, read
+from pac4sac.tasks import make_env
 from pac4sac.training.checkpoint import write_whole
 from pac4sac.training.runs import Run, make_agent
 
@@ -61,7 +64,8 @@ def agent_file(path: str | Path) -> Path:
 
 
 class TrainedAgent:
-    """A trained agent that acts: `act` takes an observation and gives an action in the task's own bounds [-1, 1]."""
+    """A trained agent that acts in its task's environment: `act` takes an observation and gives an action, both as the
+    environment itself has them, whether `gymnasium.make` or `pac4sac.make_env` made it."""
 
     def __init__(self, run: Run, agent: Agent, state: State, seed: int = 0) -> None:
         self.run, self.agent, self.state = run, agent, state
@@ -69,10 +73,19 @@ class TrainedAgent:
         self._tape = Tape([seed], agent.behaviour_streams(1, evaluating=True), torch.device("cpu"))
         self._position = 0
 
+    @functools.cached_property
+    def _adapters(self) -> tuple[Callable[[Any], Any], Callable[[Any], NDArray[Any]]]:
+        """From an observation to a vector, and from an action in [-1, 1] to the environment's own."""
+        with contextlib.closing(make_env(self.run.task)) as env:
+            return env.to_vector or np.asarray, env.from_unit or np.asarray
+
     @torch.no_grad()
-    def act(self, observation: NDArray[Any] | Sequence[float], *, shooting: bool | None = None) -> NDArray[np.float32]:
-        """The deterministic policy; or with shooting, the default where the agent was trained with it."""
-        s = torch.from_numpy(np.array(observation, np.float32).reshape(1, 1, -1))
+    def act(self, observation: Any, *, shooting: bool | None = None) -> NDArray[Any]:
+        """The deterministic policy; or with shooting, the default where the agent was trained with it. A dictionary of
+        observations may also come as the vector that `make_env` makes of it."""
+        to_vector, from_unit = self._adapters
+        vector = observation if isinstance(observation, np.ndarray | list) else to_vector(observation)
+        s = torch.from_numpy(np.array(vector, np.float32).reshape(1, 1, -1))
         if s.shape[-1] != self.agent.ds:
             raise UserError(f"This agent takes observations of length {self.agent.ds}, not {s.shape[-1]}.")
         if self.shoots if shooting is None else shooting:
@@ -82,7 +95,7 @@ class TrainedAgent:
             action = self.agent.behaviour(self.state, s, draw)
         else:
             action = self.agent.greedy(self.state, s)
-        return action[0, 0].numpy()
+        return from_unit(action[0, 0].numpy())
 
 
 def shots_of(agent: Agent) -> tuple[int, ...]:
