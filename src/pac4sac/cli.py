@@ -195,6 +195,8 @@ def main(argv: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a curve of question marks rather than no curve, where ± is unknown
+    if "" not in sys.path:
+        sys.path.append("")  # environments and algorithms of the user's own, as with python -m
     try:
         command = parse(sys.argv[1:] if argv is None else argv)
         from rich.console import Console
