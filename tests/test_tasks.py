@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from pac4sac.cli import main
 from pac4sac.errors import UserError
 from pac4sac.tasks import TASKS, Task, get_task, make_env
 from pac4sac.tasks.bullet import register_environments
@@ -102,6 +103,37 @@ def test_a_module_before_the_id_is_imported_first(tmp_path: Path, monkeypatch: p
     gymnasium.registry.pop("Mine-v0")
 
 
+def test_after_a_module_the_nearest_of_its_own_environments_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "their_environments.py").write_text(
+        "import gymnasium\n"
+        "gymnasium.register('Theirs-v0', 'gymnasium.envs.classic_control.pendulum:PendulumEnv', max_episode_steps=7)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for _ in range(2):  # the import registers only once
+        with pytest.raises(UserError, match=r"did you mean their_environments:Theirs-v0\?"):
+            get_task("their_environments:Hopper-v9")
+    gymnasium.registry.pop("Theirs-v0")
+
+
+def test_the_command_finds_a_module_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "nearby_environments.py").write_text("import gymnasium\ngymnasium.register('Near-v0', 'nowhere:Env')\n")
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(Path.cwd()))])
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "nearby_environments:Nope-v0"]) == 2
+    assert "did you mean nearby_environments:Near-v0?" in capsys.readouterr().err
+    gymnasium.registry.pop("Near-v0")
+
+
+@pytest.mark.parametrize("name", [":Pendulum-v1", "gymnasium:", ":", ""])
+def test_a_name_with_an_empty_half_is_none(name: str) -> None:
+    with pytest.raises(UserError, match="There is no task or environment"):
+        get_task(name)
+
+
 def test_a_module_that_is_not_there_is_named() -> None:
     with pytest.raises(UserError, match="no module 'no_such_module'"):
         get_task("no_such_module:Mine-v0")
@@ -109,7 +141,7 @@ def test_a_module_that_is_not_there_is_named() -> None:
 
 def test_actions_are_scaled_from_the_unit_cube_to_the_bounds(echo_task: Task) -> None:
     bounds = spaces.Box(np.array([-3.0, 0.0]), np.array([1.0, 10.0]), dtype=np.float64)
-    env = make_env(with_spaces(echo_task, action_space=bounds))
+    env = make_env(with_spaces(echo_task, action_space=bounds), unit_actions=True)
     env.reset(seed=0)
     assert env.action_space == UNIT
     for given, expected in {(-1, -1): (-3, 0), (1, 1): (1, 10), (0, 0.5): (-1, 7.5), (5, -5): (1, 0)}.items():
@@ -118,16 +150,24 @@ def test_actions_are_scaled_from_the_unit_cube_to_the_bounds(echo_task: Task) ->
         assert taken.tolist() == list(expected)
 
 
+def test_actions_are_the_environments_own_unless_a_learner_asks_otherwise(echo_task: Task) -> None:
+    bounds = spaces.Box(np.array([[-3.0], [0.0]]), np.array([[1.0], [10.0]]), dtype=np.float64)
+    env = make_env(with_spaces(echo_task, action_space=bounds))
+    env.reset(seed=0)
+    assert env.action_space == bounds
+    assert env.step(np.array([[-2.5], [9.0]]))[4]["action"].tolist() == [[-2.5], [9.0]]
+
+
 def test_scaling_never_leaves_the_bounds_by_rounding(echo_task: Task) -> None:
     bounds = spaces.Box(np.float32(-0.1), np.float32(0.7), (1,), np.float32)
-    env = make_env(with_spaces(echo_task, action_space=bounds))
+    env = make_env(with_spaces(echo_task, action_space=bounds), unit_actions=True)
     env.reset(seed=0)
     for edge in (-1.0, 1.0):
         assert bounds.contains(env.step(np.array([edge], np.float32))[4]["action"])
 
 
 def test_an_action_of_any_shape_is_learnt_as_a_vector(echo_task: Task) -> None:
-    env = make_env(with_spaces(echo_task, action_space=spaces.Box(-2, 2, (2, 3), np.float32)))
+    env = make_env(with_spaces(echo_task, action_space=spaces.Box(-2, 2, (2, 3), np.float32)), unit_actions=True)
     env.reset(seed=0)
     assert env.action_space.shape == (6,)
     taken = env.step(np.array([0, 0.5, 1, -1, -0.5, 0], np.float32))[4]["action"]
