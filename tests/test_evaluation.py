@@ -146,7 +146,7 @@ def test_an_agent_acts_in_the_units_of_its_environment_whoever_made_that(tmp_pat
         unit = agent.agent.greedy(agent.state, torch.from_numpy(vector).view(1, 1, -1)).view(2, 1)
         np.testing.assert_allclose(action, 3 + 2 * unit.numpy(), rtol=1e-6)
         raw, vector = plain.step(action)[0], ours.step(action)[0]
-        np.testing.assert_array_equal(vector, [raw["angle"].item(), *raw["speed"]])
+        np.testing.assert_allclose(vector, [raw["angle"].item(), *raw["speed"]], rtol=1e-6)
 
 
 @pytest.mark.parametrize("algo", ["sac", "ddpg", "oac", "sac-auto"])
