@@ -141,7 +141,12 @@ def test_when_the_time_is_up_an_evaluation_is_still_brought_to_its_end(tmp_path:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_gives_a_checkpoint_and_a_clean_end(tmp_path: Path, whole: Path, number: int) -> None:
+def test_a_signal_gives_a_checkpoint_and_a_clean_end(
+    tmp_path: Path, whole: Path, number: int, request: pytest.FixtureRequest
+) -> None:
+    if (inherited := signal.getsignal(number)) is signal.SIG_IGN:  # the tests themselves may run under nohup
+        signal.signal(number, signal.SIG_DFL)
+        request.addfinalizer(lambda: signal.signal(number, inherited))
     before = signal.getsignal(number)
     result = train(tmp_path / "x", callbacks=[SignalAt(number, step=67)])
     assert not result.complete
