@@ -23,10 +23,10 @@ from rich.console import Console
 from rich.table import Table
 
 from pac4sac.agents import get_algorithm, make_config
-from pac4sac.cores import cores
+from pac4sac.base.cores import cores
+from pac4sac.runs.writing import versions
 from pac4sac.training import backends
 from pac4sac.training.backends import Rehearsal, choose_threads, pick_device
-from pac4sac.training.folder import versions
 from pac4sac.training.learner import Learner
 
 HERE = Path(__file__).resolve().parent

@@ -13,11 +13,11 @@ import numpy as np
 from measuring import seconds_each
 
 from pac4sac import Callback, train
+from pac4sac.runs.run import Run
 from pac4sac.tasks import make_env
 from pac4sac.tasks.pool import EnvPool
 from pac4sac.training.backends import Rehearsal
 from pac4sac.training.learner import Learner
-from pac4sac.training.runs import Run
 
 # What the loop calls in a step, and what its time is shown as; the rest of a step is the loop itself and its logs.
 PARTS: dict[str, tuple[type, str]] = {

@@ -15,7 +15,7 @@ from torch import Tensor
 import pac4sac
 from pac4sac.agents.base import Draw, Hyper, State
 from pac4sac.agents.sac import Sac, SacConfig
-from pac4sac.settings import NON_NEGATIVE, per_run
+from pac4sac.agents.settings import NON_NEGATIVE, per_run
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,8 @@ import torch
 
 from pac4sac import Task
 from pac4sac.agents.base import Agent, Hyper
-from pac4sac.settings import ANY, NON_NEGATIVE, POSITIVE, AgentConfig, per_run
-from pac4sac.tape import Stream
+from pac4sac.agents.settings import ANY, NON_NEGATIVE, POSITIVE, AgentConfig, per_run
+from pac4sac.agents.tape import Stream
 
 A, B, W, P = 0.9, 0.5, 0.3, 0.1
 

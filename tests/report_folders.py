@@ -1,5 +1,6 @@
 """Run folders made up of smooth curves and noise, for tests of reports."""
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from pac4sac.reporting.groups import known_settings
+from pac4sac.runs.known import usual_settings
+from pac4sac.tasks import TASKS
 
 # Plateau as a multiple of r_limit, and the part of the budget after which half of it is reached.
 SKILL = {"pac4sac": (1.2, 0.25), "sac": (1.15, 0.35), "ddpg": (1.05, 0.5), "oac": (0.6, 0.5)}
 
 
 def task(name: str, **changes: Any) -> dict[str, Any]:
-    return known_settings()["tasks"][name] | changes
+    return dataclasses.asdict(TASKS[name]) | changes
 
 
 def own_task(name: str = "Pendulum-v1", **changes: Any) -> dict[str, Any]:
@@ -47,8 +49,7 @@ def write_run(
     label = label or algo
     folder = experiment / "runs" / f"{label}-seed{seed}"
     folder.mkdir(parents=True)
-    config = known_settings()["algorithms"].get(algo, {"paper": {}})["paper"]
-    config = config | {"updates_per_step": about_task["updates_per_step"]} | (settings or {})
+    config = {**usual_settings(algo), "updates_per_step": about_task["updates_per_step"], **(settings or {})}
     about = {
         "version": 1,
         "run": folder.name,

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from pac4sac.agents import get_algorithm, make_config
 from pac4sac.agents.base import Agent, State
-from pac4sac.replay import Batch
-from pac4sac.tape import BLOCK, Tape, read
+from pac4sac.agents.replay import Batch
+from pac4sac.agents.tape import BLOCK, Tape, read
 from pac4sac.training.backends import prepare
 from pac4sac.training.learner import Learner
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from pac4sac.agents.base import Agent, State, Target
 from pac4sac.agents.pac4sac import Pac4Sac
-from pac4sac.replay import Batch
+from pac4sac.agents.replay import Batch
 
 HEAD = {"weight": [0.5, -0.25], "bias": 0.1, "variance": [0.04, 0.01]}
 SLOW_HEAD = {"weight": [1.0, 2.0], "bias": 0.0, "variance": [0.25, 0.09]}

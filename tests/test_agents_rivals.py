@@ -19,8 +19,8 @@ from torch import Tensor
 from pac4sac.agents.base import Agent, State, Target
 from pac4sac.agents.oac import Oac
 from pac4sac.agents.reconstructions import SacFpi
+from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac
-from pac4sac.replay import Batch
 
 BATCH = Batch(
     s=column(1.0, 2.0),

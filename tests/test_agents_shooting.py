@@ -16,10 +16,10 @@ from small_cohorts import (
 from torch import Tensor
 
 from pac4sac.agents.base import Agent, State
-from pac4sac.nets import squashed_sample
-from pac4sac.tape import Tape, read
+from pac4sac.agents.nets import squashed_sample
+from pac4sac.agents.tape import Tape, read
+from pac4sac.runs.run import make_runs, plan_cohorts
 from pac4sac.tasks import Task
-from pac4sac.training.runs import make_runs, plan_cohorts
 
 
 def varied_state(agent: Agent) -> State:

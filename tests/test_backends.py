@@ -8,7 +8,7 @@ import pytest
 import torch
 from small_cohorts import CPU, assert_compiled_learns_as_eager, make_learner, trace_only, train
 
-from pac4sac.errors import UserError
+from pac4sac.base.errors import UserError
 from pac4sac.training import backends
 from pac4sac.training.backends import Rehearsal, choose_backend, disagreement, pick_device, prepare
 from pac4sac.training.learner import Learner, Operation, Tensors

@@ -10,9 +10,9 @@ import pytest
 from tiny_experiments import DRIFT, Mortals, assert_trained_alike, rows, same, train
 
 import pac4sac
-from pac4sac.certificates.value_error import measure_value_errors
-from pac4sac.errors import UserError
+from pac4sac.base.errors import UserError
 from pac4sac.training import experiment
+from pac4sac.training.value_error import measure_value_errors
 
 BIAS = {"bias_every": 50, "bias_episodes": 2, "settings": {"gamma": 0.8}, "steps": 130}
 

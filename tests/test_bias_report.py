@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from report_folders import own_task, task, write_run, write_study
 
-from pac4sac.reporting.archive import add_to_archive
-from pac4sac.reporting.bias_sections import bias_section, final_bias, measured
-from pac4sac.reporting.collection import collect
-from pac4sac.reporting.groups import group_runs
-from pac4sac.reporting.report import write_report
-from pac4sac.reporting.store import read_runs
+from pac4sac.paper.report import write_report
+from pac4sac.report.bias_section import bias_section, final_bias, measured
+from pac4sac.report.variants import group_runs
+from pac4sac.runs.archive import add_to_archive
+from pac4sac.runs.collection import collect
+from pac4sac.runs.reading import read_runs
 
 STEPS = range(2000, 40_001, 2000)
 

@@ -11,8 +11,8 @@ from scipy.optimize import brentq
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
-from pac4sac import bounds
-from pac4sac.errors import UserError
+from pac4sac.agents import bounds
+from pac4sac.base.errors import UserError
 
 # With N = 100 and δ = 0.02: ln(2√N/δ) = ln(20/0.02) = ln 1000. This KL makes the numerator 8, so κ = 8/200 = 0.04.
 N, DELTA = 100, 0.02

@@ -8,7 +8,7 @@ from small_cohorts import agent_on_paper, set_head
 
 from pac4sac import Task
 from pac4sac.certificates.calibration import coverage, deviations, measure_after_random_steps
-from pac4sac.certificates.value_error import measure_value_errors
+from pac4sac.training.value_error import measure_value_errors
 
 TWO_STEPS = Task("two-steps", "probe_environments:probe/TwoSteps-v0", 10)
 

@@ -10,7 +10,10 @@ from linear_quadratic import make_linear_agent
 from scipy.stats import binomtest
 from small_cohorts import agent_on_paper, set_head
 
-from pac4sac import Task, bounds
+from pac4sac import Task
+from pac4sac.agents import bounds
+from pac4sac.agents.replay import Batch
+from pac4sac.base.errors import UserError
 from pac4sac.certificates.bounds_table import CAVEATS, Row, bounds_table, chernoff
 from pac4sac.certificates.certificate import bias_along, claims_of, episodes_of
 from pac4sac.certificates.evidence import Evidence, fresh_evidence, look
@@ -22,10 +25,8 @@ from pac4sac.certificates.policy import (
     empirical_bernstein_lower,
 )
 from pac4sac.certificates.ranges import RewardRange, given_range, known_range, observed_range
-from pac4sac.certificates.value_error import ValueErrors, measure_value_errors
-from pac4sac.errors import UserError
-from pac4sac.replay import Batch
 from pac4sac.tasks import TASKS, get_task, make_env
+from pac4sac.training.value_error import ValueErrors, measure_value_errors
 
 REPETITIONS, DELTA = 200, 0.1
 

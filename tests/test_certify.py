@@ -13,14 +13,14 @@ from PIL import Image
 from rich.console import Console
 
 import pac4sac
+from pac4sac.base.errors import UserError
 from pac4sac.certificates import evidence
 from pac4sac.certificates.measured import Claims
-from pac4sac.certificates.page import show
 from pac4sac.certificates.policy import certify_returns
 from pac4sac.certificates.ranges import RewardRange
-from pac4sac.cli import main
-from pac4sac.errors import UserError
-from pac4sac.training.agentfile import load
+from pac4sac.cli.certificate_page import show
+from pac4sac.cli.main import main
+from pac4sac.training.agent_file import load
 from pac4sac.training.checkpoint import Checkpoint
 
 EPISODES = 8

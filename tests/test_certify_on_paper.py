@@ -8,8 +8,8 @@ from small_cohorts import agent_on_paper, set_head
 import pac4sac
 from pac4sac import Task
 from pac4sac.certificates.certificate import Certificate
-from pac4sac.training.agentfile import save_agent
-from pac4sac.training.runs import Run
+from pac4sac.runs.run import Run
+from pac4sac.training.agent_file import save_agent
 
 TASK = Task("by-action", "probe_environments:probe/RewardByAction-v0", 10)
 EPISODES, DELTA = 32, 0.05

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from tiny_experiments import SignalAt, contents, copy, newest, same, train
 
 import pac4sac
-from pac4sac.errors import UserError
+from pac4sac.base.errors import UserError
 from pac4sac.training import checkpoint
 from pac4sac.training.checkpoint import Checkpoint
 from pac4sac.training.experiment import create, experiment_runs, read_experiment

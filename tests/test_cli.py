@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import pac4sac
-from pac4sac.arguments import parse_seeds
-from pac4sac.cli import main
-from pac4sac.errors import UserError
-from pac4sac.reporting.store import read_runs
+from pac4sac.base.errors import UserError
+from pac4sac.cli.main import main
+from pac4sac.runs.reading import read_runs
+from pac4sac.runs.seeds import parse_seeds
 
 SMALL = ["--threads", "1", "--workers", "0", "--backend", "eager", "--device", "cpu", "--evaluation-episodes", "0"]
 TINY = ["--set", "width=8", "depth=1", "shots=2", "batch=4", "warmup=10"]
@@ -35,7 +35,7 @@ def sentence(capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_help_comes_without_torch():
     code = (
-        "import sys; from pac4sac.cli import main; code = main(['train', '--help']); "
+        "import sys; from pac4sac.cli.main import main; code = main(['train', '--help']); "
         "sys.exit(code or 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
@@ -269,7 +269,7 @@ def test_training_that_stops_when_solved_says_so(
 def test_interrupted_training_says_how_to_go_on_and_ends_with_130(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    from pac4sac.training.display import PlainDisplay
+    from pac4sac.cli.training_display import PlainDisplay
 
     told = PlainDisplay.on_step
 
@@ -303,7 +303,7 @@ def test_watch_films_into_the_folder_it_is_given(
         options["progress"](1, 2)
         return out
 
-    monkeypatch.setattr("pac4sac.showing.video.record_video", film)
+    monkeypatch.setattr("pac4sac.export.video.record_video", film)
     assert main(["watch", str(tmp_path), "--seed", "3"]) == 0
     assert main(["watch", str(tmp_path), "--video", "film.mp4"]) == 0
     assert asked == [(tmp_path, tmp_path / "episode.gif", 3), (tmp_path, Path("film.mp4"), 0)]
@@ -313,14 +313,14 @@ def test_watch_films_into_the_folder_it_is_given(
 def test_export_tells_how_the_check_went(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr("pac4sac.showing.onnx_export.export_onnx", lambda path, out: f"{path.name} acts like {out}.")
+    monkeypatch.setattr("pac4sac.export.onnx.export_onnx", lambda path, out: f"{path.name} acts like {out}.")
     assert main(["export", str(tmp_path / "run"), "--onnx", "policy.onnx"]) == 0
     assert capsys.readouterr().out == "run acts like policy.onnx.\n"
     assert main(["export", str(tmp_path / "run")]) == 2
 
 
 def test_the_exit_code_of_the_doctor_is_passed_on(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("pac4sac.showing.doctor.doctor", lambda console: 1)
+    monkeypatch.setattr("pac4sac.cli.doctor.doctor", lambda console: 1)
     assert main(["doctor"]) == 1
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from report_folders import curve, own_task, task, write_everything, write_run, write_study, write_table_1
 
-from pac4sac.cli import main
-from pac4sac.errors import UserError
-from pac4sac.reporting.archive import add_to_archive
-from pac4sac.reporting.collection import collect
-from pac4sac.reporting.groups import group_runs
-from pac4sac.reporting.report import write_report
-from pac4sac.reporting.store import find_archived, read_run, read_runs, results
+from pac4sac.base.errors import UserError
+from pac4sac.cli.main import main
+from pac4sac.paper.report import write_report
+from pac4sac.report.variants import group_runs
+from pac4sac.runs.archive import add_to_archive
+from pac4sac.runs.collection import collect
+from pac4sac.runs.reading import find_archived, read_run, read_runs, results
 
 CARTPOLE = task("cartpole-swingup")
 

@@ -12,12 +12,12 @@ import pytest
 from scipy import stats
 
 import pac4sac
-from pac4sac.cli import main
-from pac4sac.errors import UserError
-from pac4sac.reporting.tables import Cell, Column, Table
+from pac4sac.base.errors import UserError
+from pac4sac.base.stopping import StopRequest
+from pac4sac.cli.main import main
+from pac4sac.cli.study_display import tables_as_text
+from pac4sac.report.tables import Cell, Column, Table
 from pac4sac.studies.compare import comparison_study
-from pac4sac.studies.display import tables_as_text
-from pac4sac.training.signals import StopRequest
 
 TASK = "training_environments:SolvableDrift-v0"
 SETTINGS = {"width": 8, "depth": 1, "batch": 8, "warmup": 40}

@@ -1,7 +1,7 @@
 import pytest
 
-from pac4sac import cores
-from pac4sac.errors import UserError
+from pac4sac.base import cores
+from pac4sac.base.errors import UserError
 
 
 def test_a_share_given_by_the_environment_counts_instead_of_the_machine(monkeypatch):

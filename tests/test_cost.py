@@ -12,13 +12,13 @@ import torch
 from report_folders import write_study
 
 from pac4sac.agents.pac4sac import Pac4Sac
-from pac4sac.reporting.archive import add_to_archive
-from pac4sac.reporting.claims import COMPARABLE, claims_section
-from pac4sac.reporting.collection import FoundCost, collect
-from pac4sac.reporting.cost_section import Machine
-from pac4sac.reporting.report import write_report
-from pac4sac.reporting.rows import find_paper_rows
-from pac4sac.reporting.tables import Table
+from pac4sac.paper.claims import COMPARABLE, claims_section
+from pac4sac.paper.paper_rows import find_paper_rows
+from pac4sac.paper.report import write_report
+from pac4sac.report.cost_section import Machine
+from pac4sac.report.tables import Table
+from pac4sac.runs.archive import add_to_archive
+from pac4sac.runs.collection import FoundCost, collect
 from pac4sac.studies import cost
 from pac4sac.studies.definition import Study, load_study
 from pac4sac.training import backends

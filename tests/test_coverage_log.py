@@ -13,10 +13,11 @@ from torch import Tensor
 
 import pac4sac
 from pac4sac import Task
-from pac4sac.errors import UserError
-from pac4sac.training import coverage, experiment
-from pac4sac.training.coverage import log_volume, measure_coverage, nearest_distance, one_of_each_stretch
+from pac4sac.base.errors import UserError
+from pac4sac.training import experiment
+from pac4sac.training import state_coverage as coverage
 from pac4sac.training.learner import Learner
+from pac4sac.training.state_coverage import log_volume, measure_coverage, nearest_distance, one_of_each_stretch
 
 COVERAGE = {"coverage_every": 50, "steps": 130}
 SQUARE = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0], [2.0, 4.0]])

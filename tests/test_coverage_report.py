@@ -11,12 +11,12 @@ import pytest
 from report_folders import own_task, task, write_run
 from test_bias_report import write_bias
 
-from pac4sac.reporting.archive import add_to_archive
-from pac4sac.reporting.collection import collect
-from pac4sac.reporting.coverage_section import COVERAGE, coverage_section, spreads
-from pac4sac.reporting.groups import group_runs
-from pac4sac.reporting.report import write_report
-from pac4sac.reporting.store import read_runs
+from pac4sac.paper.report import write_report
+from pac4sac.report.coverage_section import COVERAGE, coverage_section, spreads
+from pac4sac.report.variants import group_runs
+from pac4sac.runs.archive import add_to_archive
+from pac4sac.runs.collection import collect
+from pac4sac.runs.reading import read_runs
 
 CARTPOLE = task("cartpole-swingup")
 STEPS = range(5000, 40_001, 5000)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from pac4sac.cli.training_display import LiveDisplay, PlainDisplay, Progress, duration, make_display, sparkline
+from pac4sac.cli.training_summary import show_result
+from pac4sac.runs.run import Run, make_runs
+from pac4sac.runs.writing import RunFolder
 from pac4sac.tasks import get_task
-from pac4sac.training.display import LiveDisplay, PlainDisplay, Progress, duration, make_display, sparkline
 from pac4sac.training.experiment import Result
-from pac4sac.training.folder import RunFolder
-from pac4sac.training.runs import Run, make_runs
-from pac4sac.training.summary import show_result
 
 
 def cartpole_runs(seeds: int, **settings: list[float]) -> list[Run]:

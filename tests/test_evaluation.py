@@ -12,9 +12,9 @@ from safetensors.torch import load_file, save_file
 from tiny_experiments import DRIFT, logs, newest, rows, train
 
 import pac4sac
-from pac4sac.errors import UserError
+from pac4sac.base.errors import UserError
+from pac4sac.runs.run import Run, make_agent
 from pac4sac.training.evaluation import evaluate
-from pac4sac.training.runs import Run, make_agent
 
 ARM = "training_environments:Arm-v0"
 
@@ -174,7 +174,7 @@ def test_no_damaged_agent_file_is_taken_for_an_agent(folder: Path, tmp_path: Pat
 
 
 def test_an_agent_file_without_all_of_its_parts_is_refused(folder: Path, tmp_path: Path) -> None:
-    from pac4sac.training.agentfile import FORMAT, checksum, read_agent_file
+    from pac4sac.training.agent_file import FORMAT, checksum, read_agent_file
 
     about, tensors = read_agent_file(folder / "runs" / "pac4sac-seed0" / "agent.safetensors")
 

@@ -16,10 +16,9 @@ from small_cohorts import (
     train,
 )
 
-from pac4sac import replay
-from pac4sac.agents import make_config
+from pac4sac.agents import make_config, replay
 from pac4sac.agents.base import Agent, State
-from pac4sac.errors import UserError
+from pac4sac.base.errors import UserError
 
 FRESH = {"exploration_batch": "fresh"}
 HEAD = {"weight": [0.5, -0.25], "bias": 0.1, "variance": [0.04, 0.01]}

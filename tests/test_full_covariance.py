@@ -27,7 +27,7 @@ from torch.distributions import MultivariateNormal, kl_divergence
 import pac4sac
 from pac4sac.agents.base import Agent, State, Target
 from pac4sac.agents.full_covariance import LOG_DETERMINANT, ROOT
-from pac4sac.replay import Batch
+from pac4sac.agents.replay import Batch
 
 WIDTH = 8
 EVERYONE = torch.tensor([True])

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from pac4sac.errors import UserError
-from pac4sac.studies import courier as courier_module
-from pac4sac.studies import keeper as keeper_module
-from pac4sac.studies.cluster import _needs, cluster_address, got_on
-from pac4sac.studies.courier import Courier, train_away
-from pac4sac.studies.keeper import Keeper
+from pac4sac.base.errors import UserError
+from pac4sac.runs.run import make_runs
 from pac4sac.studies.plan import PlannedCohort
+from pac4sac.studies.ray import courier as courier_module
+from pac4sac.studies.ray import keeper as keeper_module
+from pac4sac.studies.ray.cluster import _needs, cluster_address, got_on
+from pac4sac.studies.ray.courier import Courier, train_away
+from pac4sac.studies.ray.keeper import Keeper
 from pac4sac.tasks import get_task
 from pac4sac.training.experiment import create, resume
 from pac4sac.training.options import Options
-from pac4sac.training.runs import make_runs
 
 SMALL = {"width": [8], "batch": [4], "warmup": [20], "updates_per_step": [1]}
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pac4sac.reporting.metrics import (
+from pac4sac.paper.numbers import COST, PAPER_TASKS, SHOOTING, TABLE_1, TABLE_2, Cell, paper_cell
+from pac4sac.runs.metrics import (
     cumulative_regret,
     episodes_until_solved,
     fixed_horizon_regret,
@@ -11,7 +12,6 @@ from pac4sac.reporting.metrics import (
     score,
     solved_at,
 )
-from pac4sac.reporting.paper import COST, PAPER_TASKS, SHOOTING, TABLE_1, TABLE_2, Cell, paper_cell
 
 R_LIMIT = 10.0
 GOOD, BAD = 12.0, 4.0  # a bad episode misses 6, a good one exceeds by 2

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pac4sac.nets import Critic, DeterministicActor, GaussianActor, Net, Trunk, squashed_sample
+from pac4sac.agents.nets import Critic, DeterministicActor, GaussianActor, Net, Trunk, squashed_sample
 
 CPU = torch.device("cpu")
 RUNS, MEMBERS, BATCH, DS, DA, WIDTH = 3, 2, 5, 3, 2, 8

@@ -17,12 +17,11 @@ from small_cohorts import (
 )
 from torch import Tensor
 
-from pac4sac import bounds
-from pac4sac.agents import make_config
+from pac4sac.agents import bounds, make_config
 from pac4sac.agents.base import Agent, State, Target
 from pac4sac.agents.objectives import BOUNDED
-from pac4sac.errors import UserError
-from pac4sac.replay import Batch
+from pac4sac.agents.replay import Batch
+from pac4sac.base.errors import UserError
 
 HEAD = {"weight": [0.5, -0.25], "bias": 0.1, "variance": [0.04, 0.01]}
 BATCH = Batch(

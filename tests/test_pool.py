@@ -18,8 +18,9 @@ import pool_environments
 import pytest
 from safetensors.numpy import load, save
 
-from pac4sac.errors import UserError
-from pac4sac.tasks import Task, get_task, make_env, waiting
+from pac4sac.base.errors import UserError
+from pac4sac.tasks import Task, get_task, make_env
+from pac4sac.tasks import bell as waiting
 from pac4sac.tasks.episodes import board_layout, episode_seed
 from pac4sac.tasks.pool import EnvPool, choose_workers
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from small_cohorts import make_learner
 from torch import Tensor
 
-from pac4sac import replay
+from pac4sac.agents import replay
 
 DS, DA = 2, 1
 

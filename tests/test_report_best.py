@@ -8,16 +8,16 @@ import pytest
 from report_folders import task, write_run, write_study
 from test_report import Page, groups_of, rows_of
 
-from pac4sac.reporting import families as families_module
-from pac4sac.reporting import known as known_module
-from pac4sac.reporting.collection import collect
-from pac4sac.reporting.families import families
-from pac4sac.reporting.groups import TaskView, defaults, group_runs
-from pac4sac.reporting.known import known_settings
-from pac4sac.reporting.report import write_report
-from pac4sac.reporting.rows import TASKS, find_paper_rows
-from pac4sac.reporting.study_sections import study_sections
-from pac4sac.reporting.tables import Section, Table
+from pac4sac.paper import families as families_module
+from pac4sac.paper.families import families
+from pac4sac.paper.paper_rows import TASKS, find_paper_rows
+from pac4sac.paper.report import write_report
+from pac4sac.paper.study_sections import study_sections
+from pac4sac.report import variants as variants_module
+from pac4sac.report.tables import Section, Table
+from pac4sac.report.variants import TaskView, defaults, group_runs
+from pac4sac.runs import known as known_module
+from pac4sac.runs.collection import collect
 
 # Whatever is shipped: these would pass for the paper's row where nothing is nearer to it.
 PRESET = {"learn_alpha": True, "updates_per_step": 8}
@@ -30,11 +30,16 @@ CONTROLS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.fixture(autouse=True)
 def preset(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = known_settings()["algorithms"]["pac4sac"]
-    monkeypatch.setitem(known, "best", known["paper"] | PRESET)
+    usual = known_module.usual_settings
+    best = {**usual("pac4sac"), **PRESET}
+    monkeypatch.setattr(
+        variants_module,
+        "usual_settings",
+        lambda algo, preset="paper": best if (algo, preset) == ("pac4sac", "best") else usual(algo, preset),
+    )
     blocks = [{"algo": algo, "set": settings} for algo, settings in CONTROLS.values()]
     study = {"tasks": [*TASKS], "variant": [{"algo": "pac4sac", "preset": "best"}, {"algo": "pac4sac"}, *blocks]}
-    shipped = known_module.shipped_study
+    shipped = families_module.shipped_study
     monkeypatch.setattr(families_module, "shipped_study", lambda name: study if name == "best" else shipped(name))
 
 

@@ -9,13 +9,13 @@ import pytest
 from report_folders import task, write_run, write_study
 from test_report import groups_of
 
-from pac4sac.reporting.choosing_sections import calibration_section, search_section
-from pac4sac.reporting.claims import claims_section
-from pac4sac.reporting.collection import collect
-from pac4sac.reporting.groups import group_runs
-from pac4sac.reporting.rows import find_paper_rows
-from pac4sac.reporting.tables import Table
-from pac4sac.reporting.task_sections import across_tasks_section, task_section
+from pac4sac.paper.choosing_sections import calibration_section, search_section
+from pac4sac.paper.claims import claims_section
+from pac4sac.paper.paper_rows import find_paper_rows
+from pac4sac.report.tables import Table
+from pac4sac.report.task_sections import across_tasks_section, task_section
+from pac4sac.report.variants import group_runs
+from pac4sac.runs.collection import collect
 
 
 class TestClaims:

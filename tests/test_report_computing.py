@@ -6,13 +6,13 @@ from typing import Any
 from report_folders import task, write_run, write_study
 from test_report import groups_of, rows_of
 
-from pac4sac.reporting.collection import collect
-from pac4sac.reporting.families import families
-from pac4sac.reporting.groups import group_runs
-from pac4sac.reporting.record_sections import summary_section
-from pac4sac.reporting.report import write_report
-from pac4sac.reporting.rows import find_paper_rows
-from pac4sac.reporting.tables import Listing
+from pac4sac.paper.families import families
+from pac4sac.paper.paper_rows import find_paper_rows
+from pac4sac.paper.report import write_report
+from pac4sac.report.record_sections import summary_section
+from pac4sac.report.tables import Listing
+from pac4sac.report.variants import group_runs
+from pac4sac.runs.collection import collect
 
 GPU = {"device": "cuda", "backend": "graph", "precision": "tf32"}
 CPU = {"device": "cpu", "backend": "compiled", "precision": "float32"}

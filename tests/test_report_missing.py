@@ -7,10 +7,10 @@ import pytest
 from report_folders import task, write_run, write_study, write_table_1
 from test_report import SOLVED_AT_ONCE, groups_of, rows_of
 
-from pac4sac.cli import main
-from pac4sac.errors import UserError
-from pac4sac.reporting.collection import collect
-from pac4sac.reporting.report import write_report
+from pac4sac.base.errors import UserError
+from pac4sac.cli.main import main
+from pac4sac.paper.report import write_report
+from pac4sac.runs.collection import collect
 
 
 class TestWhatIsNotThere:

@@ -8,15 +8,15 @@ import pytest
 from report_folders import task, write_run, write_study, write_table_1
 from test_report import groups_of, rows_of
 
-from pac4sac.reporting.against import against
-from pac4sac.reporting.collection import collect
-from pac4sac.reporting.groups import group_runs
-from pac4sac.reporting.metrics import score
-from pac4sac.reporting.report import write_report
-from pac4sac.reporting.rows import find_paper_rows
-from pac4sac.reporting.study_sections import study_sections
-from pac4sac.reporting.tables import Table
-from pac4sac.reporting.threshold_section import sweep
+from pac4sac.paper.paper_rows import find_paper_rows
+from pac4sac.paper.report import write_report
+from pac4sac.paper.study_sections import study_sections
+from pac4sac.report.tables import Table
+from pac4sac.report.threshold_section import sweep
+from pac4sac.report.variants import group_runs
+from pac4sac.report.versus_baseline import against
+from pac4sac.runs.collection import collect
+from pac4sac.runs.metrics import score
 
 
 @pytest.fixture(scope="module")

@@ -17,10 +17,10 @@ from tiny_experiments import DRIFT, STEPS, Mortals, SignalAt, about, contents, c
 
 import pac4sac
 from pac4sac import Task
-from pac4sac.errors import UserError
+from pac4sac.base.errors import UserError
+from pac4sac.runs.run import make_agent
 from pac4sac.tasks.episodes import episode_seed
 from pac4sac.training import backends, checkpoint, loop
-from pac4sac.training.runs import make_agent
 
 RUNS = ("sac-seed0", "sac-seed1")
 

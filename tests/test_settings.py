@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from pac4sac.agents import ALGORITHMS, Agent, get_algorithm, make_config
-from pac4sac.errors import UserError
-from pac4sac.settings import AgentConfig
+from pac4sac.agents.settings import AgentConfig
+from pac4sac.base.errors import UserError
+from pac4sac.runs.run import make_runs
 from pac4sac.tasks import get_task
-from pac4sac.training.runs import make_runs
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,15 @@ from PIL import Image
 from rich.console import Console
 
 import pac4sac
-from pac4sac.errors import UserError
-from pac4sac.showing import doctor as doctors
-from pac4sac.showing import onnx_export
-from pac4sac.showing.choice import choose_agent
-from pac4sac.showing.tensorboard import TensorBoard
-from pac4sac.showing.video import pictures, record_video, write_gif
+from pac4sac.base.errors import UserError
+from pac4sac.cli import doctor as doctors
+from pac4sac.export import onnx as onnx_export
+from pac4sac.export.tensorboard import TensorBoard
+from pac4sac.export.video import pictures, record_video, write_gif
+from pac4sac.runs.run import make_agent, make_runs
 from pac4sac.tasks import Task, get_task
-from pac4sac.training.agentfile import TrainedAgent
-from pac4sac.training.runs import make_agent, make_runs
+from pac4sac.training.agent_choice import choose_agent
+from pac4sac.training.agent_file import TrainedAgent
 
 ROOT = Path(__file__).parents[1]
 SMALL = {"width": 16, "depth": 1, "warmup": 400}

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pac4sac.reporting.comparison import (
+from pac4sac.paper.numbers import Cell
+from pac4sac.paper.verdicts import (
     BETTER,
     INCONCLUSIVE,
     REPRODUCED,
@@ -17,8 +18,7 @@ from pac4sac.reporting.comparison import (
     compare_solved,
     is_never_solved,
 )
-from pac4sac.reporting.paper import Cell
-from pac4sac.reporting.statistics import (
+from pac4sac.runs.statistics import (
     Summary,
     fraction,
     holm,

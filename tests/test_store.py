@@ -9,18 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pac4sac.errors import UserError
-from pac4sac.reporting.curves import group_by_variant, learning_curve_picture, mean_curve, smooth
-from pac4sac.reporting.known import default_settings
-from pac4sac.reporting.store import (
-    RunRecord,
-    find_runs,
-    read_jsonl,
-    read_run,
-    read_runs,
-    results,
-    varying_settings,
-)
+from pac4sac.base.errors import UserError
+from pac4sac.base.files import read_jsonl
+from pac4sac.report.learning_curves import group_by_variant, learning_curve_picture, mean_curve, smooth
+from pac4sac.runs.known import usual_settings
+from pac4sac.runs.reading import RunRecord, find_runs, read_run, read_runs, results, varying_settings
 
 TASK = {"name": "cartpole-swingup", "env_id": "pac4sac/CartpoleSwingup-v0", "horizon": 1000, "r_limit": 850.0}
 
@@ -58,13 +51,13 @@ class TestSettingsThatCameLater:
         return read_run(old), read_run(new)
 
     def test_it_is_the_same_run(self, tmp_path: Path) -> None:
-        old, new = self.both(tmp_path, default_settings("pac4sac") | {"xi": 0.3})
+        old, new = self.both(tmp_path, usual_settings("pac4sac") | {"xi": 0.3})
         assert old.identity == new.identity
         assert old.config == new.config
         assert varying_settings([old, new]) == ()
 
     def test_with_another_value_it_is_another(self, tmp_path: Path) -> None:
-        old, new = self.both(tmp_path, default_settings("pac4sac") | {"loss_range": 100.0})
+        old, new = self.both(tmp_path, usual_settings("pac4sac") | {"loss_range": 100.0})
         assert old.identity != new.identity
         assert varying_settings([old, new]) == ("loss_range",)
 
@@ -237,7 +230,7 @@ def test_reporting_works_without_torch_and_simulators() -> None:
     program = (
         "import sys\n"
         "for name in ('torch', 'pybullet', 'gymnasium'): sys.modules[name] = None\n"
-        "import pac4sac.reporting.metrics, pac4sac.reporting.paper, pac4sac.reporting.store, pac4sac.reporting.curves\n"
+        "import pac4sac.runs.metrics, pac4sac.paper.numbers, pac4sac.runs.reading, pac4sac.report.learning_curves\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pac4sac.cli import Train, parse
-from pac4sac.errors import UserError
-from pac4sac.reporting.store import read_jsonl, read_run, read_runs
+from pac4sac.base.errors import UserError
+from pac4sac.base.files import read_jsonl
+from pac4sac.base.stopping import StopRequest
+from pac4sac.cli.main import Train, parse
+from pac4sac.runs.reading import read_run, read_runs
 from pac4sac.studies.definition import (
     KINDS,
     OPTION_KEYS,
@@ -23,7 +25,6 @@ from pac4sac.studies.local import run_local
 from pac4sac.studies.plan import PlannedCohort, begin, plan, split_by_memory
 from pac4sac.studies.run import place_of, run_study
 from pac4sac.training.memory import cohort_bytes
-from pac4sac.training.signals import StopRequest
 
 PLENTY = 10**12
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from test_studies import TINY
 
-from pac4sac.cli import main
+from pac4sac.base.stopping import StopRequest
+from pac4sac.cli.main import main
 from pac4sac.studies.definition import load_study
 from pac4sac.studies.plan import begin
-from pac4sac.training.signals import StopRequest
 
 
 @pytest.fixture

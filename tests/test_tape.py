@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from pac4sac.tape import BLOCK, Stream, Tape, initial_uniforms, read, size
+from pac4sac.agents.tape import BLOCK, Stream, Tape, initial_uniforms, read, size
 
 CPU = torch.device("cpu")
 STREAMS = {"noise": Stream((2, 3)), "index": Stream((4,), uniform=True)}
@@ -89,7 +89,7 @@ def test_initial_uniforms_are_one_row_per_run_from_its_seed() -> None:
 def test_seeking_within_a_block_draws_nothing_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     tape = Tape([3], STREAMS, CPU)
     tape.seek(0)
-    monkeypatch.setattr("pac4sac.tape.Part.draw", lambda *_: pytest.fail("the block was there already"))
+    monkeypatch.setattr("pac4sac.agents.tape.Part.draw", lambda *_: pytest.fail("the block was there already"))
     tape.seek(BLOCK - 1)
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from pac4sac.cli import main
-from pac4sac.errors import UserError
+from pac4sac.base.errors import UserError
+from pac4sac.cli.main import main
 from pac4sac.tasks import TASKS, Task, get_task, make_env
 from pac4sac.tasks.bullet import register_environments
 

@@ -17,10 +17,11 @@ from tiny_experiments import DRIFT, STEPS, about, contents, logs, newest, rows, 
 
 import pac4sac
 from pac4sac.agents.sac import Sac
-from pac4sac.errors import UserError
-from pac4sac.tape import BLOCK, Stream, Tape
+from pac4sac.agents.tape import BLOCK, Stream, Tape
+from pac4sac.base.errors import UserError
+from pac4sac.runs.run import settings_grid
+from pac4sac.runs.seeds import seed_list
 from pac4sac.tasks.episodes import episode_seed
-from pac4sac.training.runs import seed_list, settings_grid
 
 FRAGILE, WILD = "training_agents:Fragile", "training_agents:Wild"
 ENDLESS = dataclasses.replace(DRIFT, env_kwargs={})  # no episode ends but by the time limit

@@ -11,11 +11,11 @@ from tiny_experiments import DRIFT
 
 from pac4sac import Task
 from pac4sac.agents import ALGORITHMS
-from pac4sac.certificates.value_error import measure_value_errors, soft_returns
-from pac4sac.errors import UserError
-from pac4sac.reporting.statistics import mean_interval
+from pac4sac.base.errors import UserError
+from pac4sac.runs.statistics import mean_interval
 from pac4sac.tasks import episodes
 from pac4sac.training import evaluation
+from pac4sac.training.value_error import measure_value_errors, soft_returns
 
 TWO_STEPS = Task("two-steps", "probe_environments:probe/TwoSteps-v0", 10)
 ENDLESS = Task("endless", "probe_environments:probe/Endless-v0", 4)

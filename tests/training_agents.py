@@ -6,7 +6,7 @@ import torch
 
 from pac4sac.agents.base import Hyper
 from pac4sac.agents.sac import Sac, SacConfig
-from pac4sac.settings import AT_LEAST_ONE, per_run
+from pac4sac.agents.settings import AT_LEAST_ONE, per_run
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,40 +9,40 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pac4sac.agents import Agent as Agent
+    from pac4sac.agents.settings import AgentConfig as AgentConfig
+    from pac4sac.agents.settings import per_run as per_run
+    from pac4sac.agents.settings import structural as structural
+    from pac4sac.base.errors import UserError as UserError
+    from pac4sac.base.version import __version__ as __version__
     from pac4sac.certificates.certificate import certify as certify
-    from pac4sac.errors import UserError as UserError
-    from pac4sac.reporting.store import results as results
-    from pac4sac.settings import AgentConfig as AgentConfig
-    from pac4sac.settings import per_run as per_run
-    from pac4sac.settings import structural as structural
+    from pac4sac.runs.reading import results as results
     from pac4sac.studies.compare import Comparison as Comparison
     from pac4sac.studies.compare import compare as compare
     from pac4sac.tasks import Task as Task
     from pac4sac.tasks import make_env as make_env
-    from pac4sac.training.agentfile import load as load
+    from pac4sac.training.agent_file import load as load
     from pac4sac.training.callbacks import Callback as Callback
     from pac4sac.training.experiment import Result as Result
     from pac4sac.training.experiment import resume as resume
     from pac4sac.training.experiment import train as train
-    from pac4sac.version import __version__ as __version__
 
 _HOMES = {
     "Agent": "agents",
-    "AgentConfig": "settings",
+    "AgentConfig": "agents.settings",
     "Callback": "training.callbacks",
     "Comparison": "studies.compare",
     "Result": "training.experiment",
     "Task": "tasks",
-    "UserError": "errors",
-    "__version__": "version",
+    "UserError": "base.errors",
+    "__version__": "base.version",
     "certify": "certificates.certificate",
     "compare": "studies.compare",
-    "load": "training.agentfile",
+    "load": "training.agent_file",
     "make_env": "tasks",
-    "per_run": "settings",
-    "results": "reporting.store",
+    "per_run": "agents.settings",
+    "results": "runs.reading",
     "resume": "training.experiment",
-    "structural": "settings",
+    "structural": "agents.settings",
     "train": "training.experiment",
 }
 

@@ -1,6 +1,6 @@
 import sys
 
-from pac4sac.cli import main
+from pac4sac.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

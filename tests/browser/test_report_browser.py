@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from report_folders import write_everything
 
-from pac4sac.reporting.report import write_report
+from pac4sac.paper.report import write_report
 
 pytestmark = pytest.mark.browser
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is missing: install pac4sac[browser]")

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pac4sac.errors import UserError
-from pac4sac.reporting.store import read_runs
-from pac4sac.studies.cluster import _Dispatch
+from pac4sac.base.errors import UserError
+from pac4sac.runs.reading import read_runs
 from pac4sac.studies.definition import Study, load_study
 from pac4sac.studies.plan import PlannedCohort
+from pac4sac.studies.ray.cluster import _Dispatch
 from pac4sac.studies.run import run_study
 
 if TYPE_CHECKING:

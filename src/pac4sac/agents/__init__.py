@@ -13,8 +13,8 @@ from pac4sac.agents.oac import Oac, OacGauss, OacLab
 from pac4sac.agents.pac4sac import Pac4Sac
 from pac4sac.agents.reconstructions import SacFpi, SacNr
 from pac4sac.agents.sac import Sac
-from pac4sac.errors import UserError
-from pac4sac.settings import AgentConfig, convert_value
+from pac4sac.agents.settings import AgentConfig, convert_value
+from pac4sac.base.errors import UserError
 
 __all__ = ["ALGORITHMS", "Agent", "Algorithm", "get_algorithm", "make_config"]
 

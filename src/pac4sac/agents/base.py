@@ -12,11 +12,11 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from pac4sac import replay
-from pac4sac.nets import Critic, Net, Params, Trunk
-from pac4sac.replay import Batch
-from pac4sac.settings import AgentConfig
-from pac4sac.tape import Stream
+from pac4sac.agents import replay
+from pac4sac.agents.nets import Critic, Net, Params, Trunk
+from pac4sac.agents.replay import Batch
+from pac4sac.agents.settings import AgentConfig
+from pac4sac.agents.tape import Stream
 
 State = dict[str, Tensor]
 Draw = Mapping[str, Tensor]  # one reading of the tape: {stream: [R, ...]}

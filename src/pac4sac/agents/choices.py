@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from pac4sac import bounds, replay
+from pac4sac.agents import bounds, replay
 from pac4sac.agents.base import Draw, Hyper, State
 from pac4sac.agents.full_covariance import FullCovarianceCritic
-from pac4sac.nets import Critic, Params
-from pac4sac.replay import Batch
-from pac4sac.tape import Stream
+from pac4sac.agents.nets import Critic, Params
+from pac4sac.agents.replay import Batch
+from pac4sac.agents.tape import Stream
 
 STD_FLOOR = 1e-6  # of √v_p, whose slope is infinite at 0
 FRESH = "fresh/"  # before names of what is drawn for a second minibatch, that of the exploration term

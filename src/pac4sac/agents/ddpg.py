@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
+from pac4sac.agents.nets import DeterministicActor, Net, Params
 from pac4sac.agents.pac4sac import PacBayesConfig, PacBayesCritic
-from pac4sac.nets import DeterministicActor, Net, Params
-from pac4sac.replay import Batch
-from pac4sac.settings import NON_NEGATIVE, AgentConfig, per_run
-from pac4sac.tape import Stream
+from pac4sac.agents.replay import Batch
+from pac4sac.agents.settings import NON_NEGATIVE, AgentConfig, per_run
+from pac4sac.agents.tape import Stream
 
 
 @dataclass(frozen=True, kw_only=True)

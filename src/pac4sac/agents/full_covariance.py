@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from pac4sac.agents.base import Agent, Draw, Hyper, State
-from pac4sac.nets import Critic, Params, Trunk, linear_head
-from pac4sac.replay import Batch
-from pac4sac.settings import Interval
+from pac4sac.agents.nets import Critic, Params, Trunk, linear_head
+from pac4sac.agents.replay import Batch
+from pac4sac.agents.settings import Interval
 
 ROOT = "posterior/root"  # S, [R, M, K, K]
 LOG_DETERMINANT = "posterior/log_determinant"  # ln det Σ, [R, M], followed along: S is not triangular

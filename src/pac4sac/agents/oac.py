@@ -6,13 +6,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from pac4sac import settings
+from pac4sac.agents import settings
 from pac4sac.agents.base import Draw, Hyper, State
 from pac4sac.agents.choices import deviation
+from pac4sac.agents.nets import Params
 from pac4sac.agents.pac4sac import PacBayesConfig, PacBayesCritic
 from pac4sac.agents.sac import Sac, SacConfig
-from pac4sac.nets import Params
-from pac4sac.settings import per_run
+from pac4sac.agents.settings import per_run
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from pac4sac import bounds
-from pac4sac.agents import choices
+from pac4sac.agents import bounds, choices
 from pac4sac.agents.base import Hyper
-from pac4sac.errors import UserError
-from pac4sac.settings import Interval
+from pac4sac.agents.settings import Interval
+from pac4sac.base.errors import UserError
 
 if TYPE_CHECKING:
     from pac4sac.agents.pac4sac import PacBayesConfig

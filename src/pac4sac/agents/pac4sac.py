@@ -12,17 +12,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from pac4sac import settings
-from pac4sac.agents import choices, full_covariance, objectives
+from pac4sac.agents import choices, full_covariance, objectives, settings
 from pac4sac.agents.base import Draw, Hyper, Loss, State, Target
+from pac4sac.agents.bounds import gaussian_kl
 from pac4sac.agents.full_covariance import Coverage, FullCovarianceCritic
+from pac4sac.agents.nets import Critic, Params
 from pac4sac.agents.objectives import Terms
+from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac, SacConfig
-from pac4sac.bounds import gaussian_kl
-from pac4sac.nets import Critic, Params
-from pac4sac.replay import Batch
-from pac4sac.settings import AgentConfig, per_run, structural
-from pac4sac.tape import Stream
+from pac4sac.agents.settings import AgentConfig, per_run, structural
+from pac4sac.agents.tape import Stream
 
 
 @dataclass(frozen=True, kw_only=True)

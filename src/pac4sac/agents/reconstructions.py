@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pac4sac import settings
+from pac4sac.agents import settings
 from pac4sac.agents.base import Draw, Hyper, Loss, State, Target
+from pac4sac.agents.nets import Critic, Net, Params
+from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac, SacConfig
-from pac4sac.nets import Critic, Net, Params
-from pac4sac.replay import Batch
-from pac4sac.settings import per_run, structural
-from pac4sac.tape import Stream
+from pac4sac.agents.settings import per_run, structural
+from pac4sac.agents.tape import Stream
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
-from pac4sac.nets import Critic, GaussianActor, Net, Params, squashed_sample
-from pac4sac.replay import Batch
-from pac4sac.settings import AT_LEAST_ONE, NON_NEGATIVE, AgentConfig, per_run, structural
-from pac4sac.tape import Stream
+from pac4sac.agents.nets import Critic, GaussianActor, Net, Params, squashed_sample
+from pac4sac.agents.replay import Batch
+from pac4sac.agents.settings import AT_LEAST_ONE, NON_NEGATIVE, AgentConfig, per_run, structural
+from pac4sac.agents.tape import Stream
 
 
 @dataclass(frozen=True, kw_only=True)

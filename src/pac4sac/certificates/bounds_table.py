@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pac4sac import bounds
+from pac4sac.agents import bounds
 from pac4sac.certificates.evidence import Evidence
 from pac4sac.certificates.measured import Claims, Measured, Scales, beyond
 from pac4sac.certificates.policy import NEGLIGIBLE, betting_upper
-from pac4sac.reporting.statistics import Estimate
+from pac4sac.runs.statistics import Estimate
 
 Floats = NDArray[np.float64]
 Quantity = Literal[

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from pac4sac.agents.base import Agent, Draw, State
 from pac4sac.certificates.policy import betting_lower, betting_upper
-from pac4sac.certificates.value_error import ValueErrors, measure_value_errors
-from pac4sac.reporting.statistics import Estimate
+from pac4sac.runs.statistics import Estimate
 from pac4sac.tasks import Task
+from pac4sac.training.value_error import ValueErrors, measure_value_errors
 
 Floats = NDArray[np.float64]
 WIDTH = 2.0  # deviations to each side

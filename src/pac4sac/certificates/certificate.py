@@ -14,6 +14,8 @@ import torch
 from numpy.typing import NDArray
 
 from pac4sac.agents.base import Agent, State
+from pac4sac.base.errors import UserError
+from pac4sac.base.files import write_whole
 from pac4sac.certificates.bounds_table import CAVEATS, Row, bounds_table
 from pac4sac.certificates.calibration import Coverage, coverage, deviations, measure_after_random_steps
 from pac4sac.certificates.evidence import fresh_evidence, look, stored_replay
@@ -21,13 +23,11 @@ from pac4sac.certificates.measured import Claims, Measured, Scales, measure
 from pac4sac.certificates.policy import ReturnCertificate, certify_returns, check_delta
 from pac4sac.certificates.ranges import RewardRange, given_range, known_range, observed_range
 from pac4sac.certificates.unfinished import saved_agent, unfinished
-from pac4sac.certificates.value_error import Bias, Policy, ValueErrors, measure_value_errors
-from pac4sac.errors import UserError
-from pac4sac.reporting.statistics import Estimate, mean_interval
+from pac4sac.runs.statistics import Estimate, mean_interval
 from pac4sac.tasks.registry import time_limit
-from pac4sac.training.agentfile import TrainedAgent, load
-from pac4sac.training.checkpoint import write_whole
+from pac4sac.training.agent_file import TrainedAgent, load
 from pac4sac.training.evaluation import evaluate
+from pac4sac.training.value_error import Bias, Policy, ValueErrors, measure_value_errors
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str], None]

@@ -8,16 +8,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pac4sac import bounds, replay
+from pac4sac.agents import bounds, replay
 from pac4sac.agents.base import Agent, Hyper, State
-from pac4sac.certificates.value_error import ValueErrors
-from pac4sac.errors import UserError
-from pac4sac.replay import Batch
-from pac4sac.reporting.store import read_jsonl
-from pac4sac.tape import Stream
+from pac4sac.agents.replay import Batch
+from pac4sac.agents.tape import Stream
+from pac4sac.base.errors import UserError
+from pac4sac.base.files import read_jsonl
 from pac4sac.training import checkpoint
-from pac4sac.training.agentfile import TrainedAgent
+from pac4sac.training.agent_file import TrainedAgent
 from pac4sac.training.experiment import read_experiment
+from pac4sac.training.value_error import ValueErrors
 
 Floats = NDArray[np.float64]
 CHUNK = 2000  # transitions that go through the networks at once

@@ -9,7 +9,7 @@ from scipy.special import stdtrit
 
 from pac4sac.certificates.evidence import Evidence, bounded_error
 from pac4sac.certificates.ranges import RewardRange
-from pac4sac.reporting.statistics import Estimate, mean_interval
+from pac4sac.runs.statistics import Estimate, mean_interval
 
 Floats = NDArray[np.float64]
 

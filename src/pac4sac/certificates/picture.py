@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from pac4sac.certificates.calibration import NOMINAL
-from pac4sac.certificates.value_error import policy_name
-from pac4sac.reporting.curves import COLOURS, FAINT, INK
+from pac4sac.report.learning_curves import COLOURS, FAINT, INK
+from pac4sac.training.value_error import policy_name
 
 if TYPE_CHECKING:
     from pac4sac.certificates.bounds_table import Row

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pac4sac.errors import UserError
-from pac4sac.reporting.statistics import Estimate, mean_interval
+from pac4sac.base.errors import UserError
+from pac4sac.runs.statistics import Estimate, mean_interval
 
 Floats = NDArray[np.float64]
 BETS = (np.arange(20) + 0.5) / 20  # shares of what can be lost at once, from careful to bold

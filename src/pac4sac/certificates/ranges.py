@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pac4sac.errors import UserError
+from pac4sac.base.errors import UserError
 from pac4sac.tasks import Task
 
 ROUNDING = 1e-6  # of float32, as rewards are stored

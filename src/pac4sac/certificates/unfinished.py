@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from pac4sac.errors import UserError
-from pac4sac.reporting.store import read_run_json
-from pac4sac.showing.choice import choose_agent
+from pac4sac.base.errors import UserError
+from pac4sac.runs.reading import read_run_json
+from pac4sac.training.agent_choice import choose_agent
 
 
 def saved_agent(path: str | Path) -> Path:

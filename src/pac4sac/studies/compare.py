@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pac4sac.agents import get_algorithm
-from pac4sac.errors import UserError
-from pac4sac.reporting.collection import collect
-from pac4sac.reporting.store import RunRecord
-from pac4sac.reporting.tables import Table
+from pac4sac.base.errors import UserError
+from pac4sac.cli.study_display import tables_as_text
+from pac4sac.report.tables import Table
+from pac4sac.runs.collection import collect
+from pac4sac.runs.reading import RunRecord
+from pac4sac.runs.run import settings_grid
+from pac4sac.runs.seeds import seed_list
 from pac4sac.studies.definition import Study, Variant
-from pac4sac.studies.display import tables_as_text
 from pac4sac.studies.run import study_folder, train_and_report
 from pac4sac.tasks import Task, get_task
 from pac4sac.training.experiment import Result
 from pac4sac.training.options import make_options
-from pac4sac.training.runs import seed_list, settings_grid
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,7 +78,7 @@ def compare(
     """
     from rich.console import Console
 
-    from pac4sac.reporting.report import main_tables  # matplotlib takes a second to import
+    from pac4sac.paper.report import main_tables  # matplotlib takes a second to import
 
     study = comparison_study(task, algos, seeds, settings, steps, baseline, preset)
     make_options(study.tasks[0].steps, options)  # a mistake is told before a folder is made

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import torch
 
+from pac4sac.base.files import write_whole
+from pac4sac.runs.run import Run, make_agent
+from pac4sac.runs.writing import machine, versions
 from pac4sac.studies.definition import Study
 from pac4sac.tasks.pool import EnvPool
 from pac4sac.training import backends
-from pac4sac.training.checkpoint import write_whole
-from pac4sac.training.folder import machine, versions
 from pac4sac.training.learner import Learner
 from pac4sac.training.options import Options
-from pac4sac.training.runs import Run, make_agent
 
 MEASURED_STEPS = 1000
 VERSION = 2  # in version 1 one algorithm was timed after another

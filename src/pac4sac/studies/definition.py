@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from pac4sac.agents import make_config
-from pac4sac.arguments import parse_seeds
-from pac4sac.errors import UserError
+from pac4sac.base.errors import UserError
+from pac4sac.paper.shipped import FOLDER as SHIPPED_STUDIES
+from pac4sac.runs.run import Run, make_runs, safe_label
+from pac4sac.runs.seeds import parse_seeds
 from pac4sac.tasks import Task, get_task
 from pac4sac.training.options import Options
-from pac4sac.training.runs import Run, make_runs, safe_label
 
-SHIPPED = Path(__file__).parent / "shipped"
 # What a report makes of a study, or `run` of its runs; see docs/studies.md.
 KINDS = (
     *("comparison", "table-1", "table-2", "shooting", "controls", "overestimation", "beyond", "best"),
@@ -107,14 +107,14 @@ class Study:
 
 def shipped_studies() -> dict[str, str]:
     """Name and title of every study of the package."""
-    return {path.stem: tomllib.loads(path.read_text())["title"] for path in sorted(SHIPPED.glob("*.toml"))}
+    return {path.stem: tomllib.loads(path.read_text())["title"] for path in sorted(SHIPPED_STUDIES.glob("*.toml"))}
 
 
 def load_study(name: str) -> Study:
     """A shipped study by name, or a user's by the path of its TOML file."""
     path = Path(name)
     if path.suffix != ".toml":
-        path = SHIPPED / f"{name}.toml"
+        path = SHIPPED_STUDIES / f"{name}.toml"
         if not path.is_file():
             known = shipped_studies()
             close = difflib.get_close_matches(name, known, n=3)

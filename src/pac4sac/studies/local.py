@@ -12,12 +12,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import IO, Protocol
 
-from pac4sac.cores import SHARE, cores, share_out
-from pac4sac.errors import UserError
-from pac4sac.studies import child
+from pac4sac.base.cores import SHARE, cores, share_out
+from pac4sac.base.errors import UserError
+from pac4sac.base.stopping import StopRequest
+from pac4sac.studies import cohort_process as child
+from pac4sac.studies.mps import shared_gpu
 from pac4sac.studies.plan import PlannedCohort
-from pac4sac.studies.sharing import shared_gpu
-from pac4sac.training.signals import StopRequest
 
 CORES_PER_COHORT = 4  # a learner, and simulators beside it
 
@@ -105,7 +105,7 @@ def _start(
     variables: Mapping[str, str],
 ) -> "tuple[subprocess.Popen[str], IO[str]]":
     minutes = [] if stop.deadline is None else [str(max(0.01, (stop.deadline - time.monotonic()) / 60))]
-    command = [sys.executable, "-m", "pac4sac.studies.child", str(cohort.folder), *minutes]
+    command = [sys.executable, "-m", "pac4sac.studies.cohort_process", str(cohort.folder), *minutes]
     environment = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     # Not a pipe: nobody reads it before the end, and a full one would stop the cohort.
     errors = tempfile.TemporaryFile("w+")  # noqa: SIM115

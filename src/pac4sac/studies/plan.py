@@ -17,18 +17,18 @@ from typing import Any
 
 import torch
 
-from pac4sac.errors import UserError
-from pac4sac.reporting.store import read_json, read_run
+from pac4sac.base.errors import UserError
+from pac4sac.base.files import read_json, write_whole
+from pac4sac.runs.reading import read_run
+from pac4sac.runs.run import Run, make_agent, plan_cohorts, safe_label
 from pac4sac.studies.definition import Study
 from pac4sac.tasks import task_sizes
 from pac4sac.tasks.pool import EnvPool
 from pac4sac.training import backends
-from pac4sac.training.checkpoint import write_whole
 from pac4sac.training.experiment import create, experiment_runs, read_experiment
 from pac4sac.training.learner import Learner
 from pac4sac.training.memory import cohort_bytes, free_bytes
 from pac4sac.training.options import Options
-from pac4sac.training.runs import Run, make_agent, plan_cohorts, safe_label
 
 VERSION = 1
 

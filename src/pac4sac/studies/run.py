@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pac4sac.errors import UserError
+from pac4sac.base.errors import UserError
+from pac4sac.base.files import write_whole
+from pac4sac.base.stopping import StopRequest
+from pac4sac.cli.study_display import StudyDisplay, say
+from pac4sac.runs.run import Run
 from pac4sac.studies.cost import measure_cost
 from pac4sac.studies.definition import Study
-from pac4sac.studies.display import StudyDisplay, say
 from pac4sac.studies.local import Watcher, run_local, side_by_side
 from pac4sac.studies.plan import Place, PlannedCohort, begin, place_for_cohorts, plan
-from pac4sac.training.checkpoint import write_whole
 from pac4sac.training.experiment import Result, check_computing, check_minutes
 from pac4sac.training.options import Options
-from pac4sac.training.runs import Run
-from pac4sac.training.signals import StopRequest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,7 +40,7 @@ def train_and_report(
     **launching: Any,
 ) -> tuple[Result, Path]:
     """Run a study, telling how it gets on, then write the page on all that its folder holds."""
-    from pac4sac.reporting.report import write_report  # matplotlib takes a second to import
+    from pac4sac.paper.report import write_report  # matplotlib takes a second to import
 
     check_minutes(max_minutes)
     say(console, f"{study.title}: {len(study.runs())} runs in {root}")
@@ -96,7 +96,7 @@ def _trainer(
     engine: str, address: str | None, parallel: int | None, on_gpu: bool
 ) -> Callable[[Sequence[PlannedCohort], StopRequest, Watcher], bool]:
     if engine == "ray":
-        from pac4sac.studies.cluster import cluster_address, run_on_ray
+        from pac4sac.studies.ray.cluster import cluster_address, run_on_ray
 
         cluster = cluster_address(address)
         return lambda cohorts, stop, watcher: run_on_ray(cohorts, cluster, stop, watcher)

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from pac4sac.errors import UserError, how_to_install
+from pac4sac.base.errors import UserError, how_to_install
 from pac4sac.tasks.registry import Task, find_spec, time_limit
 
 Vector = NDArray[np.float32]

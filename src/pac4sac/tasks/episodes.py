@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from pac4sac.errors import UserError
+from pac4sac.base.errors import UserError
 from pac4sac.tasks.adapters import make_env
 from pac4sac.tasks.registry import Task
 

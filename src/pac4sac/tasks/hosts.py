@@ -14,10 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pac4sac.errors import UserError
+from pac4sac.base.errors import UserError
+from pac4sac.tasks.bell import Bell
 from pac4sac.tasks.episodes import LETTER, Board, RunEnvironment
 from pac4sac.tasks.registry import Task
-from pac4sac.tasks.waiting import Bell
 
 PATIENCE = 1.0  # seconds a worker gets to close its environments
 

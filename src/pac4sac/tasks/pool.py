@@ -16,8 +16,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from pac4sac.cores import cores
-from pac4sac.errors import UserError
+from pac4sac.base.cores import cores
+from pac4sac.base.errors import UserError
 from pac4sac.tasks.adapters import make_env
 from pac4sac.tasks.episodes import Board, board_layout, read_cause
 from pac4sac.tasks.hosts import Host, LocalHost, WorkerHost, close_hosts, portable

@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from pac4sac.errors import UserError, how_to_install
+from pac4sac.base.errors import UserError, how_to_install
 from pac4sac.tasks.bullet import HORIZON, register_environments
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from pac4sac.tasks.bell import Bell, cell
 from pac4sac.tasks.episodes import LETTER, Board, RunEnvironment, board_layout
 from pac4sac.tasks.registry import Task
-from pac4sac.tasks.waiting import Bell, cell
 
 PR_SET_PDEATHSIG = 1
 

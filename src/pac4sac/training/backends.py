@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from pac4sac.cores import cores
-from pac4sac.errors import UserError
+from pac4sac.base.cores import cores
+from pac4sac.base.errors import UserError
 from pac4sac.training.learner import Learner, Operation, Tensors
 
 Backend = Literal["eager", "compiled", "graph"]

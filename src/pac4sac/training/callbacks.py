@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pac4sac.errors import UserError
-from pac4sac.training.runs import Run
+from pac4sac.base.errors import UserError
+from pac4sac.runs.run import Run
 
 
 class Callback:

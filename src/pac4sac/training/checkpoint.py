@@ -6,7 +6,6 @@ to another cohort, is refused with the reason, and the checkpoint before it is u
 
 import hashlib
 import json
-import os
 import shutil
 import warnings
 from collections.abc import Callable, Mapping
@@ -20,15 +19,12 @@ import safetensors.torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pac4sac.errors import UserError
+from pac4sac.base.errors import DamagedCheckpoint, UserError
+from pac4sac.base.files import sync_folder, write_durably
 
 VERSION = 1
 KEPT = 2  # the newest, and the one before it in case the newest is damaged
 FILES = ("learner.safetensors", "pool.safetensors", "progress.json")
-
-
-class DamagedCheckpoint(Exception):
-    """Why a checkpoint cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +52,14 @@ def save(root: Path, fingerprint: str, step: int, checkpoint: Checkpoint) -> Non
     try:
         for name, data in (*contents.items(), ("manifest.json", json.dumps(manifest, indent=1).encode())):
             write_durably(part / name, data)
-        _sync(part)
+        sync_folder(part)
         if final.exists():  # the same step, saved before and found damaged, or again after a resume
             shutil.rmtree(final)
         part.rename(final)
     except OSError:
         shutil.rmtree(part, ignore_errors=True)
         raise
-    _sync(root)
+    sync_folder(root)
     for old in _newest_first(root)[KEPT:]:
         shutil.rmtree(old)
 
@@ -136,28 +132,6 @@ def _load(folder: Path, fingerprint: str) -> Checkpoint:
 
 def fingerprint(description: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Replace a file so that a reader, or a crash, sees the old content or the new, never a part."""
-    part = path.with_name(path.name + ".part")
-    write_durably(part, data)
-    part.replace(path)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _newest_first(root: Path) -> list[Path]:

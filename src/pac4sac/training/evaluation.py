@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pac4sac.agents.base import Agent, Draw, State
-from pac4sac.tape import Stream, Tape, read
+from pac4sac.agents.tape import Stream, Tape, read
+from pac4sac.base.stopping import StopRequest
 from pac4sac.tasks import Task
 from pac4sac.tasks.pool import EnvPool, Transitions
 from pac4sac.tasks.registry import time_limit
-from pac4sac.training.signals import StopRequest
 
 Policy = Literal["greedy", "shooting"]
 

@@ -12,20 +12,21 @@ from typing import Any
 
 import torch
 
-from pac4sac.errors import UserError
-from pac4sac.reporting.collection import score_run
-from pac4sac.reporting.metrics import Score
-from pac4sac.reporting.store import RunRecord, read_runs
+from pac4sac.base.errors import UserError
+from pac4sac.base.files import write_whole
+from pac4sac.base.stopping import StopRequest
+from pac4sac.runs.collection import score_run
+from pac4sac.runs.metrics import Score
+from pac4sac.runs.reading import RunRecord, read_runs
+from pac4sac.runs.run import Run, make_agent, make_runs, plan_cohorts, settings_grid
+from pac4sac.runs.seeds import seed_list
 from pac4sac.tasks import Task, get_task, task_sizes
-from pac4sac.training.agentfile import agent_checksum, start_from
+from pac4sac.training.agent_file import agent_checksum, start_from
 from pac4sac.training.backends import choose_backend, pick_device, wants_gpu
 from pac4sac.training.callbacks import Callback, Callbacks
-from pac4sac.training.checkpoint import write_whole
 from pac4sac.training.loop import Cohort
 from pac4sac.training.memory import cohort_bytes, free_bytes
 from pac4sac.training.options import Options, make_options
-from pac4sac.training.runs import Run, make_agent, make_runs, plan_cohorts, seed_list, settings_grid
-from pac4sac.training.signals import StopRequest
 
 VERSION = 1
 

@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pac4sac import replay
+from pac4sac.agents import replay
 from pac4sac.agents.base import Agent
-from pac4sac.tape import BLOCK, Tape, read
+from pac4sac.agents.tape import BLOCK, Tape, read
 
 Tensors = dict[str, Tensor]
 Operation = Callable[[Tensors], None]

@@ -11,21 +11,22 @@ import torch
 from numpy.typing import NDArray
 
 from pac4sac.agents.base import Agent, State
-from pac4sac.certificates.value_error import measure_value_errors
-from pac4sac.errors import UserError
-from pac4sac.reporting.metrics import solved_at
+from pac4sac.base.errors import DamagedCheckpoint, UserError
+from pac4sac.base.stopping import Stopped, StopRequest
+from pac4sac.runs.metrics import solved_at
+from pac4sac.runs.run import Run, make_agent
+from pac4sac.runs.writing import Mark, RunFolder, check_that_nothing_was_saved, log_time
 from pac4sac.tasks import Task
 from pac4sac.tasks.pool import EnvPool
-from pac4sac.training import agentfile, backends, checkpoint
+from pac4sac.training import agent_file as agentfile
+from pac4sac.training import backends, checkpoint
 from pac4sac.training.callbacks import Callback
-from pac4sac.training.checkpoint import Checkpoint, DamagedCheckpoint
-from pac4sac.training.coverage import measure_coverage
+from pac4sac.training.checkpoint import Checkpoint
 from pac4sac.training.evaluation import Policy, evaluate
-from pac4sac.training.folder import Mark, RunFolder, check_that_nothing_was_saved, log_time
 from pac4sac.training.learner import Learner
 from pac4sac.training.options import Options
-from pac4sac.training.runs import Run, make_agent
-from pac4sac.training.signals import Stopped, StopRequest
+from pac4sac.training.state_coverage import measure_coverage
+from pac4sac.training.value_error import measure_value_errors
 
 
 class Cohort:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import torch
 
-from pac4sac.replay import row_width
-from pac4sac.tape import size as tape_size
+from pac4sac.agents.replay import row_width
+from pac4sac.agents.tape import size as tape_size
+from pac4sac.runs.run import Run, make_agent
 from pac4sac.tasks import task_sizes
 from pac4sac.training.learner import LEARN_BLOCK
-from pac4sac.training.runs import Run, make_agent
 
 FLOAT = 4  # bytes
 

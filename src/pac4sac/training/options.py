@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from pac4sac.errors import UserError
-from pac4sac.settings import AT_LEAST_ONE, NON_NEGATIVE, Interval
+from pac4sac.agents.settings import AT_LEAST_ONE, NON_NEGATIVE, Interval
+from pac4sac.base.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,183 @@
+"""Networks of a whole cohort. The weights of a network are one tensor [R, M, P]: R runs, M members of an ensemble,
+P numbers each. Layers see them as views with one leading axis G = R·M, so that a layer of all runs is one batched
+product, and an optimiser step or a Polyak step of all runs is a handful of operations on one tensor.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pac4sac.agents.tape import initial_uniforms
+
+Params = Mapping[str, Tensor]  # name -> [G, ...]
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": F.silu, "relu": F.relu}
+LOG_2 = math.log(2.0)
+ALIGNMENT = 4  # numbers: on a GPU products read weights that begin at 16 bytes much faster
+
+
+@dataclass(frozen=True)
+class Parameter:
+    shape: tuple[int, ...]
+    bound: float = 0.0  # initial value: uniform in ±bound …
+    centre: float = 0.0  # … around this
+
+
+def linear_parameters(inputs: int, outputs: int) -> dict[str, Parameter]:
+    """PyTorch's default initialisation: weights and biases uniform in ±1/√fan_in."""
+    bound = 1 / math.sqrt(inputs)
+    return {"weight": Parameter((inputs, outputs), bound), "bias": Parameter((1, outputs), bound)}
+
+
+class Trunk:
+    """depth × (Linear, LayerNorm, activation): the paper's architecture table."""
+
+    def __init__(self, inputs: Mapping[str, int], width: int, depth: int, norm: bool, activation: str) -> None:
+        self.inputs = list(inputs.values())
+        self.width, self.depth, self.norm = width, depth, norm
+        self.activation = ACTIVATIONS[activation]
+        self.parameters: dict[str, Parameter] = {}
+        for i in range(depth):
+            layer = linear_parameters(sum(self.inputs) if i == 0 else width, width)
+            if norm:
+                layer |= {"scale": Parameter((1, width), centre=1.0), "shift": Parameter((1, width))}
+            self.parameters |= {f"{i}.{name}": parameter for name, parameter in layer.items()}
+
+    def __call__(self, p: Params, *inputs: Tensor) -> Tensor:
+        x = self._after(p, 0, self._first(p["0.weight"], inputs))
+        for i in range(1, self.depth):
+            x = self._after(p, i, torch.bmm(x, p[f"{i}.weight"]))
+        return x  # φ: [G, B, width]
+
+    def _first(self, weight: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
+        if all(x.shape[1] == inputs[0].shape[1] for x in inputs[1:]):
+            return torch.bmm(torch.cat(inputs, -1), weight)
+        # A state [G, 1, ds] shared by many actions [G, S, da] is multiplied once.
+        state, *rest = (torch.bmm(x, w) for x, w in zip(inputs, torch.split(weight, self.inputs, 1), strict=True))
+        return sum(rest, state)
+
+    def _after(self, p: Params, i: int, x: Tensor) -> Tensor:
+        x = x + p[f"{i}.bias"]  # apart from the product, where it would cost a copy; here it is fused with what follows
+        if self.norm:
+            x = torch.addcmul(p[f"{i}.shift"], F.layer_norm(x, (self.width,)), p[f"{i}.scale"])
+        return self.activation(x)
+
+
+class Net:
+    """A trunk, a head and a number of members, with the layout of their weights in one tensor."""
+
+    def __init__(self, trunk: Trunk, head: Mapping[str, Parameter], members: int = 1) -> None:
+        self.trunk, self.members = trunk, members
+        self.parameters = trunk.parameters | {f"head.{name}": parameter for name, parameter in head.items()}
+        sizes = [math.prod(parameter.shape) for parameter in self.parameters.values()]
+        self.padding = [-size % ALIGNMENT for size in sizes]
+        self.sizes = [size + padding for size, padding in zip(sizes, self.padding, strict=True)]
+
+    def initial(self, seeds: Sequence[int], stream: str, device: torch.device) -> Tensor:
+        """[R, M, P], each run from its own tape."""
+        count = sum(self.sizes)
+        u = initial_uniforms(seeds, stream, self.members * count, device)
+        weights = torch.zeros(len(seeds), self.members, count, device=device)
+        places = self.views(u.view_as(weights))
+        for name, view in self.views(weights).items():
+            parameter = self.parameters[name]
+            view.copy_(parameter.centre + parameter.bound * (2 * places[name] - 1))
+        return weights
+
+    def views(self, weights: Tensor) -> dict[str, Tensor]:
+        """The weights [R, M, P] layer by layer, {name: [G, ...]}, without a copy."""
+        parts = torch.split(weights.view(-1, weights.shape[-1]), self.sizes, -1)
+        return {
+            name: part[:, : size - padding].view(-1, *self.parameters[name].shape)
+            for name, part, size, padding in zip(self.parameters, parts, self.sizes, self.padding, strict=True)
+        }
+
+    def flatten(self, views: Sequence[Tensor], like: Tensor) -> Tensor:
+        """The inverse of `views`, for gradients."""
+        rows = []
+        for view, padding in zip(views, self.padding, strict=True):
+            rows += [view.flatten(1)] + ([view.new_zeros(len(view), padding)] if padding else [])
+        return torch.cat(rows, -1).view_as(like)
+
+    def features(self, p: Params, *inputs: Tensor) -> Tensor:
+        """φ [G, B, width] of inputs [R, B, ·], the same for all members of a run."""
+        return self.trunk(p, *(x.repeat_interleave(self.members, 0) if self.members > 1 else x for x in inputs))
+
+    def per_member(self, x: Tensor) -> Tensor:
+        """[G, ...] -> [R, M, ...]"""
+        return x.view(-1, self.members, *x.shape[1:])
+
+
+def linear_head(p: Params, phi: Tensor) -> Tensor:
+    return torch.bmm(phi, p["head.weight"]) + p["head.bias"]  # [G, B, outputs]
+
+
+def weighted_sum(phi: Tensor, weights: Tensor) -> Tensor:
+    """Σ_i w_i φ_i, [G, B], for weights [G, K, 1]. As a sum it is fused with the layer before; a product is not."""
+    return (phi * weights.transpose(1, 2)).sum(-1)
+
+
+class Critic(Net):
+    """Q(s, a) with a plain linear head (v is None), or with the Gaussian head of the paper, Section 3.2:
+    weights w_i ~ N(m_i, v_i) and a deterministic bias, hence Q | s, a ~ N(m_p, v_p) in closed form."""
+
+    def __init__(self, trunk: Trunk, members: int = 1, gaussian: bool = False, log_variance: float = 0.0) -> None:
+        head = linear_parameters(trunk.width, 1)
+        if gaussian:
+            head["log_variance"] = Parameter((trunk.width, 1), centre=log_variance)
+        super().__init__(trunk, head, members)
+        self.gaussian = gaussian
+
+    def __call__(self, p: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
+        """m_p and v_p, each [R, M, B]."""
+        return self.head(p, self.features(p, s, a))
+
+    def head(self, p: Params, phi: Tensor) -> tuple[Tensor, Tensor | None]:
+        m = weighted_sum(phi, p["head.weight"]) + p["head.bias"].squeeze(-1)  # m_p = Σ m_i φ_i + b
+        if not self.gaussian:
+            return self.per_member(m), None
+        v = weighted_sum(phi.square(), p["head.log_variance"].exp())  # v_p = Σ v_i φ_i²
+        return self.per_member(m), self.per_member(v)
+
+    def posterior(self, p: Params) -> tuple[Tensor, Tensor]:
+        """Mean and log-variance of the head's weights, each [R, M, K]."""
+        return self.per_member(p["head.weight"].squeeze(-1)), self.per_member(p["head.log_variance"].squeeze(-1))
+
+    def sampled_weights(self, p: Params, noise: Tensor) -> Tensor:
+        """A draw of the head's weights, [G, K, 1], from noise [R, M, K]."""
+        m, log_v = self.posterior(p)
+        return (m + noise * (0.5 * log_v).exp()).view(-1, noise.shape[-1], 1)
+
+
+class DeterministicActor(Net):
+    def __init__(self, trunk: Trunk, da: int) -> None:
+        super().__init__(trunk, linear_parameters(trunk.width, da))
+
+    def __call__(self, p: Params, s: Tensor) -> Tensor:
+        return torch.tanh(linear_head(p, self.trunk(p, s)))  # [R, B, da]
+
+
+class GaussianActor(Net):
+    """Mean and log-variance of the action before the tanh."""
+
+    log_variance_range = (-10.0, 2.0)
+
+    def __init__(self, trunk: Trunk, da: int) -> None:
+        super().__init__(trunk, linear_parameters(trunk.width, 2 * da))
+
+    def __call__(self, p: Params, s: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation, each [R, B, da]."""
+        mean, log_variance = linear_head(p, self.trunk(p, s)).chunk(2, -1)
+        return mean, (0.5 * log_variance.clamp(*self.log_variance_range)).exp()
+
+
+def squashed_sample(mean: Tensor, std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Action tanh(u), u = mean + std·noise, and its log-density. The density is taken from u, never from atanh of the
+    action, which is infinite for a saturated one."""
+    u = mean + std * noise
+    gaussian = -0.5 * noise.square() - std.log() - 0.5 * math.log(2 * math.pi)
+    log_slope = 2 * (LOG_2 - u - F.softplus(-2 * u))  # log(1 - tanh² u), stable for large |u|
+    return torch.tanh(u), (gaussian - log_slope).sum(-1)

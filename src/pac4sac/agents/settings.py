@@ -1,0 +1,116 @@
+"""Settings: dataclass fields that know their range, their meaning, and whether runs of a cohort may differ in them."""
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pac4sac.base.errors import UserError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Interval:
+    low: float
+    high: float = math.inf
+    low_open: bool = False
+    high_open: bool = False
+
+    def __contains__(self, x: float) -> bool:
+        above = x > self.low if self.low_open else x >= self.low
+        return above and (x < self.high if self.high_open else x <= self.high)
+
+    def __str__(self) -> str:
+        if self.high == math.inf:
+            return f"{'above' if self.low_open else 'at least'} {self.low:g}"
+        return f"in {'(' if self.low_open else '['}{self.low:g}, {self.high:g}{')' if self.high_open else ']'}"
+
+
+POSITIVE = Interval(0, low_open=True)
+NON_NEGATIVE = Interval(0)
+AT_LEAST_ONE = Interval(1)
+UNIT = Interval(0, 1)
+OPEN_UNIT = Interval(0, 1, low_open=True, high_open=True)
+BELOW_ONE = Interval(0, 1, high_open=True)
+ANY = Interval(-math.inf)
+LARGEST = 3.4e38  # the learner computes in float32, where more than this is infinite
+
+
+def per_run(default: T, allowed: Interval | tuple[str, ...] | None, help: str) -> T:
+    """A setting in which the runs of one cohort may differ; the agent sees it as a tensor of shape [R], a choice by its
+    place among those allowed."""
+    return field(default=default, metadata={"per_run": True, "allowed": allowed, "help": help})
+
+
+def structural(default: T, allowed: Interval | tuple[str, ...] | None, help: str) -> T:
+    """A setting that all runs of a cohort share, since it decides shapes or code."""
+    return field(default=default, metadata={"per_run": False, "allowed": allowed, "help": help})
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentConfig:
+    """What every agent can be told. Defaults are the paper's, or our reading of it where it is silent."""
+
+    gamma: float = per_run(0.99, BELOW_ONE, "discount factor")
+    tau: float = per_run(0.005, Interval(0, 1, low_open=True), "step of the target networks towards the online ones")
+    lr: float = per_run(1e-3, POSITIVE, "Adam's learning rate, for every network")
+    warmup: int = per_run(1000, NON_NEGATIVE, "steps of uniform random actions before learning starts")
+    batch: int = structural(32, AT_LEAST_ONE, "transitions per update")
+    capacity: int = structural(25_000, AT_LEAST_ONE, "transitions the replay buffer holds")
+    updates_per_step: int = per_run(1, AT_LEAST_ONE, "updates after each environment step")
+    width: int = structural(256, AT_LEAST_ONE, "units of a hidden layer")
+    depth: int = structural(3, AT_LEAST_ONE, "hidden layers")
+    norm: bool = structural(True, None, "layer normalisation after each hidden linear layer")
+    activation: str = structural("silu", ("silu", "relu"), "activation of the hidden layers")
+
+    def __post_init__(self) -> None:
+        for f in dataclasses.fields(self):
+            check_value(f, getattr(self, f.name))
+            if type(f.default) is float:  # 1 and 1.0 are the same setting, also in a file name or a checksum
+                object.__setattr__(self, f.name, float(getattr(self, f.name)))
+        if self.batch > self.capacity:
+            raise UserError(f"batch must be at most the replay capacity ({self.capacity}), not {self.batch}.")
+
+    @classmethod
+    def per_run_names(cls) -> tuple[str, ...]:
+        return tuple(f.name for f in dataclasses.fields(cls) if f.metadata["per_run"])
+
+    def number(self, name: str) -> float:
+        """A per-run setting as the agent sees it."""
+        value = getattr(self, name)
+        return float(self.choices(name).index(value) if isinstance(value, str) else value)
+
+    @classmethod
+    def choices(cls, name: str) -> tuple[str, ...]:
+        return next(tuple(f.metadata["allowed"]) for f in dataclasses.fields(cls) if f.name == name)
+
+    def structure(self) -> dict[str, Any]:
+        """The settings that all runs of a cohort must share."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if not f.metadata["per_run"]}
+
+
+def check_value(f: "dataclasses.Field[Any]", value: Any) -> None:
+    allowed = f.metadata["allowed"]
+    if isinstance(allowed, tuple):
+        if value not in allowed:
+            raise UserError(f"{f.name} must be one of {', '.join(allowed)}, not {value!r}.")
+    elif type(f.default) is bool:
+        if not isinstance(value, bool):
+            raise UserError(f"{f.name} must be true or false, not {value!r}.")
+    else:
+        whole = type(f.default) is int
+        right_type = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+        if not right_type or not abs(value) <= LARGEST or value not in allowed:
+            bounds = "" if allowed is ANY else f" {allowed}"
+            raise UserError(f"{f.name} must be a {'whole ' if whole else ''}number{bounds}, not {value!r}.")
+
+
+def convert_value(f: "dataclasses.Field[Any]", text: str) -> Any:
+    """Read a value given as text, on the command line say, by the type of its default."""
+    try:
+        if type(f.default) is bool:
+            return {"true": True, "false": False}[text.lower()]
+        return int(text) if type(f.default) is int else float(text) if type(f.default) is float else text
+    except (ValueError, KeyError):
+        return text  # check_value then says what was expected

@@ -1,0 +1,35 @@
+"""How many cores this process may keep busy."""
+
+import math
+import os
+from pathlib import Path
+
+from pac4sac.base.errors import UserError
+
+SHARE = "PAC4SAC_CORES"  # for a cohort of a study that trains beside others, and for anyone who wants to use less
+QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container
+
+
+def machine_cores() -> int:
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = map(float, QUOTA.read_text().split())
+    except (OSError, ValueError):  # no container, or one without a limit ("max")
+        return allowed
+    return max(1, min(allowed, math.ceil(quota / period)))
+
+
+def cores() -> int:
+    """All that this process may run on, or the share of them that it was given."""
+    share = os.environ.get(SHARE)
+    if share is None:
+        return machine_cores()
+    if not share.isdecimal() or int(share) < 1:
+        raise UserError(f"{SHARE} must be a whole number above 0, not {share!r}.")
+    return int(share)
+
+
+def share_out(runs: int, all_runs: int) -> int:
+    """The cores of a cohort beside others, by its share of the runs. A quarter is shared out twice, since simulators
+    rest while their learner acts."""
+    return min(cores(), max(1, round(1.25 * cores() * runs / all_runs)))

@@ -1,0 +1,63 @@
+"""Files that appear whole or not at all, and files that may be damaged."""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Replace a file so that a reader, or a crash, sees the old content or the new, never a part."""
+    part = path.with_name(path.name + ".part")
+    write_durably(part, data)
+    part.replace(path)
+
+
+def sync_folder(folder: Path) -> None:
+    """What was made, renamed or removed in a folder is on the disk for good."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def read_jsonl(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The rows of a file, and the number of lines skipped because they are damaged or half-written."""
+    if not path.exists():
+        return [], 0
+    rows: list[dict[str, Any]] = []
+    skipped = 0
+    for line in path.read_bytes().split(b"\n"):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if isinstance(row, dict):
+            rows.append(row)
+        else:
+            skipped += 1
+    return rows, skipped
+
+
+def natural(text: str) -> list[tuple[int, str]]:
+    """Sorts seed 9 before seed 10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)]

@@ -1,0 +1,142 @@
+"""The deterministic policy as an ONNX model: observations in, actions in the environment's own units out."""
+
+import contextlib
+import importlib
+import io
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pac4sac.base.errors import UserError, how_to_install
+from pac4sac.base.files import write_whole
+from pac4sac.tasks import Task, make_env
+from pac4sac.training.agent_choice import choose_agent
+from pac4sac.training.agent_file import TrainedAgent, load
+
+Vectors = NDArray[np.float32]
+OBSERVATIONS = 256  # on which model and agent are compared
+TOLERANCE = 1e-4  # of half the range of an action
+
+
+def export_onnx(path: str | Path, out: Path) -> str:
+    """Write the policy of the agent at `path` (an agent file, a run, or an experiment, whose best run is taken), and
+    say how closely the model follows the agent. A model that does not is not written."""
+    out = Path(out)
+    if out.is_dir():
+        raise UserError(f"{out} is a folder; name the file to write, such as {out / 'policy.onnx'}.")
+    onnx = _require_onnx()
+    agent = load(choose_agent(path))
+    low, high = action_bounds(agent.run.task)
+    model = trace(agent, low, high)
+    about = {"task": agent.run.task.name, "env_id": agent.run.task.env_id, "algo": agent.run.algo, "run": agent.run.id}
+    onnx.helper.set_model_props(model, about)
+    evaluate, judge = evaluator(model)
+    gap = largest_difference(agent, evaluate)
+    if not gap <= TOLERANCE * float((high - low).max() / 2):
+        raise UserError(
+            f"The exported policy of {agent.run.id} differs from the agent by {gap:.1e}; nothing was written."
+        )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(out, model.SerializeToString())
+    return (
+        f"The policy of {agent.run.id} was written to {out}; on {OBSERVATIONS} random observations {judge} "
+        f"gives the agent's actions to within {gap:.1e}."
+    )
+
+
+def action_bounds(task: Task) -> tuple[Vectors, Vectors]:
+    with contextlib.closing(make_env(task)) as env:
+        own = env.action_space
+        assert isinstance(own, spaces.Box)
+        return own.low.astype(np.float32).ravel(), own.high.astype(np.float32).ravel()
+
+
+class Policy(nn.Module):
+    """An agent of one run as a module, whatever its networks are."""
+
+    def __init__(self, agent: TrainedAgent, low: Vectors, high: Vectors) -> None:
+        super().__init__()
+        self.agent, self.names = agent.agent, list(agent.state)
+        for index, tensor in enumerate(agent.state.values()):
+            self.register_buffer(f"state_{index}", tensor)
+        self.low: Tensor
+        self.high: Tensor
+        self.register_buffer("low", torch.from_numpy(low))
+        self.register_buffer("high", torch.from_numpy(high))
+
+    def forward(self, observation: Tensor) -> Tensor:
+        state = {name: getattr(self, f"state_{index}") for index, name in enumerate(self.names)}
+        unit = self.agent.greedy(state, observation.unsqueeze(0)).squeeze(0)  # [batch, da]
+        middle, half = (self.high + self.low) / 2, (self.high - self.low) / 2
+        return torch.clamp(middle + half * unit, self.low, self.high)
+
+
+def trace(agent: TrainedAgent, low: Vectors, high: Vectors) -> Any:
+    example = torch.zeros(2, agent.agent.ds)
+    batch = torch.export.Dim("batch")
+    with _silence(), torch.no_grad():
+        program = torch.onnx.export(
+            Policy(agent, low, high).eval(),
+            (example,),
+            input_names=["observation"],
+            output_names=["action"],
+            dynamic_shapes=({0: batch},),
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None
+    return program.model_proto
+
+
+def evaluator(model: Any) -> tuple[Callable[[Vectors], Vectors], str]:
+    """The model as a function, by onnxruntime where that is installed, and the name of what runs it."""
+    try:
+        runtime = importlib.import_module("onnxruntime")
+    except ImportError:
+        reference = importlib.import_module("onnx.reference").ReferenceEvaluator(model)
+        return lambda observation: reference.run(None, {"observation": observation})[0], "onnx's reference evaluator"
+    session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    name = f"onnxruntime {runtime.__version__}"
+    return lambda observation: session.run(None, {"observation": observation})[0], name
+
+
+def largest_difference(agent: TrainedAgent, evaluate: Callable[[Vectors], Vectors]) -> float:
+    observations = 2 * np.random.default_rng(0).standard_normal((OBSERVATIONS, agent.agent.ds), np.float32)
+    expected = np.stack([agent.act(observation, shooting=False).ravel() for observation in observations])
+    together, alone = evaluate(observations), evaluate(observations[:1])
+    if together.shape != expected.shape or alone.shape != expected[:1].shape:
+        return float("inf")
+    return float(max(np.abs(together - expected).max(), np.abs(alone - expected[:1]).max()))
+
+
+def _require_onnx() -> Any:
+    try:
+        importlib.import_module("onnxscript")
+        importlib.import_module("onnx.helper")
+        return importlib.import_module("onnx")
+    except ImportError as missing:
+        raise UserError(f"The export needs {missing.name or 'onnx'}; {how_to_install('onnx')}.") from missing
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """The exporter and its optimizer report their progress and packages of no concern here, such as torchvision."""
+    logs = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
+    before = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for log, level in zip(logs, before, strict=True):
+            log.setLevel(level)

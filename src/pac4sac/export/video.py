@@ -1,0 +1,136 @@
+"""One episode of a trained agent as a film, drawn without a display."""
+
+import contextlib
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from PIL import Image, ImageDraw, ImageFont
+
+from pac4sac.base.errors import UserError, how_to_install
+from pac4sac.tasks import Task, make_env
+from pac4sac.tasks.episodes import episode_seed
+from pac4sac.training.agent_choice import choose_agent
+from pac4sac.training.agent_file import TrainedAgent, load
+
+Picture = Image.Image
+Progress = Callable[[int, int], None]  # pictures drawn, pictures expected at most
+
+FPS = 20  # a picture every 50 ms, which a gif can say exactly
+MAX_PICTURES = 600  # half a minute; what an endless episode is cut to
+GIF_WIDTH = 400
+GIF_COLOURS = 255
+
+
+def record_video(
+    path: str | Path, out: Path, seed: int = 0, shooting: bool | None = None, progress: Progress | None = None
+) -> Path:
+    """Film one episode of the agent at `path` (an agent file, a run, or an experiment, whose best run is taken) in
+    the time in which it happens. Every picture names the run, the step and the return so far."""
+    out = Path(out)
+    writers = {".gif": write_gif, ".mp4": write_mp4}
+    if out.suffix.lower() not in writers:
+        raise UserError(f"A video is a .gif or an .mp4, so that {out.name!r} needs another ending.")
+    if out.suffix.lower() == ".mp4":
+        _imageio()  # found missing before a minute of drawing, not after
+    agent = load(choose_agent(path))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    part = out.with_name(f".{out.stem}.part{out.suffix}")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # one observation at a time is too little work to share
+    try:
+        writers[out.suffix.lower()](part, pictures(agent, seed, shooting, progress))
+        part.replace(out)
+    finally:
+        torch.set_num_threads(threads)
+        part.unlink(missing_ok=True)
+    return out
+
+
+def pictures(
+    agent: TrainedAgent, seed: int, shooting: bool | None = None, progress: Progress | None = None
+) -> Iterator[Picture]:
+    task = agent.run.task
+    _check_that_it_draws(task)
+    with contextlib.closing(make_env(task, "rgb_array")) as env:
+        # Episode 1, not 0: an instance's first episode has quirks of its own in some tasks.
+        options = {"episode": 1} if getattr(env.unwrapped, "episode_option", False) else None
+        observation, _ = env.reset(seed=episode_seed(seed, "watch", 1), options=options)
+        every = max(1, round(env.metadata.get("render_fps", FPS) / FPS))
+        expected = min(MAX_PICTURES, task.horizon // every + 1) if task.horizon else MAX_PICTURES
+        total, step, drawn, ended = 0.0, 0, 0, False
+        while True:
+            if step % every == 0 or ended:
+                yield _captioned(_draw(env, task), f"{agent.run.id}   step {step}   return {total:.0f}")
+                drawn += 1
+                if progress:
+                    progress(drawn, max(drawn, expected))
+            if ended or drawn == MAX_PICTURES:
+                return
+            observation, reward, terminated, truncated, _ = env.step(agent.act(observation, shooting=shooting))
+            total += float(reward)
+            step += 1
+            ended = terminated or truncated
+
+
+def _check_that_it_draws(task: Task) -> None:
+    with contextlib.closing(make_env(task)) as env:
+        if "rgb_array" not in env.metadata.get("render_modes", ()):
+            raise UserError(f"The environment of task {task.name!r} cannot draw itself; it has no mode 'rgb_array'.")
+
+
+def _draw(env: gymnasium.Env[Any, Any], task: Task) -> Picture:
+    try:
+        return Image.fromarray(np.asarray(env.render(), np.uint8))
+    except gymnasium.error.DependencyNotInstalled as missing:
+        raise UserError(f"The environment of task {task.name!r} needs more to draw itself: {missing}") from missing
+
+
+def _captioned(picture: Picture, text: str) -> Picture:
+    size = max(11, picture.width // 30)
+    draw, font = ImageDraw.Draw(picture), ImageFont.load_default(size)
+    draw.text(
+        (size, size // 2), text, fill=(30, 41, 59), font=font, stroke_width=max(1, size // 8), stroke_fill="white"
+    )
+    return picture
+
+
+def write_gif(out: Path, frames: Iterator[Picture]) -> None:
+    small = [frame.resize(_within(frame.size), Image.Resampling.LANCZOS) for frame in frames]
+    palette = _shared_palette(small)
+    # One palette and no dithering: still parts stay equal from picture to picture, and cost nothing.
+    plain = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in small]
+    plain[0].save(out, save_all=True, append_images=plain[1:], duration=1000 // FPS, loop=0, optimize=False)
+
+
+def _within(size: tuple[int, int]) -> tuple[int, int]:
+    width, height = size
+    return size if width <= GIF_WIDTH else (GIF_WIDTH, round(height * GIF_WIDTH / width))
+
+
+def _shared_palette(frames: Sequence[Picture]) -> Picture:
+    """Colours of pictures from all parts of the film."""
+    chosen = frames[:: max(1, len(frames) // 8)]
+    sheet = Image.new("RGB", (chosen[0].width, chosen[0].height * len(chosen)))
+    for row, frame in enumerate(chosen):
+        sheet.paste(frame, (0, row * frame.height))
+    # Without rounds of k-means the ground, most of the picture, leaves too few colours to the robot.
+    return sheet.quantize(GIF_COLOURS, Image.Quantize.MEDIANCUT, kmeans=2)
+
+
+def write_mp4(out: Path, frames: Iterator[Picture]) -> None:
+    with _imageio().get_writer(out, fps=FPS, codec="libx264", macro_block_size=2) as writer:
+        for frame in frames:
+            writer.append_data(np.asarray(frame))
+
+
+def _imageio() -> Any:
+    try:
+        importlib.import_module("imageio_ffmpeg")
+        return importlib.import_module("imageio.v2")
+    except ImportError as missing:
+        raise UserError(f"An mp4 needs an encoder; {how_to_install('video')}, or ask for a .gif.") from missing

@@ -1,0 +1,337 @@
+"""Runs of one task that differ in their seed alone, what they achieved, and the command that repeats them."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pac4sac.base.files import natural
+from pac4sac.paper.numbers import PAPER_TASKS
+from pac4sac.runs.collection import FoundRun, has_equal_episodes, is_complete, is_solved, score_run
+from pac4sac.runs.known import updates_of_task, usual_settings
+from pac4sac.runs.metrics import cumulative_regret, solved_at
+from pac4sac.runs.reading import RunRecord
+from pac4sac.runs.seeds import seeds_text
+from pac4sac.tasks import TASKS
+
+HORIZON = 1000  # of the paper's tasks
+PAPER_ORDER = ("pac4sac", "ddpg", "sac", "oac")
+DEFAULT_STEPS = 100_000  # of a task that is not shipped
+
+
+@dataclass(frozen=True)
+class Metric:
+    key: str
+    title: str
+    lower_is_better: bool
+
+
+METRICS = {
+    metric.key: metric
+    for metric in (
+        Metric("regret", "cumulative regret", True),
+        Metric("episodes", "episodes until solved", True),
+        Metric("regret_unclipped", "regret, not clipped", True),
+        Metric("fixed_horizon_regret", "regret over all episodes", True),
+        Metric("mean_return", "mean return (area under the curve)", False),
+        Metric("steps_until_solved", "steps until solved", True),
+        Metric("final_greedy", "final evaluation, deterministic policy", False),
+        Metric("final_shooting", "final evaluation, shooting policy", False),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    run: FoundRun
+    state: str  # complete, unfinished, diverged or failed
+    solved: bool | None  # None: not known yet, or no limit to tell by
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class TaskView:
+    """A task as it was trained on; the same name with other settings is another one."""
+
+    title: str
+    settings: Mapping[str, Any]
+    equal_episodes: bool
+
+    @property
+    def name(self) -> str:
+        return str(self.settings["name"])
+
+    @property
+    def r_limit(self) -> float | None:
+        return self.settings.get("r_limit")
+
+    @property
+    def e_max(self) -> int | None:
+        horizon, steps = self.settings.get("horizon"), self.settings.get("steps")
+        return max(1, steps // horizon) if horizon and steps and self.equal_episodes else None
+
+    @property
+    def headline(self) -> Metric:
+        """What variants are ranked by."""
+        return METRICS["regret" if self.r_limit is not None and self.e_max else "mean_return"]
+
+    @property
+    def differences(self) -> list[str]:
+        """In what it is not the paper's task."""
+        paper = PAPER_TASKS.get(self.name)
+        if paper is None:
+            return ["the paper has no such task"]
+        wanted = {"horizon": HORIZON, "r_limit": paper.r_limit, "steps": paper.e_max * HORIZON, "env_kwargs": {}}
+        return [f"{key}={short(self.settings[key])}" for key, value in wanted.items() if self.settings[key] != value]
+
+
+@dataclass(frozen=True)
+class Group:
+    label: str
+    task: TaskView
+    algo: str
+    preset: str
+    config: Mapping[str, Any]
+    outcomes: tuple[Outcome, ...]
+    chose: str
+    labels: tuple[str, ...]
+
+    @property
+    def is_result(self) -> bool:
+        return not self.chose
+
+    @property
+    def runs(self) -> list[RunRecord]:
+        return [outcome.run.record for outcome in self.outcomes]
+
+    @property
+    def studies(self) -> set[str]:
+        return {name for outcome in self.outcomes for name in outcome.run.studies}
+
+    @property
+    def complete(self) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.state == "complete"]
+
+    @property
+    def under_way(self) -> list[Outcome]:
+        """Runs that have begun and may yet go on, so that nobody knows how they end."""
+        return [o for o in self.outcomes if o.state in ("unfinished", "failed") and o.run.record.episodes]
+
+    def values(self, metric: str) -> list[float]:
+        """Of the complete runs. None while others are under way: the first to be complete are those solved early."""
+        if self.under_way:
+            return []
+        return [outcome.metrics[metric] for outcome in self.complete if metric in outcome.metrics]
+
+    def shown(self, metric: str) -> tuple[list[float], str]:
+        """Values for a table, and what must be said of them: while runs are under way, what all had lost by the last
+        episode that all have come to."""
+        if not self.under_way or metric != "regret" or self.task.r_limit is None or not self.task.e_max:
+            return self.values(metric), ""
+        episode = min(len(outcome.run.record.episodes) for outcome in self.under_way)
+        runs = [*self.complete, *self.under_way]
+        regrets = [cumulative_regret(outcome.run.record.returns, self.task.r_limit, episode) for outcome in runs]
+        return regrets, f"so far, at episode {episode}"
+
+    def count(self, state: str) -> int:
+        return sum(outcome.state == state for outcome in self.outcomes)
+
+    @property
+    def judged(self) -> list[Outcome]:
+        """Runs of which it is known whether they were solved; a diverged run never will be."""
+        return [outcome for outcome in self.outcomes if outcome.solved is not None]
+
+    @property
+    def solved(self) -> int:
+        return sum(bool(outcome.solved) for outcome in self.judged)
+
+    @property
+    def solved_text(self) -> str:
+        if self.under_way:
+            return f"{self.solved} of {len(self.judged) + sum(o.solved is None for o in self.under_way)} so far"
+        return f"{self.solved} of {len(self.judged)}"
+
+    @property
+    def departures(self) -> dict[str, Any]:
+        """Settings that are not those of our reading of the paper."""
+        return differing(self.config, defaults(self.algo, "paper", self.task))
+
+    @property
+    def command(self) -> str:
+        known = dataclasses.asdict(TASKS[self.task.name]) if self.task.name in TASKS else {}
+        free = ("steps", "updates_per_step")
+        if known and any(self.task.settings.get(key) != value for key, value in known.items() if key not in free):
+            studies = sorted({name for outcome in self.outcomes for name in outcome.run.studies})
+            return f"pac4sac study run {studies[0]}" if studies else "(a changed task; see its run.json)"
+        parts = ["pac4sac train", self.task.name, "--algo", self.algo, "--seeds", seeds_text(r.seed for r in self.runs)]
+        steps = self.task.settings.get("steps", DEFAULT_STEPS)
+        if steps != (known["steps"] if known else DEFAULT_STEPS):
+            parts += ["--steps", str(steps)]
+        if self.preset != "paper":
+            parts += ["--preset", self.preset]
+        usual = defaults(self.algo, self.preset, self.task)
+        if known and usual:  # what the task has today, not when it was trained
+            usual |= updates(self.algo, self.preset, known)
+        changed = differing(self.config, usual)
+        changed.pop("started_from", None)
+        if agent := self.config.get("started_from"):
+            parts += ["--from", f"AGENT-{agent}"]
+        if changed:
+            parts += ["--set", *(f"{name}={text_of(value)}" for name, value in changed.items())]
+        return " ".join([*parts, *self._computed])
+
+    @property
+    def _computed(self) -> list[str]:
+        """The options that compute as before, where all runs were computed alike and tell how."""
+        ways = {(run.computed.get("precision"), run.computed.get("device")) for run in self.runs}
+        precision, device = ways.pop() if len(ways) == 1 else (None, None)
+        precise = ["--precision", precision] if precision and precision != "float32" else []
+        return [*precise, "--device", device] if device else precise
+
+
+def defaults(algo: str, preset: str, task: TaskView) -> dict[str, Any]:
+    config = usual_settings(algo, preset)
+    return {**config, **updates(algo, preset, task.settings)} if config else {}
+
+
+def updates(algo: str, preset: str, task: Mapping[str, Any]) -> dict[str, Any]:
+    """The updates per step that come with the task."""
+    times, own = updates_of_task(algo, preset), task.get("updates_per_step")
+    return {"updates_per_step": times * own} if times and own else {}
+
+
+def differing(config: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    """Nothing where it is not known what is usual, as of a user's own algorithm."""
+    return {name: value for name, value in config.items() if value != usual.get(name)} if usual else {}
+
+
+def group_runs(runs: Sequence[FoundRun]) -> dict[str, list[Group]]:
+    """The groups of each task, tasks and groups in the paper's order, then by name."""
+    tasks: dict[str, list[FoundRun]] = {}
+    for run in runs:
+        tasks.setdefault(_task_key(run.record), []).append(run)
+    views = _task_views(tasks)
+    order = list(PAPER_TASKS)
+
+    def rank(key: str) -> tuple[int, str]:
+        name = views[key].name
+        return (order.index(name) if name in order else len(order), views[key].title)
+
+    return {views[key].title: _groups(views[key], tasks[key]) for key in sorted(tasks, key=rank)}
+
+
+def outcome_of(run: FoundRun) -> Outcome:
+    record = run.record
+    scored, metrics = score_run(record), {}
+    complete = is_complete(record)
+    state = "complete" if complete else record.status if record.status in ("diverged", "failed") else "unfinished"
+    solved: bool | None = None
+    r_limit = record.task.get("r_limit")
+    if r_limit is not None:
+        first = solved_at(record.returns, r_limit)
+        found = is_solved(record)
+        solved = found if found or complete or state == "diverged" else None
+        if complete and not has_equal_episodes(record):
+            before = 0 if not first else int(record.steps[first - 1])
+            metrics["steps_until_solved"] = float(record.task.get("steps", 0) if first is None else before)
+    if scored and complete:
+        metrics |= {"regret": scored.regret, "episodes": float(scored.episodes)}
+        metrics["regret_unclipped"] = scored.regret_unclipped
+        if scored.fixed_horizon_regret is not None:
+            metrics["fixed_horizon_regret"] = scored.fixed_horizon_regret
+    if record.episodes and _whole_budget(record):
+        lengths = [row["length"] for row in record.episodes]
+        metrics["mean_return"] = float(np.average(record.returns, weights=lengths))
+    for row in record.evaluations:  # the last of each policy counts
+        mean = row.get("mean")
+        if row.get("policy") in ("greedy", "shooting") and isinstance(mean, int | float) and complete:
+            metrics[f"final_{row['policy']}"] = float(mean)
+    return Outcome(run, state, solved, metrics)
+
+
+def _whole_budget(record: RunRecord) -> bool:
+    """Ended by the budget: a curve that stops when solved has no area to compare."""
+    steps, horizon = record.task.get("steps"), record.task.get("horizon")
+    if steps and horizon:
+        return bool(record.steps[-1] + horizon > steps)
+    return record.status == "finished" and not (record.status_detail or "").startswith("solved")
+
+
+def _groups(task: TaskView, runs: Sequence[FoundRun]) -> list[Group]:
+    alike: dict[str, list[FoundRun]] = {}
+    for run in runs:
+        r = run.record
+        config = _whole_config(r, task)
+        alike.setdefault(json.dumps([r.algo, config, run.chose], sort_keys=True), []).append(run)
+    names = [(_label(members), members[0].chose) for members in alike.values()]
+    groups = []
+    for members, (name, chose) in zip(alike.values(), names, strict=True):
+        first = members[0].record
+        config = _whole_config(first, task)
+        if names.count((name, chose)) > 1:
+            named_alike = [other for other, known in zip(alike.values(), names, strict=True) if known == (name, chose)]
+            rivals = [_whole_config(other[0].record, task) for other in named_alike]
+            told = [key for key in config if any(rival.get(key) != config[key] for rival in rivals)]
+            values = ", ".join(f"{key}={short(config[key])}" for key in told) or first.algo
+            name = f"{name} ({values})"
+        groups.append(
+            Group(
+                label=f"{name} ({chose})" if chose else name,
+                task=task,
+                algo=first.algo,
+                preset=first.preset,
+                config=config,
+                outcomes=tuple(outcome_of(run) for run in sorted(members, key=lambda run: run.record.seed)),
+                chose=chose,
+                labels=tuple(sorted({label for run in members for label in run.labels})),
+            )
+        )
+    return sorted(groups, key=_group_rank)
+
+
+def _whole_config(record: RunRecord, task: TaskView) -> dict[str, Any]:
+    """With the settings that came to be after it was trained: their defaults change nothing. Weights that it began
+    with set it apart like a setting."""
+    began = {"started_from": record.started_from} if record.started_from else {}
+    return {**defaults(record.algo, record.preset, task), **record.config, **began}
+
+
+def _group_rank(group: Group) -> tuple[int, list[tuple[int, str]]]:
+    known = group.label in PAPER_ORDER
+    return (PAPER_ORDER.index(group.label) if known else len(PAPER_ORDER) + (not group.is_result), natural(group.label))
+
+
+def _label(members: Sequence[FoundRun]) -> str:
+    """The algorithm's own name, else one that was given rather than made of a sweep, which other tasks may lack."""
+    labels = {label for run in members for label in run.labels}
+    algo = members[0].record.algo
+    return algo if algo in labels else min(labels, key=lambda label: ("=" in label, len(label), label))
+
+
+def _task_key(record: RunRecord) -> str:
+    return json.dumps({k: v for k, v in record.task.items() if k != "updates_per_step"}, sort_keys=True)
+
+
+def _task_views(tasks: Mapping[str, Sequence[FoundRun]]) -> dict[str, TaskView]:
+    views = {}
+    for key, runs in tasks.items():
+        settings = runs[0].record.task
+        rivals = [other[0].record.task for other in tasks.values() if other[0].record.task["name"] == settings["name"]]
+        told = [name for name in settings if any(rival.get(name) != settings[name] for rival in rivals)]
+        title = settings["name"]
+        if told:
+            title += " (" + ", ".join(f"{name}={short(settings[name])}" for name in told) + ")"
+        complete = {"horizon": None, "r_limit": None, "steps": None, "env_kwargs": {}} | settings
+        views[key] = TaskView(title, complete, all(has_equal_episodes(run.record) for run in runs))
+    return views
+
+
+def text_of(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else short(value)
+
+
+def short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

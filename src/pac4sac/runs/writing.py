@@ -1,0 +1,120 @@
+"""What an experiment writes: `experiment.json`, `cohorts/` with checkpoints, and `runs/<id>/` with logs.
+
+Logs are lines of JSON. A checkpoint remembers length and checksum of each log; a resume cuts the logs back to that, so
+that they go on without a gap or a line written twice. Wall-clock times live in a file of their own, since they never
+repeat.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pac4sac.base.errors import DamagedCheckpoint, UserError
+from pac4sac.base.files import write_whole
+from pac4sac.base.version import __version__
+from pac4sac.runs.reading import VERSION, read_run
+from pac4sac.runs.run import Run
+
+LOGS = ("episodes", "metrics", "evaluations", "bias", "coverage")
+
+Mark = tuple[int, str]  # length of a log, and the checksum of its content
+EMPTY: Mark = (0, hashlib.sha256().hexdigest())
+
+
+class RunFolder:
+    def __init__(self, root: Path, run: Run) -> None:
+        self.path = root / "runs" / run.id
+        self.run = run
+        self.computed: dict[str, str] = {}  # how, once it is settled
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def log(self, name: str, row: dict[str, Any]) -> None:
+        """Append a line; numbers that JSON does not know become null."""
+        line = json.dumps({key: _plain(value) for key, value in row.items()}) + "\n"
+        with (self.path / f"{name}.jsonl").open("ab") as file:
+            file.write(line.encode())
+
+    def marks(self) -> dict[str, Mark]:
+        """Where each log ends; what lies before is on the disk for good, since a checkpoint will count on it."""
+        return {name: self._mark(name) for name in LOGS}
+
+    def _mark(self, name: str) -> Mark:
+        path = self.path / f"{name}.jsonl"
+        if not path.exists():
+            return EMPTY
+        with path.open("rb") as file:
+            content = file.read()
+            os.fsync(file.fileno())
+        return len(content), hashlib.sha256(content).hexdigest()
+
+    def check(self, marks: Mapping[str, Mark]) -> None:
+        """Refuse a checkpoint whose logs are not, or no longer, the beginning of these."""
+        marks = {"bias": EMPTY, "coverage": EMPTY, **marks}  # of logs that earlier versions did not know
+        for name in LOGS:
+            path, (length, checksum) = self.path / f"{name}.jsonl", marks[name]
+            content = path.read_bytes()[:length] if path.exists() else b""
+            if len(content) < length or hashlib.sha256(content).hexdigest() != checksum:
+                raise DamagedCheckpoint(f"{path} was changed or cut after it")
+
+    def cut_back(self, marks: Mapping[str, Mark]) -> None:
+        for name in LOGS:
+            path, (length, _) = self.path / f"{name}.jsonl", marks.get(name, EMPTY)
+            if path.exists():
+                os.truncate(path, length)
+
+    def describe(self, status: str, detail: str | None = None) -> None:
+        about = {"version": VERSION, **self.run.describe(), "status": status, "status_detail": detail}
+        about |= {"computed": self.computed, "versions": versions(), "machine": machine()}
+        write_whole(self.path / "run.json", json.dumps(about, indent=1).encode())
+
+
+def check_that_nothing_was_saved(folders: Sequence[RunFolder], checkpoint_every: int) -> None:
+    """Runs without a checkpoint begin again and lose their logs, as is right only if they were killed before their
+    first one, and not if somebody deleted it."""
+    runs = [read_run(folder.path) for folder in folders if (folder.path / "run.json").exists()]
+    were_stopped = runs and all(run.status != "running" for run in runs)
+    got_further = any(row["step"] > checkpoint_every for run in runs for row in run.episodes[-1:])
+    if were_stopped or got_further:
+        how = "finished" if all(run.status == "finished" for run in runs) else "begun"
+        raise UserError(
+            f"The runs in {folders[0].path.parent} are {how}, but their checkpoints are gone, so that there is nothing "
+            "to go on from; train again into another folder."
+        )
+
+
+def log_time(cohort: Path, step: int, started: float) -> None:
+    seconds, date = round(time.monotonic() - started, 3), datetime.now(UTC).isoformat(timespec="seconds")
+    with (cohort / "times.jsonl").open("a") as file:
+        file.write(json.dumps({"step": step, "seconds": seconds, "date": date}) + "\n")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def versions() -> dict[str, str]:
+    names = ("torch", "numpy", "gymnasium", "pybullet", "mujoco", "dm_control")
+    found = {"python": platform.python_version(), "pac4sac": __version__}
+    for name in names:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> dict[str, Any]:
+    import torch
+
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {"system": platform.system(), "processor": platform.machine(), "cores": os.cpu_count(), "gpu": gpu}

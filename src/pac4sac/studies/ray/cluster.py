@@ -1,0 +1,239 @@
+"""Training the cohorts of a study on a Ray cluster, without a shared file system.
+
+Each cohort is a Ray task. It trains in a temporary folder of its node and sends each checkpoint to a keeper on the
+driver's node, so that the study folder is as after local training, and a cohort whose node is lost goes on elsewhere.
+"""
+
+import contextlib
+import importlib.util
+import json
+import logging
+import os
+import platform
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pac4sac.base.cores import SHARE
+from pac4sac.base.errors import UserError, how_to_install
+from pac4sac.base.stopping import StopRequest
+from pac4sac.base.version import __version__
+from pac4sac.studies.local import CORES_PER_COHORT, Watcher
+from pac4sac.studies.plan import PlannedCohort
+from pac4sac.studies.ray.courier import train_away
+from pac4sac.studies.ray.keeper import Keeper, checkpoints
+from pac4sac.training.experiment import alone_in, read_experiment
+
+POLL = 0.5  # seconds
+LOSSES = 5  # of a cohort without a new checkpoint between them; then its worker does not die by chance
+WRITERS = 8  # threads of the keeper
+
+
+def run_on_ray(cohorts: Sequence[PlannedCohort], address: str, stop: StopRequest, watcher: Watcher) -> bool:
+    """Train all cohorts to their end; False where a stop was asked for. One that fails leaves the others going.
+    `address` is one that `cluster_address` gave."""
+    if not cohorts:
+        return True
+    with contextlib.ExitStack() as leaving:
+        for cohort in cohorts:
+            leaving.enter_context(alone_in(cohort.folder))
+        ray = leaving.enter_context(_connected(address))
+        failures = _Dispatch(ray, cohorts, watcher).run(stop)
+    if failures:
+        raise UserError(f"{len(failures)} of {len(cohorts)} cohorts failed: {'; '.join(failures)}")
+    return not stop.wanted
+
+
+class _Dispatch:
+    """Hands cohorts out to the cluster, again where one is lost, until all have ended."""
+
+    def __init__(self, ray: ModuleType, cohorts: Sequence[PlannedCohort], watcher: Watcher) -> None:
+        self.ray, self.cohorts, self.watcher = ray, cohorts, watcher
+        self.needs = [_needs(ray, cohort) for cohort in cohorts]
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=False
+        )
+        remote_keeper = ray.remote(num_cpus=0, max_concurrency=WRITERS, scheduling_strategy=here)(Keeper)
+        self.keeper = remote_keeper.remote([str(cohort.folder.resolve()) for cohort in cohorts])
+        self.active: dict[Any, int] = {}  # cohorts by the task that trains them
+        self.started: set[int] = set()
+        self.losses: dict[int, list[str]] = {}  # the newest checkpoint at each loss
+        self.failures: list[str] = []
+
+    def run(self, stop: StopRequest) -> list[str]:
+        """What failed."""
+        for number in range(len(self.cohorts)):
+            self._hand_out(number)
+        try:
+            while self.active:
+                done, _ = self.ray.wait(list(self.active), num_returns=len(self.active), timeout=POLL)
+                self._tell_progress(stop.wanted)
+                for task in done:
+                    self._take_back(task, stop.wanted)
+                if stop.wanted:
+                    for task, number in self.active.items():
+                        if number not in self.started:
+                            self.ray.cancel(task)
+        except self.ray.exceptions.RayActorError as error:
+            raise UserError(
+                f"The process that writes the cluster's results here has ended ({error}); run the study again to go on."
+            ) from error
+        return self.failures
+
+    def _hand_out(self, number: int) -> None:
+        attempt = self.ray.get(self.keeper.lend.remote(number))
+        # A fresh process for each: threads and compiled code of one cohort stay out of the next.
+        remote = self.ray.remote(max_retries=0, max_calls=1, **self.needs[number])(_train)
+        self.started.discard(number)
+        cpus = self.needs[number]["num_cpus"]
+        self.active[remote.remote(self.keeper, number, attempt, __version__, cpus)] = number
+
+    def _tell_progress(self, stopping: bool) -> None:
+        for number, (step, steps) in self.ray.get(self.keeper.news.remote(stopping)).items():
+            self.started.add(number)
+            self.watcher.progress(self.cohorts[number], step, steps)
+
+    def _take_back(self, task: Any, stopping: bool) -> None:
+        number = self.active.pop(task)
+        outcome, reason = self._outcome(task)
+        if outcome == "lost" and stopping:
+            outcome = "stopped"
+        if outcome == "lost" and self._worth_another(number):
+            self._hand_out(number)
+            return
+        if outcome == "lost":
+            outcome, reason = "failed", f"lost {LOSSES} times without getting on ({reason})"
+        self.watcher.ended(self.cohorts[number], outcome, reason if outcome == "failed" else "")
+        if outcome == "failed":
+            self.failures.append(f"{self.cohorts[number].title}: {reason}")
+
+    def _outcome(self, task: Any) -> tuple[str, str]:
+        errors = self.ray.exceptions
+        try:
+            outcome, reason = self.ray.get(task)
+            return outcome, reason
+        except errors.TaskCancelledError:
+            return "stopped", ""
+        except errors.RayTaskError as error:
+            cause: Any = error
+            while isinstance(cause, errors.RayTaskError):  # the keeper's inside the task's
+                cause = cause.cause
+            lost = isinstance(cause, errors.RayError)  # on its way to the keeper
+            return "lost" if lost else "failed", f"{type(cause).__name__}: {cause}"
+        except errors.RayError as error:  # its node, its worker or its place in the cluster is gone
+            return "lost", type(error).__name__
+
+    def _worth_another(self, number: int) -> bool:
+        newest = _newest_checkpoint(self.cohorts[number])
+        losses = self.losses.setdefault(number, [])
+        losses.append(newest.name if newest else "")
+        return got_on(losses)
+
+
+def got_on(losses: Sequence[str]) -> bool:
+    """Whether a cohort with these checkpoints at its losses is still lost by chance."""
+    return len(losses) < LOSSES or len(set(losses[-LOSSES:])) > 1
+
+
+def _train(keeper: Any, cohort: int, attempt: int, version: str, cpus: int) -> tuple[str, str]:
+    """The Ray task."""
+    if __version__ != version:
+        here = f"{platform.node()} has pac4sac {__version__}"
+        return "failed", f"{here}, and the driver has {version}; install the same on both."
+
+    def ask(method: str, *arguments: Any) -> Any:
+        # Not ray.get: while a task waits in it, Ray lends the task's CPUs to another.
+        return getattr(keeper, method).remote(cohort, attempt, *arguments).future().result()
+
+    os.environ[SHARE] = str(cpus)
+    with tempfile.TemporaryDirectory(prefix="pac4sac-") as folder:
+        return train_away(Path(folder), ask)
+
+
+def cluster_address(wanted: str | None) -> str:
+    """The address that is meant, where this machine has Ray and somebody answers there; "local" is a Ray that is to be
+    started on this machine."""
+    chosen = wanted or os.environ.get("RAY_ADDRESS") or "local"
+    if chosen.startswith("ray://"):
+        raise UserError(
+            "Results cannot come back over ray://; make this machine a node (ray start --address=HOST:PORT)."
+        )
+    if chosen not in ("auto", "local"):
+        _check_reachable(chosen)
+    if importlib.util.find_spec("ray") is None:
+        raise UserError(f"The engine ray needs Ray; {how_to_install('ray')}, or use --engine local.")
+    return chosen
+
+
+@contextlib.contextmanager
+def _connected(address: str) -> Iterator[ModuleType]:
+    on_main_thread = threading.current_thread() is threading.main_thread()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    import ray
+    import ray.util.scheduling_strategies
+
+    connected_before = ray.is_initialized()
+    if not connected_before:
+        dashboard = False if address == "local" else None  # a running cluster has decided
+        try:
+            ray.init(address, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise UserError(f"At {address} is no Ray cluster that this machine is a node of ({error}).") from error
+    if on_main_thread:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)  # Ray has set its own; a stop must reach the study
+    try:
+        yield ray
+    finally:
+        if not connected_before:
+            ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself tries for minutes, in silence."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+    except (OSError, ValueError, OverflowError):
+        raise UserError(
+            f"No Ray cluster answers at {address}; give HOST:PORT of its head node, as 10.0.0.1:6379."
+        ) from None
+
+
+def _needs(ray: ModuleType, cohort: PlannedCohort) -> dict[str, Any]:
+    """CPUs, GPUs and memory for the scheduler. A cohort that may use a GPU gets a whole one where there are any."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    device = _device(cohort)
+    gpus = 0 if device == "cpu" else 1
+    if device == "auto" and not any(node.get("GPU", 0) >= 1 for node in nodes):
+        gpus = 0
+    smallest = {"CPU": 1, "GPU": gpus, "memory": cohort.bytes}
+    fitting = [node for node in nodes if all(node.get(name, 0) >= value for name, value in smallest.items())]
+    if not fitting:
+        raise UserError(
+            f"{cohort.title} needs a CPU, {cohort.bytes / 1e9:.1f} GB of memory{' and a GPU' if gpus else ''}, and no "
+            "node of the cluster has that; plan smaller cohorts with --memory, or add a node."
+        )
+    cpus = min(CORES_PER_COHORT, max(int(node["CPU"]) for node in fitting))
+    return {"num_cpus": cpus, "num_gpus": gpus, "memory": cohort.bytes}
+
+
+def _device(cohort: PlannedCohort) -> str:
+    """Where the cohort was begun, since it goes on in the same way; or what was asked for."""
+    newest = _newest_checkpoint(cohort)
+    if newest is not None:
+        with contextlib.suppress(
+            OSError, ValueError, KeyError, TypeError
+        ):  # damaged: the task says so, or uses another
+            return str(json.loads((newest / "progress.json").read_bytes())["placement"]["device"])
+    return str(read_experiment(cohort.folder)["options"]["device"])
+
+
+def _newest_checkpoint(cohort: PlannedCohort) -> Path | None:
+    return next((path for folder in cohort.folder.glob("cohorts/*") for path in checkpoints(folder)), None)

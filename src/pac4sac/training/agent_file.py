@@ -1,0 +1,166 @@
+"""`agent.safetensors`: all that acting needs, in one small file per run, and the agent read back from it."""
+
+import contextlib
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pac4sac.agents.base import Agent, State
+from pac4sac.agents.tape import Tape, read
+from pac4sac.base.errors import UserError
+from pac4sac.base.files import write_whole
+from pac4sac.runs.run import Run, make_agent
+from pac4sac.tasks import make_env
+
+FORMAT, VERSION = "pac4sac agent", 1
+
+
+def acting_tensors(agent: Agent, state: State, run: int) -> dict[str, Tensor]:
+    """The networks, their posterior and the per-run settings of one run; no optimiser, no targets."""
+    kept = ("hyper/", "posterior/")
+    names = [name for name in state if name in agent.nets or name.startswith(kept) or name == "log_alpha"]
+    return {name: state[name][run : run + 1].cpu().contiguous() for name in names}
+
+
+def save_agent(path: Path, run: Run, agent: Agent, state: State, index: int) -> None:
+    tensors = acting_tensors(agent, state, index)
+    about = {"run": run.describe(), "observation_size": agent.ds, "action_size": agent.da}
+    label = {"version": VERSION, "about": about, "sha256": checksum(about, tensors)}
+    # One entry only: safetensors writes several in an order that differs between processes.
+    write_whole(path, safetensors.torch.save(tensors, {FORMAT: json.dumps(label, sort_keys=True)}))
+
+
+def checksum(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    content = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for name in sorted(tensors):
+        content.update(f"{name} {tensors[name].dtype} {list(tensors[name].shape)}".encode())
+        content.update(tensors[name].numpy().tobytes())
+    return content.hexdigest()
+
+
+def agent_file(path: str | Path) -> Path:
+    """The agent file meant by a path: itself, that of a run folder, or that of an experiment with a single run."""
+    path = Path(path)
+    if path.is_file():
+        return path
+    if (path / "agent.safetensors").is_file():
+        return path / "agent.safetensors"
+    found = sorted(path.glob("runs/*/agent.safetensors"))
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UserError(f"{path} holds {len(found)} agents; name one of its runs, such as {found[0].parent}.")
+    raise UserError(f"{path} holds no trained agent; give a run folder, or an agent.safetensors.")
+
+
+class TrainedAgent:
+    """A trained agent that acts in its task's environment: `act` takes an observation and gives an action, both as the
+    environment itself has them, whether `gymnasium.make` or `pac4sac.make_env` made it."""
+
+    def __init__(self, run: Run, agent: Agent, state: State, seed: int = 0) -> None:
+        self.run, self.agent, self.state = run, agent, state
+        self.shoots = max(shots_of(agent)) > 1
+        self._tape = Tape([seed], agent.behaviour_streams(1, evaluating=True), torch.device("cpu"))
+        self._position = 0
+
+    @functools.cached_property
+    def _adapters(self) -> tuple[Callable[[Any], Any], Callable[[Any], NDArray[Any]]]:
+        """From an observation to a vector, and from an action in [-1, 1] to the environment's own."""
+        with contextlib.closing(make_env(self.run.task)) as env:
+            return env.to_vector or np.asarray, env.from_unit or np.asarray
+
+    @torch.no_grad()
+    def act(self, observation: Any, *, shooting: bool | None = None) -> NDArray[Any]:
+        """The deterministic policy; or with shooting, the default where the agent was trained with it. A dictionary of
+        observations may also come as the vector that `make_env` makes of it."""
+        to_vector, from_unit = self._adapters
+        vector = observation if isinstance(observation, np.ndarray | list) else to_vector(observation)
+        s = torch.from_numpy(np.array(vector, np.float32).reshape(1, 1, -1))
+        if s.shape[-1] != self.agent.ds:
+            raise UserError(f"This agent takes observations of length {self.agent.ds}, not {s.shape[-1]}.")
+        if self.shoots if shooting is None else shooting:
+            self._tape.seek(self._position)
+            draw = read(self._tape.blocks, torch.tensor(self._position))
+            self._position += 1
+            action = self.agent.behaviour(self.state, s, draw)
+        else:
+            action = self.agent.greedy(self.state, s)
+        return from_unit(action[0, 0].numpy())
+
+
+def shots_of(agent: Agent) -> tuple[int, ...]:
+    """Per run, the candidates drawn for an action in evaluation; 1 for agents that cannot shoot."""
+    shots = getattr(agent, "shots", None)
+    return shots(evaluating=True) if shots else (1,) * agent.runs
+
+
+def load(path: str | Path) -> TrainedAgent:
+    path = agent_file(path)
+    about, tensors = read_agent_file(path)
+    try:
+        run = Run.from_description(about["run"])
+        agent = make_agent([run], about["observation_size"], about["action_size"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} describes no agent that this pac4sac knows ({error}).") from error
+    state = agent.initial_state([run.seed], torch.device("cpu"))
+    needed = {name for name in acting_tensors(agent, state, 0) if not name.startswith("hyper/")}  # the run has those
+    if missing := sorted(needed - tensors.keys()):
+        raise UserError(f"{path} is no whole agent: it lacks {', '.join(missing)}.")
+    adopt(state, tensors, str(path))
+    return TrainedAgent(run, agent, state)
+
+
+def adopt(state: State, tensors: Mapping[str, Tensor], source: str) -> None:
+    """Copy the tensors of one run into a state, for all runs of it."""
+    for name, tensor in tensors.items():
+        if name not in state or (1, *state[name].shape[1:]) != tensor.shape:
+            raise UserError(f"The agent in {source} has another structure ({name} does not fit).")
+        state[name].copy_(tensor.expand_as(state[name]))
+
+
+def read_agent_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    try:
+        with safetensors.safe_open(path, "pt") as file:
+            label = json.loads((file.metadata() or {})[FORMAT])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        version, about, expected = label["version"], dict(label["about"]), label["sha256"]
+    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} is no agent of pac4sac, or it is damaged ({error}).") from error
+    if version != VERSION:
+        raise UserError(f"{path} has version {version}, and this pac4sac reads version {VERSION}.")
+    if checksum(about, tensors) != expected:
+        raise UserError(f"{path} is damaged: its content does not match its checksum.")
+    return about, tensors
+
+
+def agent_checksum(source: str | Path) -> str:
+    """Which agent it is, wherever its file lies, in a form short enough for a name."""
+    path = agent_file(source)
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    except OSError as error:
+        raise UserError(f"The agent {path} cannot be read ({error.strerror}).") from error
+
+
+def start_from(source: str | Path, agent: Agent, state: State, expected: str | None = None) -> None:
+    """Begin with the networks of a trained agent: all runs with the same weights, their targets equal to them."""
+    if expected is not None and agent_checksum(source) != expected:
+        raise UserError(f"{source} is no longer the agent {expected} that this training was to start from; train anew.")
+    _, tensors = read_agent_file(agent_file(source))
+    networks = {name: tensor for name, tensor in tensors.items() if name in agent.nets}
+    missing = set(agent.nets) - set(networks)
+    if missing:
+        raise UserError(f"The agent in {source} has no {' or '.join(sorted(missing))}; it is of another algorithm.")
+    adopt(state, networks, str(source))
+    for name in agent.with_target:
+        state[f"{name}/target"].copy_(state[name])

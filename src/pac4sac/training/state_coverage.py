@@ -1,0 +1,64 @@
+"""State coverage: how widely the states in a run's replay buffer lie. docs/metrics.md tells what the numbers mean.
+
+States are taken as the networks see them: a scale found from a run's own states would divide out what is measured.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pac4sac.agents.tape import Stream, Tape
+from pac4sac.training.learner import Learner
+
+SAMPLE = 1000  # states; always as many, since among more of them the nearest is nearer
+GRAIN = 0.01  # deviation of an observation that counts as standing still
+
+
+@dataclass(frozen=True)
+class StateCoverage:
+    nearest: float  # mean distance from a state to the nearest other
+    log_volume: float
+    states: int  # among which
+
+
+def measure_coverage(learner: Learner) -> list[StateCoverage]:
+    """Of every run, from a sample of the states in which it acted; none before there are two."""
+    replay = learner.buffers["replay"]
+    filled = min(learner.step, replay.shape[1])
+    if filled < 2:
+        return []
+    count = min(SAMPLE, filled)
+    # From a tape of its own, by seed and step: training never notices, and a resumed run draws the same.
+    tape = Tape(learner.act_tape.seeds, {"coverage": Stream((count,), uniform=True)}, learner.device, length=1)
+    tape.seek(learner.step)
+    index = one_of_each_stretch(filled, tape.blocks["coverage"].squeeze(1))  # [R, count]
+    states = replay.gather(1, index.unsqueeze(-1).expand(-1, -1, learner.agent.ds))
+    states = states[..., (states.amin(1) != states.amax(1)).any(0)]  # the others add nothing, and can be nine in ten
+    found = zip(nearest_distance(states).tolist(), log_volume(states).tolist(), strict=True)
+    return [StateCoverage(nearest, volume, count) for nearest, volume in found]
+
+
+def one_of_each_stretch(length: int, uniforms: Tensor) -> Tensor:
+    """Different numbers below `length`, one drawn from each of as many equal stretches as there are uniforms."""
+    count = uniforms.shape[1]
+    ends = torch.arange(count + 1, device=uniforms.device) * length // count
+    start, size = ends[:-1], ends.diff()
+    return start + (uniforms * size).long().minimum(size - 1)
+
+
+def nearest_distance(states: Tensor) -> Tensor:
+    """[R] from [R, n, ds]. By differences: by products, those of near states would be lost in rounding."""
+    distance = torch.cdist(states, states, compute_mode="donot_use_mm_for_euclid_dist")
+    distance.diagonal(dim1=1, dim2=2).fill_(torch.inf)
+    return distance.amin(-1).mean(-1)
+
+
+def log_volume(states: Tensor) -> NDArray[np.float64]:
+    """½ ln det(I + Σ/grain²), [R] from [R, n, ds]: the sum over the principal axes of ln √(1 + variance/grain²), to
+    which a direction in which nothing moves adds 0, whether it is a placeholder of the task or the run stood still."""
+    centred = states.double() - states.double().mean(1, keepdim=True)
+    covariance = (centred.mT @ centred / (states.shape[1] - 1)).cpu().numpy()
+    return np.asarray(0.5 * np.linalg.slogdet(np.eye(states.shape[-1]) + covariance / GRAIN**2)[1])
