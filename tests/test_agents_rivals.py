@@ -5,15 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_cohorts import (
-    CPU,
-    agent_on_paper,
-    column,
-    make_agent,
-    random_batch,
-    set_head,
-    tape_reading,
-)
+from small_cohorts import CPU, agent_on_paper, column, make_agent, random_batch, set_head, tape_reading
 from torch import Tensor
 
 from pac4sac.agents.base import Agent, State, Target

@@ -18,12 +18,7 @@ from pac4sac.certificates.bounds_table import CAVEATS, Row, bounds_table, cherno
 from pac4sac.certificates.certificate import bias_along, claims_of, episodes_of
 from pac4sac.certificates.evidence import Evidence, fresh_evidence, look
 from pac4sac.certificates.measured import Claims, Scales, measure, value_error
-from pac4sac.certificates.policy import (
-    betting_lower,
-    betting_upper,
-    certify_returns,
-    empirical_bernstein_lower,
-)
+from pac4sac.certificates.policy import betting_lower, betting_upper, certify_returns, empirical_bernstein_lower
 from pac4sac.certificates.ranges import RewardRange, given_range, known_range, observed_range
 from pac4sac.tasks import TASKS, get_task, make_env
 from pac4sac.training.value_error import ValueErrors, measure_value_errors

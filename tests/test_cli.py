@@ -63,8 +63,7 @@ def test_help_explains_every_argument(command: str, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize(
-    ("text", "seeds"),
-    [("3", [3]), ("0:3", [0, 1, 2]), ("0,2,7", [0, 2, 7]), ("0:2,9", [0, 1, 9])],
+    ("text", "seeds"), [("3", [3]), ("0:3", [0, 1, 2]), ("0,2,7", [0, 2, 7]), ("0:2,9", [0, 1, 9])]
 )
 def test_seeds_are_a_number_a_range_or_a_list(text: str, seeds: list[int]):
     assert parse_seeds(text) == seeds

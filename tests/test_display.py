@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pac4sac.cli.training_display import LiveDisplay, PlainDisplay, Progress, duration, make_display, sparkline
+from pac4sac.base.text import clock
+from pac4sac.cli.training_display import LiveDisplay, PlainDisplay, Progress, make_display, sparkline
 from pac4sac.cli.training_summary import show_result
 from pac4sac.runs.run import Run, make_runs
 from pac4sac.runs.writing import RunFolder
@@ -137,7 +138,7 @@ def test_a_sparkline_has_a_bar_for_each_return_or_for_the_mean_of_several():
 
 
 def test_durations_are_read_as_clocks_are():
-    assert [duration(s) for s in (5, 65, 3725)] == ["0:05", "1:05", "1:02:05"]
+    assert [clock(s) for s in (5, 65, 3725)] == ["0:05", "1:05", "1:02:05"]
 
 
 # --- the table at the end

@@ -96,10 +96,7 @@ def test_its_slope_is_that_of_the_fresh_features() -> None:
     agent.update(state, RING, DRAW)
     moment = agent.nets["critic"].views(state["critic/first_moment"])["head.log_variance"].flatten()
     # In log v_i: v_i · (E φ_i² − ξ E φ_i′²)
-    expected = [
-        0.04 * ((1 + 4) / 2 - 0.3 * (0.25 + 9) / 2),
-        0.01 * ((0.25 + 1) / 2 - 0.3 * TANH_HALF**2 / 2),
-    ]
+    expected = [0.04 * ((1 + 4) / 2 - 0.3 * (0.25 + 9) / 2), 0.01 * ((0.25 + 1) / 2 - 0.3 * TANH_HALF**2 / 2)]
     torch.testing.assert_close(10 * moment, torch.tensor(expected), rtol=1e-4, atol=0.0)
 
 

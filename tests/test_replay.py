@@ -49,8 +49,7 @@ def test_all_stored_transitions_are_drawn_equally_often() -> None:
 
 
 @given(
-    n=st.integers(1, 1_000_000),
-    uniforms=st.lists(st.floats(0, 1, exclude_max=True, width=32), min_size=1, max_size=20),
+    n=st.integers(1, 1_000_000), uniforms=st.lists(st.floats(0, 1, exclude_max=True, width=32), min_size=1, max_size=20)
 )
 def test_draws_stay_within_what_was_stored(n: int, uniforms: list[float]) -> None:
     largest = float(np.nextafter(np.float32(1), np.float32(0)))

@@ -153,7 +153,7 @@ def test_a_signal_gives_a_checkpoint_and_a_clean_end(
     assert signal.Signals(number).name in str(result.reason)
     assert signal.getsignal(number) is before
     assert newest(result.folder).name == "step-000000067"
-    assert [(run.status, run.status_detail) for run in result.runs] == [("interrupted", result.reason)] * 2
+    assert [(run.status, run.status_detail) for run in result.runs] == [("interrupted", str(result.reason))] * 2
     assert pac4sac.resume(result.folder).complete
     assert same(result.folder, whole)
 
@@ -167,7 +167,7 @@ def test_a_stop_at_the_very_last_step_leaves_the_final_evaluation_to_the_resume(
 
 def test_when_the_time_is_up_it_stops_and_the_rest_follows_in_pieces(tmp_path: Path, whole: Path) -> None:
     result = train(tmp_path / "x", max_minutes=1e-6)
-    assert (result.complete, result.reason) == (False, "the time is up")
+    assert (result.complete, str(result.reason)) == (False, "the time is up")
     assert newest(result.folder).name == "step-000000001"
     for _ in range(2):
         assert not pac4sac.resume(result.folder, max_minutes=1e-6).complete
@@ -187,7 +187,7 @@ def test_a_signal_while_it_prepares_ends_it_before_the_compiler_begins(
         patch.setattr(loop, "make_agent", interrupted)
         patch.setattr(backends, "prepare", lambda *_: pytest.fail("it was compiled"))
         result = train(tmp_path / "x", steps=60)
-    assert (result.complete, result.reason) == (False, "SIGINT was received")
+    assert (result.complete, str(result.reason)) == (False, "SIGINT was received")
     assert capsys.readouterr().err == "SIGINT was received: stopping in good order; Ctrl-C stops at once.\n"
     assert pac4sac.resume(result.folder).complete
 

@@ -9,7 +9,7 @@ import pytest
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import read_jsonl
-from pac4sac.base.stopping import StopRequest
+from pac4sac.base.stopping import StopReason, StopRequest
 from pac4sac.cli.main import Train, parse
 from pac4sac.runs.reading import read_run, read_runs
 from pac4sac.studies.definition import (
@@ -291,7 +291,7 @@ def test_an_interrupted_study_goes_on_to_the_same_result(tiny: Path, tmp_path: P
 
     class StopSoon(Notes):
         def progress(self, cohort: PlannedCohort, step: int, steps: int) -> None:
-            stop.reason = "a test"
+            stop.reason = StopReason("a test", by_signal=False)
 
     stop = StopRequest()
     root = tmp_path / "interrupted"

@@ -36,8 +36,7 @@ def replay(folder: Path) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("algo", "cause"),
-    [(FRAGILE, "non-finite critic gradient at step 120"), (WILD, "non-finite action at step 120")],
+    ("algo", "cause"), [(FRAGILE, "non-finite critic gradient at step 120"), (WILD, "non-finite action at step 120")]
 )
 def test_a_run_driven_to_nan_is_frozen_and_named_and_the_others_never_notice(
     tmp_path: Path, algo: str, cause: str

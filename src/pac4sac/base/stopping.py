@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -13,18 +14,32 @@ class Stopped(Exception):
     """Something was broken off because a stop was asked for."""
 
 
+@dataclass(frozen=True)
+class StopReason:
+    """Why training was stopped before its end, to be read behind "because"."""
+
+    sentence: str
+    by_signal: bool
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+TIME_IS_UP = StopReason("the time is up", by_signal=False)
+
+
 class StopRequest:
     """While entered, SIGINT, SIGTERM and SIGHUP ask for a stop instead of ending the process; a second SIGINT does."""
 
     def __init__(self, max_minutes: float | None = None) -> None:
         self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
-        self.reason: str | None = None
+        self.reason: StopReason | None = None
         self._previous: dict[int, Any] = {}
 
     @property
     def wanted(self) -> bool:
         if self.reason is None and self.deadline is not None and time.monotonic() >= self.deadline:
-            self.reason = "the time is up"
+            self.reason = TIME_IS_UP
         return self.reason is not None
 
     def check(self) -> None:
@@ -43,7 +58,7 @@ class StopRequest:
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.reason is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.reason = f"{signal.Signals(number).name} was received"
+        self.reason = StopReason(f"{signal.Signals(number).name} was received", by_signal=True)
         with contextlib.suppress(OSError, RuntimeError):  # a closed terminal, or in the middle of another line
             print(f"{self.reason}: stopping in good order; Ctrl-C stops at once.", file=sys.stderr, flush=True)
 

@@ -64,14 +64,7 @@ def certify_returns(
     unit = np.minimum((x - low) / (high - low), 1.0)
     bernstein, betting = empirical_bernstein_lower(unit, delta), betting_lower(unit, delta)
     return ReturnCertificate(
-        policy,
-        len(x),
-        mean,
-        delta,
-        limits,
-        low + (high - low) * bernstein,
-        low + (high - low) * betting,
-        because,
+        policy, len(x), mean, delta, limits, low + (high - low) * bernstein, low + (high - low) * betting, because
     )
 
 

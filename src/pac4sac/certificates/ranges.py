@@ -33,10 +33,7 @@ class RewardRange:
 
     def of_returns(self, horizon: int) -> tuple[float, float]:
         """Of an episode of at least one and at most `horizon` steps."""
-        return (
-            self.low * (horizon if self.low < 0 else 1),
-            self.high * (horizon if self.high > 0 else 1),
-        )
+        return (self.low * (horizon if self.low < 0 else 1), self.high * (horizon if self.high > 0 else 1))
 
     def farthest_outside(self, rewards: ArrayLike) -> float | None:
         """None where all lie within, but for rounding."""

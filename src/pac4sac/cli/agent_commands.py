@@ -108,11 +108,6 @@ class Export:
         return 0
 
 
-def came_from_a_signal(reason: str | None) -> bool:
-    """Whether training stopped because it was told to from outside, and not because its time was up."""
-    return reason is not None and "was received" in reason
-
-
 @contextlib.contextmanager
 def writing(target: Path) -> Iterator[None]:
     """A full disk, a folder that may not be written and the like, told in a sentence."""

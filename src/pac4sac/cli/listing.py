@@ -2,10 +2,11 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 from rich import box
 from rich.table import Table
+
+from pac4sac.base.text import setting_text
 
 
 def tasks(_: str) -> Table:
@@ -37,7 +38,7 @@ def presets(_: str) -> Table:
     for name, algorithm in ALGORITHMS.items():
         for preset, values in algorithm.agent.presets.items():
             differing = {**algorithm.defaults, **values}
-            told = ", ".join(f"{setting}={_short(value)}" for setting, value in differing.items())
+            told = ", ".join(f"{setting}={setting_text(value)}" for setting, value in differing.items())
             if (times := algorithm.agent.updates_of_task.get(preset, 1)) > 1:
                 told += f", updates_per_step={times} × the task's"
             table.add_row(name, preset, told or "none")
@@ -55,7 +56,7 @@ def settings(algo: str) -> Table:
         told = "true, false" if allowed is None else ", ".join(allowed) if isinstance(allowed, tuple) else str(allowed)
         star = "*" if f.metadata["per_run"] else ""
         default = algorithm.defaults.get(f.name, f.default)
-        table.add_row(f.name + star, _short(default), told.replace("at least -inf", "any"), f.metadata["help"])
+        table.add_row(f.name + star, setting_text(default), told.replace("at least -inf", "any"), f.metadata["help"])
     return table
 
 
@@ -83,9 +84,3 @@ def _table(title: str, *headers: str) -> Table:
     for header in headers:
         table.add_column(header, overflow="fold")
     return table
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -13,7 +13,7 @@ from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.version import __version__
-from pac4sac.cli.agent_commands import INTERRUPTED, Evaluate, Export, Folder, Watch, came_from_a_signal, writing
+from pac4sac.cli.agent_commands import INTERRUPTED, Evaluate, Export, Folder, Watch, writing
 from pac4sac.cli.arguments import flags_of_file, parse_settings
 from pac4sac.cli.certify import Certify
 from pac4sac.cli.study_commands import Compare, Report, StudyCommand
@@ -257,7 +257,7 @@ def _watched(
         with display:
             result = go(callbacks)
         show_result(result, console)
-    if not result.complete and came_from_a_signal(result.reason):
+    if result.reason is not None and result.reason.by_signal:
         return INTERRUPTED
     return 1 if all_broke_off(result) else 0
 

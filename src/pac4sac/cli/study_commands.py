@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tyro.conf import OmitSubcommandPrefixes, Positional, UseAppendAction, arg, subcommand
 
 from pac4sac.base.errors import UserError
-from pac4sac.cli.agent_commands import INTERRUPTED, came_from_a_signal, writing
+from pac4sac.base.text import duration
+from pac4sac.cli.agent_commands import INTERRUPTED, writing
 from pac4sac.cli.arguments import parse_settings
-from pac4sac.cli.study_display import cohort_table, duration, memory_of, say, show_tables, status_of
+from pac4sac.cli.study_display import cohort_table, memory_of, say, show_tables, status_of
 from pac4sac.runs.seeds import parse_seeds
 
 if TYPE_CHECKING:
@@ -320,7 +321,7 @@ def megabytes(memory: int | None) -> int | None:
 def tell_end(console: "Console", result: "Result", page: Path, tables: "Sequence[Table]") -> int:
     if not result.complete:
         say(console, f"Stopped before the end; go on by the same command. So far: {page}")
-        return INTERRUPTED if came_from_a_signal(result.reason) else 0
+        return INTERRUPTED if result.reason is not None and result.reason.by_signal else 0
     show_tables(console, tables)
     say(console, f"Report: {page}")
     return 0

@@ -123,11 +123,5 @@ def status_of(cohort: "PlannedCohort") -> str:
     return ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
 
 
-def duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
-
-
 def say(console: "Console", line: str) -> None:
     console.print(line, soft_wrap=True, highlight=False, markup=False)

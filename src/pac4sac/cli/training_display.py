@@ -17,6 +17,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from pac4sac.base.text import brief, clock
 from pac4sac.runs.metrics import solved_at
 from pac4sac.runs.reading import read_run
 from pac4sac.runs.run import Run
@@ -132,7 +133,7 @@ class Progress(Callback):
         if self.step == self.steps:
             parts.append("finishing …")
         elif (left := self.seconds_left()) is not None:
-            parts.append(f"{duration(left)} left")
+            parts.append(f"{clock(left)} left")
         return parts
 
     def title(self) -> str:
@@ -144,7 +145,7 @@ class Progress(Callback):
     def totals(self, rows: Sequence[Row]) -> str:
         """Many runs in one sentence."""
         last = [row.returns[-1] for row in rows if row.returns]
-        parts = [f"mean of the last returns {number(float(np.mean(last)))}" if last else "no episode ended yet"]
+        parts = [f"mean of the last returns {brief(float(np.mean(last)))}" if last else "no episode ended yet"]
         if rows and rows[0].run.task.r_limit is not None:
             parts.append(f"{sum(row.solved is not None for row in rows)} of {len(rows)} solved")
         if broken := sum(row.status in BROKEN_OFF for row in rows):
@@ -218,11 +219,9 @@ class LiveDisplay(Progress):
                 line.append_text(curve).append(" " * (curve_width - len(curve)))
             cells = {
                 "episodes": str(len(returns)),
-                "evaluation": "" if row.evaluation is None else number(row.evaluation),
+                "evaluation": "" if row.evaluation is None else brief(row.evaluation),
             }
-            cells |= (
-                {"last": number(returns[-1]), "best": number(max(returns))} if returns else {"last": "", "best": ""}
-            )
+            cells |= {"last": brief(returns[-1]), "best": brief(max(returns))} if returns else {"last": "", "best": ""}
             line.append("".join(cells[column].rjust(_column(column)) for column in numbers)).append("  ")
             lines.append(line.append_text(row.state()))
         return lines
@@ -286,18 +285,8 @@ def bounds(rows: Sequence[Row]) -> tuple[float, float]:
     return (min(map(min, returns)), max(map(max, returns))) if returns else (0.0, 1.0)
 
 
-def number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
-
-
 def _column(header: str) -> int:
     return max(len(header) + 2, 9)
-
-
-def duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def _place(folder: Path, runs: Sequence[Run]) -> tuple[int, int]:

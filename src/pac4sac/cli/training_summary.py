@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from pac4sac.base.files import read_jsonl
-from pac4sac.cli.training_display import BROKEN_OFF, number, sparkline
+from pac4sac.base.text import brief
+from pac4sac.cli.training_display import BROKEN_OFF, sparkline
 from pac4sac.paper.numbers import PAPER_TASKS, SEEDS, Cell, PaperCell, paper_cell
 from pac4sac.runs.collection import is_complete, is_solved, score_run
 from pac4sac.runs.metrics import Score
@@ -191,7 +192,7 @@ def paper_number(published: Cell, unit: float = 1) -> str:
 
 
 def _short(value: float) -> str:
-    return f"{value:g}" if value == int(value) and abs(value) < 1000 else number(value)
+    return f"{value:g}" if value == int(value) and abs(value) < 1000 else brief(value)
 
 
 def show_evaluations(console: Console, title: str, rows: Sequence[tuple[str, str, Sequence[float]]]) -> None:
@@ -202,5 +203,5 @@ def show_evaluations(console: Console, title: str, rows: Sequence[tuple[str, str
         table.add_column(header, justify="right")
     for run, policy, returns in rows:
         spread = mean_and_sd([Bound(value) for value in returns])
-        table.add_row(run, policy, spread, number(min(returns)), number(max(returns)))
+        table.add_row(run, policy, spread, brief(min(returns)), brief(max(returns)))
     console.print(table)

@@ -5,11 +5,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pac4sac.base.text import file_name, setting_text
 from pac4sac.paper import numbers as paper
 from pac4sac.paper.table_sections import METRICS, compare_cell
 from pac4sac.report.tables import Cell, Column, Section, Table, mean_sd
-from pac4sac.report.task_sections import file_name
-from pac4sac.report.variants import Group, short
+from pac4sac.report.variants import Group
 from pac4sac.report.versus_baseline import against, comparison_table, runs_cell
 from pac4sac.runs.statistics import Summary, summarise
 
@@ -96,7 +96,7 @@ def _nearest(members: Sequence[Group]) -> list[str]:
     for group in members:
         ratio = regret_ratio(group) if group.algo in BASELINES else None
         if ratio:
-            setting = ", ".join(f"{name}={short(group.config.get(name))}" for name in varied)
+            setting = ", ".join(f"{name}={setting_text(group.config.get(name))}" for name in varied)
             ratios.setdefault(setting, []).append(abs(math.log(ratio)))
     complete = {setting: found for setting, found in ratios.items() if len(found) == len(BASELINES)}
     if len(complete) < 2:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from scipy import stats
 
+from pac4sac.base.text import NOTHING, p_text
 from pac4sac.paper.numbers import COST
 from pac4sac.paper.paper_rows import ALGORITHMS, PAPER_SHOTS, SHOOTING_TASK, TASKS, TERMS, PaperRows
 from pac4sac.paper.table_sections import TERM_TITLES, departures
@@ -12,7 +13,7 @@ from pac4sac.paper.verdicts import NO_DATA, SIGNIFICANT, UNFINISHED
 from pac4sac.report.bias_section import BIAS, final_bias
 from pac4sac.report.computing import mixtures
 from pac4sac.report.cost_section import REFERENCE, machines
-from pac4sac.report.tables import NOTHING, Cell, Column, Section, Table, p_text, with_interval
+from pac4sac.report.tables import Cell, Column, Section, Table, with_interval
 from pac4sac.report.variants import METRICS, Group
 from pac4sac.runs.collection import FoundCost
 from pac4sac.runs.statistics import Estimate, fisher, holm, summarise, welch

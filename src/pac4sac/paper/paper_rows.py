@@ -13,12 +13,7 @@ from pac4sac.paper.numbers import PAPER_TASKS, TABLE_2
 from pac4sac.report.variants import Group
 
 ALGORITHMS = {"ddpg": "DDPG", "sac": "SAC", "oac": "OAC", "pac4sac": "PAC4SAC"}
-TASKS = {
-    "cartpole-swingup": "Cartpole Swingup",
-    "half-cheetah": "Half Cheetah",
-    "ant": "Ant",
-    "humanoid": "Humanoid",
-}
+TASKS = {"cartpole-swingup": "Cartpole Swingup", "half-cheetah": "Half Cheetah", "ant": "Ant", "humanoid": "Humanoid"}
 # By whether the conservative and the exploration term are switched on.
 TERMS = {
     (False, False): "bellman",

@@ -3,24 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
+from pac4sac.base.text import file_name
 from pac4sac.paper import numbers as paper
 from pac4sac.paper import verdicts as comparison
-from pac4sac.paper.families import (
-    BEST,
-    BEYOND,
-    CONTROLS,
-    OTHERS,
-    STUDY_TITLES,
-    TABLE_1,
-    is_preset_best,
-    study_members,
-)
+from pac4sac.paper.families import BEST, BEYOND, CONTROLS, OTHERS, STUDY_TITLES, TABLE_1, is_preset_best, study_members
 from pac4sac.paper.paper_rows import TASKS, PaperRows
 from pac4sac.paper.table_sections import beside_the_paper
 from pac4sac.report.computing import mixtures
 from pac4sac.report.figures import ranking_figure
 from pac4sac.report.tables import Picture, Section
-from pac4sac.report.task_sections import Groups, file_name
+from pac4sac.report.task_sections import Groups
 from pac4sac.report.variants import METRICS
 from pac4sac.report.versus_baseline import (
     TESTS,

@@ -5,15 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pac4sac.base.text import NOTHING, number, setting_text
 from pac4sac.paper import numbers as paper
 from pac4sac.paper import verdicts as comparison
 from pac4sac.paper.paper_rows import ALGORITHMS, TASKS, PaperRows
 from pac4sac.paper.verdicts import Comparison
 from pac4sac.report.computing import mixtures
 from pac4sac.report.figures import shooting_figure
-from pac4sac.report.tables import NOTHING, Cell, Column, Listing, Picture, Section, Table, mean_sd, number
+from pac4sac.report.tables import Cell, Column, Listing, Picture, Section, Table, mean_sd
 from pac4sac.report.tables import with_interval as text
-from pac4sac.report.variants import Group, short
+from pac4sac.report.variants import Group
 from pac4sac.runs.statistics import Estimate, Summary, interquartile_mean, median, summarise
 
 TERM_TITLES = {
@@ -84,7 +85,7 @@ def unfinished_reason(group: Group) -> str:
 
 def departures(group: Group, free: Sequence[str]) -> list[str]:
     changed = {name: value for name, value in group.departures.items() if name not in free}
-    return [*group.task.differences, *(f"{name}={short(value)}" for name, value in changed.items())]
+    return [*group.task.differences, *(f"{name}={setting_text(value)}" for name, value in changed.items())]
 
 
 def table_section(number_: int, rows: PaperRows) -> tuple[Section, list[Compared]] | None:

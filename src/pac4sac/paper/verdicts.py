@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pac4sac.base.text import p_text
 from pac4sac.paper.numbers import SEEDS, Cell
-from pac4sac.report.tables import p_text
 from pac4sac.runs.statistics import Summary, fisher, median, welch
 
 REPRODUCED, BETTER, WORSE, INCONCLUSIVE = "reproduced", "better", "worse", "inconclusive"

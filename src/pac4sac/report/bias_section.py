@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from pac4sac.base.text import NOTHING, file_name, number
 from pac4sac.paper.verdicts import UNFINISHED
 from pac4sac.report.computing import mixtures
 from pac4sac.report.learning_curves import FAINT
 from pac4sac.report.measurements import Measurements, Row, is_finite, pictures
-from pac4sac.report.tables import NOTHING, Cell, Column, Section, Table, number, with_interval
-from pac4sac.report.task_sections import file_name
+from pac4sac.report.tables import Cell, Column, Section, Table, with_interval
 from pac4sac.report.variants import Group, TaskView
 from pac4sac.runs.collection import FoundStudy
 from pac4sac.runs.reading import RunRecord
@@ -102,12 +102,7 @@ def _of_task(task: TaskView, members: Sequence[Group]) -> list[Any]:
     caption = f"{task.title}: bias of the critic's values during training, mean of the seeds with its 95 % interval"
     drawn = pictures(name, caption, members, bias_figure)
     caption = f"Value bias on {task.title} at the end of training"
-    return [
-        " ".join(sentences),
-        *drawn,
-        Table(name, caption, columns, body, records),
-        *mixtures(members),
-    ]
+    return [" ".join(sentences), *drawn, Table(name, caption, columns, body, records), *mixtures(members)]
 
 
 def bias_figure(groups: Sequence[Group]) -> Figure:

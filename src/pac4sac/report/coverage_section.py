@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from pac4sac.base.text import file_name, number, p_value
 from pac4sac.paper.verdicts import SIGNIFICANT, UNFINISHED
 from pac4sac.report.computing import mixtures
 from pac4sac.report.measurements import Measurements, pictures
-from pac4sac.report.tables import Cell, Column, Section, Table, number, p_value, with_interval
-from pac4sac.report.task_sections import file_name
+from pac4sac.report.tables import Cell, Column, Section, Table, with_interval
 from pac4sac.report.variants import Group
 from pac4sac.report.versus_baseline import NO_DIFFERENCE, find_baseline
 from pac4sac.runs.collection import FoundStudy

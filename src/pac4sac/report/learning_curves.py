@@ -11,6 +11,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from pac4sac.base.text import setting_text
 from pac4sac.runs.reading import RunRecord, varying_settings
 
 Floats = NDArray[np.float64]
@@ -48,7 +49,7 @@ def group_by_variant(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
     settings = varying_settings(runs)
     groups: dict[str, list[RunRecord]] = {}
     for run in runs:
-        told = [f"{name}={_short(run.config[name])}" for name in settings if name in run.config]
+        told = [f"{name}={setting_text(run.config[name])}" for name in settings if name in run.config]
         groups.setdefault(", ".join([run.algo, *told]), []).append(run)
     return groups
 
@@ -130,10 +131,6 @@ def _finish_panel(panel: Any, task: str, r_limit: float | None, window: int) -> 
     panel.grid(axis="y", color="#e8e8e8", linewidth=0.8)
     panel.set_axisbelow(True)
     panel.legend(loc="upper left", bbox_to_anchor=(0, -0.14), ncols=2, fontsize=9, frameon=False, labelcolor=INK)
-
-
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def short_count(steps: float, _position: int) -> str:

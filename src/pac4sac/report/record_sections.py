@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from pac4sac.base.text import setting_text
 from pac4sac.paper import verdicts as comparison
 from pac4sac.paper.families import families
 from pac4sac.paper.numbers import SEEDS
@@ -12,7 +13,7 @@ from pac4sac.paper.paper_rows import PaperRows
 from pac4sac.paper.table_sections import Compared
 from pac4sac.report.computing import computing_table
 from pac4sac.report.tables import Cell, Column, Listing, Section, Table
-from pac4sac.report.variants import Group, short
+from pac4sac.report.variants import Group
 from pac4sac.report.versus_baseline import TESTS, against, family_baseline, tally
 from pac4sac.runs.collection import Collection
 from pac4sac.runs.seeds import seeds_text
@@ -151,7 +152,7 @@ def provenance_section(collection: Collection, groups: Groups) -> Section:
 
 
 def _settings(group: Group) -> str:
-    told = [f"{name}={short(value)}" for name, value in group.departures.items()]
+    told = [f"{name}={setting_text(value)}" for name, value in group.departures.items()]
     return ", ".join(told) or "none"
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+from pac4sac.base.text import NOTHING, decimals, digits_of
 from pac4sac.runs.statistics import Estimate, Summary
 
-NOTHING = "—"
 Value = float | int | str | None
 
 
@@ -65,44 +65,22 @@ class Section:
 # --- numbers as text
 
 
-def number(x: float | None, scale: float = 1.0) -> str:
-    return NOTHING if x is None else _decimals(x / scale, _digits(x / scale))
-
-
 def mean_sd(summary: Summary | None, scale: float = 1.0) -> str:
     if summary is None:
         return NOTHING
-    digits = _digits(summary.mean / scale)  # for both, so that they can be compared
-    sd = "" if summary.sd is None else f" ± {_decimals(summary.sd / scale, digits)}"
-    return _decimals(summary.mean / scale, digits) + sd
+    digits = digits_of(summary.mean / scale)  # for both, so that they can be compared
+    sd = "" if summary.sd is None else f" ± {decimals(summary.sd / scale, digits)}"
+    return decimals(summary.mean / scale, digits) + sd
 
 
 def with_interval(estimate: Estimate | None, scale: float = 1.0, digits: int | None = None) -> str:
     if estimate is None:
         return NOTHING
-    digits = _digits(estimate.value / scale) if digits is None else digits
-    told = _decimals(estimate.value / scale, digits)
+    digits = digits_of(estimate.value / scale) if digits is None else digits
+    told = decimals(estimate.value / scale, digits)
     if estimate.low is None or estimate.high is None:
         return told
-    return f"{told} [{_decimals(estimate.low / scale, digits)}, {_decimals(estimate.high / scale, digits)}]"
-
-
-def p_value(p: float | None) -> str:
-    return NOTHING if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def p_text(p: float) -> str:
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-
-
-def _digits(x: float) -> int:
-    """One decimal as in the paper; more where the number would vanish, none where it is long."""
-    return 0 if abs(x) >= 10_000 else 1 if abs(x) >= 1 or x == 0 else 2 if abs(x) >= 0.1 else 3
-
-
-def _decimals(x: float, digits: int) -> str:
-    text = f"{x:,.{digits}f}"
-    return text.replace("-", "−" if float(text.replace(",", "")) else "")
+    return f"{told} [{decimals(estimate.low / scale, digits)}, {decimals(estimate.high / scale, digits)}]"
 
 
 # --- formats

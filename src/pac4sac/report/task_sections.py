@@ -1,16 +1,16 @@
 """Sections on our own runs: each task, and all tasks together."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pac4sac.base.text import file_name, setting_text
 from pac4sac.paper.families import Family, families
 from pac4sac.paper.paper_rows import PaperRows
 from pac4sac.report.computing import mixtures
 from pac4sac.report.figures import AT_ONCE, learning_figure, ranking_figure
 from pac4sac.report.tables import Cell, Column, Picture, Section, Table
 from pac4sac.report.tables import with_interval as text
-from pac4sac.report.variants import METRICS, Group, TaskView, short
+from pac4sac.report.variants import METRICS, Group, TaskView
 from pac4sac.report.versus_baseline import (
     TESTS,
     against_in_families,
@@ -50,10 +50,12 @@ def _about(task: TaskView, baseline: Group | None, found: Sequence[Family]) -> s
     elif not task.e_max:
         told.append(
             "Episodes differ in length, so variants are ranked by the mean return over steps, and steps until solved "
-            f"take the place of episodes; solved means five episodes in a row above {short(task.r_limit)}."
+            f"take the place of episodes; solved means five episodes in a row above {setting_text(task.r_limit)}."
         )
     else:
-        told.append(f"Solved means five episodes in a row above {short(task.r_limit)}; E_max is {task.e_max} episodes.")
+        told.append(
+            f"Solved means five episodes in a row above {setting_text(task.r_limit)}; E_max is {task.e_max} episodes."
+        )
     if baseline:
         told.append(f"The baseline is `{baseline.label}`; by {task.headline.title}, {TESTS}, both at 5 %.")
         sizes = {family.title: sum(group is not baseline for group in family.members) for family in found}
@@ -147,7 +149,3 @@ def across_tasks_section(groups: Groups, studies: Sequence[FoundStudy]) -> Secti
 def _normalised(group: Group) -> list[float]:
     most = (group.task.r_limit or 1.0) * (group.task.e_max or 1)
     return [value / most for value in group.values("regret")]
-
-
-def file_name(title: str) -> str:
-    return re.sub(r"[^a-z0-9.]+", "-", title.lower()).strip("-")

@@ -7,12 +7,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.lib.stride_tricks import sliding_window_view
 
+from pac4sac.base.text import file_name, number
 from pac4sac.paper.paper_rows import PaperRows
 from pac4sac.report.computing import mixtures
 from pac4sac.report.figures import finish_panel, styles
 from pac4sac.report.learning_curves import FAINT, INK
-from pac4sac.report.tables import Cell, Column, Picture, Section, Table, number
-from pac4sac.report.task_sections import file_name, picture_sets
+from pac4sac.report.tables import Cell, Column, Picture, Section, Table
+from pac4sac.report.task_sections import picture_sets
 from pac4sac.report.variants import Group
 from pac4sac.runs.collection import FoundStudy
 from pac4sac.runs.metrics import STREAK, Returns

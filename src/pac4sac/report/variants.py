@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pac4sac.base.files import natural
+from pac4sac.base.text import setting_text
 from pac4sac.paper.numbers import PAPER_TASKS
 from pac4sac.runs.collection import FoundRun, has_equal_episodes, is_complete, is_solved, score_run
 from pac4sac.runs.known import updates_of_task, usual_settings
@@ -85,7 +86,9 @@ class TaskView:
         if paper is None:
             return ["the paper has no such task"]
         wanted = {"horizon": HORIZON, "r_limit": paper.r_limit, "steps": paper.e_max * HORIZON, "env_kwargs": {}}
-        return [f"{key}={short(self.settings[key])}" for key, value in wanted.items() if self.settings[key] != value]
+        return [
+            f"{key}={setting_text(self.settings[key])}" for key, value in wanted.items() if self.settings[key] != value
+        ]
 
 
 @dataclass(frozen=True)
@@ -180,7 +183,7 @@ class Group:
         if agent := self.config.get("started_from"):
             parts += ["--from", f"AGENT-{agent}"]
         if changed:
-            parts += ["--set", *(f"{name}={text_of(value)}" for name, value in changed.items())]
+            parts += ["--set", *(f"{name}={setting_text(value)}" for name, value in changed.items())]
         return " ".join([*parts, *self._computed])
 
     @property
@@ -275,7 +278,7 @@ def _groups(task: TaskView, runs: Sequence[FoundRun]) -> list[Group]:
             named_alike = [other for other, known in zip(alike.values(), names, strict=True) if known == (name, chose)]
             rivals = [_whole_config(other[0].record, task) for other in named_alike]
             told = [key for key in config if any(rival.get(key) != config[key] for rival in rivals)]
-            values = ", ".join(f"{key}={short(config[key])}" for key in told) or first.algo
+            values = ", ".join(f"{key}={setting_text(config[key])}" for key in told) or first.algo
             name = f"{name} ({values})"
         groups.append(
             Group(
@@ -323,15 +326,7 @@ def _task_views(tasks: Mapping[str, Sequence[FoundRun]]) -> dict[str, TaskView]:
         told = [name for name in settings if any(rival.get(name) != settings[name] for rival in rivals)]
         title = settings["name"]
         if told:
-            title += " (" + ", ".join(f"{name}={short(settings[name])}" for name in told) + ")"
+            title += " (" + ", ".join(f"{name}={setting_text(settings[name])}" for name in told) + ")"
         complete = {"horizon": None, "r_limit": None, "steps": None, "env_kwargs": {}} | settings
         views[key] = TaskView(title, complete, all(has_equal_episodes(run.record) for run in runs))
     return views
-
-
-def text_of(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else short(value)
-
-
-def short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pac4sac.base.text import p_value
 from pac4sac.paper.families import BEST, SHOTS, STUDY_TITLES, TABLE_2, Family, is_preset_best
 from pac4sac.paper.paper_rows import TERMS, PaperRows
 from pac4sac.paper.verdicts import SIGNIFICANT, UNFINISHED
-from pac4sac.report.tables import Cell, Column, Table, mean_sd, p_value
+from pac4sac.report.tables import Cell, Column, Table, mean_sd
 from pac4sac.report.tables import with_interval as text
 from pac4sac.report.variants import METRICS, Group, Metric, TaskView
 from pac4sac.runs.collection import FoundStudy

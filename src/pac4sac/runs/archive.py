@@ -8,7 +8,6 @@ A run that several studies have in common is there once; all of them find it by 
 """
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -17,6 +16,7 @@ from typing import Any
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import natural, read_json, read_jsonl
+from pac4sac.base.text import file_name
 from pac4sac.runs.reading import (
     MEASUREMENTS,
     check_run,
@@ -29,6 +29,7 @@ from pac4sac.runs.reading import (
 )
 
 Row = dict[str, Any]
+KEPT = "_=+"  # in names of files
 RANKS = {"finished": 2, "diverged": 2, "failed": 1}  # a failed run may be trained again; any other is unfinished
 
 
@@ -81,7 +82,7 @@ def add_to_archive(
     for name, about in studies.items():
         expected = about["expected_runs"]
         added.studies[name] = sum(row.get("identity") in held for row in expected), len(expected)
-        _write(archive / "studies" / f"{_file_name(name)}.json", _study_text(about))
+        _write(archive / "studies" / f"{file_name(name, '_=+')}.json", _study_text(about))
     for name, content in costs.items():
         _write(archive / "costs" / f"{name}.json", json.dumps(content, indent=1) + "\n")
     return added
@@ -174,7 +175,7 @@ def _cohort(run: Path, wanted: str) -> dict[str, Any] | None:
 def _write_runs(archive: Path, rows: Iterable[Row]) -> None:
     by_file: dict[str, list[Row]] = {}
     for row in sorted(rows, key=lambda row: (natural(str(row.get("label", row["run"]))), row["seed"], identity(row))):
-        by_file.setdefault(_file_name(row["task"]["name"]), []).append(row)
+        by_file.setdefault(file_name(row["task"]["name"], KEPT), []).append(row)
     for name, found in by_file.items():
         _write(archive / "runs" / f"{name}.jsonl", "".join(json.dumps(row) + "\n" for row in found))
 
@@ -224,11 +225,7 @@ def _machine_name(cost: Row) -> str:
     machine, device = cost.get("machine", {}), str(cost.get("device", "cpu"))
     what = machine.get("gpu") if device != "cpu" else f"{machine.get('processor', '')}-{machine.get('cores', '')}-cores"
     study = "" if cost["study"] == "cost" else f"{cost['study']}-"
-    return _file_name(f"{study}{device}-{what or ''}")
-
-
-def _file_name(text: str) -> str:
-    return re.sub(r"[^a-z0-9._=+]+", "-", text.lower()).strip("-")
+    return file_name(f"{study}{device}-{what or ''}", KEPT)
 
 
 def _write(path: Path, text: str) -> None:

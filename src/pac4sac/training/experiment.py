@@ -14,7 +14,7 @@ import torch
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import write_whole
-from pac4sac.base.stopping import StopRequest
+from pac4sac.base.stopping import StopReason, StopRequest
 from pac4sac.runs.collection import score_run
 from pac4sac.runs.metrics import Score
 from pac4sac.runs.reading import RunRecord, read_runs
@@ -37,7 +37,7 @@ class Result:
 
     folder: Path
     complete: bool  # False where it was interrupted; `resume` goes on
-    reason: str | None = None  # of the interruption
+    reason: StopReason | None = None  # of the interruption
 
     @property
     def runs(self) -> list[RunRecord]:

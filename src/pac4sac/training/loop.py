@@ -163,7 +163,7 @@ class Cohort:
             self._finish()
         except Stopped:
             for run in self._running():
-                self.folders[run].describe("interrupted", self.stop.reason)
+                self.folders[run].describe("interrupted", str(self.stop.reason))
             return False
         log_time(self.folder, self.learner.step, started)
         return True

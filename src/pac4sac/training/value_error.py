@@ -217,12 +217,7 @@ def measure_value_errors(
 
 
 def soft_returns(
-    reward: Floats,
-    log_pi: Floats,
-    length: NDArray[np.int64],
-    end_value: Floats,
-    gamma: Floats,
-    alpha: Floats,
+    reward: Floats, log_pi: Floats, length: NDArray[np.int64], end_value: Floats, gamma: Floats, alpha: Floats
 ) -> Floats:
     """G_t of episodes [N, T] of different lengths [N]; `end_value` is that of the state after the last step."""
     g = np.full(reward.shape, np.nan)

@@ -1,0 +1,60 @@
+"""Numbers, durations and names as text: every page, table and terminal writes them alike."""
+
+import re
+from typing import Any
+
+NOTHING = "—"
+
+
+def number(x: float | None, scale: float = 1.0) -> str:
+    """For tables of results."""
+    return NOTHING if x is None else decimals(x / scale, digits_of(x / scale))
+
+
+def digits_of(x: float) -> int:
+    """One decimal as in the paper; more where the number would vanish, none where it is long."""
+    return 0 if abs(x) >= 10_000 else 1 if abs(x) >= 1 or x == 0 else 2 if abs(x) >= 0.1 else 3
+
+
+def decimals(x: float, digits: int) -> str:
+    text = f"{x:,.{digits}f}"
+    return text.replace("-", "−" if float(text.replace(",", "")) else "")
+
+
+def p_value(p: float | None) -> str:
+    return NOTHING if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def p_text(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def brief(value: float) -> str:
+    """For a display that has little room and is soon redrawn."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
+
+
+def setting_text(value: Any) -> str:
+    """The value of a setting as the command line takes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def clock(seconds: float) -> str:
+    """1:05, or 2:00:05."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def duration(seconds: float) -> str:
+    """1 min 05 s, or 2 h 00 min."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def file_name(text: str, allowed: str = "") -> str:
+    """In small letters, digits and dots, and what else is allowed."""
+    return re.sub(rf"[^a-z0-9.{re.escape(allowed)}]+", "-", text.lower()).strip("-")
