@@ -1,6 +1,7 @@
 """PAC4SAC's equations with numbers worked out by hand, and what it reduces to with its parts taken away."""
 
 import math
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -19,8 +20,10 @@ from small_cohorts import (
 from torch import Tensor
 
 from pac4sac.agents.base import Agent, State, Target
-from pac4sac.agents.pac4sac import Pac4Sac
+from pac4sac.agents.beyond_the_paper import BeyondPac4Sac
+from pac4sac.agents.pac4sac import Pac4Sac, Pac4SacConfig
 from pac4sac.agents.replay import Batch
+from pac4sac.training.learner import Learner
 
 HEAD = {"weight": [0.5, -0.25], "bias": 0.1, "variance": [0.04, 0.01]}
 SLOW_HEAD = {"weight": [1.0, 2.0], "bias": 0.0, "variance": [0.25, 0.09]}
@@ -214,7 +217,9 @@ def test_with_a_linear_head_and_its_terms_off_pac4sac_is_single_critic_sac_to_th
 
 def test_the_variances_move_under_the_preset_paper_and_not_under_repo() -> None:
     for preset, moves in (("paper", True), ("repo", False)):
-        settings = {name: value for name, value in Pac4Sac.presets[preset].items() if name not in ("capacity", "batch")}
+        settings = {
+            name: value for name, value in BeyondPac4Sac.presets[preset].items() if name not in ("capacity", "batch")
+        }
         learner = make_learner("pac4sac", settings | {"warmup": 8, "shots": 2})
         means, variances = (part.clone() for part in posterior(learner.agent, learner.state))
         train(learner, 20)
@@ -298,3 +303,16 @@ def test_an_agent_names_all_that_it_logs() -> None:
     assert set(log) == set(agent.metric_names)
     assert {"bellman", "conservative", "exploration", "kl", "q_deviation", "q", "entropy", "alpha"} <= set(log)
     assert {"critic_loss", "actor_loss", "critic_gradient_norm", "actor_gradient_norm"} <= set(log)
+
+
+def test_by_default_all_that_can_be_chosen_leaves_the_papers_own_agent() -> None:
+    """`pac4sac` is the class that goes beyond the paper; without a choice it learns what the paper's file says."""
+    chosen = make_learner("pac4sac", {}, {"xi": 0.3}, shots=3)
+    configs = [
+        Pac4SacConfig(**{f.name: getattr(c, f.name) for f in fields(Pac4SacConfig)}) for c in chosen.agent.configs
+    ]
+    plain = Learner(Pac4Sac(configs, chosen.agent.ds, chosen.agent.da), [0, 1], 100, CPU)
+    train(chosen, 40), train(plain, 40)
+    for name, tensor in plain.state.items():
+        assert torch.equal(tensor, chosen.state[name]), name
+    assert torch.equal(plain.buffers["replay"], chosen.buffers["replay"][:, : plain.buffers["replay"].shape[1]])

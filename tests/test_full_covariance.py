@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal, kl_divergence
 
 import pac4sac
+from pac4sac.agents import full_covariance
 from pac4sac.agents.base import Agent, State, Target
 from pac4sac.agents.full_covariance import LOG_DETERMINANT, ROOT
 from pac4sac.agents.replay import Batch
@@ -38,6 +39,10 @@ def covariance(state: State, run: int = 0, member: int = 0) -> NDArray[np.float6
     return np.asarray(root @ root.T)
 
 
+def take_in(agent: Agent, state: State, batch: Batch, observing: Tensor) -> None:
+    full_covariance.observe(agent.critic, agent.params(state, "critic"), state, batch, observing)
+
+
 def observe(agent: Agent, state: State, count: int) -> list[Tensor]:
     """Features [R, M, K] of the transitions taken in, one of a batch in each update."""
     seen = []
@@ -45,7 +50,7 @@ def observe(agent: Agent, state: State, count: int) -> list[Tensor]:
         batch = random_batch(agent.runs, seed=k)
         phi = agent.critic.features(agent.params(state, "critic"), batch.s[:, :1], batch.a[:, :1]).squeeze(1)
         seen.append(agent.critic.per_member(phi))
-        agent.observe(state, batch, torch.ones(agent.runs, dtype=torch.bool))
+        take_in(agent, state, batch, torch.ones(agent.runs, dtype=torch.bool))
         state["critic/count"] += 1
     return seen
 
@@ -125,7 +130,7 @@ def variance(agent: Agent, state: State, s: float, a: float) -> float:
 def test_the_variance_shrinks_along_visited_features_and_stays_along_others() -> None:
     agent, state = on_paper(forgetting=1.0, observation_variance=1.0)
     assert variance(agent, state, 3.0, 0.0) == pytest.approx(9.0)
-    agent.observe(state, transition(3.0, 0.0), EVERYONE)
+    take_in(agent, state, transition(3.0, 0.0), EVERYONE)
     assert variance(agent, state, 3.0, 0.0) == pytest.approx(9 / (1 + 9))  # φᵀφ / (1 + φᵀφ)
     assert variance(agent, state, 0.0, 1.0) == 1.0
     assert variance(agent, state, 3.0, 1.0) == pytest.approx(0.9 + 1)
@@ -134,7 +139,7 @@ def test_the_variance_shrinks_along_visited_features_and_stays_along_others() ->
 def test_forgetting_leaves_visited_features_uncertain_and_winds_nothing_up() -> None:
     agent, state = on_paper(forgetting=0.995)
     for _ in range(4000):
-        agent.observe(state, transition(1.0, 0.0), EVERYONE)
+        take_in(agent, state, transition(1.0, 0.0), EVERYONE)
         state["critic/count"] += 1
     ripple = 2 * 0.005  # of the prior, which each of two weights gets back in every second update
     assert variance(agent, state, 1.0, 0.0) == pytest.approx(1 / (1 + 1 / 0.005), rel=ripple)
@@ -151,23 +156,21 @@ def test_a_draw_of_the_weights_has_the_covariance() -> None:
         [agent.critic.sampled_weights(q, unit.view(1, 1, -1)) - q["head.weight"] for unit in torch.eye(WIDTH)], -1
     )[0].double()
     np.testing.assert_allclose(offsets @ offsets.T, covariance(state), rtol=1e-4, atol=1e-6)
-    s, a = torch.randn(1, 1, 3), torch.randn(1, 4, 2)
-    noise = torch.randn(1, 1, WIDTH)
-    ranked = agent.rank(q, s, a, noise)  # all candidates by the same draw
-    phi = agent.critic.features(q, s, a)
-    expected = phi @ agent.critic.sampled_weights(q, noise) + q["head.bias"]
-    torch.testing.assert_close(ranked, expected.squeeze(-1))
+    s, draw = torch.randn(1, 1, 3), {"candidates": torch.randn(1, 4, 1, 2), "values": torch.randn(1, 1, WIDTH)}
+    a = agent.candidates(state, s, draw)[:, :, 0]
+    ranked = agent.critic.features(q, s, a) @ agent.critic.sampled_weights(q, draw["values"])  # all by the same draw
+    assert torch.equal(agent.behaviour(state, s, draw)[0, 0], a[0, int(ranked.argmax())])
 
 
 def test_the_actor_and_independent_shooting_sample_q_from_its_variance() -> None:
     agent, state = on_paper(forgetting=1.0)
-    agent.observe(state, transition(3.0, 0.0), EVERYONE)
+    take_in(agent, state, transition(3.0, 0.0), EVERYONE)
     q, noise = agent.params(state, "critic"), torch.tensor([[[2.0, -1.0]]])
     # Σ = diag(0.1, 1): at (1, 0) v = 0.1, at (1, 2) v = 0.1 + 4
     expected = torch.tensor([[0.6 + 2 * math.sqrt(0.1), 0.5 - 0.5 + 0.1 - math.sqrt(4.1)]])
     s, a = column(1.0, 1.0), column(0.0, 2.0)
     torch.testing.assert_close(agent.value(q, s, a, noise), expected)
-    torch.testing.assert_close(agent.rank(q, s, a, noise.transpose(1, 2).unsqueeze(-1)), expected)
+    torch.testing.assert_close(agent.sample(q, s, a, noise).amin(1), expected)
 
 
 def test_the_critics_loss_has_the_variance_in_it_and_its_gradient_has_not() -> None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pac4sac.agents.base import Agent
+from pac4sac.agents.beyond_the_paper import BeyondPac4Sac
 from pac4sac.agents.ddpg import Ddpg, Pac4Ddpg
 from pac4sac.agents.oac import Oac, OacGauss, OacLab
-from pac4sac.agents.pac4sac import Pac4Sac
 from pac4sac.agents.reconstructions import SacFpi, SacNr
 from pac4sac.agents.sac import Sac
 from pac4sac.agents.settings import AgentConfig, convert_value
@@ -32,7 +32,7 @@ class Algorithm:
 
 
 ALGORITHMS: dict[str, Algorithm] = {
-    "pac4sac": Algorithm(Pac4Sac),
+    "pac4sac": Algorithm(BeyondPac4Sac),
     "sac": Algorithm(Sac),
     "sac-auto": Algorithm(Sac, {"learn_alpha": True}, "Soft actor-critic with learned α"),
     "ddpg": Algorithm(Ddpg),

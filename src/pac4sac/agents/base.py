@@ -76,9 +76,9 @@ class Agent(ABC):
     def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Any:
         """A `Target`, or whatever else of the next state the critic's loss needs; taken without gradient."""
 
-    def critic_loss(self, state: State, q: Params, batch: Batch, target: Any, draw: Draw) -> Loss:
+    def critic_loss(self, state: State, theta: Params, batch: Batch, target: Any, draw: Draw) -> Loss:
         """The squared Bellman error of every critic; algorithms with another objective replace it."""
-        m, _ = self.critic(q, batch.s, batch.a)  # [R, M, B]
+        m, _ = self.critic(theta, batch.s, batch.a)  # [R, M, B]
         return (target.y[:, None] - m).square().mean(-1).sum(-1), {"q": m.mean((1, 2))}
 
     @abstractmethod
@@ -128,9 +128,9 @@ class Agent(ABC):
     def build_critic(self) -> Critic:
         return Critic(self.trunk(s=self.ds, a=self.da))
 
-    def value(self, q: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
+    def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
         """What the actor maximises, [R, B]."""
-        return self.critic(q, s, a)[0].amin(1)
+        return self.critic(theta, s, a)[0].amin(1)
 
     def target_value(self, state: State, s2: Tensor, a2: Tensor, draw: Draw) -> Tensor:
         return self.critic(self.params(state, "critic/target"), s2, a2)[0].amin(1)
@@ -238,7 +238,7 @@ class Agent(ABC):
     def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
         with torch.no_grad():
             target = self.bellman_target(state, batch, draw)
-        log = self.descend(state, "critic", lambda q: self.critic_loss(state, q, batch, target, draw), active)
+        log = self.descend(state, "critic", lambda theta: self.critic_loss(state, theta, batch, target, draw), active)
         return log | self.descend(state, "actor", lambda pi: self.actor_loss(state, pi, batch, draw), active)
 
     def descend(self, state: State, name: str, loss_of: Callable[[Params], Loss], active: Tensor) -> dict[str, Tensor]:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
+from pac4sac.agents.beyond_the_paper import BeyondConfig, BeyondCritic
 from pac4sac.agents.nets import DeterministicActor, Net, Params
-from pac4sac.agents.pac4sac import PacBayesConfig, PacBayesCritic
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.settings import NON_NEGATIVE, AgentConfig, per_run
 from pac4sac.agents.tape import Stream
@@ -51,11 +51,11 @@ class Ddpg(Agent):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pac4DdpgConfig(PacBayesConfig, DdpgConfig):
+class Pac4DdpgConfig(BeyondConfig, DdpgConfig):
     pass
 
 
-class Pac4Ddpg(PacBayesCritic, Ddpg):
+class Pac4Ddpg(BeyondCritic, Ddpg):
     title = "DDPG with the PAC-Bayes critic"
     Config = Pac4DdpgConfig
     config: Pac4DdpgConfig

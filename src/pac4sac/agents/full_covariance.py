@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pac4sac.agents.base import Agent, Draw, Hyper, State
+from pac4sac.agents.base import Hyper, State
 from pac4sac.agents.nets import Critic, Params, Trunk, linear_head
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.settings import Interval
@@ -28,7 +28,7 @@ FORGETTING = Interval(0.99, 1)
 
 
 class FullCovarianceCritic(Critic):
-    """Its covariance is no parameter that Adam or Polyak averaging may touch; `Coverage.params` gives it with them."""
+    """Its parameters come with the covariance, which `of_state` gives."""
 
     def __init__(self, trunk: Trunk, members: int = 1) -> None:
         super().__init__(trunk, members)
@@ -53,54 +53,40 @@ class FullCovarianceCritic(Critic):
         return 0.5 * (distance.sum(-1) + log_v0.sum(-1) - p[LOG_DETERMINANT])
 
 
-class Coverage(Agent):
-    """What an agent needs for such a critic; it does nothing for the others."""
+def of_state(state: State) -> dict[str, Tensor]:
+    """The covariance, which goes with the parameters and is none that Adam or Polyak averaging may touch."""
+    return {ROOT: state[ROOT], LOG_DETERMINANT: state[LOG_DETERMINANT]}
 
-    def params(self, state: State, name: str) -> Params:
-        p = super().params(state, name)
-        return self.with_covariance(state, p) if name.startswith("critic") else p
 
-    def with_covariance(self, state: State, q: Params) -> Params:
-        full = isinstance(self.critic, FullCovarianceCritic)
-        return {**q, ROOT: state[ROOT], LOG_DETERMINANT: state[LOG_DETERMINANT]} if full else q
+def observe(critic: Critic, theta: Params, state: State, batch: Batch, observing: Tensor) -> None:
+    """Take in the first transition of the batch: any is a uniform draw from the buffer, seen with the features of
+    today. The prior comes back one weight at a time, to each in its turn what K updates owe it."""
+    h, width = Hyper(state), critic.trunk.width
+    phi = critic.per_member(critic.features(theta, batch.s[:, :1], batch.a[:, :1]).squeeze(1))  # [R, M, K]
+    turn = (state["critic/count"].long() % width).view(-1, 1, 1).expand(-1, critic.members, -1)  # [R, M, 1]
+    precision = (-state["prior_log_variance"].gather(-1, turn).squeeze(-1)).exp()
+    owed = (1 - h.forgetting)[:, None] * width * precision
 
-    def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
-        log = super().learn(state, batch, draw, active)
-        if isinstance(self.critic, FullCovarianceCritic):
-            with torch.no_grad():
-                self.observe(state, batch, active & state["alive"])
-        return log
+    growth = h.forgetting.rsqrt()  # rounded, and its logarithm below is of the rounded one, or the two would part
+    root = state[ROOT] * growth.view(-1, 1, 1, 1)
+    row = root.gather(-2, turn.unsqueeze(-1).expand(-1, -1, -1, width)).squeeze(-2)
+    root, fall = with_observation(root, row * owed.sqrt().unsqueeze(-1))
+    g = torch.matmul(phi.unsqueeze(-2), root).squeeze(-2) / h.observation_variance.sqrt().view(-1, 1, 1)
+    root, more = with_observation(root, g)
+    log_determinant = state[LOG_DETERMINANT] + 2 * width * growth.log()[:, None] - fall - more
+    state[ROOT].copy_(torch.where(observing.view(-1, 1, 1, 1), root, state[ROOT]))
+    state[LOG_DETERMINANT].copy_(torch.where(observing[:, None], log_determinant, state[LOG_DETERMINANT]))
 
-    def observe(self, state: State, batch: Batch, observing: Tensor) -> None:
-        """Take in the first transition of the batch: any is a uniform draw from the buffer, seen with the features of
-        today. The prior comes back one weight at a time, to each in its turn what K updates owe it."""
-        h, width = Hyper(state), self.critic.trunk.width
-        q = self.params(state, "critic")
-        phi = self.critic.per_member(self.critic.features(q, batch.s[:, :1], batch.a[:, :1]).squeeze(1))  # [R, M, K]
-        turn = (state["critic/count"].long() % width).view(-1, 1, 1).expand(-1, self.critic.members, -1)  # [R, M, 1]
-        precision = (-state["prior_log_variance"].gather(-1, turn).squeeze(-1)).exp()
-        owed = (1 - h.forgetting)[:, None] * width * precision
 
-        growth = h.forgetting.rsqrt()  # rounded, and its logarithm below is of the rounded one, or the two would part
-        root = state[ROOT] * growth.view(-1, 1, 1, 1)
-        row = root.gather(-2, turn.unsqueeze(-1).expand(-1, -1, -1, width)).squeeze(-2)
-        root, fall = with_observation(root, row * owed.sqrt().unsqueeze(-1))
-        g = torch.matmul(phi.unsqueeze(-2), root).squeeze(-2) / h.observation_variance.sqrt().view(-1, 1, 1)
-        root, more = with_observation(root, g)
-        log_determinant = state[LOG_DETERMINANT] + 2 * width * growth.log()[:, None] - fall - more
-        state[ROOT].copy_(torch.where(observing.view(-1, 1, 1, 1), root, state[ROOT]))
-        state[LOG_DETERMINANT].copy_(torch.where(observing[:, None], log_determinant, state[LOG_DETERMINANT]))
-
-    def first_covariance(self, prior_variances: Sequence[float], device: torch.device) -> State:
-        if not isinstance(self.critic, FullCovarianceCritic):
-            return {}
-        width, members = self.critic.trunk.width, self.critic.members
-        v0 = torch.tensor(prior_variances, dtype=torch.float32, device=device).view(-1, 1)
-        root = v0.sqrt().view(-1, 1, 1, 1) * torch.eye(width, device=device)
-        return {
-            ROOT: root.expand(-1, members, -1, -1).contiguous(),
-            LOG_DETERMINANT: (width * v0.log()).expand(-1, members).contiguous(),
-        }
+def first(critic: Critic, prior_variances: Sequence[float], device: torch.device) -> State:
+    """That of the prior."""
+    width, members = critic.trunk.width, critic.members
+    v0 = torch.tensor(prior_variances, dtype=torch.float32, device=device).view(-1, 1)
+    root = v0.sqrt().view(-1, 1, 1, 1) * torch.eye(width, device=device)
+    return {
+        ROOT: root.expand(-1, members, -1, -1).contiguous(),
+        LOG_DETERMINANT: (width * v0.log()).expand(-1, members).contiguous(),
+    }
 
 
 def with_observation(root: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:

@@ -120,6 +120,13 @@ def weighted_sum(phi: Tensor, weights: Tensor) -> Tensor:
     return (phi * weights.transpose(1, 2)).sum(-1)
 
 
+STD_FLOOR = 1e-6  # of √v_p, whose slope is infinite at 0
+
+
+def deviation(v: Tensor) -> Tensor:
+    return v.clamp_min(STD_FLOOR**2).sqrt()
+
+
 class Critic(Net):
     """Q(s, a) with a plain linear head (v is None), or with the Gaussian head of the paper, Section 3.2:
     weights w_i ~ N(m_i, v_i) and a deterministic bias, hence Q | s, a ~ N(m_p, v_p) in closed form."""

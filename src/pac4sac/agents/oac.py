@@ -8,9 +8,8 @@ from torch import Tensor
 
 from pac4sac.agents import settings
 from pac4sac.agents.base import Draw, Hyper, State
-from pac4sac.agents.choices import deviation
-from pac4sac.agents.nets import Params
-from pac4sac.agents.pac4sac import PacBayesConfig, PacBayesCritic
+from pac4sac.agents.beyond_the_paper import BeyondConfig, BeyondCritic
+from pac4sac.agents.nets import Params, deviation
 from pac4sac.agents.sac import Sac, SacConfig
 from pac4sac.agents.settings import per_run
 
@@ -34,9 +33,9 @@ class Oac(Sac):
     config: OacConfig
     configs: tuple[OacConfig, ...]
 
-    def mean_and_deviation(self, q: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+    def mean_and_deviation(self, theta: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
         """μ_Q = (Q₁ + Q₂)/2 and σ_Q = |Q₁ − Q₂|/2; for more critics than two, mean and deviation over them."""
-        m = self.critic(q, s, a)[0]
+        m = self.critic(theta, s, a)[0]
         return m.mean(1), m.std(1, correction=0)
 
     def proposal(self, state: State, s: Tensor) -> tuple[Tensor, Tensor]:
@@ -51,11 +50,11 @@ class Oac(Sac):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OacGaussConfig(PacBayesConfig, OacConfig):
+class OacGaussConfig(BeyondConfig, OacConfig):
     pass
 
 
-class OacGauss(PacBayesCritic, Oac):
+class OacGauss(BeyondCritic, Oac):
     """The paper's architecture table gives OAC the Gaussian head: one critic with its m_p and √v_p."""
 
     title = "Optimistic actor-critic on one PAC-Bayes critic"
@@ -63,12 +62,12 @@ class OacGauss(PacBayesCritic, Oac):
     config: OacGaussConfig
     configs: tuple[OacGaussConfig, ...]
 
-    def mean_and_deviation(self, q: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-        m_p, v_p = self.critic(q, s, a)
+    def mean_and_deviation(self, theta: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+        m_p, v_p = self.critic(theta, s, a)
         return m_p.mean(1), deviation(v_p).mean(1) if v_p is not None else torch.zeros_like(m_p[:, 0])
 
-    def value(self, q: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
-        return super().value(q, s, a, None)  # the actor follows m_p; the deviation is for exploring only
+    def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
+        return super().value(theta, s, a, None)  # the actor follows m_p; the deviation is for exploring only
 
 
 @dataclass(frozen=True, kw_only=True)

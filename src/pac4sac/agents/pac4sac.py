@@ -1,25 +1,22 @@
-"""PAC-Bayesian soft actor-critic (Tasdighi et al., AABI 2024), Section 3.2, in the order of the text.
+"""PAC-Bayesian soft actor-critic (Tasdighi et al., AABI 2024): Section 3.2 in the order of the text, and nothing else.
 
-The paper says that its critic suits any actor-critic, so the critic is a part of its own here, `PacBayesCritic`; SAC
-with it is PAC4SAC. Letters are the paper's: m_i, v_i mean and variance of the weights of the last layer, m_p, v_p those
-of Q, μ the posterior, μ₀ the prior, N the number of tuples in the replay buffer.
+Letters are the paper's: w_i ~ N(m_i, v_i) are the weights of the critic's last layer, m_p and v_p mean and variance of
+Q, μ the posterior, μ₀ the prior, N the number of tuples in the replay buffer; θ are all the critic's parameters. What
+the paper leaves open, or what lies beyond it, is chosen by settings of `beyond_the_paper.py`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from pac4sac.agents import choices, full_covariance, objectives, settings
-from pac4sac.agents.base import Draw, Hyper, Loss, State, Target
-from pac4sac.agents.bounds import gaussian_kl
-from pac4sac.agents.full_covariance import Coverage, FullCovarianceCritic
-from pac4sac.agents.nets import Critic, Params
-from pac4sac.agents.objectives import Terms
+from pac4sac.agents import settings
+from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
+from pac4sac.agents.bounds import complexity_paper, gaussian_kl
+from pac4sac.agents.nets import Critic, Params, deviation, squashed_sample
 from pac4sac.agents.replay import Batch
-from pac4sac.agents.sac import Sac, SacConfig
+from pac4sac.agents.sac import Sac, SacConfig, best_candidate, pairs
 from pac4sac.agents.settings import AgentConfig, per_run, structural
 from pac4sac.agents.tape import Stream
 
@@ -28,173 +25,95 @@ from pac4sac.agents.tape import Stream
 class PacBayesConfig(AgentConfig):
     xi: float = per_run(0.01, settings.BELOW_ONE, "ξ: weight of the exploration term")
     conservative: float = per_run(1.0, settings.NON_NEGATIVE, "weight of the conservative term, √(KL/N) in the paper")
-    prior_mean: float = per_run(0.0, settings.ANY, "mean of the prior of each weight")
-    prior_variance: float = per_run(1.0, settings.POSITIVE, "variance of the prior of each weight")
-    delta: float = per_run(0.05, settings.OPEN_UNIT, "δ of those complexity terms that have one")
-    loss_range: float = per_run(
-        1.0, settings.POSITIVE, "range of an unbounded loss, which scales the conservative term"
-    )
-    loss_scale: float = per_run(10.0, settings.POSITIVE, "ε of the bounded losses: errors far above it count the same")
-    bound_lambda: float = per_run(1.0, objectives.LAMBDA, "λ of the objective lambda")
-    observation_variance: float = per_run(1.0, settings.POSITIVE, "σ² of the head full: noise of a target")
-    forgetting: float = per_run(
-        0.999, full_covariance.FORGETTING, "f of the head full: what an update leaves of older observations"
-    )
     critics: int = structural(1, settings.AT_LEAST_ONE, "number of critics; their minimum is used")
-    head: str = structural(
-        "gaussian", ("gaussian", "full", "linear"), "last layer of the critic: independent, correlated or plain weights"
-    )
     log_variance: float = structural(-4.6, settings.ANY, "first log-variance of the last layer's weights")
-    freeze_variance: bool = structural(False, None, "never train the variances, as the released code does in effect")
-    objective: str = per_run("paper", objectives.OBJECTIVES, "what the critic minimises")
-    complexity: str = structural("paper", tuple(choices.COMPLEXITY), "form of the conservative term")
-    target: str = structural(
-        "mean", ("mean", "sampled"), "value of the next state: the target critic's mean or a sample"
-    )
-    exploration_batch: str = structural(
-        "same", ("same", "fresh"), "minibatch of the exploration term: that of the others, or one of its own"
-    )
-    prior: str = per_run("fixed", ("fixed", "moving"), "keep the prior, or move it to the posterior after an episode")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        objectives.refuse_contradictions(self)
 
 
-class PacBayesCritic(Coverage):
-    """A randomised critic, and a PAC-Bayes bound as its training objective."""
+class Objective(NamedTuple):
+    """What the critic minimises and the terms it is made of, each [R, M]."""
 
-    terms: ClassVar[tuple[str, ...]] = ("bellman", "conservative", "exploration", "kl", "q_deviation")
+    loss: Tensor
+    bellman: Tensor
+    conservative: Tensor
+    exploration: Tensor
+
+
+class PacBayesCritic(Agent):
+    """A randomised critic with a PAC-Bayes bound as its objective. It suits any actor-critic, as the paper says, and is
+    therefore a part of its own: SAC with it is PAC4SAC."""
+
     config: PacBayesConfig
     configs: tuple[PacBayesConfig, ...]
 
-    # Section 3.2, first paragraph. w_i ~ N(m_i, v_i) and Q = Σ w_i φ_i + b, hence Q | s, a ~ N(m_p, v_p) with
-    # m_p = Σ m_i φ_i + b and v_p = Σ v_i φ_i²: the forward pass of `nets.Critic`.
+    # First paragraph: Q | s, a = Σ w_i φ_i(s, a) + b, hence Q | s, a ~ N(m_p, v_p) with m_p = Σ m_i φ_i + b and
+    # v_p = Σ v_i φ_i², the forward pass of `nets.Critic`. There is one critic, where SAC has the minimum of two.
 
     def build_critic(self) -> Critic:
-        c, trunk = self.config, self.trunk(s=self.ds, a=self.da)
-        if c.head == "full":
-            return FullCovarianceCritic(trunk, c.critics)
-        return Critic(trunk, c.critics, c.head == "gaussian", c.log_variance)
+        return Critic(self.trunk(s=self.ds, a=self.da), self.config.critics, True, self.config.log_variance)
 
-    # First display: the empirical risk R_N(μ), Bellman consistency.
+    # "The KL divergence term is analytically tractable as well", to a standard normal prior.
 
-    @staticmethod
-    def bellman_consistency(y: Tensor, m_p: Tensor, v_p: Tensor) -> Tensor:
-        return ((y - m_p).square() + v_p).mean(-1)
+    def divergence(self, state: State, theta: Params) -> Tensor:
+        """Σ_i D_KL(N(m_i, v_i) ‖ N(0, 1)), [R, M]."""
+        m, log_v = self.critic.posterior(theta)
+        return gaussian_kl(m, log_v.exp())
 
-    # The target in it, r + γ stop_grad(Q)(s′), is that of SAC: y = r + γ (1 − terminated) (Q(s′, a′) − α log π(a′|s′)).
-    # a′ ~ π, never the shooting policy, as in the operator T of "Convergence properties". Its Q is the mean m_p of the
-    # slow critic, or by choice a sample.
+    def complexity(self, state: State, kl: Tensor, n: Tensor) -> Tensor:
+        return complexity_paper(kl, n)
 
-    def target_value(self, state: State, s2: Tensor, a2: Tensor, draw: Draw) -> Tensor:
-        slow = self.params(state, "critic/target")
-        return choices.sampled_value(self.critic, slow, s2, a2, draw.get("next_value")).amin(1)
+    # The final critic training objective L(m, v), third display. Its target r + γ stop_grad(Q)(s′) is that of SAC,
+    # y = r + γ (m_p(s′, a′) − α log π(a′|s′)) with the slow critic's mean and a′ ~ π, never the shooting policy, as in
+    # the operator T of "Convergence properties". ξ weighs the exploration term as in Section 3.1.
 
-    # "The KL divergence term is analytically tractable as well": D_KL(μ ‖ μ₀) over the weights of the last layer.
+    def objective(
+        self, state: State, y: Tensor, m_p: Tensor, v_p: Tensor, v_p_next: Tensor, kl: Tensor, n: Tensor
+    ) -> Objective:
+        weight, xi = Hyper(state).conservative[:, None], Hyper(state).xi[:, None]
+        bellman = ((y - m_p).square() + v_p).mean(-1)  # R_N(μ), first display
+        conservative = self.complexity(state, kl, n)  # √(KL/N), Section 3.1
+        exploration = v_p_next.mean(-1)  # second display, which prints Q(s′, a′) and says "the variance of the critic"
+        loss = bellman + weight * conservative - xi * exploration
+        return Objective(loss, bellman, conservative, exploration)
 
-    def divergence(self, state: State, q: Params) -> Tensor:
-        if isinstance(self.critic, FullCovarianceCritic):
-            return self.critic.divergence(q, state["prior_mean"], state["prior_log_variance"])
-        m, log_v = self.critic.posterior(q)
-        return gaussian_kl(m, log_v.exp(), state["prior_mean"], state["prior_log_variance"].exp())  # [R, M]
-
-    # Second display: the expected variance of the next state's value, by the variance of the critic averaged over the
-    # samples. (It prints Q(s′, a′) where the sentence before it says the variance of the critic.)
-
-    @staticmethod
-    def exploration(v_p_next: Tensor, terminated: Tensor) -> Tensor:
-        return (v_p_next * (1 - terminated)).mean(-1)
-
-    # The samples are those of the minibatch at hand, used twice; the paper's last section says that this is likely to
-    # bias the term. By choice it has a minibatch of its own, with a′ chosen as for a target.
-
-    def update(self, state: State, data: Tensor, draw: Draw) -> None:
-        if self.config.exploration_batch == "fresh":
-            draw = choices.with_fresh_batch(draw, data, state["step"], self.ds, self.da)
-        super().update(state, data, draw)
-
-    def next_pairs(self, state: State, batch: Batch, target: Target, draw: Draw) -> tuple[Batch, Tensor]:
-        """The samples over which the term is averaged, and their a′."""
-        if self.config.exploration_batch == "same":
-            return batch, target.a2
-        fresh = choices.of_fresh_batch(draw)
-        batch = Batch(*(fresh[name] for name in Batch._fields))
-        with torch.no_grad():
-            return batch, self.bellman_target(state, batch, fresh).a2
-
-    # Third display: the final critic training objective L(m, v). The weight ξ is that of Section 3.1.
-
-    def critic_loss(self, state: State, q: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
-        if not self.critic.gaussian:
-            return super().critic_loss(state, q, batch, target, draw)  # plain weights: the Bellman error is all
-        if self.config.freeze_variance:
-            q = choices.with_frozen_variance(q)
-        h = Hyper(state)
-        n = state["step"].clamp_max(self.config.capacity)
-        q = self.with_covariance(state, q)
-        there, a2 = self.next_pairs(state, batch, target, draw)
-        m_p, v_p, v_p_next = choices.here_and_next(self.critic, q, batch, there.s2, a2)
-        kl = self.divergence(state, q)
-        y, terminated = target.y[:, None], there.terminated[:, None]
-
-        def terms(objective: str) -> Terms:
-            form = self.config.complexity
-            if objective != "paper":
-                return objectives.terms(objective, form, h, y, m_p, v_p, v_p_next, terminated, kl, n)
-            return Terms(
-                self.bellman_consistency(y, m_p, v_p),
-                choices.complexity(form, kl, n, h),  # √(KL/N) in the paper
-                self.exploration(v_p_next, terminated),
-            )
-
-        bellman, conservative, exploration = self.by_choice(state, "objective", terms)
-        loss = bellman + h.conservative[:, None] * conservative - h.xi[:, None] * exploration  # [R, M]
-
+    def critic_loss(self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
+        m_p, v_p, v_p_next = self.here_and_next(state, theta, batch, target, draw)
+        kl, n = self.divergence(state, theta), state["step"].clamp_max(self.config.capacity)
+        loss, bellman, conservative, exploration = self.objective(state, target.y[:, None], m_p, v_p, v_p_next, kl, n)
         log = {"bellman": bellman, "conservative": conservative, "exploration": exploration, "kl": kl}
         log |= {"q": m_p.mean(-1), "q_deviation": v_p.sqrt().mean(-1)}
         return loss.sum(1), {name: value.mean(1) for name, value in log.items()}
 
-    # Fourth display: the actor maximises m_p(s, a) + ε √v_p(s, a) − α log π(a|s), a ~ π, with a fresh ε ~ N(0, 1) for
-    # each state. `Sac.actor_loss` is −(Q − α log π), here with the sampled Q:
+    def here_and_next(
+        self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """m_p(s, a), v_p(s, a) and v_p(s′, a′), each [R, M, B], in one pass; what has ended has no next value."""
+        m, v = self.critic(theta, torch.cat([batch.s, batch.s2], 1), torch.cat([batch.a, target.a2], 1))
+        assert v is not None
+        (m_p, _), (v_p, v_p_next) = m.chunk(2, -1), v.chunk(2, -1)
+        return m_p, v_p, v_p_next * (1 - batch.terminated[:, None])
 
-    def value(self, q: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
-        return choices.sampled_value(self.critic, q, s, a, noise).amin(1)  # m_p + ε √v_p
+    # "The Q function is sampled each time it is evaluated": m_p(s, a) + ε √v_p(s, a), ε ~ N(0, 1).
 
-    # Section 3.1 suggests "updating the prior of an episode with the posterior of the previous episode".
+    def sample(self, theta: Params, s: Tensor, a: Tensor, epsilon: Tensor) -> Tensor:
+        """[R, M, B], with an ε for each pair (s, a)."""
+        m_p, v_p = self.critic(theta, s, a)
+        assert v_p is not None
+        return m_p + epsilon * deviation(v_p)
 
-    def end_of_episode(self, state: State, ended: Tensor) -> None:
-        if any(config.prior == "moving" for config in self.configs) and self.critic.gaussian:
-            moving = Hyper(state).prior == self.Config.choices("prior").index("moving")
-            choices.move_prior(state, self.critic.posterior(self.params(state, "critic")), ended & moving)
-
-    # What the above needs: the prior, and noise for each sample of Q.
-
-    def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
-        means, variances = zip(*((c.prior_mean, c.prior_variance) for c in self.configs), strict=True)
-        prior = choices.first_prior(means, variances, self.critic, device)
-        return super().extra_state(seeds, device) | prior | self.first_covariance(variances, device)
+    def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
+        return super().value(theta, s, a, None) if noise is None else self.sample(theta, s, a, noise).amin(1)
 
     def update_streams(self) -> dict[str, Stream]:
-        noise = Stream((self.config.critics, self.config.batch))
-        streams = super().update_streams() | {"actor_value": noise}
-        if self.config.target == "sampled":
-            streams |= {"next_value": noise}
-        if self.config.exploration_batch == "fresh":
-            streams |= choices.fresh_streams(streams, self.config.batch)
-        return streams
+        return super().update_streams() | {"actor_value": Stream((self.config.critics, self.config.batch))}
 
     def logged(self) -> tuple[str, ...]:
-        return (*super().logged(), *(self.terms if self.critic.gaussian else ()))
+        return (*super().logged(), "bellman", "conservative", "exploration", "kl", "q_deviation")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pac4SacConfig(PacBayesConfig, SacConfig):
     shots: int = per_run(
         500, settings.AT_LEAST_ONE, "S: actions drawn per step, of which the critic's favourite is taken"
-    )
-    shooting: str = structural(
-        "independent", ("independent", "thompson"), "samples of Q: one per candidate, or one for all"
     )
 
 
@@ -203,42 +122,30 @@ class Pac4Sac(PacBayesCritic, Sac):
 
     title = "PAC-Bayesian soft actor-critic: the paper"
     Config = Pac4SacConfig
-    presets: ClassVar = {
-        "paper": {},
-        "repo": {  # the released code, for comparison
-            "critics": 2,
-            "depth": 2,
-            "norm": False,
-            "activation": "relu",
-            "prior_mean": 1.0,
-            "log_variance": -10.0,
-            "freeze_variance": True,
-            "complexity": "maurer",
-            "learn_alpha": True,
-            "lr": 3e-4,
-            "batch": 256,
-            "capacity": 1_000_000,
-            "warmup": 10_000,
-            "shoot": "evaluation",
-        },
-        # What had the least regret in the study `search`, on seeds of its own: learning starts in the first episode,
-        # and the posterior is cold, so that the sampled critic is nearly its mean.
-        "best": {"warmup": 250, "xi": 0.0, "conservative": 0.01, "log_variance": -9.2},
-    }
-    updates_of_task: ClassVar = {"paper": 1, "best": 4}
     config: Pac4SacConfig
     configs: tuple[Pac4SacConfig, ...]
 
-    # "Critic-guided optimal action search by multiple shooting": a_1 … a_S ~ π, Q_i | a_i, s ~ μ, act with the a_i of
-    # the largest Q_i. `Sac.behaviour` draws and picks, for SAC can be given shots too; the Q_i are these.
+    # Fourth display: argmax_π of the mean of m_p(s, a) + ε √v_p(s, a) − α log π(a|s), a ~ π.
 
-    def rank(self, q: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
-        return choices.candidate_values(self.critic, q, s, a, noise, self.config.shooting).amin(1)
+    def actor_loss(self, state: State, pi: Params, batch: Batch, draw: Draw) -> Loss:
+        alpha, theta = self.alpha(state), self.params(state, "critic")
+        a, log_pi = squashed_sample(*self.actor(pi, batch.s), draw["actor"])
+        q = self.sample(theta, batch.s, a, draw["actor_value"]).amin(1)  # m_p + ε √v_p
+        loss = (alpha[:, None] * log_pi - q).mean(-1)
+        return loss, {"entropy": -log_pi.mean(-1), "alpha": alpha}
+
+    # "Critic-guided optimal action search by multiple shooting": samples a_1, …, a_S | s ~ π, for each of them a sample
+    # Q_i | a_i, s ~ μ, and the agent acts with the a_i of the largest Q_i.
+
+    def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
+        a = self.candidates(state, s, draw)  # [R, S, B, da]
+        if a.shape[1] == 1:
+            return a.squeeze(1)
+        theta, epsilon = self.params(state, "critic"), draw["values"].transpose(1, 2).flatten(2)  # [R, M, S·B]
+        q = self.sample(theta, *pairs(s, a), epsilon).amin(1)
+        return best_candidate(a, q, Hyper(state).shots)
 
     def behaviour_streams(self, states: int, evaluating: bool = False) -> dict[str, Stream]:
         streams, shots = super().behaviour_streams(states, evaluating), self.shots(evaluating)
-        if max(shots) == 1:
-            return streams
-        if self.config.shooting == "thompson":
-            return streams | {"values": Stream((self.config.critics, self.critic.trunk.width))}
-        return streams | {"values": Stream((max(shots), self.config.critics, states), rows=shots)}
+        noise = Stream((max(shots), self.config.critics, states), rows=shots)
+        return streams | ({"values": noise} if max(shots) > 1 else {})

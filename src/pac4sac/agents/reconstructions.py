@@ -39,9 +39,9 @@ class SacNr(Sac):
         mapped = batch._replace(s=batch.s @ matrix, s2=batch.s2 @ matrix)
         return super().learn(state, mapped, {**draw, "clean_states": batch.s}, active)
 
-    def critic_loss(self, state: State, q: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
-        loss, log = super().critic_loss(state, q, batch, target, draw)
-        return loss + self.distance(state, self.critic, q, (batch.s, batch.a), (draw["clean_states"], batch.a)), log
+    def critic_loss(self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
+        loss, log = super().critic_loss(state, theta, batch, target, draw)
+        return loss + self.distance(state, self.critic, theta, (batch.s, batch.a), (draw["clean_states"], batch.a)), log
 
     def actor_loss(self, state: State, pi: Params, batch: Batch, draw: Draw) -> Loss:
         loss, log = super().actor_loss(state, pi, batch, draw)
@@ -84,9 +84,9 @@ class SacFpi(Sac):
     def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Any:
         return self.next_action(state, batch.s2, draw)
 
-    def target_of(self, state: State, q: Params, batch: Batch, next_action: tuple[Tensor, Tensor]) -> Tensor:
+    def target_of(self, state: State, theta: Params, batch: Batch, next_action: tuple[Tensor, Tensor]) -> Tensor:
         a2, log_pi = next_action
-        soft_value = self.critic(q, batch.s2, a2)[0].amin(1) - self.alpha(state)[:, None] * log_pi
+        soft_value = self.critic(theta, batch.s2, a2)[0].amin(1) - self.alpha(state)[:, None] * log_pi
         return batch.r + Hyper(state).gamma[:, None] * (1 - batch.terminated) * soft_value
 
     def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
@@ -98,8 +98,8 @@ class SacFpi(Sac):
     def helper_loss(self, h: Params, batch: Batch, y: Tensor) -> Loss:
         return (self.helper(h, batch.s, batch.a)[0].amin(1) - y).square().mean(-1), {}
 
-    def critic_loss(self, state: State, q: Params, batch: Batch, target: Any, draw: Draw) -> Loss:
-        y = self.target_of(state, q, batch, target)
-        m = self.critic(q, batch.s, batch.a)[0].amin(1)
+    def critic_loss(self, state: State, theta: Params, batch: Batch, target: Any, draw: Draw) -> Loss:
+        y = self.target_of(state, theta, batch, target)
+        m = self.critic(theta, batch.s, batch.a)[0].amin(1)
         helper = self.helper(self.params(state, "helper"), batch.s, batch.a)[0].amin(1)
         return ((m - y).square() - (helper - y).square()).mean(-1), {"q": m.mean(-1)}

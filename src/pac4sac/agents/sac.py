@@ -66,11 +66,14 @@ class Sac(Agent):
         return log
 
     def next_action(self, state: State, s2: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
-        """a′ ~ π(·|s′) and its log-density; the best of several where the setting asks for it."""
+        """a′ ~ π(·|s′) and its log-density; where the setting asks for it, the best of several by the mean of Q."""
         mean, std = self.actor(self.params(state, "actor"), s2)
         a2, log_pi = squashed_sample(mean.unsqueeze(1), std.unsqueeze(1), draw["target"])  # [R, S, B, da]
-        best = self.favourite(state, s2, a2, None, None)  # of several, by the mean of Q
-        return pick(a2, best), log_pi.gather(1, best.unsqueeze(1)).squeeze(1)
+        if a2.shape[1] == 1:
+            return a2.squeeze(1), log_pi.squeeze(1)
+        q = self.critic(self.params(state, "critic"), *pairs(s2, a2))[0].amin(1).view_as(log_pi)
+        best = q.argmax(1, keepdim=True)
+        return take(a2, best), log_pi.gather(1, best).squeeze(1)
 
     # --- the temperature α
 
@@ -96,28 +99,17 @@ class Sac(Agent):
         """Mean and deviation, before the tanh, of the distribution from which actions are drawn."""
         return self.actor(self.params(state, "actor"), s)
 
+    def candidates(self, state: State, s: Tensor, draw: Draw) -> Tensor:
+        """S actions for each state, [R, S, B, da], from one pass of the actor."""
+        mean, std = self.proposal(state, s)
+        return torch.tanh(mean.unsqueeze(1) + std.unsqueeze(1) * draw["candidates"])
+
     def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
-        mean, std = self.proposal(state, s)  # one pass of the actor, S draws
-        candidates = torch.tanh(mean.unsqueeze(1) + std.unsqueeze(1) * draw["candidates"])  # [R, S, B, da]
-        return pick(candidates, self.favourite(state, s, candidates, draw.get("values"), Hyper(state).shots))
-
-    def favourite(self, state: State, s: Tensor, a: Tensor, noise: Tensor | None, shots: Tensor | None) -> Tensor:
-        """Index [R, B] of the candidate in a [R, S, B, da] that the critic values most, among the run's own `shots`."""
-        runs, count, states, _ = a.shape
-        if count == 1:
-            return torch.zeros(runs, states, dtype=torch.int64, device=a.device)
-        if states > 1:  # a single state is broadcast over its candidates instead, inside the critic
-            s = s.unsqueeze(1).expand(-1, count, -1, -1).reshape(runs, count * states, -1)
-        q = self.rank(self.params(state, "critic"), s, a.reshape(runs, count * states, -1), noise)
-        q = q.view(runs, count, states)
-        if shots is not None:
-            absent = torch.arange(count, device=a.device) >= shots[:, None]  # [R, S]
-            q = q.masked_fill(absent.unsqueeze(-1), -torch.inf)
-        return q.argmax(1)
-
-    def rank(self, q: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
-        """By what candidates are compared, [R, S·B]."""
-        return self.value(q, s, a, noise)
+        a = self.candidates(state, s, draw)
+        if a.shape[1] == 1:
+            return a.squeeze(1)
+        q = self.value(self.params(state, "critic"), *pairs(s, a), None)
+        return best_candidate(a, q, Hyper(state).shots)
 
     def greedy(self, state: State, s: Tensor) -> Tensor:
         return torch.tanh(self.actor(self.params(state, "actor"), s)[0])
@@ -146,7 +138,25 @@ class Sac(Agent):
         return {"target": Stream((shots, batch, self.da)), "actor": Stream((batch, self.da))}
 
 
-def pick(candidates: Tensor, index: Tensor) -> Tensor:
-    """The chosen action [R, B, da] of candidates [R, S, B, da]."""
-    chosen = index[:, None, :, None].expand(-1, 1, -1, candidates.shape[-1])
-    return candidates.gather(1, chosen).squeeze(1)
+# --- shooting: of several candidate actions the one with the largest Q
+
+
+def pairs(s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+    """States [R, B, ds] with their candidates [R, S, B, da], as a critic takes them: [R, S·B, ·]. A single state is
+    left as it is, since a critic multiplies it once for all its candidates."""
+    runs, count, states, _ = a.shape
+    if states > 1:
+        s = s.unsqueeze(1).expand(-1, count, -1, -1).reshape(runs, count * states, -1)
+    return s, a.reshape(runs, count * states, -1)
+
+
+def best_candidate(a: Tensor, q: Tensor, shots: Tensor) -> Tensor:
+    """The candidate [R, B, da] with the largest q [R, S·B], among the run's own number of shots."""
+    absent = torch.arange(a.shape[1], device=a.device) >= shots[:, None]  # [R, S]
+    q = q.view(a.shape[:-1]).masked_fill(absent.unsqueeze(-1), -torch.inf)
+    return take(a, q.argmax(1, keepdim=True))
+
+
+def take(candidates: Tensor, index: Tensor) -> Tensor:
+    """The chosen action [R, B, da] of candidates [R, S, B, da], by its index [R, 1, B]."""
+    return candidates.gather(1, index.unsqueeze(-1).expand(-1, -1, -1, candidates.shape[-1])).squeeze(1)

@@ -1,0 +1,265 @@
+"""PAC4SAC and its critic with all that can be chosen: what the paper leaves open, what its released code does, and what
+goes beyond both. By its defaults it computes what `pac4sac.py` does, and nothing else."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from pac4sac.agents import full_covariance, objectives, replay, settings
+from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
+from pac4sac.agents.bounds import gaussian_kl
+from pac4sac.agents.full_covariance import FullCovarianceCritic
+from pac4sac.agents.nets import Critic, Params
+from pac4sac.agents.pac4sac import Objective, Pac4Sac, Pac4SacConfig, PacBayesConfig, PacBayesCritic
+from pac4sac.agents.replay import Batch
+from pac4sac.agents.sac import best_candidate, pairs
+from pac4sac.agents.settings import per_run, structural
+from pac4sac.agents.tape import Stream
+from pac4sac.base.errors import UserError
+
+FRESH = "fresh/"  # before names of what is drawn for a second minibatch, that of the exploration term
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeyondConfig(PacBayesConfig):
+    prior_mean: float = per_run(0.0, settings.ANY, "mean of the prior of each weight")
+    prior_variance: float = per_run(1.0, settings.POSITIVE, "variance of the prior of each weight")
+    delta: float = per_run(0.05, settings.OPEN_UNIT, "δ of those complexity terms that have one")
+    loss_range: float = per_run(
+        1.0, settings.POSITIVE, "range of an unbounded loss, which scales the conservative term"
+    )
+    loss_scale: float = per_run(10.0, settings.POSITIVE, "ε of the bounded losses: errors far above it count the same")
+    bound_lambda: float = per_run(1.0, objectives.LAMBDA, "λ of the objective lambda")
+    observation_variance: float = per_run(1.0, settings.POSITIVE, "σ² of the head full: noise of a target")
+    forgetting: float = per_run(
+        0.999, full_covariance.FORGETTING, "f of the head full: what an update leaves of older observations"
+    )
+    head: str = structural(
+        "gaussian", ("gaussian", "full", "linear"), "last layer of the critic: independent, correlated or plain weights"
+    )
+    freeze_variance: bool = structural(False, None, "never train the variances, as the released code does in effect")
+    objective: str = per_run("paper", objectives.OBJECTIVES, "what the critic minimises")
+    complexity: str = structural("paper", tuple(objectives.COMPLEXITY), "form of the conservative term")
+    target: str = structural(
+        "mean", ("mean", "sampled"), "value of the next state: the target critic's mean or a sample"
+    )
+    exploration_batch: str = structural(
+        "same", ("same", "fresh"), "minibatch of the exploration term: that of the others, or one of its own"
+    )
+    prior: str = per_run("fixed", ("fixed", "moving"), "keep the prior, or move it to the posterior after an episode")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        second_order, full = self.objective == "second-order", self.head == "full"
+        fresh = self.exploration_batch == "fresh"
+        contradictions = {
+            "The second-order objective has its exploration term in it; set xi=0 with it.": second_order
+            and self.xi > 0,
+            f"The loss of the objective {self.objective} lies in [0, 1]; leave loss_range at 1, set loss_scale.": (
+                self.objective in objectives.BOUNDED and self.loss_range != 1
+            ),
+            "The full head carries its posterior on by itself; leave prior=fixed with it.": (
+                full and self.prior == "moving"
+            ),
+            "The full head has no trained variances to freeze; leave freeze_variance=false with it.": (
+                full and self.freeze_variance
+            ),
+            "The second-order objective has no exploration term apart; leave exploration_batch=same with it.": (
+                fresh and second_order
+            ),
+            f"The {self.head} head learns from no exploration term; leave exploration_batch=same with it.": (
+                fresh and self.head != "gaussian"
+            ),
+        }
+        for sentence, holds in contradictions.items():
+            if holds:
+                raise UserError(sentence)
+
+
+class BeyondCritic(PacBayesCritic):
+    config: BeyondConfig
+    configs: tuple[BeyondConfig, ...]
+
+    # --- the last layer: Gaussian weights as in the paper, a full covariance, or plain weights
+
+    def build_critic(self) -> Critic:
+        trunk, critics = self.trunk(s=self.ds, a=self.da), self.config.critics
+        if self.config.head == "full":
+            return FullCovarianceCritic(trunk, critics)
+        return super().build_critic() if self.config.head == "gaussian" else Critic(trunk, critics)
+
+    @property
+    def has_full_head(self) -> bool:
+        return self.config.head == "full"
+
+    def params(self, state: State, name: str) -> Params:
+        p = super().params(state, name)
+        return self.with_covariance(state, p) if name.startswith("critic") else p
+
+    def with_covariance(self, state: State, theta: Params) -> Params:
+        return {**theta, **full_covariance.of_state(state)} if self.has_full_head else theta
+
+    def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
+        log = super().learn(state, batch, draw, active)
+        if isinstance(self.critic, FullCovarianceCritic):
+            with torch.no_grad():
+                theta = self.params(state, "critic")
+                full_covariance.observe(self.critic, theta, state, batch, active & state["alive"])
+        return log
+
+    def sample(self, theta: Params, s: Tensor, a: Tensor, epsilon: Tensor) -> Tensor:
+        return super().sample(theta, s, a, epsilon) if self.critic.gaussian else self.critic(theta, s, a)[0]
+
+    def logged(self) -> tuple[str, ...]:
+        # With plain weights, what the critics beneath this one report is all there is.
+        return super().logged() if self.critic.gaussian else super(PacBayesCritic, self).logged()
+
+    # --- the objective
+
+    def critic_loss(self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
+        if not self.critic.gaussian:
+            return Agent.critic_loss(self, state, theta, batch, target, draw)  # the Bellman error is all
+        if self.config.freeze_variance:
+            # The released code clamps the variances where their gradient is zero; in effect they are constants.
+            theta = {**theta, "head.log_variance": theta["head.log_variance"].detach()}
+        return super().critic_loss(state, self.with_covariance(state, theta), batch, target, draw)
+
+    def objective(
+        self, state: State, y: Tensor, m_p: Tensor, v_p: Tensor, v_p_next: Tensor, kl: Tensor, n: Tensor
+    ) -> Objective:
+        def of(name: str) -> Objective:
+            if name == "paper":
+                return super(BeyondCritic, self).objective(state, y, m_p, v_p, v_p_next, kl, n)
+            if name == "second-order":
+                return objectives.second_order(Hyper(state), y, m_p, self.complexity(state, 2 * kl, n))
+            return objectives.bounded(name, Hyper(state), y, m_p, v_p, v_p_next, kl, n)
+
+        return Objective(*self.by_choice(state, "objective", of))
+
+    def complexity(self, state: State, kl: Tensor, n: Tensor) -> Tensor:
+        """Of [R, M]; McAllester's root is for losses in [0, 1], and a wider range of the loss scales it."""
+        h = Hyper(state)
+        return h.loss_range[:, None] * objectives.COMPLEXITY[self.config.complexity](kl, n, h.delta[:, None])
+
+    def here_and_next(
+        self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        if self.config.exploration_batch == "fresh":
+            # The paper uses the minibatch at hand twice, which it says is likely to bias the term.
+            fresh = {name.removeprefix(FRESH): part for name, part in draw.items() if name.startswith(FRESH)}
+            there = Batch(*(fresh[name] for name in Batch._fields))
+            with torch.no_grad():
+                target = target._replace(a2=self.bellman_target(state, there, fresh).a2)
+            batch = batch._replace(s2=there.s2, terminated=there.terminated)
+        m_p, v_p, v_p_next = super().here_and_next(state, theta, batch, target, draw)
+        if self.has_full_head:
+            # A covariance that is measured, not trained, leaves the features alone: the cheapest way to be certain
+            # would be features that no longer tell pairs apart.
+            v_p, v_p_next = v_p.detach(), v_p_next.detach()
+        return m_p, v_p, v_p_next
+
+    def update(self, state: State, data: Tensor, draw: Draw) -> None:
+        if self.config.exploration_batch == "fresh":
+            n = state["step"].clamp_max(data.shape[1])
+            batch = replay.sample(data, draw[FRESH + "replay"], n, self.ds, self.da)
+            draw = {**draw, **{FRESH + name: part for name, part in batch._asdict().items()}}
+        super().update(state, data, draw)
+
+    def target_value(self, state: State, s2: Tensor, a2: Tensor, draw: Draw) -> Tensor:
+        if "next_value" not in draw:
+            return super().target_value(state, s2, a2, draw)
+        return self.sample(self.params(state, "critic/target"), s2, a2, draw["next_value"]).amin(1)
+
+    def update_streams(self) -> dict[str, Stream]:
+        streams = super().update_streams()
+        if self.config.target == "sampled":
+            streams["next_value"] = streams["actor_value"]
+        if self.config.exploration_batch == "fresh":  # which transitions, and a′ where it is drawn
+            streams[FRESH + "replay"] = Stream((self.config.batch,), uniform=True)
+            streams |= {FRESH + name: stream for name, stream in streams.items() if name == "target"}
+        return streams
+
+    # --- the prior, which Section 3.1 suggests to update "with the posterior of the previous episode". It is kept apart
+    # from the parameters: neither Adam nor Polyak averaging may touch it.
+
+    def divergence(self, state: State, theta: Params) -> Tensor:
+        if isinstance(self.critic, FullCovarianceCritic):
+            return self.critic.divergence(theta, state["prior_mean"], state["prior_log_variance"])
+        m, log_v = self.critic.posterior(theta)
+        return gaussian_kl(m, log_v.exp(), state["prior_mean"], state["prior_log_variance"].exp())  # [R, M]
+
+    def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
+        shape = (self.runs, self.critic.members, self.critic.trunk.width)
+
+        def fill(values: Sequence[float]) -> Tensor:
+            return torch.tensor(values, dtype=torch.float32, device=device).view(-1, 1, 1).expand(shape).contiguous()
+
+        variances = [config.prior_variance for config in self.configs]
+        prior = {
+            "prior_mean": fill([config.prior_mean for config in self.configs]),
+            "prior_log_variance": fill(variances).log(),
+        }
+        covariance = full_covariance.first(self.critic, variances, device) if self.has_full_head else {}
+        return super().extra_state(seeds, device) | prior | covariance
+
+    def end_of_episode(self, state: State, ended: Tensor) -> None:
+        if any(config.prior == "moving" for config in self.configs) and self.critic.gaussian:
+            ended = ended & (Hyper(state).prior == self.Config.choices("prior").index("moving"))
+            posterior = self.critic.posterior(self.params(state, "critic"))
+            for name, value in zip(("prior_mean", "prior_log_variance"), posterior, strict=True):
+                state[name].copy_(torch.where(ended.view(-1, 1, 1), value, state[name]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeyondPac4SacConfig(BeyondConfig, Pac4SacConfig):
+    shooting: str = structural(
+        "independent", ("independent", "thompson"), "samples of Q: one per candidate, or one for all"
+    )
+
+
+class BeyondPac4Sac(BeyondCritic, Pac4Sac):
+    Config = BeyondPac4SacConfig
+    presets: ClassVar = {
+        "paper": {},
+        "repo": {  # the released code, for comparison
+            "critics": 2,
+            "depth": 2,
+            "norm": False,
+            "activation": "relu",
+            "prior_mean": 1.0,
+            "log_variance": -10.0,
+            "freeze_variance": True,
+            "complexity": "maurer",
+            "learn_alpha": True,
+            "lr": 3e-4,
+            "batch": 256,
+            "capacity": 1_000_000,
+            "warmup": 10_000,
+            "shoot": "evaluation",
+        },
+        # What had the least regret in the study `search`, on seeds of its own: learning starts in the first episode,
+        # and the posterior is cold, so that the sampled critic is nearly its mean.
+        "best": {"warmup": 250, "xi": 0.0, "conservative": 0.01, "log_variance": -9.2},
+    }
+    updates_of_task: ClassVar = {"paper": 1, "best": 4}
+    config: BeyondPac4SacConfig
+    configs: tuple[BeyondPac4SacConfig, ...]
+
+    # --- shooting with one draw of the last layer's weights for all candidates, which are ranked by a single critic
+
+    def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
+        if self.config.shooting == "independent" or "values" not in draw or not self.critic.gaussian:
+            return super().behaviour(state, s, draw)
+        a, theta = self.candidates(state, s, draw), self.params(state, "critic")
+        phi, weights = self.critic.features(theta, *pairs(s, a)), self.critic.sampled_weights(theta, draw["values"])
+        q = self.critic.per_member(torch.baddbmm(theta["head.bias"], phi, weights).squeeze(-1))  # [R, M, S·B]
+        return best_candidate(a, q.amin(1), Hyper(state).shots)
+
+    def behaviour_streams(self, states: int, evaluating: bool = False) -> dict[str, Stream]:
+        streams = super().behaviour_streams(states, evaluating)
+        if self.config.shooting == "thompson" and "values" in streams:
+            streams["values"] = Stream((self.config.critics, self.critic.trunk.width))
+        return streams
