@@ -15,7 +15,7 @@ from pac4sac.agents.full_covariance import FullCovarianceCritic
 from pac4sac.agents.nets import Critic, Params
 from pac4sac.agents.pac4sac import Objective, Pac4Sac, Pac4SacConfig, PacBayesConfig, PacBayesCritic
 from pac4sac.agents.replay import Batch
-from pac4sac.agents.sac import best_candidate, pairs
+from pac4sac.agents.sac import of_own_shots, pairs, take
 from pac4sac.agents.settings import per_run, structural
 from pac4sac.agents.tape import Stream
 from pac4sac.base.errors import UserError
@@ -256,7 +256,7 @@ class BeyondPac4Sac(BeyondCritic, Pac4Sac):
         a, theta = self.candidates(state, s, draw), self.params(state, "critic")
         phi, weights = self.critic.features(theta, *pairs(s, a)), self.critic.sampled_weights(theta, draw["values"])
         q = self.critic.per_member(torch.baddbmm(theta["head.bias"], phi, weights).squeeze(-1))  # [R, M, S·B]
-        return best_candidate(a, q.amin(1), Hyper(state).shots)
+        return take(a, of_own_shots(q.amin(1).view(a.shape[:-1]), Hyper(state).shots).argmax(1))
 
     def behaviour_streams(self, states: int, evaluating: bool = False) -> dict[str, Stream]:
         streams = super().behaviour_streams(states, evaluating)

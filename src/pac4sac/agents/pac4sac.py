@@ -16,7 +16,7 @@ from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
 from pac4sac.agents.bounds import complexity_paper, gaussian_kl
 from pac4sac.agents.nets import Critic, Params, deviation, squashed_sample
 from pac4sac.agents.replay import Batch
-from pac4sac.agents.sac import Sac, SacConfig, best_candidate, pairs
+from pac4sac.agents.sac import Sac, SacConfig, of_own_shots, pairs, take
 from pac4sac.agents.settings import AgentConfig, per_run, structural
 from pac4sac.agents.tape import Stream
 
@@ -142,8 +142,8 @@ class Pac4Sac(PacBayesCritic, Sac):
         if a.shape[1] == 1:
             return a.squeeze(1)
         theta, epsilon = self.params(state, "critic"), draw["values"].transpose(1, 2).flatten(2)  # [R, M, S·B]
-        q = self.sample(theta, *pairs(s, a), epsilon).amin(1)
-        return best_candidate(a, q, Hyper(state).shots)
+        q = self.sample(theta, *pairs(s, a), epsilon).amin(1).view(a.shape[:-1])  # [R, S, B]
+        return take(a, of_own_shots(q, Hyper(state).shots).argmax(1))
 
     def behaviour_streams(self, states: int, evaluating: bool = False) -> dict[str, Stream]:
         streams, shots = super().behaviour_streams(states, evaluating), self.shots(evaluating)

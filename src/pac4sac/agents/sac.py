@@ -72,8 +72,8 @@ class Sac(Agent):
         if a2.shape[1] == 1:
             return a2.squeeze(1), log_pi.squeeze(1)
         q = self.critic(self.params(state, "critic"), *pairs(s2, a2))[0].amin(1).view_as(log_pi)
-        best = q.argmax(1, keepdim=True)
-        return take(a2, best), log_pi.gather(1, best).squeeze(1)
+        best = q.argmax(1)
+        return take(a2, best), log_pi.gather(1, best.unsqueeze(1)).squeeze(1)
 
     # --- the temperature α
 
@@ -108,8 +108,8 @@ class Sac(Agent):
         a = self.candidates(state, s, draw)
         if a.shape[1] == 1:
             return a.squeeze(1)
-        q = self.value(self.params(state, "critic"), *pairs(s, a), None)
-        return best_candidate(a, q, Hyper(state).shots)
+        q = self.value(self.params(state, "critic"), *pairs(s, a), None).view(a.shape[:-1])
+        return take(a, of_own_shots(q, Hyper(state).shots).argmax(1))
 
     def greedy(self, state: State, s: Tensor) -> Tensor:
         return torch.tanh(self.actor(self.params(state, "actor"), s)[0])
@@ -150,13 +150,13 @@ def pairs(s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
     return s, a.reshape(runs, count * states, -1)
 
 
-def best_candidate(a: Tensor, q: Tensor, shots: Tensor) -> Tensor:
-    """The candidate [R, B, da] with the largest q [R, S·B], among the run's own number of shots."""
-    absent = torch.arange(a.shape[1], device=a.device) >= shots[:, None]  # [R, S]
-    q = q.view(a.shape[:-1]).masked_fill(absent.unsqueeze(-1), -torch.inf)
-    return take(a, q.argmax(1, keepdim=True))
+def of_own_shots(q: Tensor, shots: Tensor) -> Tensor:
+    """q [R, S, B] without the candidates beyond the run's own number of shots."""
+    absent = torch.arange(q.shape[1], device=q.device) >= shots[:, None]  # [R, S]
+    return q.masked_fill(absent.unsqueeze(-1), -torch.inf)
 
 
 def take(candidates: Tensor, index: Tensor) -> Tensor:
-    """The chosen action [R, B, da] of candidates [R, S, B, da], by its index [R, 1, B]."""
-    return candidates.gather(1, index.unsqueeze(-1).expand(-1, -1, -1, candidates.shape[-1])).squeeze(1)
+    """The chosen action [R, B, da] of candidates [R, S, B, da], by its index [R, B]."""
+    chosen = index[:, None, :, None].expand(-1, 1, -1, candidates.shape[-1])
+    return candidates.gather(1, chosen).squeeze(1)
