@@ -15,20 +15,15 @@ from torch import Tensor
 from pac4sac.base.errors import UserError
 
 Real = Tensor | float
-Bound = Callable[[Real, Real, Real, Real], Tensor]  # (risk, kl, n, delta)
 
 
-def gaussian_kl_per_weight(m: Real, v: Real, m0: Real = 0.0, v0: Real = 1.0) -> Tensor:
-    """D_KL(N(m, v) ‖ N(m₀, v₀)) of each weight; with N(0, 1) the summand in the paper's section 3.2."""
+def gaussian_kl(m: Real, v: Real, m0: Real = 0.0, v0: Real = 1.0) -> Tensor:
+    """D_KL(N(m, v) ‖ N(m₀, v₀)), paper section 3.2: the sum over the weights of a layer, which are the last axis."""
     _check("v", v, _is_positive, "greater than 0")
     _check("v0", v0, _is_positive, "greater than 0")
     m, v, m0, v0 = _tensors(m, v, m0, v0)
-    return 0.5 * (v / v0 + (m - m0).square() / v0 - 1 - torch.log(v / v0))
-
-
-def gaussian_kl(m: Tensor, v: Tensor, m0: Real = 0.0, v0: Real = 1.0) -> Tensor:
-    """D_KL of all weights of a layer, paper section 3.2: the sum over the last axis."""
-    return gaussian_kl_per_weight(m, v, m0, v0).sum(-1)
+    each = 0.5 * (v / v0 + (m - m0).square() / v0 - 1 - torch.log(v / v0))
+    return each.sum(-1)
 
 
 # --- Complexity terms: a bound of this family is risk + complexity ----------------------------------------------------
@@ -64,17 +59,17 @@ def complexity_maurer(kl: Real, n: Real, delta: Real) -> Tensor:
 
 def mcallester(risk: Real, kl: Real, n: Real, delta: Real, loss_range: Real = 1.0) -> Tensor:
     """McAllester's bound as the paper prints it, section 3.1; shown as the paper's, not fit for a certificate."""
-    return _plus_scaled(risk, loss_range, complexity_mcallester(kl, n, delta))
+    return risk + _scaled(loss_range, complexity_mcallester(kl, n, delta))
 
 
 def mcallester_2003(risk: Real, kl: Real, n: Real, delta: Real, loss_range: Real = 1.0) -> Tensor:
     """McAllester's bound as proven in 2003."""
-    return _plus_scaled(risk, loss_range, complexity_mcallester_2003(kl, n, delta))
+    return risk + _scaled(loss_range, complexity_mcallester_2003(kl, n, delta))
 
 
 def maurer(risk: Real, kl: Real, n: Real, delta: Real, loss_range: Real = 1.0) -> Tensor:
     """R̂ + √κ, the classic bound (Maurer 2004): the least that a certificate should use."""
-    return _plus_scaled(risk, loss_range, complexity_maurer(kl, n, delta))
+    return risk + _scaled(loss_range, complexity_maurer(kl, n, delta))
 
 
 # --- Bounds on the error of the value function ------------------------------------------------------------------------
@@ -153,9 +148,6 @@ def kappa(kl: Real, n: Real, delta: Real) -> Tensor:
     return (kl + torch.log(2 * torch.sqrt(n) / delta)) / (2 * n)
 
 
-classic = maurer
-
-
 def quadratic(risk: Real, kl: Real, n: Real, delta: Real) -> Tensor:
     """(√(R̂ + κ) + √κ)²: Rivasplata et al. (2019), PAC-Bayes with Backprop; under the classic one where below ¼."""
     k = kappa(kl, n, delta)
@@ -190,21 +182,7 @@ def tandem_loss(m: Real, y: Real) -> Tensor:
     return (m - y).square()
 
 
-def second_order(tandem_risk: Real, kl: Real, n: Real, delta: Real, bound: Bound = lambda_bound) -> Tensor:
-    """Second-order bound by tandem losses (Masegosa et al. 2020): pairs are drawn from μ×μ, so the KL counts twice.
-
-    Bounds the risk of the mean predictor. A certificate only where the tandem losses lie in [0, 1].
-    """
-    return bound(tandem_risk, 2 * kl, n, delta)
-
-
 # --- The binary kl and its upper inverse ------------------------------------------------------------------------------
-
-
-def binary_kl(q: Real, p: Real) -> Tensor:
-    """kl(q‖p) of two Bernoulli distributions, with 0 ln 0 = 0."""
-    q, p = _tensors(q, p)
-    return _binary_kl_over_gap(q.double(), p.double() - q.double()).to(torch.promote_types(q.dtype, p.dtype))
 
 
 def kl_inverse(q: Real, level: Real) -> Tensor:
@@ -277,9 +255,9 @@ def _tensors(*values: Real) -> list[Tensor]:
     ]
 
 
-def _plus_scaled(risk: Real, loss_range: Real, complexity: Tensor) -> Tensor:
+def _scaled(loss_range: Real, complexity: Tensor) -> Tensor:
     _check("loss_range", loss_range, _is_positive, "greater than 0")
-    return risk + loss_range * complexity
+    return loss_range * complexity
 
 
 def _is_positive(x: float) -> bool:

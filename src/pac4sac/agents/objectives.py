@@ -19,7 +19,7 @@ Bound = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]  # of risk, K
 
 # λ is held: at its optimum the λ-bound has the slope of the quadratic one, which would make them the same objective.
 BOUNDED: dict[str, Bound] = {
-    "classic": lambda risk, kl, n, delta, lam: bounds.classic(risk, kl, n, delta),
+    "classic": lambda risk, kl, n, delta, lam: bounds.maurer(risk, kl, n, delta),
     "quadratic": lambda risk, kl, n, delta, lam: bounds.quadratic(risk, kl, n, delta),
     "lambda": bounds.lambda_bound,
     "kl": lambda risk, kl, n, delta, lam: bounds.kl_bound(risk, kl, n, delta),
