@@ -16,22 +16,13 @@ from pac4sac.agents.replay import Batch
 from pac4sac.base.errors import UserError
 from pac4sac.certificates.bound_rows import CAVEATS, BoundRow, bound_rows, chernoff
 from pac4sac.certificates.certificate import bias_along
-from pac4sac.certificates.critic_errors import (
-    BellmanErrors,
-    Terms,
-    bellman_errors,
-    fresh_bellman_errors,
-    measure,
-    value_error,
-)
+from pac4sac.certificates.critic_errors import BellmanErrors, Scales, bellman_errors, fresh_errors, measure, value_error
 from pac4sac.certificates.returns import (
     RewardRange,
     betting_lower,
     betting_upper,
     certify_returns,
     empirical_bernstein_lower,
-    known_range,
-    observed_range,
 )
 from pac4sac.tasks import TASKS, get_task, make_env
 from pac4sac.training.value_error import ValueErrors, measure_value_errors
@@ -115,7 +106,7 @@ def test_only_the_lower_limit_of_returns_is_an_assumption() -> None:
 @pytest.mark.parametrize("name", [*TASKS, "Pendulum-v1"])
 def test_rewards_of_random_actions_lie_in_the_range_that_a_task_is_known_by(name: str) -> None:
     task = get_task(name)
-    limits = known_range(task)
+    limits = RewardRange.known(task)
     env = make_env(task)
     env.reset(seed=0)
     env.action_space.seed(0)
@@ -131,8 +122,8 @@ def test_ranges_of_values_and_returns_follow_from_that_of_rewards() -> None:
     assert both.of_returns(50) == (-50, 100)
     assert positive.of_values(0.5) == (0, 6)  # an episode may end
     assert positive.of_returns(50) == (1, 150)
-    assert (observed_range([2.0, 2.0]).low, observed_range([2.0, 2.0]).high) == (0, 2)
-    assert known_range(Task("mine", "no/Such-v0")) is None
+    assert (RewardRange.observed([2.0, 2.0]).low, RewardRange.observed([2.0, 2.0]).high) == (0, 2)
+    assert RewardRange.known(Task("mine", "no/Such-v0")) is None
     with pytest.raises(UserError, match="lower first"):
         RewardRange(1, 1, "", proven=False)
 
@@ -191,7 +182,7 @@ def values_of(e: BellmanErrors, steps: int = 1) -> ValueErrors:
 
 def test_certificates_hold_as_often_as_they_say_where_their_assumptions_do() -> None:
     luck = np.random.default_rng(3)
-    terms = Terms(RewardRange(-0.5, 0.5, "", proven=True), 0.0, DELTA)  # ε = 1
+    scales = Scales(RewardRange(-0.5, 0.5, "", proven=True), 0.0, DELTA)  # ε = 1
     large = regression(luck, 20_000)
     failures: dict[str, int] = {}
     memorised = vacuous = 0
@@ -202,7 +193,7 @@ def test_certificates_hold_as_often_as_they_say_where_their_assumptions_do() -> 
         truth = errors_of(*large, m, v)
         kl = float(bounds.gaussian_kl(torch.from_numpy(m), torch.from_numpy(v)))
         values = values_of(fresh)
-        rows = bound_rows(replay, fresh, values, measure(fresh, values, terms), terms, kl, seed=repetition)
+        rows = bound_rows(replay, fresh, values, measure(fresh, values, scales), scales, kl, seed=repetition)
         true_loss = truth.bounded(1.0).mean()
         memorised += replay.bounded(1.0).mean() < true_loss
         for row in rows:
@@ -225,7 +216,7 @@ def test_the_test_set_bound_is_tighter_than_the_one_that_pays_for_a_kl() -> None
 def regression_rows(kl: float | None = 5.0, replay: bool = True, scale: float = 1.0, n: int = 64) -> list[BoundRow]:
     """Fresh data of n episodes of four equal steps; a critic whose errors are `scale` times the data's."""
     luck = np.random.default_rng(4)
-    terms = Terms(RewardRange(-1, 1, "", proven=True), 0.9, 0.05)
+    scales = Scales(RewardRange(-1, 1, "", proven=True), 0.9, 0.05)
     error = np.repeat(luck.normal(size=(3, n)), 4, axis=1)
     zeros = np.zeros(4 * n)
     old, fresh, checked = (
@@ -233,8 +224,8 @@ def regression_rows(kl: float | None = 5.0, replay: bool = True, scale: float = 
         for size, x in zip((1.0, scale, scale), error, strict=True)
     )
 
-    measured = measure(checked, values_of(checked, 4), terms)
-    return bound_rows(old if replay else None, fresh, values_of(fresh, 4), measured, terms, kl)
+    measured = measure(checked, values_of(checked, 4), scales)
+    return bound_rows(old if replay else None, fresh, values_of(fresh, 4), measured, scales, kl)
 
 
 def table_of(rows: list[BoundRow], quantity: str = "bounded Bellman error") -> list[BoundRow]:
@@ -260,10 +251,10 @@ def constant_errors(n: int) -> BellmanErrors:
 
 def test_variances_that_follow_and_the_width_of_the_rewards_enter_as_printed() -> None:
     # R_max = 1 and ‖Γ‖ = 2 leave 40/8 = 5 of 40 steps; ln(5/0.05) + KL = 9.
-    kl, terms = 9 - np.log(100), Terms(RewardRange(-0.5, 0.5, "", proven=True), 0.5, 0.05)
+    kl, scales = 9 - np.log(100), Scales(RewardRange(-0.5, 0.5, "", proven=True), 0.5, 0.05)
     right = value_errors(np.zeros((1, 40)), np.zeros((1, 40)), np.zeros((1, 40)), np.ones((1, 40), bool))
     same = constant_errors(40)
-    rows = bound_rows(same, same, right, measure(same, right, terms), terms, kl)
+    rows = bound_rows(same, same, right, measure(same, right, scales), scales, kl)
     final, forgetful, remembering = [row for row in rows if row.kl is not None and row.quantity == "value error"]
     assert forgetful.value == pytest.approx(4 * (0.75 + np.sqrt(9 / 4) - 0.25))
     assert "valid: N = 40 exceeds 2 R_max² ‖Γ‖² = 8" in forgetful.remark
@@ -335,7 +326,7 @@ def test_a_bound_is_held_against_the_interval_of_what_was_measured() -> None:
 def test_certified_value_errors_hold_as_often_as_they_say_and_a_wrong_critic_is_caught() -> None:
     agent, state = make_linear_agent(*({"mistake": 3.0 * (k % 2)} for k in range(REPETITIONS)))
     single, single_state = make_linear_agent({})
-    terms = Terms(RewardRange(-3, 0, "", proven=False), 0.9, DELTA)  # values of −30 to 0
+    scales = Scales(RewardRange(-3, 0, "", proven=False), 0.9, DELTA)  # values of −30 to 0
     everyone = measure_value_errors(agent, state, LINEAR_QUADRATIC, range(REPETITIONS), 10, "certificate")
     truth = {
         wrong: {
@@ -346,8 +337,8 @@ def test_certified_value_errors_hold_as_often_as_they_say_and_a_wrong_critic_is_
     }
     failures, bounds_found = 0, {0: [], 1: []}
     for run, errors in enumerate(everyone):
-        fresh = fresh_bellman_errors(single, single_state, errors, seed=run)
-        rows = bound_rows(None, fresh, errors, measure(fresh, errors, terms), terms, kl=None)
+        fresh = fresh_errors(single, single_state, errors, seed=run)
+        rows = bound_rows(None, fresh, errors, measure(fresh, errors, scales), scales, kl=None)
         by_quantity = {row.quantity: row.value for row in rows if row.name == "test set, by episodes"}
         failures += any(by_quantity[quantity] < value for quantity, value in truth[run % 2].items())
         bounds_found[run % 2].append(by_quantity["absolute value error"])
@@ -374,12 +365,12 @@ def test_the_squared_distance_to_the_true_value_is_that_of_a_constant_mistake() 
 def test_the_bellman_error_of_the_true_value_is_zero_in_the_mean() -> None:
     agent, state = make_linear_agent({})
     (errors,) = measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 60, "certificate")
-    right = fresh_bellman_errors(agent, state, errors, 0)
+    right = fresh_errors(agent, state, errors, 0)
     assert len(right.m) == errors.judged.sum()  # time limits come after the judged steps
     means = right.episode_means(right.y - right.m)
     assert abs(means.mean()) < 3 * means.std(ddof=1) / np.sqrt(len(means))
     state["hyper/mistake"] += 5.0
-    wrong = fresh_bellman_errors(agent, state, errors, 0)
+    wrong = fresh_errors(agent, state, errors, 0)
     gap = wrong.episode_means(wrong.y - wrong.m)
     assert gap.mean() == pytest.approx(means.mean() - (1 - 0.9) * 5.0, abs=0.05)  # y moves by γ of the mistake
 

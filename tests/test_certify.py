@@ -89,7 +89,7 @@ def test_bounds_on_the_replay_rest_on_the_tuples_of_the_checkpoint(certificate, 
     trained = load(experiments / "pac4sac" / "runs" / "pac4sac-seed1")
     kl = trained.agent.divergence(trained.state, trained.agent.params(trained.state, "critic")).sum()
     assert all(row.kl == pytest.approx(float(kl)) for row in on_replay)
-    assert all(not row.valid for row in on_replay)
+    assert all(row.fails for row in on_replay)
     other = critic_errors.stored_replay(
         experiments / "pac4sac" / "runs" / "pac4sac-seed0" / "agent.safetensors", trained
     )
@@ -219,7 +219,7 @@ def test_bounds_that_rest_on_a_range_which_rewards_refute_are_no_certificates(
     experiments, monkeypatch, each_step: bool
 ) -> None:
     limits = RewardRange(-39, 0.5, "so it is told", proven=False, each_step=each_step)
-    monkeypatch.setattr("pac4sac.certificates.certificate.known_range", lambda task: limits)
+    monkeypatch.setattr(RewardRange, "known", lambda task: limits)
     found = pac4sac.certify(experiments / "ddpg" / "runs" / "ddpg-seed0", episodes=EPISODES)
     for row in found.rows:
         bounded = row.quantity.startswith("bounded")  # its ε is a scale, not a limit

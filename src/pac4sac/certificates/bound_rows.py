@@ -19,7 +19,7 @@ from pac4sac.certificates.critic_errors import (
     BellmanErrors,
     Measured,
     Quantity,
-    Terms,
+    Scales,
     beyond,
     episode_errors,
 )
@@ -59,7 +59,7 @@ class BoundRow:
     delta: float
     risk: float  # empirical, on that data
     value: float  # the bound
-    # What follows from the quantity, `bound_rows` fills in:
+    # `trivial`, `measured` and `clipped` follow from the quantity: `bound_rows` fills them in.
     trivial: float = math.inf  # what needs no data: the largest possible value of the quantity
     measured: Estimate = UNKNOWN  # on fresh episodes that no bound has seen
     fails: tuple[str, ...] = ()  # assumptions, of CAVEATS
@@ -69,10 +69,6 @@ class BoundRow:
     @property
     def vacuous(self) -> bool:
         return not self.value < self.trivial * (1 - NEGLIGIBLE)
-
-    @property
-    def valid(self) -> bool:
-        return not self.fails
 
     @property
     def respected(self) -> Literal["yes", "no", "undecided"]:
@@ -88,7 +84,7 @@ class BoundRow:
             return "vacuous"
         if self.respected == "no":
             return "broken"
-        if self.valid:
+        if not self.fails:
             return "certificate"
         return "holds here" if self.respected == "yes" else "undecided"
 
@@ -98,7 +94,7 @@ def bound_rows(
     bellman: BellmanErrors,
     values: ValueErrors,
     measured: Measured,
-    terms: Terms,
+    scales: Scales,
     kl: float | None,
     also_fails: tuple[str, ...] = (),
     seed: int = 0,
@@ -107,29 +103,29 @@ def bound_rows(
 ) -> list[BoundRow]:
     """`bellman` and `values` are errors in episodes other than those behind `measured`. Without a replay, or without a
     KL (a critic whose weights are plain), the rows that need one are left out. `also_fails` names what the posterior or
-    the prior of this critic violates, for all rows with a KL; `rewards_outside`: rewards refute the range in `terms`.
+    the prior of this critic violates, for all rows with a KL; `rewards_outside`: rewards refute the range in `scales`.
     """
     rows: list[BoundRow] = []
     if kl is not None:
         if replay is not None:
-            rows += on_replay(replay, terms, kl, also_fails)
-        rows += theorem_1(bellman, terms, kl, also_fails)
-    rows += on_fresh(bellman, values, terms, kl, seed)
-    clipped = {*measured.beyond, *beyond(bellman, values, terms)}
+            rows += on_replay(replay, scales, kl, also_fails)
+        rows += theorem_1(bellman, scales, kl, also_fails)
+    rows += on_fresh(bellman, values, scales, kl, seed)
+    clipped = {*measured.beyond, *beyond(bellman, values, scales)}
     estimates = dict(zip(QUANTITIES, vars(measured).values(), strict=False))
 
     def complete(row: BoundRow) -> BoundRow:
         quantity = row.quantity
         outside = rewards_outside and not quantity.startswith("bounded")  # of bounded ones ε is but a scale
         fails = (*row.fails, "rewards") if outside else row.fails
-        trivial, estimate = terms.largest[quantity], estimates[quantity]
+        trivial, estimate = scales.largest[quantity], estimates[quantity]
         return replace(row, trivial=trivial, measured=estimate, fails=fails, clipped=quantity in clipped)
 
     return [complete(row) for row in sorted(rows, key=lambda row: QUANTITIES.index(row.quantity))]
 
 
-def on_replay(replay: BellmanErrors, terms: Terms, kl: float, also_fails: tuple[str, ...]) -> Iterator[BoundRow]:
-    n, delta = len(replay.m), terms.delta
+def on_replay(replay: BellmanErrors, scales: Scales, kl: float, also_fails: tuple[str, ...]) -> Iterator[BoundRow]:
+    n, delta = len(replay.m), scales.delta
     squared, variance = float(replay.squared.mean()), float(replay.next_variance.mean())
 
     def row(name: str, quantity: Quantity, risk: float, value: Tensor, *fails: str) -> BoundRow:
@@ -138,15 +134,15 @@ def on_replay(replay: BellmanErrors, terms: Terms, kl: float, also_fails: tuple[
 
     printed = bounds.mcallester(squared, kl, n, delta)
     yield row("McAllester, as printed", "squared Bellman error", squared, printed, "range", "constant")
-    final = bounds.final_bound(squared, kl, n, delta, gamma=terms.gamma, next_value_variance=variance)
+    final = bounds.final_bound(squared, kl, n, delta, gamma=scales.gamma, next_value_variance=variance)
     yield row("the paper's final bound", "value error", squared, final, "range", "constant", "sign")
     if n < 8:  # what follows asks for more
         return
     scaled = {"McAllester 2003 × range": bounds.mcallester_2003, "Maurer 2004 × range": bounds.maurer}
     for name, bound in scaled.items():
-        value = bound(squared, kl, n, delta, terms.largest["squared Bellman error"])
+        value = bound(squared, kl, n, delta, scales.largest["squared Bellman error"])
         yield row(name, "squared Bellman error", squared, value, "unlimited")
-    bounded = float(replay.bounded(terms.epsilon).mean())
+    bounded = float(replay.bounded(scales.epsilon).mean())
     best = float(bounds.optimal_lambda(bounded, kl, n, delta))
     made_for_it: dict[str, Callable[..., Tensor]] = {
         "Maurer 2004": bounds.maurer,
@@ -158,48 +154,48 @@ def on_replay(replay: BellmanErrors, terms: Terms, kl: float, also_fails: tuple[
         yield row(name, "bounded Bellman error", bounded, bound(bounded, kl, n, delta))
 
 
-def theorem_1(bellman: BellmanErrors, terms: Terms, kl: float, also_fails: tuple[str, ...]) -> Iterator[BoundRow]:
+def theorem_1(bellman: BellmanErrors, scales: Scales, kl: float, also_fails: tuple[str, ...]) -> Iterator[BoundRow]:
     """On what it was made for: a single episode of a fixed policy."""
     one = bellman.episode == bellman.episode[0]
-    n, r_max = int(one.sum()), terms.rewards.width
+    n, r_max = int(one.sum()), scales.rewards.width
     risk, variance = float(bellman.squared[one].mean()), float(bellman.next_variance[one].mean())
     fails = ("correlation", "shift", "sign", *also_fails)
     # If no step ever forgot its beginning, all entries of Γ on and above the diagonal would be 2; its norm then:
     never_forgets = 1 / math.sin(math.pi / (4 * n + 2))
     meanings = (2.0, "each step forgets all before it"), (never_forgets, "no step ever forgets its beginning")
     for norm, meaning in meanings:
-        known = {"gamma": terms.gamma, "next_value_variance": variance, "r_max": r_max, "correlation": norm}
-        value = float(bounds.theorem_1(risk, kl, n, terms.delta, **known))
+        known = {"gamma": scales.gamma, "next_value_variance": variance, "r_max": r_max, "correlation": norm}
+        value = float(bounds.theorem_1(risk, kl, n, scales.delta, **known))
         remark = f"if {meaning}: {bounds.theorem_1_verdict(n, r_max, norm)}"
-        if terms.largest["value error"] <= value < math.inf:
+        if scales.largest["value error"] <= value < math.inf:
             remark += ", but it allows more than any values could err"
         name = f"Theorem 1, ‖Γ‖ = {norm:.0f}"
-        yield BoundRow(name, "value error", "fresh", n, kl, terms.delta, risk, value, fails=fails, remark=remark)
+        yield BoundRow(name, "value error", "fresh", n, kl, scales.delta, risk, value, fails=fails, remark=remark)
 
 
 def on_fresh(
-    bellman: BellmanErrors, values: ValueErrors, terms: Terms, kl: float | None, seed: int
+    bellman: BellmanErrors, values: ValueErrors, scales: Scales, kl: float | None, seed: int
 ) -> Iterator[BoundRow]:
     """Test-set bounds: Chernoff's for one step per episode, betting on the means of episodes."""
-    delta = terms.delta
+    delta = scales.delta
 
     def row(name: str, quantity: Quantity, samples: Floats, bound: float, *fails: str) -> BoundRow:
         return BoundRow(name, quantity, "fresh", len(samples), None, delta, float(samples.mean()), bound, fails=fails)
 
     def betting(name: str, quantity: Quantity, units: Floats, *fails: str) -> BoundRow:
-        top = terms.largest[quantity]
+        top = scales.largest[quantity]
         return row(name, quantity, units, top * betting_upper(np.minimum(units / top, 1.0), delta), *fails)
 
-    square = values.limited(terms.largest["value error"]).squared[values.judged]
+    square = values.limited(scales.largest["value error"]).squared[values.judged]
     yield betting("test set, naive: steps", "value error", square, "steps")
-    loss = bellman.bounded(terms.epsilon)
+    loss = bellman.bounded(scales.epsilon)
     yield row("test set, naive: steps", "bounded Bellman error", loss, chernoff(loss, delta), "steps")
     single = bellman.one_per_episode(loss, seed)
     if kl is not None and len(single) >= 8:
         with_kl = float(bounds.kl_bound(float(single.mean()), kl, len(single), delta))
         yield replace(row("PAC-Bayes-kl, 1/episode", "bounded Bellman error", single, with_kl), kl=kl)
     yield row("test set, 1 per episode", "bounded Bellman error", single, chernoff(single, delta))
-    for quantity, means in episode_errors(bellman, values, terms).items():
+    for quantity, means in episode_errors(bellman, values, scales).items():
         if quantity != "squared Bellman error":
             yield betting("test set, by episodes", quantity, means)
 

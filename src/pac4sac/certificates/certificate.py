@@ -15,15 +15,8 @@ from pac4sac.base.errors import UserError
 from pac4sac.base.files import write_whole
 from pac4sac.certificates.bound_rows import CAVEATS, BoundRow, bound_rows
 from pac4sac.certificates.calibration import Calibration, calibrate
-from pac4sac.certificates.critic_errors import (
-    Measured,
-    Terms,
-    bellman_errors,
-    fresh_bellman_errors,
-    measure,
-    stored_replay,
-)
-from pac4sac.certificates.returns import ReturnCertificate, RewardRange, certify_returns, known_range, observed_range
+from pac4sac.certificates.critic_errors import Measured, Scales, bellman_errors, fresh_errors, measure, stored_replay
+from pac4sac.certificates.returns import Limits, ReturnCertificate, RewardRange, certify_returns
 from pac4sac.runs.reading import read_run_json
 from pac4sac.runs.statistics import Estimate
 from pac4sac.tasks.registry import time_limit
@@ -32,7 +25,6 @@ from pac4sac.training.agent_file import load
 from pac4sac.training.evaluation import evaluate
 from pac4sac.training.value_error import Bias, ValueErrors, measure_value_errors
 
-Limits = tuple[float, float]
 Progress = Callable[[str], None]
 VERSION = 1
 EPISODES = 64  # to measure, and as many again to certify
@@ -155,9 +147,9 @@ def _examine(
         (errors["shooting"],) = measure_value_errors(agent, state, task, [seed], count, "certificate", shooting=True)
 
     replayed = [] if stored.batch is None else [stored.batch.r[0].double().numpy()]
-    rewards = assumed = given or known_range(task)
+    rewards = assumed = given or RewardRange.known(task)
     if rewards is None:  # and then nothing is assumed: extremes that were merely seen are no limits
-        rewards = observed_range((*replayed, measuring.rewards())[0])
+        rewards = RewardRange.observed((*replayed, measuring.rewards())[0])
         remarks.append(f"Nothing is known about this task's rewards; errors are judged by {rewards}.")
     seen = [e.rewards() for e in (played, *errors.values())]
     outside = rewards.farthest_outside(np.concatenate(seen + replayed))
@@ -170,7 +162,7 @@ def _examine(
         assumed = None if rewards.each_step else assumed
 
     say("the critic on replay and fresh transitions …")
-    terms = Terms(rewards, played.gamma, delta)
+    scales = Scales(rewards, played.gamma, delta)
     replay = None if stored.batch is None else bellman_errors(agent, state, stored.batch, seed)
     kl, faults = posterior(agent, state)
     if kl is None:
@@ -179,10 +171,10 @@ def _examine(
         )
     elif replay is None:
         remarks.append(f"The bounds on the replay are left out: {stored.missing}.")
-    measured = measure(fresh_bellman_errors(agent, state, measuring, seed), measuring, terms)
-    bellman = fresh_bellman_errors(agent, state, certifying, seed + 1)
+    measured = measure(fresh_errors(agent, state, measuring, seed), measuring, scales)
+    bellman = fresh_errors(agent, state, certifying, seed + 1)
     rows = bound_rows(
-        replay, bellman, certifying, measured, terms, kl, faults, seed, rewards_outside=outside is not None
+        replay, bellman, certifying, measured, scales, kl, faults, seed, rewards_outside=outside is not None
     )
 
     calibrations = calibrate(agent, state, task, measuring, seed, delta, say)
@@ -209,8 +201,8 @@ def _examine(
         gamma=played.gamma,
         alpha=played.alpha,
         rewards=rewards,
-        epsilon=terms.epsilon,
-        epsilon_value=terms.epsilon_value,
+        epsilon=scales.epsilon,
+        epsilon_value=scales.epsilon_value,
         kl=kl,
         replay_tuples=None if replay is None else len(replay.m),
         bias={policy: bias for policy, bias in biases.items() if bias is not None},

@@ -93,8 +93,8 @@ def bellman_errors(
     return BellmanErrors(m, v, y, next_variance, np.zeros(len(m), np.int64) if episode is None else episode)
 
 
-def fresh_bellman_errors(agent: Agent, state: State, values: ValueErrors, seed: int) -> BellmanErrors:
-    """Of the judged steps of fresh episodes; a step before a time limit, whose next state nobody saw, is left out."""
+def fresh_errors(agent: Agent, state: State, values: ValueErrors, seed: int) -> BellmanErrors:
+    """On the judged steps of fresh episodes; a step before a time limit, whose next state nobody saw, is left out."""
     last = np.arange(values.judged.shape[1]) == values.length[:, None] - 1
     at = episode, step = np.nonzero(values.judged & (~last | values.terminated[:, None]))
     if not len(step):
@@ -122,21 +122,20 @@ def stored_replay(agent_file: Path, trained: TrainedAgent) -> StoredReplay:
         cohorts = [[dict(run) for run in cohort] for cohort in read_experiment(root)["cohorts"]]
     except (UserError, KeyError, TypeError, ValueError):
         return StoredReplay(None, {}, "the agent file lies in no experiment folder")
-    for number, runs in enumerate(cohorts):
-        place = next((k for k, run in enumerate(runs) if run.get("run") == trained.run.id), None)
-        if place is None:
-            continue
-        mark = checkpoint.fingerprint({"runs": runs})  # as they were described when they were trained
-        saved = checkpoint.read_newest(root / "cohorts" / f"{number:03d}", mark)
-        if saved is None:
-            return StoredReplay(None, {}, "its experiment has no readable checkpoint")
-        rows = saved.learner["replay"][place]
-        kept = rows[_own_rows(agent_file.parent, saved, place, len(rows))]
-        if not len(kept):
-            return StoredReplay(None, {}, "the checkpoint's replay has nothing of this run")
-        prior = {k: x[place : place + 1] for k, x in saved.learner.items() if k.startswith("prior_")}
-        return StoredReplay(replay.unpack(kept[None], trained.agent.ds, trained.agent.da), prior, "")
-    return StoredReplay(None, {}, "the experiment around the agent file does not know this run")
+    mine = [(n, k) for n, runs in enumerate(cohorts) for k, run in enumerate(runs) if run.get("run") == trained.run.id]
+    if not mine:
+        return StoredReplay(None, {}, "the experiment around the agent file does not know this run")
+    cohort, place = mine[0]
+    mark = checkpoint.fingerprint({"runs": cohorts[cohort]})  # as they were described when they were trained
+    saved = checkpoint.read_newest(root / "cohorts" / f"{cohort:03d}", mark)
+    if saved is None:
+        return StoredReplay(None, {}, "its experiment has no readable checkpoint")
+    rows = saved.learner["replay"][place]
+    kept = rows[_own_rows(agent_file.parent, saved, place, len(rows))]
+    if not len(kept):
+        return StoredReplay(None, {}, "the checkpoint's replay has nothing of this run")
+    prior = {k: x[place : place + 1] for k, x in saved.learner.items() if k.startswith("prior_")}
+    return StoredReplay(replay.unpack(kept[None], trained.agent.ds, trained.agent.da), prior, "")
 
 
 def _own_rows(run_folder: Path, saved: checkpoint.Checkpoint, place: int, filled: int) -> NDArray[np.int64]:
@@ -153,52 +152,47 @@ def _own_rows(run_folder: Path, saved: checkpoint.Checkpoint, place: int, filled
 
 
 @dataclass(frozen=True)
-class Terms:
-    """On which errors are judged; fixed before fresh episodes are played."""
+class Scales:
+    """On which errors are judged; fixed before fresh episodes are played. The bounded losses are 1 − exp(−error²/ε²):
+    for Bellman errors ε is the width of the rewards' range, for value errors a tenth of that of possible values."""
 
     rewards: RewardRange
     gamma: float
     delta: float
 
     @property
-    def value_width(self) -> float:
-        low, high = self.rewards.of_values(self.gamma)
-        return high - low
-
-    @property
-    def largest(self) -> dict[Quantity, float]:
-        """What each quantity can be at most, if possible values are compared: known without any data."""
-        width = self.value_width
-        return dict(zip(QUANTITIES, (width**2, width**2, width, 1.0, 1.0), strict=True))
-
-    @property
     def epsilon(self) -> float:
-        """Of the bounded Bellman loss: an error as wide as the rewards' range costs 1 − 1/e."""
         return self.rewards.width
 
     @property
     def epsilon_value(self) -> float:
-        """Of the bounded value loss: a tenth of the width of possible values."""
-        return self.value_width / 10
+        return self.largest["absolute value error"] / 10
+
+    @property
+    def largest(self) -> dict[Quantity, float]:
+        """What each quantity can be at most as long as values are possible: known without any data."""
+        low, high = self.rewards.of_values(self.gamma)
+        width = high - low
+        return dict(zip(QUANTITIES, (width**2, width**2, width, 1.0, 1.0), strict=True))
 
 
-def episode_errors(bellman: BellmanErrors, values: ValueErrors, terms: Terms) -> dict[Quantity, Floats]:
+def episode_errors(bellman: BellmanErrors, values: ValueErrors, scales: Scales) -> dict[Quantity, Floats]:
     """The mean of each episode. Squared and absolute errors beyond the largest possible count as that."""
-    width = terms.value_width
+    square, width = scales.largest["value error"], scales.largest["absolute value error"]
     return {
-        "squared Bellman error": bellman.episode_means(np.minimum(bellman.squared, width**2)),
-        "value error": values.episode_means(values.limited(width**2).squared),
+        "squared Bellman error": bellman.episode_means(np.minimum(bellman.squared, square)),
+        "value error": values.episode_means(values.limited(square).squared),
         "absolute value error": values.episode_means(np.minimum(np.abs(values.error), width)),
-        "bounded Bellman error": bellman.episode_means(bellman.bounded(terms.epsilon)),
-        "bounded value error": values.episode_means(values.bounded(terms.epsilon_value)),
+        "bounded Bellman error": bellman.episode_means(bellman.bounded(scales.epsilon)),
+        "bounded value error": values.episode_means(values.bounded(scales.epsilon_value)),
     }
 
 
-def beyond(bellman: BellmanErrors, values: ValueErrors, terms: Terms) -> tuple[Quantity, ...]:
+def beyond(bellman: BellmanErrors, values: ValueErrors, scales: Scales) -> tuple[Quantity, ...]:
     """The quantities of which some errors are larger than possible values allow."""
     error = values.error[values.judged]
     sizes = (bellman.squared, error**2 + values.v[values.judged], np.abs(error))  # bounded errors never are
-    limits = zip(terms.largest.items(), sizes, strict=False)
+    limits = zip(scales.largest.items(), sizes, strict=False)
     return tuple(quantity for (quantity, largest), size in limits if size.max(initial=0.0) > largest)
 
 
@@ -214,11 +208,11 @@ class Measured:
     beyond: tuple[Quantity, ...]  # those of which some errors counted less than they were
 
 
-def measure(bellman: BellmanErrors, values: ValueErrors, terms: Terms) -> Measured:
-    errors = episode_errors(bellman, values, terms)
-    estimates: dict[str, Any] = {quantity: mean_interval(x, 1 - terms.delta) for quantity, x in errors.items()}
-    estimates["value error"] = value_error(values.limited(terms.largest["value error"]), terms.delta)
-    return Measured(*(estimates | {"beyond": beyond(bellman, values, terms)}).values())
+def measure(bellman: BellmanErrors, values: ValueErrors, scales: Scales) -> Measured:
+    errors = episode_errors(bellman, values, scales)
+    estimates: dict[str, Any] = {quantity: mean_interval(x, 1 - scales.delta) for quantity, x in errors.items()}
+    estimates["value error"] = value_error(values.limited(scales.largest["value error"]), scales.delta)
+    return Measured(*(estimates | {"beyond": beyond(bellman, values, scales)}).values())
 
 
 def value_error(values: ValueErrors, delta: float) -> Estimate:

@@ -4,7 +4,6 @@ Episodes of a fixed policy are independent, and returns within known limits are 
 distribution, no large number.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ from pac4sac.runs.statistics import Estimate, mean_interval
 from pac4sac.tasks import Task
 
 Floats = NDArray[np.float64]
+Limits = tuple[float, float]  # the lower first
 BETS = (np.arange(20) + 0.5) / 20  # shares of what can be lost at once, from careful to bold
 BISECTIONS = 60
 NEGLIGIBLE = 1e-3  # relative to what is known without data: a bound that near to it is vacuous
@@ -28,7 +28,7 @@ class ReturnCertificate:
     episodes: int
     mean: Estimate  # with Student's interval, which trusts the returns to be normal
     delta: float
-    range: tuple[float, float] | None
+    range: Limits | None
     empirical_bernstein: float | None  # lower bounds on the expected return, each with confidence 1 − δ
     betting: float | None
     remark: str  # on what they rest, or why there are none
@@ -39,33 +39,28 @@ class ReturnCertificate:
 
 
 def certify_returns(
-    returns: Sequence[float] | Floats,
-    limits: tuple[float, float] | None,
-    delta: float = 0.05,
-    *,
-    policy: str = "policy",
-    because: str = "given",
+    returns: ArrayLike, limits: Limits | None, delta: float = 0.05, *, policy: str = "policy", because: str = "given"
 ) -> ReturnCertificate:
     """Lower bounds on the expected return. Only the lower limit is an assumption: returns above the upper one are cut
     to it, which can but lower the mean."""
     x = np.asarray(returns, np.float64)
     if x.ndim != 1 or not len(x) or not np.isfinite(x).all():
-        needed = "needs the finite returns of at least one episode; perhaps the simulator failed in each"
-        raise UserError(f"A certificate of the policy {policy!r} {needed}.")
+        raise UserError(
+            f"No finite returns of the policy {policy!r}: it needs an episode whose simulator does not fail."
+        )
     check_delta(delta)
     bernstein = betting = None
+    low, high = limits or (-np.inf, np.inf)
+    if not low < high:
+        raise UserError(f"A range of returns needs its lower limit first, not {low:g} and {high:g}.")
     if limits is None:
         because = "no bound: nothing is known about the least return; give one with --return-range"
+    elif x.min() < low:
+        because = f"no bound: a return of {x.min():g} refutes the assumed lower limit {low:g}"
     else:
-        low, high = limits
-        if not low < high:
-            raise UserError(f"A range of returns needs its lower limit first, not {low:g} and {high:g}.")
-        if x.min() < low:
-            because = f"no bound: a return of {x.min():g} refutes the assumed lower limit {low:g}"
-        else:
-            unit = np.minimum((x - low) / (high - low), 1.0)
-            bernstein = low + (high - low) * empirical_bernstein_lower(unit, delta)
-            betting = low + (high - low) * betting_lower(unit, delta)
+        unit = np.minimum((x - low) / (high - low), 1.0)
+        bernstein = low + (high - low) * empirical_bernstein_lower(unit, delta)
+        betting = low + (high - low) * betting_lower(unit, delta)
     return ReturnCertificate(policy, len(x), mean_interval(x, 1 - delta), delta, limits, bernstein, betting, because)
 
 
@@ -107,7 +102,7 @@ def betting_lower(unit: ArrayLike, delta: float) -> float:
 
 def betting_upper(unit: ArrayLike, delta: float) -> float:
     """The same for the other side: what the expectation lies below."""
-    return 1.0 - betting_lower(1.0 - _checked(unit, delta), delta)
+    return 1.0 - betting_lower(1.0 - np.asarray(unit, np.float64), delta)
 
 
 def _checked(unit: ArrayLike, delta: float) -> Floats:
@@ -133,15 +128,27 @@ class RewardRange:
         if not -np.inf < self.low < self.high < np.inf:
             raise UserError(f"A range needs two finite numbers, the lower first, not {self.low:g} and {self.high:g}.")
 
+    @staticmethod
+    def known(task: Task) -> "RewardRange | None":
+        return KNOWN.get(task.env_id.rpartition(":")[2])
+
+    @staticmethod
+    def observed(rewards: ArrayLike) -> "RewardRange":
+        """What was seen, where nothing is known: a scale to judge errors by, not a limit."""
+        low, high = float(np.min(rewards)), float(np.max(rewards))
+        if low == high:  # a constant reward is on the scale of its own size
+            low, high = min(low, 0.0), max(high, 0.0) or 1.0
+        return RewardRange(low, high, "the extremes seen so far; others may come", proven=False)
+
     @property
     def width(self) -> float:
         return self.high - self.low
 
-    def of_values(self, gamma: float) -> tuple[float, float]:
+    def of_values(self, gamma: float) -> Limits:
         """Between which any discounted sum of rewards lies, however long."""
         return min(self.low, 0.0) / (1 - gamma), max(self.high, 0.0) / (1 - gamma)
 
-    def of_returns(self, horizon: int) -> tuple[float, float]:
+    def of_returns(self, horizon: int) -> Limits:
         """Of an episode of at least one and at most `horizon` steps."""
         return (self.low * (horizon if self.low < 0 else 1), self.high * (horizon if self.high > 0 else 1))
 
@@ -171,15 +178,3 @@ KNOWN = {
     "pac4sac/Ant-v0": _walker(-0.8, 5, -1, 4),
     "pac4sac/Humanoid-v0": _walker(-0.7, 6, -1, 4),
 }
-
-
-def known_range(task: Task) -> RewardRange | None:
-    return KNOWN.get(task.env_id.rpartition(":")[2])
-
-
-def observed_range(rewards: ArrayLike) -> RewardRange:
-    """What was seen, where nothing is known: a scale to judge errors by, not a limit."""
-    low, high = float(np.min(rewards)), float(np.max(rewards))
-    if low == high:  # a constant reward is on the scale of its own size
-        low, high = min(low, 0.0), max(high, 0.0) or 1.0
-    return RewardRange(low, high, "the extremes seen so far; others may come", proven=False)

@@ -60,11 +60,11 @@ def in_short(c: Certificate) -> Iterator[Text]:
             beyond = f", where {_counted(row)}" if row.clipped else ""
             bound = f"its mean absolute error is at most {number(row.value)}{beyond}"
             yield Text(f"With {percent} confidence {bound}; {values}.")
-        elif row.quantity == "absolute value error" and row.says == "vacuous" and row.valid:
+        elif row.quantity == "absolute value error" and row.says == "vacuous" and not row.fails:
             yield Text(f"Its mean absolute error cannot be bounded better than without any data; {values}.")
     words = [row.says for row in c.rows]
     yield Text(
-        f"Of {len(c.rows)} bounds {sum(not row.valid for row in c.rows)} rest on an assumption that fails. "
+        f"Of {len(c.rows)} bounds {sum(bool(row.fails) for row in c.rows)} rest on an assumption that fails. "
         f"Certificates: {words.count('certificate')}; vacuous, that is no better than what is known without data: "
         f"{words.count('vacuous')}."
     )
@@ -82,13 +82,13 @@ def in_short(c: Certificate) -> Iterator[Text]:
         )
     for last in c.returns[-1:]:
         if last.betting is None:
-            told = last.remark
+            bound = last.remark
         elif last.vacuous(last.betting):
-            told = f"its expectation cannot be bounded better than by the least possible, {number(last.betting)}"
+            bound = f"its expectation cannot be bounded better than by the least possible, {number(last.betting)}"
         else:
-            told = f"with {percent} confidence its expectation is above {number(last.betting)}"
+            bound = f"with {percent} confidence its expectation is above {number(last.betting)}"
         mean = f"The return of the policy ({last.policy}) is {number(last.mean.value)} in the mean"
-        yield Text(f"{mean} of {last.episodes} episodes; {told}.")
+        yield Text(f"{mean} of {last.episodes} episodes; {bound}.")
 
 
 def bias_table(c: Certificate) -> Table:

@@ -103,7 +103,7 @@ class ValueErrors:
         reach = np.sqrt(largest - v)
         return replace(self, m=self.g + np.clip(self.m - self.g, -reach, reach), v=v)
 
-    def part(self, episodes: slice = slice(None), steps: slice | NDArray[np.int64] = slice(None)) -> "ValueErrors":
+    def part(self, episodes: slice = slice(None), steps: Any = slice(None)) -> "ValueErrors":
         arrays = {name: x for name, x in vars(self).items() if isinstance(x, np.ndarray)}
         part: Any = {name: x[episodes] if x.ndim == 1 else x[episodes][:, steps] for name, x in arrays.items()}
         return replace(self, **part)
@@ -115,8 +115,8 @@ class ValueErrors:
     def within(self, limit: int | None) -> NDArray[np.bool_]:
         """Which steps are of the task's own length; episodes may have been played on beyond it. None of an episode
         whose simulator failed, which leaves nothing to judge."""
-        steps, length = np.arange(self.reward.shape[1]), np.minimum(self.length, limit or math.inf)
-        return np.asarray((steps < length[:, None]) & self.judged.any(1, keepdims=True))
+        length = np.minimum(self.length, limit or math.inf)[:, None]
+        return np.asarray((np.arange(self.reward.shape[1]) < length) & self.judged.any(1, keepdims=True))
 
     def returns(self, limit: int | None) -> Floats:
         within = self.within(limit)
@@ -132,16 +132,10 @@ class ValueErrors:
         if not self.judged.any():
             return None
         mean = mean_interval(self.episode_means(self.error), confidence)
-        return Bias(
-            bias=mean.value,
-            low=mean.low,
-            high=mean.high,
-            rms=float(np.sqrt(self.episode_means(self.error**2).mean())),
-            mean_return=float(self.episode_means(self.g).mean()),
-            episodes=int(self.judged.any(1).sum()),
-            steps=int(self.judged.sum()),
-            tail_weight=float(self.tail_weight[self.judged].max()),
-        )
+        rms = float(np.sqrt(self.episode_means(self.error**2).mean()))
+        mean_return, tail_weight = self.episode_means(self.g).mean(), self.tail_weight[self.judged].max()
+        counts = int(self.judged.any(1).sum()), int(self.judged.sum())
+        return Bias(mean.value, mean.low, mean.high, rms, float(mean_return), *counts, float(tail_weight))
 
 
 @torch.no_grad()
@@ -164,24 +158,20 @@ def measure_value_errors(
     Episodes are as long as the task's, unless that leaves over half of the steps without judgement: then they are
     played on beyond the task's limit until all of its steps can be judged."""
     runs, device = len(seeds), state["step"].device
-    gamma, alpha = Hyper(state).gamma, agent.alpha(state)
-    if shooting:
-        alpha = torch.zeros_like(alpha)
-
-    def draw_action(s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
-        if shooting:
-            return agent.behaviour(state, s, draw), s.new_zeros(s.shape[:2])
-        return agent.sample_policy(state, s, draw)
+    gamma, alpha = Hyper(state).gamma, agent.alpha(state) * (not shooting)
+    log_densities: list[Tensor] = []
 
     def act(s: Tensor, draw: Draw) -> Tensor:
-        a, log_density = draw_action(s, draw)
+        if shooting:
+            a, log_density = agent.behaviour(state, s, draw), s.new_zeros(s.shape[:2])
+        else:
+            a, log_density = agent.sample_policy(state, s, draw)
         log_densities.append(log_density)
         return a
 
     occasion = f"value of the {'shooting' if shooting else 'policy'}, {occasion}"
     streams = agent.behaviour_streams(episodes, True) if shooting else agent.policy_streams(episodes)
     tape = evaluation_tape(seeds, streams, occasion, device)
-    log_densities: list[Tensor] = []
     steps: list[tuple[Tensor, Tensor, Floats]] = []  # observations, actions, rewards
     length = np.zeros(runs * episodes, np.int64)
     ended, terminated = (np.zeros(runs * episodes, np.bool_) for _ in range(2))  # neither, where the simulator failed
@@ -198,8 +188,8 @@ def measure_value_errors(
         terminated |= ending & seen.terminated
 
     end_state = torch.from_numpy(last).to(device).view(runs, episodes, -1)
-    end_action, end_log_pi = draw_action(end_state, read_draw(tape, len(steps)))
-    end_value = agent.mean_and_variance(state, end_state, end_action)[0] - alpha[:, None] * end_log_pi
+    end_action = act(end_state, read_draw(tape, len(steps)))
+    end_value = agent.mean_and_variance(state, end_state, end_action)[0] - alpha[:, None] * log_densities.pop()
     unknown = np.where(terminated, 0.0, _host(end_value).ravel())
 
     observations, actions, rewards = zip(*steps, strict=True)
@@ -212,10 +202,10 @@ def measure_value_errors(
     judged = ended[:, None] & (step < length[:, None]) & (tail_weight <= TAIL * (1 + 1e-9))
     if limit is not None:
         judged &= step < limit
-    played_s, played_a = (torch.stack(x, 2).flatten(0, 1).cpu().numpy() for x in (observations, actions))
-    m, v = _claims(agent, state, observations, actions)
+    seen_and_done = (torch.stack(x, 2).flatten(0, 1).cpu().numpy() for x in (observations, actions))
+    claims = _claims(agent, state, steps)
     # All of them [R·E, …], in the order of the fields:
-    arrays: list[Any] = [length, terminated, played_s, played_a, reward, log_pi, m, v, g, tail_weight, judged]
+    arrays: list[Any] = [length, terminated, *seen_and_done, reward, log_pi, *claims, g, tail_weight, judged]
     return [
         ValueErrors(float(alpha[run]), float(gamma[run]), *(x[run * episodes : (run + 1) * episodes] for x in arrays))
         for run in range(runs)
@@ -240,17 +230,15 @@ def bounded_error(m: Floats, v: Floats, y: Floats, epsilon: float) -> Floats:
     return np.asarray(bounds.bounded_loss(m_p, v_p, target, epsilon).numpy())
 
 
-def _claims(
-    agent: Agent, state: State, observations: Sequence[Tensor], actions: Sequence[Tensor]
-) -> tuple[Floats, Floats]:
+def _claims(agent: Agent, state: State, steps: Sequence[tuple[Tensor, Tensor, Floats]]) -> list[Floats]:
     """m_p and v_p, each [R·E, T]."""
     chunks = []
-    for first in range(0, len(actions), CHUNK):
-        s, a = (torch.stack(list(x[first : first + CHUNK]), 2) for x in (observations, actions))  # [R, E, t, ·]
+    for first in range(0, len(steps), CHUNK):
+        observations, actions, _ = zip(*steps[first : first + CHUNK], strict=True)
+        s, a = torch.stack(observations, 2), torch.stack(actions, 2)  # [R, E, t, ·]
         m, v = agent.mean_and_variance(state, s.flatten(1, 2), a.flatten(1, 2))
         chunks.append([x.view(a.shape[:3]).flatten(0, 1) for x in (m, torch.zeros_like(m) if v is None else v)])
-    m_p, v_p = (_host(torch.cat(x, -1)) for x in zip(*chunks, strict=True))
-    return m_p, v_p
+    return [_host(torch.cat(x, -1)) for x in zip(*chunks, strict=True)]
 
 
 def _host(x: Tensor) -> Floats:
