@@ -17,6 +17,7 @@ from pac4sac.agents.replay import Batch
 from pac4sac.agents.tape import BLOCK, Tape, read
 from pac4sac.training.backends import prepare
 from pac4sac.training.learner import Learner
+from pac4sac.training.value_error import ValueErrors
 
 torch.set_num_threads(1)  # two threads on matrices this small only wait for each other
 CPU = torch.device("cpu")
@@ -28,6 +29,14 @@ def make_agent(algo: str, *runs: Mapping[str, Any], ds: int = DS, da: int = DA, 
     """An agent for as many runs as settings are given, one at least."""
     configs = [make_config(algo, "paper", {**TINY, **common, **run}) for run in (runs or ({},))]
     return get_algorithm(algo).agent(configs, ds, da)
+
+
+def value_errors(m: Any, v: Any, g: Any, judged: Any) -> ValueErrors:
+    """Claims and outcomes [E, T] alone, of episodes of which nothing else is known."""
+    unknown = np.zeros_like(m)
+    seen = np.zeros((*m.shape, 1), np.float32)
+    length = np.full(len(m), m.shape[1])
+    return ValueErrors(0.0, 0.0, length, length < 0, seen, seen, unknown, unknown, m, v, g, unknown, judged)
 
 
 def make_learner(algo: str, *runs: Mapping[str, Any], seeds: Sequence[int] | None = None, **common: Any) -> Learner:

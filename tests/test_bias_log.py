@@ -39,10 +39,10 @@ def test_bias_is_logged_on_schedule_and_once_at_the_end(folder: Path) -> None:
 
 def test_what_is_logged_is_what_a_measurement_of_that_agent_gives(folder: Path) -> None:
     trained = pac4sac.load(folder / "runs" / "sac-seed1")
-    errors = measure_value_errors(trained.agent, trained.state, DRIFT, [1], 2, "130")
+    (errors,) = measure_value_errors(trained.agent, trained.state, DRIFT, [1], 2, "130")
     last = rows(folder, "sac-seed1", "bias")[-1]
-    assert errors.bias(0).bias == pytest.approx(last["bias"], rel=1e-4)
-    assert errors.bias(0).steps == last["steps"]
+    assert errors.bias().bias == pytest.approx(last["bias"], rel=1e-4)
+    assert errors.bias().steps == last["steps"]
 
 
 def test_measuring_bias_never_disturbs_training(folder: Path, tmp_path: Path) -> None:

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from linear_quadratic import TASK as LINEAR_QUADRATIC
 from linear_quadratic import make_linear_agent
-from small_cohorts import agent_on_paper, set_head
+from small_cohorts import agent_on_paper, set_head, value_errors
 
 from pac4sac import Task
-from pac4sac.certificates.calibration import coverage, deviations, measure_after_random_steps
+from pac4sac.certificates.calibration import calibrate, calibration, deviations, measure_after_random_steps
 from pac4sac.training.value_error import measure_value_errors
 
 TWO_STEPS = Task("two-steps", "probe_environments:probe/TwoSteps-v0", 10)
@@ -17,18 +17,24 @@ def test_coverage_is_the_share_within_two_deviations() -> None:
     error = np.array([[0.0, 1.9, 2.1, 9.0], [0.5, 9.0, 9.0, 9.0]])
     judged = np.array([[True, True, True, False], [True, False, False, False]])
     for sign in (1, -1):
-        found = coverage("here", "√v_p", sign * error, np.ones((2, 4)), judged, 0.05)
+        errors = value_errors(sign * error, np.zeros((2, 4)), np.zeros((2, 4)), judged)
+        found = calibration("here", "√v_p", np.ones((2, 4)), errors, 0.05)
         assert found.share.value == pytest.approx((2 / 3 + 1) / 2)
     assert found.ratio == pytest.approx(np.sqrt((1.9**2 + 2.1**2 + 0.5**2) / 4))
     assert found.share.low < found.share.value < found.share.high
-    assert coverage("here", "√v_p", error, np.ones((2, 4)), np.zeros((2, 4), bool), 0.05) is None
+
+
+def test_a_single_plain_critic_offers_nothing_to_calibrate() -> None:
+    agent, state = agent_on_paper("ddpg", {})
+    (errors,) = measure_value_errors(agent, state, TWO_STEPS, [0], 3, "now")
+    assert calibrate(agent, state, TWO_STEPS, errors, 0, 0.05, print) == []
 
 
 def test_the_deviation_that_a_critic_offers_is_the_root_of_its_variance() -> None:
     agent, state = agent_on_paper("pac4ddpg", {})  # which plays a = 0
     # v = 9 s² + max(a, 0)², in states 0 and 1
     set_head(agent, state, "critic", {"weight": [0.0, 0.0], "bias": 0.0, "variance": [9.0, 1.0]})
-    errors = measure_value_errors(agent, state, TWO_STEPS, [0], 3, "now")
+    (errors,) = measure_value_errors(agent, state, TWO_STEPS, [0], 3, "now")
     name, deviation = deviations(agent, state, errors)
     assert name == "√v_p"
     np.testing.assert_allclose(deviation, [[0, 3]] * 3, rtol=1e-5)
@@ -36,20 +42,19 @@ def test_the_deviation_that_a_critic_offers_is_the_root_of_its_variance() -> Non
 
 def test_after_random_actions_the_true_value_is_met_in_the_mean_as_well() -> None:
     agent, state = make_linear_agent({})
-    errors, chosen = measure_after_random_steps(agent, state, LINEAR_QUADRATIC, 150, 0, longest=30)
-    assert chosen.sum(1).tolist() == [1] * 150
-    error = (errors.m - errors.g)[0][chosen]
+    errors = measure_after_random_steps(agent, state, LINEAR_QUADRATIC, 150, 0, longest=30)
+    assert errors.judged.sum(1).tolist() == [1] * 150
+    error = errors.error[errors.judged]
     assert abs(error.mean()) < 3 * error.std() / np.sqrt(150)
-    acts = errors.action[0, :, 0, 0]
-    on_policy = measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 150, "after random steps").action[0, :, 0, 0]
-    assert np.abs(acts).max() <= 1 < np.abs(on_policy).max()  # uniform on [-1, 1]
-    assert len(set(np.nonzero(chosen)[1])) > 15
+    (on_policy,) = measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 150, "after random steps")
+    assert np.abs(errors.action[:, 0]).max() <= 1 < np.abs(on_policy.action[:, 0]).max()  # uniform on [-1, 1]
+    assert len(set(np.nonzero(errors.judged)[1])) > 15
 
 
 def test_of_an_episode_that_begins_at_random_the_last_random_action_is_judged() -> None:
     agent, state = agent_on_paper("ddpg", {"gamma": 0.8})  # whose own action is 0
-    errors, chosen = measure_after_random_steps(agent, state, LINEAR_QUADRATIC, 20, 0, longest=12)
-    random = errors.action[0, :, :, 0] != 0
+    errors = measure_after_random_steps(agent, state, LINEAR_QUADRATIC, 20, 0, longest=12)
+    random = errors.action[:, :, 0] != 0
     step = np.arange(random.shape[1])
-    np.testing.assert_array_equal(random, step <= chosen.argmax(1)[:, None])
-    assert chosen.any(1).all()
+    np.testing.assert_array_equal(random, step <= errors.judged.argmax(1)[:, None])
+    assert errors.judged.any(1).all()

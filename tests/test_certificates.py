@@ -8,18 +8,22 @@ import torch
 from linear_quadratic import TASK as LINEAR_QUADRATIC
 from linear_quadratic import make_linear_agent
 from scipy.stats import binomtest
-from small_cohorts import agent_on_paper, set_head
+from small_cohorts import agent_on_paper, set_head, value_errors
 
 from pac4sac import Task
 from pac4sac.agents import bounds
 from pac4sac.agents.replay import Batch
 from pac4sac.base.errors import UserError
-from pac4sac.certificates.bounds_table import CAVEATS, Row, bounds_table, chernoff
-from pac4sac.certificates.certificate import bias_along, claims_of, episodes_of
-from pac4sac.certificates.evidence import Evidence, fresh_evidence, look
-from pac4sac.certificates.measured import Claims, Scales, measure, value_error
-from pac4sac.certificates.policy import betting_lower, betting_upper, certify_returns, empirical_bernstein_lower
-from pac4sac.certificates.ranges import RewardRange, given_range, known_range, observed_range
+from pac4sac.certificates.bound_rows import CAVEATS, BoundRow, bound_rows, chernoff
+from pac4sac.certificates.certificate import bias_along
+from pac4sac.certificates.critic_errors import BellmanErrors, Scales, bellman_errors, fresh_errors, measure, value_error
+from pac4sac.certificates.returns import (
+    RewardRange,
+    betting_lower,
+    betting_upper,
+    certify_returns,
+    empirical_bernstein_lower,
+)
 from pac4sac.tasks import TASKS, get_task, make_env
 from pac4sac.training.value_error import ValueErrors, measure_value_errors
 
@@ -102,7 +106,7 @@ def test_only_the_lower_limit_of_returns_is_an_assumption() -> None:
 @pytest.mark.parametrize("name", [*TASKS, "Pendulum-v1"])
 def test_rewards_of_random_actions_lie_in_the_range_that_a_task_is_known_by(name: str) -> None:
     task = get_task(name)
-    limits = known_range(task)
+    limits = RewardRange.known(task)
     env = make_env(task)
     env.reset(seed=0)
     env.action_space.seed(0)
@@ -118,10 +122,10 @@ def test_ranges_of_values_and_returns_follow_from_that_of_rewards() -> None:
     assert both.of_returns(50) == (-50, 100)
     assert positive.of_values(0.5) == (0, 6)  # an episode may end
     assert positive.of_returns(50) == (1, 150)
-    assert (observed_range([2.0, 2.0]).low, observed_range([2.0, 2.0]).high) == (0, 2)
-    assert known_range(Task("mine", "no/Such-v0")) is None
+    assert (RewardRange.observed([2.0, 2.0]).low, RewardRange.observed([2.0, 2.0]).high) == (0, 2)
+    assert RewardRange.known(Task("mine", "no/Such-v0")) is None
     with pytest.raises(UserError, match="lower first"):
-        given_range(1, 1)
+        RewardRange(1, 1, "", proven=False)
 
 
 # --- the measured error
@@ -137,7 +141,7 @@ def test_the_value_error_lies_in_its_bracket_though_single_returns_are_noisy() -
     for _ in range(REPETITIONS):
         q = luck.normal(size=(12, 4))
         g = q + 2 * luck.normal(size=(12, 4))
-        found = value_error(Claims(q + bias, np.full((12, 4), 0.25), g, judged), DELTA)
+        found = value_error(value_errors(q + bias, np.full((12, 4), 0.25), g, judged), DELTA)
         outside += not found.low <= truth <= found.high
         wide += found.value > truth
     assert holds_as_promised(outside)
@@ -147,7 +151,7 @@ def test_the_value_error_lies_in_its_bracket_though_single_returns_are_noisy() -
 def test_a_large_bias_is_not_taken_for_noise() -> None:
     luck = np.random.default_rng(2)
     g = luck.normal(size=(20, 30))
-    found = value_error(Claims(np.full_like(g, 5.0), np.zeros_like(g), g, np.ones_like(g, bool)), 0.05)
+    found = value_error(value_errors(np.full_like(g, 5.0), np.zeros_like(g), g, np.ones_like(g, bool)), 0.05)
     assert 20 < found.low < 25 < found.high < 28
 
 
@@ -165,32 +169,31 @@ def posterior(phi: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return m, np.full(3, 0.01)
 
 
-def evidence(phi: np.ndarray, y: np.ndarray, m: np.ndarray, v: np.ndarray, episode=None) -> Evidence:
+def errors_of(phi: np.ndarray, y: np.ndarray, m: np.ndarray, v: np.ndarray, episode=None) -> BellmanErrors:
     n = len(y)
-    zeros = np.zeros(n)
-    return Evidence(phi @ m, phi**2 @ v, y, zeros, zeros, np.arange(n) if episode is None else episode)
+    return BellmanErrors(phi @ m, phi**2 @ v, y, np.zeros(n), np.arange(n) if episode is None else episode)
 
 
-def claims_about(e: Evidence) -> Claims:
-    return Claims(e.m[:, None], e.v[:, None], e.y[:, None], np.ones((len(e.m), 1), bool))
+def values_of(e: BellmanErrors, steps: int = 1) -> ValueErrors:
+    """As if targets were returns, in episodes of so many steps."""
+    m, v, y = (x.reshape(-1, steps) for x in (e.m, e.v, e.y))
+    return value_errors(m, v, y, np.ones(m.shape, bool))
 
 
 def test_certificates_hold_as_often_as_they_say_where_their_assumptions_do() -> None:
     luck = np.random.default_rng(3)
-    scales = Scales(RewardRange(-0.5, 0.5, "", proven=True), 0.0)  # ε = 1
+    scales = Scales(RewardRange(-0.5, 0.5, "", proven=True), 0.0, DELTA)  # ε = 1
     large = regression(luck, 20_000)
     failures: dict[str, int] = {}
     memorised = vacuous = 0
     for repetition in range(REPETITIONS):
         data = regression(luck, 60)
         m, v = posterior(*data)
-        replay, fresh = evidence(*data, m, v), evidence(*regression(luck, 60), m, v)
-        truth = evidence(*large, m, v)
+        replay, fresh = errors_of(*data, m, v), errors_of(*regression(luck, 60), m, v)
+        truth = errors_of(*large, m, v)
         kl = float(bounds.gaussian_kl(torch.from_numpy(m), torch.from_numpy(v)))
-        rows = bounds_table(
-            replay=replay, fresh=fresh, claims=claims_about(fresh), kl=kl, scales=scales, delta=DELTA, seed=repetition,
-            measured=measure(fresh, claims_about(fresh), scales, DELTA),
-        )  # fmt: skip
+        values = values_of(fresh)
+        rows = bound_rows(replay, fresh, values, measure(fresh, values, scales), scales, kl, seed=repetition)
         true_loss = truth.bounded(1.0).mean()
         memorised += replay.bounded(1.0).mean() < true_loss
         for row in rows:
@@ -210,28 +213,22 @@ def test_the_test_set_bound_is_tighter_than_the_one_that_pays_for_a_kl() -> None
     assert rows["PAC-Bayes-kl"].value <= min(rows["quadratic"].value, rows["Maurer 2004"].value)
 
 
-def regression_rows(kl: float | None = 5.0, replay: bool = True, scale: float = 1.0, n: int = 64) -> list[Row]:
+def regression_rows(kl: float | None = 5.0, replay: bool = True, scale: float = 1.0, n: int = 64) -> list[BoundRow]:
     """Fresh data of n episodes of four equal steps; a critic whose errors are `scale` times the data's."""
     luck = np.random.default_rng(4)
-    scales = Scales(RewardRange(-1, 1, "", proven=True), 0.9)
+    scales = Scales(RewardRange(-1, 1, "", proven=True), 0.9, 0.05)
     error = np.repeat(luck.normal(size=(3, n)), 4, axis=1)
     zeros = np.zeros(4 * n)
     old, fresh, checked = (
-        Evidence(size * x, zeros, zeros, zeros, zeros, np.repeat(np.arange(n), 4))
+        BellmanErrors(size * x, zeros, zeros, zeros, np.repeat(np.arange(n), 4))
         for size, x in zip((1.0, scale, scale), error, strict=True)
     )
 
-    def claims(e: Evidence) -> Claims:
-        return Claims(*(x.reshape(n, 4) for x in (e.m, e.v, e.y)), np.ones((n, 4), bool))
-
-    measured = measure(checked, claims(checked), scales, 0.05)
-    return bounds_table(
-        replay=old if replay else None, fresh=fresh, claims=claims(fresh), measured=measured, kl=kl, scales=scales,
-        delta=0.05,
-    )  # fmt: skip
+    measured = measure(checked, values_of(checked, 4), scales)
+    return bound_rows(old if replay else None, fresh, values_of(fresh, 4), measured, scales, kl)
 
 
-def table_of(rows: list[Row], quantity: str = "bounded Bellman error") -> list[Row]:
+def table_of(rows: list[BoundRow], quantity: str = "bounded Bellman error") -> list[BoundRow]:
     return [row for row in rows if row.quantity == quantity]
 
 
@@ -247,20 +244,17 @@ def test_the_paper_s_bounds_are_computed_as_printed_and_their_faults_named() -> 
     assert scaled.value == pytest.approx(row.risk + 20**2 * root)  # values of ±10 can err by 20
 
 
-def constant_evidence(n: int) -> Evidence:
+def constant_errors(n: int) -> BellmanErrors:
     """One episode of n steps: each has a squared error of ¾, of which ½ is variance, and a variance of ¼ follows."""
-    return Evidence(*(np.full(n, x) for x in (0.5, 0.5, 1.0, 0.25, 0.0)), np.zeros(n, int))
+    return BellmanErrors(*(np.full(n, x) for x in (0.5, 0.5, 1.0, 0.25)), np.zeros(n, int))
 
 
 def test_variances_that_follow_and_the_width_of_the_rewards_enter_as_printed() -> None:
     # R_max = 1 and ‖Γ‖ = 2 leave 40/8 = 5 of 40 steps; ln(5/0.05) + KL = 9.
-    kl, scales = 9 - np.log(100), Scales(RewardRange(-0.5, 0.5, "", proven=True), 0.5)
-    claims = Claims(np.zeros((1, 40)), np.zeros((1, 40)), np.zeros((1, 40)), np.ones((1, 40), bool))
-    same = constant_evidence(40)
-    rows = bounds_table(
-        replay=same, fresh=same, claims=claims, kl=kl, scales=scales, delta=0.05,
-        measured=measure(same, claims, scales, 0.05),
-    )  # fmt: skip
+    kl, scales = 9 - np.log(100), Scales(RewardRange(-0.5, 0.5, "", proven=True), 0.5, 0.05)
+    right = value_errors(np.zeros((1, 40)), np.zeros((1, 40)), np.zeros((1, 40)), np.ones((1, 40), bool))
+    same = constant_errors(40)
+    rows = bound_rows(same, same, right, measure(same, right, scales), scales, kl)
     final, forgetful, remembering = [row for row in rows if row.kl is not None and row.quantity == "value error"]
     assert forgetful.value == pytest.approx(4 * (0.75 + np.sqrt(9 / 4) - 0.25))
     assert "valid: N = 40 exceeds 2 R_max² ‖Γ‖² = 8" in forgetful.remark
@@ -329,34 +323,22 @@ def test_a_bound_is_held_against_the_interval_of_what_was_measured() -> None:
 # --- a linear-quadratic task with the value in closed form
 
 
-def of_run(errors: ValueErrors, run: int) -> ValueErrors:
-    arrays = {f.name: getattr(errors, f.name) for f in dataclasses.fields(errors)}
-    return dataclasses.replace(
-        errors, **{name: x[run : run + 1] for name, x in arrays.items() if isinstance(x, np.ndarray)}
-    )
-
-
 def test_certified_value_errors_hold_as_often_as_they_say_and_a_wrong_critic_is_caught() -> None:
     agent, state = make_linear_agent(*({"mistake": 3.0 * (k % 2)} for k in range(REPETITIONS)))
     single, single_state = make_linear_agent({})
-    scales = Scales(RewardRange(-3, 0, "", proven=False), 0.9)  # values of −30 to 0
-    errors = measure_value_errors(agent, state, LINEAR_QUADRATIC, range(REPETITIONS), 10, "certificate")
-    everyone = [claims_of(of_run(errors, run)) for run in range(REPETITIONS)]
+    scales = Scales(RewardRange(-3, 0, "", proven=False), 0.9, DELTA)  # values of −30 to 0
+    everyone = measure_value_errors(agent, state, LINEAR_QUADRATIC, range(REPETITIONS), 10, "certificate")
     truth = {
         wrong: {
-            "absolute value error": np.mean([c.episode_means(c.absolute).mean() for c in everyone[wrong::2]]),
-            "bounded value error": np.mean([c.episode_means(c.bounded(3.0)).mean() for c in everyone[wrong::2]]),
+            "absolute value error": np.mean([e.episode_means(abs(e.error)).mean() for e in everyone[wrong::2]]),
+            "bounded value error": np.mean([e.episode_means(e.bounded(3.0)).mean() for e in everyone[wrong::2]]),
         }
         for wrong in (0, 1)
     }
     failures, bounds_found = 0, {0: [], 1: []}
-    for run in range(REPETITIONS):
-        part = of_run(errors, run)
-        fresh, claims = fresh_evidence(single, single_state, part, seed=run), claims_of(part)
-        rows = bounds_table(
-            replay=None, fresh=fresh, claims=claims, kl=None, scales=scales, delta=DELTA,
-            measured=measure(fresh, claims, scales, DELTA),
-        )  # fmt: skip
+    for run, errors in enumerate(everyone):
+        fresh = fresh_errors(single, single_state, errors, seed=run)
+        rows = bound_rows(None, fresh, errors, measure(fresh, errors, scales), scales, kl=None)
         by_quantity = {row.quantity: row.value for row in rows if row.name == "test set, by episodes"}
         failures += any(by_quantity[quantity] < value for quantity, value in truth[run % 2].items())
         bounds_found[run % 2].append(by_quantity["absolute value error"])
@@ -369,39 +351,39 @@ def test_the_squared_distance_to_the_true_value_is_that_of_a_constant_mistake() 
     runs = range(100)
     agent, state = make_linear_agent(*({"mistake": mistake} for mistake in (0.0, 3.0) for _ in runs))
     errors = measure_value_errors(agent, state, LINEAR_QUADRATIC, [*runs, *runs], 10, "now")
-    found = [value_error(claims_of(of_run(errors, run)), DELTA) for run in range(200)]
+    found = [value_error(one, DELTA) for one in errors]
     right, wrong = found[:100], found[100:]
     assert holds_as_promised(sum(not one.low <= 0 <= one.high for one in right), len(runs))
     assert holds_as_promised(sum(not one.low <= 3.0**2 <= one.high for one in wrong), len(runs))
     assert np.median([one.low for one in wrong]) > 5  # and says so from ten episodes
     # The chance in single returns, which both have, is all that lies between the upper side and the truth.
     assert np.mean([w.value - r.value for w, r in zip(wrong, right, strict=True)]) == pytest.approx(9, abs=0.8)
-    spread = dataclasses.replace(of_run(errors, 150), v=np.full_like(errors.m[:1], 2.0))  # Q is no single number
-    assert value_error(claims_of(spread), DELTA).low == pytest.approx(wrong[50].low + 2.0)
+    spread = dataclasses.replace(errors[150], v=np.full_like(errors[150].m, 2.0))  # Q is no single number
+    assert value_error(spread, DELTA).low == pytest.approx(wrong[50].low + 2.0)
 
 
 def test_the_bellman_error_of_the_true_value_is_zero_in_the_mean() -> None:
     agent, state = make_linear_agent({})
-    errors = measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 60, "certificate")
-    right = fresh_evidence(agent, state, errors, 0)
+    (errors,) = measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 60, "certificate")
+    right = fresh_errors(agent, state, errors, 0)
     assert len(right.m) == errors.judged.sum()  # time limits come after the judged steps
     means = right.episode_means(right.y - right.m)
     assert abs(means.mean()) < 3 * means.std(ddof=1) / np.sqrt(len(means))
     state["hyper/mistake"] += 5.0
-    wrong = fresh_evidence(agent, state, errors, 0)
+    wrong = fresh_errors(agent, state, errors, 0)
     gap = wrong.episode_means(wrong.y - wrong.m)
     assert gap.mean() == pytest.approx(means.mean() - (1 - 0.9) * 5.0, abs=0.05)  # y moves by γ of the mistake
 
 
 def test_bias_along_the_episode_has_the_sign_of_the_mistake_in_every_part() -> None:
     agent, state = make_linear_agent({"mistake": -4.0})
-    errors = measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 30, "certificate")
+    (errors,) = measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 30, "certificate")
     along = bias_along("policy", errors, 0.05)
     assert len(along.bias) == 20
     assert all(part.high < 0 for part in along.bias)
-    half = episodes_of(errors, 0, 15)
-    assert half.m.shape[:2] == (1, 15)
-    np.testing.assert_array_equal(half.reward, errors.reward[:, :15])
+    half = errors.part(slice(15))
+    assert (len(half.m), len(half.length)) == (15, 15)
+    np.testing.assert_array_equal(half.reward, errors.reward[:15])
 
 
 # --- transitions on paper
@@ -413,7 +395,7 @@ def test_targets_and_variances_are_those_of_the_paper_s_objective() -> None:
     s = torch.tensor([[[0.0], [1.0]]])
     a = torch.zeros(1, 2, 1)
     batch = Batch(s, a, torch.tensor([[0.0, 1.0]]), torch.ones(1, 2, 1), torch.tensor([[0.0, 1.0]]))
-    seen = look(agent, state, batch, 0)
+    seen = bellman_errors(agent, state, batch, 0)
     m, v = agent.mean_and_variance(state, s, a)
     np.testing.assert_allclose(seen.m, m[0])
     np.testing.assert_allclose(seen.v, v[0])

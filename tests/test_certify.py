@@ -11,13 +11,12 @@ import tiny_experiments
 import torch
 from PIL import Image
 from rich.console import Console
+from small_cohorts import value_errors
 
 import pac4sac
 from pac4sac.base.errors import UserError
-from pac4sac.certificates import evidence
-from pac4sac.certificates.measured import Claims
-from pac4sac.certificates.policy import certify_returns
-from pac4sac.certificates.ranges import RewardRange
+from pac4sac.certificates import critic_errors
+from pac4sac.certificates.returns import RewardRange, certify_returns
 from pac4sac.cli.certificate_page import show
 from pac4sac.cli.main import main
 from pac4sac.training.agent_file import load
@@ -90,8 +89,10 @@ def test_bounds_on_the_replay_rest_on_the_tuples_of_the_checkpoint(certificate, 
     trained = load(experiments / "pac4sac" / "runs" / "pac4sac-seed1")
     kl = trained.agent.divergence(trained.state, trained.agent.params(trained.state, "critic")).sum()
     assert all(row.kl == pytest.approx(float(kl)) for row in on_replay)
-    assert all(not row.valid for row in on_replay)
-    other = evidence.stored_replay(experiments / "pac4sac" / "runs" / "pac4sac-seed0" / "agent.safetensors", trained)
+    assert all(row.fails for row in on_replay)
+    other = critic_errors.stored_replay(
+        experiments / "pac4sac" / "runs" / "pac4sac-seed0" / "agent.safetensors", trained
+    )
     newest = checkpointed(tiny_experiments.newest(experiments / "pac4sac"))
     np.testing.assert_array_equal(other.batch.s[0], newest["replay"][1, :, :3])  # of the run, wherever its file lies
 
@@ -205,12 +206,12 @@ def test_errors_beyond_the_largest_possible_count_as_that_on_page_and_in_json(
     assert "mean absolute error cannot be bounded better than without any data" in text
 
 
-def test_limited_claims_have_the_same_squares_but_for_those_beyond_the_largest() -> None:
+def test_limited_errors_have_the_same_squares_but_for_those_beyond_the_largest() -> None:
     luck = np.random.default_rng(0)
     m, g = luck.normal(size=(2, 5, 40)) * 3
-    claims = Claims(m, luck.exponential(4, (5, 40)), g, np.ones((5, 40), bool))
+    errors = value_errors(m, luck.exponential(4, (5, 40)), g, np.ones((5, 40), bool))
     for largest in (2.0, 9.0, 1e9):
-        np.testing.assert_allclose(claims.limited(largest).squared, np.minimum(claims.squared, largest))
+        np.testing.assert_allclose(errors.limited(largest).squared, np.minimum(errors.squared, largest))
 
 
 @pytest.mark.parametrize("each_step", [True, False])
@@ -218,7 +219,7 @@ def test_bounds_that_rest_on_a_range_which_rewards_refute_are_no_certificates(
     experiments, monkeypatch, each_step: bool
 ) -> None:
     limits = RewardRange(-39, 0.5, "so it is told", proven=False, each_step=each_step)
-    monkeypatch.setattr("pac4sac.certificates.certificate.known_range", lambda task: limits)
+    monkeypatch.setattr(RewardRange, "known", lambda task: limits)
     found = pac4sac.certify(experiments / "ddpg" / "runs" / "ddpg-seed0", episodes=EPISODES)
     for row in found.rows:
         bounded = row.quantity.startswith("bounded")  # its ε is a scale, not a limit
@@ -295,10 +296,10 @@ def test_a_run_that_ended_before_its_cohort_counts_only_what_it_saw(tmp_path) ->
             {"step": torch.tensor(100)}, {}, {"status": ["finished", "running"], "details": [detail, None]}
         )
 
-    rows = evidence._own_rows(tmp_path, saved("solved at step 55"), 0, filled=60)
+    rows = critic_errors._own_rows(tmp_path, saved("solved at step 55"), 0, filled=60)
     assert rows.tolist() == [w % 60 for w in range(40, 55)]  # a ring of 60 whose step 100 has overwritten the first 40
-    assert len(evidence._own_rows(tmp_path, saved(None), 0, filled=60)) == 60
-    assert len(evidence._own_rows(tmp_path, saved(None), 1, filled=60)) == 60
+    assert len(critic_errors._own_rows(tmp_path, saved(None), 0, filled=60)) == 60
+    assert len(critic_errors._own_rows(tmp_path, saved(None), 1, filled=60)) == 60
 
 
 def test_the_command_prints_the_page_or_json_and_writes_both(experiments, tmp_path, capsys) -> None:

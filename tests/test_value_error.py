@@ -11,7 +11,6 @@ from tiny_experiments import DRIFT
 
 from pac4sac import Task
 from pac4sac.agents import ALGORITHMS
-from pac4sac.base.errors import UserError
 from pac4sac.runs.statistics import mean_interval
 from pac4sac.tasks import episodes
 from pac4sac.training import evaluation
@@ -41,7 +40,7 @@ def test_returns_are_the_discounted_sums_of_the_definition() -> None:
 def test_the_interval_of_a_critic_that_is_right_holds_zero_as_often_as_it_says() -> None:
     agent, state = make_linear_agent(*({"gamma": 0.9 if k % 2 else 0.8, "alpha": 0.4 * (k % 3)} for k in range(200)))
     errors = measure_value_errors(agent, state, LINEAR_QUADRATIC, range(200), 5, "now")
-    biases = [errors.bias(run) for run in range(200)]
+    biases = [one.bias() for one in errors]
     holding = sum(bias.low <= 0 <= bias.high for bias in biases)
     assert binomtest(holding, 200, 0.95).pvalue > 0.01
     assert sum(bias.verdict == "undecided" for bias in biases) == holding
@@ -53,7 +52,7 @@ def test_the_interval_of_a_critic_that_is_right_holds_zero_as_often_as_it_says()
 def test_a_wrong_critic_is_caught_with_its_sign_and_size() -> None:
     agent, state = make_linear_agent({"mistake": 1.5}, {"mistake": -1.5}, {}, {"alpha": 0.0})
     errors = measure_value_errors(agent, state, LINEAR_QUADRATIC, range(4), 40, "now")
-    over, under, right, _ = (errors.bias(run) for run in range(4))
+    over, under, right, _ = (one.bias() for one in errors)
     assert (over.verdict, under.verdict, right.verdict) == ("overestimates", "underestimates", "undecided")
     # The unknown tail is filled with the same mistake, of weight 1 % at most.
     assert over.low < 1.5 < over.high / 0.99
@@ -65,22 +64,16 @@ def test_a_wrong_critic_is_caught_with_its_sign_and_size() -> None:
 def test_an_agent_that_forgets_the_entropy_in_its_value_is_caught() -> None:
     agent, state = make_linear_agent({"alpha": 0.2})
     plain, plain_state = make_linear_agent({"alpha": 0.0})
-    assert measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 20, "now").bias(0).verdict == "undecided"
+    assert measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 20, "now")[0].bias().verdict == "undecided"
     agent.mean_and_variance = lambda _, s, a: plain.mean_and_variance(plain_state, s, a)
-    assert measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 20, "now").bias(0).verdict == "underestimates"
+    assert measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 20, "now")[0].bias().verdict == "underestimates"
 
 
 def test_near_a_time_limit_no_step_is_judged() -> None:
     agent, state = make_linear_agent({"gamma": 0.9}, {"gamma": 0.5}, {"gamma": 0.0})
     errors = measure_value_errors(agent, state, LINEAR_QUADRATIC, range(3), 2, "now")
-    assert errors.judged.sum((1, 2)).tolist() == [2 * (100 - 43), 2 * (100 - 6), 2 * 100]  # 0.9⁴⁴ < 1 % < 0.9⁴³
-    assert errors.tail_weight[errors.judged].max() <= 0.01
-    shorter = measure_value_errors(agent, state, LINEAR_QUADRATIC, range(3), 2, "now", horizon=50, tail=0.1)
-    assert shorter.judged.sum((1, 2)).tolist() == [2 * (50 - 21), 2 * (50 - 3), 2 * 50]
-    np.testing.assert_array_equal(shorter.reward, errors.reward[:, :, :50])
-    assert measure_value_errors(agent, state, LINEAR_QUADRATIC, range(3), 2, "now", horizon=9).bias(0) is None
-    with pytest.raises(UserError, match="between 0 and 1"):
-        measure_value_errors(agent, state, LINEAR_QUADRATIC, range(3), 2, "now", tail=0.0)
+    assert [one.judged.sum() for one in errors] == [2 * (100 - 43), 2 * (100 - 6), 2 * 100]  # 0.9⁴⁴ < 1 % < 0.9⁴³
+    assert max(one.tail_weight[one.judged].max() for one in errors) <= 0.01
 
 
 # --- probe environments, and the agents
@@ -91,10 +84,11 @@ def test_an_end_that_is_none_of_time_is_judged_to_the_last_step() -> None:
     set_head(agent, state, "critic", {"weight": [0.01, 0.0], "bias": 0.99})  # Q = 0.99 in state 0, 1 in state 1
     agent.params(state, "critic")["head.bias"][1] += 0.5
     errors = measure_value_errors(agent, state, TWO_STEPS, [0, 1], 3, "now")
-    assert errors.judged.all()
-    assert errors.terminated.all()
-    np.testing.assert_allclose(errors.g, np.broadcast_to([0.99, 1.0], (2, 3, 2)))
-    right, wrong = errors.bias(0), errors.bias(1)
+    for one in errors:
+        assert one.judged.all()
+        assert one.terminated.all()
+        np.testing.assert_allclose(one.g, np.broadcast_to([0.99, 1.0], (3, 2)))
+    right, wrong = (one.bias() for one in errors)
     assert (right.verdict, wrong.verdict) == ("undecided", "overestimates")
     assert right.rms < 1e-6
     assert (wrong.bias, wrong.rms, wrong.tail_weight) == (pytest.approx(0.5), pytest.approx(0.5), 0.0)
@@ -106,9 +100,9 @@ def test_a_task_too_short_to_judge_is_played_on_beyond_its_limit() -> None:
     # What a critic would learn that takes the limit for an end: four rewards, the first of them 0.
     agent.params(state, "critic")["head.bias"][1] = 3.0
     errors = measure_value_errors(agent, state, ENDLESS, [0, 1], 2, "now")
-    assert errors.judged.sum(2).tolist() == [[4, 4], [4, 4]]
-    assert not errors.terminated.any()
-    right, wrong = errors.bias(0), errors.bias(1)
+    assert [one.judged.sum(1).tolist() for one in errors] == [[4, 4], [4, 4]]
+    assert not any(one.terminated.any() for one in errors)
+    right, wrong = (one.bias() for one in errors)
     assert abs(right.bias) < 1e-3
     assert wrong.bias == pytest.approx(-96, rel=0.011)
     assert (right.verdict, wrong.verdict) == ("undecided", "underestimates")
@@ -119,23 +113,23 @@ def test_every_agent_is_measured_by_samples_of_its_own_policy(algo: str) -> None
     agent = make_agent(algo, {"gamma": 0.9}, {"gamma": 0.8}, ds=3, da=1)
     state = agent.initial_state([0, 1], torch.device("cpu"))
     errors = measure_value_errors(agent, state, DRIFT, [0, 1], 2, "now")
-    s, a = (torch.from_numpy(x[:, :, 0]) for x in (errors.observation, errors.action))
-    bias = errors.bias(0)
-    assert bias.steps == errors.judged[0].sum() > 10
-    np.testing.assert_allclose(
-        errors.m[:, :, 0], agent.critic(agent.params(state, "critic"), s, a)[0].amin(1), rtol=1e-4
+    s, a, m, log_pi = (
+        torch.from_numpy(np.stack([getattr(one, name)[:, 0] for one in errors]))  # of the first step, [R, E, ·]
+        for name in ("observation", "action", "m", "log_pi")
     )
-    assert (errors.v is not None) == agent.critic.gaussian
+    assert errors[0].bias().steps == errors[0].judged.sum() > 10
+    np.testing.assert_allclose(m, agent.critic(agent.params(state, "critic"), s, a)[0].amin(1), rtol=1e-4)
+    assert all(one.v.any() == agent.critic.gaussian for one in errors)
     with_entropy = "ddpg" not in algo and algo != "oac-lab"
-    np.testing.assert_allclose(errors.alpha, 0.2 if with_entropy else 0.0)
+    np.testing.assert_allclose([one.alpha for one in errors], 0.2 if with_entropy else 0.0)
     if with_entropy:
         mean, std = agent.actor(agent.params(state, "actor"), s)
         normal = torch.distributions.Normal(mean, std)
         density = (normal.log_prob(torch.atanh(a)) - (1 - a.square()).log()).sum(-1)
-        np.testing.assert_allclose(errors.log_pi[:, :, 0], density, atol=1e-3)
+        np.testing.assert_allclose(log_pi, density, atol=1e-3)
         assert (agent.greedy(state, s) != a).all()
     else:
-        assert not errors.log_pi.any()
+        assert not any(one.log_pi.any() for one in errors)
         assert ((agent.greedy(state, s) == a).all()) == (algo != "oac-lab")
 
 
@@ -143,9 +137,9 @@ def test_the_learned_temperature_is_the_one_that_counts() -> None:
     agent = make_agent("sac-auto", {"gamma": 0.5}, ds=3, da=1)
     state = agent.initial_state([0], torch.device("cpu"))
     state["log_alpha"].fill_(np.log(3.0))
-    errors = measure_value_errors(agent, state, DRIFT, [0], 1, "now")
+    (errors,) = measure_value_errors(agent, state, DRIFT, [0], 1, "now")
     assert errors.alpha == pytest.approx(3.0)
-    r, log_pi, g = (x[0, 0, :2] for x in (errors.reward, errors.log_pi, errors.g))
+    r, log_pi, g = (x[0, :2] for x in (errors.reward, errors.log_pi, errors.g))
     assert g[0] == pytest.approx(r[0] + 0.5 * (g[1] - 3 * log_pi[1]))
 
 
@@ -153,7 +147,7 @@ def test_of_several_critics_the_smallest_claim_counts_with_its_own_variance() ->
     agent, state = agent_on_paper("pac4sac", critics=2, shots=1)
     low = {"weight": [0.0, 0.0], "bias": 1.0, "variance": [4.0, 0.1]}
     set_head(agent, state, "critic", {"weight": [0.0, 0.0], "bias": 2.0, "variance": [0.1, 0.1]}, low)
-    errors = measure_value_errors(agent, state, TWO_STEPS, [0], 2, "now")
+    (errors,) = measure_value_errors(agent, state, TWO_STEPS, [0], 2, "now")
     np.testing.assert_allclose(errors.m, 1.0)
     a = np.maximum(errors.action[..., 0], 0)
     np.testing.assert_allclose(errors.v, 4 * errors.observation[..., 0] ** 2 + 0.1 * a**2, rtol=1e-5)
@@ -162,9 +156,9 @@ def test_of_several_critics_the_smallest_claim_counts_with_its_own_variance() ->
 def test_the_shooting_policy_is_judged_by_plain_returns_of_what_it_does() -> None:
     agent, state = agent_on_paper("pac4sac", shots=200)
     set_head(agent, state, "critic", {"weight": [0.0, 1.0], "bias": 0.0, "variance": [1e-6, 1e-6]})
-    by_policy = measure_value_errors(agent, state, TWO_STEPS, [0], 50, "now")
-    by_shooting = measure_value_errors(agent, state, TWO_STEPS, [0], 50, "now", policy="shooting")
-    np.testing.assert_allclose(by_shooting.g, np.broadcast_to([0.99, 1.0], (1, 50, 2)))
+    (by_policy,) = measure_value_errors(agent, state, TWO_STEPS, [0], 50, "now")
+    (by_shooting,) = measure_value_errors(agent, state, TWO_STEPS, [0], 50, "now", shooting=True)
+    np.testing.assert_allclose(by_shooting.g, np.broadcast_to([0.99, 1.0], (50, 2)))
     assert by_shooting.alpha == 0
     assert by_shooting.action.mean() > 0.9 > 0.2 > abs(by_policy.action.mean())
     assert by_policy.g[..., 0].std() > 0
@@ -174,15 +168,15 @@ def test_a_measurement_depends_on_run_and_occasion_alone() -> None:
     agent, state = make_linear_agent({}, {"gamma": 0.8})
     both = measure_value_errors(agent, state, LINEAR_QUADRATIC, [3, 7], 2, "now")
     again = measure_value_errors(agent, state, LINEAR_QUADRATIC, [3, 7], 2, "now", only=[1])
-    np.testing.assert_array_equal(again.g[1], both.g[1])
-    assert again.bias(0) is None
+    np.testing.assert_array_equal(again[1].g, both[1].g)
+    assert again[0].bias() is None
     alone, alone_state = make_linear_agent({"gamma": 0.8})
-    np.testing.assert_allclose(
-        measure_value_errors(alone, alone_state, LINEAR_QUADRATIC, [7], 2, "now").error, both.error[1:], rtol=1e-5
-    )
+    (same,) = measure_value_errors(alone, alone_state, LINEAR_QUADRATIC, [7], 2, "now")
+    np.testing.assert_allclose(same.error, both[1].error, rtol=1e-5)
     later = measure_value_errors(agent, state, LINEAR_QUADRATIC, [3, 7], 2, "later")
-    assert (later.observation != both.observation).all()
-    assert (later.log_pi != both.log_pi).all()
+    for now, then in zip(both, later, strict=True):
+        assert (then.observation != now.observation).all()
+        assert (then.log_pi != now.log_pi).all()
 
 
 def test_an_episode_whose_simulator_fails_is_left_out() -> None:
@@ -191,6 +185,6 @@ def test_an_episode_whose_simulator_fails_is_left_out() -> None:
     instance = evaluation.episode_seed(0, "value of the policy, now", 1)
     victim = {"victim": episodes.episode_seed(instance, "evaluate", 1), "at": 9}
     doomed = Task("doomed", DRIFT.env_id, 30, env_kwargs=victim)
-    errors = measure_value_errors(agent, state, doomed, [0], 3, "now")
-    assert errors.judged[0].any(1).tolist() == [True, False, True]
-    assert errors.bias(0).episodes == 2
+    (errors,) = measure_value_errors(agent, state, doomed, [0], 3, "now")
+    assert errors.judged.any(1).tolist() == [True, False, True]
+    assert errors.bias().episodes == 2

@@ -39,7 +39,7 @@ def complexity_paper(kl: Real, n: Real, floor: float = 1e-12) -> Tensor:
 def complexity_mcallester(kl: Real, n: Real, delta: Real) -> Tensor:
     """√((KL + ln(1/δ)) / 2N): McAllester as the paper prints it (section 3.1); smaller than what is proven."""
     _check_kl_and_n(kl, n)
-    _check_delta(delta)
+    check_delta(delta)
     kl, n, delta = _tensors(kl, n, delta)
     return torch.sqrt((kl - torch.log(delta)) / (2 * n))
 
@@ -47,7 +47,7 @@ def complexity_mcallester(kl: Real, n: Real, delta: Real) -> Tensor:
 def complexity_mcallester_2003(kl: Real, n: Real, delta: Real) -> Tensor:
     """√((KL + ln(N/δ)) / 2(N − 1)): as proven by McAllester (2003), PAC-Bayesian Stochastic Model Selection; N ≥ 2."""
     _check_kl_and_n(kl, n, least_n=2)
-    _check_delta(delta)
+    check_delta(delta)
     kl, n, delta = _tensors(kl, n, delta)
     return torch.sqrt((kl + torch.log(n / delta)) / (2 * (n - 1)))
 
@@ -102,7 +102,7 @@ def theorem_1(
 ) -> Tensor:
     """Theorem 1 of the paper (Fard et al. 2012), a bound on E‖Q_π − Q‖²; infinite where it is vacuous."""
     _check_kl_and_n(kl, n)
-    _check_delta(delta)
+    check_delta(delta)
     _check_gamma(gamma)
     valid = theorem_1_is_valid(n, r_max, correlation)
     risk, kl, n, delta, gamma, next_value_variance, r_max, correlation = _tensors(
@@ -143,7 +143,7 @@ def kappa(kl: Real, n: Real, delta: Real) -> Tensor:
     the tensor N of a nearly empty buffer does no harm.
     """
     _check_kl_and_n(kl, n, least_n=8)
-    _check_delta(delta)
+    check_delta(delta)
     kl, n, delta = _tensors(kl, n, delta)
     return (kl + torch.log(2 * torch.sqrt(n) / delta)) / (2 * n)
 
@@ -274,7 +274,7 @@ def _check_kl_and_n(kl: Real, n: Real, least_n: int = 1) -> None:
     _check("N", n, lambda x: least_n <= x < math.inf, f"finite and at least {least_n}")
 
 
-def _check_delta(delta: Real) -> None:
+def check_delta(delta: Real) -> None:
     _check("delta", delta, lambda x: 0 < x < 1, "between 0 and 1, both excluded")
 
 

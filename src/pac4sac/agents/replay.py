@@ -34,5 +34,10 @@ def sample(data: Tensor, uniforms: Tensor, n: Tensor, ds: int, da: int) -> Batch
     index = (uniforms * n).long().clamp_max(n - 1)  # u = 1 would read the next run's ring
     first = torch.arange(runs, device=data.device).unsqueeze(1) * capacity
     rows = data.view(-1, width).index_select(0, (first + index).view(-1)).view(*index.shape, width)
+    return unpack(rows, ds, da)
+
+
+def unpack(rows: Tensor, ds: int, da: int) -> Batch:
+    """From [R, B, width]."""
     s, a, r, s2, terminated = torch.split(rows, [ds, da, 1, ds, 1], -1)
     return Batch(s, a, r.squeeze(-1), s2, terminated.squeeze(-1))

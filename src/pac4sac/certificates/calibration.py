@@ -4,21 +4,21 @@ In distribution, the states are those of π's own episodes. Out of it, an episod
 the last of these, and what π makes of it afterwards.
 """
 
-from dataclasses import dataclass
-from typing import Any, cast
+import copy
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from pac4sac.agents.base import Agent, Draw, State
-from pac4sac.certificates.policy import betting_lower, betting_upper
+from pac4sac.certificates.returns import betting_lower, betting_upper
 from pac4sac.runs.statistics import Estimate
 from pac4sac.tasks import Task
-from pac4sac.training.value_error import ValueErrors, measure_value_errors
+from pac4sac.training.value_error import Floats, ValueErrors, measure_value_errors
 
-Floats = NDArray[np.float64]
 WIDTH = 2.0  # deviations to each side
 NOMINAL = 0.954  # covered by them, were the errors Gaussian with that deviation
 LONGEST_WALK = 200  # random steps
@@ -26,7 +26,7 @@ CHUNK = 4096
 
 
 @dataclass(frozen=True)
-class Coverage:
+class Calibration:
     where: str
     deviation: str  # what the critic offers as its uncertainty
     share: Estimate  # of returns within m_p ± 2 deviations
@@ -36,68 +36,60 @@ class Coverage:
     steps: int
 
 
-def coverage(
-    where: str, name: str, error: Floats, deviation: Floats, judged: NDArray[np.bool_], delta: float
-) -> Coverage | None:
-    """Of arrays [E, T]; the interval is over episodes. None where nothing is judged."""
-    some = judged.any(1)
-    if not some.any():
-        return None
-    covered = judged & (np.abs(error) <= WIDTH * deviation)
-    shares = covered.sum(1)[some] / judged.sum(1)[some]
-    e, d = error[judged], np.maximum(deviation[judged], 1e-12)
-    return Coverage(
-        where,
-        name,
-        Estimate(float(shares.mean()), betting_lower(shares, delta / 2), betting_upper(shares, delta / 2)),
-        ratio=float(np.sqrt(np.mean((e / d) ** 2))),
-        rms_error=float(np.sqrt(np.mean(e**2))),
-        rms_deviation=float(np.sqrt(np.mean(d**2))),
-        steps=len(e),
-    )
+def calibrate(
+    agent: Agent, state: State, task: Task, measuring: ValueErrors, seed: int, delta: float, say: Callable[[str], None]
+) -> list[Calibration]:
+    """Empty for a single plain critic, which offers no uncertainty."""
+    if not agent.critic.gaussian and agent.critic.members < 2:
+        return []
+    episodes, longest = len(measuring.judged), int(measuring.judged.sum(1).max())
+    say(f"{episodes} episodes that begin with random actions …")
+    strayed = measure_after_random_steps(agent, state, task, episodes, seed, longest)
+    places = {"π's own states": measuring, "after random actions": strayed}
+    return [
+        calibration(where, *deviations(agent, state, errors), errors, delta)
+        for where, errors in places.items()
+        if errors.judged.any()
+    ]
+
+
+def calibration(where: str, name: str, deviation: Floats, errors: ValueErrors, delta: float) -> Calibration:
+    """Of the judged steps, with deviations [E, T]; the interval is over episodes."""
+    shares = errors.episode_means((np.abs(errors.error) <= WIDTH * deviation).astype(np.float64))
+    share = Estimate(float(shares.mean()), betting_lower(shares, delta / 2), betting_upper(shares, delta / 2))
+    e, d = errors.error[errors.judged], np.maximum(deviation[errors.judged], 1e-12)
+    ratio, rms_error, rms_deviation = (float(np.sqrt(np.mean(x**2))) for x in (e / d, e, d))
+    return Calibration(where, name, share, ratio, rms_error, rms_deviation, steps=len(e))
 
 
 @torch.no_grad()
-def deviations(agent: Agent, state: State, errors: ValueErrors) -> tuple[str, Floats] | None:
-    """√v_p, or how far several critics lie apart; None for a single plain critic, which offers nothing."""
-    if errors.v is not None:
-        return "√v_p", np.sqrt(errors.v[0])
-    if agent.critic.members < 2:
-        return None
-    shape = errors.m.shape[1:]
-    s, a = (torch.from_numpy(x[0]).flatten(0, 1)[None] for x in (errors.observation, errors.action))
+def deviations(agent: Agent, state: State, errors: ValueErrors) -> tuple[str, Floats]:
+    """√v_p, or how far several critics lie apart."""
+    if agent.critic.gaussian:
+        return "√v_p", np.sqrt(errors.v)
+    s, a = (torch.from_numpy(x).flatten(0, 1)[None] for x in (errors.observation, errors.action))
+    chunks = zip(torch.split(s, CHUNK, 1), torch.split(a, CHUNK, 1), strict=True)
     q = agent.params(state, "critic")
-    parts = [
-        agent.critic(q, s[:, k : k + CHUNK], a[:, k : k + CHUNK])[0].std(1, unbiased=False)
-        for k in range(0, s.shape[1], CHUNK)
-    ]
-    return "the critics' deviation", torch.cat(parts, 1)[0].double().numpy().reshape(shape)
+    parts = [agent.critic(q, *chunk)[0].std(1, unbiased=False) for chunk in chunks]
+    return "the critics' deviation", torch.cat(parts, 1)[0].double().numpy().reshape(errors.m.shape)
 
 
 def measure_after_random_steps(
     agent: Agent, state: State, task: Task, episodes: int, seed: int, longest: int
-) -> tuple[ValueErrors, NDArray[np.bool_]]:
-    """Episodes that begin with up to `longest` random steps, and which step of each, [E, T], is to be judged."""
+) -> ValueErrors:
+    """Episodes that begin with up to `longest` random steps, of which the last is judged."""
     generator = torch.Generator().manual_seed(seed)
     last = torch.randint(max(1, min(longest, LONGEST_WALK)), (1, episodes), generator=generator)
-    wanderer = cast(Agent, _Wanderer(agent, last, generator))
-    errors = measure_value_errors(wanderer, state, task, [seed], episodes, "after random steps")
-    step = np.arange(errors.m.shape[2])
-    return errors, errors.judged[0] & (step == last[0].numpy()[:, None])
+    time = itertools.count()
 
-
-class _Wanderer:
-    """An agent whose first actions are random."""
-
-    def __init__(self, agent: Agent, last: Tensor, generator: torch.Generator) -> None:
-        self._agent, self._last, self._generator, self._time = agent, last, generator, 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._agent, name)
-
-    def sample_policy(self, state: State, s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
-        a, log_pi = self._agent.sample_policy(state, s, draw)
-        random = 2 * torch.rand(a.shape, generator=self._generator) - 1
-        wandering = self._time <= self._last
-        self._time += 1
+    def wander(state: State, s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
+        a, log_pi = agent.sample_policy(state, s, draw)
+        random = 2 * torch.rand(a.shape, generator=generator) - 1
+        wandering = last >= next(time)
         return torch.where(wandering.unsqueeze(-1), random, a), torch.where(wandering, 0.0, log_pi)
+
+    wanderer = copy.copy(agent)
+    vars(wanderer)["sample_policy"] = wander
+    (errors,) = measure_value_errors(wanderer, state, task, [seed], episodes, "after random steps")
+    step = np.arange(errors.m.shape[1])
+    return replace(errors, judged=errors.judged & (step == last[0].numpy()[:, None]))

@@ -8,47 +8,48 @@ from matplotlib.figure import Figure
 
 from pac4sac.certificates.calibration import NOMINAL
 from pac4sac.report.learning_curves import COLOURS, FAINT, INK
-from pac4sac.training.value_error import policy_name
 
 if TYPE_CHECKING:
-    from pac4sac.certificates.bounds_table import Row
     from pac4sac.certificates.certificate import Certificate
 
 GREEN, ORANGE, RED = COLOURS[2], COLOURS[5], COLOURS[1]
-LOOK = {  # colours of rim and inside
-    "certificate": (GREEN, GREEN),
-    "holds here": (ORANGE, ORANGE),
-    "undecided": (ORANGE, "white"),
-    "broken": (RED, RED),
-    "vacuous": (FAINT, "white"),
+LOOK = {  # colours of rim and inside, and what the word means
+    "certificate": (GREEN, GREEN, ""),
+    "holds here": (ORANGE, ORANGE, ": an assumption fails"),
+    "undecided": (ORANGE, "white", ""),
+    "broken": (RED, RED, " by what was measured"),
+    "vacuous": (FAINT, "white", ""),
 }
-MEANING = {"certificate": "", "holds here": ": an assumption fails", "broken": " by what was measured", "vacuous": ""}
 POLICIES = {"policy": COLOURS[0], "shooting": COLOURS[3]}
 
 
 def draw(certificate: "Certificate", path: Path) -> None:
-    rows = certificate.rows
-    height = max(5.2, 1.6 + 0.3 * len(rows))
+    height = max(5.2, 1.6 + 0.3 * len(certificate.rows))
     figure = Figure(figsize=(15, height), dpi=130, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
     left.set_axis_off()
     grid = left.get_subplotspec().subgridspec(2, 1, height_ratios=(1.5, 1))
-    _bias(figure.add_subplot(grid[0]), certificate)
-    _calibration(figure.add_subplot(grid[1]), certificate)
-    _bounds(right, certificate)
+    panels = {
+        _draw_bias: figure.add_subplot(grid[0]),
+        _draw_calibration: figure.add_subplot(grid[1]),
+        _draw_bounds: right,
+    }
+    for draw_panel, panel in panels.items():
+        draw_panel(panel, certificate)
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.tick_params(colors=INK)
+        panel.grid(color="#e8e8e8", linewidth=0.8)
+        panel.set_axisbelow(True)
     figure.suptitle(f"{certificate.run} on {certificate.task}", color=INK, fontsize=13)
     figure.savefig(path, metadata={"Software": None})
 
 
-def _bias(panel: Any, c: "Certificate") -> None:
+def _draw_bias(panel: Any, c: "Certificate") -> None:
     for along in c.along:
-        label, colour = policy_name(along.policy, c.alpha), POLICIES[along.policy]
-        middle = np.array([part.value for part in along.bias])
-        low, high = (
-            np.array([value if (value := getattr(part, side)) is not None else part.value for part in along.bias])
-            for side in ("low", "high")
-        )
-        panel.plot(along.step, middle, color=colour, label=label, linewidth=2)
+        colour, middle = POLICIES[along.policy], [part.value for part in along.bias]
+        low = [part.value if part.low is None else part.low for part in along.bias]
+        high = [part.value if part.high is None else part.high for part in along.bias]
+        panel.plot(along.step, middle, color=colour, label=c.policy_name(along.policy), linewidth=2)
         panel.fill_between(along.step, low, high, color=colour, alpha=0.2, linewidth=0)
     panel.axhline(0, color=INK, linewidth=1)
     panel.margins(y=0.12)
@@ -59,57 +60,37 @@ def _bias(panel: Any, c: "Certificate") -> None:
     panel.set_title(f"What the critic claims minus what follows, m_p − G, with {confidence} bands", fontsize=11)
     panel.set_xlabel("step of the episode")
     panel.legend(frameon=False, fontsize=9, loc="best")
-    _finish(panel)
 
 
-def _bounds(panel: Any, c: "Certificate") -> None:
+def _draw_bounds(panel: Any, c: "Certificate") -> None:
     """Each bound by the measured error: right of 1 it is respected, and the nearer the better."""
     rows = list(reversed(c.rows))
-    ratios = [_ratio(row) for row in rows]
-    finite = [x for x in ratios if np.isfinite(x)]
-    far = 10 ** np.ceil(np.log10(max(finite, default=1) * 1.01)) * 10
+    ratios = [row.value / row.measured.value if row.measured.value > 0 else np.inf for row in rows]
+    far = 10 ** np.ceil(np.log10(max(filter(np.isfinite, ratios), default=1) * 1.01)) * 10
     for place, (row, ratio) in enumerate(zip(rows, ratios, strict=True)):
-        edge, face = LOOK[row.says]
+        edge, face, _ = LOOK[row.says]
         shown = min(max(ratio, 1e-3), far)
         panel.plot([1, shown], [place, place], color=edge, linewidth=1.2, alpha=0.6)
         panel.plot(shown, place, "o" if np.isfinite(ratio) else ">", markeredgecolor=edge, markerfacecolor=face, ms=8)
     panel.axvline(1, color=INK, linewidth=1)
     panel.set_xscale("log")
     panel.set_yticks(range(len(rows)), [f"{row.name} [{row.data}]\n{row.quantity}" for row in rows], fontsize=7.5)
-    for word, (edge, face) in LOOK.items():
+    for word, (edge, face, meaning) in LOOK.items():
         if any(row.says == word for row in rows):
-            label = word + MEANING.get(word, "")
-            panel.plot([], [], "o", markeredgecolor=edge, markerfacecolor=face, label=label)
+            panel.plot([], [], "o", markeredgecolor=edge, markerfacecolor=face, label=word + meaning)
     panel.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.4, -0.07), ncols=4)
     panel.set_title("How many times the measured error a bound allows (1: the measured error)", fontsize=11)
-    _finish(panel)
 
 
-def _ratio(row: "Row") -> float:
-    return row.value / row.measured.value if row.measured.value > 0 else float("inf")
-
-
-def _calibration(panel: Any, c: "Certificate") -> None:
+def _draw_calibration(panel: Any, c: "Certificate") -> None:
     panel.axvline(NOMINAL, color=INK, linewidth=1, linestyle=(0, (5, 3)))
-    for place, one in enumerate(reversed(c.calibration)):
-        share = one.share
-        panel.barh(place, share.value, color=COLOURS[0], alpha=0.75, height=0.55)
-        if share.low is not None and share.high is not None:
-            panel.plot([max(share.low, 0), min(share.high, 1)], [place, place], color=INK, linewidth=2)
-        panel.text(
-            min(max(share.value, share.high or 0), 1) + 0.02, place,
-            f"errors are {one.ratio:.3g} × what it says", va="center", fontsize=9, color=INK,
-        )  # fmt: skip
-    panel.set_yticks(range(len(c.calibration)), [one.where for one in reversed(c.calibration)])
+    title, calibrations = "No calibration", list(reversed(c.calibration))
+    for place, one in enumerate(calibrations):
+        title = f"Share of returns within m_p ± 2 {one.deviation} (dashed: {NOMINAL:.1%})"
+        panel.barh(place, one.share.value, color=COLOURS[0], alpha=0.75, height=0.55)
+        panel.plot([one.share.low, one.share.high], [place, place], color=INK, linewidth=2)
+        text = f"errors are {one.ratio:.3g} × what it says"
+        panel.text((one.share.high or 0) + 0.02, place, text, va="center", fontsize=9, color=INK)
+    panel.set_yticks(range(len(calibrations)), [one.where for one in calibrations])
     panel.set_xlim(0, 1)
-    offered = c.calibration[0].deviation if c.calibration else ""
-    title = f"Share of returns within m_p ± 2 {offered} (dashed: {NOMINAL:.1%})" if c.calibration else "No calibration"
     panel.set_title(title, fontsize=11)
-    _finish(panel)
-
-
-def _finish(panel: Any) -> None:
-    panel.spines[["top", "right"]].set_visible(False)
-    panel.tick_params(colors=INK)
-    panel.grid(color="#e8e8e8", linewidth=0.8)
-    panel.set_axisbelow(True)

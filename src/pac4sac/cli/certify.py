@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
@@ -27,7 +27,7 @@ class Certify:
     episodes: Annotated[int, arg(metavar="N")] = 64
     # Each bound may be wrong with this probability.
     delta: Annotated[float, arg(metavar="δ")] = 0.05
-    # Of the episodes.
+    # Seed of the episodes.
     seed: Annotated[int, arg(metavar="N")] = 0
     # The least and the largest reward of a step, as in --reward-range=-1,1.
     reward_range: Annotated[str | None, arg(metavar="LOW,HIGH", help_behavior_hint="(default: the task's)")] = None
@@ -41,20 +41,16 @@ class Certify:
     json: bool = False
 
     def run(self, console: "Console") -> int:
-        rewards = parse_range("--reward-range", self.reward_range)
-        returns = parse_range("--return-range", self.return_range)
+        ranges: dict[str, Any] = {
+            "reward_range": parse_range("--reward-range", self.reward_range),
+            "return_range": parse_range("--return-range", self.return_range),
+        }
         from pac4sac.certificates.certificate import certify
         from pac4sac.cli.certificate_page import show
 
         with console.status("reading the agent …") as status:
             certificate = certify(
-                self.folder,
-                episodes=self.episodes,
-                delta=self.delta,
-                seed=self.seed,
-                reward_range=rewards,
-                return_range=returns,
-                progress=status.update,
+                self.folder, episodes=self.episodes, delta=self.delta, seed=self.seed, progress=status.update, **ranges
             )
         out = self.out or certificate.agent_file.parent
         try:

@@ -5,7 +5,7 @@ Several tasks come as strata, one array of runs for each; a bootstrap resamples 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,7 @@ from scipy import stats
 from scipy.special import stdtrit
 
 Floats = NDArray[np.float64]
+Verdict = Literal["overestimates", "underestimates", "undecided"]
 CONFIDENCE = 0.95
 RESAMPLES = 9999
 SEED = 20240721  # of every bootstrap: the same runs give the same interval
@@ -56,6 +57,13 @@ def mean_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Estimate
         return Estimate(summary.mean)
     half_width = float(stdtrit(summary.n - 1, (1 + confidence) / 2) * summary.sd / np.sqrt(summary.n))
     return Estimate(summary.mean, summary.mean - half_width, summary.mean + half_width)
+
+
+def bias_verdict(bias: Estimate) -> Verdict:
+    """On a critic whose values lie that far above what follows; undecided where the interval holds 0 or is missing."""
+    if bias.low is None or bias.high is None:
+        return "undecided"
+    return "overestimates" if bias.low > 0 else "underestimates" if bias.high < 0 else "undecided"
 
 
 def interquartile_mean(strata: Sequence[ArrayLike], seed: int = SEED) -> Estimate:

@@ -300,7 +300,7 @@ class Cohort:
         step, episodes, workers = self.learner.step, self.options.bias_episodes, self.pool.workers
         errors = measure_value_errors(*self._played, episodes, str(step), workers=workers, only=runs, stop=self.stop)
         for run in runs:
-            if (bias := errors.bias(run)) is not None:
+            if (bias := errors[run].bias()) is not None:
                 self._log(run, "bias", {"step": step, **dataclasses.asdict(bias)})
 
     def _log_coverage(self, runs: Sequence[int]) -> None:

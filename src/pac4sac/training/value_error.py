@@ -6,37 +6,31 @@ The claim is m_p(s_t, a_t), with v_p where the critic has a variance; the outcom
 
 of π itself (one action, no shooting), with the α of the moment. A time limit is no end: what would have come after it
 is unknown, so a step is judged only where that has a small weight γ^(T−t), and the critic's own soft value stands in
-for it. A critic with the same bias everywhere thus shows at least 1 − `tail` of it.
+for it. A critic with the same bias everywhere thus shows at least 1 − TAIL of it.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pac4sac.agents import bounds
 from pac4sac.agents.base import Agent, Draw, Hyper, State
-from pac4sac.base.errors import UserError
 from pac4sac.base.stopping import StopRequest
-from pac4sac.runs.statistics import CONFIDENCE, mean_interval
+from pac4sac.runs.statistics import CONFIDENCE, Estimate, Verdict, bias_verdict, mean_interval
 from pac4sac.tasks import Task
 from pac4sac.tasks.registry import time_limit
 from pac4sac.training.evaluation import evaluation_tape, play, read_draw
 
 Floats = NDArray[np.float64]
-Policy = Literal["policy", "shooting"]
 TAIL = 0.01  # the largest weight of an unknown tail
 CHUNK = 64  # steps whose states go through the critic at once
 ROUNDING = 1e-5  # of float32, relative to the values: a smaller bias is none
-
-
-def policy_name(policy: str, alpha: float) -> str:
-    """With the kind of returns that it is judged by."""
-    return "shooting, plain returns" if policy == "shooting" else f"π, {'soft' if alpha else 'plain'} returns"
 
 
 @dataclass(frozen=True)
@@ -54,34 +48,37 @@ class Bias:
     tail_weight: float  # the largest in any of them
 
     @property
+    def estimate(self) -> Estimate:
+        return Estimate(self.bias, self.low, self.high)
+
+    @property
     def relative(self) -> float:
         """The bias as a share of the size of the values."""
         return self.bias / abs(self.mean_return) if self.mean_return else math.nan
 
     @property
-    def verdict(self) -> Literal["overestimates", "underestimates", "undecided"]:
-        if self.low is None or self.high is None or abs(self.bias) <= ROUNDING * (1 + abs(self.mean_return)):
+    def verdict(self) -> Verdict:
+        if abs(self.bias) <= ROUNDING * (1 + abs(self.mean_return)):
             return "undecided"
-        return "overestimates" if self.low > 0 else "underestimates" if self.high < 0 else "undecided"
+        return bias_verdict(self.estimate)
 
 
 @dataclass(frozen=True)
 class ValueErrors:
-    """Arrays are [R, E, T] unless said otherwise: runs, episodes, steps. After the end of an episode, and in all of one
-    whose simulator failed, `judged` is False and the rest is without meaning."""
+    """The claims of one run's critic in fresh episodes, and what came of them. Arrays are [E, T] unless said otherwise:
+    episodes, steps. After the end of an episode, and in all of one whose simulator failed, `judged` is False and the
+    rest is without meaning."""
 
-    policy: Policy
-    tail: float
-    alpha: Floats  # [R], 0 where returns are not softened
-    gamma: Floats  # [R]
-    length: NDArray[np.int64]  # [R, E]
-    terminated: NDArray[np.bool_]  # [R, E]; otherwise the time was up
-    observation: NDArray[np.float32]  # [R, E, T, ds]
-    action: NDArray[np.float32]  # [R, E, T, da]
+    alpha: float  # 0 where returns are not softened
+    gamma: float
+    length: NDArray[np.int64]  # [E]
+    terminated: NDArray[np.bool_]  # [E]; otherwise the time was up
+    observation: NDArray[np.float32]  # [E, T, ds]
+    action: NDArray[np.float32]  # [E, T, da]
     reward: Floats
     log_pi: Floats
     m: Floats  # m_p(s_t, a_t)
-    v: Floats | None  # v_p(s_t, a_t), where the critic has one
+    v: Floats  # v_p(s_t, a_t); 0 for a critic without a variance
     g: Floats  # G_t
     tail_weight: Floats  # of what the critic itself says in G_t
     judged: NDArray[np.bool_]
@@ -91,34 +88,54 @@ class ValueErrors:
         """m_p − G, NaN where it is not judged."""
         return np.where(self.judged, self.m - self.g, np.nan)
 
-    def rewards(self, run: int) -> Floats:
+    @property
+    def squared(self) -> Floats:
+        """E over Q ~ μ of (Q − G)²."""
+        return self.error**2 + self.v
+
+    def bounded(self, epsilon: float) -> Floats:
+        """E over Q ~ μ of 1 − exp(−(Q − G)²/ε²), within [0, 1]."""
+        return bounded_error(self.m, self.v, np.nan_to_num(self.g), epsilon)
+
+    def limited(self, largest: float) -> "ValueErrors":
+        """The same errors, but squares beyond the largest count as that."""
+        v = np.minimum(self.v, largest)
+        reach = np.sqrt(largest - v)
+        return replace(self, m=self.g + np.clip(self.m - self.g, -reach, reach), v=v)
+
+    def part(self, episodes: slice = slice(None), steps: Any = slice(None)) -> "ValueErrors":
+        arrays = {name: x for name, x in vars(self).items() if isinstance(x, np.ndarray)}
+        part: Any = {name: x[episodes] if x.ndim == 1 else x[episodes][:, steps] for name, x in arrays.items()}
+        return replace(self, **part)
+
+    def rewards(self) -> Floats:
         """Of all steps, judged or not."""
-        steps = np.arange(self.reward.shape[2])
-        return np.asarray(self.reward[run][steps < self.length[run][:, None]])
+        return np.asarray(self.reward[np.arange(self.reward.shape[1]) < self.length[:, None]])
 
-    def episode_means(self, run: int, values: Floats) -> Floats:
+    def within(self, limit: int | None) -> NDArray[np.bool_]:
+        """Which steps are of the task's own length; episodes may have been played on beyond it. None of an episode
+        whose simulator failed, which leaves nothing to judge."""
+        length = np.minimum(self.length, limit or math.inf)[:, None]
+        return np.asarray((np.arange(self.reward.shape[1]) < length) & self.judged.any(1, keepdims=True))
+
+    def returns(self, limit: int | None) -> Floats:
+        within = self.within(limit)
+        return np.asarray(np.where(within, self.reward, 0.0).sum(1)[within.any(1)])
+
+    def episode_means(self, values: Floats) -> Floats:
         """The mean over the judged steps of every episode that has some."""
-        judged = self.judged[run]
-        some = judged.any(1)
-        return np.asarray(np.where(judged, values[run], 0.0).sum(1)[some] / judged.sum(1)[some])
+        some = self.judged.any(1)
+        return np.asarray(np.where(self.judged, values, 0.0).sum(1)[some] / self.judged.sum(1)[some])
 
-    def bias(self, run: int, confidence: float = CONFIDENCE) -> Bias | None:
+    def bias(self, confidence: float = CONFIDENCE) -> Bias | None:
         """None where no step could be judged."""
-        judged = self.judged[run]
-        if not judged.any():
+        if not self.judged.any():
             return None
-        error = self.m - self.g
-        mean = mean_interval(self.episode_means(run, error), confidence)
-        return Bias(
-            bias=mean.value,
-            low=mean.low,
-            high=mean.high,
-            rms=float(np.sqrt(self.episode_means(run, error**2).mean())),
-            mean_return=float(self.episode_means(run, self.g).mean()),
-            episodes=int(judged.any(1).sum()),
-            steps=int(judged.sum()),
-            tail_weight=float(self.tail_weight[run][judged].max()),
-        )
+        mean = mean_interval(self.episode_means(self.error), confidence)
+        rms = float(np.sqrt(self.episode_means(self.error**2).mean()))
+        mean_return, tail_weight = self.episode_means(self.g).mean(), self.tail_weight[self.judged].max()
+        counts = int(self.judged.any(1).sum()), int(self.judged.sum())
+        return Bias(mean.value, mean.low, mean.high, rms, float(mean_return), *counts, float(tail_weight))
 
 
 @torch.no_grad()
@@ -130,51 +147,40 @@ def measure_value_errors(
     episodes: int,
     occasion: str,
     *,
-    policy: Policy = "policy",
-    tail: float = TAIL,
-    horizon: int | None = None,
+    shooting: bool = False,
     workers: int = 0,
     only: Sequence[int] | None = None,
     stop: StopRequest | None = None,
-) -> ValueErrors:
+) -> list[ValueErrors]:
     """Play episodes of every run, or of `only` some, side by side; each `occasion` has random numbers of its own.
 
-    With "shooting" the actions are those that the agent takes in an evaluation, and returns are plain, without entropy.
-    Episodes last `horizon` steps at most; by default as long as the task's, unless that leaves over half of the steps
-    without judgement: then they are played on beyond the task's limit until all of its steps can be judged."""
-    if not 0 < tail < 1:
-        raise UserError(f"The weight of the unknown tail must be between 0 and 1, not {tail:g}.")
+    With `shooting` the actions are those that the agent takes in an evaluation, and returns are plain, without entropy.
+    Episodes are as long as the task's, unless that leaves over half of the steps without judgement: then they are
+    played on beyond the task's limit until all of its steps can be judged."""
     runs, device = len(seeds), state["step"].device
-    gamma, alpha = Hyper(state).gamma, agent.alpha(state)
-    if policy == "shooting":
-        alpha = torch.zeros_like(alpha)
-    limit, duration = _duration(task, float(gamma.max()), tail) if horizon is None else (horizon, horizon)
-
-    def draw_action(s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
-        if policy == "policy":
-            return agent.sample_policy(state, s, draw)
-        return agent.behaviour(state, s, draw), s.new_zeros(s.shape[:2])
+    gamma, alpha = Hyper(state).gamma, agent.alpha(state) * (not shooting)
+    log_densities: list[Tensor] = []
 
     def act(s: Tensor, draw: Draw) -> Tensor:
-        a, log_density = draw_action(s, draw)
-        log_pi.append(log_density)
+        if shooting:
+            a, log_density = agent.behaviour(state, s, draw), s.new_zeros(s.shape[:2])
+        else:
+            a, log_density = agent.sample_policy(state, s, draw)
+        log_densities.append(log_density)
         return a
 
-    occasion = f"value of the {policy}, {occasion}"
-    streams = agent.policy_streams(episodes) if policy == "policy" else agent.behaviour_streams(episodes, True)
+    occasion = f"value of the {'shooting' if shooting else 'policy'}, {occasion}"
+    streams = agent.behaviour_streams(episodes, True) if shooting else agent.policy_streams(episodes)
     tape = evaluation_tape(seeds, streams, occasion, device)
-    observations: list[Tensor] = []
-    actions: list[Tensor] = []
-    log_pi: list[Tensor] = []
-    rewards: list[Floats] = []
+    steps: list[tuple[Tensor, Tensor, Floats]] = []  # observations, actions, rewards
     length = np.zeros(runs * episodes, np.int64)
     ended, terminated = (np.zeros(runs * episodes, np.bool_) for _ in range(2))  # neither, where the simulator failed
     last = np.zeros((runs * episodes, agent.ds), np.float32)
-    played = replace(task, horizon=duration)
-    for s, a, seen, going in play(act, tape, played, seeds, episodes, occasion, workers, only, stop):
-        observations.append(s)
-        actions.append(a)
-        rewards.append(seen.reward.copy())
+    limit = time_limit(task)
+    unjudged = math.ceil(math.log(TAIL) / math.log(gamma.max())) if gamma.any() else 1
+    longer = replace(task, horizon=limit if limit is None or limit >= 2 * unjudged else limit + unjudged)
+    for s, a, seen, going in play(act, tape, longer, seeds, episodes, occasion, workers, only, stop):
+        steps.append((s, a, seen.reward.copy()))
         length += going
         ending = going & (seen.terminated | seen.truncated)
         last[ending] = seen.final_observation[ending]
@@ -182,38 +188,28 @@ def measure_value_errors(
         terminated |= ending & seen.terminated
 
     end_state = torch.from_numpy(last).to(device).view(runs, episodes, -1)
-    end_action, end_log_pi = draw_action(end_state, read_draw(tape, len(rewards)))
-    end_value = agent.mean_and_variance(state, end_state, end_action)[0] - alpha[:, None] * end_log_pi
+    end_action = act(end_state, read_draw(tape, len(steps)))
+    end_value = agent.mean_and_variance(state, end_state, end_action)[0] - alpha[:, None] * log_densities.pop()
     unknown = np.where(terminated, 0.0, _host(end_value).ravel())
 
-    m, v = _claims(agent, state, observations, actions)
+    observations, actions, rewards = zip(*steps, strict=True)
     reward = np.stack(rewards, -1)
-    log_density = _host(torch.stack(log_pi, -1)).reshape(runs * episodes, -1)
+    log_pi = _host(torch.stack(log_densities, -1)).reshape(runs * episodes, -1)
     each_gamma, each_alpha = (_host(x).repeat(episodes) for x in (gamma, alpha))
-    g = soft_returns(reward, log_density, length, unknown, each_gamma, each_alpha)
+    g = soft_returns(reward, log_pi, length, unknown, each_gamma, each_alpha)
     step = np.arange(reward.shape[1])
     tail_weight = np.where(terminated, 0.0, each_gamma ** (length - step[:, None]).clip(0)).T
-    judged = ended[:, None] & (step < length[:, None]) & (tail_weight <= tail * (1 + 1e-9))
+    judged = ended[:, None] & (step < length[:, None]) & (tail_weight <= TAIL * (1 + 1e-9))
     if limit is not None:
         judged &= step < limit
-    shape = (runs, episodes, -1)
-    return ValueErrors(
-        policy=policy,
-        tail=tail,
-        alpha=_host(alpha),
-        gamma=_host(gamma),
-        length=length.reshape(runs, episodes),
-        terminated=terminated.reshape(runs, episodes),
-        observation=torch.stack(observations, 2).cpu().numpy(),
-        action=torch.stack(actions, 2).cpu().numpy(),
-        reward=reward.reshape(shape),
-        log_pi=log_density.reshape(shape),
-        m=m,
-        v=v,
-        g=g.reshape(shape),
-        tail_weight=tail_weight.reshape(shape),
-        judged=judged.reshape(shape),
-    )
+    seen_and_done = (torch.stack(x, 2).flatten(0, 1).cpu().numpy() for x in (observations, actions))
+    claims = _claims(agent, state, steps)
+    # All of them [R·E, …], in the order of the fields:
+    arrays: list[Any] = [length, terminated, *seen_and_done, reward, log_pi, *claims, g, tail_weight, judged]
+    return [
+        ValueErrors(float(alpha[run]), float(gamma[run]), *(x[run * episodes : (run + 1) * episodes] for x in arrays))
+        for run in range(runs)
+    ]
 
 
 def soft_returns(
@@ -229,24 +225,20 @@ def soft_returns(
     return g
 
 
-def _duration(task: Task, gamma: float, tail: float) -> tuple[int | None, int | None]:
-    """The task's own limit, and the steps to play."""
-    limit = time_limit(task)
-    unjudged = math.ceil(math.log(tail) / math.log(gamma)) if gamma > 0 else 1
-    return limit, limit if limit is None or limit >= 2 * unjudged else limit + unjudged
+def bounded_error(m: Floats, v: Floats, y: Floats, epsilon: float) -> Floats:
+    m_p, v_p, target = (torch.from_numpy(x) for x in (m, v, y))
+    return np.asarray(bounds.bounded_loss(m_p, v_p, target, epsilon).numpy())
 
 
-def _claims(
-    agent: Agent, state: State, observations: Sequence[Tensor], actions: Sequence[Tensor]
-) -> tuple[Floats, Floats | None]:
-    """m_p and v_p, each [R, E, T]."""
-    found: list[tuple[Tensor, Tensor | None]] = []
-    for first in range(0, len(actions), CHUNK):
-        s, a = (torch.stack(list(x[first : first + CHUNK]), 2) for x in (observations, actions))  # [R, E, t, ·]
+def _claims(agent: Agent, state: State, steps: Sequence[tuple[Tensor, Tensor, Floats]]) -> list[Floats]:
+    """m_p and v_p, each [R·E, T]."""
+    chunks = []
+    for first in range(0, len(steps), CHUNK):
+        observations, actions, _ = zip(*steps[first : first + CHUNK], strict=True)
+        s, a = torch.stack(observations, 2), torch.stack(actions, 2)  # [R, E, t, ·]
         m, v = agent.mean_and_variance(state, s.flatten(1, 2), a.flatten(1, 2))
-        found.append((m.view(a.shape[:3]), None if v is None else v.view(a.shape[:3])))
-    means, variances = zip(*found, strict=True)
-    return _host(torch.cat(means, -1)), _host(torch.cat(variances, -1)) if variances[0] is not None else None
+        chunks.append([x.view(a.shape[:3]).flatten(0, 1) for x in (m, torch.zeros_like(m) if v is None else v)])
+    return [_host(torch.cat(x, -1)) for x in zip(*chunks, strict=True)]
 
 
 def _host(x: Tensor) -> Floats:

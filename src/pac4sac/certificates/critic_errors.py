@@ -1,0 +1,242 @@
+"""The errors of a critic: on transitions of its replay and of fresh episodes, and as measured beside the bounds."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+from torch import Tensor
+
+from pac4sac.agents import replay
+from pac4sac.agents.base import Agent, Hyper, State
+from pac4sac.base.errors import UserError
+from pac4sac.base.files import read_jsonl
+from pac4sac.certificates.returns import RewardRange
+from pac4sac.runs.statistics import Estimate, mean_interval
+from pac4sac.training import checkpoint
+from pac4sac.training.agent_file import TrainedAgent
+from pac4sac.training.experiment import read_experiment
+from pac4sac.training.value_error import Floats, ValueErrors, bounded_error
+
+Quantity = Literal[
+    "squared Bellman error", "value error", "absolute value error", "bounded Bellman error", "bounded value error"
+]
+QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
+CHUNK = 2000  # transitions that go through the networks at once
+NEXT_ACTIONS = 4  # of which the target's expectation over a′ ~ π is the mean
+
+
+@dataclass(frozen=True)
+class BellmanErrors:
+    """A critic's claims beside its own targets: arrays [N] of transitions, all of one run."""
+
+    m: Floats  # m_p(s, a)
+    v: Floats  # v_p(s, a); 0 for a critic without a variance
+    y: Floats  # r + γ (1 − terminated) E_{a′~π}[m_p(s′, a′) − α log π(a′|s′)]
+    next_variance: Floats  # v_p(s′, a′), 0 after the end
+    episode: NDArray[np.int64]  # from which episode; all 0 for a replay, which does not remember
+
+    @property
+    def squared(self) -> Floats:
+        """E over Q ~ μ of the squared Bellman error: the paper's loss."""
+        return (self.y - self.m) ** 2 + self.v
+
+    def bounded(self, epsilon: float) -> Floats:
+        """E over Q ~ μ of 1 − exp(−(Q − y)²/ε²), within [0, 1]."""
+        return bounded_error(self.m, self.v, self.y, epsilon)
+
+    def episode_means(self, values: Floats) -> Floats:
+        """Of each episode; the independent units of fresh data."""
+        _, place = np.unique(self.episode, return_inverse=True)
+        return np.asarray(np.bincount(place, values) / np.bincount(place))
+
+    def one_per_episode(self, values: Floats, seed: int) -> Floats:
+        """At a random time of each episode: independent samples too."""
+        order = np.random.default_rng(seed).permutation(len(values))
+        _, first = np.unique(self.episode[order], return_index=True)
+        return np.asarray(values[order[first]])
+
+
+@torch.no_grad()
+def bellman_errors(
+    agent: Agent, state: State, batch: replay.Batch, seed: int, episode: NDArray[np.int64] | None = None
+) -> BellmanErrors:
+    """On a batch [1, N, ·] of any length. The target is that of the critic itself, as the paper's inequality between
+    Bellman error and value error asks, not of the slow copy it was trained with."""
+    generator = torch.Generator().manual_seed(seed)
+    gamma, alpha = Hyper(state).gamma[:, None], agent.alpha(state)[:, None]
+
+    def claims(s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+        m, v = agent.mean_and_variance(state, s, a)
+        return m, torch.zeros_like(m) if v is None else v
+
+    chunks: list[tuple[Tensor, ...]] = []
+    for first in range(0, batch.r.shape[1], CHUNK):
+        s, a, r, s2, terminated = (x[:, first : first + CHUNK] for x in batch)
+        streams = agent.policy_streams(r.shape[1])
+        following = []  # soft value and variance for each of the next actions
+        for _ in range(NEXT_ACTIONS if streams else 1):
+            draw = {
+                name: (torch.rand if stream.uniform else torch.randn)((1, *stream.shape), generator=generator)
+                for name, stream in streams.items()
+            }
+            a2, log_pi = agent.sample_policy(state, s2, draw)
+            m2, v2 = claims(s2, a2)
+            following.append((m2 - alpha * log_pi, v2))
+        soft_value, variance = (torch.stack(x).mean(0) for x in zip(*following, strict=True))
+        chunks.append((*claims(s, a), r + gamma * (1 - terminated) * soft_value, variance * (1 - terminated)))
+    m, v, y, next_variance = (torch.cat(x, 1)[0].double().numpy() for x in zip(*chunks, strict=True))
+    return BellmanErrors(m, v, y, next_variance, np.zeros(len(m), np.int64) if episode is None else episode)
+
+
+def fresh_errors(agent: Agent, state: State, values: ValueErrors, seed: int) -> BellmanErrors:
+    """On the judged steps of fresh episodes; a step before a time limit, whose next state nobody saw, is left out."""
+    last = np.arange(values.judged.shape[1]) == values.length[:, None] - 1
+    at = episode, step = np.nonzero(values.judged & (~last | values.terminated[:, None]))
+    if not len(step):
+        raise UserError("No step of the fresh episodes can be judged; the task's episodes are too short for its γ.")
+    following = values.observation[episode, np.minimum(step + 1, last.shape[1] - 1)]
+    arrays = values.observation[at], values.action[at], values.reward[at], following, last[at]
+    batch = replay.Batch(*(torch.from_numpy(x).float()[None] for x in arrays))
+    return bellman_errors(agent, state, batch, seed, episode)
+
+
+# --- the replay of a finished or running training
+
+
+class StoredReplay(NamedTuple):
+    """What the checkpoint of a run's cohort adds to its agent file, or why there is nothing."""
+
+    batch: replay.Batch | None
+    prior: State
+    missing: str
+
+
+def stored_replay(agent_file: Path, trained: TrainedAgent) -> StoredReplay:
+    root = agent_file.parent.parent.parent
+    try:
+        cohorts = [[dict(run) for run in cohort] for cohort in read_experiment(root)["cohorts"]]
+    except (UserError, KeyError, TypeError, ValueError):
+        return StoredReplay(None, {}, "the agent file lies in no experiment folder")
+    mine = [(n, k) for n, runs in enumerate(cohorts) for k, run in enumerate(runs) if run.get("run") == trained.run.id]
+    if not mine:
+        return StoredReplay(None, {}, "the experiment around the agent file does not know this run")
+    cohort, place = mine[0]
+    mark = checkpoint.fingerprint({"runs": cohorts[cohort]})  # as they were described when they were trained
+    saved = checkpoint.read_newest(root / "cohorts" / f"{cohort:03d}", mark)
+    if saved is None:
+        return StoredReplay(None, {}, "its experiment has no readable checkpoint")
+    rows = saved.learner["replay"][place]
+    kept = rows[_own_rows(agent_file.parent, saved, place, len(rows))]
+    if not len(kept):
+        return StoredReplay(None, {}, "the checkpoint's replay has nothing of this run")
+    prior = {k: x[place : place + 1] for k, x in saved.learner.items() if k.startswith("prior_")}
+    return StoredReplay(replay.unpack(kept[None], trained.agent.ds, trained.agent.da), prior, "")
+
+
+def _own_rows(run_folder: Path, saved: checkpoint.Checkpoint, place: int, filled: int) -> NDArray[np.int64]:
+    """Places in the ring of what the run saw itself: one that ended before its cohort has empty rows from then on."""
+    step = int(saved.learner["step"])
+    written = np.arange(step - filled, step)
+    if saved.progress["status"][place] != "running" and saved.progress["details"][place] is not None:
+        episodes, _ = read_jsonl(run_folder / "episodes.jsonl")
+        written = written[written < max((row.get("step", 0) for row in episodes), default=0)]
+    return written % filled
+
+
+# --- what bounds are held against
+
+
+@dataclass(frozen=True)
+class Scales:
+    """On which errors are judged; fixed before fresh episodes are played. The bounded losses are 1 − exp(−error²/ε²):
+    for Bellman errors ε is the width of the rewards' range, for value errors a tenth of that of possible values."""
+
+    rewards: RewardRange
+    gamma: float
+    delta: float
+
+    @property
+    def epsilon(self) -> float:
+        return self.rewards.width
+
+    @property
+    def epsilon_value(self) -> float:
+        return self.largest["absolute value error"] / 10
+
+    @property
+    def largest(self) -> dict[Quantity, float]:
+        """What each quantity can be at most as long as values are possible: known without any data."""
+        low, high = self.rewards.of_values(self.gamma)
+        width = high - low
+        return dict(zip(QUANTITIES, (width**2, width**2, width, 1.0, 1.0), strict=True))
+
+
+def episode_errors(bellman: BellmanErrors, values: ValueErrors, scales: Scales) -> dict[Quantity, Floats]:
+    """The mean of each episode. Squared and absolute errors beyond the largest possible count as that."""
+    square, width = scales.largest["value error"], scales.largest["absolute value error"]
+    return {
+        "squared Bellman error": bellman.episode_means(np.minimum(bellman.squared, square)),
+        "value error": values.episode_means(values.limited(square).squared),
+        "absolute value error": values.episode_means(np.minimum(np.abs(values.error), width)),
+        "bounded Bellman error": bellman.episode_means(bellman.bounded(scales.epsilon)),
+        "bounded value error": values.episode_means(values.bounded(scales.epsilon_value)),
+    }
+
+
+def beyond(bellman: BellmanErrors, values: ValueErrors, scales: Scales) -> tuple[Quantity, ...]:
+    """The quantities of which some errors are larger than possible values allow."""
+    error = values.error[values.judged]
+    sizes = (bellman.squared, error**2 + values.v[values.judged], np.abs(error))  # bounded errors never are
+    limits = zip(scales.largest.items(), sizes, strict=False)
+    return tuple(quantity for (quantity, largest), size in limits if size.max(initial=0.0) > largest)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Means over fresh episodes with their intervals: what the bounds are held against, in the order of QUANTITIES."""
+
+    bellman: Estimate
+    value: Estimate  # from below without, from above with the chance in a single return
+    absolute: Estimate  # E |m_p − G|
+    bounded_bellman: Estimate
+    bounded_value: Estimate
+    beyond: tuple[Quantity, ...]  # those of which some errors counted less than they were
+
+
+def measure(bellman: BellmanErrors, values: ValueErrors, scales: Scales) -> Measured:
+    errors = episode_errors(bellman, values, scales)
+    estimates: dict[str, Any] = {quantity: mean_interval(x, 1 - scales.delta) for quantity, x in errors.items()}
+    estimates["value error"] = value_error(values.limited(scales.largest["value error"]), scales.delta)
+    return Measured(*(estimates | {"beyond": beyond(bellman, values, scales)}).values())
+
+
+def value_error(values: ValueErrors, delta: float) -> Estimate:
+    """E‖Q_π − Q‖², which a single return G per step only brackets. Above: the mean of (Q − G)², which adds the chance
+    in G. Below: the square of the mean error at each time of the episode, from products of different episodes, so
+    that chance cancels; by Jensen's inequality the error itself is at least that."""
+    above = mean_interval(values.episode_means(values.squared), 1 - delta)
+    weight = np.where(values.judged, 1 / values.judged.sum(1, keepdims=True).clip(1), 0.0)
+    error = np.where(values.judged, values.error, 0.0)
+    everyone = np.flatnonzero(values.judged.any(1))
+    n = len(everyone)
+    if n < 3:
+        return Estimate(above.value, None, above.high)
+
+    def below(chosen: NDArray[np.int64]) -> float:
+        w, x = weight[chosen], error[chosen]
+        pairs = w.sum(0) ** 2 - (w**2).sum(0)
+        product = (w * x).sum(0) ** 2 - ((w * x) ** 2).sum(0)
+        at_time = np.divide(product, pairs, out=np.zeros_like(pairs), where=pairs > 1e-12)
+        importance = np.where(pairs > 1e-12, w.sum(0), 0.0)
+        return float((at_time * importance).sum() / importance.sum()) if importance.sum() else 0.0
+
+    without = np.array([below(np.delete(everyone, k)) for k in range(n)])  # the jackknife
+    deviation = math.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())
+    spread = float(values.episode_means(values.v).mean())
+    low = below(everyone) + spread - float(stdtrit(n - 1, 1 - delta / 2)) * deviation
+    return Estimate(above.value, max(low, spread, 0.0), above.high)

@@ -1,0 +1,180 @@
+"""What a policy's expected return exceeds with high confidence, from fresh episodes and the range of the rewards.
+
+Episodes of a fixed policy are independent, and returns within known limits are all that is asked of them: no normal
+distribution, no large number.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pac4sac.agents.bounds import check_delta
+from pac4sac.base.errors import UserError
+from pac4sac.runs.statistics import Estimate, mean_interval
+from pac4sac.tasks import Task
+
+Floats = NDArray[np.float64]
+Limits = tuple[float, float]  # the lower first
+BETS = (np.arange(20) + 0.5) / 20  # shares of what can be lost at once, from careful to bold
+BISECTIONS = 60
+NEGLIGIBLE = 1e-3  # relative to what is known without data: a bound that near to it is vacuous
+ROUNDING = 1e-6  # of float32, as rewards are stored
+
+
+@dataclass(frozen=True)
+class ReturnCertificate:
+    policy: str
+    episodes: int
+    mean: Estimate  # with Student's interval, which trusts the returns to be normal
+    delta: float
+    range: Limits | None
+    empirical_bernstein: float | None  # lower bounds on the expected return, each with confidence 1 − δ
+    betting: float | None
+    remark: str  # on what they rest, or why there are none
+
+    def vacuous(self, bound: float) -> bool:
+        """No more than the least possible return."""
+        return self.range is not None and bound <= self.range[0] + NEGLIGIBLE * abs(self.range[0])
+
+
+def certify_returns(
+    returns: ArrayLike, limits: Limits | None, delta: float = 0.05, *, policy: str = "policy", because: str = "given"
+) -> ReturnCertificate:
+    """Lower bounds on the expected return. Only the lower limit is an assumption: returns above the upper one are cut
+    to it, which can but lower the mean."""
+    x = np.asarray(returns, np.float64)
+    if x.ndim != 1 or not len(x) or not np.isfinite(x).all():
+        raise UserError(
+            f"No finite returns of the policy {policy!r}: it needs an episode whose simulator does not fail."
+        )
+    check_delta(delta)
+    bernstein = betting = None
+    low, high = limits or (-np.inf, np.inf)
+    if not low < high:
+        raise UserError(f"A range of returns needs its lower limit first, not {low:g} and {high:g}.")
+    if limits is None:
+        because = "no bound: nothing is known about the least return; give one with --return-range"
+    elif x.min() < low:
+        because = f"no bound: a return of {x.min():g} refutes the assumed lower limit {low:g}"
+    else:
+        unit = np.minimum((x - low) / (high - low), 1.0)
+        bernstein = low + (high - low) * empirical_bernstein_lower(unit, delta)
+        betting = low + (high - low) * betting_lower(unit, delta)
+    return ReturnCertificate(policy, len(x), mean_interval(x, 1 - delta), delta, limits, bernstein, betting, because)
+
+
+# --- bounds on the mean of samples in [0, 1]
+
+
+def empirical_bernstein_lower(unit: ArrayLike, delta: float) -> float:
+    """Maurer and Pontil (2009), theorem 4: mean − √(2 V ln(2/δ)/n) − 7 ln(2/δ)/(3(n − 1)), V the sample variance."""
+    x = _checked(unit, delta)
+    if len(x) < 2:
+        return 0.0
+    log = np.log(2 / delta)
+    bound = x.mean() - np.sqrt(2 * x.var(ddof=1) * log / len(x)) - 7 * log / (3 * (len(x) - 1))
+    return float(max(bound, 0.0))
+
+
+def betting_lower(unit: ArrayLike, delta: float) -> float:
+    """The least mean on which a gambler has not won 1/δ times the stake (Waudby-Smith and Ramdas 2023).
+
+    Against a mean m the gambler bets a share f that the next sample lies above it: the capital Π(1 + f (x/m − 1)) has
+    expectation 1 if m is the mean, so that by Markov's inequality it reaches 1/δ with probability δ at most. The stake
+    is spread evenly over `BETS`. Capital falls as m grows, hence bisection.
+    """
+    x = _checked(unit, delta)
+
+    def refuted(m: float) -> bool:
+        log_capital = np.log1p(BETS[:, None] * (x / m - 1)).sum(1)
+        return bool(np.logaddexp.reduce(log_capital) - np.log(len(BETS)) >= -np.log(delta))
+
+    low, high = 0.0, float(x.mean())
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        if middle > 0 and refuted(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def betting_upper(unit: ArrayLike, delta: float) -> float:
+    """The same for the other side: what the expectation lies below."""
+    return 1.0 - betting_lower(1.0 - np.asarray(unit, np.float64), delta)
+
+
+def _checked(unit: ArrayLike, delta: float) -> Floats:
+    check_delta(delta)
+    x = np.asarray(unit, np.float64)
+    if not len(x) or x.min() < 0 or x.max() > 1:
+        raise UserError("A bound for samples in [0, 1] needs at least one, and all of them within.")
+    return x
+
+
+# --- between which numbers a task's rewards lie: what a bound for bounded losses or returns has to assume
+
+
+@dataclass(frozen=True)
+class RewardRange:
+    low: float
+    high: float
+    because: str
+    proven: bool  # by the task's definition; otherwise an assumption that data can only refute
+    each_step: bool = True  # otherwise it is about the mean of an episode's rewards
+
+    def __post_init__(self) -> None:
+        if not -np.inf < self.low < self.high < np.inf:
+            raise UserError(f"A range needs two finite numbers, the lower first, not {self.low:g} and {self.high:g}.")
+
+    @staticmethod
+    def known(task: Task) -> "RewardRange | None":
+        return KNOWN.get(task.env_id.rpartition(":")[2])
+
+    @staticmethod
+    def observed(rewards: ArrayLike) -> "RewardRange":
+        """What was seen, where nothing is known: a scale to judge errors by, not a limit."""
+        low, high = float(np.min(rewards)), float(np.max(rewards))
+        if low == high:  # a constant reward is on the scale of its own size
+            low, high = min(low, 0.0), max(high, 0.0) or 1.0
+        return RewardRange(low, high, "the extremes seen so far; others may come", proven=False)
+
+    @property
+    def width(self) -> float:
+        return self.high - self.low
+
+    def of_values(self, gamma: float) -> Limits:
+        """Between which any discounted sum of rewards lies, however long."""
+        return min(self.low, 0.0) / (1 - gamma), max(self.high, 0.0) / (1 - gamma)
+
+    def of_returns(self, horizon: int) -> Limits:
+        """Of an episode of at least one and at most `horizon` steps."""
+        return (self.low * (horizon if self.low < 0 else 1), self.high * (horizon if self.high > 0 else 1))
+
+    def farthest_outside(self, rewards: ArrayLike) -> float | None:
+        """None where all lie within, but for rounding."""
+        x = np.asarray(rewards, np.float64)
+        excess = np.maximum(self.low - x, x - self.high)
+        rounding = ROUNDING * max(abs(self.low), abs(self.high))
+        return float(x[excess.argmax()]) if excess.max() > rounding else None
+
+    def __str__(self) -> str:
+        return f"rewards in [{self.low:g}, {self.high:g}] ({'' if self.proven else 'assumed: '}{self.because})"
+
+
+def _walker(low: float, high: float, slowest: int, fastest: int) -> RewardRange:
+    """Speeds have no limit, only none that was ever seen outside these; over an episode, not in each step."""
+    because = f"an episode's mean speed lies within {slowest} and {fastest} m/s"
+    return RewardRange(low, high, because, proven=False, each_step=False)
+
+
+KNOWN = {
+    "pac4sac/CartpoleSwingup-v0": RewardRange(-1, 1, "the reward is the cosine of the pole's angle", proven=True),
+    "Pendulum-v1": RewardRange(
+        -(np.pi**2 + 0.1 * 8**2 + 0.001 * 2**2), 0, "angle, speed and torque are limited", proven=True
+    ),
+    "pac4sac/HalfCheetah-v0": _walker(-3.6, 6, -3, 6),
+    "pac4sac/Ant-v0": _walker(-0.8, 5, -1, 4),
+    "pac4sac/Humanoid-v0": _walker(-0.7, 6, -1, 4),
+}
