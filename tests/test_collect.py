@@ -14,7 +14,7 @@ from pac4sac.paper.report import write_report
 from pac4sac.report.variants import group_runs
 from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.collection import collect
-from pac4sac.runs.reading import find_archived, read_run, read_runs, results
+from pac4sac.runs.reading import read_run, read_runs, results
 
 CARTPOLE = task("cartpole-swingup")
 
@@ -110,7 +110,7 @@ class TestAnArchive:
     def test_with_a_damaged_line_is_reported_without_it_and_not_written_over(self, tmp_path: Path) -> None:
         write_table_1(tmp_path / "study", ("cartpole-swingup",), seeds=2)
         add_to_archive([tmp_path / "study"], tmp_path / "archive")
-        file = find_archived(tmp_path / "archive")[0]
+        file = tmp_path / "archive" / "runs" / "cartpole-swingup.jsonl"
         lines = file.read_text().splitlines()
         lines[1] = lines[1][:100]
         lines[2] = json.dumps(json.loads(lines[2]) | {"episodes": {"return": 7}})

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from pac4sac.base.errors import UserError
-from pac4sac.runs.reading import read_run_json
-from pac4sac.training.agent_choice import choose_agent
+from pac4sac.runs.reading import read_run
+from pac4sac.training.agent_file import choose_agent
 
 
 def saved_agent(path: str | Path) -> Path:
@@ -23,10 +23,10 @@ def saved_agent(path: str | Path) -> Path:
 def unfinished(agent_file: Path) -> str | None:
     """Why the training ended early, or that it goes on; None where it is finished or nothing is known of it."""
     try:
-        about = read_run_json(agent_file.parent / "run.json")
+        run = read_run(agent_file.parent)
     except UserError:
         return None
-    if about["status"] == "finished":
+    if run.status == "finished":
         return None
-    why = ": ".join(str(part) for part in (about["status"], about.get("status_detail")) if part)
+    why = ": ".join(str(part) for part in (run.status, run.status_detail) if part)
     return f"The training of this agent is unfinished ({why})."

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from pac4sac.base.errors import UserError, how_to_install
 from pac4sac.base.files import write_whole
 from pac4sac.tasks import Task, make_env
-from pac4sac.training.agent_choice import choose_agent
-from pac4sac.training.agent_file import TrainedAgent, load
+from pac4sac.training.agent_file import TrainedAgent, choose_agent, load
 
 Vectors = NDArray[np.float32]
 OBSERVATIONS = 256  # on which model and agent are compared

@@ -14,8 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 from pac4sac.base.errors import UserError, how_to_install
 from pac4sac.tasks import Task, make_env
 from pac4sac.tasks.episodes import episode_seed
-from pac4sac.training.agent_choice import choose_agent
-from pac4sac.training.agent_file import TrainedAgent, load
+from pac4sac.training.agent_file import TrainedAgent, choose_agent, load
 
 Picture = Image.Image
 Progress = Callable[[int, int], None]  # pictures drawn, pictures expected at most

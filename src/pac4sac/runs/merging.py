@@ -1,0 +1,58 @@
+"""Which copy of a run wins where there are several, for reports and archives alike."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from pac4sac.runs.logs import MEASUREMENTS
+from pac4sac.runs.metrics import is_complete
+from pac4sac.runs.reading import RunRecord
+
+OUTCOME = 2
+ENDS = {"finished": OUTCOME, "diverged": OUTCOME, "failed": 1}  # a failed run may be trained again
+
+
+def has_ended(run: RunRecord) -> bool:
+    return run.status in ENDS
+
+
+def best_first(copies: Sequence[RunRecord]) -> list[RunRecord]:
+    """The complete one, then one that ended, then the longer, then the one of which more was measured; the first of
+    equals stays the first."""
+
+    def merit(run: RunRecord) -> tuple[int, ...]:
+        measured = (len(getattr(run, name)) for name in MEASUREMENTS)
+        return is_complete(run), ENDS.get(run.status, 0), len(run.episodes), *measured
+
+    return sorted(copies, key=merit, reverse=True)
+
+
+def merged(copies: Sequence[RunRecord]) -> RunRecord:
+    """The best copy, with what was measured of another to the same end."""
+    best, *others = best_first(copies)
+    for other in others:
+        logs = {name: getattr(other, name) for name in MEASUREMENTS if not getattr(best, name)}
+        if any(logs.values()) and _same_returns(best, other):
+            best = dataclasses.replace(best, **logs)
+    return best
+
+
+def contradict(run: RunRecord, other: RunRecord) -> bool:
+    """Two outcomes of what should be one run; a shorter run that did not come to its end is none."""
+    return ENDS.get(run.status) == ENDS.get(other.status) == OUTCOME and not _same_returns(run, other)
+
+
+def why(best: RunRecord, others: Sequence[RunRecord]) -> str:
+    """Why the best copy was taken and not the others."""
+    if is_complete(best) and not any(map(is_complete, others)):
+        return "it alone is complete"
+    if all(_same_returns(best, other) for other in others):
+        return "they are equal"
+    if has_ended(best) and not any(map(has_ended, others)):
+        return "it alone came to its end"
+    if any(len(best.episodes) > len(other.episodes) for other in others):
+        return "it has more episodes"
+    return "they differ, and it is the first by name"
+
+
+def _same_returns(run: RunRecord, other: RunRecord) -> bool:
+    return run.returns.tolist() == other.returns.tolist()
