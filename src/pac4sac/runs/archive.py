@@ -20,7 +20,7 @@ from pac4sac.base.files import natural, read_json, read_jsonl, write_whole
 from pac4sac.base.text import file_name
 from pac4sac.runs.identity import identity
 from pac4sac.runs.logs import as_columns, episode_columns
-from pac4sac.runs.merging import contradict, has_ended, merged
+from pac4sac.runs.merging import contradict, has_ended, merge
 from pac4sac.runs.reading import RunRecord, files_below, read_archives_below, read_experiments_below
 
 KEPT = "_=+"  # in names of files
@@ -61,7 +61,7 @@ def add_to_archive(
                 )
             added.known += 1
             added.differing.append(str(run.folder))
-        elif (after := merged([before, run])) is before:
+        elif (after := merge([before, run])[0]) is before:
             added.known += 1
         else:
             held[run.identity] = after

@@ -3,7 +3,6 @@
 Nothing here depends on the clock, the order of the arguments, or where the folders lie.
 """
 
-import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from pac4sac.base.errors import UserError
 from pac4sac.base.files import natural, read_json, read_jsonl
 from pac4sac.runs.archive import check_folders, read_costs, study_files
 from pac4sac.runs.identity import identity
-from pac4sac.runs.merging import best_first, merged, why
+from pac4sac.runs.merging import merge, why
 from pac4sac.runs.reading import RunRecord, files_below, read_archives_below, read_experiments_below
 
 CHOOSING = ("calibration", "search")  # kinds of studies that choose a setting, on seeds of their own
@@ -128,16 +127,14 @@ def _each_once(runs: Iterable[FoundRun], place: Place) -> tuple[tuple[FoundRun, 
         copies_by_run.setdefault((run.record.identity, run.chose), []).append(run)
     kept, twice = [], []
     for (_, chose), copies in copies_by_run.items():
-        best, *others = best_first([copy.record for copy in copies])
-        # A study keeps a run that it knows by two names under both, side by side: nothing to tell.
-        if others := [other for other in others if other.folder.parent != best.folder.parent]:
-            left_out = ", ".join(place(other.folder) for other in others)
-            reason = why(best, others)
-            twice.append(f"`{place(best.folder)}` was taken and {left_out} left out, the same run: {reason}.")
-        record = merged([copy.record for copy in copies])
+        best, others = merge([copy.record for copy in copies])
         labels = sorted({label for copy in copies for label in copy.labels}, key=natural)
         studies = sorted({name for copy in copies for name in copy.studies})
-        kept.append(FoundRun(record, place(record.folder), tuple(labels), tuple(studies), chose))
+        kept.append(FoundRun(best, place(best.folder), tuple(labels), tuple(studies), chose))
+        # A study keeps a run that it knows by two names under both, side by side: nothing to tell.
+        if others := [other for other in others if other.folder.parent != best.folder.parent]:
+            left_out, reason = ", ".join(place(other.folder) for other in others), why(best, others)
+            twice.append(f"`{place(best.folder)}` was taken and {left_out} left out, the same run: {reason}.")
     kept.sort(key=lambda run: (run.record.task["name"], natural(run.record.label), run.record.seed, run.place))
     return tuple(kept), tuple(sorted(twice))
 
@@ -158,19 +155,16 @@ def _experiments(roots: Sequence[Path]) -> Iterator[Description]:
 def _missing(runs: Sequence[FoundRun], studies: Iterable[Description]) -> tuple[MissingRun, ...]:
     present: set[Any] = {run.record.identity for run in runs}
     present |= {(run.record.task["name"], label, run.record.seed) for run in runs for label in run.labels}
-    missing: list[MissingRun] = []
-    places: dict[Any, int] = {}  # by identity and by name: studies may know a run by different names
+    first_names: dict[Any, tuple[str, str, int]] = {}  # studies may know a run by different names
+    waiting: dict[tuple[str, str, int], set[str]] = {}
     for about, row in _expected(studies):
         task, label, seed = str(row.get("task")), str(row.get("label")), row.get("seed")
-        keys = [key for key in (row.get("identity"), (task, label, seed)) if key]
-        if present.intersection(keys) or not isinstance(seed, int):
-            continue
-        place = next((places[key] for key in keys if key in places), len(missing))
-        if place == len(missing):
-            missing.append(MissingRun(task, label, seed, ()))
-        waiting = {*missing[place].studies, str(about.get("study"))} - {""}
-        missing[place] = dataclasses.replace(missing[place], studies=tuple(sorted(waiting)))
-        places |= dict.fromkeys(keys, place)
+        keys = [row.get("identity") or (task, label, seed), (task, label, seed)]
+        if isinstance(seed, int) and not present.intersection(keys):
+            name = next((first_names[key] for key in keys if key in first_names), (task, label, seed))
+            first_names |= dict.fromkeys(keys, name)
+            waiting.setdefault(name, set()).add(str(about.get("study")))
+    missing = [MissingRun(*name, tuple(sorted(names - {""}))) for name, names in waiting.items()]
     return tuple(sorted(missing, key=lambda run: (run.task, natural(run.label), run.seed)))
 
 

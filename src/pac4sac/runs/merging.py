@@ -15,25 +15,20 @@ def has_ended(run: RunRecord) -> bool:
     return run.status in ENDS
 
 
-def best_first(copies: Sequence[RunRecord]) -> list[RunRecord]:
-    """The complete one, then one that ended, then the longer, then the one of which more was measured; the first of
-    equals stays the first."""
+def merge(copies: Sequence[RunRecord]) -> tuple[RunRecord, list[RunRecord]]:
+    """The best copy, with what was measured of another to the same end, and the others: first the complete, then those
+    that ended, then the longer, then those of which more was measured; the first of equals stays the first."""
 
     def merit(run: RunRecord) -> tuple[int, ...]:
         measured = (len(getattr(run, name)) for name in MEASUREMENTS)
         return is_complete(run), ENDS.get(run.status, 0), len(run.episodes), *measured
 
-    return sorted(copies, key=merit, reverse=True)
-
-
-def merged(copies: Sequence[RunRecord]) -> RunRecord:
-    """The best copy, with what was measured of another to the same end."""
-    best, *others = best_first(copies)
+    best, *others = sorted(copies, key=merit, reverse=True)
     for other in others:
         logs = {name: getattr(other, name) for name in MEASUREMENTS if not getattr(best, name)}
         if any(logs.values()) and _same_returns(best, other):
             best = dataclasses.replace(best, **logs)
-    return best
+    return best, others
 
 
 def contradict(run: RunRecord, other: RunRecord) -> bool:
@@ -55,4 +50,4 @@ def why(best: RunRecord, others: Sequence[RunRecord]) -> str:
 
 
 def _same_returns(run: RunRecord, other: RunRecord) -> bool:
-    return run.returns.tolist() == other.returns.tolist()
+    return bool(run.returns.tolist() == other.returns.tolist())

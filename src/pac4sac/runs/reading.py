@@ -145,6 +145,9 @@ def _record(folder: Path, about: dict[str, Any], logs: dict[str, list[LogRow]], 
     rows, computed = logs["episodes"], about.get("computed")
     episodes = [row for row in rows if all(type(row.get(name)) in (int, float) for name in EPISODE_COLUMNS)]
     is_recorded = isinstance(computed, dict) and all(name in computed for name in HOW)
+    stored: dict[str, Any] = {name: tuple(rows) for name, rows in (logs | {"episodes": episodes}).items()}
+    as_they_are = ("run", "task", "algo", "seed", "status", "status_detail", "started_from")
+    stored |= {name: about.get(name) for name in as_they_are}
     return RunRecord(
         folder=folder,
         about=about,
@@ -157,9 +160,7 @@ def _record(folder: Path, about: dict[str, Any], logs: dict[str, list[LogRow]], 
         versions=about.get("versions", {}),
         machine=about.get("machine", {}),
         skipped_lines=skipped + len(rows) - len(episodes),
-        **{name: about[name] for name in ("run", "task", "algo", "seed", "status")},
-        **{name: about.get(name) for name in ("status_detail", "started_from")},
-        **{name: tuple(rows) for name, rows in (logs | {"episodes": episodes}).items()},
+        **stored,
     )
 
 

@@ -64,9 +64,8 @@ class Run:
 
 def settings_grid(settings: Mapping[str, Any] | None) -> dict[str, Sequence[Any]]:
     """The values of each setting, where one may stand alone, as plain numbers where they are NumPy's."""
-    given = {name: plain(value) for name, value in (settings or {}).items()}
-    is_one = {name: isinstance(value, str) or not isinstance(value, Sequence) for name, value in given.items()}
-    return {name: [value] if is_one[name] else value for name, value in given.items()}
+    given = plain(dict(settings or {}))
+    return {name: value if isinstance(value, list) else [value] for name, value in given.items()}
 
 
 def make_runs(
@@ -112,9 +111,7 @@ def plan_cohorts(runs: Sequence[Run], on_gpu: bool = False) -> list[list[Run]]:
         else:
             cohorts.append([run])
     order = {run.id: place for place, run in enumerate(runs)}
-    planned = [
-        sorted(cohort, key=lambda run: order[run.id]) for alike in cohorts_by_structure.values() for cohort in alike
-    ]
+    planned = [sorted(c, key=lambda run: order[run.id]) for alike in cohorts_by_structure.values() for c in alike]
     return sorted(planned, key=lambda cohort: order[cohort[0].id])
 
 
