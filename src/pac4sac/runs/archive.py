@@ -8,20 +8,19 @@ A run that several studies have in common is there once; all of them find it by 
 """
 
 import dataclasses
-import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import natural, read_json, read_jsonl, write_whole
 from pac4sac.base.text import file_name
-from pac4sac.runs.identity import identity
 from pac4sac.runs.logs import as_columns, episode_columns
 from pac4sac.runs.merging import contradict, has_ended, merge
-from pac4sac.runs.reading import RunRecord, files_below, read_archives_below, read_experiments_below
+from pac4sac.runs.reading import RunRecord, files_below, read_below
 
 KEPT = "_=+"  # in names of files
 
@@ -43,10 +42,9 @@ def add_to_archive(
 ) -> Added:
     """Put the runs, studies and costs below some folders into an archive, which need not exist yet."""
     check_folders(folders)
-    held = {run.identity: run for run in _readable(read_archives_below(archive))}
+    held = {run.identity: run for run in _runs_below(archive, experiments=False)}
     added, left_out = Added(), {}
-    offers = ((*read_experiments_below(folder), *read_archives_below(folder)) for folder in folders)
-    for run in _readable(itertools.chain.from_iterable(offers)):
+    for run in (run for folder in folders for run in _runs_below(folder)):
         before = held.get(run.identity)
         if not (unfinished or has_ended(run)):
             left_out[run.identity] = str(run.folder)
@@ -91,10 +89,11 @@ def check_folders(folders: Iterable[Path]) -> None:
             raise UserError(f"{folder} is no folder; give folders of experiments or studies.")
 
 
-def _readable(runs: Iterable[RunRecord | UserError]) -> Iterator[RunRecord]:
+def _runs_below(folder: Path, experiments: bool = True) -> Iterator[RunRecord]:
+    runs, unreadable = read_below(folder, experiments=experiments)
+    if unreadable:
+        raise unreadable[0]
     for run in runs:
-        if isinstance(run, UserError):
-            raise run
         if "same_as" not in run.about:  # a copy under another name, which the study knows
             yield dataclasses.replace(run, about=_cohort(run) | run.about)
 
@@ -104,11 +103,11 @@ def _cohort(run: RunRecord) -> dict[str, Any]:
     experiment = run.folder.parent.parent
     cohorts = (read_json(experiment / "experiment.json") or {}).get("cohorts", [])
     for number, cohort in enumerate(cohorts):
-        if any(identity(about) == run.identity for about in cohort):
+        if any(about.get("run") == run.run for about in cohort):
             rows, _ = read_jsonl(experiment / "cohorts" / f"{number:03d}" / "times.jsonl")
             seconds = [float(row["seconds"]) for row in rows if "seconds" in row]
             # The clock starts anew with every resume.
-            ends = [now for now, after in itertools.pairwise([*seconds, 0.0]) if after <= now]
+            ends = [now for now, after in pairwise([*seconds, 0.0]) if after <= now]
             return {"cohort": {"runs": len(cohort)} | ({"seconds": round(sum(ends), 1)} if ends else {})}
     return {}
 

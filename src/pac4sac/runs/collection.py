@@ -14,7 +14,7 @@ from pac4sac.base.files import natural, read_json, read_jsonl
 from pac4sac.runs.archive import check_folders, read_costs, study_files
 from pac4sac.runs.identity import identity
 from pac4sac.runs.merging import merge, why
-from pac4sac.runs.reading import RunRecord, files_below, read_archives_below, read_experiments_below
+from pac4sac.runs.reading import RunRecord, files_below, read_below
 
 CHOOSING = ("calibration", "search")  # kinds of studies that choose a setting, on seeds of their own
 
@@ -78,17 +78,14 @@ def collect(paths: Sequence[Path]) -> Collection:
     stored = {path: read_json(path) for path in study_files(roots)}
     studies = {path: about for path, about in stored.items() if about is not None}
     unreadable = [f"{place(path)} cannot be read" for path in stored if path not in studies]
-    records = []
-    for run in (*read_experiments_below(*roots), *read_archives_below(*roots)):
-        if isinstance(run, RunRecord):
-            records.append(run)
-        else:
-            unreadable.append(str(run).replace(f"{base}/", ""))
+    records, reasons = read_below(*roots)
+    unreadable += [str(reason).replace(f"{base}/", "") for reason in reasons]
     runs, twice = _each_once(_with_studies(records, studies, place), place)
     costs = tuple(FoundCost(place(path), cost["study"], cost) for path, cost in read_costs(roots))
     if not (runs or costs or studies):
         folders = ", ".join(map(str, roots)) or "Nothing"
         raise UserError(f"{folders} holds neither runs nor a study; give folders of experiments or studies.")
+    times = [row for path in files_below(roots, "cohorts/*/times.jsonl") for row in read_jsonl(path)[0]]
     return Collection(
         runs=runs,
         studies=tuple(_study(path, about, place) for path, about in studies.items()),
@@ -96,7 +93,7 @@ def collect(paths: Sequence[Path]) -> Collection:
         costs=costs,
         twice=twice,
         unreadable=tuple(unreadable),
-        dates=_dates(roots),
+        dates=tuple(sorted({row["date"][:10] for row in times if isinstance(row.get("date"), str)})),
     )
 
 
@@ -173,8 +170,3 @@ def _study(path: Path, about: Description, place: Place) -> FoundStudy:
     name = str(about.get("study", where))
     title, question = str(about.get("title", name)), str(about.get("question", ""))
     return FoundStudy(where, name, title, str(about.get("kind", "")), question, about.get("baseline"))
-
-
-def _dates(roots: Sequence[Path]) -> tuple[str, ...]:
-    rows = [row for path in files_below(roots, "cohorts/*/times.jsonl") for row in read_jsonl(path)[0]]
-    return tuple(sorted({row["date"][:10] for row in rows if isinstance(row.get("date"), str)}))

@@ -79,10 +79,8 @@ def has_equal_episodes(run: RunRecord) -> bool:
 
 def is_solved(run: RunRecord) -> bool:
     """Within E_max, or ever where episodes differ in length."""
-    if (scored := score_run(run)) is not None:
-        return scored.solved
-    r_limit = run.task.get("r_limit")
-    return r_limit is not None and solved_at(run.returns, r_limit) is not None
+    scored, r_limit = score_run(run), run.task.get("r_limit")
+    return scored.solved if scored else r_limit is not None and solved_at(run.returns, r_limit) is not None
 
 
 def is_complete(run: RunRecord) -> bool:

@@ -4,8 +4,9 @@
 import importlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,26 +82,22 @@ def read_runs(path: str | Path) -> list[RunRecord]:
     return [archived_run(*line) for line in lines] if archived else [read_run(run) for run in find_runs(path)]
 
 
-def read_experiments_below(*folders: Path) -> Iterator[RunRecord | UserError]:
-    """The runs of all experiments; in place of one that cannot be read, why."""
-    return (_attempt(read_run, run) for run in run_folders_below(*folders))
-
-
-def read_archives_below(*folders: Path) -> Iterator[RunRecord | UserError]:
-    """The runs of all archives; in place of what cannot be read, why."""
-    for file in files_below(folders, "*.jsonl"):
-        if file.parent.name == "runs":
-            lines, skipped = read_jsonl(file)
-            if skipped:
-                yield UserError(f"{file} has {skipped} lines that are no JSON; mend it before runs are added to it.")
-            yield from (_attempt(archived_run, file, line) for line in lines)
-
-
-def _attempt(read: Callable[..., RunRecord], *where: Any) -> RunRecord | UserError:
-    try:
-        return read(*where)
-    except UserError as error:
-        return error
+def read_below(*folders: Path, experiments: bool = True) -> tuple[list[RunRecord], list[UserError]]:
+    """The runs of all archives, and of all experiments, however deep, and why others cannot be read."""
+    runs, unreadable = [], []
+    readers = [partial(read_run, run) for run in run_folders_below(*folders)] if experiments else []
+    for file in (file for file in files_below(folders, "*.jsonl") if file.parent.name == "runs"):
+        lines, skipped = read_jsonl(file)
+        readers += [partial(archived_run, file, line) for line in lines]
+        if skipped:
+            reason = f"{file} has {skipped} lines that are no JSON; mend it before runs are added to it."
+            unreadable.append(UserError(reason))
+    for read in readers:
+        try:
+            runs.append(read())
+        except UserError as reason:
+            unreadable.append(reason)
+    return runs, unreadable
 
 
 def read_run(folder: Path) -> RunRecord:

@@ -38,16 +38,10 @@ class Run:
         return dataclasses.replace(self, started_from=agent, label=f"{self.label}-from-{agent}")
 
     def describe(self) -> dict[str, Any]:
-        about = {
-            "run": self.id,
-            "label": self.label,
-            "task": dataclasses.asdict(self.task),
-            "algo": self.algo,
-            "preset": self.preset,
-            "revision": get_algorithm(self.algo).agent.revision,
-            "seed": self.seed,
-            "config": dataclasses.asdict(self.config),
-        }
+        revision = get_algorithm(self.algo).agent.revision
+        about = {"run": self.id, "label": self.label, "task": dataclasses.asdict(self.task), "algo": self.algo}
+        about |= {"preset": self.preset, "revision": revision, "seed": self.seed}
+        about |= {"config": dataclasses.asdict(self.config)}
         return about | ({"started_from": self.started_from} if self.started_from else {})
 
     @property

@@ -3,6 +3,7 @@
 Several tasks come as strata, one array of runs for each; a bootstrap resamples the runs within each stratum.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -110,12 +111,9 @@ def fisher(ours: tuple[int, int], theirs: tuple[int, int]) -> float:
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Adjusted for all the comparisons of one table; what has no p-value stays without, and is not counted."""
     known = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
-    adjusted: list[float | None] = [None] * len(p_values)
-    largest = 0.0
-    for rank, (p, place) in enumerate(known):
-        largest = max(largest, min(1.0, (len(known) - rank) * p))
-        adjusted[place] = largest
-    return adjusted
+    raised = (min(1.0, (len(known) - rank) * p) for rank, (p, _) in enumerate(known))
+    adjusted = dict(zip((place for _, place in known), itertools.accumulate(raised, max), strict=True))
+    return [adjusted.get(place) for place in range(len(p_values))]
 
 
 def fraction(count: int, n: int) -> Estimate:
