@@ -185,6 +185,7 @@ class TestARunInSeveralPieces:
         [
             ((9, "interrupted"), (7, "running"), 9, "it has more episodes"),
             ((9, "interrupted"), (7, "diverged"), 7, "it alone came to its end"),
+            ((9, "failed"), (7, "diverged"), 7, "it alone came to its end"),
             ((40, "interrupted"), (40, "finished"), 40, "they are equal"),
             ((40, "finished"), (30, "diverged"), 40, "it alone is complete"),
         ],

@@ -19,7 +19,7 @@ from pac4sac.base.errors import UserError
 from pac4sac.base.files import natural, read_json, read_jsonl, write_whole
 from pac4sac.base.text import file_name
 from pac4sac.runs.logs import as_columns, episode_columns
-from pac4sac.runs.merging import contradict, has_ended, merge
+from pac4sac.runs.merging import contradict, end, merge
 from pac4sac.runs.reading import RunRecord, files_below, read_below
 
 KEPT = "_=+"  # in names of files
@@ -46,7 +46,7 @@ def add_to_archive(
     added, left_out = Added(), {}
     for run in (run for folder in folders for run in _runs_below(folder)):
         before = held.get(run.identity)
-        if not (unfinished or has_ended(run)):
+        if not (unfinished or end(run)):
             left_out[run.identity] = str(run.folder)
         elif before is None:
             held[run.identity] = run

@@ -8,11 +8,11 @@ from pac4sac.runs.metrics import is_complete
 from pac4sac.runs.reading import RunRecord
 
 OUTCOME = 2
-ENDS = {"finished": OUTCOME, "diverged": OUTCOME, "failed": 1}  # a failed run may be trained again
 
 
-def has_ended(run: RunRecord) -> bool:
-    return run.status in ENDS
+def end(run: RunRecord) -> int:
+    """How far a run came to an end: a failed one may be trained again; 0 is unfinished."""
+    return {"finished": OUTCOME, "diverged": OUTCOME, "failed": 1}.get(run.status, 0)
 
 
 def merge(copies: Sequence[RunRecord]) -> tuple[RunRecord, list[RunRecord]]:
@@ -21,7 +21,7 @@ def merge(copies: Sequence[RunRecord]) -> tuple[RunRecord, list[RunRecord]]:
 
     def merit(run: RunRecord) -> tuple[int, ...]:
         measured = (len(getattr(run, name)) for name in MEASUREMENTS)
-        return is_complete(run), ENDS.get(run.status, 0), len(run.episodes), *measured
+        return is_complete(run), end(run), len(run.episodes), *measured
 
     best, *others = sorted(copies, key=merit, reverse=True)
     for other in others:
@@ -33,7 +33,7 @@ def merge(copies: Sequence[RunRecord]) -> tuple[RunRecord, list[RunRecord]]:
 
 def contradict(run: RunRecord, other: RunRecord) -> bool:
     """Two outcomes of what should be one run; a shorter run that did not come to its end is none."""
-    return ENDS.get(run.status) == ENDS.get(other.status) == OUTCOME and not _same_returns(run, other)
+    return end(run) == end(other) == OUTCOME and not _same_returns(run, other)
 
 
 def why(best: RunRecord, others: Sequence[RunRecord]) -> str:
@@ -42,7 +42,7 @@ def why(best: RunRecord, others: Sequence[RunRecord]) -> str:
         return "it alone is complete"
     if all(_same_returns(best, other) for other in others):
         return "they are equal"
-    if has_ended(best) and not any(map(has_ended, others)):
+    if end(best) > max(map(end, others)):
         return "it alone came to its end"
     if any(len(best.episodes) > len(other.episodes) for other in others):
         return "it has more episodes"
