@@ -39,8 +39,8 @@ class Run:
 
     def describe(self) -> dict[str, Any]:
         revision = get_algorithm(self.algo).agent.revision
-        about = {"run": self.id, "label": self.label, "task": dataclasses.asdict(self.task), "algo": self.algo}
-        about |= {"preset": self.preset, "revision": revision, "seed": self.seed}
+        about: dict[str, Any] = {"run": self.id, "label": self.label, "task": dataclasses.asdict(self.task)}
+        about |= {"algo": self.algo, "preset": self.preset, "revision": revision, "seed": self.seed}
         about |= {"config": dataclasses.asdict(self.config)}
         return about | ({"started_from": self.started_from} if self.started_from else {})
 
