@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pac4sac.runs.known import usual_settings
+from pac4sac.runs.identity import usual_settings
 from pac4sac.tasks import TASKS
 
 # Plateau as a multiple of r_limit, and the part of the budget after which half of it is reached.

@@ -14,7 +14,7 @@ from pac4sac.paper.report import write_report
 from pac4sac.report.variants import group_runs
 from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.collection import collect
-from pac4sac.runs.reading import find_archived, read_run, read_runs, results
+from pac4sac.runs.reading import read_run, read_runs, results
 
 CARTPOLE = task("cartpole-swingup")
 
@@ -110,7 +110,7 @@ class TestAnArchive:
     def test_with_a_damaged_line_is_reported_without_it_and_not_written_over(self, tmp_path: Path) -> None:
         write_table_1(tmp_path / "study", ("cartpole-swingup",), seeds=2)
         add_to_archive([tmp_path / "study"], tmp_path / "archive")
-        file = find_archived(tmp_path / "archive")[0]
+        file = tmp_path / "archive" / "runs" / "cartpole-swingup.jsonl"
         lines = file.read_text().splitlines()
         lines[1] = lines[1][:100]
         lines[2] = json.dumps(json.loads(lines[2]) | {"episodes": {"return": 7}})
@@ -158,6 +158,49 @@ class TestARunInSeveralPieces:
         added = add_to_archive([tmp_path / "b"], tmp_path / "archive", keep_first=True)
         assert len(added.differing) == 1
         assert contents(tmp_path / "archive") == before
+
+    def test_what_was_measured_of_a_losing_copy_to_the_same_end_is_taken_along(self, tmp_path: Path) -> None:
+        def measure(folder: Path, log: str) -> None:
+            (folder / f"{log}.jsonl").write_text(json.dumps({"step": 1000, log: 0.5}) + "\n")
+
+        returns = curve(CARTPOLE, (1, 0.3), 0)
+        measure(write_run(tmp_path / "a", CARTPOLE, "sac", 0, returns), "coverage")
+        measure(write_run(tmp_path / "b", CARTPOLE, "sac", 0, returns, status="interrupted"), "bias")
+        measure(write_run(tmp_path / "c", CARTPOLE, "sac", 1, returns), "coverage")
+        measure(write_run(tmp_path / "d", CARTPOLE, "sac", 1, returns[:5], status="interrupted"), "bias")
+        folders = [tmp_path / name for name in "abcd"]
+        added = add_to_archive(folders, tmp_path / "archive", unfinished=True)
+        assert (added.new, added.replaced, added.known) == (2, 1, 1)
+        backwards = add_to_archive(folders[::-1], tmp_path / "backwards", unfinished=True)
+        assert (backwards.new, backwards.replaced, backwards.known) == (2, 2, 0)
+        assert contents(tmp_path / "archive") == contents(tmp_path / "backwards")
+        for runs in (read_runs(tmp_path / "archive"), [run.record for run in collect(folders).runs]):
+            assert [(run.status, len(run.bias), len(run.coverage)) for run in runs] == [
+                ("finished", 1, 1),
+                ("finished", 0, 1),
+            ]
+
+    @pytest.mark.parametrize(
+        ("first", "second", "taken", "reason"),
+        [
+            ((9, "interrupted"), (7, "running"), 9, "it has more episodes"),
+            ((9, "interrupted"), (7, "diverged"), 7, "it alone came to its end"),
+            ((9, "failed"), (7, "diverged"), 7, "it alone came to its end"),
+            ((40, "interrupted"), (40, "finished"), 40, "they are equal"),
+            ((40, "finished"), (30, "diverged"), 40, "it alone is complete"),
+        ],
+    )
+    def test_a_report_and_an_archive_take_the_same_copy(
+        self, tmp_path: Path, first: tuple[int, str], second: tuple[int, str], taken: int, reason: str
+    ) -> None:
+        for name, (episodes, status) in (("a", first), ("b", second)):
+            write_run(tmp_path / "in" / name, CARTPOLE, "sac", 0, [1.0] * episodes, status=status)
+        add_to_archive([tmp_path / "in"], tmp_path / "archive", unfinished=True, keep_first=True)
+        (archived,), collection = read_runs(tmp_path / "archive"), collect([tmp_path / "in"])
+        (reported,) = collection.runs
+        assert len(archived.episodes) == len(reported.record.episodes) == taken
+        assert (archived.status, archived.identity) == (reported.record.status, reported.record.identity)
+        assert reason in collection.twice[0]
 
 
 class TestStudies:

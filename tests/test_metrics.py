@@ -4,14 +4,7 @@ import numpy as np
 import pytest
 
 from pac4sac.paper.numbers import COST, PAPER_TASKS, SHOOTING, TABLE_1, TABLE_2, Cell, paper_cell
-from pac4sac.runs.metrics import (
-    cumulative_regret,
-    episodes_until_solved,
-    fixed_horizon_regret,
-    mean_return,
-    score,
-    solved_at,
-)
+from pac4sac.runs.metrics import score, solved_at
 
 R_LIMIT = 10.0
 GOOD, BAD = 12.0, 4.0  # a bad episode misses 6, a good one exceeds by 2
@@ -40,7 +33,7 @@ def test_a_streak_one_episode_too_late_does_not_solve() -> None:
 def test_a_streak_broken_at_four_starts_anew() -> None:
     returns = [GOOD] * 4 + [BAD] + [GOOD] * 5
     assert solved_at(returns, R_LIMIT) == 5
-    assert episodes_until_solved(returns, R_LIMIT, e_max=10) == 5
+    assert score(returns, R_LIMIT, e_max=10).episodes == 5
 
 
 def test_four_in_a_row_are_not_five() -> None:
@@ -63,16 +56,13 @@ def test_only_the_first_streak_matters() -> None:
 
 def test_clipped_regret_does_not_credit_episodes_above_the_limit() -> None:
     returns = [BAD, GOOD, BAD, *[GOOD] * 5]
-    assert cumulative_regret(returns, R_LIMIT, e_max=8) == 12.0  # 6 + 0 + 6
-    assert cumulative_regret(returns, R_LIMIT, e_max=8, clipped=False) == 10.0  # 6 − 2 + 6
     result = score(returns, R_LIMIT, e_max=8)
-    assert (result.regret, result.regret_unclipped) == (12.0, 10.0)
+    assert (result.regret, result.regret_unclipped) == (12.0, 10.0)  # 6 + 0 + 6 and 6 − 2 + 6
 
 
 def test_fixed_horizon_regret_goes_on_after_the_solving_episode() -> None:
     returns = [BAD, *[GOOD] * 5, BAD, BAD]
-    assert fixed_horizon_regret(returns, R_LIMIT, e_max=8) == 18.0  # 6 + 6 + 6
-    assert fixed_horizon_regret(returns, R_LIMIT, e_max=8, clipped=False) == 8.0  # 18 − 5·2
+    assert score(returns, R_LIMIT, e_max=8).fixed_horizon_regret == 18.0  # 6 + 6 + 6
 
 
 def test_a_run_stopped_when_solved_has_no_fixed_horizon_regret() -> None:
@@ -102,7 +92,7 @@ def test_a_run_before_its_first_episode_has_no_mean_return() -> None:
 
 
 def test_mean_return() -> None:
-    assert mean_return(np.array([1.0, 2.0, 6.0])) == 3.0
+    assert score(np.array([1.0, 2.0, 6.0]), R_LIMIT).mean_return == 3.0
     assert score([BAD, GOOD], R_LIMIT, e_max=2).mean_return == 8.0
 
 

@@ -16,8 +16,8 @@ from pac4sac.paper.study_sections import study_sections
 from pac4sac.report import variants as variants_module
 from pac4sac.report.tables import Section, Table
 from pac4sac.report.variants import TaskView, defaults, group_runs
-from pac4sac.runs import known as known_module
 from pac4sac.runs.collection import collect
+from pac4sac.runs.identity import identity as identity_module
 
 # Whatever is shipped: these would pass for the paper's row where nothing is nearer to it.
 PRESET = {"learn_alpha": True, "updates_per_step": 8}
@@ -30,7 +30,7 @@ CONTROLS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.fixture(autouse=True)
 def preset(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = known_module.usual_settings
+    usual = identity_module.usual_settings
     best = {**usual("pac4sac"), **PRESET}
     monkeypatch.setattr(
         variants_module,

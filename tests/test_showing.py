@@ -23,8 +23,7 @@ from pac4sac.export.tensorboard import TensorBoard
 from pac4sac.export.video import pictures, record_video, write_gif
 from pac4sac.runs.run import make_agent, make_runs
 from pac4sac.tasks import Task, get_task
-from pac4sac.training.agent_choice import choose_agent
-from pac4sac.training.agent_file import TrainedAgent
+from pac4sac.training.agent_file import TrainedAgent, choose_agent
 
 ROOT = Path(__file__).parents[1]
 SMALL = {"width": 16, "depth": 1, "warmup": 400}

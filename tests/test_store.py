@@ -12,7 +12,7 @@ import pytest
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import read_jsonl
 from pac4sac.report.learning_curves import group_by_variant, learning_curve_picture, mean_curve, smooth
-from pac4sac.runs.known import usual_settings
+from pac4sac.runs.identity import usual_settings
 from pac4sac.runs.reading import RunRecord, find_runs, read_run, read_runs, results, varying_settings
 
 TASK = {"name": "cartpole-swingup", "env_id": "pac4sac/CartpoleSwingup-v0", "horizon": 1000, "r_limit": 850.0}

@@ -1,8 +1,10 @@
-"""Files that appear whole or not at all, and files that may be damaged."""
+"""Files that appear whole or not at all, files that may be damaged, and what can be written into JSON."""
 
 import json
+import math
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,16 @@ def read_jsonl(path: Path) -> tuple[list[dict[str, Any]], int]:
         else:
             skipped += 1
     return rows, skipped
+
+
+def plain(value: Any, not_finite: Callable[[float], Any] = lambda number: number) -> Any:
+    """As JSON knows it: lists and numbers instead of NumPy's, and what is to stand for a number that is not finite."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, dict):
+        return {key: plain(item, not_finite) for key, item in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [plain(item, not_finite) for item in value]
+    return not_finite(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def natural(text: str) -> list[tuple[int, str]]:

@@ -17,11 +17,10 @@ from pac4sac.certificates.bound_rows import CAVEATS, BoundRow, bound_rows
 from pac4sac.certificates.calibration import Calibration, calibrate
 from pac4sac.certificates.critic_errors import Measured, Scales, bellman_errors, fresh_errors, measure, stored_replay
 from pac4sac.certificates.returns import Limits, ReturnCertificate, RewardRange, certify_returns
-from pac4sac.runs.reading import read_run_json
+from pac4sac.runs.reading import read_run
 from pac4sac.runs.statistics import Estimate
 from pac4sac.tasks.registry import time_limit
-from pac4sac.training.agent_choice import choose_agent
-from pac4sac.training.agent_file import load
+from pac4sac.training.agent_file import choose_agent, load
 from pac4sac.training.evaluation import evaluate
 from pac4sac.training.value_error import Bias, ValueErrors, measure_value_errors
 
@@ -254,12 +253,12 @@ def saved_agent(path: str | Path) -> Path:
 def unfinished(agent_file: Path) -> str | None:
     """Why the training ended early, or that it goes on; None where it is finished or nothing is known of it."""
     try:
-        about = read_run_json(agent_file.parent / "run.json")
+        run = read_run(agent_file.parent)
     except UserError:
         return None
-    if about["status"] == "finished":
+    if run.status == "finished":
         return None
-    why = ": ".join(str(part) for part in (about["status"], about.get("status_detail")) if part)
+    why = ": ".join(part for part in (run.status, run.status_detail) if part)
     return f"The training of this agent is unfinished ({why})."
 
 

@@ -15,11 +15,10 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pac4sac.base.errors import UserError, how_to_install
+from pac4sac.base.errors import UserError, import_extra
 from pac4sac.base.files import write_whole
 from pac4sac.tasks import Task, make_env
-from pac4sac.training.agent_choice import choose_agent
-from pac4sac.training.agent_file import TrainedAgent, load
+from pac4sac.training.agent_file import TrainedAgent, choose_agent, load
 
 Vectors = NDArray[np.float32]
 OBSERVATIONS = 256  # on which model and agent are compared
@@ -32,7 +31,7 @@ def export_onnx(path: str | Path, out: Path) -> str:
     out = Path(out)
     if out.is_dir():
         raise UserError(f"{out} is a folder; name the file to write, such as {out / 'policy.onnx'}.")
-    onnx = _require_onnx()
+    onnx = import_extra("onnx", "The export needs onnx and onnxscript", "onnxscript", "onnx.helper", "onnx")
     agent = load(choose_agent(path))
     low, high = action_bounds(agent.run.task)
     model = trace(agent, low, high)
@@ -41,9 +40,7 @@ def export_onnx(path: str | Path, out: Path) -> str:
     evaluate, judge = evaluator(model)
     gap = largest_difference(agent, evaluate)
     if not gap <= TOLERANCE * float((high - low).max() / 2):
-        raise UserError(
-            f"The exported policy of {agent.run.id} differs from the agent by {gap:.1e}; nothing was written."
-        )
+        raise UserError(f"The exported policy differs from the agent {agent.run.id} by {gap:.1e}; nothing was written.")
     out.parent.mkdir(parents=True, exist_ok=True)
     write_whole(out, model.SerializeToString())
     return (
@@ -59,7 +56,7 @@ def action_bounds(task: Task) -> tuple[Vectors, Vectors]:
         return own.low.astype(np.float32).ravel(), own.high.astype(np.float32).ravel()
 
 
-class Policy(nn.Module):
+class PolicyModule(nn.Module):
     """An agent of one run as a module, whatever its networks are."""
 
     def __init__(self, agent: TrainedAgent, low: Vectors, high: Vectors) -> None:
@@ -80,18 +77,11 @@ class Policy(nn.Module):
 
 
 def trace(agent: TrainedAgent, low: Vectors, high: Vectors) -> Any:
-    example = torch.zeros(2, agent.agent.ds)
-    batch = torch.export.Dim("batch")
+    policy, example = PolicyModule(agent, low, high).eval(), torch.zeros(2, agent.agent.ds)
+    names: dict[str, Any] = {"input_names": ["observation"], "output_names": ["action"]}
+    batches = ({0: torch.export.Dim("batch")},)  # of any size
     with _silence(), torch.no_grad():
-        program = torch.onnx.export(
-            Policy(agent, low, high).eval(),
-            (example,),
-            input_names=["observation"],
-            output_names=["action"],
-            dynamic_shapes=({0: batch},),
-            dynamo=True,
-            verbose=False,
-        )
+        program = torch.onnx.export(policy, (example,), dynamic_shapes=batches, dynamo=True, verbose=False, **names)
     assert program is not None
     return program.model_proto
 
@@ -117,26 +107,14 @@ def largest_difference(agent: TrainedAgent, evaluate: Callable[[Vectors], Vector
     return float(max(np.abs(together - expected).max(), np.abs(alone - expected[:1]).max()))
 
 
-def _require_onnx() -> Any:
-    try:
-        importlib.import_module("onnxscript")
-        importlib.import_module("onnx.helper")
-        return importlib.import_module("onnx")
-    except ImportError as missing:
-        raise UserError(f"The export needs {missing.name or 'onnx'}; {how_to_install('onnx')}.") from missing
-
-
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
     """The exporter and its optimizer report their progress and packages of no concern here, such as torchvision."""
-    logs = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
-    before = [log.level for log in logs]
-    for log in logs:
-        log.setLevel(logging.ERROR)
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        for log, level in zip(logs, before, strict=True):
-            log.setLevel(level)
+        logging.disable(before)

@@ -1,12 +1,11 @@
 """What training logs, for TensorBoard: `tensorboard --logdir DIR/tensorboard`."""
 
-import importlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pac4sac.base.errors import UserError, how_to_install
+from pac4sac.base.errors import import_extra
 from pac4sac.runs.run import Run
 from pac4sac.training.callbacks import Callback
 
@@ -15,10 +14,8 @@ class TensorBoard(Callback):
     """Writes each run's episodes, metrics, evaluations, value bias and coverage under DIR/tensorboard/<run>."""
 
     def __init__(self) -> None:
-        try:
-            self._writer = importlib.import_module("torch.utils.tensorboard").SummaryWriter
-        except ImportError as missing:
-            raise UserError(f"TensorBoard is not installed; {how_to_install('tensorboard')}.") from missing
+        tensorboard = import_extra("tensorboard", "TensorBoard is not installed", "torch.utils.tensorboard")
+        self._writer = tensorboard.SummaryWriter
         self._writers: dict[str, Any] = {}
 
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:

@@ -1,7 +1,6 @@
 """One episode of a trained agent as a film, drawn without a display."""
 
 import contextlib
-import importlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,10 @@ import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
-from pac4sac.base.errors import UserError, how_to_install
+from pac4sac.base.errors import UserError, import_extra
 from pac4sac.tasks import Task, make_env
 from pac4sac.tasks.episodes import episode_seed
-from pac4sac.training.agent_choice import choose_agent
-from pac4sac.training.agent_file import TrainedAgent, load
+from pac4sac.training.agent_file import TrainedAgent, choose_agent, load
 
 Picture = Image.Image
 Progress = Callable[[int, int], None]  # pictures drawn, pictures expected at most
@@ -92,10 +90,9 @@ def _draw(env: gymnasium.Env[Any, Any], task: Task) -> Picture:
 
 def _captioned(picture: Picture, text: str) -> Picture:
     size = max(11, picture.width // 30)
-    draw, font = ImageDraw.Draw(picture), ImageFont.load_default(size)
-    draw.text(
-        (size, size // 2), text, fill=(30, 41, 59), font=font, stroke_width=max(1, size // 8), stroke_fill="white"
-    )
+    where, font, outline = (size, size // 2), ImageFont.load_default(size), max(1, size // 8)
+    drawing = ImageDraw.Draw(picture)
+    drawing.text(where, text, fill=(30, 41, 59), font=font, stroke_width=outline, stroke_fill="white")
     return picture
 
 
@@ -129,8 +126,5 @@ def write_mp4(out: Path, frames: Iterator[Picture]) -> None:
 
 
 def _imageio() -> Any:
-    try:
-        importlib.import_module("imageio_ffmpeg")
-        return importlib.import_module("imageio.v2")
-    except ImportError as missing:
-        raise UserError(f"An mp4 needs an encoder; {how_to_install('video')}, or ask for a .gif.") from missing
+    problem, otherwise = "An mp4 needs an encoder", ", or ask for a .gif"
+    return import_extra("video", problem, "imageio_ffmpeg", "imageio.v2", otherwise=otherwise)

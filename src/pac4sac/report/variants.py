@@ -11,9 +11,9 @@ import numpy as np
 from pac4sac.base.files import natural
 from pac4sac.base.text import setting_text
 from pac4sac.paper.numbers import PAPER_TASKS
-from pac4sac.runs.collection import FoundRun, has_equal_episodes, is_complete, is_solved, score_run
-from pac4sac.runs.known import updates_of_task, usual_settings
-from pac4sac.runs.metrics import cumulative_regret, solved_at
+from pac4sac.runs.collection import FoundRun
+from pac4sac.runs.identity import updates_of_task, usual_settings
+from pac4sac.runs.metrics import has_equal_episodes, is_complete, is_solved, score, score_run, solved_at
 from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.seeds import seeds_text
 from pac4sac.tasks import TASKS
@@ -136,7 +136,7 @@ class Group:
             return self.values(metric), ""
         episode = min(len(outcome.run.record.episodes) for outcome in self.under_way)
         runs = [*self.complete, *self.under_way]
-        regrets = [cumulative_regret(outcome.run.record.returns, self.task.r_limit, episode) for outcome in runs]
+        regrets = [score(outcome.run.record.returns, self.task.r_limit, episode).regret for outcome in runs]
         return regrets, f"so far, at episode {episode}"
 
     def count(self, state: str) -> int:

@@ -7,30 +7,22 @@
 A run that several studies have in common is there once; all of them find it by its identity.
 """
 
+import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import natural, read_json, read_jsonl
+from pac4sac.base.files import natural, read_json, read_jsonl, write_whole
 from pac4sac.base.text import file_name
-from pac4sac.runs.reading import (
-    MEASUREMENTS,
-    check_run,
-    episode_rows,
-    find_archived,
-    find_runs_below,
-    identity,
-    read_run,
-    read_run_json,
-)
+from pac4sac.runs.logs import as_columns, episode_columns
+from pac4sac.runs.merging import contradict, end, merge
+from pac4sac.runs.reading import RunRecord, files_below, read_below
 
-Row = dict[str, Any]
 KEPT = "_=+"  # in names of files
-RANKS = {"finished": 2, "diverged": 2, "failed": 1}  # a failed run may be trained again; any other is unfinished
 
 
 @dataclass
@@ -38,7 +30,7 @@ class Added:
     """What became of the runs that were offered."""
 
     new: int = 0
-    replaced: int = 0  # unfinished or failed before
+    replaced: int = 0  # unfinished, failed or less measured before
     known: int = 0
     differing: list[str] = field(default_factory=list)  # of runs trained twice, those that were not taken
     unfinished: list[str] = field(default_factory=list)
@@ -49,179 +41,127 @@ def add_to_archive(
     folders: Sequence[Path], archive: Path, *, unfinished: bool = False, keep_first: bool = False
 ) -> Added:
     """Put the runs, studies and costs below some folders into an archive, which need not exist yet."""
-    for folder in folders:
-        if not folder.is_dir():
-            raise UserError(f"{folder} is no folder; give folders of studies or experiments.")
-    held: dict[str, tuple[str, Row]] = {identity(row): (place, row) for place, row in _archived(archive)}
+    check_folders(folders)
+    held = {run.identity: run for run in _runs_below(archive, experiments=False)}
     added, left_out = Added(), {}
-    for place, row in (offer for folder in folders for offer in (*_trained(folder), *_archived(folder))):
-        key = identity(row)
-        if not (unfinished or RANKS.get(row["status"])):
-            left_out[key] = place
-        elif key not in held:
-            held[key] = place, row
+    for run in (run for folder in folders for run in _runs_below(folder)):
+        before = held.get(run.identity)
+        if not (unfinished or end(run)):
+            left_out[run.identity] = str(run.folder)
+        elif before is None:
+            held[run.identity] = run
             added.new += 1
-        elif _is_better(row, held[key][1]):
-            held[key] = place, row | _lacking(row, held[key][1])
-            added.replaced += 1
-        else:
+        elif contradict(before, run):
+            if not keep_first:
+                raise UserError(
+                    f"{before.folder} and {run.folder} are the same run with different returns; leave one out, or "
+                    "keep the first of each such pair with --keep-first."
+                )
             added.known += 1
-            if _differs(row, held[key][1]):
-                if not keep_first:
-                    raise UserError(
-                        f"{held[key][0]} and {place} are the same run with different returns; leave one out, or keep "
-                        "the first of each such pair with --keep-first."
-                    )
-                added.differing.append(place)
+            added.differing.append(str(run.folder))
+        elif (after := merge([before, run])[0]) is before:
+            added.known += 1
+        else:
+            held[run.identity] = after
+            added.replaced += 1
     added.unfinished = [place for key, place in left_out.items() if key not in held]
     studies = _merged_studies([archive, *folders])
-    costs = {_machine_name(content): content for folder in (archive, *folders) for content in _costs(folder)}
-    if not held and not studies and not costs and not left_out:
+    costs = {_machine_name(cost): cost for folder in (archive, *folders) for _, cost in read_costs([folder])}
+    if not (held or studies or costs or left_out):
         raise UserError(f"{', '.join(map(str, folders))} holds neither runs nor a study.")
-    _write_runs(archive, [row for _, row in held.values()])
+    for task, lines in _lines_by_task(held.values()).items():
+        _write(archive / "runs" / f"{task}.jsonl", "".join(lines))
     for name, about in studies.items():
         expected = about["expected_runs"]
         added.studies[name] = sum(row.get("identity") in held for row in expected), len(expected)
-        _write(archive / "studies" / f"{file_name(name, '_=+')}.json", _study_text(about))
-    for name, content in costs.items():
-        _write(archive / "costs" / f"{name}.json", json.dumps(content, indent=1) + "\n")
+        _write(archive / "studies" / f"{file_name(name, KEPT)}.json", _study_text(about))
+    for name, cost in costs.items():
+        _write(archive / "costs" / f"{name}.json", json.dumps(cost, indent=1) + "\n")
     return added
 
 
 # --- runs
 
 
-def _trained(folder: Path) -> Iterator[tuple[str, Row]]:
-    for run in find_runs_below(folder):
-        about = read_run_json(run / "run.json")
-        if "same_as" not in about:  # a copy under another name, which the study knows
-            yield str(run), packed(run, about)
+def check_folders(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        if not folder.is_dir():
+            raise UserError(f"{folder} is no folder; give folders of experiments or studies.")
 
 
-def packed(folder: Path, about: Row) -> Row:
-    record = read_run(folder)
-    row = {**about, "episodes": episode_columns(record.episodes)}
-    for name in ("evaluations", *MEASUREMENTS):
-        if rows := getattr(record, name):
-            row[name] = as_columns(rows)
-    if record.skipped_lines:
-        row["skipped_lines"] = record.skipped_lines
-    if cohort := _cohort(folder, identity(about)):
-        row["cohort"] = cohort
-    return row
+def _runs_below(folder: Path, experiments: bool = True) -> Iterator[RunRecord]:
+    runs, unreadable = read_below(folder, experiments=experiments)
+    if unreadable:
+        raise unreadable[0]
+    for run in runs:
+        if "same_as" not in run.about:  # a copy under another name, which the study knows
+            yield dataclasses.replace(run, about=_cohort(run) | run.about)
 
 
-def _archived(folder: Path) -> Iterator[tuple[str, Row]]:
-    for file in find_archived(folder):
-        rows, skipped = read_jsonl(file)
-        if skipped:
-            raise UserError(f"{file} has {skipped} lines that cannot be read; mend it before runs are added.")
-        for row in rows:
-            check_run(row, f"A line of {file}")
-            yield f"{file}, {row['run']},", row
-
-
-def as_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: [row.get(name) for row in rows] for name in names}
-
-
-def episode_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    columns: dict[str, Any] = as_columns(rows)
-    short = {name: column for name, column in columns.items() if name not in ("episode", "step")}
-    if len(set(columns.get("length", []))) == 1:
-        short["length"] = columns["length"][0]
-    return short if episode_rows(short) == list(rows) else columns
-
-
-def _is_better(offered: Row, held: Row) -> bool:
-    mine, theirs = (RANKS.get(row["status"], 0) for row in (offered, held))
-    more = len(_returns(offered)) > len(_returns(held))
-    measured = bool(_lacking(held, offered))
-    return mine > theirs or (mine == theirs and (measured or (mine < RANKS["finished"] and more)))
-
-
-def _lacking(row: Row, other: Row) -> Row:
-    """Measurements that were made of a run when it was trained another time, to the same end."""
-    same = _returns(row) == _returns(other)
-    return {name: other[name] for name in MEASUREMENTS if same and name in other and name not in row}
-
-
-def _differs(offered: Row, held: Row) -> bool:
-    """Two ends of what should be one run; a shorter run that did not come to its end is none."""
-    return all(RANKS.get(row["status"]) == RANKS["finished"] for row in (offered, held)) and (
-        _returns(offered) != _returns(held)
-    )
-
-
-def _returns(row: Row) -> list[float]:
-    return list(row.get("episodes", {}).get("return", []))
-
-
-def _cohort(run: Path, wanted: str) -> dict[str, Any] | None:
+def _cohort(run: RunRecord) -> dict[str, Any]:
     """With how many others it was trained, and for how long."""
-    experiment = run.parent.parent
+    experiment = run.folder.parent.parent
     cohorts = (read_json(experiment / "experiment.json") or {}).get("cohorts", [])
     for number, cohort in enumerate(cohorts):
-        if any(identity(about) == wanted for about in cohort):
+        if any(about.get("run") == run.run for about in cohort):
             rows, _ = read_jsonl(experiment / "cohorts" / f"{number:03d}" / "times.jsonl")
             seconds = [float(row["seconds"]) for row in rows if "seconds" in row]
             # The clock starts anew with every resume.
             ends = [now for now, after in pairwise([*seconds, 0.0]) if after <= now]
-            return {"runs": len(cohort)} | ({"seconds": round(sum(ends), 1)} if ends else {})
-    return None
+            return {"cohort": {"runs": len(cohort)} | ({"seconds": round(sum(ends), 1)} if ends else {})}
+    return {}
 
 
-def _write_runs(archive: Path, rows: Iterable[Row]) -> None:
-    by_file: dict[str, list[Row]] = {}
-    for row in sorted(rows, key=lambda row: (natural(str(row.get("label", row["run"]))), row["seed"], identity(row))):
-        by_file.setdefault(file_name(row["task"]["name"], KEPT), []).append(row)
-    for name, found in by_file.items():
-        _write(archive / "runs" / f"{name}.jsonl", "".join(json.dumps(row) + "\n" for row in found))
+def _lines_by_task(runs: Iterable[RunRecord]) -> dict[str, list[str]]:
+    lines: dict[str, list[str]] = {}
+    for run in sorted(runs, key=lambda run: (natural(str(run.about.get("label", run.run))), run.seed, run.identity)):
+        logs = {name: as_columns(getattr(run, name)) for name in ("evaluations", "bias", "coverage")}
+        row = run.about | {"episodes": episode_columns(run.episodes)} | {name: log for name, log in logs.items() if log}
+        if run.skipped_lines:
+            row["skipped_lines"] = run.skipped_lines
+        if "cohort" in row:
+            row["cohort"] = row.pop("cohort")  # last, as it was always written
+        lines.setdefault(file_name(run.task["name"], KEPT), []).append(json.dumps(row) + "\n")
+    return lines
 
 
 # --- studies and costs
 
 
-def _merged_studies(folders: Sequence[Path]) -> dict[str, Row]:
+def study_files(folders: Iterable[Path]) -> list[Path]:
+    return files_below(folders, "study.json", "studies/*.json")
+
+
+def _merged_studies(folders: Sequence[Path]) -> dict[str, dict[str, Any]]:
     """Pieces of a study expect the runs of all pieces; of a run that was expected twice the later identity counts."""
-    merged: dict[str, Row] = {}
-    for folder in folders:
-        for path in study_files(folder):
-            about = read_json(path)
-            if about is None or "study" not in about:
-                raise UserError(f"{path} cannot be read; mend it before runs are added.")
-            before = merged.get(about["study"], {}).get("expected_runs", [])
-            rows = {(r["task"], r["label"], r["seed"]): r for r in [*before, *about.get("expected_runs", [])]}
-            order = sorted(rows, key=lambda key: (key[0], natural(key[1]), key[2]))
-            merged[about["study"]] = about | {"expected_runs": [rows[key] for key in order]}
-    return merged
+    studies: dict[str, dict[str, Any]] = {}
+    for path in (path for folder in folders for path in study_files([folder])):
+        about = read_json(path)
+        if about is None or "study" not in about:
+            raise UserError(f"{path} cannot be read; mend it before runs are added.")
+        before = studies.get(about["study"], {}).get("expected_runs", [])
+        rows = {(r["task"], r["label"], r["seed"]): r for r in [*before, *about.get("expected_runs", [])]}
+        order = sorted(rows, key=lambda key: (key[0], natural(key[1]), key[2]))
+        studies[about["study"]] = about | {"expected_runs": [rows[key] for key in order]}
+    return studies
 
 
-def study_files(folder: Path) -> list[Path]:
-    return sorted([*folder.rglob("study.json"), *folder.rglob("studies/*.json")])
-
-
-def cost_files(folder: Path) -> list[Path]:
-    return sorted([*folder.rglob("cost.json"), *folder.rglob("costs/*.json")])
-
-
-def _study_text(about: Row) -> str:
+def _study_text(about: dict[str, Any]) -> str:
     """Expected runs in a line each, so that a longer study is a few lines more."""
     rows = ",\n  ".join(json.dumps(row) for row in about["expected_runs"])
     text = json.dumps(about | {"expected_runs": []}, indent=1)
-    return text.replace('"expected_runs": []', f'"expected_runs": [\n  {rows}\n ]' if rows else '"expected_runs": []')
+    return text.replace('"expected_runs": []', f'"expected_runs": [\n  {rows}\n ]') if rows else text
 
 
-def _costs(folder: Path) -> Iterator[Row]:
-    for path in cost_files(folder):
-        content = read_json(path)
-        if content is not None and isinstance(content.get("rows"), list):
-            study = (read_json(path.parent / "study.json") or {}).get("study", content.get("study", "cost"))
-            yield content | {"study": study}
+def read_costs(folders: Iterable[Path]) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """What cost studies measured, each with the name of its study."""
+    for path in files_below(folders, "cost.json", "costs/*.json"):
+        cost = read_json(path)
+        if cost is not None and isinstance(cost.get("rows"), list):
+            yield path, cost | {"study": str((read_json(path.parent / "study.json") or cost).get("study", "cost"))}
 
 
-def _machine_name(cost: Row) -> str:
+def _machine_name(cost: dict[str, Any]) -> str:
     machine, device = cost.get("machine", {}), str(cost.get("device", "cpu"))
     what = machine.get("gpu") if device != "cpu" else f"{machine.get('processor', '')}-{machine.get('cores', '')}-cores"
     study = "" if cost["study"] == "cost" else f"{cost['study']}-"
@@ -229,11 +169,7 @@ def _machine_name(cost: Row) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all, and not where nothing changes."""
-    data = text.encode()
-    if path.exists() and path.read_bytes() == data:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(data)
-    part.replace(path)
+    """Not where nothing changes."""
+    if not path.exists() or path.read_bytes() != text.encode():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, text.encode())

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pac4sac.runs.reading import RunRecord
+
 STREAK = 5
 
 Returns = Sequence[float] | NDArray[np.floating]
@@ -23,24 +25,35 @@ class Score:
     regret: float
     regret_unclipped: float
     fixed_horizon_regret: float | None  # None: the run ended before E_max episodes, for one because it was solved
-    mean_return: float | None  # None: no episode yet
+    mean_return: float | None  # area under the learning curve per episode; None: no episode yet
     solved: bool
     complete: bool
+
+
+def score_run(run: RunRecord) -> Score | None:
+    """The paper's metrics; None without a limit, or where episodes differ in length. E_max is the number of episodes
+    that the budget of steps has room for, which of such episodes nobody knows before they end; a run that fails sooner
+    would have more of them, and so more regret, without being worse."""
+    horizon, r_limit = run.task.get("horizon"), run.task.get("r_limit")
+    if r_limit is None or not horizon or not has_equal_episodes(run):
+        return None
+    return score(run.returns, r_limit, max(1, run.task.get("steps", horizon * len(run.episodes)) // horizon))
 
 
 def score(returns: Returns, r_limit: float, e_max: int | None = None) -> Score:
     """All metrics of a run; without `e_max` the run is taken as over, and all its episodes as its horizon."""
     returns = np.asarray(returns, dtype=np.float64)[:e_max]
     e_max = len(returns) if e_max is None else e_max
-    solved = solved_at(returns, r_limit) is not None
+    first = solved_at(returns, r_limit)
+    before = returns[:first]
     return Score(
-        episodes=min(episodes_until_solved(returns, r_limit, e_max), len(returns)),
-        regret=cumulative_regret(returns, r_limit, e_max),
-        regret_unclipped=cumulative_regret(returns, r_limit, e_max, clipped=False),
-        fixed_horizon_regret=fixed_horizon_regret(returns, r_limit, e_max),
-        mean_return=mean_return(returns),
-        solved=solved,
-        complete=solved or len(returns) >= e_max,
+        episodes=len(before),
+        regret=_regret(before, r_limit),
+        regret_unclipped=_regret(before, r_limit, clipped=False),
+        fixed_horizon_regret=_regret(returns, r_limit) if len(returns) >= e_max else None,
+        mean_return=float(np.mean(returns)) if len(returns) else None,
+        solved=first is not None,
+        complete=first is not None or len(returns) >= e_max,
     )
 
 
@@ -54,27 +67,23 @@ def solved_at(returns: Returns, r_limit: float, streak: int = STREAK) -> int | N
     return None
 
 
-def episodes_until_solved(returns: Returns, r_limit: float, e_max: int) -> int:
-    """Number of episodes before the solving one, `e_max` if never solved within `e_max` episodes."""
-    first = solved_at(returns[:e_max], r_limit)
-    return e_max if first is None else first
-
-
-def cumulative_regret(returns: Returns, r_limit: float, e_max: int, *, clipped: bool = True) -> float:
-    """Sum of r_limit − return over the episodes before the solving one; each clipped at 0, which the paper's is not."""
-    return _regret(returns[: episodes_until_solved(returns, r_limit, e_max)], r_limit, clipped)
-
-
-def fixed_horizon_regret(returns: Returns, r_limit: float, e_max: int, *, clipped: bool = True) -> float | None:
-    """Regret over all `e_max` episodes, solved or not; None where the run has fewer."""
-    return _regret(returns[:e_max], r_limit, clipped) if len(returns) >= e_max else None
-
-
-def mean_return(returns: Returns) -> float | None:
-    """Area under the learning curve per episode; comparable between runs of the same number of episodes."""
-    return float(np.mean(returns)) if len(returns) else None
-
-
-def _regret(returns: Returns, r_limit: float, clipped: bool) -> float:
+def _regret(returns: Returns, r_limit: float, *, clipped: bool = True) -> float:
+    """Sum of r_limit − return, where each is clipped at 0, which the paper's is not."""
     missing = r_limit - np.asarray(returns, dtype=np.float64)
     return float(np.sum(np.maximum(missing, 0) if clipped else missing))
+
+
+def has_equal_episodes(run: RunRecord) -> bool:
+    return all(row["length"] == run.task.get("horizon") for row in run.episodes)
+
+
+def is_solved(run: RunRecord) -> bool:
+    """Within E_max, or ever where episodes differ in length."""
+    scored, r_limit = score_run(run), run.task.get("r_limit")
+    return scored.solved if scored else r_limit is not None and solved_at(run.returns, r_limit) is not None
+
+
+def is_complete(run: RunRecord) -> bool:
+    """Whether its metrics are final: solved already, or at the end of its budget."""
+    scored = score_run(run)
+    return scored.complete if scored else run.status == "finished"

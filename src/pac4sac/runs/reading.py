@@ -1,13 +1,12 @@
 """Reading runs back: an experiment folder holds `runs/<id>/` with `run.json` and logs; an archive holds
 `runs/<task>.jsonl`, where each line is a run with its logs (written by `archive.py`)."""
 
-import hashlib
 import importlib
-import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,36 +15,36 @@ from numpy.typing import NDArray
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import natural, read_jsonl
-from pac4sac.runs.known import chosen, completed
+from pac4sac.runs.identity import identity, usual_settings
+from pac4sac.runs.logs import EPISODE_COLUMNS, REPORTED, LogRow, as_rows, episode_rows
 
 VERSION = 1
-EPISODE_COLUMNS = ("episode", "step", "return", "length")
-MEASUREMENTS = ("bias", "coverage")  # made where an option asks for them, whatever is trained
-LOGS = ("episodes", "evaluations", *MEASUREMENTS)  # those that reports are made of
+HOW = ("device", "backend", "precision")
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    folder: Path
+    folder: Path  # of an archived run: its file, and its name
+    about: dict[str, Any] = field(repr=False)  # all that is stored of it beside its logs
     run: str
+    label: str
     task: dict[str, Any]
     algo: str
+    preset: str
     seed: int
     config: dict[str, Any]
+    started_from: str | None  # the agent whose weights it began with, by the checksum of its file
+    identity: str  # of what was trained, whatever it is called: equal for the same run in two folders
     status: str  # running, finished, diverged, failed or interrupted
     status_detail: str | None
+    computed: dict[str, str]  # device, backend, precision; older runs do not tell
     versions: dict[str, Any]
     machine: dict[str, Any]
-    episodes: tuple[dict[str, Any], ...]
     skipped_lines: int  # of episodes.jsonl, damaged or half-written by a killed process
-    label: str = ""
-    preset: str = "paper"
-    computed: dict[str, str] = field(default_factory=dict)  # device, backend, precision; older runs do not tell
-    started_from: str | None = None  # the agent whose weights it began with, by the checksum of its file
-    identity: str = ""  # of what was trained, whatever it is called: equal for the same run in two folders
-    evaluations: tuple[dict[str, Any], ...] = field(default=(), repr=False)
-    bias: tuple[dict[str, Any], ...] = field(default=(), repr=False)  # of the values that the critic claims
-    coverage: tuple[dict[str, Any], ...] = field(default=(), repr=False)  # how widely visited states lie
+    episodes: tuple[LogRow, ...]
+    evaluations: tuple[LogRow, ...] = field(repr=False)
+    bias: tuple[LogRow, ...] = field(repr=False)  # of the values that the critic claims
+    coverage: tuple[LogRow, ...] = field(repr=False)  # how widely visited states lie
 
     @property
     def returns(self) -> NDArray[np.float64]:
@@ -57,110 +56,109 @@ class RunRecord:
         return np.array([row["step"] for row in self.episodes], dtype=np.int64)
 
 
+def files_below(folders: Iterable[Path], *patterns: str) -> list[Path]:
+    """The files of all the folders, however deep, each once."""
+    return sorted({path for folder in folders for pattern in patterns for path in folder.rglob(pattern)})
+
+
+def run_folders_below(*folders: Path) -> list[Path]:
+    runs = [path.parent for path in files_below(folders, "run.json")]
+    return sorted((run for run in runs if run.parent.name == "runs" or run in folders), key=lambda r: natural(str(r)))
+
+
 def find_runs(path: str | Path) -> list[Path]:
-    """The run folders of an experiment folder, or the one run folder that `path` is."""
+    """The run folders of an experiment or a study, or the one run folder that `path` is."""
     path = Path(path)
-    if (path / "run.json").is_file():
-        return [path]
-    runs = sorted((found.parent for found in path.glob("runs/*/run.json")), key=lambda run: natural(run.name))
-    if not runs:
+    if not (runs := run_folders_below(path)):
         state = "does not exist" if not path.exists() else "holds neither run.json nor runs/"
         raise UserError(f"{path} {state}: give the folder of an experiment, or of one of its runs.")
     return runs
 
 
-def find_runs_below(path: Path) -> list[Path]:
-    """The run folders of all experiments in a folder, however deep; none is an answer too."""
-    if (path / "run.json").is_file():
-        return [path]
-    return sorted(found.parent for found in path.rglob("run.json") if found.parent.parent.name == "runs")
-
-
-def find_archived(path: Path) -> list[Path]:
-    """The files of all archives in a folder, however deep."""
-    return sorted(found for found in path.rglob("*.jsonl") if found.parent.name == "runs")
-
-
 def read_runs(path: str | Path) -> list[RunRecord]:
     """Of an experiment or study folder, one run folder, or an archive."""
-    path = Path(path)
-    archived = sorted(path.glob("runs/*.jsonl"))
-    if archived:
-        return [archived_run(file, row) for file in archived for row in read_jsonl(file)[0]]
-    is_study = (path / "study.json").exists()
-    return [read_run(folder) for folder in (find_runs_below(path) if is_study else find_runs(path))]
+    archived = sorted(Path(path).glob("runs/*.jsonl"))
+    lines = ((file, line) for file in archived for line in read_jsonl(file)[0])
+    return [archived_run(*line) for line in lines] if archived else [read_run(run) for run in find_runs(path)]
+
+
+def read_below(*folders: Path, experiments: bool = True) -> tuple[list[RunRecord], list[UserError]]:
+    """The runs of all archives, and of all experiments, however deep, and why others cannot be read."""
+    runs, unreadable = [], []
+    readers = [partial(read_run, run) for run in run_folders_below(*folders)] if experiments else []
+    for file in (file for file in files_below(folders, "*.jsonl") if file.parent.name == "runs"):
+        lines, skipped = read_jsonl(file)
+        readers += [partial(archived_run, file, line) for line in lines]
+        if skipped:
+            reason = f"{file} has {skipped} lines that are no JSON; mend it before runs are added to it."
+            unreadable.append(UserError(reason))
+    for read in readers:
+        try:
+            runs.append(read())
+        except UserError as reason:
+            unreadable.append(reason)
+    return runs, unreadable
 
 
 def read_run(folder: Path) -> RunRecord:
-    about = read_run_json(folder / "run.json")
-    return _record(folder, about, {name: read_jsonl(folder / f"{name}.jsonl") for name in LOGS})
-
-
-def archived_run(file: Path, row: dict[str, Any]) -> RunRecord:
-    check_run(row, f"A line of {file}")
+    path = folder / "run.json"
     try:
-        logs = {name: (as_rows(row.get(name, {})), 0) for name in LOGS if name != "episodes"}
-        logs["episodes"] = episode_rows(row.get("episodes", {})), int(row.get("skipped_lines", 0))
+        about = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as reason:
+        raise UserError(f"{path} cannot be read ({reason}); leave this run out, or train it again.") from reason
+    _check(about, str(path))
+    logs = {name: read_jsonl(folder / f"{name}.jsonl") for name in REPORTED}
+    return _record(folder, about, {name: rows for name, (rows, _) in logs.items()}, logs["episodes"][1])
+
+
+def archived_run(file: Path, line: dict[str, Any]) -> RunRecord:
+    _check(line, f"A line of {file}")
+    try:
+        logs = {name: as_rows(line.get(name, {})) for name in REPORTED if name != "episodes"}
+        logs["episodes"] = episode_rows(line.get("episodes", {}))
+        skipped = int(line.get("skipped_lines", 0))
     except (AttributeError, TypeError, ValueError) as error:
-        raise UserError(
-            f"The logs of {row['run']} in {file} cannot be read; take that line from an older one."
-        ) from error
-    return _record(file / row["run"], row, logs)
+        what = f"The logs of {line['run']} in {file} cannot be read"
+        raise UserError(f"{what}; take that line from an older one.") from error
+    about = {name: value for name, value in line.items() if name not in (*REPORTED, "skipped_lines")}
+    return _record(file / about["run"], about, logs, skipped)
 
 
-def _record(place: Path, about: dict[str, Any], logs: dict[str, tuple[list[dict[str, Any]], int]]) -> RunRecord:
-    rows, skipped = logs["episodes"]
-    episodes = tuple(row for row in rows if all(_is_number(row.get(name)) for name in EPISODE_COLUMNS))
+def _check(about: Any, path: str) -> None:
+    if not isinstance(about, dict) or "version" not in about:
+        raise UserError(f"{path} does not describe a run of pac4sac; give another folder.")
+    if about["version"] != VERSION:
+        reads = f"this pac4sac reads version {VERSION}; use the pac4sac that wrote it."
+        raise UserError(f"{path} has version {about['version']}, and {reads}")
+    expected = {"run": str, "task": dict, "algo": str, "seed": int, "config": dict, "status": str}
+    wrong = [name for name, kind in expected.items() if not isinstance(about.get(name), kind)]
+    if "task" not in wrong and not isinstance(about["task"].get("name"), str):
+        wrong.append("task.name")
+    if wrong:
+        raise UserError(f"{path} lacks a readable {', '.join(wrong)}; leave this run out, or train it again.")
+
+
+def _record(folder: Path, about: dict[str, Any], logs: dict[str, list[LogRow]], skipped: int) -> RunRecord:
+    rows, computed = logs["episodes"], about.get("computed")
+    episodes = [row for row in rows if all(type(row.get(name)) in (int, float) for name in EPISODE_COLUMNS)]
+    is_recorded = isinstance(computed, dict) and all(name in computed for name in HOW)
+    stored: dict[str, Any] = {name: tuple(rows) for name, rows in (logs | {"episodes": episodes}).items()}
+    as_they_are = ("run", "task", "algo", "seed", "status", "status_detail", "started_from")
+    stored |= {name: about.get(name) for name in as_they_are}
     return RunRecord(
-        folder=place,
-        run=about["run"],
-        task=about["task"],
-        algo=about["algo"],
-        seed=about["seed"],
-        config=completed(about["algo"], about["config"]),
-        status=about["status"],
-        status_detail=about.get("status_detail"),
-        versions=about.get("versions", {}),
-        machine=about.get("machine", {}),
-        episodes=episodes,
-        skipped_lines=skipped + len(rows) - len(episodes),
+        folder=folder,
+        about=about,
         label=str(about.get("label") or re.sub(r"-seed\d+$", "", about["run"])),
         preset=str(about.get("preset", "paper")),
-        computed=_computed(about.get("computed")),
-        started_from=about.get("started_from"),
+        # A run that was trained before a setting existed was trained with its default.
+        config={**usual_settings(about["algo"]), **about["config"]},
         identity=identity(about),
-        evaluations=tuple(logs["evaluations"][0]),
-        bias=tuple(logs["bias"][0]),
-        coverage=tuple(logs["coverage"][0]),
+        computed={name: str(computed[name]) for name in HOW} if computed and is_recorded else {},
+        versions=about.get("versions", {}),
+        machine=about.get("machine", {}),
+        skipped_lines=skipped + len(rows) - len(episodes),
+        **stored,
     )
-
-
-def _computed(told: Any) -> dict[str, str]:
-    names = ("device", "backend", "precision")
-    return {name: str(told[name]) for name in names} if isinstance(told, dict) and all(n in told for n in names) else {}
-
-
-def as_rows(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
-    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-
-
-def episode_rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
-    """An archive leaves out what follows from the rest: numbers and steps of episodes, and a length that all have."""
-    returns = columns.get("return", [])
-    lengths = columns.get("length", [])
-    lengths = lengths if isinstance(lengths, list) else [lengths] * len(returns)
-    derived = {"episode": list(range(len(returns))), "step": list(itertools.accumulate(lengths))}
-    return as_rows(derived | columns | {"length": lengths})
-
-
-def identity(about: Mapping[str, Any]) -> str:
-    """Of what was trained, whatever it is called: two runs of one identity give the same result. A setting at its
-    default is left out of it, so that a run stays the same when settings are added."""
-    trained = {key: about.get(key) for key in ("task", "algo", "revision", "seed")}
-    trained["config"] = chosen(about["algo"], about["config"])
-    if about.get("started_from"):  # otherwise not even named, so that no run from scratch gets another identity
-        trained["started_from"] = about["started_from"]
-    return hashlib.sha256(json.dumps(trained, sort_keys=True).encode()).hexdigest()
 
 
 def varying_settings(runs: Iterable[RunRecord]) -> tuple[str, ...]:
@@ -180,52 +178,16 @@ def results(path: str | Path) -> Any:
     Columns: run, task, algo, seed, episode, step, return, length, and each setting in which the runs differ.
     """
     runs = read_runs(path)
-    columns = _columns(runs)
+    settings = varying_settings(runs)
+    rows = []
+    for run in runs:
+        same_in_every_row = {"run": run.run, "task": run.task["name"], "algo": run.algo, "seed": run.seed}
+        same_in_every_row |= {name: run.config.get(name) for name in settings}
+        rows += [episode | same_in_every_row for episode in run.episodes]
+    names = ("run", "task", "algo", "seed", *EPISODE_COLUMNS, *settings)
+    columns = {name: [row[name] for row in rows] for name in names}
     try:
         pandas = importlib.import_module("pandas")
     except ImportError:
         return {name: np.array(values) for name, values in columns.items()}
     return pandas.DataFrame(columns)
-
-
-def _columns(runs: Sequence[RunRecord]) -> dict[str, list[Any]]:
-    settings = varying_settings(runs)
-    columns: dict[str, list[Any]] = {name: [] for name in ("run", "task", "algo", "seed", *EPISODE_COLUMNS, *settings)}
-    for run in runs:
-        same_in_every_row = {"run": run.run, "task": run.task["name"], "algo": run.algo, "seed": run.seed}
-        same_in_every_row |= {name: run.config.get(name) for name in settings}
-        for row in run.episodes:
-            for name, value in same_in_every_row.items():
-                columns[name].append(value)
-            for name in EPISODE_COLUMNS:
-                columns[name].append(row[name])
-    return columns
-
-
-def read_run_json(path: Path) -> dict[str, Any]:
-    try:
-        about = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as reason:
-        raise UserError(f"{path} cannot be read ({reason}); leave this run out, or train it again.") from reason
-    check_run(about, str(path))
-    return dict(about)
-
-
-def check_run(about: Any, path: str) -> None:
-    if not isinstance(about, dict) or "version" not in about:
-        raise UserError(f"{path} does not describe a run of pac4sac; give another folder.")
-    if about["version"] != VERSION:
-        raise UserError(
-            f"{path} has version {about['version']}, and this pac4sac reads version {VERSION}; "
-            "use the pac4sac that wrote it."
-        )
-    expected = {"run": str, "task": dict, "algo": str, "seed": int, "config": dict, "status": str}
-    wrong = [name for name, kind in expected.items() if not isinstance(about.get(name), kind)]
-    if "task" not in wrong and not isinstance(about["task"].get("name"), str):
-        wrong.append("task.name")
-    if wrong:
-        raise UserError(f"{path} lacks a readable {', '.join(wrong)}; leave this run out, or train it again.")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from pac4sac.agents import Agent, get_algorithm, make_config
 from pac4sac.agents.settings import AgentConfig
 from pac4sac.base.errors import UserError
-from pac4sac.runs.reading import identity
+from pac4sac.base.files import plain
+from pac4sac.runs.identity import identity
 from pac4sac.tasks import Task
+
+LARGEST_SEED = 2**64 - 1  # that a checkpoint holds
 
 
 @dataclass(frozen=True)
@@ -37,16 +38,10 @@ class Run:
         return dataclasses.replace(self, started_from=agent, label=f"{self.label}-from-{agent}")
 
     def describe(self) -> dict[str, Any]:
-        about = {
-            "run": self.id,
-            "label": self.label,
-            "task": dataclasses.asdict(self.task),
-            "algo": self.algo,
-            "preset": self.preset,
-            "revision": get_algorithm(self.algo).agent.revision,
-            "seed": self.seed,
-            "config": dataclasses.asdict(self.config),
-        }
+        revision = get_algorithm(self.algo).agent.revision
+        about: dict[str, Any] = {"run": self.id, "label": self.label, "task": dataclasses.asdict(self.task)}
+        about |= {"algo": self.algo, "preset": self.preset, "revision": revision, "seed": self.seed}
+        about |= {"config": dataclasses.asdict(self.config)}
         return about | ({"started_from": self.started_from} if self.started_from else {})
 
     @property
@@ -61,13 +56,10 @@ class Run:
         return Run(*what, about.get("started_from"))
 
 
-LARGEST_SEED = 2**64 - 1  # that a checkpoint holds
-
-
 def settings_grid(settings: Mapping[str, Any] | None) -> dict[str, Sequence[Any]]:
     """The values of each setting, where one may stand alone, as plain numbers where they are NumPy's."""
-    given = {name: _plain(value) for name, value in (settings or {}).items()}
-    return {name: [_plain(v) for v in value] if _is_list(value) else [value] for name, value in given.items()}
+    given = plain(dict(settings or {}))
+    return {name: value if isinstance(value, list) else [value] for name, value in given.items()}
 
 
 def make_runs(
@@ -78,23 +70,19 @@ def make_runs(
         raise UserError("At least one seed is needed, such as --seeds 0:5.")
     if len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) > LARGEST_SEED:
         raise UserError(f"Seeds must be different whole numbers from 0 to {LARGEST_SEED}.")
+    # The paper leaves the number of updates per step open; our reading fixes it for each task.
+    times = get_algorithm(algo).agent.updates_of_task.get(preset)
+    updates = {"updates_per_step": times * task.updates_per_step} if times else {}
     runs = []
-    swept = [name for name, values in settings.items() if len(values) > 1]
     for values in itertools.product(*settings.values()):
         chosen = dict(zip(settings, values, strict=True))
-        config = make_config(algo, preset, _updates(task, algo, preset) | chosen)
-        parts = [algo, *([preset] if preset != "paper" else []), *(f"{name}={chosen[name]}" for name in swept)]
-        label = safe_label("-".join(parts))
+        config = make_config(algo, preset, updates | chosen)
+        swept = [f"{name}={value}" for name, value in chosen.items() if len(settings[name]) > 1]
+        label = safe_label("-".join([algo, *([preset] if preset != "paper" else []), *swept]))
         runs += [Run(task, algo, preset, seed, config, label) for seed in seeds]
     if len({run.id for run in runs}) < len(runs):
         raise UserError("A setting is given the same value twice.")
     return runs
-
-
-def _updates(task: Task, algo: str, preset: str) -> dict[str, Any]:
-    """The paper leaves the number of updates per step open; our reading fixes it for each task."""
-    times = get_algorithm(algo).agent.updates_of_task.get(preset)
-    return {"updates_per_step": times * task.updates_per_step} if times else {}
 
 
 def safe_label(label: str) -> str:
@@ -106,37 +94,24 @@ def plan_cohorts(runs: Sequence[Run], on_gpu: bool = False) -> list[list[Run]]:
     """Runs that can train in lockstep: same task and same structure. A cohort pays for its largest number of shots and
     of updates per step: runs that differ more than twofold in the first or at all in the second are kept apart, but
     not on a GPU, where small kernels cost what large ones do and one cohort is cheaper than two."""
-    cohorts: dict[str, list[list[Run]]] = {}
-    for run in sorted(runs, key=_shots):  # a stable sort: runs of equal shots keep their order
+    cohorts_by_structure: dict[str, list[list[Run]]] = {}
+    for run in sorted(runs, key=_shots):
         agent = get_algorithm(run.algo).agent  # by class: sac and sac-auto differ per run only
         updates = None if on_gpu else run.config.updates_per_step
-        structure = [
-            dataclasses.asdict(run.task),
-            f"{agent.__module__}.{agent.__name__}",
-            run.config.structure(),
-            updates,
-        ]
-        alike = cohorts.setdefault(json.dumps(structure, sort_keys=True), [])
-        if alike and (on_gpu or _shots(run) <= 2 * _shots(alike[-1][0])):
-            alike[-1].append(run)
+        structure = [dataclasses.asdict(run.task), str(agent), run.config.structure(), updates]
+        cohorts = cohorts_by_structure.setdefault(json.dumps(structure, sort_keys=True), [])
+        if cohorts and (on_gpu or _shots(run) <= 2 * _shots(cohorts[-1][0])):
+            cohorts[-1].append(run)
         else:
-            alike.append([run])
+            cohorts.append([run])
     order = {run.id: place for place, run in enumerate(runs)}
-    planned = [sorted(cohort, key=lambda run: order[run.id]) for alike in cohorts.values() for cohort in alike]
+    planned = [sorted(c, key=lambda run: order[run.id]) for alike in cohorts_by_structure.values() for c in alike]
     return sorted(planned, key=lambda cohort: order[cohort[0].id])
-
-
-def make_agent(runs: Sequence[Run], ds: int, da: int) -> Agent:
-    return get_algorithm(runs[0].algo).agent([run.config for run in runs], ds, da)
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _shots(run: Run) -> int:
     return int(getattr(run.config, "shots", 1))
+
+
+def make_agent(runs: Sequence[Run], ds: int, da: int) -> Agent:
+    return get_algorithm(runs[0].algo).agent([run.config for run in runs], ds, da)

@@ -37,10 +37,7 @@ def seed_list(seeds: int | str | Iterable[int]) -> list[int]:
 
 def seeds_text(seeds: Iterable[int]) -> str:
     """0:5 for 0 to 4, and commas between such stretches."""
-    stretches: list[list[int]] = []
-    for seed in sorted(set(seeds)):
-        if stretches and seed == stretches[-1][-1] + 1:
-            stretches[-1].append(seed)
-        else:
-            stretches.append([seed])
-    return ",".join(f"{s[0]}:{s[-1] + 1}" if len(s) > 1 else str(s[0]) for s in stretches)
+    given = set(seeds)
+    firsts, ends = sorted(s for s in given if s - 1 not in given), sorted(s + 1 for s in given if s + 1 not in given)
+    stretches = zip(firsts, ends, strict=True)
+    return ",".join(f"{first}:{end}" if end - first > 1 else str(first) for first, end in stretches)

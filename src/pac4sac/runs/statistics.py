@@ -3,9 +3,10 @@
 Several tasks come as strata, one array of runs for each; a bootstrap resamples the runs within each stratum.
 """
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,13 +37,10 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Estimate):
     """Of two means, by Welch: interval and p-value need a spread on at least one side."""
 
-    value: float
-    low: float | None
-    high: float | None
-    p: float | None
+    p: float | None = None
 
 
 def summarise(values: ArrayLike) -> Summary:
@@ -69,11 +67,15 @@ def bias_verdict(bias: Estimate) -> Verdict:
 def interquartile_mean(strata: Sequence[ArrayLike], seed: int = SEED) -> Estimate:
     """Mean of the middle half of the runs of each task, then over tasks, with a stratified percentile-bootstrap
     interval: a task with more seeds has no more weight."""
-    return _bootstrap([np.asarray(x, dtype=np.float64) for x in strata], _middle_half, seed)
+
+    def middle_half(*strata: Floats, axis: int) -> Floats:
+        return np.asarray(np.mean([stats.trim_mean(x, 0.25, axis=axis) for x in strata], axis=0))
+
+    return _bootstrap(strata, middle_half, seed)
 
 
 def median(values: ArrayLike, seed: int = SEED) -> Estimate:
-    return _bootstrap([np.asarray(values, dtype=np.float64)], lambda x, axis: np.median(x, axis=axis), seed)
+    return _bootstrap([values], lambda x, axis: np.median(x, axis=axis), seed)
 
 
 def probability_of_improvement(
@@ -81,20 +83,20 @@ def probability_of_improvement(
 ) -> Estimate:
     """That a run of ours beats one of theirs on the same task, ties counted half, averaged over tasks."""
     sign = -1.0 if lower_is_better else 1.0
-    samples = [sign * np.asarray(x, dtype=np.float64) for x in (*ours, *theirs)]
 
-    def probability(*resampled: Floats, axis: int = -1) -> Floats:
-        pairs = zip(resampled[: len(ours)], resampled[len(ours) :], strict=True)
-        return np.asarray(np.mean([_wins(a, b) for a, b in pairs], axis=0))
+    def probability(*runs: Floats, axis: int) -> Floats:
+        pairs = zip(runs[: len(ours)], runs[len(ours) :], strict=True)
+        ahead = [sign * (a[..., :, None] - b[..., None, :]) for a, b in pairs]
+        return np.asarray(np.mean([((x > 0) + 0.5 * (x == 0)).mean((-2, -1)) for x in ahead], axis=0))
 
-    return _bootstrap(samples, probability, seed)
+    return _bootstrap([*ours, *theirs], probability, seed)
 
 
 def welch(ours: Summary, theirs: Summary) -> Difference:
     """Ours minus theirs, from means and standard deviations, so that published numbers can stand on one side."""
     difference = ours.mean - theirs.mean
     if ours.sd is None or theirs.sd is None or ours.sd == theirs.sd == 0:
-        return Difference(difference, None, None, None)
+        return Difference(difference)
     a, b = ours.sd**2 / ours.n, theirs.sd**2 / theirs.n
     freedom = (a + b) ** 2 / (a**2 / (ours.n - 1) + b**2 / (theirs.n - 1))
     half_width = float(stdtrit(freedom, (1 + CONFIDENCE) / 2) * np.sqrt(a + b))
@@ -118,12 +120,9 @@ def fisher(ours: tuple[int, int], theirs: tuple[int, int]) -> float:
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Adjusted for all the comparisons of one table; what has no p-value stays without, and is not counted."""
     known = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
-    adjusted: list[float | None] = [None] * len(p_values)
-    largest = 0.0
-    for rank, (p, place) in enumerate(known):
-        largest = max(largest, min(1.0, (len(known) - rank) * p))
-        adjusted[place] = largest
-    return adjusted
+    raised = (min(1.0, (len(known) - rank) * p) for rank, (p, _) in enumerate(known))
+    adjusted = dict(zip((place for _, place in known), itertools.accumulate(raised, max), strict=True))
+    return [adjusted.get(place) for place in range(len(p_values))]
 
 
 def fraction(count: int, n: int) -> Estimate:
@@ -140,28 +139,13 @@ def solved_fraction_curve(solved_at: Sequence[int | None], until: int) -> tuple[
     return episodes, [by_count[int((first <= episode).sum())] for episode in episodes]
 
 
-def _middle_half(*strata: Floats, axis: int = -1) -> Floats:
-    return np.asarray(np.mean([stats.trim_mean(x, 0.25, axis=-1) for x in strata], axis=0))
-
-
-def _wins(a: Floats, b: Floats) -> Floats:
-    difference = a[..., :, None] - b[..., None, :]
-    return np.asarray(((difference > 0) + 0.5 * (difference == 0)).mean((-2, -1)))
-
-
-def _bootstrap(samples: Sequence[Floats], statistic: Any, seed: int) -> Estimate:
-    value = float(statistic(*samples, axis=-1))
-    if min(len(x) for x in samples) < 2:
+def _bootstrap(samples: Sequence[ArrayLike], statistic: Callable[..., Floats], seed: int) -> Estimate:
+    arrays = [np.asarray(sample, dtype=np.float64) for sample in samples]
+    value = float(statistic(*arrays, axis=-1))
+    if min(map(len, arrays)) < 2:
         return Estimate(value)
-    interval = stats.bootstrap(
-        samples,
-        statistic,
-        n_resamples=RESAMPLES,
-        confidence_level=CONFIDENCE,
-        method="percentile",
-        vectorized=True,
-        axis=-1,
-        batch=2000,
-        random_state=np.random.default_rng(seed),
-    ).confidence_interval
-    return Estimate(value, float(interval.low), float(interval.high))
+    how = {"confidence_level": CONFIDENCE, "n_resamples": RESAMPLES, "method": "percentile", "batch": 2000}
+    generator = np.random.default_rng(seed)
+    interval = stats.bootstrap(arrays, statistic, axis=-1, vectorized=True, random_state=generator, **how)
+    low, high = interval.confidence_interval
+    return Estimate(value, float(low), float(high))

@@ -5,10 +5,10 @@ that they go on without a gap or a line written twice. Wall-clock times live in 
 repeat.
 """
 
+import contextlib
 import hashlib
 import importlib.metadata
 import json
-import math
 import os
 import platform
 import time
@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from pac4sac.base.errors import DamagedCheckpoint, UserError
-from pac4sac.base.files import write_whole
+from pac4sac.base.files import plain, write_whole
 from pac4sac.base.version import __version__
+from pac4sac.runs.logs import LOGS
 from pac4sac.runs.reading import VERSION, read_run
 from pac4sac.runs.run import Run
-
-LOGS = ("episodes", "metrics", "evaluations", "bias", "coverage")
 
 Mark = tuple[int, str]  # length of a log, and the checksum of its content
 EMPTY: Mark = (0, hashlib.sha256().hexdigest())
@@ -35,40 +34,37 @@ class RunFolder:
         self.run = run
         self.computed: dict[str, str] = {}  # how, once it is settled
         self.path.mkdir(parents=True, exist_ok=True)
+        self._logs = {name: self.path / f"{name}.jsonl" for name in LOGS}
 
     def log(self, name: str, row: dict[str, Any]) -> None:
         """Append a line; numbers that JSON does not know become null."""
-        line = json.dumps({key: _plain(value) for key, value in row.items()}) + "\n"
-        with (self.path / f"{name}.jsonl").open("ab") as file:
-            file.write(line.encode())
+        with self._logs[name].open("a") as file:
+            file.write(json.dumps(plain(row, not_finite=lambda _: None)) + "\n")
 
     def marks(self) -> dict[str, Mark]:
         """Where each log ends; what lies before is on the disk for good, since a checkpoint will count on it."""
-        return {name: self._mark(name) for name in LOGS}
-
-    def _mark(self, name: str) -> Mark:
-        path = self.path / f"{name}.jsonl"
-        if not path.exists():
-            return EMPTY
-        with path.open("rb") as file:
-            content = file.read()
-            os.fsync(file.fileno())
-        return len(content), hashlib.sha256(content).hexdigest()
+        marks = dict.fromkeys(LOGS, EMPTY)
+        for name, path in self._logs.items():
+            if path.exists():
+                with path.open("rb") as file:
+                    content = file.read()
+                    os.fsync(file.fileno())
+                marks[name] = len(content), hashlib.sha256(content).hexdigest()
+        return marks
 
     def check(self, marks: Mapping[str, Mark]) -> None:
         """Refuse a checkpoint whose logs are not, or no longer, the beginning of these."""
         marks = {"bias": EMPTY, "coverage": EMPTY, **marks}  # of logs that earlier versions did not know
-        for name in LOGS:
-            path, (length, checksum) = self.path / f"{name}.jsonl", marks[name]
+        for name, path in self._logs.items():
+            length, checksum = marks[name]
             content = path.read_bytes()[:length] if path.exists() else b""
             if len(content) < length or hashlib.sha256(content).hexdigest() != checksum:
                 raise DamagedCheckpoint(f"{path} was changed or cut after it")
 
     def cut_back(self, marks: Mapping[str, Mark]) -> None:
-        for name in LOGS:
-            path, (length, _) = self.path / f"{name}.jsonl", marks.get(name, EMPTY)
+        for name, path in self._logs.items():
             if path.exists():
-                os.truncate(path, length)
+                os.truncate(path, marks.get(name, EMPTY)[0])
 
     def describe(self, status: str, detail: str | None = None) -> None:
         about = {"version": VERSION, **self.run.describe(), "status": status, "status_detail": detail}
@@ -96,21 +92,12 @@ def log_time(cohort: Path, step: int, started: float) -> None:
         file.write(json.dumps({"step": step, "seconds": seconds, "date": date}) + "\n")
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def versions() -> dict[str, str]:
-    names = ("torch", "numpy", "gymnasium", "pybullet", "mujoco", "dm_control")
-    found = {"python": platform.python_version(), "pac4sac": __version__}
-    for name in names:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    installed = {"python": platform.python_version(), "pac4sac": __version__}
+    for name in ("torch", "numpy", "gymnasium", "pybullet", "mujoco", "dm_control"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            installed[name] = importlib.metadata.version(name)
+    return installed
 
 
 def machine() -> dict[str, Any]:

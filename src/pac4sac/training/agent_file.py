@@ -19,10 +19,12 @@ from pac4sac.agents.base import Agent, State
 from pac4sac.agents.tape import Tape, read
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import write_whole
+from pac4sac.runs.reading import RunRecord, find_runs, read_run
 from pac4sac.runs.run import Run, make_agent
 from pac4sac.tasks import make_env
 
 FORMAT, VERSION = "pac4sac agent", 1
+LAST_EPISODES = 10  # by which agents are ranked that were not evaluated
 
 
 def acting_tensors(agent: Agent, state: State, run: int) -> dict[str, Tensor]:
@@ -61,6 +63,25 @@ def agent_file(path: str | Path) -> Path:
     if found:
         raise UserError(f"{path} holds {len(found)} agents; name one of its runs, such as {found[0].parent}.")
     raise UserError(f"{path} holds no trained agent; give a run folder, or an agent.safetensors.")
+
+
+def choose_agent(path: str | Path) -> Path:
+    """The agent file that a path names; of an experiment with several runs, the one that did best in the end."""
+    path = Path(path)
+    if len(list(path.glob("runs/*/agent.safetensors"))) < 2:
+        return agent_file(path)
+    runs = [read_run(folder) for folder in find_runs(path) if (folder / "agent.safetensors").is_file()]
+    if len({run.task["name"] for run in runs}) > 1:
+        raise UserError(f"{path} holds agents of several tasks; name one of its runs, such as {runs[0].folder}.")
+    return max(runs, key=_merit).folder / "agent.safetensors"
+
+
+def _merit(run: RunRecord) -> tuple[bool, float]:
+    """The last evaluation; a run without one ranks behind, by its last training episodes."""
+    means = [row["mean"] for row in run.evaluations if row.get("mean") is not None]
+    if means:  # where an agent shoots, that is the later of the two rows of an evaluation
+        return True, float(means[-1])
+    return False, float(np.mean(run.returns[-LAST_EPISODES:])) if len(run.returns) else -np.inf
 
 
 class TrainedAgent:

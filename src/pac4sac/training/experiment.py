@@ -15,8 +15,7 @@ import torch
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import write_whole
 from pac4sac.base.stopping import StopReason, StopRequest
-from pac4sac.runs.collection import score_run
-from pac4sac.runs.metrics import Score
+from pac4sac.runs.metrics import Score, score_run
 from pac4sac.runs.reading import RunRecord, read_runs
 from pac4sac.runs.run import Run, make_agent, make_runs, plan_cohorts, settings_grid
 from pac4sac.runs.seeds import seed_list
