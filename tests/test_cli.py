@@ -13,6 +13,7 @@ import pytest
 
 import pac4sac
 from pac4sac.base.errors import UserError
+from pac4sac.cli import doctor
 from pac4sac.cli.main import main
 from pac4sac.runs.reading import read_runs
 from pac4sac.runs.seeds import parse_seeds
@@ -92,8 +93,8 @@ def test_other_seeds_are_refused(text: str):
         (["train", "Pendulum-v1", "--set", "xi=0.1,0.1"], "same value twice"),
         (["train", "Pendulum-v1", "--seeds", "5:0"], "seeds"),
         (["train", "Pendulum-v1", "--seeds", "1,1"], "different"),
-        (["train", "Pendulum-v1", "--steps", "0"], "steps must be at least 1"),
-        (["train", "Pendulum-v1", "--max-minutes", "0"], "--max-minutes must be above 0"),
+        (["train", "Pendulum-v1", "--steps", "0"], "steps must be a whole number at least 1, not 0"),
+        (["train", "Pendulum-v1", "--max-minutes", "0"], "max_minutes must be above 0, not 0"),
         (["train", "Pendulum-v1", "--device", "tpu"], "use cpu, cuda or auto"),
         (["train", "Pendulum-v1", "--device", "cpu", "--backend", "graph"], "needs a CUDA device"),
         (["train", "Pendulum-v1", "--device", "cpu", "--precision", "tf32"], "tf32 is one of GPUs"),
@@ -318,9 +319,13 @@ def test_export_tells_how_the_check_went(
     assert main(["export", str(tmp_path / "run")]) == 2
 
 
-def test_the_exit_code_of_the_doctor_is_passed_on(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("pac4sac.cli.doctor.doctor", lambda console: 1)
+def test_the_doctor_ends_with_1_where_something_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    missing = doctor.Finding("torch", "missing", state="missing")
+    monkeypatch.setattr(doctor, "software", lambda: iter([missing]))
     assert main(["doctor"]) == 1
+    assert "Training would not work here: see torch." in capsys.readouterr().out
 
 
 def test_training_starts_from_the_weights_of_another(tmp_path: Path):
