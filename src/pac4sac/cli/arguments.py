@@ -47,19 +47,19 @@ def with_options(*names: str, otherwise: str = "") -> Callable[[type[T]], type[T
 
 
 def _flag(option: "Field[Any]", otherwise: str) -> tuple[str, Any, Any]:
-    allowed, metavar = option.metadata["allowed"], option.metadata["metavar"]
-    kind, default = option.type, option.default
+    kind: Any = option.type
+    allowed, default, hint, metavar = option.metadata["allowed"], option.default, None, option.metadata["metavar"]
     if isinstance(allowed, tuple):
         kind, metavar = Literal[allowed], f"{{{','.join(allowed)}}}"
     elif isinstance(allowed, Interval):
         metavar = f"N|{AUTO}" if default == AUTO else "N"
-    hint = "(optional)" if default is None else None
-    if otherwise:
-        kind, default, hint = kind | None, None, f"(default: {otherwise}, else {default})"
-    elif default is MISSING:
-        kind, default, hint = kind | None, None, "(default: the task's own)"
-    name = FLAG_NAMES.get(option.name)
-    about = arg(name=name, metavar=metavar, help=option.metadata["help"], help_behavior_hint=hint)
+    if default is None:
+        hint = "(optional)"
+    elif otherwise or default is MISSING:
+        hint = f"(default: {otherwise}, else {default})" if otherwise else "(default: the task's own)"
+        kind, default = kind | None, None
+    name, sentence = FLAG_NAMES.get(option.name), option.metadata["help"]
+    about = arg(name=name, metavar=metavar, help=sentence, help_behavior_hint=hint)
     return option.name, Annotated[kind, about], field(default=default)
 
 
@@ -83,16 +83,14 @@ def parse_settings(groups: Sequence[Sequence[str]]) -> dict[str, list[str]]:
 
 def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
     """A config file as the flags that would say the same, so that both are checked in one place."""
-    content = _read_toml(path)
-    names = {FLAG_NAMES.get(f.name, f.name) for f in fields(command)} - {"config"}
-    kinds = {f.name: type(f.default) for f in fields(command)}
+    kinds = {FLAG_NAMES.get(f.name, f.name): type(f.default) for f in fields(command) if f.name != "config"}
     task: list[str] = []
     settings: list[str] = []
     flags: list[str] = []
-    for key, value in content.items():
-        name = key.replace("-", "_")
-        if name not in names:
-            known = [known.replace("_", "-") for known in sorted(names)]
+    for key, value in _read_toml(path).items():
+        name, flag = key.replace("-", "_"), key.replace("_", "-")
+        if name not in kinds:
+            known = [known.replace("_", "-") for known in sorted(kinds)]
             close = difflib.get_close_matches(key, known, n=3, cutoff=0.4)
             hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known)}."
             raise UserError(f"{path} has an unknown key {key!r}; {hint}")
@@ -101,12 +99,12 @@ def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
                 raise UserError(f"{path}: set must be a table of settings, [set] and below it xi = 0.05.")
             for setting, chosen in value.items():
                 settings += ["--set", f"{setting}={_as_text(path, setting, chosen)}"]
-        elif kinds.get(name) is bool or isinstance(value, bool):
-            if not (kinds.get(name) is bool and isinstance(value, bool)):
-                raise UserError(f"{path}: {key} cannot be {str(value).lower()}; see pac4sac train --help.")
-            flags.append(f"--{'' if value else 'no-'}{name.replace('_', '-')}")
+        elif isinstance(value, bool) != (kinds[name] is bool):
+            raise UserError(f"{path}: {key} cannot be {str(value).lower()}; see pac4sac train --help.")
+        elif isinstance(value, bool):
+            flags.append(f"--{flag}" if value else f"--no-{flag}")
         elif name != "task":
-            flags += [f"--{name.replace('_', '-')}", _as_text(path, key, value)]
+            flags += [f"--{flag}", _as_text(path, key, value)]
         elif with_task:
             task = [_as_text(path, key, value)]
     # In this order, and with the name of the file again, lest a --set take a task behind it for one more setting.

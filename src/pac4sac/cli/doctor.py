@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
@@ -24,17 +24,11 @@ from pac4sac.base.errors import how_to_install
 # The versions of constraints.txt on which the digits of a result depend.
 PINNED = {"torch": "2.13.0", "numpy": "2.4.6", "gymnasium": "1.4.0", "pybullet": "3.2.7"}
 NEEDED = (*PINNED, "safetensors", "tyro", "rich", "matplotlib", "scipy")
-EXTRAS = {
-    "mujoco": "mujoco",
-    "dmc": "dm_control",
-    "pandas": "pandas",
-    "tensorboard": "tensorboard",
-    "video": "imageio_ffmpeg",
-    "onnx": "onnxscript",
-}
+EXTRAS = ("mujoco", "dmc", "pandas", "tensorboard", "video", "onnx")
+MODULES = {"dmc": "dm_control", "video": "imageio_ffmpeg", "onnx": "onnxscript"}  # of extras not called like theirs
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_DYNAMIC", "MKL_CBWR")
 TF32_VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
-LITTLE_MEMORY, LITTLE_DISK = 2.0, 1.0  # GB
+LITTLE_MEMORY, LITTLE_DISK = 2 * 10**9, 10**9  # bytes
 PYBULLET_IS_BUILT = sys.version_info >= (3, 12)
 HOW_IT_IS_BUILT = (
     "pybullet has no wheel for Python 3.12 and later: pip builds it with a C++ compiler and Python's headers"
@@ -42,8 +36,7 @@ HOW_IT_IS_BUILT = (
 MARKS = {"fine": "[green]✓[/]", "worth knowing": "[yellow]![/]", "missing": "[red]✗[/]"}
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     what: str
     value: str
     note: str = ""
@@ -59,11 +52,11 @@ class DoctorCommand:
         with console.status("looking at this machine …"):
             parts = {"Software": list(software()), "Machine": list(machine())}
             if not any(finding.state == "missing" for finding in parts["Software"]):
-                parts["Machine"] += processors_and_memory()
                 parts |= {"Speed": list(speed()), "Reproducibility": list(reproducibility())}
-        table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-        for column in ("mark", "what", "value", "note"):
-            table.add_column(no_wrap=column in ("mark", "what"), style="dim" if column == "note" else None)
+        table = Table.grid(padding=(0, 2, 0, 0))
+        for no_wrap in (True, True, False):
+            table.add_column(no_wrap=no_wrap)
+        table.add_column(overflow="fold", style="dim")
         missing = []
         for title, findings in parts.items():
             table.add_row("", f"[bold]{title}[/]")
@@ -84,47 +77,45 @@ def software() -> Iterator[Finding]:
         built = name == "pybullet" and PYBULLET_IS_BUILT
         note = f"{name} {HOW_IT_IS_BUILT}" if built else "" if version else "pip install pac4sac"
         yield Finding(name, version or "missing", note, "fine" if version else "missing")
-    absent = [extra for extra, module in EXTRAS.items() if not importlib.util.find_spec(module)]
+    absent = [extra for extra in EXTRAS if not importlib.util.find_spec(MODULES.get(extra, extra))]
     note = f"not installed: {', '.join(absent)}; {how_to_install(','.join(absent))}" if absent else ""
     yield Finding("extras", ", ".join(extra for extra in EXTRAS if extra not in absent) or "none", note)
 
 
 def machine() -> Iterator[Finding]:
     yield Finding("processor", f"{platform.system()} {platform.machine()}, {machine_cores()} cores")
-    if compiler := shutil.which("g++"):
-        yield Finding("C++ compiler", compiler)
-    else:
-        note = "not needed; without g++ the backend compiled is not chosen, and the CPU trains with eager"
-        yield Finding("C++ compiler", "none", note, "worth knowing")
+    room = {"free disk here": (shutil.disk_usage(Path.cwd()).free, LITTLE_DISK)}
+    with contextlib.suppress(ImportError):  # which is told as missing software
+        import torch
+
+        from pac4sac.training.memory import free_bytes
+
+        room["free memory"] = free_bytes(torch.device("cpu")), LITTLE_MEMORY
+        if not torch.cuda.is_available():
+            yield Finding("GPU", "none", "training takes the CPU")
+        for index in range(torch.cuda.device_count()):
+            properties = torch.cuda.get_device_properties(index)
+            yield Finding(f"GPU {index}", f"{properties.name}, {properties.total_memory / 1e9:.0f} GB")
+    without = "not needed; without g++ the backend compiled is not chosen, and the CPU trains with eager"
+    compiler = shutil.which("g++")
+    yield Finding("C++ compiler", compiler) if compiler else Finding("C++ compiler", "none", without, "worth knowing")
     if PYBULLET_IS_BUILT:
         headers = (Path(sysconfig.get_path("include")) / "Python.h").exists()
         yield Finding("Python's headers", "there" if headers else "none", "for building pybullet")
-    yield _gigabytes("free disk here", shutil.disk_usage(Path.cwd()).free, LITTLE_DISK)
+    for what, (size, little) in room.items():
+        yield Finding(what, f"{size / 1e9:.1f} GB", state="fine" if size > little else "worth knowing")
     if not os.access(Path.cwd(), os.W_OK):
         yield Finding("this folder", "read-only", "train with --out FOLDER where you can write", "worth knowing")
 
 
-def processors_and_memory() -> Iterator[Finding]:
-    import torch
-
-    from pac4sac.training.memory import free_bytes
-
-    yield _gigabytes("free memory", free_bytes(torch.device("cpu")), LITTLE_MEMORY)
-    if not torch.cuda.is_available():
-        yield Finding("GPU", "none", "training takes the CPU")
-    for index in range(torch.cuda.device_count()):
-        properties = torch.cuda.get_device_properties(index)
-        yield Finding(f"GPU {index}", f"{properties.name}, {properties.total_memory / 1e9:.0f} GB")
-
-
 def speed() -> Iterator[Finding]:
     learning = "one action and one update, eager, one run, the paper's networks, on the CPU"
-    for what, measure, unit, per_second, note in (
-        ("PAC4SAC", _learning_seconds, "ms", 1e3, learning),
-        ("cartpole-swingup", _simulator_seconds, "µs", 1e6, "one step of the simulator"),
+    for what, measure, note in (
+        ("PAC4SAC", lambda: f"{1e3 * _learning_seconds():.1f} ms", learning),
+        ("cartpole-swingup", lambda: f"{1e6 * _simulator_seconds():.0f} µs", "one step of the simulator"),
     ):
         try:
-            yield Finding(what, f"{per_second * measure():.{1 if unit == 'ms' else 0}f} {unit}", note)
+            yield Finding(what, measure(), note)
         except Exception as error:  # a doctor reports a broken installation instead of dying of it
             yield Finding(what, "does not run", f"{type(error).__name__}: {error}", "missing")
 
@@ -167,22 +158,16 @@ def reproducibility() -> Iterator[Finding]:
     tf32 = _set_variables(TF32_VARIABLES)
     if (precision := torch.get_float32_matmul_precision()) != "highest":
         tf32.append(f"matmul precision {precision}")
+    threads = _set_variables(THREAD_VARIABLES)
     for what, risks, otherwise, note in (
         ("versions", versions, "the pinned ones", "digits may differ from those of the pinned versions"),
-        (
-            *("threads", _set_variables(THREAD_VARIABLES), "no variable set"),
-            "their number changes last digits; an experiment keeps its own",
-        ),
+        ("threads", threads, "no variable set", "their number changes last digits; an experiment keeps its own"),
         ("TF32", tf32, "off", "products on the GPU keep 10 bits of 23"),
     ):
         yield Finding(what, "; ".join(risks), note, "worth knowing") if risks else Finding(what, otherwise)
     if torch.cuda.is_available():
         note = "digits differ from the CPU's and between kinds of GPU; exact resume is promised on the CPU"
         yield Finding("GPU", "in use", note, "worth knowing")
-
-
-def _gigabytes(what: str, size: int, little: float) -> Finding:
-    return Finding(what, f"{size / 1e9:.1f} GB", state="fine" if size / 1e9 > little else "worth knowing")
 
 
 def _set_variables(names: tuple[str, ...]) -> list[str]:

@@ -157,32 +157,29 @@ class LiveDisplay(TrainingDisplay):
         several = len({row.run.label for row in rows}) > 1
         names = [row.run.id if several else f"seed {row.run.seed}" for row in shown]
         name_width = min(max(map(len, names), default=0), width // 3)
-        least_widths = {"last": 0, "best": 60, "episodes": 72, "evaluation": 84}
-        evaluated = any(row.evaluation is not None for row in rows)
-        columns = {
-            name: max(len(name) + 2, 9)
-            for name, least in least_widths.items()
-            if width >= least and (evaluated or name != "evaluation")
-        }
+        least_widths = {"last": 0, "best": 60, "episodes": 72}  # of consoles that have room for the column
+        if any(row.evaluation is not None for row in rows):
+            least_widths["evaluation"] = 84
+        columns = {name: max(len(name) + 2, 9) for name, least in least_widths.items() if width >= least}
         curve_width = width - name_width - sum(columns.values()) - STATE_WIDTH - 1
         curve_width = curve_width if curve_width >= 7 else 0
-        returns = [value for row in rows for value in list(row.returns)]  # on one scale, so that curves can be compared
-        low, high = (min(returns), max(returns)) if returns else (0.0, 1.0)
-        head = "run".ljust(name_width + 1)
-        head += ("return of each episode" if curve_width >= 22 else "returns" if curve_width else "").ljust(curve_width)
-        head += "".join(name.rjust(column) for name, column in columns.items())
+        returns = [value for row in rows for value in list(row.returns)]
+        scale = (min(returns), max(returns)) if returns else (0.0, 1.0)  # of all curves, which are to be compared
+        curve_title = "return of each episode" if curve_width >= 22 else "returns" if curve_width else ""
+        head = "run".ljust(name_width + 1) + curve_title.ljust(curve_width)
+        head += "".join(column.rjust(columns[column]) for column in columns)
         lines = [Text(f"{head}  state", "dim")]
         for name, row in zip(names, shown, strict=True):
+            returns = list(row.returns)
+            numbers = {"last": returns[-1], "best": max(returns)} if returns else {}
+            cells = {column: brief(value) for column, value in numbers.items()} | {"episodes": str(len(returns))}
+            cells["evaluation"] = "" if row.evaluation is None else brief(row.evaluation)
             line = Text(name)
             line.truncate(name_width, overflow="ellipsis", pad=True)
-            returns = list(row.returns)
-            curve = sparkline(returns, curve_width, low, high, row.run.task.r_limit)
-            line.append(" ").append_text(curve).append(" " * (curve_width - len(curve)))
-            numbers = {"last": returns[-1], "best": max(returns)} if returns else {}
-            cells = {name: brief(value) for name, value in numbers.items()} | {"episodes": str(len(returns))}
-            cells["evaluation"] = "" if row.evaluation is None else brief(row.evaluation)
-            line.append("".join(cells.get(name, "").rjust(column) for name, column in columns.items())).append("  ")
-            lines.append(line.append_text(row.state()))
+            line.append(" ").append_text(sparkline(returns, curve_width, *scale, row.run.task.r_limit))
+            line.pad_right(name_width + 1 + curve_width - len(line))
+            line.append("".join(cells.get(column, "").rjust(columns[column]) for column in columns))
+            lines.append(line.append("  ").append_text(row.state()))
         return lines
 
 
