@@ -8,7 +8,6 @@ import platform
 import shutil
 import sys
 import sysconfig
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,12 +109,12 @@ def machine() -> Iterator[Finding]:
 
 def speed() -> Iterator[Finding]:
     learning = "one action and one update, eager, one run, the paper's networks, on the CPU"
-    for what, measure, note in (
-        ("PAC4SAC", lambda: f"{1e3 * _learning_seconds():.1f} ms", learning),
-        ("cartpole-swingup", lambda: f"{1e6 * _simulator_seconds():.0f} µs", "one step of the simulator"),
+    for what, seconds, unit, per_second, note in (
+        ("PAC4SAC", _learning_seconds, "ms", 1e3, learning),
+        ("cartpole-swingup", _simulator_seconds, "µs", 1e6, "one step of the simulator"),
     ):
         try:
-            yield Finding(what, measure(), note)
+            yield Finding(what, f"{per_second * seconds():.1f} {unit}", note)
         except Exception as error:  # a doctor reports a broken installation instead of dying of it
             yield Finding(what, "does not run", f"{type(error).__name__}: {error}", "missing")
 
@@ -138,16 +137,14 @@ def _learning_seconds() -> float:
         torch.set_num_threads(threads)
 
 
-def _simulator_seconds(steps: int = 300) -> float:
+def _simulator_seconds() -> float:
     from pac4sac.tasks import get_task, make_env
+    from pac4sac.training.backends import median_seconds
 
     with contextlib.closing(make_env(get_task("cartpole-swingup"))) as env:
         env.reset(seed=0)
         action = env.action_space.sample()
-        start = time.perf_counter()
-        for _ in range(steps):
-            env.step(action)
-        return (time.perf_counter() - start) / steps
+        return median_seconds(lambda: env.step(action), 300)
 
 
 def reproducibility() -> Iterator[Finding]:

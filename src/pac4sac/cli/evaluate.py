@@ -8,7 +8,9 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from pac4sac.base.errors import UserError
+from pac4sac.base.text import brief
 from pac4sac.cli import arguments
+from pac4sac.cli.shared import plain_table
 
 
 @dataclass(frozen=True)
@@ -29,25 +31,24 @@ class EvaluateCommand:
         from pac4sac.runs.reading import find_runs
 
         run_folders = find_runs(self.folder)
-        from pac4sac.cli.training_summary import show_evaluations
+        from pac4sac.cli.training_summary import Measured, mean_and_sd
         from pac4sac.training.agent_file import load
         from pac4sac.training.evaluation import Policy, evaluate
 
-        rows = []
+        title = "Returns of one episode" if self.episodes == 1 else f"Returns of {self.episodes} episodes"
+        table = plain_table(title, ("run", "policy"), ("mean ± sd", "lowest", "highest"))
         for folder in run_folders:
             path = folder / ("best.safetensors" if self.best else "agent.safetensors")
             if not path.is_file():
                 hint = "train with --evaluate-every" if self.best else "train it up to its first checkpoint"
                 raise UserError(f"{folder} holds no {path.name}; {hint}.")
             trained = load(path)
+            run, agent = trained.run, (trained.agent, trained.state)
             policies: list[Policy] = ["greedy", "shooting"] if trained.shoots else ["greedy"]
             for policy in policies:
-                with console.status(f"{trained.run.id}: {self.episodes} episodes, {policy} policy …"):
-                    returns = evaluate(
-                        trained.agent, trained.state, trained.run.task, [self.seed], policy, self.episodes, "command"
-                    )
-                rows.append((trained.run.id, policy, returns[0].tolist()))
-        show_evaluations(
-            console, "Returns of one episode" if self.episodes == 1 else f"Returns of {self.episodes} episodes", rows
-        )
+                with console.status(f"{run.id}: {self.episodes} episodes, {policy} policy …"):
+                    returns = evaluate(*agent, run.task, [self.seed], policy, self.episodes, "command")[0].tolist()
+                spread = mean_and_sd([Measured(value) for value in returns])
+                table.add_row(run.id, policy, spread, brief(min(returns)), brief(max(returns)))
+        console.print(table)
         return 0

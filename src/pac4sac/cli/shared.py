@@ -1,7 +1,7 @@
 """What the commands share: exit codes, sentences on the console, tables, and mistakes in writing files."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich import box
@@ -38,5 +38,12 @@ def writing(target: Path) -> Iterator[None]:
         ) from error
 
 
-def plain_table(title: str) -> Table:
-    return Table(title=title, title_justify="left", caption_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+def plain_table(title: str, left: Sequence[str], right: Sequence[str] = (), caption: str | None = None) -> Table:
+    """With columns that begin on the left and may be folded, then columns of numbers."""
+    table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.title_justify = table.caption_justify = "left"
+    for header in left:
+        table.add_column(header, overflow="fold")
+    for header in right:
+        table.add_column(header, justify="right", no_wrap=True)
+    return table

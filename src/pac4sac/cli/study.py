@@ -27,28 +27,25 @@ class ChosenStudy:
     # Study folder.
     out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: experiments/study-NAME)")] = None
 
-    def study(self) -> "Study":
+    def study_and_folder(self) -> "tuple[Study, Path]":
         from pac4sac.studies.definition import load_study
-
-        return load_study(self.name)
-
-    def folder(self) -> Path:
         from pac4sac.studies.run import study_folder
 
-        return study_folder(self.study(), self.out)
+        study = load_study(self.name)
+        return study, study_folder(study, self.out)
 
 
 @dataclass(frozen=True)
 class PartOfStudy(ChosenStudy):
-    # Memory that the tensors of one cohort may take, in MB.
-    memory: Annotated[int | None, arg(metavar="MB", help_behavior_hint="(default: half of what is free)")] = None
     # Seeds to train with instead of the study's own.
     seeds: Annotated[str | None, arg(metavar="SEEDS", help_behavior_hint="(optional)")] = None
     # Only these tasks of the study.
     tasks: Annotated[str | None, arg(metavar="A,B", help_behavior_hint="(optional)")] = None
+    # Memory that the tensors of one cohort may take, in MB.
+    memory: Annotated[int | None, arg(metavar="MB", help_behavior_hint="(default: half of what is free)")] = None
 
-    def study(self) -> "Study":
-        study = super().study()
+    def study_and_folder(self) -> "tuple[Study, Path]":
+        study, folder = super().study_and_folder()
         if self.seeds is not None:
             study = replace(study, seeds=tuple(parse_seeds(self.seeds)))
         if self.tasks is not None:
@@ -56,7 +53,7 @@ class PartOfStudy(ChosenStudy):
             if missing := sorted(set(wanted) - set(known)):
                 raise UserError(f"The study {study.name} has no task {', '.join(missing)}; it has {', '.join(known)}.")
             study = replace(study, tasks=tuple(task for task in study.tasks if task.name in wanted))
-        return study
+        return study, folder
 
     def memory_in_bytes(self) -> int | None:
         if self.memory is not None and self.memory < 1:
@@ -81,7 +78,7 @@ class StudyRunCommand(PartOfStudy):
     max_minutes: arguments.MaxMinutes = None
 
     def run(self, console: Console) -> int:
-        study, root = self.study(), self.folder()
+        study, root = self.study_and_folder()
         from pac4sac.paper.report import main_tables
         from pac4sac.runs.collection import collect
         from pac4sac.studies.run import train_and_report
@@ -113,12 +110,12 @@ class StudyPlanCommand(PartOfStudy):
     trial: bool = True
 
     def run(self, console: Console) -> int:
-        study = self.study()
+        study, root = self.study_and_folder()
         from pac4sac.studies.plan import measured_seconds, place_for_cohorts, plan
 
         device = {**study.options, **arguments.options_of(self)}.get("device", "auto")
         place = place_for_cohorts(device, self.memory_in_bytes())
-        cohorts = plan(study, self.folder(), place.memory, place.on_gpu)
+        cohorts = plan(study, root, place.memory, place.on_gpu)
         seconds = []
         for cohort in cohorts if self.trial and place.here else []:
             with console.status(f"trying {cohort.title} …"):
@@ -141,7 +138,7 @@ class StudyStatusCommand(ChosenStudy):
     """Show which runs of a study are done, running, failed or waiting."""
 
     def run(self, console: Console) -> int:
-        study, root = self.study(), self.folder()
+        study, root = self.study_and_folder()
         from pac4sac.studies.plan import plan, read_study
 
         if read_study(root) is None:

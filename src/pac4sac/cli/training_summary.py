@@ -67,10 +67,8 @@ def result_table(runs: Sequence[RunRecord], width: int) -> Table:
     scored = all(score_run(run) is not None for run in runs)
     policies = [policy for policy in EVALUATIONS if any(policy in last_evaluations(run) for run in runs)]
     headers = ["episodes until\nsolved", "regret\n(thousands)"] if scored else [f"mean of\nlast {LAST}"]
-    table = plain_table(
-        runs[0].task["name"] + (f" (solved: five episodes in a row above {r_limit:g})" if r_limit else "")
-    )
-    table.add_column("run", overflow="fold")
+    rule = f" (solved: five episodes in a row above {r_limit:g})" if r_limit else ""
+    table = plain_table(runs[0].task["name"] + rule, ["run"])
     table.add_column("returns", no_wrap=True)
     for header in (*headers, *(EVALUATIONS[policy] for policy in policies)):
         table.add_column(header, justify="right", no_wrap=True)
@@ -93,10 +91,10 @@ def result_table(runs: Sequence[RunRecord], width: int) -> Table:
         if len(group) > 1:
             name = f"{label}, mean ± sd" if len(groups) > 1 else "mean ± sd"
             table.add_row(name, "", *map(mean_and_sd, zip(*group, strict=True)), "", style="bold")
-    by_algo = {run.algo: run for run in reversed(runs)}
-    for algo, run in reversed(by_algo.items()):
-        if scored and (published := paper_numbers(run)):
-            name = f"paper ({SEEDS} seeds)" if len(by_algo) == 1 else f"paper's {algo} ({SEEDS} seeds)"
+    algos = dict.fromkeys(run.algo for run in runs)
+    for algo in algos if scored else []:
+        if published := paper_numbers(next(run for run in runs if run.algo == algo)):
+            name = f"paper ({SEEDS} seeds)" if len(algos) == 1 else f"paper's {algo} ({SEEDS} seeds)"
             table.add_row(name, "", *published, style="magenta")
     return table
 
@@ -153,15 +151,3 @@ def mean_and_sd(numbers: Sequence[Measured | None]) -> str:
 
 def _short(value: float) -> str:
     return f"{value:g}" if value == int(value) and abs(value) < 1000 else brief(value)
-
-
-def show_evaluations(console: Console, title: str, rows: Sequence[tuple[str, str, Sequence[float]]]) -> None:
-    table = plain_table(title)
-    table.add_column("run", overflow="fold")
-    table.add_column("policy")
-    for header in ("mean ± sd", "lowest", "highest"):
-        table.add_column(header, justify="right")
-    for run, policy, returns in rows:
-        spread = mean_and_sd([Measured(value) for value in returns])
-        table.add_row(run, policy, spread, brief(min(returns)), brief(max(returns)))
-    console.print(table)
