@@ -26,7 +26,6 @@ Parallel = Annotated[
     arg(metavar="N", help="Cohorts trained side by side.", help_behavior_hint="(default: as the cores allow)"),
 ]
 TensorBoardToo = Annotated[bool, arg(help="Write TensorBoard files too.")]
-EpisodeSeed = Annotated[int, arg(metavar="N", help="Seed of the episodes.")]
 
 # Where a flag is not called like its field, as these are words of Python.
 FLAG_NAMES = {"settings": "set", "start_from": "from"}

@@ -9,7 +9,6 @@ from tyro.conf import Positional, arg
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.text import brief
-from pac4sac.cli import arguments
 from pac4sac.cli.shared import plain_table
 
 
@@ -21,7 +20,8 @@ class EvaluateCommand:
     folder: Annotated[Positional[Path], arg(metavar="DIR")]
     # Episodes of each run and policy.
     episodes: Annotated[int, arg(metavar="N")] = 10
-    seed: arguments.EpisodeSeed = 0
+    # Seed of the episodes.
+    seed: Annotated[int, arg(metavar="N")] = 0
     # Take the weights of the best scheduled evaluation instead of the last ones.
     best: bool = False
 

@@ -79,8 +79,9 @@ def shown(console: Console, folder: Path, max_minutes: float | None, tensorboard
 
 def show_end(result: "Result", console: Console) -> int:
     """What came of training, and the exit code."""
-    from pac4sac.cli.training_summary import all_broke_off, show_result
+    from pac4sac.cli.training_display import BROKEN_OFF
+    from pac4sac.cli.training_summary import show_result
 
     with writing(result.folder):
         show_result(result, console)
-    return code_of_stop(result.reason) or int(all_broke_off(result))
+    return code_of_stop(result.reason) or int(all(run.status in BROKEN_OFF for run in result.runs))

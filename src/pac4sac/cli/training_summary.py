@@ -45,10 +45,6 @@ def show_result(result: Result, console: Console) -> None:
         say(console, f"Go on with:      pac4sac resume {result.folder}")
 
 
-def all_broke_off(result: Result) -> bool:
-    return all(run.status in BROKEN_OFF for run in result.runs)
-
-
 def outcome(result: Result, runs: Sequence[RunRecord]) -> Text:
     text = Text("Training is complete" if result.complete else f"Training was stopped because {result.reason}", "bold")
     if any(run.task["r_limit"] is not None for run in runs):

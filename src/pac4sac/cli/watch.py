@@ -21,7 +21,8 @@ class WatchCommand:
     video: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: episode.gif in that folder)")] = (
         None
     )
-    seed: arguments.EpisodeSeed = 0
+    # Seed of the episode.
+    seed: Annotated[int, arg(metavar="N")] = 0
 
     def run(self, console: Console) -> int:
         if self.seed < 0:
