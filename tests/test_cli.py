@@ -1,5 +1,6 @@
 """The command line as a user meets it: sentences, exit codes, folders."""
 
+import dataclasses
 import errno
 import json
 import re
@@ -17,6 +18,7 @@ from pac4sac.cli import doctor
 from pac4sac.cli.main import main
 from pac4sac.runs.reading import read_runs
 from pac4sac.runs.seeds import parse_seeds
+from pac4sac.training.options import Options
 
 SMALL = ["--threads", "1", "--workers", "0", "--backend", "eager", "--device", "cpu", "--evaluation-episodes", "0"]
 TINY = ["--set", "width=8", "depth=1", "shots=2", "batch=4", "warmup=10"]
@@ -61,6 +63,14 @@ def test_help_explains_every_argument(command: str, capsys: pytest.CaptureFixtur
     # The parser puts the name of a field where there is no sentence, and nothing where there is no value.
     assert not re.search(r"[^.\s│] \((required|default|optional)", shown)
     assert "(default: )" not in shown
+
+
+def test_every_option_of_training_is_a_flag_of_train_with_its_sentence(capsys: pytest.CaptureFixture[str]):
+    assert main(["train", "--help"]) == 0
+    shown = " ".join(re.sub("[│╭╰╮╯─]", " ", capsys.readouterr().out).split())
+    for option in dataclasses.fields(Options):
+        flag = "--from" if option.name == "start_from" else f"--{option.name.replace('_', '-')}"
+        assert re.search(rf"{flag}[ ,].*?{re.escape(option.metadata['help'])} \(", shown), option.name
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ class EvaluateCommand:
         from pac4sac.runs.reading import find_runs
 
         run_folders = find_runs(self.folder)
-        from pac4sac.cli.training_summary import Measured, mean_and_sd
+        from pac4sac.cli.training_summary import TableNumber, mean_and_sd
         from pac4sac.training.agent_file import load
         from pac4sac.training.evaluation import Policy, evaluate
 
@@ -48,7 +48,7 @@ class EvaluateCommand:
             for policy in policies:
                 with console.status(f"{run.id}: {self.episodes} episodes, {policy} policy …"):
                     returns = evaluate(*agent, run.task, [self.seed], policy, self.episodes, "command")[0].tolist()
-                spread = mean_and_sd([Measured(value) for value in returns])
+                spread = mean_and_sd([TableNumber(value) for value in returns])
                 table.add_row(run.id, policy, spread, brief(min(returns)), brief(max(returns)))
         console.print(table)
         return 0

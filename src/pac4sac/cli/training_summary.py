@@ -22,7 +22,7 @@ WIDTHS_OF_CURVES = (10, 30)  # on a terminal of 80 characters and on a wide one
 EVALUATIONS = {"greedy": "evaluation", "shooting": "evaluation,\nshooting"}  # headers by policy
 
 
-class Measured(NamedTuple):
+class TableNumber(NamedTuple):
     """A number, or what it is at least while its run is unfinished."""
 
     value: float
@@ -75,7 +75,7 @@ def result_table(runs: Sequence[RunRecord], width: int) -> Table:
     narrow, wide = WIDTHS_OF_CURVES
     curve_width = min(max(narrow, narrow + width - 80), wide)
     labels = [run.run.removesuffix(f"-seed{run.seed}") for run in runs]
-    groups: dict[str, list[list[Measured | None]]] = {label: [] for label in labels}
+    groups: dict[str, list[list[TableNumber | None]]] = {label: [] for label in labels}
     for run, label in zip(runs, labels, strict=True):
         numbers = measured(run, policies, scored)
         groups[label].append(numbers)
@@ -95,14 +95,14 @@ def result_table(runs: Sequence[RunRecord], width: int) -> Table:
     return table
 
 
-def measured(run: RunRecord, policies: Sequence[str], scored: bool) -> list[Measured | None]:
+def measured(run: RunRecord, policies: Sequence[str], scored: bool) -> list[TableNumber | None]:
     """The numbers of a run, in the order of the table's columns."""
     score = score_run(run) if scored else None
-    numbers: list[Measured | None] = [Measured(float(run.returns[-LAST:].mean())) if run.episodes else None]
+    numbers: list[TableNumber | None] = [TableNumber(float(run.returns[-LAST:].mean())) if run.episodes else None]
     if score is not None:
-        numbers = [Measured(value, not score.complete) for value in (score.episodes, score.regret / 1000)]
+        numbers = [TableNumber(value, not score.complete) for value in (score.episodes, score.regret / 1000)]
     means = last_evaluations(run)
-    return numbers + [Measured(means[policy]) if policy in means else None for policy in policies]
+    return numbers + [TableNumber(means[policy]) if policy in means else None for policy in policies]
 
 
 def last_evaluations(run: RunRecord) -> dict[str, float]:
@@ -132,16 +132,16 @@ def paper_numbers(run: RunRecord) -> list[str]:
     return [f"{number.mean / unit:.1f} ± {number.sd / unit:.1f}" for number, unit in cells]
 
 
-def cell(number: Measured | None) -> str:
+def cell(number: TableNumber | None) -> str:
     return "" if number is None else f"{'≥ ' if number.at_least else ''}{_short(number.value)}"
 
 
-def mean_and_sd(numbers: Sequence[Measured | None]) -> str:
+def mean_and_sd(numbers: Sequence[TableNumber | None]) -> str:
     known = [number for number in numbers if number is not None]
     values = [number.value for number in known]
     if len(values) < 2:
         return cell(known[0]) if known else ""
-    mean = Measured(float(np.mean(values)), any(number.at_least for number in known))
+    mean = TableNumber(float(np.mean(values)), any(number.at_least for number in known))
     return f"{cell(mean)} ± {_short(float(np.std(values, ddof=1)))}"
 
 
