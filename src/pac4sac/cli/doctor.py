@@ -29,9 +29,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 TF32_VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
 LITTLE_MEMORY, LITTLE_DISK = 2 * 10**9, 10**9  # bytes
 PYBULLET_IS_BUILT = sys.version_info >= (3, 12)
-HOW_IT_IS_BUILT = (
-    "pybullet has no wheel for Python 3.12 and later: pip builds it with a C++ compiler and Python's headers"
-)
+BUILT_BY_PIP = "pybullet has no wheel for Python 3.12 and later: pip builds it by a C++ compiler, with Python's headers"
 MARKS = {"fine": "[green]✓[/]", "worth knowing": "[yellow]![/]", "missing": "[red]✗[/]"}
 
 
@@ -73,8 +71,8 @@ def software() -> Iterator[Finding]:
     yield Finding("pac4sac", _version("pac4sac") or "run from source")
     for name in NEEDED:
         version = _version(name)
-        built = name == "pybullet" and PYBULLET_IS_BUILT
-        note = f"{name} {HOW_IT_IS_BUILT}" if built else "" if version else "pip install pac4sac"
+        note = "" if version else "pip install pac4sac"
+        note = BUILT_BY_PIP if name == "pybullet" and PYBULLET_IS_BUILT else note
         yield Finding(name, version or "missing", note, "fine" if version else "missing")
     absent = [extra for extra in EXTRAS if not importlib.util.find_spec(MODULES.get(extra, extra))]
     note = f"not installed: {', '.join(absent)}; {how_to_install(','.join(absent))}" if absent else ""
