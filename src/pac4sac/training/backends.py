@@ -143,7 +143,7 @@ def put_back(tensors: Tensors, before: Tensors) -> None:
         tensor.copy_(before[name])
 
 
-def median_seconds(function: Callable[[], object], repetitions: int) -> float:
+def median_seconds(function: Callable[[], None], repetitions: int) -> float:
     times = []
     for _ in range(repetitions):
         start = time.perf_counter()
