@@ -1,5 +1,6 @@
 """The command line as a user meets it: sentences, exit codes, folders."""
 
+import dataclasses
 import errno
 import json
 import re
@@ -13,9 +14,11 @@ import pytest
 
 import pac4sac
 from pac4sac.base.errors import UserError
+from pac4sac.cli import doctor
 from pac4sac.cli.main import main
 from pac4sac.runs.reading import read_runs
 from pac4sac.runs.seeds import parse_seeds
+from pac4sac.training.options import Options
 
 SMALL = ["--threads", "1", "--workers", "0", "--backend", "eager", "--device", "cpu", "--evaluation-episodes", "0"]
 TINY = ["--set", "width=8", "depth=1", "shots=2", "batch=4", "warmup=10"]
@@ -62,6 +65,14 @@ def test_help_explains_every_argument(command: str, capsys: pytest.CaptureFixtur
     assert "(default: )" not in shown
 
 
+def test_every_option_of_training_is_a_flag_of_train_with_its_sentence(capsys: pytest.CaptureFixture[str]):
+    assert main(["train", "--help"]) == 0
+    shown = " ".join(re.sub("[│╭╰╮╯─]", " ", capsys.readouterr().out).split())
+    for option in dataclasses.fields(Options):
+        flag = "--from" if option.name == "start_from" else f"--{option.name.replace('_', '-')}"
+        assert re.search(rf"{flag}[ ,].*?{re.escape(option.metadata['help'])} \(", shown), option.name
+
+
 @pytest.mark.parametrize(
     ("text", "seeds"), [("3", [3]), ("0:3", [0, 1, 2]), ("0,2,7", [0, 2, 7]), ("0:2,9", [0, 1, 9])]
 )
@@ -92,8 +103,8 @@ def test_other_seeds_are_refused(text: str):
         (["train", "Pendulum-v1", "--set", "xi=0.1,0.1"], "same value twice"),
         (["train", "Pendulum-v1", "--seeds", "5:0"], "seeds"),
         (["train", "Pendulum-v1", "--seeds", "1,1"], "different"),
-        (["train", "Pendulum-v1", "--steps", "0"], "steps must be at least 1"),
-        (["train", "Pendulum-v1", "--max-minutes", "0"], "--max-minutes must be above 0"),
+        (["train", "Pendulum-v1", "--steps", "0"], "steps must be a whole number at least 1, not 0"),
+        (["train", "Pendulum-v1", "--max-minutes", "0"], "max_minutes must be above 0, not 0"),
         (["train", "Pendulum-v1", "--device", "tpu"], "use cpu, cuda or auto"),
         (["train", "Pendulum-v1", "--device", "cpu", "--backend", "graph"], "needs a CUDA device"),
         (["train", "Pendulum-v1", "--device", "cpu", "--precision", "tf32"], "tf32 is one of GPUs"),
@@ -318,9 +329,13 @@ def test_export_tells_how_the_check_went(
     assert main(["export", str(tmp_path / "run")]) == 2
 
 
-def test_the_exit_code_of_the_doctor_is_passed_on(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("pac4sac.cli.doctor.doctor", lambda console: 1)
+def test_the_doctor_ends_with_1_where_something_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    missing = doctor.Finding("torch", "missing", state="missing")
+    monkeypatch.setattr(doctor, "software", lambda: iter([missing]))
     assert main(["doctor"]) == 1
+    assert "Training would not work here: see torch." in capsys.readouterr().out
 
 
 def test_training_starts_from_the_weights_of_another(tmp_path: Path):

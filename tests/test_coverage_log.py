@@ -162,5 +162,5 @@ def test_of_a_run_that_stops_early_nothing_is_counted_that_came_after(tmp_path: 
 
 
 def test_a_senseless_schedule_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="coverage_every must be at least 0, not -1"):
+    with pytest.raises(UserError, match="coverage_every must be a whole number at least 0, not -1"):
         pac4sac.train(DRIFT, out=tmp_path / "x", coverage_every=-1)

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from pac4sac.base.text import clock
-from pac4sac.cli.training_display import LiveDisplay, PlainDisplay, Progress, make_display, sparkline
+from pac4sac.cli.training_display import LiveDisplay, PlainDisplay, TrainingDisplay, displayed, sparkline
 from pac4sac.cli.training_summary import show_result
 from pac4sac.runs.run import Run, make_runs
 from pac4sac.runs.writing import RunFolder
@@ -21,7 +21,7 @@ def cartpole_runs(seeds: int, **settings: list[float]) -> list[Run]:
     return make_runs(get_task("cartpole-swingup"), "pac4sac", "paper", list(range(seeds)), settings)
 
 
-def begin(display: Progress, root: Path, runs: list[Run], step: int = 0) -> None:
+def begin(display: TrainingDisplay, root: Path, runs: list[Run], step: int = 0) -> None:
     for run in runs:
         RunFolder(root, run).describe("running")
     display.on_start(root, runs, 40_000, step)
@@ -90,8 +90,8 @@ def test_the_picture_tells_solved_broken_and_running_runs_apart(tmp_path: Path):
 
 
 def test_before_the_start_and_between_cohorts_it_says_that_it_prepares(tmp_path: Path):
-    display = LiveDisplay(console(80, 24))
-    with display:
+    with displayed(console(80, 24)) as display:
+        assert isinstance(display, LiveDisplay)
         assert "preparing" in drawn(display)[0]
         begin(display, tmp_path, cartpole_runs(1))
         assert "cartpole-swingup" in drawn(display)[0]
@@ -109,9 +109,8 @@ def test_a_resumed_run_shows_the_episodes_before(tmp_path: Path):
 
 def test_what_is_no_terminal_gets_plain_lines_and_few_of_them(tmp_path: Path):
     output = io.StringIO()
-    display = make_display(Console(file=output, width=40))
-    assert isinstance(display, PlainDisplay)
-    with display:
+    with displayed(Console(file=output, width=40)) as display:
+        assert isinstance(display, PlainDisplay)
         begin(display, tmp_path, cartpole_runs(2))
         for step in range(1, 40_001):
             display.on_step(step)

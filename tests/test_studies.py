@@ -10,7 +10,8 @@ import pytest
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import read_jsonl
 from pac4sac.base.stopping import StopReason, StopRequest
-from pac4sac.cli.main import Train, parse
+from pac4sac.cli.main import parse
+from pac4sac.cli.train import TrainCommand
 from pac4sac.runs.reading import read_run, read_runs
 from pac4sac.studies.definition import (
     KINDS,
@@ -217,7 +218,7 @@ def test_variants_that_differ_per_run_share_a_cohort_and_those_with_other_struct
         ),
         (
             'tasks = ["ant"]\n[options]\ncheckpoint_every = "x"\n[[variant]]\nalgo = "sac"',
-            "line 3: checkpoint_every must be a whole number, not 'x'",
+            "line 3: checkpoint_every must be a whole number at least 1, not 'x'",
         ),
         (
             'tasks = ["ant"]\n[options]\nstart_from = "x"\n[[variant]]\nalgo = "sac"',
@@ -240,7 +241,7 @@ def test_the_documentation_shows_a_study_that_can_be_read_and_names_every_key(tm
         assert f"`{name}`" in text, name
     (tmp_path / "train.toml").write_text(config)
     command = parse(["train", "--config", str(tmp_path / "train.toml")])
-    assert isinstance(command, Train)
+    assert isinstance(command, TrainCommand)
     assert (command.task, command.algo, command.stop_when_solved) == ("Pendulum-v1", "sac", True)
     assert command.settings == [["alpha=0.1,0.2"], ["width=64"]]
 

@@ -1,49 +1,30 @@
 """Settings: dataclass fields that know their range, their meaning, and whether runs of a cohort may differ in them."""
 
 import dataclasses
-import math
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pac4sac.base.errors import UserError
+from pac4sac.base.ranges import ANY as ANY  # agents of a user's own take these from here
+from pac4sac.base.ranges import AT_LEAST_ONE as AT_LEAST_ONE
+from pac4sac.base.ranges import BELOW_ONE as BELOW_ONE
+from pac4sac.base.ranges import NON_NEGATIVE as NON_NEGATIVE
+from pac4sac.base.ranges import OPEN_UNIT as OPEN_UNIT
+from pac4sac.base.ranges import POSITIVE as POSITIVE
+from pac4sac.base.ranges import UNIT as UNIT
+from pac4sac.base.ranges import Allowed, check_value
+from pac4sac.base.ranges import Interval as Interval
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Interval:
-    low: float
-    high: float = math.inf
-    low_open: bool = False
-    high_open: bool = False
-
-    def __contains__(self, x: float) -> bool:
-        above = x > self.low if self.low_open else x >= self.low
-        return above and (x < self.high if self.high_open else x <= self.high)
-
-    def __str__(self) -> str:
-        if self.high == math.inf:
-            return f"{'above' if self.low_open else 'at least'} {self.low:g}"
-        return f"in {'(' if self.low_open else '['}{self.low:g}, {self.high:g}{')' if self.high_open else ']'}"
-
-
-POSITIVE = Interval(0, low_open=True)
-NON_NEGATIVE = Interval(0)
-AT_LEAST_ONE = Interval(1)
-UNIT = Interval(0, 1)
-OPEN_UNIT = Interval(0, 1, low_open=True, high_open=True)
-BELOW_ONE = Interval(0, 1, high_open=True)
-ANY = Interval(-math.inf)
-LARGEST = 3.4e38  # the learner computes in float32, where more than this is infinite
-
-
-def per_run(default: T, allowed: Interval | tuple[str, ...] | None, help: str) -> T:
+def per_run(default: T, allowed: Allowed, help: str) -> T:
     """A setting in which the runs of one cohort may differ; the agent sees it as a tensor of shape [R], a choice by its
     place among those allowed."""
     return field(default=default, metadata={"per_run": True, "allowed": allowed, "help": help})
 
 
-def structural(default: T, allowed: Interval | tuple[str, ...] | None, help: str) -> T:
+def structural(default: T, allowed: Allowed, help: str) -> T:
     """A setting that all runs of a cohort share, since it decides shapes or code."""
     return field(default=default, metadata={"per_run": False, "allowed": allowed, "help": help})
 
@@ -66,7 +47,7 @@ class AgentConfig:
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
-            check_value(f, getattr(self, f.name))
+            check_value(f.name, getattr(self, f.name), type(f.default), f.metadata["allowed"])
             if type(f.default) is float:  # 1 and 1.0 are the same setting, also in a file name or a checksum
                 object.__setattr__(self, f.name, float(getattr(self, f.name)))
         if self.batch > self.capacity:
@@ -88,22 +69,6 @@ class AgentConfig:
     def structure(self) -> dict[str, Any]:
         """The settings that all runs of a cohort must share."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if not f.metadata["per_run"]}
-
-
-def check_value(f: "dataclasses.Field[Any]", value: Any) -> None:
-    allowed = f.metadata["allowed"]
-    if isinstance(allowed, tuple):
-        if value not in allowed:
-            raise UserError(f"{f.name} must be one of {', '.join(allowed)}, not {value!r}.")
-    elif type(f.default) is bool:
-        if not isinstance(value, bool):
-            raise UserError(f"{f.name} must be true or false, not {value!r}.")
-    else:
-        whole = type(f.default) is int
-        right_type = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-        if not right_type or not abs(value) <= LARGEST or value not in allowed:
-            bounds = "" if allowed is ANY else f" {allowed}"
-            raise UserError(f"{f.name} must be a {'whole ' if whole else ''}number{bounds}, not {value!r}.")
 
 
 def convert_value(f: "dataclasses.Field[Any]", text: str) -> Any:

@@ -1,22 +1,77 @@
-"""What the command line is given as text or as a TOML file: seeds, settings, options."""
+"""Arguments that several commands take, and how they are read: options of training, settings, a TOML file."""
 
 import difflib
 import tomllib
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field, field, fields, make_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
+
+from tyro.conf import Positional, UseAppendAction, arg
 
 from pac4sac.base.errors import UserError
+from pac4sac.base.ranges import Interval
+from pac4sac.training.options import AUTO, Options
+
+TASK_HELP = "Name from `pac4sac list tasks`, or any Gymnasium id with continuous actions."
+Seeds = Annotated[str, arg(metavar="SEEDS", help="Seeds to train with: 3, 0:5 (without the 5) or 0,2,7.")]
+SettingTexts = Annotated[UseAppendAction[list[list[str]]], arg(name="set", metavar="NAME=VALUE")]
+MaxMinutes = Annotated[float | None, arg(metavar="M", help_behavior_hint="(optional)")]
+TrainedAgent = Annotated[
+    Positional[Path], arg(metavar="DIR", help="Run folder, or experiment folder, of which the best run is taken.")
+]
+Folders = Annotated[Positional[list[Path]], arg(metavar="DIR...", help_behavior_hint="(required)")]
+Parallel = Annotated[
+    int | None,
+    arg(metavar="N", help="Cohorts trained side by side.", help_behavior_hint="(default: as the cores allow)"),
+]
+TensorBoardToo = Annotated[bool, arg(help="Write TensorBoard files too.")]
 
 # Where a flag is not called like its field, as these are words of Python.
 FLAG_NAMES = {"settings": "set", "start_from": "from"}
+OPTIONS = {option.name: option for option in fields(Options)}
+T = TypeVar("T")
 
 
-def parse_settings(texts: Sequence[str]) -> dict[str, list[str]]:
+def with_options(*names: str, otherwise: str = "") -> Callable[[type[T]], type[T]]:
+    """Give a command a flag for each of these options of training, as `Options` states them. With `otherwise`, a flag
+    that is left out is None, and the text says what counts then."""
+
+    def add(command: type[T]) -> type[T]:
+        flags = [_flag(OPTIONS[name], otherwise) for name in names]
+        namespace = {"__doc__": command.__doc__, "__module__": command.__module__}
+        return make_dataclass(command.__name__, flags, bases=(command,), namespace=namespace, frozen=True)
+
+    return add
+
+
+def _flag(option: "Field[Any]", otherwise: str) -> tuple[str, Any, Any]:
+    kind: Any = option.type
+    allowed, default, hint, metavar = option.metadata["allowed"], option.default, None, option.metadata["metavar"]
+    if isinstance(allowed, tuple):
+        kind, metavar = Literal[allowed], f"{{{','.join(allowed)}}}"
+    elif isinstance(allowed, Interval):
+        metavar = f"N|{AUTO}" if default == AUTO else "N"
+    if default is None:
+        hint = "(optional)"
+    elif otherwise or default is MISSING:
+        hint = f"(default: {otherwise}, else {default})" if otherwise else "(default: the task's own)"
+        kind, default = kind | None, None
+    name, sentence = FLAG_NAMES.get(option.name), option.metadata["help"]
+    about = arg(name=name, metavar=metavar, help=sentence, help_behavior_hint=hint)
+    return option.name, Annotated[kind, about], field(default=default)
+
+
+def options_of(command: object) -> dict[str, Any]:
+    """The options of training that a command was given or has by default."""
+    given = {name: getattr(command, name, None) for name in OPTIONS}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def parse_settings(groups: Sequence[Sequence[str]]) -> dict[str, list[str]]:
     """Of "xi=0.05" and "shots=1,100" the values by name; a later mention of a name replaces an earlier one."""
     settings = {}
-    for text in texts:
+    for text in (text for group in groups for text in group):
         name, equals, values = text.partition("=")
         chosen = [value.strip() for value in values.split(",")]
         if not (equals and name.strip() and all(chosen)):
@@ -27,16 +82,14 @@ def parse_settings(texts: Sequence[str]) -> dict[str, list[str]]:
 
 def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
     """A config file as the flags that would say the same, so that both are checked in one place."""
-    content = _read_toml(path)
-    names = {FLAG_NAMES.get(f.name, f.name) for f in fields(command)} - {"config"}
-    kinds = {f.name: type(f.default) for f in fields(command)}
+    kinds = {FLAG_NAMES.get(f.name, f.name): type(f.default) for f in fields(command) if f.name != "config"}
     task: list[str] = []
     settings: list[str] = []
     flags: list[str] = []
-    for key, value in content.items():
-        name = key.replace("-", "_")
-        if name not in names:
-            known = [known.replace("_", "-") for known in sorted(names)]
+    for key, value in _read_toml(path).items():
+        name, flag = key.replace("-", "_"), key.replace("_", "-")
+        if name not in kinds:
+            known = [known.replace("_", "-") for known in sorted(kinds)]
             close = difflib.get_close_matches(key, known, n=3, cutoff=0.4)
             hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known)}."
             raise UserError(f"{path} has an unknown key {key!r}; {hint}")
@@ -45,12 +98,12 @@ def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
                 raise UserError(f"{path}: set must be a table of settings, [set] and below it xi = 0.05.")
             for setting, chosen in value.items():
                 settings += ["--set", f"{setting}={_as_text(path, setting, chosen)}"]
-        elif kinds.get(name) is bool or isinstance(value, bool):
-            if not (kinds.get(name) is bool and isinstance(value, bool)):
-                raise UserError(f"{path}: {key} cannot be {str(value).lower()}; see pac4sac train --help.")
-            flags.append(f"--{'' if value else 'no-'}{name.replace('_', '-')}")
+        elif isinstance(value, bool) != (kinds[name] is bool):
+            raise UserError(f"{path}: {key} cannot be {str(value).lower()}; see pac4sac train --help.")
+        elif isinstance(value, bool):
+            flags.append(f"--{flag}" if value else f"--no-{flag}")
         elif name != "task":
-            flags += [f"--{name.replace('_', '-')}", _as_text(path, key, value)]
+            flags += [f"--{flag}", _as_text(path, key, value)]
         elif with_task:
             task = [_as_text(path, key, value)]
     # In this order, and with the name of the file again, lest a --set take a task behind it for one more setting.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional, arg
 
 from pac4sac.base.errors import UserError
-from pac4sac.cli.study_display import say
+from pac4sac.cli.shared import say
 
 if TYPE_CHECKING:
     from rich.console import Console

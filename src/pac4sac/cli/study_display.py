@@ -1,19 +1,24 @@
-"""What a person sees of a study: bars while it trains, its plan and status, its tables."""
+"""What a person sees of a study: bars while it trains, its cohorts, and its tables at the end."""
 
 import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress, TaskID
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
+from pac4sac.cli.shared import code_of_stop, say
+
+if TYPE_CHECKING:
     from pac4sac.report.tables import Table as ReportTable
     from pac4sac.studies.definition import Study
     from pac4sac.studies.plan import PlannedCohort
+    from pac4sac.training.experiment import Result
+
+SECONDS_BETWEEN_LINES = 30
 
 
 def tables_as_text(tables: Sequence["ReportTable"]) -> str:
@@ -62,50 +67,50 @@ def _cell(cell: Any) -> str:
 
 
 class StudyDisplay:
-    """A bar for each cohort in a terminal, a line now and then elsewhere."""
+    """A bar for each cohort in a terminal, a line now and then elsewhere; a watcher of `studies.local`."""
 
-    def __init__(self, console: "Console") -> None:
+    def __init__(self, console: Console) -> None:
         self.console = console
         self.bars: dict[Path, TaskID] = {}
-        self.told: dict[Path, float] = {}
-        self.progress_bars: Progress | None = None
+        self.last_line: dict[Path, float] = {}
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self.live = Progress(*columns, console=console) if console.is_terminal else None
 
     def __enter__(self) -> "StudyDisplay":
-        if self.console.is_terminal:
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            self.progress_bars = Progress(*columns, console=self.console)
-            self.progress_bars.start()
+        if self.live is not None:
+            self.live.start()
         return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+    def planned(self, study: "Study", root: Path, cohorts: Sequence["PlannedCohort"], memory: int) -> None:
+        say(self.console, f"{study.title}: {len(study.runs())} runs in {root}")
+        if cohorts:
+            many = f"{len(cohorts)} cohorts" if len(cohorts) > 1 else "1 cohort"
+            most = max(cohort.bytes for cohort in cohorts)
+            say(self.console, f"{many} of up to {most / 1e6:.0f} MB, where {memory / 1e6:.0f} MB are allowed each.")
 
     def progress(self, cohort: "PlannedCohort", step: int, steps: int) -> None:
         key = cohort.folder
-        if self.progress_bars is not None:
+        if self.live is not None:
             if key not in self.bars:
-                self.bars[key] = self.progress_bars.add_task(f"{cohort.title} ({len(cohort.runs)} runs)", total=steps)
-            self.progress_bars.update(self.bars[key], completed=step)
-        elif time.monotonic() - self.told.get(key, -1e9) > 30:
-            self.told[key] = time.monotonic()
+                self.bars[key] = self.live.add_task(f"{cohort.title} ({len(cohort.runs)} runs)", total=steps)
+            self.live.update(self.bars[key], completed=step)
+        elif key not in self.last_line or time.monotonic() - self.last_line[key] > SECONDS_BETWEEN_LINES:
+            self.last_line[key] = time.monotonic()
             say(self.console, f"{cohort.title}: step {step} of {steps}, {len(cohort.runs)} runs")
 
     def warning(self, cohort: "PlannedCohort", sentence: str) -> None:
         warnings.warn(f"{cohort.title}: {sentence}", stacklevel=2)
 
     def ended(self, cohort: "PlannedCohort", outcome: str, reason: str) -> None:
-        if self.progress_bars is None or outcome == "failed":
+        if self.live is None or outcome == "failed":
             say(self.console, f"{cohort.title}: {outcome}{': ' + reason if reason else ''}")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.progress_bars is not None:
-            self.progress_bars.stop()
 
-
-def cohort_table(study: "Study", cohorts: Sequence["PlannedCohort"], columns: Mapping[str, Sequence[str]]) -> Any:
-    from rich.table import Table
-
+def cohort_table(study: "Study", cohorts: Sequence["PlannedCohort"], columns: Mapping[str, Sequence[str]]) -> Table:
     table = Table(title=study.title, title_justify="left")
     for name in ("Cohort", "Runs", "Steps", *columns):
         table.add_column(name, justify="left" if name in ("Cohort", "Status") else "right")
@@ -114,14 +119,11 @@ def cohort_table(study: "Study", cohorts: Sequence["PlannedCohort"], columns: Ma
     return table
 
 
-def memory_of(cohort: "PlannedCohort") -> str:
-    return f"{cohort.bytes / 1e6:.0f} MB"
-
-
-def status_of(cohort: "PlannedCohort") -> str:
-    statuses = cohort.statuses()
-    return ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
-
-
-def say(console: "Console", line: str) -> None:
-    console.print(line, soft_wrap=True, highlight=False, markup=False)
+def show_end(console: Console, result: "Result", page: Path, tables: Sequence["ReportTable"]) -> int:
+    """The tables of a study that is complete, where its report lies, and the exit code."""
+    if not result.complete:
+        say(console, f"Stopped before the end; go on by the same command. So far: {page}")
+        return code_of_stop(result.reason)
+    show_tables(console, tables)
+    say(console, f"Report: {page}")
+    return 0

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import write_whole
 from pac4sac.base.stopping import StopRequest
-from pac4sac.cli.study_display import StudyDisplay, say
+from pac4sac.cli.shared import say
+from pac4sac.cli.study_display import StudyDisplay
 from pac4sac.runs.run import Run
 from pac4sac.studies.cost import measure_cost
 from pac4sac.studies.definition import Study

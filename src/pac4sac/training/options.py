@@ -1,11 +1,19 @@
-"""How to train a cohort."""
+"""How to train: every option with its default, what it may be, and the sentence that explains it to a user."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal
 
-from pac4sac.agents.settings import AT_LEAST_ONE, NON_NEGATIVE, Interval
 from pac4sac.base.errors import UserError
+from pac4sac.base.ranges import AT_LEAST_ONE, NON_NEGATIVE, Allowed, Interval, check_value
+
+AUTO = "auto"
+BACKENDS = (AUTO, "eager", "compiled", "graph")
+PRECISIONS = ("float32", "tf32")
+
+
+def _option(default: Any, allowed: Allowed, help: str, metavar: str | None = None) -> Any:
+    return field(default=default, metadata={"allowed": allowed, "help": help, "metavar": metavar})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,55 +21,49 @@ class Options:
     """How to train, as opposed to what. On the same kind of device a run learns the same whatever is chosen here, but
     for `precision`, for `start_from`, and for `stop_when_solved`, which ends it."""
 
-    steps: int
-    device: str = "auto"
-    backend: str = "auto"
-    precision: str = "float32"  # of matrix products on a GPU; tf32 rounds their factors to 10 bits
-    workers: int | Literal["auto"] = "auto"
-    threads: int | Literal["auto"] = "auto"
-    log_every: int = 1000
-    checkpoint_every: int = 20_000
-    evaluate_every: int = 0  # 0: at the end only
-    evaluation_episodes: int = 5
-    bias_every: int = 0  # 0: never
-    bias_episodes: int = 3
-    coverage_every: int = 0  # 0: never
-    stop_when_solved: bool = False
-    start_from: str | None = None
+    steps: int = _option(MISSING, AT_LEAST_ONE, "Environment steps of each run.")
+    device: str = _option(AUTO, None, "Device to train on: cpu, cuda, cuda:1 or auto.", "DEVICE")
+    backend: str = _option(AUTO, BACKENDS, "How to compute: as written (eager), compiled, or as a CUDA graph.")
+    precision: str = _option("float32", PRECISIONS, "Precision of matrix products on a GPU.")
+    workers: int | Literal["auto"] = _option(
+        AUTO, NON_NEGATIVE, "Processes for the simulators; 0 keeps them in the process that learns."
+    )
+    threads: int | Literal["auto"] = _option(
+        AUTO, AT_LEAST_ONE, "Threads for the networks; auto tries several numbers and takes the fastest."
+    )
+    log_every: int = _option(1000, AT_LEAST_ONE, "Steps between lines of metrics.jsonl.")
+    checkpoint_every: int = _option(20_000, AT_LEAST_ONE, "Steps between checkpoints.")
+    evaluate_every: int = _option(
+        0, NON_NEGATIVE, "Steps between evaluations, of which the best weights are kept; 0 evaluates at the end only."
+    )
+    evaluation_episodes: int = _option(5, NON_NEGATIVE, "Episodes of each evaluation.")
+    bias_every: int = _option(
+        0, NON_NEGATIVE, "Steps between measurements of how far the critic over- or underestimates; 0 makes none."
+    )
+    bias_episodes: int = _option(3, AT_LEAST_ONE, "Episodes of each such measurement.")
+    coverage_every: int = _option(
+        0, NON_NEGATIVE, "Steps between measurements of how widely the visited states are spread; 0 makes none."
+    )
+    stop_when_solved: bool = _option(
+        False, None, "End a run once it is solved: five episodes in a row above the task's limit."
+    )
+    start_from: str | None = _option(
+        None,
+        None,
+        "Trained agent to start from: a run folder or an agent.safetensors. Runs are named after it.",
+        "AGENT",
+    )
 
     def __post_init__(self) -> None:
-        allowed: dict[str, Interval] = {
-            "steps": AT_LEAST_ONE,
-            "log_every": AT_LEAST_ONE,
-            "checkpoint_every": AT_LEAST_ONE,
-            "evaluate_every": NON_NEGATIVE,
-            "evaluation_episodes": NON_NEGATIVE,
-            "bias_every": NON_NEGATIVE,
-            "bias_episodes": AT_LEAST_ONE,
-            "coverage_every": NON_NEGATIVE,
-        }
-        for name, interval in allowed.items():
-            if not _is_whole(value := getattr(self, name)):
-                raise UserError(f"{name} must be a whole number, not {value!r}.")
-            if value not in interval:
-                raise UserError(f"{name} must be {interval}, not {value}.")
-        for name, kind in {"device": str, "backend": str, "start_from": str | None, "stop_when_solved": bool}.items():
-            if not isinstance(value := getattr(self, name), kind):
-                raise UserError(f"{name} must be {'true or false' if kind is bool else 'a text'}, not {value!r}.")
-        if self.precision not in ("float32", "tf32"):
-            raise UserError(f"precision must be float32 or tf32, not {self.precision!r}.")
-        for name in ("workers", "threads"):
-            value, interval = getattr(self, name), NON_NEGATIVE if name == "workers" else AT_LEAST_ONE
-            if value != "auto" and not (_is_whole(value) and value in interval):
-                raise UserError(f"{name} must be auto or a whole number {interval}, not {value!r}.")
+        for option in fields(self):
+            value, allowed = getattr(self, option.name), option.metadata["allowed"]
+            if value is not None or option.default is not None:
+                kind = int if isinstance(allowed, Interval) else bool if option.default is False else str
+                check_value(option.name, value, kind, allowed, other=AUTO if option.default == AUTO else "")
 
 
 def make_options(steps: int, given: Mapping[str, Any]) -> Options:
-    known = {field.name for field in fields(Options)} - {"steps"}
+    known = {option.name for option in fields(Options)} - {"steps"}
     if unknown := sorted(set(given) - known):
         raise UserError(f"There is no option {', '.join(unknown)}; there are {', '.join(sorted(known))}.")
     return Options(steps=steps, **given)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

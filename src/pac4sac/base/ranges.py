@@ -1,0 +1,54 @@
+"""What a setting or an option may be: an interval of numbers, or one of some words."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from pac4sac.base.errors import UserError
+
+LARGEST = 3.4e38  # a learner computes in float32, where more than this is infinite
+
+
+@dataclass(frozen=True)
+class Interval:
+    low: float
+    high: float = math.inf
+    low_open: bool = False
+    high_open: bool = False
+
+    def __contains__(self, x: float) -> bool:
+        above = x > self.low if self.low_open else x >= self.low
+        return above and (x < self.high if self.high_open else x <= self.high)
+
+    def __str__(self) -> str:
+        if self.high == math.inf:
+            return f"{'above' if self.low_open else 'at least'} {self.low:g}"
+        return f"in {'(' if self.low_open else '['}{self.low:g}, {self.high:g}{')' if self.high_open else ']'}"
+
+
+POSITIVE = Interval(0, low_open=True)
+NON_NEGATIVE = Interval(0)
+AT_LEAST_ONE = Interval(1)
+UNIT = Interval(0, 1)
+OPEN_UNIT = Interval(0, 1, low_open=True, high_open=True)
+BELOW_ONE = Interval(0, 1, high_open=True)
+ANY = Interval(-math.inf)
+
+Allowed = Interval | tuple[str, ...] | None  # numbers, words, or anything of its type
+
+
+def check_value(name: str, value: Any, kind: type, allowed: Allowed, other: str = "") -> None:
+    """Tell in a sentence what a value should be; `other` is a word that may stand for a number."""
+    if isinstance(allowed, tuple):
+        right, expected = value in allowed, f"one of {', '.join(allowed)}"
+    elif kind in (bool, str):
+        right, expected = isinstance(value, kind), "true or false" if kind is bool else "a text"
+    else:
+        assert isinstance(allowed, Interval)
+        number = isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool)
+        right = number and abs(value) <= LARGEST and value in allowed
+        expected = f"a {'whole ' if kind is int else ''}number{'' if allowed is ANY else f' {allowed}'}"
+        if other:
+            right, expected = right or value == other, f"{other} or {expected}"
+    if not right:
+        raise UserError(f"{name} must be {expected}, not {value!r}.")

@@ -1,0 +1,47 @@
+"""`pac4sac compare`."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from tyro.conf import Positional, arg
+
+from pac4sac.cli import arguments
+from pac4sac.cli.shared import writing
+from pac4sac.cli.study_display import show_end
+
+
+@arguments.with_options("steps", "device", "backend", "precision")
+@dataclass(frozen=True)
+class CompareCommand:
+    """Train several algorithms on a task and compare them, with intervals.
+
+    Example: pac4sac compare Pendulum-v1 --algos pac4sac,sac,ddpg --seeds 0:5
+    """
+
+    task: Annotated[Positional[str], arg(metavar="TASK", help=arguments.TASK_HELP)]
+    # Names from `pac4sac list algos`, or classes of your own as module:Class.
+    algos: Annotated[str, arg(metavar="A,B,C")] = "pac4sac,sac,ddpg"
+    seeds: arguments.Seeds = "0:5"
+    # Algorithm that the others are tested against.
+    baseline: Annotated[str | None, arg(metavar="A", help_behavior_hint="(default: the first of --algos)")] = None
+    # Set of settings from `pac4sac list presets`, given to those algorithms that have it.
+    preset: str = "paper"
+    # Settings, given to those algorithms that have them.
+    settings: arguments.SettingTexts = field(default_factory=list)
+    # Study folder.
+    out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: experiments/study-compare-TASK)")] = (
+        None
+    )
+    parallel: arguments.Parallel = None
+    # Stop after so many minutes; the same command goes on.
+    max_minutes: arguments.MaxMinutes = None
+
+    def run(self, console: Console) -> int:
+        given = {**vars(self), "settings": arguments.parse_settings(self.settings)}  # named as in Python
+        from pac4sac.studies.compare import compare
+
+        with writing(self.out or Path("experiments")):
+            comparison = compare(**given, console=console)
+        return show_end(console, comparison, comparison.page, comparison.tables)

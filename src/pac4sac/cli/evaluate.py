@@ -1,0 +1,54 @@
+"""`pac4sac evaluate`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from tyro.conf import Positional, arg
+
+from pac4sac.base.errors import UserError
+from pac4sac.base.text import brief
+from pac4sac.cli.shared import plain_table
+
+
+@dataclass(frozen=True)
+class EvaluateCommand:
+    """Let the trained agents act in fresh episodes, the same for every run, and show their returns."""
+
+    # Experiment or run folder.
+    folder: Annotated[Positional[Path], arg(metavar="DIR")]
+    # Episodes of each run and policy.
+    episodes: Annotated[int, arg(metavar="N")] = 10
+    # Seed of the episodes.
+    seed: Annotated[int, arg(metavar="N")] = 0
+    # Take the weights of the best scheduled evaluation instead of the last ones.
+    best: bool = False
+
+    def run(self, console: Console) -> int:
+        if self.episodes < 1 or self.seed < 0:
+            raise UserError("--episodes must be at least 1 and --seed at least 0.")
+        from pac4sac.runs.reading import find_runs
+
+        run_folders = find_runs(self.folder)
+        from pac4sac.cli.training_summary import TableNumber, mean_and_sd
+        from pac4sac.training.agent_file import load
+        from pac4sac.training.evaluation import Policy, evaluate
+
+        title = "Returns of one episode" if self.episodes == 1 else f"Returns of {self.episodes} episodes"
+        table = plain_table(title, ("run", "policy"), ("mean ± sd", "lowest", "highest"))
+        for folder in run_folders:
+            path = folder / ("best.safetensors" if self.best else "agent.safetensors")
+            if not path.is_file():
+                hint = "train with --evaluate-every" if self.best else "train it up to its first checkpoint"
+                raise UserError(f"{folder} holds no {path.name}; {hint}.")
+            trained = load(path)
+            run, agent = trained.run, (trained.agent, trained.state)
+            policies: list[Policy] = ["greedy", "shooting"] if trained.shoots else ["greedy"]
+            for policy in policies:
+                with console.status(f"{run.id}: {self.episodes} episodes, {policy} policy …"):
+                    returns = evaluate(*agent, run.task, [self.seed], policy, self.episodes, "command")[0].tolist()
+                spread = mean_and_sd([TableNumber(value) for value in returns])
+                table.add_row(run.id, policy, spread, brief(min(returns)), brief(max(returns)))
+        console.print(table)
+        return 0

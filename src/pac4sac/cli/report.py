@@ -1,0 +1,35 @@
+"""`pac4sac report`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from tyro.conf import arg
+
+from pac4sac.base.errors import UserError
+from pac4sac.cli import arguments
+from pac4sac.cli.shared import say, writing
+
+
+@dataclass(frozen=True)
+class ReportCommand:
+    """Write tables, figures and a page from the runs in some folders: HTML, Markdown, LaTeX, CSV, SVG and PDF."""
+
+    # Experiment, study or run folders, or archives.
+    folders: arguments.Folders
+    # Folder of the report.
+    out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: report/ in the first folder)")] = None
+    # Write for a repository: Markdown as a README with a page for each section, and neither LaTeX nor PDF.
+    pages: bool = False
+
+    def run(self, console: Console) -> int:
+        if not self.folders:
+            raise UserError("Which folders? Name at least one, as in: pac4sac report experiments/study-smoke.")
+        from pac4sac.paper.report import write_report
+
+        out = self.out or self.folders[0] / "report"
+        with writing(out):
+            page = write_report(self.folders, out, in_pages=self.pages)
+        say(console, f"Report: {page}")
+        return 0

@@ -1,0 +1,203 @@
+"""`pac4sac study run|plan|status|collect`."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from rich.console import Console
+from tyro.conf import OmitSubcommandPrefixes, Positional, arg, subcommand
+
+from pac4sac.base.errors import UserError
+from pac4sac.base.text import duration
+from pac4sac.cli import arguments
+from pac4sac.cli.shared import say, writing
+from pac4sac.cli.study_display import cohort_table, show_end
+from pac4sac.runs.seeds import parse_seeds
+
+if TYPE_CHECKING:
+    from pac4sac.studies.definition import Study
+
+AS_THE_STUDY_SAYS = "as the study says"
+
+
+@dataclass(frozen=True)
+class ChosenStudy:
+    # Name from `pac4sac list studies`, or a TOML file of your own.
+    name: Annotated[Positional[str], arg(metavar="NAME|FILE.toml")]
+    # Study folder.
+    out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: experiments/study-NAME)")] = None
+
+    def study_and_folder(self) -> "tuple[Study, Path]":
+        from pac4sac.studies.definition import load_study
+        from pac4sac.studies.run import study_folder
+
+        study = load_study(self.name)
+        return study, study_folder(study, self.out)
+
+
+@dataclass(frozen=True)
+class PartOfStudy(ChosenStudy):
+    # Seeds to train with instead of the study's own.
+    seeds: Annotated[str | None, arg(metavar="SEEDS", help_behavior_hint="(optional)")] = None
+    # Only these tasks of the study.
+    tasks: Annotated[str | None, arg(metavar="A,B", help_behavior_hint="(optional)")] = None
+    # Memory that the tensors of one cohort may take, in MB.
+    memory: Annotated[int | None, arg(metavar="MB", help_behavior_hint="(default: half of what is free)")] = None
+
+    def study_and_folder(self) -> "tuple[Study, Path]":
+        study, folder = super().study_and_folder()
+        if self.seeds is not None:
+            study = replace(study, seeds=tuple(parse_seeds(self.seeds)))
+        if self.tasks is not None:
+            wanted, known = self.tasks.split(","), [task.name for task in study.tasks]
+            if missing := sorted(set(wanted) - set(known)):
+                raise UserError(f"The study {study.name} has no task {', '.join(missing)}; it has {', '.join(known)}.")
+            study = replace(study, tasks=tuple(task for task in study.tasks if task.name in wanted))
+        return study, folder
+
+    def memory_in_bytes(self) -> int | None:
+        if self.memory is not None and self.memory < 1:
+            raise UserError(f"--memory must be at least 1 MB, not {self.memory}.")
+        return None if self.memory is None else self.memory * 10**6
+
+
+@arguments.with_options("device", "backend", "precision", otherwise=AS_THE_STUDY_SAYS)
+@dataclass(frozen=True)
+class StudyRunCommand(PartOfStudy):
+    """Train what a study asks for and is not trained yet. Interrupt it and call it again: it goes on.
+
+    Example: pac4sac study run smoke
+    """
+
+    # Where to train: on this machine, or as tasks of a Ray cluster.
+    engine: Literal["local", "ray"] = "local"
+    # Address of an existing Ray cluster.
+    address: Annotated[str | None, arg(metavar="HOST:PORT", help_behavior_hint="(optional)")] = None
+    parallel: arguments.Parallel = None
+    # Stop after so many minutes.
+    max_minutes: arguments.MaxMinutes = None
+
+    def run(self, console: Console) -> int:
+        study, root = self.study_and_folder()
+        from pac4sac.paper.report import main_tables
+        from pac4sac.runs.collection import collect
+        from pac4sac.studies.run import train_and_report
+
+        with writing(root):
+            result, page = train_and_report(
+                study,
+                root,
+                console,
+                engine=self.engine,
+                address=self.address,
+                parallel=self.parallel,
+                memory=self.memory_in_bytes(),
+                max_minutes=self.max_minutes,
+                options=arguments.options_of(self),
+            )
+        return show_end(console, result, page, main_tables(collect([root])) if result.complete else [])
+
+
+@arguments.with_options("device", otherwise=AS_THE_STUDY_SAYS)
+@dataclass(frozen=True)
+class StudyPlanCommand(PartOfStudy):
+    """Show the cohorts of a study, their memory, and their time estimated from a short measured trial.
+
+    With --memory, the --device may also be a GPU that this machine lacks.
+    """
+
+    # Measure the time of each cohort in a trial.
+    trial: bool = True
+
+    def run(self, console: Console) -> int:
+        study, root = self.study_and_folder()
+        from pac4sac.studies.plan import measured_seconds, place_for_cohorts, plan
+
+        device = {**study.options, **arguments.options_of(self)}.get("device", "auto")
+        place = place_for_cohorts(device, self.memory_in_bytes())
+        cohorts = plan(study, root, place.memory, place.on_gpu)
+        seconds = []
+        for cohort in cohorts if self.trial and place.here else []:
+            with console.status(f"trying {cohort.title} …"):
+                seconds.append(measured_seconds(cohort, place.device))
+        columns = {"Memory": [f"{cohort.bytes / 1e6:.0f} MB" for cohort in cohorts]}
+        if seconds:
+            columns["Estimate"] = [duration(s) for s in seconds]
+        console.print(cohort_table(study, cohorts, columns))
+        runs, most = sum(len(cohort.runs) for cohort in cohorts), place.memory / 1e9
+        say(console, f"{runs} runs; at most {most:.1f} GB a cohort, on {place.device}.")
+        if self.trial and not place.here:
+            say(console, f"This machine has no {place.device}, so how long they take was not measured.")
+        if seconds:
+            say(console, f"One after another they take about {duration(sum(seconds))}.")
+        return 0
+
+
+@dataclass(frozen=True)
+class StudyStatusCommand(ChosenStudy):
+    """Show which runs of a study are done, running, failed or waiting."""
+
+    def run(self, console: Console) -> int:
+        study, root = self.study_and_folder()
+        from pac4sac.studies.plan import plan, read_study
+
+        if read_study(root) is None:
+            raise UserError(f"{root} holds no study yet; start it with: pac4sac study run {self.name}.")
+        cohorts = plan(study, root, 10**15)
+        states = []
+        for statuses in (cohort.statuses() for cohort in cohorts):
+            states.append(", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses)))
+        console.print(cohort_table(study, cohorts, {"Status": states}))
+        return 0
+
+
+@dataclass(frozen=True)
+class StudyCollectCommand:
+    """Put finished runs, of one study in several pieces or of many, into an archive that reports are made from.
+
+    Example: pac4sac study collect piece-1 piece-2 --into results
+    """
+
+    # Study or experiment folders, or archives.
+    folders: arguments.Folders
+    # Folder of the archive; what it holds already stays, and unfinished runs in it give way to finished ones.
+    into: Annotated[Path, arg(metavar="DIR")]
+    # Take unfinished runs too.
+    unfinished: bool = False
+    # Of a run trained twice with different returns keep the first: that in the archive, then by the order of folders.
+    keep_first: bool = False
+
+    def run(self, console: Console) -> int:
+        from pac4sac.runs.archive import add_to_archive
+
+        if not self.folders:
+            raise UserError("Which folders? Name at least one, as in: pac4sac study collect piece-1 --into results.")
+        with writing(self.into):
+            added = add_to_archive(self.folders, self.into, unfinished=self.unfinished, keep_first=self.keep_first)
+        say(console, f"{added.new} new runs in {self.into}, {added.replaced} replaced, {added.known} there already.")
+        if added.differing:
+            say(console, f"{len(added.differing)} were trained twice with different returns; the first was kept.")
+        if added.unfinished:
+            say(console, f"{len(added.unfinished)} unfinished runs were left out; --unfinished takes them too.")
+        for name, (present, expected) in added.studies.items():
+            if expected:
+                say(console, f"{name}: {present} of {expected} expected runs.")
+        return 0
+
+
+@dataclass(frozen=True)
+class StudySubcommands:
+    """Plan, run and follow studies, which are sets of runs that answer one question."""
+
+    command: (
+        Annotated[StudyRunCommand, subcommand("run")]
+        | Annotated[StudyPlanCommand, subcommand("plan")]
+        | Annotated[StudyStatusCommand, subcommand("status")]
+        | Annotated[StudyCollectCommand, subcommand("collect")]
+    )
+
+    def run(self, console: Console) -> int:
+        return self.command.run(console)
+
+
+StudyCommand = OmitSubcommandPrefixes[StudySubcommands]

@@ -1,0 +1,40 @@
+"""`pac4sac watch`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from tyro.conf import arg
+
+from pac4sac.base.errors import UserError
+from pac4sac.cli import arguments
+from pac4sac.cli.shared import say, writing
+
+
+@dataclass(frozen=True)
+class WatchCommand:
+    """Film one episode of a trained agent; no display is needed."""
+
+    folder: arguments.TrainedAgent
+    # File to write: a .gif, or an .mp4 with the extra pac4sac[video].
+    video: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: episode.gif in that folder)")] = (
+        None
+    )
+    # Seed of the episode.
+    seed: Annotated[int, arg(metavar="N")] = 0
+
+    def run(self, console: Console) -> int:
+        if self.seed < 0:
+            raise UserError(f"--seed must be at least 0, not {self.seed}.")
+        from pac4sac.export.video import record_video
+
+        out = self.video or (self.folder if self.folder.is_dir() else self.folder.parent) / "episode.gif"
+        with writing(out), console.status("filming an episode …") as status:
+
+            def progress(done: int, of: int) -> None:
+                status.update(f"filming: {done} of {of} pictures …")
+
+            written = record_video(self.folder, out, seed=self.seed, progress=progress)
+        say(console, f"Video: {written}")
+        return 0
