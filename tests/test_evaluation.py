@@ -14,7 +14,7 @@ from tiny_experiments import DRIFT, logs, newest, rows, train
 import pac4sac
 from pac4sac.base.errors import UserError
 from pac4sac.runs.run import Run, make_agent
-from pac4sac.training.evaluation import evaluate
+from pac4sac.training.evaluation import Episodes, evaluate
 
 ARM = "training_environments:Arm-v0"
 
@@ -75,7 +75,7 @@ def test_the_best_weights_kept_are_those_of_the_best_evaluation(folder: Path) ->
         found = [row for row in rows(folder, run.name, "evaluations") if row["policy"] == "shooting"]
         best = max(found, key=lambda row: row["mean"])
         kept = pac4sac.load(run / "best.safetensors")
-        repeated = evaluate(kept.agent, kept.state, DRIFT, [seed], "shooting", 2, str(best["step"]))
+        repeated = evaluate(Episodes(kept.agent, kept.state, DRIFT, [seed], 2, str(best["step"])), "shooting")
         np.testing.assert_allclose(repeated[0], best["returns"], rtol=1e-4)
         others = [row for row in found if row is not best]
         assert all(row["mean"] < best["mean"] for row in others)
@@ -94,13 +94,13 @@ def test_an_evaluation_depends_on_the_run_and_the_occasion_alone(folder: Path) -
         for name in load_file(folder / "runs" / runs[place].id / "agent.safetensors"):
             state[name][place] = agent.state[name][0]
     for policy in ("greedy", "shooting"):
-        both = evaluate(cohort, state, DRIFT, [0, 1], policy, 3, "now")
+        both = evaluate(Episodes(cohort, state, DRIFT, [0, 1], 3, "now"), policy)
         for place, agent in enumerate(agents):
-            alone = evaluate(agent.agent, agent.state, DRIFT, [place], policy, 3, "now")
+            alone = evaluate(Episodes(agent.agent, agent.state, DRIFT, [place], 3, "now"), policy)
             np.testing.assert_allclose(alone[0], both[place], rtol=1e-4)
-        assert (evaluate(cohort, state, DRIFT, [0, 1], policy, 3, "now", workers=2) == both).all()
-        assert (evaluate(cohort, state, DRIFT, [0, 1], policy, 3, "then") != both).all()
-        one = evaluate(cohort, state, DRIFT, [0, 1], policy, 3, "now", only=[1])
+        assert (evaluate(Episodes(cohort, state, DRIFT, [0, 1], 3, "now", workers=2), policy) == both).all()
+        assert (evaluate(Episodes(cohort, state, DRIFT, [0, 1], 3, "then"), policy) != both).all()
+        one = evaluate(Episodes(cohort, state, DRIFT, [0, 1], 3, "now", only=[1]), policy)
         assert np.isnan(one[0]).all()
         assert (one[1] == both[1]).all()
 

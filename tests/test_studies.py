@@ -24,7 +24,7 @@ from pac4sac.studies.definition import (
 from pac4sac.studies.local import run_local
 from pac4sac.studies.plan import PlannedCohort, begin, plan, split_by_memory
 from pac4sac.studies.run import place_of, run_study
-from pac4sac.training.memory import cohort_bytes
+from pac4sac.training.learner import cohort_bytes
 
 PLENTY = 10**12
 
@@ -260,7 +260,7 @@ def test_an_unknown_study_is_answered_with_near_names_or_all() -> None:
 
 def test_cohorts_are_split_to_fit_the_memory() -> None:
     runs = load_study("table-1").runs()[:5]
-    assert [len(part) for part in split_by_memory(runs, cohort_bytes(runs[:1]) * 2)] == [2, 2, 1]
+    assert [len(part) for part in split_by_memory(runs, cohort_bytes(runs[:1], (5, 1)) * 2)] == [2, 2, 1]
     with pytest.raises(UserError, match=r"needs .* GB"):
         split_by_memory(runs, 1000)
 

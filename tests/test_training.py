@@ -22,6 +22,7 @@ from pac4sac.base.errors import UserError
 from pac4sac.runs.run import settings_grid
 from pac4sac.runs.seeds import seed_list
 from pac4sac.tasks.episodes import episode_seed
+from pac4sac.training.evaluation import evaluation_seed
 
 FRAGILE, WILD = "training_agents:Fragile", "training_agents:Wild"
 ENDLESS = dataclasses.replace(DRIFT, env_kwargs={})  # no episode ends but by the time limit
@@ -92,8 +93,6 @@ def test_an_environment_that_raises_fails_its_run_alone(tmp_path: Path) -> None:
 
 
 def test_an_environment_that_raises_in_an_evaluation_costs_that_number_alone(tmp_path: Path) -> None:
-    from pac4sac.training.evaluation import episode_seed as evaluation_seed
-
     victim = episode_seed(evaluation_seed(1, str(STEPS), 0), "evaluate", 1)
     task = dataclasses.replace(ENDLESS, env_kwargs={"victim": victim, "at": 3})
     result = train(tmp_path / "x", task=task, evaluate_every=0)

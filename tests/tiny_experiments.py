@@ -14,7 +14,8 @@ from safetensors.torch import load_file
 
 import pac4sac
 from pac4sac import Callback, Result, Task
-from pac4sac.training import checkpoint, experiment
+from pac4sac.base import files
+from pac4sac.training import experiment
 
 DRIFT = Task("drift", "training_environments:Drift-v0", 30, env_kwargs={"cliff": 1.0})
 SETTINGS = {"width": 8, "depth": 1, "batch": 8, "warmup": 40}
@@ -145,7 +146,7 @@ def _die_in_write(countdown: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         write(path, data)
 
-    write, checkpoint.write_durably = checkpoint.write_durably, half
+    write, files.write_durably = files.write_durably, half
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from pac4sac.certificates.unfinished import saved_agent, unfinished
 from pac4sac.runs.statistics import Estimate, mean_interval
 from pac4sac.tasks.registry import time_limit
 from pac4sac.training.agent_file import TrainedAgent, load
-from pac4sac.training.evaluation import evaluate
+from pac4sac.training.evaluation import Episodes, evaluate
 from pac4sac.training.value_error import Bias, Policy, ValueErrors, measure_value_errors
 
 Floats = NDArray[np.float64]
@@ -203,7 +203,8 @@ class _Examiner:
         limits, because = self.return_limits(assumed, return_range)
         returns = [self.certified("π, one action", self.returns_of(played), limits, because)]
         self.say(f"{self.episodes} episodes of the deterministic policy …")
-        greedy = evaluate(self.agent, self.state, self.task, [self.seed], "greedy", self.episodes, "certificate")
+        fresh = Episodes(self.agent, self.state, self.task, [self.seed], self.episodes, "certificate")
+        greedy = evaluate(fresh, "greedy")
         returns.append(self.certified("deterministic", greedy[0], limits, because))
         if "shooting" in errors:
             returns.append(self.certified("shooting", self.returns_of(errors["shooting"]), limits, because))

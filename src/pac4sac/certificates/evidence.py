@@ -133,7 +133,7 @@ def stored_replay(agent_file: Path, trained: TrainedAgent) -> Stored:
         place = next((k for k, run in enumerate(runs) if run.get("run") == trained.run.id), None)
         if place is None:
             continue
-        mark = checkpoint.fingerprint({"runs": runs})  # as they were described when they were trained
+        mark = checkpoint.fingerprint(runs)  # as they were described when they were trained
         saved = checkpoint.read_newest(root / "cohorts" / f"{number:03d}", mark)
         if saved is None:
             return Stored(None, {}, "its experiment has no readable checkpoint")

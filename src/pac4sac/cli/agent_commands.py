@@ -39,7 +39,7 @@ class Evaluate:
         run_folders = find_runs(self.folder)
         from pac4sac.cli.training_summary import show_evaluations
         from pac4sac.training.agent_file import load
-        from pac4sac.training.evaluation import Policy, evaluate
+        from pac4sac.training.evaluation import Episodes, evaluate, policies_of
 
         rows = []
         for folder in run_folders:
@@ -48,13 +48,11 @@ class Evaluate:
                 hint = "train with --evaluate-every" if self.best else "train it up to its first checkpoint"
                 raise UserError(f"{folder} holds no {path.name}; {hint}.")
             trained = load(path)
-            policies: list[Policy] = ["greedy", "shooting"] if trained.shoots else ["greedy"]
-            for policy in policies:
+            played = Episodes(trained.agent, trained.state, trained.run.task, [self.seed], self.episodes, "command")
+            for policy in policies_of(trained.agent):
                 with console.status(f"{trained.run.id}: {self.episodes} episodes, {policy} policy …"):
-                    found = evaluate(
-                        trained.agent, trained.state, trained.run.task, [self.seed], policy, self.episodes, "command"
-                    )
-                rows.append((trained.run.id, policy, found[0].tolist()))
+                    returns = evaluate(played, policy)
+                rows.append((trained.run.id, policy, returns[0].tolist()))
         show_evaluations(
             console, "Returns of one episode" if self.episodes == 1 else f"Returns of {self.episodes} episodes", rows
         )

@@ -13,11 +13,12 @@ from rich.text import Text
 
 from pac4sac.base.files import read_jsonl
 from pac4sac.base.text import brief
-from pac4sac.cli.training_display import BROKEN_OFF, sparkline
+from pac4sac.cli.training_display import sparkline
 from pac4sac.paper.numbers import PAPER_TASKS, SEEDS, Cell, PaperCell, paper_cell
 from pac4sac.runs.collection import is_complete, is_solved, score_run
 from pac4sac.runs.metrics import Score
 from pac4sac.runs.reading import RunRecord
+from pac4sac.runs.status import BROKEN_OFF
 from pac4sac.training.experiment import Result
 
 PICTURE = "learning-curves.png"

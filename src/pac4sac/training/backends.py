@@ -4,13 +4,14 @@ program, gradients included) or `graph` (the same captured once as a CUDA graph 
 A faster backend is compared with eager on the real cohort before it is used.
 """
 
-import contextlib
 import math
+import os
 import re
 import shutil
-import time
+import timeit
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -19,7 +20,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from pac4sac.base.cores import cores
 from pac4sac.base.errors import UserError
-from pac4sac.training.learner import Learner, Operation, Tensors
+from pac4sac.training.learner import Learner, Operation, Prepare, Tensors, eager
 
 Backend = Literal["eager", "compiled", "graph"]
 Operations = dict[str, Callable[[], None]]
@@ -47,9 +48,15 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-def wants_gpu(name: str) -> bool:
-    """Whether training will be on a GPU, which need not be in this machine."""
-    return name.startswith("cuda") or (name == "auto" and torch.cuda.is_available())
+def free_bytes(device: torch.device) -> int:
+    """Memory that nobody uses."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # where nobody tells what is free, all there is
 
 
 def choose_backend(name: str, device: torch.device, updates: int) -> Backend:
@@ -65,32 +72,16 @@ def choose_backend(name: str, device: torch.device, updates: int) -> Backend:
 
 
 def set_precision(name: str) -> None:
-    """Of matrix products on a GPU, in this process."""
+    """Set the precision of matrix products on a GPU, in this process."""
     torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
-
-
-@contextlib.contextmanager
-def full_precision() -> Iterator[None]:
-    """For comparisons: TF32 rounds factors so coarsely that it would hide a mistake, or look like one."""
-    wanted = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(wanted)
-
-
-def eager(operation: Operation, tensors: Tensors) -> Callable[[], None]:
-    return lambda: operation(tensors)
 
 
 def compiled(operation: Operation, tensors: Tensors) -> Callable[[], None]:
     """Trace the operation, its backward passes included, into one graph of basic operations, and compile that."""
-    names: list[str] = list(tensors)
     values: list[Any] = list(tensors.values())
 
     def flat(*arguments: torch.Tensor) -> list[torch.Tensor]:
-        operation(dict(zip(names, arguments, strict=True)))
+        operation(dict(zip(tensors, arguments, strict=True)))
         return []
 
     traced = make_fx(flat, tracing_mode="fake")(*values)
@@ -131,11 +122,7 @@ class CudaGraph:
         self.captured.replay()
 
 
-PREPARE: dict[str, Callable[[Operation, Tensors], Callable[[], None]]] = {
-    "eager": eager,
-    "compiled": compiled,
-    "graph": CudaGraph,
-}
+PREPARE: dict[str, Prepare] = {"eager": eager, "compiled": compiled, "graph": CudaGraph}
 
 
 def put_back(tensors: Tensors, before: Tensors) -> None:
@@ -144,12 +131,7 @@ def put_back(tensors: Tensors, before: Tensors) -> None:
 
 
 def median_seconds(function: Callable[[], None], repetitions: int) -> float:
-    times = []
-    for _ in range(repetitions):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return float(np.median(times))
+    return float(np.median(timeit.repeat(function, repeat=repetitions, number=1)))
 
 
 class Rehearsal:
@@ -224,11 +206,9 @@ def disagreement(start: Tensors, reference: Tensors, other: Tensors) -> str | No
 def compare(rehearsal: Rehearsal, reference: Operations, other: Operations) -> str | None:
     """Where the same steps differ. The best of many actions may be two of nearly the same value, which rounding then
     decides, so that a few runs can differ by chance; an error would show in every rehearsal."""
-    problem = None
     for seed in range(REHEARSALS):
         rehearsal.imagine(seed)
-        expected, found = rehearsal.once(reference), rehearsal.once(other)
-        problem = disagreement(rehearsal.start, expected, found)
+        problem = disagreement(rehearsal.start, rehearsal.once(reference), rehearsal.once(other))
         if problem is None:
             break
     return problem
@@ -244,17 +224,21 @@ def prepare(learner: Learner, backend: Backend) -> Backend:
     """Make the learner run on a backend, after comparing it with eager; falls back to eager with one warning."""
     if backend == "eager":
         return backend
+    plain, precision = learner.run, torch.get_float32_matmul_precision()
     with Rehearsal(learner) as rehearsal:
-        plain = learner.run
         try:
-            with full_precision():
-                learner.use(PREPARE[backend])
-                problem = compare(rehearsal, plain, learner.run)
+            # TF32 rounds factors so coarsely that it would hide a mistake, or look like one.
+            torch.set_float32_matmul_precision("highest")
+            learner.use(PREPARE[backend])
+            problem = compare(rehearsal, plain, learner.run)
+            torch.set_float32_matmul_precision(precision)
             for operation in learner.run.values():
-                if isinstance(operation, CudaGraph) and torch.get_float32_matmul_precision() != "highest":
+                if isinstance(operation, CudaGraph) and precision != "highest":
                     operation.capture()
         except Exception as error:
             problem = cause(error)
+        finally:
+            torch.set_float32_matmul_precision(precision)
         if problem is None:
             return backend
         learner.use(eager)

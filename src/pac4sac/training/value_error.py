@@ -25,7 +25,7 @@ from pac4sac.base.stopping import StopRequest
 from pac4sac.runs.statistics import CONFIDENCE, mean_interval
 from pac4sac.tasks import Task
 from pac4sac.tasks.registry import time_limit
-from pac4sac.training.evaluation import evaluation_tape, play, read_draw
+from pac4sac.training.evaluation import Episodes, play, read_draw
 
 Floats = NDArray[np.float64]
 Policy = Literal["policy", "shooting"]
@@ -162,7 +162,8 @@ def measure_value_errors(
 
     occasion = f"value of the {policy}, {occasion}"
     streams = agent.policy_streams(episodes) if policy == "policy" else agent.behaviour_streams(episodes, True)
-    tape = evaluation_tape(seeds, streams, occasion, device)
+    played = Episodes(agent, state, replace(task, horizon=duration), seeds, episodes, occasion, workers, only, stop)
+    tape = played.tape(streams)
     observations: list[Tensor] = []
     actions: list[Tensor] = []
     log_pi: list[Tensor] = []
@@ -170,8 +171,7 @@ def measure_value_errors(
     length = np.zeros(runs * episodes, np.int64)
     ended, terminated = (np.zeros(runs * episodes, np.bool_) for _ in range(2))  # neither, where the simulator failed
     last = np.zeros((runs * episodes, agent.ds), np.float32)
-    played = replace(task, horizon=duration)
-    for s, a, seen, going in play(act, tape, played, seeds, episodes, occasion, workers, only, stop):
+    for s, a, seen, going in play(played, act, tape):
         observations.append(s)
         actions.append(a)
         rewards.append(seen.reward.copy())
