@@ -66,7 +66,7 @@ class TrainedAgent:
 
     def __init__(self, run: Run, agent: Agent, state: State, seed: int = 0) -> None:
         self.run, self.agent, self.state = run, agent, state
-        self.shoots = max(shots_of(agent)) > 1
+        self.shoots = max(agent.shots(evaluating=True)) > 1
         self._tape = Tape([seed], agent.behaviour_streams(1, evaluating=True), torch.device("cpu"))
         self._position = 0
 
@@ -91,12 +91,6 @@ class TrainedAgent:
         draw = read(self._tape.blocks, torch.tensor(self._position))
         self._position += 1
         return from_unit(self.agent.behaviour(self.state, s, draw)[0, 0].numpy())
-
-
-def shots_of(agent: Agent) -> tuple[int, ...]:
-    """Per run, the candidates drawn for an action in evaluation; 1 for agents that cannot shoot."""
-    shots = getattr(agent, "shots", None)
-    return shots(evaluating=True) if shots else (1,) * agent.runs
 
 
 def load(path: str | Path) -> TrainedAgent:

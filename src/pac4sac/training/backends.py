@@ -12,7 +12,7 @@ import timeit
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,8 +22,6 @@ from pac4sac.base.cores import cores
 from pac4sac.base.errors import UserError
 from pac4sac.training.learner import Learner, Operation, Prepare, Tensors, eager
 
-Backend = Literal["eager", "compiled", "graph"]
-Operations = dict[str, Callable[[], None]]
 COMPILING_PAYS = 20_000  # updates: below this the wait for the compiler is longer than what it saves
 TOLERANCE = 1e-3  # relative, in the norm, of gradients after one update
 CLEARLY = 1.15  # more threads must be faster by this factor: on busy cores they suffer first
@@ -59,16 +57,16 @@ def free_bytes(device: torch.device) -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # where nobody tells what is free, all there is
 
 
-def choose_backend(name: str, device: torch.device, updates: int) -> Backend:
+def choose_backend(name: str, device: torch.device, updates: int) -> str:
     if name == "auto":
         if device.type == "cuda":
             return "graph"
         return "compiled" if updates >= COMPILING_PAYS and shutil.which("g++") else "eager"
-    if name not in get_args(Backend):
-        raise UserError(f"There is no backend {name!r}; use {', '.join(get_args(Backend))} or auto.")
+    if name not in PREPARE:
+        raise UserError(f"There is no backend {name!r}; use {', '.join(PREPARE)} or auto.")
     if name == "graph" and device.type != "cuda":
         raise UserError("The backend graph needs a CUDA device; use compiled or eager on the CPU.")
-    return name  # type: ignore[return-value]
+    return name
 
 
 def set_precision(name: str) -> None:
@@ -138,11 +136,10 @@ class Rehearsal:
     """A learner in the middle of learning, on made-up data; afterwards it is as it was."""
 
     def __init__(self, learner: Learner) -> None:
-        self.learner = learner
+        self.learner, self.tensors = learner, learner.tensors
+        self.before = {name: tensor.clone() for name, tensor in self.tensors.items()}
 
     def __enter__(self) -> "Rehearsal":
-        self.tensors = self.learner.tensors
-        self.before = {name: tensor.clone() for name, tensor in self.tensors.items()}
         self.imagine(0)
         return self
 
@@ -160,7 +157,7 @@ class Rehearsal:
         self.tensors["step"].fill_(max(*self.learner.agent.learning_starts(), self.tensors["replay"].shape[1]))
         self.start = {name: tensor.clone() for name, tensor in self.tensors.items()}
 
-    def once(self, operations: Operations | None = None) -> Tensors:
+    def once(self, operations: dict[str, Callable[[], None]] | None = None) -> Tensors:
         """The tensors after one step from the same start."""
         put_back(self.tensors, self.start)
         for operation in (operations or self.learner.run).values():
@@ -203,24 +200,13 @@ def disagreement(start: Tensors, reference: Tensors, other: Tensors) -> str | No
     return None
 
 
-def compare(rehearsal: Rehearsal, reference: Operations, other: Operations) -> str | None:
-    """Where the same steps differ. The best of many actions may be two of nearly the same value, which rounding then
-    decides, so that a few runs can differ by chance; an error would show in every rehearsal."""
-    for seed in range(REHEARSALS):
-        rehearsal.imagine(seed)
-        problem = disagreement(rehearsal.start, rehearsal.once(reference), rehearsal.once(other))
-        if problem is None:
-            break
-    return problem
-
-
 def cause(error: Exception) -> str:
     """In one line. What a compiler's helper process raised stands at the end of a traceback in the message."""
     raised = [line for line in str(error).splitlines() if re.match(r"[\w.]+(Error|Exception): \S", line)]
     return raised[-1] if raised else f"{type(error).__name__}: {(str(error).splitlines() or ['no message'])[0]}"
 
 
-def prepare(learner: Learner, backend: Backend) -> Backend:
+def prepare(learner: Learner, backend: str) -> str:
     """Make the learner run on a backend, after comparing it with eager; falls back to eager with one warning."""
     if backend == "eager":
         return backend
@@ -230,7 +216,13 @@ def prepare(learner: Learner, backend: Backend) -> Backend:
             # TF32 rounds factors so coarsely that it would hide a mistake, or look like one.
             torch.set_float32_matmul_precision("highest")
             learner.use(PREPARE[backend])
-            problem = compare(rehearsal, plain, learner.run)
+            # The best of many actions may be two of nearly the same value, which rounding then decides, so that a few
+            # runs can differ by chance; an error would show in every rehearsal.
+            for seed in range(REHEARSALS):
+                rehearsal.imagine(seed)
+                problem = disagreement(rehearsal.start, rehearsal.once(plain), rehearsal.once(learner.run))
+                if problem is None:
+                    break
             torch.set_float32_matmul_precision(precision)
             for operation in learner.run.values():
                 if isinstance(operation, CudaGraph) and precision != "highest":
@@ -253,10 +245,8 @@ def choose_threads(learner: Learner) -> int:
     options = sorted({1, *(2**k for k in range(1, 6) if 2**k <= cores()), cores()})
     seconds: dict[int, float] = dict.fromkeys(options, math.inf)
     with Rehearsal(learner) as rehearsal:
-        for _ in range(3):  # in turns, and the best of them: what else the machine does must not decide
-            for threads in options:
-                torch.set_num_threads(threads)
-                rehearsal.seconds(2)
-                seconds[threads] = min(seconds[threads], rehearsal.seconds(5))
-    fastest = min(seconds.values())
-    return min(threads for threads, needed in seconds.items() if needed < CLEARLY * fastest)
+        for threads in 3 * options:  # in turns, and the best of them: what else the machine does must not decide
+            torch.set_num_threads(threads)
+            rehearsal.seconds(2)
+            seconds[threads] = min(seconds[threads], rehearsal.seconds(5))
+    return min(threads for threads, needed in seconds.items() if needed < CLEARLY * min(seconds.values()))

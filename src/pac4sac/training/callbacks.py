@@ -28,10 +28,13 @@ class Callback:
         """The cohort is done or interrupted."""
 
 
+Watchers = Callback | Iterable[Callback]
+
+
 class Callbacks(Callback):
     """Several as one: whatever is called of it is called of each of them."""
 
-    def __init__(self, members: Callback | Iterable[Callback]) -> None:
+    def __init__(self, members: Watchers) -> None:
         self.members = tuple(members) if isinstance(members, Iterable) else (members,)
         for member in self.members:
             if not isinstance(member, Callback):

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,9 +16,9 @@ from pac4sac.base.stopping import StopRequest
 from pac4sac.tasks import Task
 from pac4sac.tasks.pool import EnvPool, Transitions
 from pac4sac.tasks.registry import time_limit
-from pac4sac.training.agent_file import shots_of
 
 EvaluatedPolicy = Literal["greedy", "shooting"]
+Moment = tuple[Tensor, Tensor, Transitions, NDArray[np.bool_]]  # a lockstep step of all episodes, see `play`
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,9 @@ class Episodes:
         return Tape(self.seeds, named, self.state["step"].device)
 
 
-class Moment(NamedTuple):
-    """One lockstep step of all episodes; the arrays in `seen` are overwritten by the next one."""
-
-    s: Tensor  # [R, E, ds]
-    a: Tensor  # [R, E, da]
-    seen: Transitions  # of R·E simulators, a run's episodes side by side
-    going: NDArray[np.bool_]  # [R·E] the episodes that were under way
-
-
 def policies_of(agent: Agent) -> list[EvaluatedPolicy]:
     """The deterministic policy and, where a run shoots, the shooting one."""
-    return ["greedy", "shooting"] if max(shots_of(agent)) > 1 else ["greedy"]
+    return ["greedy", "shooting"] if max(agent.shots(evaluating=True)) > 1 else ["greedy"]
 
 
 def evaluate(episodes: Episodes, policy: EvaluatedPolicy) -> NDArray[np.float64]:
@@ -71,9 +62,9 @@ def evaluate(episodes: Episodes, policy: EvaluatedPolicy) -> NDArray[np.float64]
 
     tape = episodes.tape(agent.behaviour_streams(episodes.count, True) if policy == "shooting" else {})
     returns = np.where(episodes.present, 0.0, np.nan)
-    for moment in play(episodes, act, tape):
-        returns[moment.going] += moment.seen.reward[moment.going]
-        returns[moment.seen.failed] = np.nan
+    for _, _, seen, going in play(episodes, act, tape):
+        returns[going] += seen.reward[going]
+        returns[seen.failed] = np.nan
     return returns.reshape(-1, episodes.count)
 
 
@@ -85,8 +76,9 @@ def read_draw(tape: Tape, position: int) -> Draw:
 
 @torch.no_grad()
 def play(episodes: Episodes, act: Callable[[Tensor, Draw], Tensor], tape: Tape) -> Iterator[Moment]:
-    """All episodes of all runs side by side, until the last one has ended. Where nothing limits an episode, the task's
-    step budget does: no episode of training was longer."""
+    """All episodes of all runs side by side, until the last one has ended: s [R, E, ds], a [R, E, da], what R·E
+    simulators then show, which the next step overwrites, and [R·E] whether an episode was under way. Where nothing
+    limits an episode, the task's step budget does: no episode of training was longer."""
     task, limit, going = episodes.task, time_limit(episodes.task), episodes.present
     starts = [evaluation_seed(seed, episodes.occasion, k) for seed in episodes.seeds for k in range(episodes.count)]
     with EnvPool(replace(task, horizon=limit or task.steps), starts, episodes.workers, purpose="evaluate") as pool:
@@ -102,7 +94,7 @@ def play(episodes: Episodes, act: Callable[[Tensor, Draw], Tensor], tape: Tape) 
             a = act(s, read_draw(tape, position))
             pool.send(a.flatten(0, 1).cpu().numpy())
             seen = pool.receive()
-            yield Moment(s, a, seen, going.copy())
+            yield s, a, seen, going.copy()
             for ended in np.flatnonzero(going & (seen.terminated | seen.truncated | seen.failed)):
                 going[ended] = False
                 pool.park(int(ended))

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import fcntl
+import functools
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from pac4sac.runs.seeds import seed_list
 from pac4sac.tasks import Task, get_task, task_sizes
 from pac4sac.training.agent_file import agent_checksum, start_from
 from pac4sac.training.backends import choose_backend, free_bytes, pick_device
-from pac4sac.training.callbacks import Callback, Callbacks
+from pac4sac.training.callbacks import Callback, Callbacks, Watchers
 from pac4sac.training.learner import cohort_bytes
 from pac4sac.training.loop import Cohort
 from pac4sac.training.options import Options, make_options
@@ -58,7 +59,7 @@ def train(
     steps: int | None = None,
     out: str | Path | None = None,
     max_minutes: float | None = None,
-    callbacks: Callback | Iterable[Callback] = (),
+    callbacks: Watchers = (),
     **options: Any,
 ) -> Result:
     """Train an algorithm on a task with all seeds in lockstep.
@@ -116,18 +117,14 @@ def create(folder: Path, cohorts: Sequence[Sequence[Run]], options: Options) -> 
 
 
 def resume(
-    folder: str | Path,
-    *,
-    steps: int | None = None,
-    max_minutes: float | None = None,
-    callbacks: Callback | Iterable[Callback] = (),
+    folder: str | Path, *, steps: int | None = None, max_minutes: float | None = None, callbacks: Watchers = ()
 ) -> Result:
     """Go on with an experiment from its last checkpoints, exactly; with `steps`, up to a larger number of them."""
     return _go_on(Path(folder), Callbacks(callbacks), StopRequest(max_minutes), steps)
 
 
 def _go_on(folder: Path, watcher: Callback, stop: StopRequest, steps: int | None = None) -> Result:
-    about = read_experiment(folder)
+    about, started = read_experiment(folder), None
     try:
         options, cohorts = Options(**about["options"]), experiment_runs(about)
     except (KeyError, TypeError, AttributeError) as error:
@@ -137,22 +134,13 @@ def _go_on(folder: Path, watcher: Callback, stop: StopRequest, steps: int | None
         if steps < options.steps:
             raise UserError(f"This experiment has {options.steps} steps already; --steps can only extend it.")
         about["options"]["steps"], options = steps, longer
-        watcher = Callbacks([_Extension(about), watcher])
+        # The extension is written down once a cohort goes on, since its checkpoint was usable then.
+        started = functools.partial(_write, folder, about)
     with alone_in(folder), stop:
         for number, runs in enumerate(cohorts):
-            if not Cohort(folder, f"{number:03d}", runs, options, watcher).train(stop):
+            if not Cohort(folder, f"{number:03d}", runs, options, watcher).train(stop, started):
                 return Result(folder, complete=False, reason=stop.reason)
     return Result(folder, complete=True)
-
-
-class _Extension(Callback):
-    """Writes the larger number of steps down once a cohort goes on, since its checkpoint was usable then."""
-
-    def __init__(self, about: Mapping[str, Any]) -> None:
-        self.about = about
-
-    def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
-        _write(folder, self.about)
 
 
 @contextlib.contextmanager

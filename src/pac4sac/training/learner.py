@@ -7,6 +7,7 @@ graph, and a checkpoint is that dictionary.
 
 import os
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +24,6 @@ Tensors = dict[str, Tensor]
 Operation = Callable[[Tensors], None]
 Prepare = Callable[[Operation, Tensors], Callable[[], None]]  # as a backend does
 LEARN_BLOCK = 4 * BLOCK  # an update reads far fewer numbers than a step that shoots
-FLOAT = 4  # bytes
 
 
 def eager(operation: Operation, tensors: Tensors) -> Callable[[], None]:
@@ -90,7 +90,9 @@ class Learner:
         self.run["act"]()
         self._actions.copy_(self.buffers["action"], non_blocking=True)
         if self.device.type == "cuda":
-            wait_for_gpu()
+            stream = torch.cuda.current_stream()
+            while not stream.query():  # CUDA's own waiting would keep the core from simulators
+                os.sched_yield()
         return self._actions.numpy()
 
     def learn(self) -> None:
@@ -105,15 +107,8 @@ class Learner:
         self.learn_tape.seek(self.step)
         self.run["update"]()
 
-    def store(
-        self,
-        s2: NDArray[np.float32],
-        following: NDArray[np.float32],
-        r: NDArray[np.float64],
-        terminated: NDArray[np.bool_],
-    ) -> None:
-        ds = self.agent.ds
-        host = self._incoming.numpy()
+    def store(self, s2: NDArray[Any], following: NDArray[Any], r: NDArray[Any], terminated: NDArray[Any]) -> None:
+        host, ds = self._incoming.numpy(), self.agent.ds
         host[:, :ds], host[:, ds : 2 * ds], host[:, -2], host[:, -1] = s2, following, r, terminated
         self.buffers["incoming"].copy_(self._incoming, non_blocking=True)
         self.run["store"]()
@@ -126,7 +121,7 @@ class Learner:
     def read_metrics(self) -> NDArray[np.float64]:
         """Means since the last call, [metrics, R]; NaN for runs without an update."""
         sums, counts = self.state["metrics"], self.state["metrics_count"]
-        means = (sums.double().cpu() / counts.double().cpu()).numpy()
+        means = sums.double().cpu() / counts.double().cpu()
         sums.zero_()
         counts.zero_()
         return np.asarray(means)
@@ -146,13 +141,6 @@ class Learner:
         self.step = int(tensors["step"])
 
 
-def wait_for_gpu() -> None:
-    """Return when the GPU has done what it was asked to. CUDA's own waiting would keep the core from simulators."""
-    stream = torch.cuda.current_stream()
-    while not stream.query():
-        os.sched_yield() if hasattr(os, "sched_yield") else stream.synchronize()
-
-
 def _under(prefix: str, tensors: Tensors) -> Tensors:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
@@ -167,4 +155,4 @@ def cohort_bytes(runs: Sequence[Run], sizes: tuple[int, int]) -> int:
     tapes = tape_size(agent.act_streams()) + tape_size(agent.learn_streams(), agent.updates_per_step * LEARN_BLOCK)
     shots = max(getattr(run.config, "shots", 1) for run in runs)
     activations = (4 * shots + 16 * config.batch) * config.width * config.depth
-    return FLOAT * len(runs) * (experience + weights + tapes + activations)
+    return 4 * len(runs) * (experience + weights + tapes + activations)

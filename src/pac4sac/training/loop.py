@@ -18,7 +18,7 @@ from pac4sac.runs.status import BROKEN_OFF, Status
 from pac4sac.runs.writing import Mark, RunFolder, check_that_nothing_was_saved, log_time
 from pac4sac.tasks.pool import EnvPool
 from pac4sac.training import backends, checkpoint
-from pac4sac.training.agent_file import save_agent, shots_of, start_from
+from pac4sac.training.agent_file import save_agent, start_from
 from pac4sac.training.callbacks import Callback
 from pac4sac.training.checkpoint import Checkpoint
 from pac4sac.training.evaluation import Episodes, evaluate, policies_of
@@ -50,8 +50,9 @@ class Cohort:
 
     # --- start and end
 
-    def train(self, stop: StopRequest) -> bool:
-        """Train until all runs are done; False where a stop was asked for before that."""
+    def train(self, stop: StopRequest, started: Callable[[], None] | None = None) -> bool:
+        """Train until all runs are done; False where a stop was asked for before that. `started` is called once all
+        that it needs was seen to be usable."""
         self.stop = stop
         saved = checkpoint.load_newest(self.folder, self.fingerprint, self._check)
         if saved is None:
@@ -67,6 +68,8 @@ class Cohort:
             for run, folder in enumerate(self.folders):
                 folder.cut_back(logs[run])
                 folder.describe(self.status[run], self.details[run])
+            if started is not None:
+                started()
             self.watcher.on_start(self.root, self.runs, self.options.steps, self.learner.step)
             try:
                 return self._loop()
@@ -76,9 +79,8 @@ class Cohort:
     def _check(self, saved: Checkpoint) -> None:
         """Refuse a checkpoint that does not fit the logs beside it, or whose progress nobody of us wrote."""
         try:
-            for name in PER_RUN:
-                if len(saved.progress[name]) != len(self.runs):
-                    raise DamagedCheckpoint(f"its {name} is not of {len(self.runs)} runs")
+            if {len(saved.progress[name]) for name in PER_RUN} != {len(self.runs)}:
+                raise DamagedCheckpoint(f"its progress is not that of {len(self.runs)} runs")
             int(saved.learner["step"]), bool(saved.progress["complete"]), int(saved.progress["placement"]["threads"])
             for folder, marks in zip(self.folders, saved.progress["logs"], strict=True):
                 folder.check(marks)
@@ -93,11 +95,8 @@ class Cohort:
     def _place(self, saved: dict[str, Any] | None) -> None:
         """Settle how to compute: as in the checkpoint, since a resume must compute in the same way."""
         how = saved or {name: getattr(self.options, name) for name in ("device", "backend", "precision", "threads")}
-        device, precision, threads = (
-            backends.pick_device(how["device"]),
-            how.get("precision", "float32"),
-            how["threads"],
-        )
+        device, threads = backends.pick_device(how["device"]), how["threads"]
+        precision = how.get("precision", "float32")  # of which older checkpoints say nothing
         backends.set_precision(precision)
         self.learner = Learner(self.agent, self.seeds, self.options.steps, device)
         if threads != "auto":
@@ -140,7 +139,7 @@ class Cohort:
         try:
             if not self.measured:
                 self._measure()
-            while self.learner.step < self.options.steps and self._running():
+            while self.learner.step < self.options.steps and Status.RUNNING in self.status:
                 self._step()
                 step = self.learner.step
                 self.watcher.on_step(step)
@@ -229,12 +228,12 @@ class Cohort:
     def _end_episodes(self, ended: NDArray[np.bool_]) -> None:
         if not ended.any():
             return
-        step = self.learner.step
+        step, r_limit = self.learner.step, self.task.r_limit if self.options.stop_when_solved else None
         for run in [run for run in self._running() if ended[run]]:
             row = {"episode": len(self.returns[run]), "step": step, "return": float(self.so_far[run])}
             self._log(run, "episodes", row | {"length": int(self.length[run])})
             self.returns[run].append(float(self.so_far[run]))
-            if self.options.stop_when_solved and self._solved(run):
+            if r_limit is not None and solved_at(self.returns[run], r_limit) is not None:
                 self._log_coverage([run])  # what is stored from here on is of nobody
                 self._end_run(run, Status.FINISHED, f"solved at step {step}")
         self.so_far[ended] = 0
@@ -251,9 +250,6 @@ class Cohort:
 
     def _running(self) -> list[int]:
         return [run for run, status in enumerate(self.status) if status == Status.RUNNING]
-
-    def _solved(self, run: int) -> bool:
-        return self.task.r_limit is not None and solved_at(self.returns[run], self.task.r_limit) is not None
 
     # --- what is measured and written
 
@@ -272,7 +268,7 @@ class Cohort:
         """The deterministic policy and, for runs that shoot, the shooting one; the latter decides which is best."""
         if not runs or not self.options.evaluation_episodes:
             return
-        step, count, shots = self.learner.step, self.options.evaluation_episodes, shots_of(self.agent)
+        step, count, shots = self.learner.step, self.options.evaluation_episodes, self.agent.shots(evaluating=True)
         played = (self.agent, self.learner.state, self.task, self.seeds, count, str(step), self.pool.workers)
         means = np.full(len(self.runs), np.nan)
         for policy in policies_of(self.agent):

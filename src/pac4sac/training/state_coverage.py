@@ -37,8 +37,8 @@ def measure_coverage(learner: Learner) -> list[StateCoverage]:
     index = one_of_each_stretch(filled, tape.blocks["coverage"].squeeze(1))  # [R, count]
     states = replay.gather(1, index.unsqueeze(-1).expand(-1, -1, learner.agent.ds))
     states = states[..., (states.amin(1) != states.amax(1)).any(0)]  # the others add nothing, and can be nine in ten
-    found = zip(nearest_distance(states).tolist(), log_volume(states).tolist(), strict=True)
-    return [StateCoverage(nearest, volume, count) for nearest, volume in found]
+    measured = zip(nearest_distance(states).tolist(), log_volume(states).tolist(), strict=True)
+    return [StateCoverage(nearest, volume, count) for nearest, volume in measured]
 
 
 def one_of_each_stretch(length: int, uniforms: Tensor) -> Tensor:
