@@ -60,7 +60,7 @@ def sign(folder: Path) -> None:
 
 
 def load(root: Path, cohort: str) -> Checkpoint | None:
-    return checkpoint.load_newest(root, cohort, lambda found: None)
+    return checkpoint.load_newest(root, cohort, lambda loaded: None)
 
 
 def fingerprint(root: Path) -> str:
@@ -96,14 +96,14 @@ def test_no_random_damage_of_the_newest_checkpoint_is_taken_for_data(
     else:
         content[at:at] = data.draw(st.binary(min_size=1, max_size=9))
     (newer / name).write_bytes(content)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = load(root, cohort)
-    assert found is not None
-    assert equal(found, good["older" if told else "newer"])
-    assert all(newer.name in str(warning.message) for warning in told)
+        loaded = load(root, cohort)
+    assert loaded is not None
+    assert equal(loaded, good["older" if caught else "newer"])
+    assert all(newer.name in str(warning.message) for warning in caught)
     if name != "manifest.json":  # in it there are bytes without meaning
-        assert told
+        assert caught
         assert (root / f"unusable-{newer.name}").exists()
 
 

@@ -331,7 +331,7 @@ def test_a_study_hears_that_a_backend_does_not_work(tiny: Path, tmp_path: Path, 
     notes = Notes()
     assert run_study(load_study(str(tiny)), tmp_path / "study", notes, parallel=1, backend="compiled")
     assert len(notes.warnings) == 2  # one from each cohort
-    assert all(w.startswith("The compiled backend was left for eager: ") for w in notes.warnings)
+    assert all(w.startswith("The compiled backend was replaced by eager: ") for w in notes.warnings)
     assert all("no-compiler" in w for w in notes.warnings)
 
 

@@ -38,18 +38,18 @@ def contents(folder: Path, *names: str) -> dict[str, bytes]:
 
 def same(folder: Path, reference: Path, *names: str) -> bool:
     """Compare file by file, to name the first that differs instead of printing all."""
-    found, expected = contents(folder, *names), contents(reference, *names)
+    actual, expected = contents(folder, *names), contents(reference, *names)
     assert expected
-    assert found.keys() == expected.keys()
-    differing = [name for name, content in expected.items() if found[name] != content]
+    assert actual.keys() == expected.keys()
+    differing = [name for name, content in expected.items() if actual[name] != content]
     assert not differing
     return True
 
 
 def logs(folder: Path, run: str) -> dict[str, bytes]:
-    found = {path.name: path.read_bytes() for path in sorted((folder / "runs" / run).glob("*.jsonl"))}
-    assert found
-    return found
+    by_name = {path.name: path.read_bytes() for path in sorted((folder / "runs" / run).glob("*.jsonl"))}
+    assert by_name
+    return by_name
 
 
 def rows(folder: Path, run: str, log: str) -> list[dict[str, Any]]:

@@ -104,7 +104,7 @@ def load(path: str | Path) -> TrainedAgent:
     state = agent.initial_state([run.seed], torch.device("cpu"))
     needed = {name for name in acting_tensors(agent, state, 0) if not name.startswith("hyper/")}  # the run has those
     if missing := sorted(needed - tensors.keys()):
-        raise UserError(f"{path} is no whole agent: it lacks {', '.join(missing)}.")
+        raise UserError(f"{path} is incomplete: it lacks {', '.join(missing)}.")
     adopt(state, tensors, str(path))
     return TrainedAgent(run, agent, state)
 
@@ -144,7 +144,9 @@ def agent_checksum(source: str | Path) -> str:
 def start_from(source: str | Path, agent: Agent, state: State, expected: str | None = None) -> None:
     """Begin with the networks of a trained agent: all runs with the same weights, their targets equal to them."""
     if expected is not None and agent_checksum(source) != expected:
-        raise UserError(f"{source} is no longer the agent {expected} that this training was to start from; train anew.")
+        raise UserError(
+            f"{source} is no longer the agent {expected} that this training was to start from; start a new training."
+        )
     _, tensors = read_agent_file(agent_file(source))
     networks = {name: tensor for name, tensor in tensors.items() if name in agent.nets}
     if missing := sorted(set(agent.nets) - set(networks)):

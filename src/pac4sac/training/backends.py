@@ -234,7 +234,7 @@ def prepare(learner: Learner, backend: str) -> str:
         if problem is None:
             return backend
         learner.use(eager)
-    warnings.warn(f"The {backend} backend was left for eager: {problem}.", stacklevel=2)
+    warnings.warn(f"The {backend} backend was replaced by eager: {problem}.", stacklevel=2)
     return "eager"
 
 

@@ -121,7 +121,7 @@ def _load(folder: Path, fingerprint: str) -> Checkpoint:
     try:
         learner, pool, progress = contents
         return Checkpoint(safetensors.torch.load(learner), safetensors.numpy.load(pool), json.loads(progress))
-    except Exception as error:  # whatever a reader makes of content that nobody of us wrote
+    except Exception as error:  # whatever a reader makes of content that we did not write
         raise DamagedCheckpoint(f"its content is unreadable ({type(error).__name__})") from error
 
 

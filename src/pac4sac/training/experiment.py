@@ -79,7 +79,7 @@ def train(
 
 
 def startable_cohorts(runs: Sequence[Run], options: Options) -> list[list[Run]]:
-    """Runs of one task by cohort. What cannot work is told before a folder is made for it."""
+    """Runs of one task by cohort. Whatever cannot work is said before a folder is made for it."""
     device, sizes = check_computing(options), task_sizes(runs[0].task)
     cohorts = plan_cohorts(runs, device.type == "cuda")
     for cohort in cohorts:
@@ -100,7 +100,7 @@ def check_computing(options: Options) -> torch.device:
     device = pick_device(options.device)
     choose_backend(options.backend, device, options.steps)
     if options.precision == "tf32" and device.type == "cpu":
-        raise UserError("The precision tf32 is one of GPUs and would change nothing on the CPU; leave it at float32.")
+        raise UserError("The precision tf32 needs a GPU and would change nothing on the CPU; leave it at float32.")
     return device
 
 

@@ -77,7 +77,7 @@ class Cohort:
                 self.watcher.on_end(self.root)
 
     def _check(self, saved: Checkpoint) -> None:
-        """Refuse a checkpoint that does not fit the logs beside it, or whose progress nobody of us wrote."""
+        """Refuse a checkpoint that does not fit the logs beside it, or whose progress we did not write."""
         try:
             if {len(saved.progress[name]) for name in PER_RUN} != {len(self.runs)}:
                 raise DamagedCheckpoint(f"its progress is not that of {len(self.runs)} runs")
