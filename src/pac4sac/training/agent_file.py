@@ -145,7 +145,7 @@ def start_from(source: str | Path, agent: Agent, state: State, expected: str | N
     """Begin with the networks of a trained agent: all runs with the same weights, their targets equal to them."""
     if expected is not None and agent_checksum(source) != expected:
         raise UserError(
-            f"{source} is no longer the agent {expected} that this training was to start from; start a new training."
+            f"{source} is no longer the agent {expected} that this training was to start from; train again."
         )
     _, tensors = read_agent_file(agent_file(source))
     networks = {name: tensor for name, tensor in tensors.items() if name in agent.nets}

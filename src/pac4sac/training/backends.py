@@ -59,9 +59,8 @@ def free_bytes(device: torch.device) -> int:
 
 def choose_backend(name: str, device: torch.device, updates: int) -> str:
     if name == "auto":
-        if device.type == "cuda":
-            return "graph"
-        return "compiled" if updates >= COMPILING_PAYS and shutil.which("g++") else "eager"
+        on_cpu = "compiled" if updates >= COMPILING_PAYS and shutil.which("g++") else "eager"
+        return "graph" if device.type == "cuda" else on_cpu
     if name not in PREPARE:
         raise UserError(f"There is no backend {name!r}; use {', '.join(PREPARE)} or auto.")
     if name == "graph" and device.type != "cuda":

@@ -38,9 +38,7 @@ class Callbacks(Callback):
         self.members = tuple(members) if isinstance(members, Iterable) else (members,)
         for member in self.members:
             if not isinstance(member, Callback):
-                raise UserError(
-                    f"callbacks must be instances of subclasses of pac4sac.Callback, and {member!r} is not."
-                )
+                raise UserError(f"callbacks must be instances of subclasses of pac4sac.Callback; {member!r} is not.")
         for event in [name for name in vars(Callback) if name.startswith("on_")]:
             setattr(self, event, functools.partial(self._call_each, event))
 

@@ -10,9 +10,8 @@ import json
 import shutil
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import safetensors.numpy
@@ -28,8 +27,7 @@ KEPT = 2  # the newest, and the one before it in case the newest is damaged
 FILES = ("learner.safetensors", "pool.safetensors", "progress.json")
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     learner: dict[str, Tensor]
     pool: dict[str, NDArray[Any]]
     progress: dict[str, Any]

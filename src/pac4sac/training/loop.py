@@ -20,7 +20,6 @@ from pac4sac.tasks.pool import EnvPool
 from pac4sac.training import backends, checkpoint
 from pac4sac.training.agent_file import save_agent, start_from
 from pac4sac.training.callbacks import Callback
-from pac4sac.training.checkpoint import Checkpoint
 from pac4sac.training.evaluation import Episodes, evaluate, policies_of
 from pac4sac.training.learner import Learner
 from pac4sac.training.options import Options
@@ -76,7 +75,7 @@ class Cohort:
             finally:
                 self.watcher.on_end(self.root)
 
-    def _check(self, saved: Checkpoint) -> None:
+    def _check(self, saved: checkpoint.Checkpoint) -> None:
         """Refuse a checkpoint that does not fit the logs beside it, or whose progress we did not write."""
         try:
             if {len(saved.progress[name]) for name in PER_RUN} != {len(self.runs)}:
@@ -87,7 +86,7 @@ class Cohort:
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise DamagedCheckpoint(f"its progress is unreadable ({type(error).__name__})") from error
 
-    def _to_be_extended(self, saved: Checkpoint) -> list[bool]:
+    def _to_be_extended(self, saved: checkpoint.Checkpoint) -> list[bool]:
         """Which runs ended with a smaller budget, rather than because they were solved or could not go on."""
         more, ends = int(saved.learner["step"]) < self.options.steps, (Status.FINISHED, None)
         return [more and end == ends for end in zip(saved.progress["status"], saved.progress["details"], strict=True)]
@@ -119,7 +118,7 @@ class Cohort:
         self.learner.begin(self.pool.reset())
         return [{}] * len(self.runs)
 
-    def _resume(self, saved: Checkpoint) -> Sequence[dict[str, Mark]]:
+    def _resume(self, saved: checkpoint.Checkpoint) -> Sequence[dict[str, Mark]]:
         """Returns where the logs end."""
         progress, extended = saved.progress, self._to_be_extended(saved)
         try:
@@ -298,7 +297,7 @@ class Cohort:
             return
         for run, coverage in enumerate(measure_coverage(self.learner)):
             if run in runs:
-                self._log(run, "coverage", {"step": self.learner.step, **dataclasses.asdict(coverage)})
+                self._log(run, "coverage", {"step": self.learner.step, **coverage._asdict()})
 
     def _save_agent(self, run: int, name: str = "agent.safetensors") -> None:
         save_agent(self.folders[run].path / name, self.runs[run], self.agent, self.learner.state, run)
@@ -310,5 +309,5 @@ class Cohort:
         progress = {"placement": self.placement, "complete": self.complete, "measured": self.measured}
         progress |= {name: getattr(self, name) for name in PER_RUN}
         progress["logs"] = marks or [folder.marks() for folder in self.folders]
-        content = Checkpoint(self.learner.export(), self.pool.snapshot(), progress)
+        content = checkpoint.Checkpoint(self.learner.export(), self.pool.snapshot(), progress)
         checkpoint.save(self.folder, self.fingerprint, self.learner.step, content)

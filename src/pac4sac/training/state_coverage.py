@@ -3,7 +3,7 @@
 States are taken as the networks see them: a scale found from a run's own states would divide out what is measured.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,8 +17,7 @@ SAMPLE = 1000  # states; always as many, since among more of them the nearest is
 GRAIN = 0.01  # deviation of an observation that counts as standing still
 
 
-@dataclass(frozen=True)
-class StateCoverage:
+class StateCoverage(NamedTuple):
     nearest: float  # mean distance from a state to the nearest other
     log_volume: float
     states: int  # among which
