@@ -80,9 +80,9 @@ class CohortProcess:
         """Seconds of the checkpoint that a cohort writes when it is asked to stop."""
         asked = time.monotonic()
         self.process.terminate()
-        while "ended" not in (told := self.hear()):
+        while "ended" not in (message := self.hear()):
             pass
-        return float(told["ended"]) - asked
+        return float(message["ended"]) - asked
 
     def kill(self) -> None:
         self.process.kill()
@@ -135,8 +135,8 @@ def between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     whole = (after["time"] - before["time"]) / steps
     each = {name: (after["spent"][name] - before["spent"][name]) / steps for name in after["spent"]}
     parts = {part: each[part] for part in PARTS}
-    found = {"lockstep": whole, "parts": parts | {"rest": whole - sum(parts.values())}}
-    return found | {name: each[name] for name in WORKERS}
+    seconds = {"lockstep": whole, "parts": parts | {"rest": whole - sum(parts.values())}}
+    return seconds | {name: each[name] for name in WORKERS}
 
 
 # --- what is shown

@@ -76,12 +76,12 @@ def cpu_model() -> str:
 def commit() -> str | None:
     """With a plus where the tree differs from it; none where the code came without its history."""
     try:
-        told = subprocess.run(
+        process = subprocess.run(
             ["git", "describe", "--always", "--abbrev=12", "--dirty=+"], cwd=HERE, capture_output=True, text=True
         )
     except OSError:
         return None
-    return told.stdout.strip() or None
+    return process.stdout.strip() or None
 
 
 # --- timing

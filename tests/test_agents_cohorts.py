@@ -235,7 +235,7 @@ def test_skipped_updates_are_updates_in_which_no_run_would_have_learned() -> Non
     train(skipping, STEPS)
     world = World(updating.act_tape.seeds)
     updating.begin(world.state)
-    updating.skip_updates(1)  # there is nothing to draw from before the first transition
+    updating.state["update"] += 1  # there is nothing to draw from before the first transition
     world.step(updating)
     for _ in range(STEPS - 1):
         updating.update()

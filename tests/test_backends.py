@@ -89,7 +89,7 @@ def test_a_backend_that_computes_something_else_is_left_with_one_warning(
 ) -> None:
     monkeypatch.setitem(backends.PREPARE, "compiled", backend)
     learner, reference = small_learner(), small_learner()
-    with pytest.warns(UserWarning, match="^The compiled backend was left for eager: ") as caught:
+    with pytest.warns(UserWarning, match="^The compiled backend was replaced by eager: ") as caught:
         assert prepare(learner, "compiled") == "eager"
     assert len(caught) == 1
     message = str(caught[0].message)

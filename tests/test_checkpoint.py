@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save_file
 from tiny_experiments import SignalAt, contents, copy, newest, same, train
 
 import pac4sac
+from pac4sac.base import files
 from pac4sac.base.errors import UserError
 from pac4sac.training import checkpoint
 from pac4sac.training.checkpoint import Checkpoint
@@ -59,7 +60,7 @@ def sign(folder: Path) -> None:
 
 
 def load(root: Path, cohort: str) -> Checkpoint | None:
-    return checkpoint.load_newest(root, cohort, lambda found: None)
+    return checkpoint.load_newest(root, cohort, lambda loaded: None)
 
 
 def fingerprint(root: Path) -> str:
@@ -95,14 +96,14 @@ def test_no_random_damage_of_the_newest_checkpoint_is_taken_for_data(
     else:
         content[at:at] = data.draw(st.binary(min_size=1, max_size=9))
     (newer / name).write_bytes(content)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = load(root, cohort)
-    assert found is not None
-    assert equal(found, good["older" if told else "newer"])
-    assert all(newer.name in str(warning.message) for warning in told)
+        loaded = load(root, cohort)
+    assert loaded is not None
+    assert equal(loaded, good["older" if caught else "newer"])
+    assert all(newer.name in str(warning.message) for warning in caught)
     if name != "manifest.json":  # in it there are bytes without meaning
-        assert told
+        assert caught
         assert (root / f"unusable-{newer.name}").exists()
 
 
@@ -145,7 +146,7 @@ def test_a_checkpoint_of_the_same_runs_from_another_experiment_does_not_fit_the_
     """A longer history with the same seeds and settings, but other random events: its logs are not ours."""
     about = read_experiment(whole)
     options = Options(**about["options"] | {"start_from": str(whole / "runs" / "sac-seed0")})
-    create(tmp_path / "other", experiment_runs(about)[0], options)  # by runs that do not tell what they start from
+    create(tmp_path / "other", experiment_runs(about), options)  # by runs that do not tell what they start from
     other = pac4sac.resume(tmp_path / "other").folder
     copy(newest(other), broken / "cohorts" / "000" / newest(other).name)
     with pytest.warns(UserWarning, match=r"step-000000160: .*jsonl was changed or cut after it"):
@@ -275,7 +276,7 @@ def test_a_full_disk_leaves_the_checkpoint_before_and_a_resume_goes_on(
 ) -> None:
     """The disk fills up in one after another of the writes of the second checkpoint and of the last."""
     folder = tmp_path / "x"
-    write = checkpoint.write_durably
+    write = files.write_durably
     for attempt, fails_at in enumerate([12, 5, 3, 1]):
         countdown = [fails_at]
 
@@ -286,7 +287,7 @@ def test_a_full_disk_leaves_the_checkpoint_before_and_a_resume_goes_on(
                 raise OSError(28, "No space left on device", str(path))
             write(path, data)
 
-        monkeypatch.setattr(checkpoint, "write_durably", full)
+        monkeypatch.setattr(files, "write_durably", full)
         with pytest.raises(OSError, match="No space left"):
             pac4sac.resume(folder) if attempt else train(folder, steps=160)
         assert not list(folder.glob("cohorts/000/*.part"))

@@ -107,7 +107,7 @@ def test_other_seeds_are_refused(text: str):
         (["train", "Pendulum-v1", "--max-minutes", "0"], "max_minutes must be above 0, not 0"),
         (["train", "Pendulum-v1", "--device", "tpu"], "use cpu, cuda or auto"),
         (["train", "Pendulum-v1", "--device", "cpu", "--backend", "graph"], "needs a CUDA device"),
-        (["train", "Pendulum-v1", "--device", "cpu", "--precision", "tf32"], "tf32 is one of GPUs"),
+        (["train", "Pendulum-v1", "--device", "cpu", "--precision", "tf32"], "tf32 needs a GPU"),
         (["train", "Pendulum-v1", "--steps", "10" + "0" * 11, "--set", "capacity=10" + "0" * 11], "GB are free"),
         (["train", "Pendulum-v1", "--from", "nowhere"], "holds no trained agent"),
         (["train", "--config", "nowhere.toml"], "cannot be read"),

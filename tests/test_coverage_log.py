@@ -60,9 +60,9 @@ def test_what_never_moves_adds_nothing_to_either() -> None:
 def test_a_sample_has_different_states_from_all_over_the_buffer(length: int, count: int) -> None:
     generator = torch.Generator().manual_seed(1)
     uniforms = torch.stack([torch.zeros(count), torch.rand(count, generator=generator), torch.ones(count)])
-    for found in one_of_each_stretch(length, uniforms).tolist():
-        assert len(set(found)) == count
-        assert all(k * length // count <= place < (k + 1) * length // count for k, place in enumerate(found))
+    for places in one_of_each_stretch(length, uniforms).tolist():
+        assert len(set(places)) == count
+        assert all(k * length // count <= place < (k + 1) * length // count for k, place in enumerate(places))
 
 
 # --- of a learner
@@ -90,8 +90,8 @@ def test_a_run_is_measured_alike_in_any_cohort(monkeypatch: pytest.MonkeyPatch) 
 
 def test_only_what_the_buffer_still_holds_counts() -> None:
     states = torch.cat([1e6 * torch.randn(1, 64, 3), torch.full((1, 64, 3), 2.0)], 1)
-    (found,) = measure_coverage(with_replay(states, [0]))
-    assert (found.nearest, found.log_volume, found.states) == (0.0, 0.0, 64)
+    (coverage_of_run,) = measure_coverage(with_replay(states, [0]))
+    assert (coverage_of_run.nearest, coverage_of_run.log_volume, coverage_of_run.states) == (0.0, 0.0, 64)
 
 
 def test_there_is_no_nearest_of_a_single_state() -> None:
@@ -114,10 +114,10 @@ def mortals() -> Iterator[Mortals]:
 
 
 def test_coverage_is_logged_on_schedule_and_once_at_the_end(folder: Path) -> None:
-    found = rows(folder, "sac-seed0", "coverage")
-    assert [(row["step"], row["states"]) for row in found] == [(50, 50), (100, 100), (130, 130)]
-    assert all(tuple(row) == ("step", "nearest", "log_volume", "states") for row in found)
-    assert len({row["nearest"] for row in found + rows(folder, "sac-seed1", "coverage")}) == 6
+    logged = rows(folder, "sac-seed0", "coverage")
+    assert [(row["step"], row["states"]) for row in logged] == [(50, 50), (100, 100), (130, 130)]
+    assert all(tuple(row) == ("step", "nearest", "log_volume", "states") for row in logged)
+    assert len({row["nearest"] for row in logged + rows(folder, "sac-seed1", "coverage")}) == 6
 
 
 def test_what_is_logged_is_what_the_stored_states_give(folder: Path) -> None:
@@ -157,8 +157,8 @@ def test_a_resumed_run_has_the_same_log(folder: Path, tmp_path: Path, mortals: M
 def test_of_a_run_that_stops_early_nothing_is_counted_that_came_after(tmp_path: Path) -> None:
     easy = Task("easy", DRIFT.env_id, 30, r_limit=-1e9)
     stopping = {"task": easy, "stop_when_solved": True, "coverage_every": 70}
-    found = rows(train(tmp_path / "x", **stopping).folder, "sac-seed0", "coverage")
-    assert [(row["step"], row["states"]) for row in found] == [(70, 70), (140, 140), (150, 150)]
+    logged = rows(train(tmp_path / "x", **stopping).folder, "sac-seed0", "coverage")
+    assert [(row["step"], row["states"]) for row in logged] == [(70, 70), (140, 140), (150, 150)]
 
 
 def test_a_senseless_schedule_is_refused(tmp_path: Path) -> None:

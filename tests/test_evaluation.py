@@ -14,7 +14,7 @@ from tiny_experiments import DRIFT, logs, newest, rows, train
 import pac4sac
 from pac4sac.base.errors import UserError
 from pac4sac.runs.run import Run, make_agent
-from pac4sac.training.evaluation import evaluate
+from pac4sac.training.evaluation import Episodes, evaluate
 
 ARM = "training_environments:Arm-v0"
 
@@ -41,12 +41,12 @@ def test_evaluations_never_disturb_training(folder: Path, tmp_path: Path) -> Non
 
 
 def test_both_policies_are_evaluated_on_schedule_and_once_at_the_end(folder: Path) -> None:
-    found = rows(folder, "pac4sac-seed0", "evaluations")
-    assert [(row["step"], row["policy"]) for row in found] == [
+    evaluations = rows(folder, "pac4sac-seed0", "evaluations")
+    assert [(row["step"], row["policy"]) for row in evaluations] == [
         (step, policy) for step in (40, 80, 120, 130) for policy in ("greedy", "shooting")
     ]
-    assert all(row["mean"] == np.mean(row["returns"]) for row in found)
-    assert len({tuple(row["returns"]) for row in found}) == len(found)
+    assert all(row["mean"] == np.mean(row["returns"]) for row in evaluations)
+    assert len({tuple(row["returns"]) for row in evaluations}) == len(evaluations)
 
 
 def test_on_a_schedule_that_meets_the_end_the_last_evaluation_is_made_once(tmp_path: Path) -> None:
@@ -59,8 +59,8 @@ def test_where_nothing_ends_an_episode_it_is_evaluated_over_as_many_steps_as_it_
     with pytest.warns(UserWarning, match=r"endless have no time limit and were cut after 70 steps.*max_episode_steps"):
         folder = train(tmp_path / "x", task=endless, steps=70, bias_every=70).folder
     assert not (folder / "runs" / "sac-seed0" / "episodes.jsonl").exists()
-    (found,) = rows(folder, "sac-seed0", "evaluations")
-    assert np.isfinite(found["returns"]).all()
+    (evaluation,) = rows(folder, "sac-seed0", "evaluations")
+    assert np.isfinite(evaluation["returns"]).all()
 
 
 def test_only_runs_that_shoot_are_evaluated_with_shooting(tmp_path: Path) -> None:
@@ -72,12 +72,12 @@ def test_only_runs_that_shoot_are_evaluated_with_shooting(tmp_path: Path) -> Non
 def test_the_best_weights_kept_are_those_of_the_best_evaluation(folder: Path) -> None:
     for seed in (0, 1):
         run = folder / "runs" / f"pac4sac-seed{seed}"
-        found = [row for row in rows(folder, run.name, "evaluations") if row["policy"] == "shooting"]
-        best = max(found, key=lambda row: row["mean"])
+        evaluations = [row for row in rows(folder, run.name, "evaluations") if row["policy"] == "shooting"]
+        best = max(evaluations, key=lambda row: row["mean"])
         kept = pac4sac.load(run / "best.safetensors")
-        repeated = evaluate(kept.agent, kept.state, DRIFT, [seed], "shooting", 2, str(best["step"]))
+        repeated = evaluate(Episodes(kept.agent, kept.state, DRIFT, [seed], 2, str(best["step"])), "shooting")
         np.testing.assert_allclose(repeated[0], best["returns"], rtol=1e-4)
-        others = [row for row in found if row is not best]
+        others = [row for row in evaluations if row is not best]
         assert all(row["mean"] < best["mean"] for row in others)
     steps = [
         max(rows(folder, f"pac4sac-seed{seed}", "evaluations"), key=lambda r: r["mean"])["step"] for seed in (0, 1)
@@ -94,13 +94,13 @@ def test_an_evaluation_depends_on_the_run_and_the_occasion_alone(folder: Path) -
         for name in load_file(folder / "runs" / runs[place].id / "agent.safetensors"):
             state[name][place] = agent.state[name][0]
     for policy in ("greedy", "shooting"):
-        both = evaluate(cohort, state, DRIFT, [0, 1], policy, 3, "now")
+        both = evaluate(Episodes(cohort, state, DRIFT, [0, 1], 3, "now"), policy)
         for place, agent in enumerate(agents):
-            alone = evaluate(agent.agent, agent.state, DRIFT, [place], policy, 3, "now")
+            alone = evaluate(Episodes(agent.agent, agent.state, DRIFT, [place], 3, "now"), policy)
             np.testing.assert_allclose(alone[0], both[place], rtol=1e-4)
-        assert (evaluate(cohort, state, DRIFT, [0, 1], policy, 3, "now", workers=2) == both).all()
-        assert (evaluate(cohort, state, DRIFT, [0, 1], policy, 3, "then") != both).all()
-        one = evaluate(cohort, state, DRIFT, [0, 1], policy, 3, "now", only=[1])
+        assert (evaluate(Episodes(cohort, state, DRIFT, [0, 1], 3, "now", workers=2), policy) == both).all()
+        assert (evaluate(Episodes(cohort, state, DRIFT, [0, 1], 3, "then"), policy) != both).all()
+        one = evaluate(Episodes(cohort, state, DRIFT, [0, 1], 3, "now", only=[1]), policy)
         assert np.isnan(one[0]).all()
         assert (one[1] == both[1]).all()
 

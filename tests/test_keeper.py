@@ -139,7 +139,7 @@ def test_a_cohort_that_was_lost_goes_on_from_its_checkpoint_to_the_same_results(
     how = Options(steps=120, device="cpu", backend="eager", threads=1, workers=0, checkpoint_every=30, log_every=50)
     alone, kept = tmp_path / "alone", tmp_path / "kept"
     for folder in (alone, kept):
-        create(folder, runs, how)
+        create(folder, [runs], how)
     resume(alone)
     keeper = Keeper([str(kept)])
     with pytest.MonkeyPatch.context() as patch:
@@ -164,7 +164,7 @@ def test_a_mistake_of_the_user_comes_back_as_its_sentence(pair: tuple[Path, Path
 
 def one_run(folder: Path, **options: Any) -> PlannedCohort:
     runs = make_runs(get_task("cartpole-swingup"), "sac", "paper", [0], SMALL)
-    create(folder, runs, Options(steps=10, **options))
+    create(folder, [runs], Options(steps=10, **options))
     return PlannedCohort(folder, tuple(runs), bytes=10**9)
 
 

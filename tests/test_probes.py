@@ -82,7 +82,7 @@ def trained(variant: str) -> Learner:
         if step >= config.warmup:
             learner.update()
         else:
-            learner.skip_updates(1)
+            learner.state["update"] += 1
         seen = [pool.receive() for pool in pools]
         learner.store(
             np.concatenate([s.final_observation for s in seen]),

@@ -25,7 +25,7 @@ from pac4sac.studies.definition import (
 from pac4sac.studies.local import run_local
 from pac4sac.studies.plan import PlannedCohort, begin, plan, split_by_memory
 from pac4sac.studies.run import place_of, run_study
-from pac4sac.training.memory import cohort_bytes
+from pac4sac.training.learner import cohort_bytes
 
 PLENTY = 10**12
 
@@ -261,7 +261,7 @@ def test_an_unknown_study_is_answered_with_near_names_or_all() -> None:
 
 def test_cohorts_are_split_to_fit_the_memory() -> None:
     runs = load_study("table-1").runs()[:5]
-    assert [len(part) for part in split_by_memory(runs, cohort_bytes(runs[:1]) * 2)] == [2, 2, 1]
+    assert [len(part) for part in split_by_memory(runs, cohort_bytes(runs[:1], (5, 1)) * 2)] == [2, 2, 1]
     with pytest.raises(UserError, match=r"needs .* GB"):
         split_by_memory(runs, 1000)
 
@@ -332,7 +332,7 @@ def test_a_study_hears_that_a_backend_does_not_work(tiny: Path, tmp_path: Path, 
     notes = Notes()
     assert run_study(load_study(str(tiny)), tmp_path / "study", notes, parallel=1, backend="compiled")
     assert len(notes.warnings) == 2  # one from each cohort
-    assert all(w.startswith("The compiled backend was left for eager: ") for w in notes.warnings)
+    assert all(w.startswith("The compiled backend was replaced by eager: ") for w in notes.warnings)
     assert all("no-compiler" in w for w in notes.warnings)
 
 

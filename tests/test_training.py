@@ -22,6 +22,7 @@ from pac4sac.base.errors import UserError
 from pac4sac.runs.run import settings_grid
 from pac4sac.runs.seeds import seed_list
 from pac4sac.tasks.episodes import episode_seed
+from pac4sac.training.evaluation import evaluation_seed
 
 FRAGILE, WILD = "training_agents:Fragile", "training_agents:Wild"
 ENDLESS = dataclasses.replace(DRIFT, env_kwargs={})  # no episode ends but by the time limit
@@ -92,8 +93,6 @@ def test_an_environment_that_raises_fails_its_run_alone(tmp_path: Path) -> None:
 
 
 def test_an_environment_that_raises_in_an_evaluation_costs_that_number_alone(tmp_path: Path) -> None:
-    from pac4sac.training.evaluation import episode_seed as evaluation_seed
-
     victim = episode_seed(evaluation_seed(1, str(STEPS), 0), "evaluate", 1)
     task = dataclasses.replace(ENDLESS, env_kwargs={"victim": victim, "at": 3})
     result = train(tmp_path / "x", task=task, evaluate_every=0)
@@ -282,9 +281,9 @@ def test_an_option_of_the_wrong_kind_is_named(wrong: dict[str, Any], tmp_path: P
     ],
 )
 def test_seeds_are_whole_numbers_however_they_are_written(given: Any, seeds: list[int]) -> None:
-    found = seed_list(given)
-    assert found == seeds
-    assert {type(seed) for seed in found} == {int}
+    read = seed_list(given)
+    assert read == seeds
+    assert {type(seed) for seed in read} == {int}
 
 
 @pytest.mark.parametrize("wrong", [[0.5], 0.5, True, [0, True], None, ["0"], "0.5", [-1], [0, 0], [], 2**64])
@@ -311,7 +310,7 @@ def test_what_has_no_name_is_refused_with_how_to_name_it(tmp_path: Path) -> None
         with pytest.raises(UserError, match="as module:Class"):
             train(tmp_path / "x", nameless)
     for callbacks in ([pac4sac.Callback], print, [None]):
-        with pytest.raises(UserError, match=r"callbacks are .*pac4sac\.Callback"):
+        with pytest.raises(UserError, match=r"callbacks must be .*pac4sac\.Callback"):
             train(tmp_path / "x", callbacks=callbacks)
     assert not (tmp_path / "x").exists()
 
@@ -351,7 +350,7 @@ def test_callbacks_are_told_of_the_start_every_step_every_line_every_end(tmp_pat
     assert calls[0] == ("start", ["sac-seed0", "sac-seed1"], 60, 0)
     assert [call[1] for call in calls if call[0] == "step"] == list(range(1, 61))
     for kind in ("episodes", "metrics", "evaluations"):
-        told = [call[3] for call in calls if call[:3] == ("log", "sac-seed1", kind)]
-        assert told == [row["step"] for row in rows(folder, "sac-seed1", kind)] != []
+        logged_steps = [call[3] for call in calls if call[:3] == ("log", "sac-seed1", kind)]
+        assert logged_steps == [row["step"] for row in rows(folder, "sac-seed1", kind)] != []
     ends = [("status", run, "finished", None) for run in ("sac-seed0", "sac-seed1")]
     assert calls[-3:] == [*ends, ("end", folder)]

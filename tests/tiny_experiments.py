@@ -14,7 +14,8 @@ from safetensors.torch import load_file
 
 import pac4sac
 from pac4sac import Callback, Result, Task
-from pac4sac.training import checkpoint, experiment
+from pac4sac.base import files
+from pac4sac.training import experiment
 
 DRIFT = Task("drift", "training_environments:Drift-v0", 30, env_kwargs={"cliff": 1.0})
 SETTINGS = {"width": 8, "depth": 1, "batch": 8, "warmup": 40}
@@ -37,18 +38,18 @@ def contents(folder: Path, *names: str) -> dict[str, bytes]:
 
 def same(folder: Path, reference: Path, *names: str) -> bool:
     """Compare file by file, to name the first that differs instead of printing all."""
-    found, expected = contents(folder, *names), contents(reference, *names)
+    actual, expected = contents(folder, *names), contents(reference, *names)
     assert expected
-    assert found.keys() == expected.keys()
-    differing = [name for name, content in expected.items() if found[name] != content]
+    assert actual.keys() == expected.keys()
+    differing = [name for name, content in expected.items() if actual[name] != content]
     assert not differing
     return True
 
 
 def logs(folder: Path, run: str) -> dict[str, bytes]:
-    found = {path.name: path.read_bytes() for path in sorted((folder / "runs" / run).glob("*.jsonl"))}
-    assert found
-    return found
+    by_name = {path.name: path.read_bytes() for path in sorted((folder / "runs" / run).glob("*.jsonl"))}
+    assert by_name
+    return by_name
 
 
 def rows(folder: Path, run: str, log: str) -> list[dict[str, Any]]:
@@ -145,7 +146,7 @@ def _die_in_write(countdown: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         write(path, data)
 
-    write, checkpoint.write_durably = checkpoint.write_durably, half
+    write, files.write_durably = files.write_durably, half
 
 
 if __name__ == "__main__":

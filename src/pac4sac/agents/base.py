@@ -114,6 +114,10 @@ class Agent(ABC):
         """Random numbers that `behaviour` needs for a number of states per run."""
         return {}
 
+    def shots(self, evaluating: bool) -> tuple[int, ...]:
+        """Per run, the candidates among which `behaviour` chooses an action."""
+        return (1,) * self.runs
+
     def update_streams(self) -> dict[str, Stream]:
         return {}
 

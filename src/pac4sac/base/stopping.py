@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from pac4sac.base.errors import UserError
+
 
 class Stopped(Exception):
     """Something was broken off because a stop was asked for."""
@@ -32,6 +34,8 @@ class StopRequest:
     """While entered, SIGINT, SIGTERM and SIGHUP ask for a stop instead of ending the process; a second SIGINT does."""
 
     def __init__(self, max_minutes: float | None = None) -> None:
+        if max_minutes is not None and not max_minutes > 0:
+            raise UserError(f"max_minutes must be above 0, not {max_minutes:g}.")
         self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
         self.reason: StopReason | None = None
         self._previous: dict[int, Any] = {}

@@ -21,7 +21,7 @@ from pac4sac.runs.reading import read_run
 from pac4sac.runs.statistics import Estimate
 from pac4sac.tasks.registry import time_limit
 from pac4sac.training.agent_file import choose_agent, load
-from pac4sac.training.evaluation import evaluate
+from pac4sac.training.evaluation import Episodes, evaluate
 from pac4sac.training.value_error import Bias, ValueErrors, measure_value_errors
 
 Progress = Callable[[str], None]
@@ -180,7 +180,7 @@ def _examine(
     if not calibrations:
         remarks.append("A single plain critic offers no uncertainty: there is nothing to calibrate.")
     say(f"{episodes} episodes of the deterministic policy …")
-    greedy = evaluate(agent, state, task, [seed], "greedy", episodes, "certificate")[0]
+    greedy = evaluate(Episodes(agent, state, task, [seed], episodes, "certificate"), "greedy")[0]
     limit = time_limit(task)
     returns = {"π, one action": played.returns(limit), "deterministic": greedy[np.isfinite(greedy)]}
     if "shooting" in errors:

@@ -126,7 +126,7 @@ def stored_replay(agent_file: Path, trained: TrainedAgent) -> StoredReplay:
     if not mine:
         return StoredReplay(None, {}, "the experiment around the agent file does not know this run")
     cohort, place = mine[0]
-    mark = checkpoint.fingerprint({"runs": cohorts[cohort]})  # as they were described when they were trained
+    mark = checkpoint.fingerprint(cohorts[cohort])  # as they were described when they were trained
     saved = checkpoint.read_newest(root / "cohorts" / f"{cohort:03d}", mark)
     if saved is None:
         return StoredReplay(None, {}, "its experiment has no readable checkpoint")

@@ -85,7 +85,7 @@ def machine() -> Iterator[Finding]:
     with contextlib.suppress(ImportError):  # which is told as missing software
         import torch
 
-        from pac4sac.training.memory import free_bytes
+        from pac4sac.training.backends import free_bytes
 
         room["free memory"] = free_bytes(torch.device("cpu")), LITTLE_MEMORY
         if not torch.cuda.is_available():

@@ -33,7 +33,7 @@ class EvaluateCommand:
         run_folders = find_runs(self.folder)
         from pac4sac.cli.training_summary import TableNumber, mean_and_sd
         from pac4sac.training.agent_file import load
-        from pac4sac.training.evaluation import Policy, evaluate
+        from pac4sac.training.evaluation import Episodes, evaluate, policies_of
 
         title = "Returns of one episode" if self.episodes == 1 else f"Returns of {self.episodes} episodes"
         table = plain_table(title, ("run", "policy"), ("mean ± sd", "lowest", "highest"))
@@ -43,11 +43,11 @@ class EvaluateCommand:
                 hint = "train with --evaluate-every" if self.best else "train it up to its first checkpoint"
                 raise UserError(f"{folder} holds no {path.name}; {hint}.")
             trained = load(path)
-            run, agent = trained.run, (trained.agent, trained.state)
-            policies: list[Policy] = ["greedy", "shooting"] if trained.shoots else ["greedy"]
-            for policy in policies:
+            run = trained.run
+            played = Episodes(trained.agent, trained.state, run.task, [self.seed], self.episodes, "command")
+            for policy in policies_of(trained.agent):
                 with console.status(f"{run.id}: {self.episodes} episodes, {policy} policy …"):
-                    returns = evaluate(*agent, run.task, [self.seed], policy, self.episodes, "command")[0].tolist()
+                    returns = evaluate(played, policy)[0].tolist()
                 spread = mean_and_sd([TableNumber(value) for value in returns])
                 table.add_row(run.id, policy, spread, brief(min(returns)), brief(max(returns)))
         console.print(table)

@@ -79,8 +79,8 @@ def shown(console: Console, folder: Path, max_minutes: float | None, tensorboard
 
 def show_end(result: "Result", console: Console) -> int:
     """What came of training, and the exit code."""
-    from pac4sac.cli.training_display import BROKEN_OFF
     from pac4sac.cli.training_summary import show_result
+    from pac4sac.runs.status import BROKEN_OFF
 
     with writing(result.folder):
         show_result(result, console)

@@ -22,12 +22,12 @@ from pac4sac.cli.shared import say
 from pac4sac.runs.metrics import solved_at
 from pac4sac.runs.reading import read_run
 from pac4sac.runs.run import Run
+from pac4sac.runs.status import BROKEN_OFF
 from pac4sac.training.callbacks import Callback
 
 PREPARING = "preparing: simulators, networks, compiler, number of threads …"
 SPINNER = Spinner("dots", f"{PREPARING} (Ctrl-C twice stops)")
 BARS = "▁▂▃▄▅▆▇█"
-BROKEN_OFF = ("diverged", "failed")
 STATE_WIDTH = 14
 SAMPLE_SECONDS, SAMPLES = 0.5, 30  # speed is that of the last quarter of a minute
 

@@ -10,10 +10,11 @@ from rich.text import Text
 
 from pac4sac.base.text import brief
 from pac4sac.cli.shared import plain_table, say
-from pac4sac.cli.training_display import BROKEN_OFF, sparkline
+from pac4sac.cli.training_display import sparkline
 from pac4sac.paper.numbers import PAPER_TASKS, SEEDS, paper_cell
 from pac4sac.runs.metrics import is_complete, is_solved, score_run
 from pac4sac.runs.reading import RunRecord
+from pac4sac.runs.status import BROKEN_OFF
 from pac4sac.training.experiment import Result
 
 PICTURE = "learning-curves.png"

@@ -13,13 +13,13 @@ from scipy.special import stdtrit
 
 from pac4sac.base.text import setting_text
 from pac4sac.runs.reading import RunRecord, varying_settings
+from pac4sac.runs.status import BROKEN_OFF
 
 Floats = NDArray[np.float64]
 
 # Okabe and Ito's colours, told apart by colour-blind readers too; yellow is left out, it vanishes on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#333333")
 LINE_STYLES = ("-", "--", ":")  # each round of the colours takes the next, so 21 variants stay distinct
-BROKEN_OFF = ("diverged", "failed")
 FEWEST_FOR_INTERVAL = 3  # seeds
 INK, FAINT = "#222222", "#8a8a8a"
 

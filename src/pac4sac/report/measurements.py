@@ -9,11 +9,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from pac4sac.report.figures import AT_ONCE, finish_panel, styles
-from pac4sac.report.learning_curves import BROKEN_OFF, FEWEST_FOR_INTERVAL, INK, short_count
+from pac4sac.report.learning_curves import FEWEST_FOR_INTERVAL, INK, short_count
 from pac4sac.report.tables import Picture
 from pac4sac.report.variants import Group
 from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.statistics import mean_interval
+from pac4sac.runs.status import BROKEN_OFF
 
 Row = Mapping[str, float]
 

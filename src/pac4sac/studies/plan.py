@@ -26,8 +26,7 @@ from pac4sac.tasks import task_sizes
 from pac4sac.tasks.pool import EnvPool
 from pac4sac.training import backends
 from pac4sac.training.experiment import create, experiment_runs, read_experiment
-from pac4sac.training.learner import Learner
-from pac4sac.training.memory import cohort_bytes, free_bytes
+from pac4sac.training.learner import Learner, cohort_bytes
 from pac4sac.training.options import Options
 
 VERSION = 1
@@ -67,14 +66,14 @@ def plan(study: Study, root: Path, memory: int, on_gpu: bool = False) -> list[Pl
     for path in sorted(root.glob("experiments/*/experiment.json")):
         runs = [run for cohort in experiment_runs(read_experiment(path.parent)) for run in cohort]
         if any(run.identity in wanted for run in runs):
-            cohorts.append(PlannedCohort(path.parent, tuple(runs), cohort_bytes(runs)))
+            cohorts.append(PlannedCohort(path.parent, tuple(runs), _bytes(runs)))
             for run in runs:
                 wanted.pop(run.identity, None)
     for cohort in plan_cohorts(list(wanted.values()), on_gpu):
         for part in split_by_memory(cohort, memory):
             digest = hashlib.sha256("".join(run.identity for run in part).encode()).hexdigest()[:8]
             name = f"{part[0].task.name}-{part[0].algo}-{digest}".replace("/", "-").replace(":", "-")
-            cohorts.append(PlannedCohort(root / "experiments" / name, tuple(part), cohort_bytes(part)))
+            cohorts.append(PlannedCohort(root / "experiments" / name, tuple(part), _bytes(part)))
     return cohorts
 
 
@@ -111,7 +110,7 @@ def begin(study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides:
     for cohort in cohorts:
         if not (cohort.folder / "experiment.json").exists():
             options = Options(**{**study.options_for(cohort.runs[0].task), **overrides, "steps": cohort.steps})
-            create(cohort.folder, cohort.runs, options)
+            create(cohort.folder, [cohort.runs], options)
 
 
 def read_study(root: Path) -> dict[str, Any] | None:
@@ -130,7 +129,7 @@ def read_study(root: Path) -> dict[str, Any] | None:
 
 
 def split_by_memory(runs: Sequence[Run], memory: int) -> list[list[Run]]:
-    each = cohort_bytes(runs[:1])
+    each = _bytes(runs[:1])
     if each > memory:
         raise UserError(
             f"One run of {runs[0].label} on {runs[0].task.name} needs {each / 1e9:.1f} GB, and {memory / 1e9:.1f} GB "
@@ -139,6 +138,10 @@ def split_by_memory(runs: Sequence[Run], memory: int) -> list[list[Run]]:
     parts = math.ceil(len(runs) / (memory // each))
     per_part = math.ceil(len(runs) / parts)  # parts of about the same size
     return [list(runs[first : first + per_part]) for first in range(0, len(runs), per_part)]
+
+
+def _bytes(runs: Sequence[Run]) -> int:
+    return cohort_bytes(runs, task_sizes(runs[0].task))
 
 
 @dataclass(frozen=True)
@@ -168,7 +171,7 @@ def place_for_cohorts(device: str, memory: int | None) -> Place:
             ) from error
         return Place(torch.device(device), memory, here=False)
     # Half of what is free now: the rest is for activations' peaks, checkpoints and other work.
-    return Place(chosen, free_bytes(chosen) // 2 if memory is None else memory)
+    return Place(chosen, backends.free_bytes(chosen) // 2 if memory is None else memory)
 
 
 def measured_seconds(cohort: PlannedCohort, device: torch.device) -> float:

@@ -16,7 +16,7 @@ from pac4sac.studies.cost import measure_cost
 from pac4sac.studies.definition import Study
 from pac4sac.studies.local import Watcher, run_local, side_by_side
 from pac4sac.studies.plan import Place, PlannedCohort, begin, place_for_cohorts, plan
-from pac4sac.training.experiment import Result, check_computing, check_minutes
+from pac4sac.training.experiment import Result, check_computing
 from pac4sac.training.options import Options
 
 if TYPE_CHECKING:
@@ -43,14 +43,13 @@ def train_and_report(
     """Run a study, telling how it gets on, then write the page on all that its folder holds."""
     from pac4sac.paper.report import write_report  # matplotlib takes a second to import
 
-    check_minutes(max_minutes)
+    stop = StopRequest(max_minutes)
     say(console, f"{study.title}: {len(study.runs())} runs in {root}")
     if study.kind != "cost":
         place = place_of(study, engine, memory, options)
         sizes = [cohort.bytes for cohort in plan(study, root, place.memory, place.on_gpu)]
         many = f"{len(sizes)} cohorts" if len(sizes) > 1 else "1 cohort"
         say(console, f"{many} of up to {max(sizes) / 1e6:.0f} MB, where {place.memory / 1e6:.0f} MB are allowed each.")
-    stop = StopRequest(max_minutes)
     with StudyDisplay(console) as display:
         complete = run_study(study, root, display, engine=engine, stop=stop, memory=memory, **launching, **options)
     page = write_report([root], root / "report")

@@ -29,8 +29,8 @@ LAST_EPISODES = 10  # by which agents are ranked that were not evaluated
 
 def acting_tensors(agent: Agent, state: State, run: int) -> dict[str, Tensor]:
     """The networks, their posterior and the per-run settings of one run; no optimiser, no targets."""
-    kept = ("hyper/", "posterior/")
-    names = [name for name in state if name in agent.nets or name.startswith(kept) or name == "log_alpha"]
+    kept = (*agent.nets, "log_alpha")
+    names = [name for name in state if name in kept or name.startswith(("hyper/", "posterior/"))]
     return {name: state[name][run : run + 1].cpu().contiguous() for name in names}
 
 
@@ -53,16 +53,13 @@ def checksum(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
 def agent_file(path: str | Path) -> Path:
     """The agent file meant by a path: itself, that of a run folder, or that of an experiment with a single run."""
     path = Path(path)
-    if path.is_file():
-        return path
-    if (path / "agent.safetensors").is_file():
-        return path / "agent.safetensors"
-    found = sorted(path.glob("runs/*/agent.safetensors"))
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UserError(f"{path} holds {len(found)} agents; name one of its runs, such as {found[0].parent}.")
-    raise UserError(f"{path} holds no trained agent; give a run folder, or an agent.safetensors.")
+    own = [file for file in (path, path / "agent.safetensors") if file.is_file()]
+    agents = own[:1] or sorted(path.glob("runs/*/agent.safetensors"))
+    if not agents:
+        raise UserError(f"{path} holds no trained agent; give a run folder, or an agent.safetensors.")
+    if len(agents) > 1:
+        raise UserError(f"{path} holds {len(agents)} agents; name one of its runs, such as {agents[0].parent}.")
+    return agents[0]
 
 
 def choose_agent(path: str | Path) -> Path:
@@ -90,7 +87,7 @@ class TrainedAgent:
 
     def __init__(self, run: Run, agent: Agent, state: State, seed: int = 0) -> None:
         self.run, self.agent, self.state = run, agent, state
-        self.shoots = max(shots_of(agent)) > 1
+        self.shoots = max(agent.shots(evaluating=True)) > 1
         self._tape = Tape([seed], agent.behaviour_streams(1, evaluating=True), torch.device("cpu"))
         self._position = 0
 
@@ -109,20 +106,12 @@ class TrainedAgent:
         s = torch.from_numpy(np.array(vector, np.float32).reshape(1, 1, -1))
         if s.shape[-1] != self.agent.ds:
             raise UserError(f"This agent takes observations of length {self.agent.ds}, not {s.shape[-1]}.")
-        if self.shoots if shooting is None else shooting:
-            self._tape.seek(self._position)
-            draw = read(self._tape.blocks, torch.tensor(self._position))
-            self._position += 1
-            action = self.agent.behaviour(self.state, s, draw)
-        else:
-            action = self.agent.greedy(self.state, s)
-        return from_unit(action[0, 0].numpy())
-
-
-def shots_of(agent: Agent) -> tuple[int, ...]:
-    """Per run, the candidates drawn for an action in evaluation; 1 for agents that cannot shoot."""
-    shots = getattr(agent, "shots", None)
-    return shots(evaluating=True) if shots else (1,) * agent.runs
+        if not (self.shoots if shooting is None else shooting):
+            return from_unit(self.agent.greedy(self.state, s)[0, 0].numpy())
+        self._tape.seek(self._position)
+        draw = read(self._tape.blocks, torch.tensor(self._position))
+        self._position += 1
+        return from_unit(self.agent.behaviour(self.state, s, draw)[0, 0].numpy())
 
 
 def load(path: str | Path) -> TrainedAgent:
@@ -136,7 +125,7 @@ def load(path: str | Path) -> TrainedAgent:
     state = agent.initial_state([run.seed], torch.device("cpu"))
     needed = {name for name in acting_tensors(agent, state, 0) if not name.startswith("hyper/")}  # the run has those
     if missing := sorted(needed - tensors.keys()):
-        raise UserError(f"{path} is no whole agent: it lacks {', '.join(missing)}.")
+        raise UserError(f"{path} is incomplete: it lacks {', '.join(missing)}.")
     adopt(state, tensors, str(path))
     return TrainedAgent(run, agent, state)
 
@@ -176,12 +165,13 @@ def agent_checksum(source: str | Path) -> str:
 def start_from(source: str | Path, agent: Agent, state: State, expected: str | None = None) -> None:
     """Begin with the networks of a trained agent: all runs with the same weights, their targets equal to them."""
     if expected is not None and agent_checksum(source) != expected:
-        raise UserError(f"{source} is no longer the agent {expected} that this training was to start from; train anew.")
+        raise UserError(
+            f"{source} is no longer the agent {expected} that this training was to start from; train again."
+        )
     _, tensors = read_agent_file(agent_file(source))
     networks = {name: tensor for name, tensor in tensors.items() if name in agent.nets}
-    missing = set(agent.nets) - set(networks)
-    if missing:
-        raise UserError(f"The agent in {source} has no {' or '.join(sorted(missing))}; it is of another algorithm.")
+    if missing := sorted(set(agent.nets) - set(networks)):
+        raise UserError(f"The agent in {source} has no {' or '.join(missing)}; it is of another algorithm.")
     adopt(state, networks, str(source))
     for name in agent.with_target:
         state[f"{name}/target"].copy_(state[name])

@@ -4,14 +4,15 @@ program, gradients included) or `graph` (the same captured once as a CUDA graph 
 A faster backend is compared with eager on the real cohort before it is used.
 """
 
-import contextlib
 import math
+import os
 import re
 import shutil
-import time
+import timeit
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Any, Literal, get_args
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,10 +20,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from pac4sac.base.cores import cores
 from pac4sac.base.errors import UserError
-from pac4sac.training.learner import Learner, Operation, Tensors
+from pac4sac.training.learner import Learner, Operation, Prepare, Tensors, eager
 
-Backend = Literal["eager", "compiled", "graph"]
-Operations = dict[str, Callable[[], None]]
 COMPILING_PAYS = 20_000  # updates: below this the wait for the compiler is longer than what it saves
 TOLERANCE = 1e-3  # relative, in the norm, of gradients after one update
 CLEARLY = 1.15  # more threads must be faster by this factor: on busy cores they suffer first
@@ -47,50 +46,39 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-def wants_gpu(name: str) -> bool:
-    """Whether training will be on a GPU, which need not be in this machine."""
-    return name.startswith("cuda") or (name == "auto" and torch.cuda.is_available())
+def free_bytes(device: torch.device) -> int:
+    """Memory that nobody uses."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # where nobody tells what is free, all there is
 
 
-def choose_backend(name: str, device: torch.device, updates: int) -> Backend:
+def choose_backend(name: str, device: torch.device, updates: int) -> str:
     if name == "auto":
-        if device.type == "cuda":
-            return "graph"
-        return "compiled" if updates >= COMPILING_PAYS and shutil.which("g++") else "eager"
-    if name not in get_args(Backend):
-        raise UserError(f"There is no backend {name!r}; use {', '.join(get_args(Backend))} or auto.")
+        on_cpu = "compiled" if updates >= COMPILING_PAYS and shutil.which("g++") else "eager"
+        return "graph" if device.type == "cuda" else on_cpu
+    if name not in PREPARE:
+        raise UserError(f"There is no backend {name!r}; use {', '.join(PREPARE)} or auto.")
     if name == "graph" and device.type != "cuda":
         raise UserError("The backend graph needs a CUDA device; use compiled or eager on the CPU.")
-    return name  # type: ignore[return-value]
+    return name
 
 
 def set_precision(name: str) -> None:
-    """Of matrix products on a GPU, in this process."""
+    """Set the precision of matrix products on a GPU, in this process."""
     torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
-
-
-@contextlib.contextmanager
-def full_precision() -> Iterator[None]:
-    """For comparisons: TF32 rounds factors so coarsely that it would hide a mistake, or look like one."""
-    wanted = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(wanted)
-
-
-def eager(operation: Operation, tensors: Tensors) -> Callable[[], None]:
-    return lambda: operation(tensors)
 
 
 def compiled(operation: Operation, tensors: Tensors) -> Callable[[], None]:
     """Trace the operation, its backward passes included, into one graph of basic operations, and compile that."""
-    names: list[str] = list(tensors)
     values: list[Any] = list(tensors.values())
 
     def flat(*arguments: torch.Tensor) -> list[torch.Tensor]:
-        operation(dict(zip(names, arguments, strict=True)))
+        operation(dict(zip(tensors, arguments, strict=True)))
         return []
 
     traced = make_fx(flat, tracing_mode="fake")(*values)
@@ -131,11 +119,7 @@ class CudaGraph:
         self.captured.replay()
 
 
-PREPARE: dict[str, Callable[[Operation, Tensors], Callable[[], None]]] = {
-    "eager": eager,
-    "compiled": compiled,
-    "graph": CudaGraph,
-}
+PREPARE: dict[str, Prepare] = {"eager": eager, "compiled": compiled, "graph": CudaGraph}
 
 
 def put_back(tensors: Tensors, before: Tensors) -> None:
@@ -144,23 +128,17 @@ def put_back(tensors: Tensors, before: Tensors) -> None:
 
 
 def median_seconds(function: Callable[[], None], repetitions: int) -> float:
-    times = []
-    for _ in range(repetitions):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return float(np.median(times))
+    return float(np.median(timeit.repeat(function, repeat=repetitions, number=1)))
 
 
 class Rehearsal:
     """A learner in the middle of learning, on made-up data; afterwards it is as it was."""
 
     def __init__(self, learner: Learner) -> None:
-        self.learner = learner
+        self.learner, self.tensors = learner, learner.tensors
+        self.before = {name: tensor.clone() for name, tensor in self.tensors.items()}
 
     def __enter__(self) -> "Rehearsal":
-        self.tensors = self.learner.tensors
-        self.before = {name: tensor.clone() for name, tensor in self.tensors.items()}
         self.imagine(0)
         return self
 
@@ -178,7 +156,7 @@ class Rehearsal:
         self.tensors["step"].fill_(max(*self.learner.agent.learning_starts(), self.tensors["replay"].shape[1]))
         self.start = {name: tensor.clone() for name, tensor in self.tensors.items()}
 
-    def once(self, operations: Operations | None = None) -> Tensors:
+    def once(self, operations: dict[str, Callable[[], None]] | None = None) -> Tensors:
         """The tensors after one step from the same start."""
         put_back(self.tensors, self.start)
         for operation in (operations or self.learner.run).values():
@@ -221,44 +199,41 @@ def disagreement(start: Tensors, reference: Tensors, other: Tensors) -> str | No
     return None
 
 
-def compare(rehearsal: Rehearsal, reference: Operations, other: Operations) -> str | None:
-    """Where the same steps differ. The best of many actions may be two of nearly the same value, which rounding then
-    decides, so that a few runs can differ by chance; an error would show in every rehearsal."""
-    problem = None
-    for seed in range(REHEARSALS):
-        rehearsal.imagine(seed)
-        expected, found = rehearsal.once(reference), rehearsal.once(other)
-        problem = disagreement(rehearsal.start, expected, found)
-        if problem is None:
-            break
-    return problem
-
-
 def cause(error: Exception) -> str:
     """In one line. What a compiler's helper process raised stands at the end of a traceback in the message."""
     raised = [line for line in str(error).splitlines() if re.match(r"[\w.]+(Error|Exception): \S", line)]
     return raised[-1] if raised else f"{type(error).__name__}: {(str(error).splitlines() or ['no message'])[0]}"
 
 
-def prepare(learner: Learner, backend: Backend) -> Backend:
+def prepare(learner: Learner, backend: str) -> str:
     """Make the learner run on a backend, after comparing it with eager; falls back to eager with one warning."""
     if backend == "eager":
         return backend
+    plain, precision = learner.run, torch.get_float32_matmul_precision()
     with Rehearsal(learner) as rehearsal:
-        plain = learner.run
         try:
-            with full_precision():
-                learner.use(PREPARE[backend])
-                problem = compare(rehearsal, plain, learner.run)
+            # TF32 rounds factors so coarsely that it would hide a mistake, or look like one.
+            torch.set_float32_matmul_precision("highest")
+            learner.use(PREPARE[backend])
+            # The best of many actions may be two of nearly the same value, which rounding then decides, so that a few
+            # runs can differ by chance; an error would show in every rehearsal.
+            for seed in range(REHEARSALS):
+                rehearsal.imagine(seed)
+                problem = disagreement(rehearsal.start, rehearsal.once(plain), rehearsal.once(learner.run))
+                if problem is None:
+                    break
+            torch.set_float32_matmul_precision(precision)
             for operation in learner.run.values():
-                if isinstance(operation, CudaGraph) and torch.get_float32_matmul_precision() != "highest":
+                if isinstance(operation, CudaGraph) and precision != "highest":
                     operation.capture()
         except Exception as error:
             problem = cause(error)
+        finally:
+            torch.set_float32_matmul_precision(precision)
         if problem is None:
             return backend
         learner.use(eager)
-    warnings.warn(f"The {backend} backend was left for eager: {problem}.", stacklevel=2)
+    warnings.warn(f"The {backend} backend was replaced by eager: {problem}.", stacklevel=2)
     return "eager"
 
 
@@ -269,10 +244,8 @@ def choose_threads(learner: Learner) -> int:
     options = sorted({1, *(2**k for k in range(1, 6) if 2**k <= cores()), cores()})
     seconds: dict[int, float] = dict.fromkeys(options, math.inf)
     with Rehearsal(learner) as rehearsal:
-        for _ in range(3):  # in turns, and the best of them: what else the machine does must not decide
-            for threads in options:
-                torch.set_num_threads(threads)
-                rehearsal.seconds(2)
-                seconds[threads] = min(seconds[threads], rehearsal.seconds(5))
-    fastest = min(seconds.values())
-    return min(threads for threads, needed in seconds.items() if needed < CLEARLY * fastest)
+        for threads in 3 * options:  # in turns, and the best of them: what else the machine does must not decide
+            torch.set_num_threads(threads)
+            rehearsal.seconds(2)
+            seconds[threads] = min(seconds[threads], rehearsal.seconds(5))
+    return min(threads for threads, needed in seconds.items() if needed < CLEARLY * min(seconds.values()))

@@ -1,5 +1,6 @@
 """Watching training: a callback has any of five methods, each called by the loop in its process."""
 
+import functools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,31 +28,20 @@ class Callback:
         """The cohort is done or interrupted."""
 
 
-class Callbacks(Callback):
-    """Several as one."""
+Watchers = Callback | Iterable[Callback]
 
-    def __init__(self, members: Callback | Iterable[Callback]) -> None:
+
+class Callbacks(Callback):
+    """Several as one: whatever is called of it is called of each of them."""
+
+    def __init__(self, members: Watchers) -> None:
         self.members = tuple(members) if isinstance(members, Iterable) else (members,)
         for member in self.members:
             if not isinstance(member, Callback):
-                raise UserError(f"callbacks are instances of subclasses of pac4sac.Callback, and {member!r} is none.")
+                raise UserError(f"callbacks must be instances of subclasses of pac4sac.Callback; {member!r} is not.")
+        for event in [name for name in vars(Callback) if name.startswith("on_")]:
+            setattr(self, event, functools.partial(self._call_each, event))
 
-    def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
+    def _call_each(self, event: str, *arguments: Any) -> None:
         for member in self.members:
-            member.on_start(folder, runs, steps, step)
-
-    def on_step(self, step: int) -> None:
-        for member in self.members:
-            member.on_step(step)
-
-    def on_log(self, run: Run, kind: str, row: dict[str, Any]) -> None:
-        for member in self.members:
-            member.on_log(run, kind, row)
-
-    def on_status(self, run: Run, status: str, detail: str | None) -> None:
-        for member in self.members:
-            member.on_status(run, status, detail)
-
-    def on_end(self, folder: Path) -> None:
-        for member in self.members:
-            member.on_end(folder)
+            getattr(member, event)(*arguments)

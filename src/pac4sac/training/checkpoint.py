@@ -4,14 +4,14 @@ No file is ever unpickled, so a checkpoint can hold data and nothing else. What 
 to another cohort, is refused with the reason, and the checkpoint before it is used.
 """
 
+import contextlib
 import hashlib
 import json
 import shutil
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import safetensors.numpy
@@ -19,16 +19,15 @@ import safetensors.torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pac4sac.base import files
 from pac4sac.base.errors import DamagedCheckpoint, UserError
-from pac4sac.base.files import sync_folder, write_durably
 
 VERSION = 1
 KEPT = 2  # the newest, and the one before it in case the newest is damaged
 FILES = ("learner.safetensors", "pool.safetensors", "progress.json")
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     learner: dict[str, Tensor]
     pool: dict[str, NDArray[Any]]
     progress: dict[str, Any]
@@ -44,99 +43,91 @@ def save(root: Path, fingerprint: str, step: int, checkpoint: Checkpoint) -> Non
     part.mkdir()
     contents = {
         FILES[0]: safetensors.torch.save(checkpoint.learner),
-        FILES[1]: safetensors.numpy.save(checkpoint.pool),
-        FILES[2]: json.dumps(checkpoint.progress).encode(),
+        FILES[1]: safetensors.numpy.save({name: np.ascontiguousarray(a) for name, a in checkpoint.pool.items()}),
+        FILES[2]: json.dumps(checkpoint.progress, default=np.ndarray.tolist).encode(),
     }
-    files = {name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)} for name, data in contents.items()}
-    manifest = {"format": "pac4sac checkpoint", "version": VERSION, "cohort": fingerprint, "files": files}
+    sums = {name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)} for name, data in contents.items()}
+    manifest = {"format": "pac4sac checkpoint", "version": VERSION, "cohort": fingerprint, "files": sums}
+    contents["manifest.json"] = json.dumps(manifest, indent=1).encode()
     try:
-        for name, data in (*contents.items(), ("manifest.json", json.dumps(manifest, indent=1).encode())):
-            write_durably(part / name, data)
-        sync_folder(part)
+        for name, data in contents.items():
+            files.write_durably(part / name, data)
+        files.sync_folder(part)
         if final.exists():  # the same step, saved before and found damaged, or again after a resume
             shutil.rmtree(final)
         part.rename(final)
     except OSError:
         shutil.rmtree(part, ignore_errors=True)
         raise
-    sync_folder(root)
-    for old in _newest_first(root)[KEPT:]:
+    files.sync_folder(root)
+    for old in newest_first(root)[KEPT:]:
         shutil.rmtree(old)
 
 
 def load_newest(root: Path, fingerprint: str, check: Callable[[Checkpoint], None]) -> Checkpoint | None:
     """The newest checkpoint that is whole, or None when there never was one. Those that are not, or that `check`
     refuses, are named in a warning and set aside, lest they be counted among those to keep."""
-    problems = {}
-    for folder in _newest_first(root):
+    usable, problems = None, {}
+    for folder in newest_first(root):
         try:
             checkpoint = _load(folder, fingerprint)
             check(checkpoint)
+            usable = checkpoint
+            break
         except DamagedCheckpoint as problem:
             problems[folder] = f"{folder.name}: {problem}"
-            continue
-        if problems:
-            told = "; ".join(problems.values())
-            warnings.warn(
-                f"Checkpoints in {root} cannot be used ({told}). {folder.name} is used instead.", stacklevel=2
-            )
-        for damaged in problems:
-            aside = damaged.with_name(f"unusable-{damaged.name}")
-            shutil.rmtree(aside, ignore_errors=True)
-            damaged.rename(aside)
-        return checkpoint
-    if problems:
-        told = "; ".join(problems.values())
-        raise UserError(f"No checkpoint in {root} can be used ({told}); train again into another folder.")
-    return None
+    if not problems:
+        return usable
+    reasons = "; ".join(problems.values())
+    if usable is None:
+        raise UserError(f"No checkpoint in {root} can be used ({reasons}); train again into another folder.")
+    warnings.warn(f"Checkpoints in {root} cannot be used ({reasons}). {folder.name} is used instead.", stacklevel=2)
+    for damaged in problems:
+        aside = damaged.with_name(f"unusable-{damaged.name}")
+        shutil.rmtree(aside, ignore_errors=True)
+        damaged.rename(aside)
+    return usable
 
 
 def read_newest(root: Path, fingerprint: str) -> Checkpoint | None:
     """The newest checkpoint that is whole, for those who only look: nothing is set aside, and training may go on."""
-    for folder in _newest_first(root):
-        try:
+    for folder in newest_first(root):
+        with contextlib.suppress(DamagedCheckpoint):
             return _load(folder, fingerprint)
-        except DamagedCheckpoint:
-            continue
     return None
 
 
 def _load(folder: Path, fingerprint: str) -> Checkpoint:
     try:
         manifest = json.loads((folder / "manifest.json").read_bytes())
-        version, cohort, files = manifest["version"], manifest["cohort"], manifest["files"]
-        checksums = {name: files[name]["sha256"] for name in FILES}
+        version, cohort = manifest["version"], manifest["cohort"]
+        checksums = {name: manifest["files"][name]["sha256"] for name in FILES}
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedCheckpoint(f"its manifest is unreadable ({error})") from error
     if version != VERSION:
         raise DamagedCheckpoint(f"it has version {version}, and this pac4sac reads version {VERSION}")
     if cohort != fingerprint:
         raise DamagedCheckpoint("it belongs to another cohort")
-    contents = {}
+    contents = []
     for name in FILES:
         try:
-            contents[name] = (folder / name).read_bytes()
+            contents.append((folder / name).read_bytes())
         except OSError as error:
             raise DamagedCheckpoint(f"{name} is unreadable ({error.strerror})") from error
-        if hashlib.sha256(contents[name]).hexdigest() != checksums[name]:
+        if hashlib.sha256(contents[-1]).hexdigest() != checksums[name]:
             raise DamagedCheckpoint(f"{name} does not match its checksum")
     try:
-        return Checkpoint(
-            safetensors.torch.load(contents[FILES[0]]),
-            safetensors.numpy.load(contents[FILES[1]]),
-            json.loads(contents[FILES[2]]),
-        )
-    except Exception as error:  # whatever a reader makes of content that nobody of us wrote
+        learner, pool, progress = contents
+        return Checkpoint(safetensors.torch.load(learner), safetensors.numpy.load(pool), json.loads(progress))
+    except Exception as error:  # whatever a reader makes of content that we did not write
         raise DamagedCheckpoint(f"its content is unreadable ({type(error).__name__})") from error
 
 
-def fingerprint(description: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
+def fingerprint(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Of a cohort, from the descriptions of its runs."""
+    return hashlib.sha256(json.dumps({"runs": runs}, sort_keys=True).encode()).hexdigest()
 
 
-def _newest_first(root: Path) -> list[Path]:
+def newest_first(root: Path) -> list[Path]:
+    """The checkpoints of a cohort that are whole."""
     return sorted((path for path in root.glob("step-*") if path.suffix != ".part"), reverse=True)
-
-
-def as_arrays(pool: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    return {name: np.ascontiguousarray(value) for name, value in pool.items()}

@@ -2,8 +2,8 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
@@ -17,48 +17,55 @@ from pac4sac.tasks import Task
 from pac4sac.tasks.pool import EnvPool, Transitions
 from pac4sac.tasks.registry import time_limit
 
-Policy = Literal["greedy", "shooting"]
+EvaluatedPolicy = Literal["greedy", "shooting"]
+Moment = tuple[Tensor, Tensor, Transitions, NDArray[np.bool_]]  # a lockstep step of all episodes, see `play`
 
 
-class Moment(NamedTuple):
-    """One lockstep step of all episodes; the arrays in `seen` are overwritten by the next one."""
+@dataclass(frozen=True)
+class Episodes:
+    """Episodes to be played: whose, how many of each run, and on which occasion. The occasion names their random
+    numbers, so that an evaluation at step 5000 differs from one at 6000 and from none of its own repetitions."""
 
-    s: Tensor  # [R, E, ds]
-    a: Tensor  # [R, E, da]
-    seen: Transitions  # of R·E simulators, a run's episodes side by side
-    going: NDArray[np.bool_]  # [R·E] the episodes that were under way
+    agent: Agent
+    state: State
+    task: Task
+    seeds: Sequence[int]  # one for each run
+    count: int
+    occasion: str
+    workers: int = 0
+    only: Sequence[int] | None = None  # the runs that play; None: all
+    stop: StopRequest | None = None
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """[R·E], False for those of runs that do not play."""
+        runs = np.arange(len(self.seeds))
+        return np.isin(runs, runs if self.only is None else self.only).repeat(self.count)
+
+    def tape(self, streams: Mapping[str, Stream]) -> Tape:
+        """Random numbers that neither training nor another occasion draws."""
+        named = {f"evaluation {self.occasion}: {name}": stream for name, stream in streams.items()}
+        return Tape(self.seeds, named, self.state["step"].device)
 
 
-def evaluate(
-    agent: Agent,
-    state: State,
-    task: Task,
-    seeds: Sequence[int],
-    policy: Policy,
-    episodes: int,
-    occasion: str,
-    workers: int = 0,
-    only: Sequence[int] | None = None,
-    stop: StopRequest | None = None,
-) -> NDArray[np.float64]:
-    """Returns [R, episodes]; runs whose simulator failed have NaN, and so have those left out of `only`."""
+def policies_of(agent: Agent) -> list[EvaluatedPolicy]:
+    """The deterministic policy and, where a run shoots, the shooting one."""
+    return ["greedy", "shooting"] if max(agent.shots(evaluating=True)) > 1 else ["greedy"]
+
+
+def evaluate(episodes: Episodes, policy: EvaluatedPolicy) -> NDArray[np.float64]:
+    """Returns [R, E]; runs whose simulator failed have NaN, and so have those that do not play."""
+    agent, state = episodes.agent, episodes.state
 
     def act(s: Tensor, draw: Draw) -> Tensor:
         return agent.behaviour(state, s, draw) if policy == "shooting" else agent.greedy(state, s)
 
-    streams = agent.behaviour_streams(episodes, True) if policy == "shooting" else {}
-    tape = evaluation_tape(seeds, streams, occasion, state["step"].device)
-    present = range(len(seeds)) if only is None else only
-    returns = np.where(np.isin(np.arange(len(seeds)), present).repeat(episodes), 0.0, np.nan)
-    for moment in play(act, tape, task, seeds, episodes, occasion, workers, only, stop):
-        returns[moment.going] += moment.seen.reward[moment.going]
-        returns[moment.seen.failed] = np.nan
-    return returns.reshape(len(seeds), episodes)
-
-
-def evaluation_tape(seeds: Sequence[int], streams: Mapping[str, Stream], occasion: str, device: torch.device) -> Tape:
-    """Random numbers that neither training nor another occasion draws."""
-    return Tape(seeds, {f"evaluation {occasion}: {name}": stream for name, stream in streams.items()}, device)
+    tape = episodes.tape(agent.behaviour_streams(episodes.count, True) if policy == "shooting" else {})
+    returns = np.where(episodes.present, 0.0, np.nan)
+    for _, _, seen, going in play(episodes, act, tape):
+        returns[going] += seen.reward[going]
+        returns[seen.failed] = np.nan
+    return returns.reshape(-1, episodes.count)
 
 
 def read_draw(tape: Tape, position: int) -> Draw:
@@ -68,37 +75,26 @@ def read_draw(tape: Tape, position: int) -> Draw:
 
 
 @torch.no_grad()
-def play(
-    act: Callable[[Tensor, Draw], Tensor],
-    tape: Tape,
-    task: Task,
-    seeds: Sequence[int],
-    episodes: int,
-    occasion: str,
-    workers: int = 0,
-    only: Sequence[int] | None = None,
-    stop: StopRequest | None = None,
-) -> Iterator[Moment]:
-    """All episodes of all runs side by side, until the last one has ended. `occasion` names their random numbers, so
-    that an evaluation at step 5000 differs from one at 6000 and from none of its own repetitions. Where nothing limits
-    an episode, the task's step budget does: no episode of training was longer."""
-    runs, limit = len(seeds), time_limit(task)
-    starts = [episode_seed(seed, occasion, k) for seed in seeds for k in range(episodes)]
-    going = np.isin(np.arange(runs), range(runs) if only is None else only).repeat(episodes)
-    with EnvPool(replace(task, horizon=limit or task.steps), starts, workers, purpose="evaluate") as pool:
+def play(episodes: Episodes, act: Callable[[Tensor, Draw], Tensor], tape: Tape) -> Iterator[Moment]:
+    """All episodes of all runs side by side, until the last one has ended: s [R, E, ds], a [R, E, da], what R·E
+    simulators then show, which the next step overwrites, and [R·E] whether an episode was under way. Where nothing
+    limits an episode, the task's step budget does: no episode of training was longer."""
+    task, limit, going = episodes.task, time_limit(episodes.task), episodes.present
+    starts = [evaluation_seed(seed, episodes.occasion, k) for seed in episodes.seeds for k in range(episodes.count)]
+    with EnvPool(replace(task, horizon=limit or task.steps), starts, episodes.workers, purpose="evaluate") as pool:
         # Episode 1, not 0: an instance's first episode has quirks of its own in some tasks.
         observation = pool.reset(episode=1)
         for absent in np.flatnonzero(~going):
             pool.park(int(absent))
         position = 0
         while going.any():
-            if stop is not None:
-                stop.check()
-            s = torch.from_numpy(observation.copy()).to(tape.device).view(runs, episodes, -1)
+            if episodes.stop is not None:
+                episodes.stop.check()
+            s = torch.from_numpy(observation.copy()).to(tape.device).view(len(episodes.seeds), episodes.count, -1)
             a = act(s, read_draw(tape, position))
-            pool.send(a.reshape(runs * episodes, -1).cpu().numpy())
+            pool.send(a.flatten(0, 1).cpu().numpy())
             seen = pool.receive()
-            yield Moment(s, a, seen, going.copy())
+            yield s, a, seen, going.copy()
             for ended in np.flatnonzero(going & (seen.terminated | seen.truncated | seen.failed)):
                 going[ended] = False
                 pool.park(int(ended))
@@ -112,6 +108,6 @@ def play(
         )
 
 
-def episode_seed(seed: int, occasion: str, episode: int) -> int:
+def evaluation_seed(seed: int, occasion: str, episode: int) -> int:
     entropy = (seed, *occasion.encode(), episode)
     return int(np.random.SeedSequence(entropy).generate_state(1, np.uint32)[0])

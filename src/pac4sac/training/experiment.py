@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import fcntl
+import functools
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,10 +22,10 @@ from pac4sac.runs.run import Run, make_agent, make_runs, plan_cohorts, settings_
 from pac4sac.runs.seeds import seed_list
 from pac4sac.tasks import Task, get_task, task_sizes
 from pac4sac.training.agent_file import agent_checksum, start_from
-from pac4sac.training.backends import choose_backend, pick_device, wants_gpu
-from pac4sac.training.callbacks import Callback, Callbacks
+from pac4sac.training.backends import choose_backend, free_bytes, pick_device
+from pac4sac.training.callbacks import Callback, Callbacks, Watchers
+from pac4sac.training.learner import cohort_bytes
 from pac4sac.training.loop import Cohort
-from pac4sac.training.memory import cohort_bytes, free_bytes
 from pac4sac.training.options import Options, make_options
 
 VERSION = 1
@@ -44,7 +45,7 @@ class Result:
 
     def scores(self) -> dict[str, Score]:
         """The paper's metrics by run, of those that have them: see `score_run`."""
-        return {run.run: scored for run in self.runs if (scored := score_run(run)) is not None}
+        return {run.run: score for run in self.runs if (score := score_run(run)) is not None}
 
 
 def train(
@@ -57,7 +58,7 @@ def train(
     steps: int | None = None,
     out: str | Path | None = None,
     max_minutes: float | None = None,
-    callbacks: Callback | Iterable[Callback] = (),
+    callbacks: Watchers = (),
     **options: Any,
 ) -> Result:
     """Train an algorithm on a task with all seeds in lockstep.
@@ -65,25 +66,23 @@ def train(
     `settings` are those of the algorithm; a list of values is swept, inside the cohort where it can be. `options` are
     those of `Options`: device, backend, workers, checkpoint_every, evaluate_every, stop_when_solved and so on.
     """
-    task, watcher = get_task(task, steps), Callbacks(callbacks)
+    task, watcher, stop = get_task(task, steps), Callbacks(callbacks), StopRequest(max_minutes)
     how = make_options(task.steps, options)
     runs = make_runs(task, algo, preset, seed_list(seeds), settings_grid(settings))
     folder = Path(out) if out is not None else free_folder(Path("experiments"), f"{task.name}-{algo}")
     if how.start_from:
         agent = agent_checksum(how.start_from)
         runs = [run.starting_from(agent) for run in runs]
-    check_startable(runs, how, max_minutes)
-    create(folder, runs, how)
-    return resume(folder, max_minutes=max_minutes, callbacks=watcher)
+    create(folder, startable_cohorts(runs, how), how)
+    return _go_on(folder, watcher, stop)
 
 
-def check_startable(runs: Sequence[Run], options: Options, max_minutes: float | None) -> None:
-    """Tell what cannot work before a folder is made for it."""
-    check_minutes(max_minutes)
-    device = check_computing(options)
-    sizes = task_sizes(runs[0].task)
-    for cohort in plan_cohorts(runs, device.type == "cuda"):
-        needed, free = cohort_bytes(cohort), free_bytes(device)
+def startable_cohorts(runs: Sequence[Run], options: Options) -> list[list[Run]]:
+    """Runs of one task by cohort. Whatever cannot work is said before a folder is made for it."""
+    device, sizes = check_computing(options), task_sizes(runs[0].task)
+    cohorts = plan_cohorts(runs, device.type == "cuda")
+    for cohort in cohorts:
+        needed, free = cohort_bytes(cohort, sizes), free_bytes(device)
         if needed > free:
             raise UserError(
                 f"Training needs {needed / 1e9:.1f} GB of memory in one cohort of {len(cohort)}, and "
@@ -92,6 +91,7 @@ def check_startable(runs: Sequence[Run], options: Options, max_minutes: float | 
         if options.start_from:
             agent = make_agent(cohort[:1], *sizes)
             start_from(options.start_from, agent, agent.initial_state([0], torch.device("cpu")))
+    return cohorts
 
 
 def check_computing(options: Options) -> torch.device:
@@ -99,43 +99,31 @@ def check_computing(options: Options) -> torch.device:
     device = pick_device(options.device)
     choose_backend(options.backend, device, options.steps)
     if options.precision == "tf32" and device.type == "cpu":
-        raise UserError("The precision tf32 is one of GPUs and would change nothing on the CPU; leave it at float32.")
+        raise UserError("The precision tf32 needs a GPU and would change nothing on the CPU; leave it at float32.")
     return device
 
 
-def check_minutes(max_minutes: float | None) -> None:
-    if max_minutes is not None and not max_minutes > 0:
-        raise UserError(f"max_minutes must be above 0, not {max_minutes:g}.")
-
-
-def create(folder: Path, runs: Sequence[Run], options: Options) -> None:
-    """Plan runs into cohorts and write down the experiment; `resume` then trains it."""
+def create(folder: Path, cohorts: Sequence[Sequence[Run]], options: Options) -> None:
+    """Write down the experiment; `resume` then trains it."""
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file, and an experiment is a folder; choose another name with --out.")
     # A process killed in the first moment leaves an unfinished experiment.json, and nothing that could be lost.
     if folder.exists() and any(path.name != "experiment.json.part" for path in folder.iterdir()):
         raise UserError(f"{folder} exists and is not empty; resume it, or choose another folder with --out.")
-    on_gpu = wants_gpu(options.device)
     folder.mkdir(parents=True, exist_ok=True)
-    about = {
-        "version": VERSION,
-        "options": dataclasses.asdict(options),
-        "cohorts": [[run.describe() for run in cohort] for cohort in plan_cohorts(runs, on_gpu)],
-    }
-    write_whole(folder / "experiment.json", json.dumps(about, indent=1).encode())
+    described = [[run.describe() for run in cohort] for cohort in cohorts]
+    _write(folder, {"version": VERSION, "options": dataclasses.asdict(options), "cohorts": described})
 
 
 def resume(
-    folder: str | Path,
-    *,
-    steps: int | None = None,
-    max_minutes: float | None = None,
-    callbacks: Callback | Iterable[Callback] = (),
+    folder: str | Path, *, steps: int | None = None, max_minutes: float | None = None, callbacks: Watchers = ()
 ) -> Result:
     """Go on with an experiment from its last checkpoints, exactly; with `steps`, up to a larger number of them."""
-    folder, watcher = Path(folder), Callbacks(callbacks)
-    check_minutes(max_minutes)
-    about = read_experiment(folder)
+    return _go_on(Path(folder), Callbacks(callbacks), StopRequest(max_minutes), steps)
+
+
+def _go_on(folder: Path, watcher: Callback, stop: StopRequest, steps: int | None = None) -> Result:
+    about, started = read_experiment(folder), None
     try:
         options, cohorts = Options(**about["options"]), experiment_runs(about)
     except (KeyError, TypeError, AttributeError) as error:
@@ -145,22 +133,13 @@ def resume(
         if steps < options.steps:
             raise UserError(f"This experiment has {options.steps} steps already; --steps can only extend it.")
         about["options"]["steps"], options = steps, longer
-        watcher = Callbacks([_Extension(about), watcher])
-    with alone_in(folder), StopRequest(max_minutes) as stop:
+        # The extension is written down once a cohort goes on, since its checkpoint was usable then.
+        started = functools.partial(_write, folder, about)
+    with alone_in(folder), stop:
         for number, runs in enumerate(cohorts):
-            if not Cohort(folder, f"{number:03d}", runs, options, watcher).train(stop):
+            if not Cohort(folder, f"{number:03d}", runs, options, watcher).train(stop, started):
                 return Result(folder, complete=False, reason=stop.reason)
     return Result(folder, complete=True)
-
-
-class _Extension(Callback):
-    """Writes the larger number of steps down once a cohort goes on, since its checkpoint was usable then."""
-
-    def __init__(self, about: Mapping[str, Any]) -> None:
-        self.about = about
-
-    def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
-        write_whole(folder / "experiment.json", json.dumps(self.about, indent=1).encode())
 
 
 @contextlib.contextmanager
@@ -177,9 +156,8 @@ def alone_in(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def experiment_runs(about: Mapping[str, Any]) -> list[list[Run]]:
-    """The runs of an experiment by cohort."""
-    return [[Run.from_description(run) for run in cohort] for cohort in about["cohorts"]]
+def _write(folder: Path, about: Mapping[str, Any]) -> None:
+    write_whole(folder / "experiment.json", json.dumps(about, indent=1).encode())
 
 
 def read_experiment(folder: Path) -> dict[str, Any]:
@@ -194,6 +172,11 @@ def read_experiment(folder: Path) -> dict[str, Any]:
     if version != VERSION:
         raise UserError(f"{path} has version {version}, and this pac4sac reads version {VERSION}.")
     return dict(about)
+
+
+def experiment_runs(about: Mapping[str, Any]) -> list[list[Run]]:
+    """The runs of an experiment by cohort."""
+    return [[Run.from_description(run) for run in cohort] for cohort in about["cohorts"]]
 
 
 def free_folder(parent: Path, name: str) -> Path:

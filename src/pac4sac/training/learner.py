@@ -7,6 +7,7 @@ graph, and a checkpoint is that dictionary.
 
 import os
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,10 +17,17 @@ from torch import Tensor
 from pac4sac.agents import replay
 from pac4sac.agents.base import Agent
 from pac4sac.agents.tape import BLOCK, Tape, read
+from pac4sac.agents.tape import size as tape_size
+from pac4sac.runs.run import Run, make_agent
 
 Tensors = dict[str, Tensor]
 Operation = Callable[[Tensors], None]
+Prepare = Callable[[Operation, Tensors], Callable[[], None]]  # as a backend does
 LEARN_BLOCK = 4 * BLOCK  # an update reads far fewer numbers than a step that shoots
+
+
+def eager(operation: Operation, tensors: Tensors) -> Callable[[], None]:
+    return lambda: operation(tensors)
 
 
 class Learner:
@@ -41,7 +49,7 @@ class Learner:
         pinned = device.type == "cuda"
         self._incoming = torch.zeros(runs, 2 * ds + 2, pin_memory=pinned)
         self._actions = torch.zeros(runs, da, pin_memory=pinned)
-        self.use(lambda operation, tensors: lambda: operation(tensors))
+        self.use(eager)
 
     @property
     def tensors(self) -> Tensors:
@@ -66,7 +74,7 @@ class Learner:
         t["observation"].copy_(following)
         t["step"] += 1
 
-    def use(self, prepare: Callable[[Operation, Tensors], Callable[[], None]]) -> None:
+    def use(self, prepare: Prepare) -> None:
         """Run the operations as a backend prepares them."""
         tensors = self.tensors
         operations = {"act": self.act_operation, "update": self.update_operation, "store": self.store_operation}
@@ -82,35 +90,25 @@ class Learner:
         self.run["act"]()
         self._actions.copy_(self.buffers["action"], non_blocking=True)
         if self.device.type == "cuda":
-            wait_for_gpu()
+            stream = torch.cuda.current_stream()
+            while not stream.query():  # CUDA's own waiting would keep the core from simulators
+                os.sched_yield()
         return self._actions.numpy()
 
     def learn(self) -> None:
         """The updates that belong to a step."""
-        count = self.agent.updates_per_step
-        if self.step < self.first_update:
-            self.skip_updates(count)
+        if self.step < self.first_update:  # in none of them a run would learn
+            self.state["update"] += self.agent.updates_per_step
             return
-        for _ in range(count):
+        for _ in range(self.agent.updates_per_step):
             self.update()
-
-    def skip_updates(self, count: int) -> None:
-        """Pass over updates in which no run would learn."""
-        self.state["update"] += count
 
     def update(self) -> None:
         self.learn_tape.seek(self.step)
         self.run["update"]()
 
-    def store(
-        self,
-        s2: NDArray[np.float32],
-        following: NDArray[np.float32],
-        r: NDArray[np.float64],
-        terminated: NDArray[np.bool_],
-    ) -> None:
-        ds = self.agent.ds
-        host = self._incoming.numpy()
+    def store(self, s2: NDArray[Any], following: NDArray[Any], r: NDArray[Any], terminated: NDArray[Any]) -> None:
+        host, ds = self._incoming.numpy(), self.agent.ds
         host[:, :ds], host[:, ds : 2 * ds], host[:, -2], host[:, -1] = s2, following, r, terminated
         self.buffers["incoming"].copy_(self._incoming, non_blocking=True)
         self.run["store"]()
@@ -122,11 +120,11 @@ class Learner:
 
     def read_metrics(self) -> NDArray[np.float64]:
         """Means since the last call, [metrics, R]; NaN for runs without an update."""
-        sums, counts = self.state["metrics"].double().cpu().numpy(), self.state["metrics_count"].double().cpu().numpy()
-        self.state["metrics"].zero_()
-        self.state["metrics_count"].zero_()
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(sums / counts, dtype=np.float64)
+        sums, counts = self.state["metrics"], self.state["metrics_count"]
+        means = sums.double().cpu() / counts.double().cpu()
+        sums.zero_()
+        counts.zero_()
+        return np.asarray(means)
 
     # --- for checkpoints
 
@@ -143,12 +141,18 @@ class Learner:
         self.step = int(tensors["step"])
 
 
-def wait_for_gpu() -> None:
-    """Return when the GPU has done what it was asked to. CUDA's own waiting would keep the core from simulators."""
-    stream = torch.cuda.current_stream()
-    while not stream.query():
-        os.sched_yield() if hasattr(os, "sched_yield") else stream.synchronize()
-
-
 def _under(prefix: str, tensors: Tensors) -> Tensors:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def cohort_bytes(runs: Sequence[Run], sizes: tuple[int, int]) -> int:
+    """Memory for the learner of runs whose task has these sizes of observations and actions: replay, weights with
+    targets, moments and gradients, tapes, activations of shooting."""
+    agent = make_agent(runs, *sizes)
+    config = agent.config
+    experience = min(config.capacity, runs[0].task.steps) * replay.row_width(*sizes)
+    weights = sum(net.members * sum(net.sizes) for net in agent.nets.values()) * 6
+    tapes = tape_size(agent.act_streams()) + tape_size(agent.learn_streams(), agent.updates_per_step * LEARN_BLOCK)
+    shots = max(getattr(run.config, "shots", 1) for run in runs)
+    activations = (4 * shots + 16 * config.batch) * config.width * config.depth
+    return 4 * len(runs) * (experience + weights + tapes + activations)

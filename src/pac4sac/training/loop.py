@@ -10,23 +10,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pac4sac.agents.base import Agent, State
 from pac4sac.base.errors import DamagedCheckpoint, UserError
 from pac4sac.base.stopping import Stopped, StopRequest
 from pac4sac.runs.metrics import solved_at
 from pac4sac.runs.run import Run, make_agent
+from pac4sac.runs.status import BROKEN_OFF, Status
 from pac4sac.runs.writing import Mark, RunFolder, check_that_nothing_was_saved, log_time
-from pac4sac.tasks import Task
 from pac4sac.tasks.pool import EnvPool
-from pac4sac.training import agent_file as agentfile
 from pac4sac.training import backends, checkpoint
+from pac4sac.training.agent_file import save_agent, start_from
 from pac4sac.training.callbacks import Callback
-from pac4sac.training.checkpoint import Checkpoint
-from pac4sac.training.evaluation import Policy, evaluate
+from pac4sac.training.evaluation import Episodes, evaluate, policies_of
 from pac4sac.training.learner import Learner
 from pac4sac.training.options import Options
 from pac4sac.training.state_coverage import measure_coverage
 from pac4sac.training.value_error import measure_value_errors
+
+PER_RUN = ("status", "details", "returns", "best", "so_far", "length")  # what a checkpoint says of each run
 
 
 class Cohort:
@@ -35,80 +35,75 @@ class Cohort:
     def __init__(self, root: Path, name: str, runs: Sequence[Run], options: Options, watcher: Callback) -> None:
         self.root, self.folder = root, root / "cohorts" / name
         self.runs, self.options, self.watcher = tuple(runs), options, watcher
-        self.task = runs[0].task
-        self.seeds = [run.seed for run in runs]
-        self.fingerprint = checkpoint.fingerprint({"runs": [run.describe() for run in runs]})
+        self.task, self.seeds = runs[0].task, [run.seed for run in runs]
+        self.fingerprint = checkpoint.fingerprint([run.describe() for run in runs])
         self.folders = [RunFolder(root, run) for run in runs]
-        self.status: list[str] = ["running"] * len(runs)
+        self.status: list[str] = [Status.RUNNING] * len(runs)
         self.details: list[str | None] = [None] * len(runs)
         self.returns: list[list[float]] = [[] for _ in runs]  # of all finished training episodes
+        self.best: list[float | None] = [None] * len(runs)  # mean return of the best scheduled evaluation
         self.so_far = np.zeros(len(runs))  # return of the present episode
         self.length = np.zeros(len(runs), dtype=np.int64)
-        self.best: list[float | None] = [None] * len(runs)  # mean return of the best scheduled evaluation
         self.complete = False  # all is done and written, the final evaluation too
         self.measured = True  # False where a stop broke off what was due at this step
 
     # --- start and end
 
-    def train(self, stop: StopRequest) -> bool:
-        """Train until all runs are done; False where a stop was asked for before that."""
+    def train(self, stop: StopRequest, started: Callable[[], None] | None = None) -> bool:
+        """Train until all runs are done; False where a stop was asked for before that. `started` is called once all
+        that it needs was seen to be usable."""
         self.stop = stop
         saved = checkpoint.load_newest(self.folder, self.fingerprint, self._check)
-        if saved is not None and self._nothing_left(saved):
-            return True
         if saved is None:
             check_that_nothing_was_saved(self.folders, self.options.checkpoint_every)
+        elif saved.progress["complete"] and not any(self._to_be_extended(saved)):
+            return True
         with EnvPool(self.task, self.seeds, self.options.workers) as self.pool:
             self.agent = make_agent(self.runs, self.pool.observation_size, self.pool.action_size)
             if stop.reason is not None:  # before the compiler takes its time
                 return False
             self._place(saved.progress["placement"] if saved else None)
-            if saved is None:
-                self._begin()
-            else:
-                self._resume(saved)
+            logs = self._resume(saved) if saved else self._begin()
+            for run, folder in enumerate(self.folders):
+                folder.cut_back(logs[run])
+                folder.describe(self.status[run], self.details[run])
+            if started is not None:
+                started()
             self.watcher.on_start(self.root, self.runs, self.options.steps, self.learner.step)
             try:
                 return self._loop()
             finally:
                 self.watcher.on_end(self.root)
 
-    def _check(self, saved: Checkpoint) -> None:
-        """Refuse a checkpoint that does not fit the logs beside it, or whose progress nobody of us wrote."""
+    def _check(self, saved: checkpoint.Checkpoint) -> None:
+        """Refuse a checkpoint that does not fit the logs beside it, or whose progress we did not write."""
         try:
-            for name in ("status", "details", "returns", "best", "so_far", "length"):
-                if len(saved.progress[name]) != len(self.runs):
-                    raise DamagedCheckpoint(f"its {name} is not of {len(self.runs)} runs")
+            if {len(saved.progress[name]) for name in PER_RUN} != {len(self.runs)}:
+                raise DamagedCheckpoint(f"its progress is not that of {len(self.runs)} runs")
             int(saved.learner["step"]), bool(saved.progress["complete"]), int(saved.progress["placement"]["threads"])
             for folder, marks in zip(self.folders, saved.progress["logs"], strict=True):
                 folder.check(marks)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise DamagedCheckpoint(f"its progress is unreadable ({type(error).__name__})") from error
 
-    def _nothing_left(self, saved: Checkpoint) -> bool:
-        extended = int(saved.learner["step"]) < self.options.steps
-        return bool(saved.progress["complete"]) and not (extended and any(self._out_of_steps(saved.progress)))
+    def _to_be_extended(self, saved: checkpoint.Checkpoint) -> list[bool]:
+        """Which runs ended with a smaller budget, rather than because they were solved or could not go on."""
+        more, ends = int(saved.learner["step"]) < self.options.steps, (Status.FINISHED, None)
+        return [more and end == ends for end in zip(saved.progress["status"], saved.progress["details"], strict=True)]
 
-    def _out_of_steps(self, progress: dict[str, Any]) -> list[bool]:
-        """Which runs ended with the budget, rather than because they were solved or could not go on."""
-        return [s == "finished" and d is None for s, d in zip(progress["status"], progress["details"], strict=True)]
-
-    def _place(self, placement: dict[str, Any] | None) -> None:
+    def _place(self, saved: dict[str, Any] | None) -> None:
         """Settle how to compute: as in the checkpoint, since a resume must compute in the same way."""
-        names = ("device", "backend", "precision", "threads")
-        wanted = {name: getattr(self.options, name) for name in names} if placement is None else placement
-        device, precision = backends.pick_device(wanted["device"]), wanted.get("precision", "float32")
+        how = saved or {name: getattr(self.options, name) for name in ("device", "backend", "precision", "threads")}
+        device, threads = backends.pick_device(how["device"]), how["threads"]
+        precision = how.get("precision", "float32")  # of which older checkpoints say nothing
         backends.set_precision(precision)
         self.learner = Learner(self.agent, self.seeds, self.options.steps, device)
-        updates = self.options.steps * self.agent.updates_per_step
-        threads = wanted["threads"]
         if threads != "auto":
             torch.set_num_threads(threads)
-        backend = backends.prepare(self.learner, backends.choose_backend(wanted["backend"], device, updates))
-        if placement and backend != placement["backend"]:
-            raise UserError(
-                f"The {placement['backend']} backend, with which this experiment began, does not work here."
-            )
+        updates = self.options.steps * self.agent.updates_per_step
+        backend = backends.prepare(self.learner, backends.choose_backend(how["backend"], device, updates))
+        if saved and backend != saved["backend"]:
+            raise UserError(f"The {saved['backend']} backend, with which this experiment began, does not work here.")
         if threads == "auto":
             threads = backends.choose_threads(self.learner)
             torch.set_num_threads(threads)
@@ -116,41 +111,34 @@ class Cohort:
         for folder in self.folders:
             folder.computed = {"device": device.type, "backend": backend, "precision": precision}
 
-    def _begin(self) -> None:
+    def _begin(self) -> Sequence[dict[str, Mark]]:
+        """Returns where the logs end."""
         if self.options.start_from:
-            wanted = self.runs[0].started_from
-            agentfile.start_from(self.options.start_from, self.agent, self.learner.state, wanted)
-        for folder in self.folders:
-            folder.cut_back({})
-            folder.describe("running")
+            start_from(self.options.start_from, self.agent, self.learner.state, self.runs[0].started_from)
         self.learner.begin(self.pool.reset())
+        return [{}] * len(self.runs)
 
-    def _resume(self, saved: Checkpoint) -> None:
-        progress = saved.progress
+    def _resume(self, saved: checkpoint.Checkpoint) -> Sequence[dict[str, Mark]]:
+        """Returns where the logs end."""
+        progress, extended = saved.progress, self._to_be_extended(saved)
         try:
             self.learner.restore(saved.learner)
-            self.status, self.details = progress["status"], progress["details"]
-            self.returns, self.best = progress["returns"], progress["best"]
+            self.details, self.returns, self.best = progress["details"], progress["returns"], progress["best"]
+            self.status = [Status.RUNNING if more else s for s, more in zip(progress["status"], extended, strict=True)]
             self.so_far = np.array(progress["so_far"], dtype=np.float64)
             self.length = np.array(progress["length"], dtype=np.int64)
             self.measured = progress.get("measured", True)
             self.learner.begin(self.pool.restore(saved.pool))
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
             raise UserError(f"The checkpoint in {self.folder} does not fit its runs ({error}).") from error
-        if self.learner.step < self.options.steps:
-            for run, again in enumerate(self._out_of_steps(progress)):
-                if again:
-                    self.status[run] = "running"  # the experiment was extended
-        for run, folder in enumerate(self.folders):
-            folder.cut_back(progress["logs"][run])
-            folder.describe(self.status[run], self.details[run])
+        return list(progress["logs"])
 
     def _loop(self) -> bool:
         started = time.monotonic()
         try:
             if not self.measured:
                 self._measure()
-            while self.learner.step < self.options.steps and "running" in self.status:
+            while self.learner.step < self.options.steps and Status.RUNNING in self.status:
                 self._step()
                 step = self.learner.step
                 self.watcher.on_step(step)
@@ -163,10 +151,22 @@ class Cohort:
             self._finish()
         except Stopped:
             for run in self._running():
-                self.folders[run].describe("interrupted", str(self.stop.reason))
+                self.folders[run].describe(Status.INTERRUPTED, str(self.stop.reason))
             return False
         log_time(self.folder, self.learner.step, started)
         return True
+
+    def _finish(self) -> None:
+        self._bury_the_dead()
+        self._save()  # an evaluation takes its time, in which much can happen
+        whole = [run for run, status in enumerate(self.status) if status not in BROKEN_OFF]
+        self._evaluate(whole)
+        self._log_bias(whole)
+        self._log_coverage(self._running())
+        for run in self._running():
+            self._end_run(run, Status.FINISHED, None)
+        self.complete = True
+        self._save()
 
     # --- one lockstep step
 
@@ -182,10 +182,9 @@ class Cohort:
         learner.store(seen.final_observation, seen.observation, seen.reward, seen.terminated)
         self.so_far += seen.reward
         self.length += 1
-        step, ended = learner.step, seen.terminated | seen.truncated
-        time_to_log = step % self.options.log_every == 0
-        due = self._due()
-        failed = any(self.status[run] == "running" for run in self.pool.failures)
+        ended, due = seen.terminated | seen.truncated, self._due()
+        time_to_log = learner.step % self.options.log_every == 0
+        failed = any(self.status[run] == Status.RUNNING for run in self.pool.failures)
         if failed or ended.any() or time_to_log or due:
             self._bury_the_dead()
             self._end_episodes(ended)
@@ -219,44 +218,39 @@ class Cohort:
         for run in self._running():
             if steps[run] >= 0:  # first: a simulator may have failed because of it
                 name = self.agent.trained()[int(self.learner.state["diverged_net"][run])]
-                self._end_run(run, "diverged", f"non-finite {name} gradient at step {steps[run]}")
+                self._end_run(run, Status.DIVERGED, f"non-finite {name} gradient at step {steps[run]}")
             elif actions is not None and not np.isfinite(actions[run]).all():
-                self._end_run(run, "diverged", f"non-finite action at step {self.learner.step}")
+                self._end_run(run, Status.DIVERGED, f"non-finite action at step {self.learner.step}")
             elif run in self.pool.failures:
-                self._end_run(run, "failed", self.pool.failures[run])
+                self._end_run(run, Status.FAILED, self.pool.failures[run])
 
     def _end_episodes(self, ended: NDArray[np.bool_]) -> None:
         if not ended.any():
             return
-        for run in self._running():
-            if not ended[run]:
-                continue
-            episode = len(self.returns[run])
-            self.returns[run].append(float(self.so_far[run]))
-            row = {"episode": episode, "step": self.learner.step, "return": float(self.so_far[run])}
+        step, r_limit = self.learner.step, self.task.r_limit if self.options.stop_when_solved else None
+        for run in [run for run in self._running() if ended[run]]:
+            row = {"episode": len(self.returns[run]), "step": step, "return": float(self.so_far[run])}
             self._log(run, "episodes", row | {"length": int(self.length[run])})
-            if self.options.stop_when_solved and self._solved(run):
+            self.returns[run].append(float(self.so_far[run]))
+            if r_limit is not None and solved_at(self.returns[run], r_limit) is not None:
                 self._log_coverage([run])  # what is stored from here on is of nobody
-                self._end_run(run, "finished", f"solved at step {self.learner.step}")
+                self._end_run(run, Status.FINISHED, f"solved at step {step}")
         self.so_far[ended] = 0
         self.length[ended] = 0
         self.agent.end_of_episode(self.learner.state, torch.from_numpy(ended.copy()).to(self.learner.device))
 
-    def _end_run(self, run: int, status: str, detail: str | None) -> None:
-        self.status[run] = status
-        self.details[run] = detail
-        self.learner.freeze(run)
-        self.pool.park(run)
+    def _end_run(self, run: int, status: Status, detail: str | None) -> None:
+        self.status[run], self.details[run] = status, detail
+        if detail is not None:  # a run that only ran out of steps may be extended
+            self.learner.freeze(run)
+            self.pool.park(run)
         self.folders[run].describe(status, detail)
         self.watcher.on_status(self.runs[run], status, detail)
 
     def _running(self) -> list[int]:
-        return [run for run, status in enumerate(self.status) if status == "running"]
+        return [run for run, status in enumerate(self.status) if status == Status.RUNNING]
 
-    def _solved(self, run: int) -> bool:
-        return self.task.r_limit is not None and solved_at(self.returns[run], self.task.r_limit) is not None
-
-    # --- what is written
+    # --- what is measured and written
 
     def _log(self, run: int, kind: str, row: dict[str, Any]) -> None:
         self.folders[run].log(kind, row)
@@ -269,25 +263,19 @@ class Cohort:
                 row = dict(zip(self.agent.metric_names, values[:, run].tolist(), strict=True))
                 self._log(run, "metrics", {"step": self.learner.step, **row})
 
-    @property
-    def _played(self) -> tuple[Agent, State, Task, list[int]]:
-        return self.agent, self.learner.state, self.task, self.seeds
-
     def _evaluate(self, runs: Sequence[int]) -> None:
         """The deterministic policy and, for runs that shoot, the shooting one; the latter decides which is best."""
         if not runs or not self.options.evaluation_episodes:
             return
-        step, episodes = self.learner.step, self.options.evaluation_episodes
-        shots = agentfile.shots_of(self.agent)
-        policies: list[Policy] = ["greedy", "shooting"] if max(shots) > 1 else ["greedy"]
+        step, count, shots = self.learner.step, self.options.evaluation_episodes, self.agent.shots(evaluating=True)
+        played = (self.agent, self.learner.state, self.task, self.seeds, count, str(step), self.pool.workers)
         means = np.full(len(self.runs), np.nan)
-        for policy in policies:
-            returns = evaluate(*self._played, policy, episodes, str(step), self.pool.workers, runs, self.stop)
-            for run in runs:
-                if policy == "greedy" or shots[run] > 1:
-                    means[run] = returns[run].mean()
-                    row = {"step": step, "policy": policy, "mean": means[run].item(), "returns": returns[run].tolist()}
-                    self._log(run, "evaluations", row)
+        for policy in policies_of(self.agent):
+            returns = evaluate(Episodes(*played, runs, self.stop), policy)
+            for run in [run for run in runs if policy == "greedy" or shots[run] > 1]:
+                means[run] = returns[run].mean()
+                row = {"step": step, "policy": policy, "mean": means[run].item(), "returns": returns[run].tolist()}
+                self._log(run, "evaluations", row)
         for run, mean in enumerate(means.tolist()):
             best = self.best[run]
             if self.options.evaluate_every and not np.isnan(mean) and (best is None or mean > best):
@@ -297,8 +285,9 @@ class Cohort:
     def _log_bias(self, runs: Sequence[int]) -> None:
         if not runs or not self.options.bias_every:
             return
-        step, episodes, workers = self.learner.step, self.options.bias_episodes, self.pool.workers
-        errors = measure_value_errors(*self._played, episodes, str(step), workers=workers, only=runs, stop=self.stop)
+        step, count = self.learner.step, self.options.bias_episodes
+        played = (self.agent, self.learner.state, self.task, self.seeds, count, str(step))
+        errors = measure_value_errors(*played, workers=self.pool.workers, only=runs, stop=self.stop)
         for run in runs:
             if (bias := errors[run].bias()) is not None:
                 self._log(run, "bias", {"step": step, **dataclasses.asdict(bias)})
@@ -308,43 +297,17 @@ class Cohort:
             return
         for run, coverage in enumerate(measure_coverage(self.learner)):
             if run in runs:
-                self._log(run, "coverage", {"step": self.learner.step, **dataclasses.asdict(coverage)})
+                self._log(run, "coverage", {"step": self.learner.step, **coverage._asdict()})
 
     def _save_agent(self, run: int, name: str = "agent.safetensors") -> None:
-        path = self.folders[run].path / name
-        agentfile.save_agent(path, self.runs[run], self.agent, self.learner.state, run)
+        save_agent(self.folders[run].path / name, self.runs[run], self.agent, self.learner.state, run)
 
     def _save(self, marks: list[dict[str, Mark]] | None = None) -> None:
         """With the logs as they are, or to be cut back to marks."""
         for run in range(len(self.runs)):
             self._save_agent(run)
-        progress = {
-            "placement": self.placement,
-            "complete": self.complete,
-            "measured": self.measured,
-            "status": self.status,
-            "details": self.details,
-            "returns": self.returns,
-            "best": self.best,
-            "so_far": self.so_far.tolist(),
-            "length": self.length.tolist(),
-            "logs": marks or [folder.marks() for folder in self.folders],
-        }
-        pool = checkpoint.as_arrays(self.pool.snapshot())
-        content = Checkpoint(self.learner.export(), pool, progress)
+        progress = {"placement": self.placement, "complete": self.complete, "measured": self.measured}
+        progress |= {name: getattr(self, name) for name in PER_RUN}
+        progress["logs"] = marks or [folder.marks() for folder in self.folders]
+        content = checkpoint.Checkpoint(self.learner.export(), self.pool.snapshot(), progress)
         checkpoint.save(self.folder, self.fingerprint, self.learner.step, content)
-
-    def _finish(self) -> None:
-        self._bury_the_dead()
-        self._save()  # an evaluation takes its time, in which much can happen
-        whole = [run for run, status in enumerate(self.status) if status in ("running", "finished")]
-        self._evaluate(whole)
-        self._log_bias(whole)
-        self._log_coverage(self._running())
-        for run in self._running():  # neither frozen nor parked: the experiment may be extended
-            self.status[run] = "finished"
-            self._save_agent(run)
-            self.folders[run].describe("finished")
-            self.watcher.on_status(self.runs[run], "finished", None)
-        self.complete = True
-        self._save()

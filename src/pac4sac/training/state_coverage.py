@@ -3,7 +3,7 @@
 States are taken as the networks see them: a scale found from a run's own states would divide out what is measured.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,8 +17,7 @@ SAMPLE = 1000  # states; always as many, since among more of them the nearest is
 GRAIN = 0.01  # deviation of an observation that counts as standing still
 
 
-@dataclass(frozen=True)
-class StateCoverage:
+class StateCoverage(NamedTuple):
     nearest: float  # mean distance from a state to the nearest other
     log_volume: float
     states: int  # among which
@@ -37,8 +36,8 @@ def measure_coverage(learner: Learner) -> list[StateCoverage]:
     index = one_of_each_stretch(filled, tape.blocks["coverage"].squeeze(1))  # [R, count]
     states = replay.gather(1, index.unsqueeze(-1).expand(-1, -1, learner.agent.ds))
     states = states[..., (states.amin(1) != states.amax(1)).any(0)]  # the others add nothing, and can be nine in ten
-    found = zip(nearest_distance(states).tolist(), log_volume(states).tolist(), strict=True)
-    return [StateCoverage(nearest, volume, count) for nearest, volume in found]
+    measured = zip(nearest_distance(states).tolist(), log_volume(states).tolist(), strict=True)
+    return [StateCoverage(nearest, volume, count) for nearest, volume in measured]
 
 
 def one_of_each_stretch(length: int, uniforms: Tensor) -> Tensor:

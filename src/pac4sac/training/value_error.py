@@ -25,7 +25,7 @@ from pac4sac.base.stopping import StopRequest
 from pac4sac.runs.statistics import CONFIDENCE, Estimate, Verdict, bias_verdict, mean_interval
 from pac4sac.tasks import Task
 from pac4sac.tasks.registry import time_limit
-from pac4sac.training.evaluation import evaluation_tape, play, read_draw
+from pac4sac.training.evaluation import Episodes, play, read_draw
 
 Floats = NDArray[np.float64]
 TAIL = 0.01  # the largest weight of an unknown tail
@@ -171,7 +171,6 @@ def measure_value_errors(
 
     occasion = f"value of the {'shooting' if shooting else 'policy'}, {occasion}"
     streams = agent.behaviour_streams(episodes, True) if shooting else agent.policy_streams(episodes)
-    tape = evaluation_tape(seeds, streams, occasion, device)
     steps: list[tuple[Tensor, Tensor, Floats]] = []  # observations, actions, rewards
     length = np.zeros(runs * episodes, np.int64)
     ended, terminated = (np.zeros(runs * episodes, np.bool_) for _ in range(2))  # neither, where the simulator failed
@@ -179,7 +178,9 @@ def measure_value_errors(
     limit = time_limit(task)
     unjudged = math.ceil(math.log(TAIL) / math.log(gamma.max())) if gamma.any() else 1
     longer = replace(task, horizon=limit if limit is None or limit >= 2 * unjudged else limit + unjudged)
-    for s, a, seen, going in play(act, tape, longer, seeds, episodes, occasion, workers, only, stop):
+    played = Episodes(agent, state, longer, seeds, episodes, occasion, workers, only, stop)
+    tape = played.tape(streams)
+    for s, a, seen, going in play(played, act, tape):
         steps.append((s, a, seen.reward.copy()))
         length += going
         ending = going & (seen.terminated | seen.truncated)

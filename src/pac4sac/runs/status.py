@@ -1,0 +1,14 @@
+"""How a run stands, as its run.json says."""
+
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    RUNNING = "running"  # or killed while it was
+    INTERRUPTED = "interrupted"  # in good order; a resume goes on
+    FINISHED = "finished"
+    DIVERGED = "diverged"
+    FAILED = "failed"  # by its simulator
+
+
+BROKEN_OFF = (Status.DIVERGED, Status.FAILED)  # ended, but not as it should
