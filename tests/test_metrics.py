@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pac4sac.paper.numbers import COST, PAPER_TASKS, SHOOTING, TABLE_1, TABLE_2, Cell, paper_cell
+from pac4sac.paper.numbers import COST, PAPER_TASKS, SHOOTING, TABLE_1, TABLE_2, MeanSd, paper_cell
 from pac4sac.runs.metrics import (
     cumulative_regret,
     episodes_until_solved,
@@ -109,8 +109,8 @@ def test_mean_return() -> None:
 def test_the_papers_cells_are_found_by_task_and_algorithm() -> None:
     cell = paper_cell("cartpole-swingup", "pac4sac")
     assert cell is not None
-    assert cell.regret == Cell(5700.0, 300.0)
-    assert cell.episodes == Cell(22.0, 5.1)
+    assert cell.regret == MeanSd(5700.0, 300.0)
+    assert cell.episodes == MeanSd(22.0, 5.1)
     assert paper_cell("cartpole-swingup", "sac-nr") is None
     assert paper_cell("Pendulum-v1", "sac") is None
 

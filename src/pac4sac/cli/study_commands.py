@@ -10,7 +10,7 @@ from pac4sac.base.errors import UserError
 from pac4sac.base.text import duration
 from pac4sac.cli.agent_commands import INTERRUPTED, writing
 from pac4sac.cli.arguments import parse_settings
-from pac4sac.cli.study_display import cohort_table, memory_of, say, show_tables, status_of
+from pac4sac.cli.study_display import cohort_table, memory_of, say, status_of
 from pac4sac.runs.seeds import parse_seeds
 
 if TYPE_CHECKING:
@@ -70,13 +70,11 @@ class StudyRun:
     def run(self, console: "Console") -> int:
         study = chosen_study(self.name, self.seeds, self.tasks)
         flags = {"device": self.device, "backend": self.backend, "precision": self.precision}
-        from pac4sac.paper.report import main_tables
-        from pac4sac.runs.collection import collect
         from pac4sac.studies.run import study_folder, train_and_report
 
         root = study_folder(study, self.out)
         with writing(root):
-            result, page = train_and_report(
+            result, report = train_and_report(
                 study,
                 root,
                 console,
@@ -87,7 +85,7 @@ class StudyRun:
                 max_minutes=self.max_minutes,
                 options={name: value for name, value in flags.items() if value is not None},
             )
-        return tell_end(console, result, page, main_tables(collect([root])) if result.complete else [])
+        return tell_end(console, result, report.page, report.main_tables)
 
 
 @dataclass(frozen=True)
@@ -286,8 +284,8 @@ class Report:
 
         out = self.out or self.folders[0] / "report"
         with writing(out):
-            page = write_report(self.folders, out, in_pages=self.pages)
-        say(console, f"Report: {page}")
+            report = write_report(self.folders, out, in_pages=self.pages)
+        say(console, f"Report: {report.page}")
         return 0
 
 
@@ -322,6 +320,8 @@ def tell_end(console: "Console", result: "Result", page: Path, tables: "Sequence
     if not result.complete:
         say(console, f"Stopped before the end; go on by the same command. So far: {page}")
         return INTERRUPTED if result.reason is not None and result.reason.by_signal else 0
+    from pac4sac.report.formats import show_tables
+
     show_tables(console, tables)
     say(console, f"Report: {page}")
     return 0

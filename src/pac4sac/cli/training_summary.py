@@ -14,7 +14,7 @@ from rich.text import Text
 from pac4sac.base.files import read_jsonl
 from pac4sac.base.text import brief
 from pac4sac.cli.training_display import BROKEN_OFF, sparkline
-from pac4sac.paper.numbers import PAPER_TASKS, SEEDS, Cell, PaperCell, paper_cell
+from pac4sac.paper.numbers import PAPER_TASKS, SEEDS, MeanSd, PaperCell, paper_cell
 from pac4sac.runs.collection import is_complete, is_solved, score_run
 from pac4sac.runs.metrics import Score
 from pac4sac.runs.reading import RunRecord
@@ -187,7 +187,7 @@ def mean_and_sd(bounds: Sequence[Bound | None]) -> str:
     return f"{mean} ± {_short(float(np.std(values, ddof=1)))}"
 
 
-def paper_number(published: Cell, unit: float = 1) -> str:
+def paper_number(published: MeanSd, unit: float = 1) -> str:
     return f"{published.mean / unit:.1f} ± {published.sd / unit:.1f}"
 
 
