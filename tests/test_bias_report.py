@@ -12,7 +12,7 @@ import pytest
 from report_folders import own_task, task, write_run, write_study
 
 from pac4sac.paper.report import read_context, write_report
-from pac4sac.report.measurements import BIAS, BiasRow, bias_section
+from pac4sac.report.measurements import BIAS, bias_section, final_bias
 from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.reading import read_runs
 
@@ -60,7 +60,7 @@ def test_a_report_on_runs_without_measurements_has_no_such_section(tmp_path: Pat
 def test_of_one_seed_the_interval_is_that_of_its_episodes(tmp_path: Path) -> None:
     write_bias(write_run(tmp_path, task("cartpole-swingup")), [5.0] * len(STEPS), low=4.0, high=6.0)
     (variant,) = read_context([tmp_path]).all_variants
-    estimate = BiasRow(variant).bias
+    estimate = final_bias(variant)
     assert (estimate.value, estimate.low, estimate.high) == (5.0, 4.0, 6.0)
 
 
@@ -71,7 +71,7 @@ def test_runs_that_diverged_are_drawn_but_not_judged(tmp_path: Path) -> None:
     write_bias(broken, [7.0, None, None, None], range(2000, 8001, 2000))
     (variant,) = read_context([tmp_path]).all_variants
     assert len(BIAS.of(variant.runs[3])) == 1
-    assert BiasRow(variant).bias.value == pytest.approx(2.0)
+    assert final_bias(variant).value == pytest.approx(2.0)
     _, sentence, picture, table = section_of(tmp_path).blocks
     assert "overestimates" not in sentence
     assert "undecided: `sac`" in sentence

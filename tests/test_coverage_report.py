@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def write_variant(folder: Path, label: str, ends: Sequence[float], volumes: Sequ
 
 def section_of(folder: Path) -> Any:
     context = read_context([folder])
-    return coverage_section(context, coverage_baseline(context.collection.studies))
+    return coverage_section(context, partial(coverage_baseline, context.collection.studies))
 
 
 def write_three(folder: Path) -> None:

@@ -7,13 +7,13 @@ from itertools import product
 from scipy import stats
 
 from pac4sac.base.text import NOTHING, p_text
-from pac4sac.paper.context import PaperContext
 from pac4sac.paper.cost import COMPARABLE, REFERENCE, machines
+from pac4sac.paper.families import PaperContext
 from pac4sac.paper.numbers import COST, TEXTS
 from pac4sac.paper.paper_rows import ALGORITHMS, PAPER_SHOTS, SHOOTING_TASK, TASKS, TERM_TITLES, TERMS, departures
 from pac4sac.paper.verdicts import NO_DATA
 from pac4sac.report.comparison import SIGNIFICANT, UNFINISHED, Compared, Quantity, compare
-from pac4sac.report.measurements import BIAS, CRITICS, BiasRow
+from pac4sac.report.measurements import BIAS, OVERESTIMATES, UNDERESTIMATES, critic_verdict, final_bias
 from pac4sac.report.record_sections import mixtures
 from pac4sac.report.tables import Cell, Section, Table, data, with_interval, words
 from pac4sac.report.variants import METRICS, Variant
@@ -64,19 +64,20 @@ def claims_section(context: PaperContext) -> Section | None:
     if not judged:
         return None
     columns = [
-        words("Claim", lambda j: j.claim),
-        words("On", lambda j: j.on),
-        words("Verdict", lambda j: Cell("", j.verdict, verdict=j.verdict)),
-        words("Evidence", lambda j: Cell(j.evidence)),
-        data(("claim", "on", "verdict", "measure"), lambda part: part[0]),
-        data("compared", lambda part: part[1].name),
-        data(("estimate", "low", "high"), lambda part: part[1].estimate),
-        data(("p_holm", "runs"), lambda part: (part[1].p, part[1].runs)),
+        words("Claim", "claim"),
+        words("On", "on"),
+        words("Verdict", lambda claim: Cell("", claim.verdict, verdict=claim.verdict)),
+        words("Evidence", lambda claim: Cell(claim.evidence)),
+        data("claim", "on", "verdict", "measure", get=lambda part: part[0]),
+        data("compared", get=lambda part: part[1].name),
+        data("estimate", "low", "high", get=lambda part: part[1].estimate),
+        data("p_holm", "runs", get=lambda part: (part[1].p, part[1].runs)),
     ]
-    table = Table(
-        "claims", "Verdicts", columns, judged,
-        lambda j: [((j.claim, j.on, j.verdict, j.measure), finding) for finding in j.findings],
-    )  # fmt: skip
+
+    def findings(c: Judged) -> list[tuple[tuple[str, ...], Finding]]:
+        return [((c.claim, c.on, c.verdict, c.measure), finding) for finding in c.findings]
+
+    table = Table("claims", "Verdicts", columns, judged, findings)
     notes = mixtures([*context.rows.table_1.values(), *context.rows.table_2.values()])
     return Section("claims", "What the paper claims", [TEXTS["claims"].format(comparable=COMPARABLE), table, *notes])
 
@@ -158,28 +159,25 @@ def _finding(name: str, row: Compared, own: Variant, metric: str) -> Finding:
 
 
 def _biases(context: PaperContext) -> list[Judged]:
-    def ends(variant: Variant) -> list[float]:
-        return BIAS.ends(variant, "bias")
-
-    quantity = Quantity(ends, CRITICS[0], CRITICS[1])
+    quantity = Quantity(lambda variant: BIAS.ends(variant, "bias"), OVERESTIMATES, UNDERESTIMATES)
     judged = []
     for task, title in TASKS.items():
         own, sac = context.rows.table_1.get((task, OURS)), context.rows.table_1.get((task, "sac"))
         if not own or not sac or departures(own) or departures(sac) or not BIAS.measured([own, sac]):
             continue
-        (row,) = compare([own], sac, quantity)
-        if row.verdict == UNFINISHED:
-            finding = Finding("SAC", UNFINISHED)
-        elif min(len(ends(own)), len(ends(sac))) > 1:
-            ours, p = BiasRow(own), NOTHING if row.p is None else p_text(row.p)
+        theirs, row = compare([sac, own], sac, quantity)
+        runs = (len(row.values), len(theirs.values))
+        finding = Finding("SAC", UNFINISHED)
+        if row.verdict != UNFINISHED:
+            if min(runs) < 2:
+                continue
             # Above SAC's and above zero, or neither: otherwise it cannot be told.
-            above = {CRITICS[0]: True, CRITICS[1]: False}.get(row.verdict)
-            speaks = not above if above == (ours.verdict == CRITICS[0]) else None
+            above = {OVERESTIMATES: True, UNDERESTIMATES: False}.get(row.verdict)
+            speaks = not above if above == (critic_verdict(own) == OVERESTIMATES) else None
+            p = NOTHING if row.p is None else p_text(row.p)
             text = f"{with_interval(row.difference, digits=1)} ({p}), PAC4SAC's own bias "
-            text += with_interval(ours.bias, digits=1)
-            finding = Finding("SAC", text, speaks, row.difference, row.p, f"{len(ends(own))} and {len(ends(sac))}")
-        else:
-            continue
+            text += with_interval(final_bias(own), digits=1)
+            finding = Finding("SAC", text, speaks, row.difference, row.p, f"{runs[0]} and {runs[1]}")
         measure = "Δ value bias at the end of training"
         judged.append(Judged("Overestimation is cured with one critic", title, measure, [finding]))
     return judged
@@ -211,7 +209,7 @@ def _costs(context: PaperContext) -> list[Judged]:
     judged = []
     for machine in machines(context.collection.costs):
         ratio = machine.relative(OURS)
-        if ratio is None or machine.cost.study != "cost":
+        if ratio is None or machine.study != "cost":
             continue
         low, high = ratio.low, ratio.high
         speaks = None if low is None or high is None or low <= COMPARABLE < high else high <= COMPARABLE

@@ -1,18 +1,42 @@
-"""Families of variants: a test is corrected for the others of its family, and each variant is in one of them."""
+"""What all sections of a report are made of, with what this paper adds: rows of its tables, and families of variants. A
+test is corrected for the others of its family, and each variant is in one of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from pac4sac.paper.paper_rows import TERMS, PaperRows
+from pac4sac.paper.numbers import PAPER_TASKS
+from pac4sac.paper.paper_rows import TERMS, PaperRows, find_paper_rows
 from pac4sac.paper.shipped import shipped_study
-from pac4sac.report.comparison import Family, first_with_results
-from pac4sac.report.variants import Variant, defaults
-from pac4sac.runs.collection import FoundStudy
+from pac4sac.report.comparison import Context, Family, first_with_results
+from pac4sac.report.variants import Variant, defaults, variants_by_task
+from pac4sac.runs.collection import Collection, FoundStudy
 
 CONTROLS, BEYOND, BEST, OTHERS = "controls", "beyond", "best", "others"
 STUDY_TITLES = {CONTROLS: "Controls", BEYOND: "Beyond the paper", BEST: "The preset `best`", OTHERS: "Other runs"}
 TABLE_1, TABLE_2, SHOTS = "Algorithms of Table 1", "Loss terms of Table 2", "Numbers of shots"
 ALL = "All variants"
+ORDER = ("pac4sac", "ddpg", "sac", "oac")  # of variants, before all others
+
+
+@dataclass(frozen=True)
+class PaperContext(Context):
+    rows: PaperRows
+
+
+def context_of(collection: Collection) -> PaperContext:
+    variants = variants_by_task(collection.runs, list(PAPER_TASKS), ORDER)
+    rows = find_paper_rows(variants)
+    results = {title: [variant for variant in members if variant.is_result] for title, members in variants.items()}
+    ours = [variant for (_, algo), variant in rows.table_1.items() if algo == "pac4sac"]
+    return PaperContext(
+        collection=collection,
+        variants=variants,
+        families={title: families(members, rows, collection.studies) for title, members in results.items()},
+        baselines={title: find_baseline(collection.studies, members) for title, members in results.items()},
+        references={variant.task.title: variant for variant in ours},
+        rows=rows,
+    )
 
 
 def families(results: Sequence[Variant], rows: PaperRows, studies: Sequence[FoundStudy]) -> list[Family]:
@@ -84,14 +108,10 @@ def find_baseline(
     return first_with_results(variants, [*named, *(["pac4sac"] if kind else []), "sac", "pac4sac"])
 
 
-def coverage_baseline(studies: Sequence[FoundStudy]) -> Callable[[Sequence[Variant]], Variant | None]:
+def coverage_baseline(studies: Sequence[FoundStudy], variants: Sequence[Variant]) -> Variant | None:
     """PAC4SAC as the paper has it, whose parts are said to foster exploration; without it, the studies' own."""
-
-    def choose(variants: Sequence[Variant]) -> Variant | None:
-        ours = (variant for variant in variants if variant.algo == "pac4sac" and not variant.departures)
-        return next(ours, None) or find_baseline(studies, variants)
-
-    return choose
+    ours = (variant for variant in variants if variant.algo == "pac4sac" and not variant.departures)
+    return next(ours, None) or find_baseline(studies, variants)
 
 
 def family_baseline(
@@ -100,7 +120,7 @@ def family_baseline(
     """What its study asks about: all three terms, S = 1, or what the studies name."""
     full = rows.table_2.get((family.members[0].task.name, TERMS[True, True]))
     asked = {TABLE_2: full, SHOTS: rows.shooting.get(1)}.get(family.title)
-    if asked in results and asked.has_results:
+    if asked and asked in results and asked.has_results:
         return asked
     kind = next((kind for kind, title in STUDY_TITLES.items() if title == family.title), None)
     return find_baseline(studies, results, kind)

@@ -7,22 +7,22 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pac4sac.base.errors import UserError
 from pac4sac.paper.claims import claims_section
-from pac4sac.paper.context import PaperContext, context_of
 from pac4sac.paper.cost import cost_section
-from pac4sac.paper.families import coverage_baseline, family_baseline
+from pac4sac.paper.families import PaperContext, context_of, coverage_baseline, family_baseline
 from pac4sac.paper.numbers import SEEDS, TEXTS
 from pac4sac.paper.study_sections import calibration_section, search_section, study_sections
 from pac4sac.paper.table_sections import count_verdicts, shooting_section, table_section
 from pac4sac.report import figures, html
 from pac4sac.report.comparison import compare_headline, tally
-from pac4sac.report.formats import one_file, several_files, to_csv, to_latex
+from pac4sac.report.formats import markdown_files, to_csv, to_latex
 from pac4sac.report.measurements import bias_section, coverage_section
 from pac4sac.report.record_sections import facts, left_out, method_section, provenance_section, runs_section
-from pac4sac.report.tables import Listing, Picture, Section, Table
+from pac4sac.report.tables import Picture, Section, Table
 from pac4sac.report.task_sections import across_tasks_section, task_section, threshold_section
 from pac4sac.runs.collection import collect
 
@@ -70,7 +70,7 @@ def write_report(paths: Sequence[Path], out: Path, *, in_pages: bool = False) ->
     titles = list(dict.fromkeys(study.title for study in context.collection.studies))
     tasks = "Report on " + ", ".join(context.variants) if context.variants else "Report"
     about = (titles[0] if len(titles) == 1 else tasks, facts(context), sections)
-    for name, text in (several_files if in_pages else one_file)(*about).items():
+    for name, text in markdown_files(*about, in_pages).items():
         _write(out / name, text)
     _write(out / MARK, html.page(*about, drawings))
     return WrittenReport(out / MARK, context, main_tables(sections))
@@ -94,7 +94,7 @@ def compose(context: PaperContext) -> list[Section]:
         across_tasks_section(context),
         *(task_section(context, title) for title in context.variants if context.results(title)),
         bias_section(context),
-        coverage_section(context, coverage_baseline(collection.studies)),
+        coverage_section(context, partial(coverage_baseline, collection.studies)),
         threshold_section(context, TEXTS["threshold"]),
         calibration_section(context),
         search_section(context),
@@ -130,4 +130,4 @@ def summary_section(context: PaperContext, counts: Sequence[str]) -> Section:
                 of = f"{family.title} on {title}, by {baseline.task.headline.title} against `{baseline.label}`"
                 size = f", with Holm's correction over these {len(rivals)}" if len(rivals) > 1 else ""
                 items.append(f"{of} (p < 0.05{size}): {tally(rivals)}.")
-    return Section("summary", "At a glance", [Listing(items)] if items else ["Nothing to compare yet."])
+    return Section("summary", "At a glance", [items] if items else ["Nothing to compare yet."])

@@ -3,17 +3,19 @@ brings the baselines to the paper's numbers, or by search, what has the least re
 
 import math
 from collections.abc import Sequence
+from dataclasses import astuple
+from functools import partial
 from typing import Any
 
 from pac4sac.base.text import NOTHING, file_name, setting_text
 from pac4sac.paper import numbers as paper
-from pac4sac.paper.context import PaperContext
 from pac4sac.paper.families import (
     BEST,
     CONTROLS,
     OTHERS,
     STUDY_TITLES,
     TABLE_1,
+    PaperContext,
     find_baseline,
     is_preset_best,
     study_members,
@@ -21,12 +23,20 @@ from pac4sac.paper.families import (
 from pac4sac.paper.numbers import TEXTS
 from pac4sac.paper.paper_rows import TASKS, task_differences
 from pac4sac.paper.table_sections import METRICS, beside_the_paper, cell_beside
-from pac4sac.paper.verdicts import Verdict, compare_cell
-from pac4sac.report.comparison import BETTER, Compared, compare_headline, comparison_table, runs_cell, tally
+from pac4sac.paper.verdicts import compare_cell
+from pac4sac.report.comparison import (
+    BETTER,
+    Compared,
+    compare_headline,
+    comparison_table,
+    runs_cell,
+    solved_cell,
+    tally,
+)
 from pac4sac.report.figures import ranking_figure
 from pac4sac.report.record_sections import mixtures
 from pac4sac.report.tables import TEXTS as GENERAL_TEXTS
-from pac4sac.report.tables import Cell, Column, Picture, Section, Table, command, data, words
+from pac4sac.report.tables import Cell, Column, Picture, Section, Table, attributes, command, data, words
 from pac4sac.report.variants import METRICS as ALL_METRICS
 from pac4sac.report.variants import Variant
 from pac4sac.runs.statistics import summarise
@@ -129,37 +139,27 @@ def _table(name: str, caption: str, members: Sequence[Variant]) -> Table:
 
 
 def _calibration_table(name: str, caption: str, members: Sequence[Variant]) -> Table:
-    def theirs(variant: Variant, metric: str) -> paper.MeanSd | None:
+    def beside(metric: str, variant: Variant) -> Cell:
         printed = paper.paper_cell(variant.task.name, variant.algo)
-        return getattr(printed, metric) if printed else None
+        theirs = getattr(printed, metric) if printed else None
+        verdict = compare_cell(variant, metric, theirs, list(variant.config)) if theirs else None
+        return cell_beside(variant, metric, theirs, verdict)
 
-    def verdict(variant: Variant, metric: str) -> Verdict | None:
-        printed = theirs(variant, metric)
-        return compare_cell(variant, metric, printed, list(variant.config)) if printed else None
-
-    def beside(variant: Variant, metric: str) -> Cell:
-        return cell_beside(variant, metric, theirs(variant, metric), verdict(variant, metric))
-
-    def written(variant: Variant, metric: str) -> tuple[Any, ...]:
-        values, note = variant.shown(metric)
-        own, printed, found = summarise(values) if values else None, theirs(variant, metric), verdict(variant, metric)
+    def written(metric: str, variant: Variant) -> tuple[Any, ...]:
+        (values, note), printed = variant.shown(metric), paper.paper_cell(variant.task.name, variant.algo)
+        own = astuple(summarise(values))[1:] if values else (None, None)
         notes = (note,) if metric == "regret" else ()
-        return (own and own.mean, own and own.sd, *notes, printed and printed.mean, found.verdict if found else "")
+        return (*own, *notes, getattr(printed, metric).mean if printed else None, beside(metric, variant).verdict)
 
-    columns = [
-        data("task", lambda v: v.task.title),
-        words("Variant", _label, "variant"),
-        Column("Runs", runs_cell, "runs"),
-    ]
+    columns = [*attributes(task="task.title"), words("Variant", _label, "variant"), Column("Runs", runs_cell, "runs")]
     for metric, (title, _) in METRICS.items():
         notes = ("regret_note",) if metric == "regret" else ()
         keys = (metric, f"{metric}_sd", *notes, f"paper_{metric}", f"{metric}_verdict")
-        columns.append(Column(title, lambda v, metric=metric: beside(v, metric)))
-        columns.append(data(keys, lambda v, metric=metric: written(v, metric)))
+        columns += [Column(title, partial(beside, metric)), data(*keys, get=partial(written, metric))]
     columns += [
         Column("regret, × paper", regret_ratio, "regret_times_paper", show=lambda x: f"{x:.2f}" if x else NOTHING),
-        Column("solved", lambda v: Cell(v.solved_text, v.solved), "solved"),
-        command(lambda v: v.command, "command"),
+        Column("solved", solved_cell, "solved"),
+        command("command", "command"),
     ]
     caption += ". Regret in thousands and episodes until solved, mean ± sd, ours above the paper's"
     return Table(name, caption, columns, members)

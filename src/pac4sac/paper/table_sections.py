@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,15 +21,16 @@ from pac4sac.paper.verdicts import (
     compare_if_comparable,
     compare_median,
 )
+from pac4sac.report.comparison import solved_cell
 from pac4sac.report.figures import COLOURS, add_legend, finish_panel, new_figure
 from pac4sac.report.record_sections import mixtures
 from pac4sac.report.tables import (
     Cell,
     Column,
-    Listing,
     Picture,
     Section,
     Table,
+    attributes,
     command,
     data,
     mean_sd,
@@ -38,49 +39,34 @@ from pac4sac.report.tables import (
     words,
 )
 from pac4sac.report.variants import Variant
-from pac4sac.runs.statistics import Estimate, Summary, interquartile_mean, median, summarise
+from pac4sac.runs.statistics import Estimate, interquartile_mean, median, summarise
 
+TITLE_2 = "Table 2: the terms of the critic's loss"
 METRICS = {"regret": ("regret, k", 1000.0), "episodes": ("episodes", 1.0)}
 
 
-@dataclass(frozen=True)
 class ComparedCell:
     """One cell of a table of the paper."""
 
-    task: str
-    row: str
-    metric: str
-    variant: Variant | None
-    paper: paper.MeanSd
-    found: Verdict
-
-    @cached_property
-    def values(self) -> list[float]:
-        return self.variant.values(self.metric) if self.variant else []
-
-    @property
-    def summary(self) -> Summary | None:
-        return summarise(self.values) if self.values else None
-
-    @cached_property
-    def iqm(self) -> Estimate | None:
-        return interquartile_mean([self.values]) if self.values else None
-
-    @property
-    def difference(self) -> Estimate | None:
-        if self.summary is None or self.found.verdict == NOT_COMPARABLE:
-            return None
-        return Estimate(self.summary.mean - self.paper.mean, self.found.low, self.found.high)
+    def __init__(
+        self, task: str, row: str, metric: str, variant: Variant | None, paper: paper.MeanSd, free: Sequence[str]
+    ) -> None:
+        self.task, self.row, self.metric, self.variant, self.paper = task, row, metric, variant, paper
+        self.found = compare_cell(variant, metric, paper, free)
+        self.values = variant.values(metric) if variant else []
+        self.summary = summarise(self.values) if self.values else None
+        self.iqm = interquartile_mean([self.values]) if self.values else None
+        self.difference = None
+        if self.summary and self.found.verdict != NOT_COMPARABLE:
+            self.difference = Estimate(self.summary.mean - paper.mean, self.found.low, self.found.high)
 
 
 def table_section(name: str, rows: PaperRows) -> tuple[Section, list[ComparedCell]] | None:
     """Of `table-1` or `table-2`, with its cells."""
-    if name == "table-1":
-        title, head, titles = "Table 1: the four algorithms", "Algorithm", ALGORITHMS
-        printed, variants, free = paper.TABLE_1, rows.table_1, ()
-    else:
-        title, head, titles = "Table 2: the terms of the critic's loss", "Loss terms", TERM_TITLES
-        printed, variants, free = paper.TABLE_2, rows.table_2, ("xi", "conservative")
+    title, head, titles, printed, variants, free = {
+        "table-1": ("Table 1: the four algorithms", "Algorithm", ALGORITHMS, paper.TABLE_1, rows.table_1, ()),
+        "table-2": (TITLE_2, "Loss terms", TERM_TITLES, paper.TABLE_2, rows.table_2, ("xi", "conservative")),
+    }[name]
     if not variants:
         return None
     blocks, compared = beside_the_paper(name, title, head, titles, printed, variants, free)
@@ -107,14 +93,16 @@ def beside_the_paper(
     cells: dict[tuple[str, str, str], ComparedCell] = {}
     for task, rows in printed.items():
         for row, metric in ((row, metric) for row in rows for metric in METRICS if task not in absent):
-            variant, theirs = variants.get((task, row)), getattr(rows[row], metric)
-            verdict = compare_cell(variant, metric, theirs, free)
-            cells[row, task, metric] = ComparedCell(task, row, metric, variant, theirs, verdict)
+            theirs = getattr(rows[row], metric)
+            cells[row, task, metric] = ComparedCell(task, row, metric, variants.get((task, row)), theirs, free)
+
+    def cell(task: str, metric: str, row: str) -> Cell:
+        return _cell(cells[row, task, metric])
+
     columns = [words(head, titles.__getitem__)]
     for task in (task for task in printed if task not in absent):
-        for metric, (metric_title, _) in METRICS.items():
-            place = (task, metric)
-            columns.append(Column(metric_title, lambda row, place=place: _cell(cells[row, *place]), group=TASKS[task]))
+        heads = [(metric, metric_title) for metric, (metric_title, _) in METRICS.items()]
+        columns += [Column(head, partial(cell, task, metric), group=TASKS[task]) for metric, head in heads]
     caption = (
         f"{title}. Regret in thousands and episodes until solved, mean ± sd, ours "
         f"({_seeds(variants.values())}) above the paper's ({paper.SEEDS})"
@@ -126,7 +114,7 @@ def beside_the_paper(
         go_on = f"`pac4sac study run {name} --tasks {','.join(absent)}`"
         blocks.insert(0, f"Not trained yet: {', '.join(TASKS[task] for task in absent)}. Train them with {go_on}.")
     if reasons := {c.found.reason for c in compared if c.found.verdict == NOT_COMPARABLE}:
-        blocks.insert(0, Listing([f"Not comparable: {reason}." for reason in sorted(reasons)]))
+        blocks.insert(0, [f"Not comparable: {reason}." for reason in sorted(reasons)])
     return blocks, compared
 
 
@@ -159,9 +147,6 @@ def _details_table(name: str, titles: Mapping[str, str], compared: Sequence[Comp
     def runs_cell(c: ComparedCell) -> Cell:
         return Cell(c.variant.complete_text if c.variant else "0", len(c.values))
 
-    def solved(c: ComparedCell) -> Cell:
-        return Cell(c.variant.solved_text, c.variant.solved) if c.variant else Cell()
-
     def repeat(c: ComparedCell) -> Cell:
         line = c.variant.command if c.variant else f"pac4sac study run {name} --tasks {c.task}"
         return Cell(line, line)
@@ -173,17 +158,17 @@ def _details_table(name: str, titles: Mapping[str, str], compared: Sequence[Comp
         words("Task", lambda c: TASKS[c.task]),
         words("Row", lambda c: titles[c.row]),
         words("Metric", lambda c: METRICS[c.metric][0]),
-        data(("task", "row", "metric"), lambda c: (c.task, c.row, c.metric)),
+        *attributes(task="task", row="row", metric="metric"),
         Column("Runs", runs_cell, "complete_runs"),
-        data("runs", lambda c: len(c.variant.outcomes) if c.variant else 0),
-        Column("Solved", solved, "solved"),
-        Column("Ours", lambda c: c.summary, ("mean", "sd"), scale=scale),
-        Column("IQM [95 %]", lambda c: c.iqm, with_ends("iqm"), scale=scale),
-        Column("Paper", lambda c: c.paper.summary, ("paper_mean", "paper_sd"), scale=scale),
-        Column("Ours − paper [95 %]", lambda c: c.difference, scale=scale),
-        data(("difference_low", "difference_high"), lambda c: (c.found.low, c.found.high)),
+        data("runs", get=lambda c: len(c.variant.outcomes) if c.variant else 0),
+        Column("Solved", lambda c: solved_cell(c.variant) if c.variant else Cell(), "solved"),
+        Column("Ours", "summary", ("mean", "sd"), scale=scale),
+        Column("IQM [95 %]", "iqm", with_ends("iqm"), scale=scale),
+        Column("Paper", "paper.summary", ("paper_mean", "paper_sd"), scale=scale),
+        Column("Ours − paper [95 %]", "difference", scale=scale),
+        *attributes(difference_low="found.low", difference_high="found.high"),
         words("Verdict", lambda c: Cell("", c.found.verdict, verdict=c.found.verdict), "verdict"),
-        words("Because", lambda c: c.found.reason, "reason"),
+        words("Because", "found.reason", "reason"),
         command(repeat, "command"),
     ]
     caption = "Every cell with its interval and the command that repeats it"
@@ -197,16 +182,16 @@ def shooting_section(rows: PaperRows) -> Section | None:
     if not rows.shooting:
         return None
 
-    def ours(shots: int, metric: str) -> Cell:
-        scale, theirs = METRICS[metric][1], _published_median(shots, metric)
+    def ours(metric: str, shots: int) -> Cell:
+        scale, theirs = METRICS[metric][1], _published_median(metric, shots)
         values, note = rows.shooting[shots].shown(metric) if shots in rows.shooting else ([], "")
         estimate = median(values) if values else None
         printed = "" if theirs is None else f"paper {number(theirs, scale)}"
         value = estimate.value if estimate and not note else None
         return Cell(with_interval(estimate, scale), value, printed, note=note)
 
-    def verdict(shots: int, metric: str) -> Cell:
-        theirs = _published_median(shots, metric)
+    def verdict(metric: str, shots: int) -> Cell:
+        theirs = _published_median(metric, shots)
         if theirs is None:
             return Cell(NOTHING, "")
         variant = rows.shooting.get(shots)
@@ -220,11 +205,10 @@ def shooting_section(rows: PaperRows) -> Section | None:
         line = rows.shooting[shots].command if shots in rows.shooting else "pac4sac study run shooting"
         return Cell(line, line)
 
-    columns = [Column("S", lambda shots: shots), Column("Runs", runs)]
-    groups = {"regret": "median regret, thousands", "episodes": "median episodes until solved"}
-    for metric, group in groups.items():
-        columns.append(Column("ours [95 %]", lambda shots, metric=metric: ours(shots, metric), group=group))
-        columns.append(Column("verdict", lambda shots, metric=metric: verdict(shots, metric), group=group))
+    columns = [Column("S", int), Column("Runs", runs)]
+    for metric, group in {"regret": "median regret, thousands", "episodes": "median episodes until solved"}.items():
+        columns.append(Column("ours [95 %]", partial(ours, metric), group=group))
+        columns.append(Column("verdict", partial(verdict, metric), group=group))
     caption = "Cartpole Swingup by the number of candidate actions; the paper's medians are read off its figure"
     picture = Picture("shooting", caption, lambda: shooting_figure(rows.shooting))
     shots_of_rows = sorted({*rows.shooting, *paper.SHOOTING})
@@ -233,7 +217,7 @@ def shooting_section(rows: PaperRows) -> Section | None:
     return Section("shooting", "Shooting figure", blocks)
 
 
-def _published_median(shots: int, metric: str) -> float | None:
+def _published_median(metric: str, shots: int) -> float | None:
     return getattr(paper.SHOOTING[shots], f"median_{metric}") if shots in paper.SHOOTING else None
 
 
@@ -252,7 +236,7 @@ def shooting_figure(variants: Mapping[int, Variant]) -> Figure:
             panel.boxplot(list(drawn.values()), positions=list(drawn), widths=0.5, showfliers=False, **box)
         for place, v in drawn.items():
             panel.plot(np.full(len(v), place), v, "o", color=COLOURS[0], alpha=0.5, markersize=4)
-        medians = {place: _published_median(s, metric) for place, s in enumerate(shots)}
+        medians = {place: _published_median(metric, s) for place, s in enumerate(shots)}
         known = [(place, theirs / scale) for place, theirs in medians.items() if theirs is not None]
         theirs = {"color": COLOURS[1], "markersize": 6, "label": "paper's median"}
         panel.plot([place for place, _ in known], [value for _, value in known], "D", **theirs)

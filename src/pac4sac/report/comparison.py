@@ -4,16 +4,14 @@ words. All of the report that compares variants does it here."""
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from pac4sac.base.text import p_value
-from pac4sac.report.tables import Cell, Column, Table, command, data, mean_sd, shown_if, with_ends, words
-from pac4sac.report.variants import METRICS, Metric, TaskView, Variant
+from pac4sac.report.tables import Cell, Column, Table, attributes, command, data, mean_sd, shown_if, with_ends, words
+from pac4sac.report.variants import METRICS, TaskView, Variant
 from pac4sac.runs.collection import Collection
 from pac4sac.runs.statistics import (
     Difference,
     Estimate,
-    fraction,
     holm,
     interquartile_mean,
     mann_whitney,
@@ -126,8 +124,8 @@ def compare(
             differences.append(welch(summarise(ours), summarise(theirs)) if rival else None)
         by_rank = rival and quantity.lower_is_better is not None
         ranks.append(mann_whitney(ours, theirs) if by_rank else None)
-    corrected = zip(variants, differences, holm([d and d.p for d in differences]), holm(ranks), strict=True)
-    return [Compared(variant, baseline, quantity, *numbers, family) for variant, *numbers in corrected]
+    rows = zip(variants, differences, holm([d.p if d else None for d in differences]), holm(ranks), strict=True)
+    return [Compared(variant, baseline, quantity, d, p, p_ranks, family) for variant, d, p, p_ranks in rows]
 
 
 def compare_headline(variants: Sequence[Variant], baseline: Variant | None, family: str = "") -> list[Compared]:
@@ -174,36 +172,33 @@ def tally(rows: Sequence[Compared]) -> str:
 def comparison_table(name: str, caption: str, rows: Sequence[Compared], task: TaskView) -> Table:
     metric, second = task.headline, METRICS["episodes" if task.headline.key == "regret" else "steps_until_solved"]
     until_solved = [
-        metric_column(second.title, second, get=_variant),
-        Column("solved", lambda row: Cell(row.variant.solved_text, row.variant.solved), "solved"),
+        Column(second.title, lambda row: metric_cell(row.variant, second.key)),
+        Column("solved", lambda row: solved_cell(row.variant), "solved"),
     ]
-    finals = {"final_greedy": "deterministic", "final_shooting": "shooting"}
-    better = "P(better than baseline) [95 %]"
+    final = "final evaluation"
     beside_baseline = [
-        Column(better, lambda row: row.improvement, with_ends("p_improvement"), digits=2),
-        Column("means (Welch)", lambda row: row.p, "p_holm", "p (Holm)", show=p_value),
-        Column("ranks (Mann–Whitney)", lambda row: row.p_ranks, "p_ranks_holm", "p (Holm)", show=p_value),
-        words("Against baseline", lambda row: row.verdict, "against_baseline"),
+        Column("P(better than baseline) [95 %]", "improvement", with_ends("p_improvement"), digits=2),
+        Column("means (Welch)", "p", "p_holm", "p (Holm)", show=p_value),
+        Column("ranks (Mann–Whitney)", "p_ranks", "p_ranks_holm", "p (Holm)", show=p_value),
+        words("Against baseline", "verdict", "against_baseline"),
     ]
     columns = [
-        words("Variant", lambda row: row.variant.label, "variant"),
+        words("Variant", "variant.label", "variant"),
         Column("Runs", lambda row: runs_cell(row.variant)),
-        metric_column(task.unit, metric, task.scale, get=_variant),
-        Column("IQM [95 %]", lambda row: row.iqm, with_ends("iqm"), scale=task.scale),
+        Column(task.unit, lambda row: metric_cell(row.variant, metric.key, task.scale)),
+        Column("IQM [95 %]", "iqm", with_ends("iqm"), scale=task.scale),
         *shown_if(task.r_limit is not None, until_solved),
-        *(metric_column(title, METRICS[key], group="final evaluation", get=_variant) for key, title in finals.items()),
+        Column("deterministic", lambda row: metric_cell(row.variant, "final_greedy"), group=final),
+        Column("shooting", lambda row: metric_cell(row.variant, "final_shooting"), group=final),
         *shown_if(any(row.is_baseline for row in rows), beside_baseline),
-        *shown_if(len({row.family for row in rows}) > 1, [words("Family", lambda row: row.family, "family")]),
-        command(lambda row: row.variant.command, "command"),
-        data("task", lambda row: row.variant.task.title),
-        data("algo", lambda row: row.variant.algo),
-        data("metric", lambda row: metric.key),
-        data("runs", lambda row: len(row.variant.outcomes)),
-        data("complete", lambda row: len(row.variant.complete)),
-        data(("solved_fraction", "solved_low", "solved_high"), lambda row: _solved_fraction(row.variant)),
-        data((second.key, f"{second.key}_sd"), lambda row: row.variant.summary(second.key)),
-        data(("mean", "sd"), lambda row: row.variant.summary(metric.key)),
-        data(with_ends("difference"), lambda row: row.difference),
+        *shown_if(len({row.family for row in rows}) > 1, [words("Family", "family", "family")]),
+        command("variant.command", "command"),
+        *attributes(task="variant.task.title", algo="variant.algo", metric="variant.task.headline.key"),
+        data("runs", "complete", get=lambda row: (len(row.variant.outcomes), len(row.variant.complete))),
+        data("solved_fraction", "solved_low", "solved_high", get="variant.solved_fraction"),
+        data(second.key, f"{second.key}_sd", get=lambda row: row.variant.summary(second.key)),
+        data("mean", "sd", get=lambda row: row.variant.summary(metric.key)),
+        data(*with_ends("difference"), get="difference"),
     ]
     header = f"""task variant algo metric runs complete solved solved_fraction solved_low solved_high
         {second.key} {second.key}_sd mean sd iqm iqm_low iqm_high difference difference_low difference_high family
@@ -211,24 +206,15 @@ def comparison_table(name: str, caption: str, rows: Sequence[Compared], task: Ta
     return Table(name, caption, columns, rows, header=header.split())
 
 
-def _variant(row: Compared) -> Variant:
-    return row.variant
+def metric_cell(variant: Variant, metric: str, scale: float = 1.0) -> Cell:
+    values, note = variant.shown(metric)
+    summary = summarise(values) if values else None
+    # What may yet grow has no place in an order.
+    return Cell(mean_sd(summary, scale), summary.mean if summary and not note else None, note=note)
 
 
-def _solved_fraction(variant: Variant) -> Estimate | None:
-    return fraction(variant.solved, len(variant.judged)) if variant.judged and not variant.under_way else None
-
-
-def metric_column(
-    title: str, metric: Metric, scale: float = 1.0, group: str = "", get: Callable[[Any], Variant] = lambda row: row
-) -> Column:
-    def cell(row: Any) -> Cell:
-        values, note = get(row).shown(metric.key)
-        summary = summarise(values) if values else None
-        # What may yet grow has no place in an order.
-        return Cell(mean_sd(summary, scale), summary.mean if summary and not note else None, note=note)
-
-    return Column(title, cell, group=group)
+def solved_cell(variant: Variant) -> Cell:
+    return Cell(variant.solved_text, variant.solved)
 
 
 def runs_cell(variant: Variant) -> Cell:

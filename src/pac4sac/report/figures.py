@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -16,7 +16,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#3
 LINE_STYLES = ("-", "--", ":")  # each round of the colours takes the next, so 21 variants stay distinct
 FIXED_PLACES = {"pac4sac": 0, "sac": 1, "ddpg": 2, "oac": 3}  # the same colour in every figure
 INK, FAINT, GRID = "#222222", "#8a8a8a", "#e8e8e8"
-DASHED = {"color": FAINT, "linewidth": 1.2, "linestyle": (0, (5, 3)), "zorder": 1}
+DASHED: dict[str, Any] = {"color": FAINT, "linewidth": 1.2, "linestyle": (0, (5, 3)), "zorder": 1}
 AT_ONCE = 7  # variants in one picture
 
 
@@ -66,7 +66,7 @@ def add_legend(figure: Figure, panel: Any, columns: int = 3) -> None:
     figure.legend(handles, labels, loc="outside lower left", ncols=columns, **look)
 
 
-def ranking_figure(estimates: Mapping[str, Estimate], baseline: str, unit: str, scale: float) -> Figure:
+def ranking_figure(estimates: dict[str, Estimate], baseline: str, unit: str, scale: float) -> Figure:
     """A dot with its interval for each variant, the best on top."""
     figure, (panel,) = new_figure(1, 6.8, 0.9 + 0.32 * len(estimates))
     for place, (label, estimate) in enumerate(reversed(estimates.items())):

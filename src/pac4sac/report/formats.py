@@ -6,10 +6,10 @@ import html
 import io
 import re
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
-from pac4sac.report.tables import Cell, Column, Listing, Picture, Section, Table
+from pac4sac.report.tables import Block, Cell, Column, Picture, Section, Table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,16 +68,13 @@ def show_tables(console: "Console", tables: Sequence[Table]) -> None:
 def columns_that_fit(table: Table, width: int) -> list[int]:
     """Places of the columns a console has room for; what is left out is in the report anyway."""
     places = [place for place, column in enumerate(table.shown) if not column.code]
-    widest = [max(map(len, [*column.title.split(), *_lines(table, k)])) for k, column in enumerate(table.shown)]
+    lines = [[line for row in table.cells for line in row[place].lines] for place, _ in enumerate(table.shown)]
+    widest = [max(map(len, [*c.title.split(), *lines[place]])) for place, c in enumerate(table.shown)]
     for title in GIVEN_UP_FIRST:
         if sum(widest[place] + 3 for place in places) <= width:
             break
         places = [place for place in places if not table.shown[place].head.startswith(title)]
     return places
-
-
-def _lines(table: Table, place: int) -> list[str]:
-    return [line for row in table.cells for line in row[place].lines]
 
 
 # --- LaTeX
@@ -161,39 +158,30 @@ def _markdown(text: str) -> str:
     return re.sub(r"([\\|*_<>])", r"\\\1", text).replace("\n", " ")
 
 
-def one_file(title: str, facts: Facts, sections: Sequence[Section]) -> dict[str, str]:
-    return {"report.md": _join([*_head(title, facts), *(part for section in sections for part in _section(section))])}
-
-
-def several_files(title: str, facts: Facts, sections: Sequence[Section]) -> dict[str, str]:
-    """The README says what is on the other pages."""
-    first = [section for section in sections if section.name in IN_THE_README]
+def markdown_files(title: str, facts: Facts, sections: Sequence[Section], in_pages: bool) -> dict[str, str]:
+    """The text of each, by its name. The README says what is on the other pages."""
+    parts = {section.name: [f"## {section.title}", *map(_block, section.blocks)] for section in sections}
+    head = [f"# {title}", "; ".join(f"{value} {name}" for value, name in facts)]
+    if not in_pages:
+        return {"report.md": _join([*head, *chain(*parts.values())])}
     others = [section for section in sections if section.name not in IN_THE_README]
-    lines = [f"* [{section.title}]({section.name}.md)" for section in others]
-    lines.append("* [all on one page](report.html), with tables that can be sorted; to be opened in a browser")
-    contents = "Written by `pac4sac report --pages` from stored runs, and not edited by hand."
-    parts = [*_head(title, facts), contents, *(part for section in first for part in _section(section))]
-    pages = {"README.md": _join([*parts, "## Pages", "\n".join(lines)])}
+    links = [f"* [{section.title}]({section.name}.md)" for section in others]
+    links.append("* [all on one page](report.html), with tables that can be sorted; to be opened in a browser")
+    head.append("Written by `pac4sac report --pages` from stored runs, and not edited by hand.")
+    first = chain(*(parts[name] for name in parts if name in IN_THE_README))
+    pages = {"README.md": _join([*head, *first, "## Pages", "\n".join(links)])}
     for section in others:
-        head, *rest = _section(section)
-        pages[f"{section.name}.md"] = _join([head.removeprefix("#"), *rest, "[All results](README.md)"])
+        _, *blocks = parts[section.name]
+        pages[f"{section.name}.md"] = _join([f"# {section.title}", *blocks, "[All results](README.md)"])
     return pages
 
 
-def _head(title: str, facts: Facts) -> list[str]:
-    return [f"# {title}", "; ".join(f"{value} {name}" for value, name in facts)]
-
-
-def _section(section: Section) -> list[str]:
-    return [f"## {section.title}", *map(_block, section.blocks)]
-
-
-def _block(block: str | Table | Picture | Listing) -> str:
+def _block(block: Block) -> str:
     if isinstance(block, Table):
         return to_markdown(block).rstrip()
     if isinstance(block, Picture):
         return f"![{block.caption}](figures/{block.name}.svg)"
-    return "\n".join(f"* {item}" for item in block.items) if isinstance(block, Listing) else block
+    return "\n".join(f"* {item}" for item in block) if isinstance(block, list) else block
 
 
 def _join(parts: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 
 from pac4sac.report.figures import inline_svg
-from pac4sac.report.tables import Cell, Column, Listing, Picture, Section, Table
+from pac4sac.report.tables import Block, Cell, Column, Picture, Section, Table
 
 TEMPLATE = Path(__file__).parent / "template.html"
 
@@ -27,15 +27,15 @@ def _section(section: Section, drawings: Mapping[str, str]) -> str:
     return f'<section id="{section.name}"><h2>{_text(section.title)}</h2>\n{blocks}\n</section>'
 
 
-def _block(block: str | Table | Picture | Listing, drawings: Mapping[str, str]) -> str:
+def _block(block: Block, drawings: Mapping[str, str]) -> str:
     if isinstance(block, Table):
         return _table(block)
     if isinstance(block, Picture):
         drawing = inline_svg(drawings[block.name], html.escape(block.caption, quote=True))
         whole = f'<div class="scroll">{drawing}</div><figcaption>{_text(block.caption)}</figcaption>'
         return f'<figure id="figure-{html.escape(block.name)}">{whole}</figure>'
-    if isinstance(block, Listing):
-        return "<ul>" + "".join(f"<li>{_text(item)}</li>" for item in block.items) + "</ul>"
+    if isinstance(block, list):
+        return "<ul>" + "".join(f"<li>{_text(item)}</li>" for item in block) + "</ul>"
     return f"<p>{_text(block)}</p>"
 
 

@@ -24,13 +24,13 @@ from pac4sac.report.comparison import (
 from pac4sac.report.figures import AT_ONCE, DASHED, add_legend, finish_over_steps, new_figure, styles
 from pac4sac.report.learning_curves import BROKEN_OFF, FEWEST_FOR_INTERVAL, draw_mean, half_width_of
 from pac4sac.report.record_sections import mixtures
-from pac4sac.report.tables import TEXTS, Cell, Column, Picture, Section, Table, data, with_ends, words
-from pac4sac.report.variants import TaskView, Variant
+from pac4sac.report.tables import TEXTS, Block, Cell, Column, Section, Table, attributes, pictures, with_ends, words
+from pac4sac.report.variants import Variant
 from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.statistics import Estimate, mean_interval
 
-NOT_MEASURED = "no measurement at the end"
-CRITICS = ("overestimates", "underestimates", "undecided", UNFINISHED, NOT_MEASURED)
+OVERESTIMATES, UNDERESTIMATES, NOT_MEASURED = "overestimates", "underestimates", "no measurement at the end"
+CRITICS = (OVERESTIMATES, UNDERESTIMATES, "undecided", UNFINISHED, NOT_MEASURED)
 WIDER, NARROWER = "wider", "narrower"
 WIDTHS = (WIDER, NARROWER, NO_DIFFERENCE, UNFINISHED, UNKNOWN)
 QUANTITIES = {"nearest": "distance to the nearest state", "log_volume": "log-volume"}
@@ -62,18 +62,16 @@ class Measurements:
         return [rows[-1][name] for rows in self.at_the_end(variant)]
 
     def columns(self) -> list[Column]:
-        """The first ones of its table, whose rows are or have a variant."""
+        """The first ones of its table."""
         return [
-            data("task", lambda row: row.variant.task.title),
-            words("Variant", lambda row: row.variant.label, "variant"),
-            data("algo", lambda row: row.variant.algo),
-            Column("S", lambda row: _shots(row.variant), "shots"),
-            Column("Runs", lambda row: self._runs_cell(row.variant), "runs"),
+            *attributes(task="task.title"),
+            words("Variant", "label", "variant"),
+            *attributes(algo="algo"),
+            Column("S", _shots, "shots"),
+            Column(
+                "Runs", lambda v: Cell(f"{len(self.at_the_end(v))} of {len(v.runs)}", len(self.at_the_end(v))), "runs"
+            ),
         ]
-
-    def _runs_cell(self, variant: Variant) -> Cell:
-        measured = len(self.at_the_end(variant))
-        return Cell(f"{measured} of {len(variant.runs)}", measured)
 
     def figure(self, variants: Sequence[Variant], quantities: Mapping[str, str]) -> Figure:
         """A panel for each quantity, with the title of its axis, over the steps of training."""
@@ -113,72 +111,64 @@ def _shots(variant: Variant) -> int:
     return int(variant.config.get("shots", 1))
 
 
-def _pictures(name: str, caption: str, variants: Sequence[Variant], draw: Callable[..., Figure]) -> list[Picture]:
-    """As many as it takes, with a few variants in each."""
-    parts = [variants[first : first + AT_ONCE] for first in range(0, len(variants), AT_ONCE)]
-    names = [name, *(f"{name}-{k}" for k in range(2, len(parts) + 1))]
-    return [Picture(each, caption, lambda part=part: draw(part)) for each, part in zip(names, parts, strict=True)]
+def _a_few(caption: str, variants: Sequence[Variant]) -> list[tuple[str, Sequence[Variant]]]:
+    """As many as one picture has room for."""
+    return [(caption, variants[first : first + AT_ONCE]) for first in range(0, len(variants), AT_ONCE)]
 
 
 # --- what critics claim against what then happens
 
 
-@dataclass(frozen=True)
-class BiasRow:
-    variant: Variant
+def final_bias(variant: Variant) -> Estimate | None:
+    """At the end of training, over the seeds that came to it."""
+    rows = [rows[-1] for rows in BIAS.at_the_end(variant)]
+    if len(rows) == 1 and is_finite(rows[0].get("low")) and is_finite(rows[0].get("high")):
+        return Estimate(rows[0]["bias"], rows[0]["low"], rows[0]["high"])
+    return mean_interval([row["bias"] for row in rows]) if rows else None
 
-    @property
-    def bias(self) -> Estimate | None:
-        """At the end of training, over the seeds that came to it."""
-        rows = [rows[-1] for rows in BIAS.at_the_end(self.variant)]
-        if len(rows) == 1 and is_finite(rows[0].get("low")) and is_finite(rows[0].get("high")):
-            return Estimate(rows[0]["bias"], rows[0]["low"], rows[0]["high"])
-        return mean_interval([row["bias"] for row in rows]) if rows else None
 
-    @property
-    def verdict(self) -> str:
-        if self.variant.under_way:
-            return UNFINISHED
-        return side_of_zero(self.bias, *CRITICS[:3]) if self.bias else NOT_MEASURED
-
-    def mean(self, name: str) -> float | None:
-        values = BIAS.ends(self.variant, name)
-        return float(np.mean(values)) if values else None
-
-    @property
-    def share(self) -> float | None:
-        size = self.mean("mean_return")
-        return self.bias.value / abs(size) if self.bias and size else None
+def critic_verdict(variant: Variant) -> str:
+    if variant.under_way:
+        return UNFINISHED
+    bias = final_bias(variant)
+    return side_of_zero(bias, OVERESTIMATES, UNDERESTIMATES, "undecided") if bias else NOT_MEASURED
 
 
 def bias_section(context: Context) -> Section | None:
     """The variants of the study that asks come first, in one picture."""
     asking = {study.name for study in context.collection.studies if study.kind == "overestimation"}
-    blocks: list[Any] = []
-    for variants in context.variants.values():
-        members = sorted(BIAS.measured(variants), key=lambda variant: asking.isdisjoint(variant.studies))
-        blocks += _bias_on_task(members[0].task, [BiasRow(variant) for variant in members]) if members else []
+    blocks: list[Block] = []
+    for title, variants in context.variants.items():
+        if members := BIAS.measured(variants):
+            blocks += _bias_on_task(title, sorted(members, key=lambda variant: asking.isdisjoint(variant.studies)))
     return Section("bias", "What critics claim, and what then happens", [TEXTS["bias"], *blocks]) if blocks else None
 
 
-def _bias_on_task(task: TaskView, rows: Sequence[BiasRow]) -> list[Any]:
-    name, variants = f"bias-{file_name(task.title)}", [row.variant for row in rows]
+def _bias_on_task(title: str, variants: Sequence[Variant]) -> list[Block]:
+    def mean(variant: Variant, name: str) -> float | None:
+        values = BIAS.ends(variant, name)
+        return float(np.mean(values)) if values else None
+
+    def share(variant: Variant) -> float | None:
+        bias, size = final_bias(variant), mean(variant, "mean_return")
+        return bias.value / abs(size) if bias and size else None
+
     columns = [
         *BIAS.columns(),
-        Column("bias [95 %]", lambda row: row.bias, with_ends("bias")),
-        Column("mean value G", lambda row: row.mean("mean_return"), "mean_return"),
-        Column("bias / |G|", lambda row: row.share, "relative_bias", show=_percent),
-        Column("root-mean-square error", lambda row: row.mean("rms"), "rms"),
-        words("Critic", lambda row: row.verdict, "verdict"),
+        Column("bias [95 %]", final_bias, with_ends("bias")),
+        Column("mean value G", lambda variant: mean(variant, "mean_return"), "mean_return"),
+        Column("bias / |G|", share, "relative_bias", show=_percent),
+        Column("root-mean-square error", lambda variant: mean(variant, "rms"), "rms"),
+        words("Critic", critic_verdict, "verdict"),
     ]
-    sentences = []
+    name, sentences = f"bias-{file_name(title)}", []
     for shooting in ("without", "with"):
-        alike = [row for row in rows if (_shots(row.variant) > 1) == (shooting == "with")]
-        verdicts = in_words([(row.verdict, f"`{row.variant.label}`") for row in alike], CRITICS)
-        sentences += [f"On {task.title} at the end of training, {shooting} shooting: {verdicts}."] if alike else []
-    caption = f"{task.title}: bias of the critic's values during training, mean of the seeds with its 95 % interval"
-    table = Table(name, f"Value bias on {task.title} at the end of training", columns, rows)
-    return [" ".join(sentences), *_pictures(name, caption, variants, bias_figure), table, *mixtures(variants)]
+        alike = [variant for variant in variants if (_shots(variant) > 1) == (shooting == "with")]
+        verdicts = in_words([(critic_verdict(variant), f"`{variant.label}`") for variant in alike], CRITICS)
+        sentences += [f"On {title} at the end of training, {shooting} shooting: {verdicts}."] if alike else []
+    caption = f"{title}: bias of the critic's values during training, mean of the seeds with its 95 % interval"
+    table = Table(name, f"Value bias on {title} at the end of training", columns, variants)
+    return [" ".join(sentences), *pictures(name, _a_few(caption, variants), bias_figure), table, *mixtures(variants)]
 
 
 def _percent(share: float | None) -> str:
@@ -201,11 +191,12 @@ def bias_figure(variants: Sequence[Variant]) -> Figure:
 # --- how widely states were visited: does anything foster exploration?
 
 
-def coverage_section(context: Context, baseline_of: Callable[[Sequence[Variant]], Variant | None]) -> Section | None:
-    blocks: list[Any] = []
-    for variants in context.variants.values():
+def coverage_section(context: Context, choose: Callable[[Sequence[Variant]], Variant | None]) -> Section | None:
+    """`choose` finds the baseline among those that were measured."""
+    blocks: list[Block] = []
+    for title, variants in context.variants.items():
         if members := COVERAGE.measured(variants):
-            blocks += _coverage_on_task(members, baseline_of(members))
+            blocks += _coverage_on_task(title, members, choose(members))
     return Section("coverage", "How widely states were visited", [TEXTS["coverage"], *blocks]) if blocks else None
 
 
@@ -218,49 +209,37 @@ def over_training(variant: Variant, name: str) -> float | None:
     return float(np.mean([np.mean([row[name] for row in rows]) for rows in runs])) if runs else None
 
 
-@dataclass(frozen=True)
-class CoverageRow:
-    variant: Variant
-    compared: Mapping[str, Compared]  # by quantity
-
-
-def _coverage_on_task(variants: Sequence[Variant], baseline: Variant | None) -> list[Any]:
-    title = variants[0].task.title
-    name = f"coverage-{file_name(title)}"
-    compared = {quantity: compare_coverage(quantity, variants, baseline) for quantity in QUANTITIES}
-    rows = [
-        CoverageRow(variant, {quantity: compared[quantity][place] for quantity in QUANTITIES})
-        for place, variant in enumerate(variants)
-    ]
-    columns = [*COVERAGE.columns(), *(column for quantity in QUANTITIES for column in _coverage_columns(quantity))]
-    verdicts = {
-        quantity: in_words([(row.verdict, f"`{row.variant.label}`") for row in compared[quantity]], WIDTHS)
-        for quantity in QUANTITIES
-    }
-    told = [f"By {QUANTITIES[quantity]}, {text or 'nothing to compare'}." for quantity, text in verdicts.items()]
+def _coverage_on_task(title: str, variants: Sequence[Variant], baseline: Variant | None) -> list[Block]:
+    name, columns, sentences = f"coverage-{file_name(title)}", COVERAGE.columns(), []
+    for quantity in QUANTITIES:
+        rows = compare_coverage(quantity, variants, baseline)
+        columns += _coverage_columns(quantity, {row.variant: row for row in rows})
+        verdicts = in_words([(row.verdict, f"`{row.variant.label}`") for row in rows], WIDTHS)
+        sentences.append(f"By {QUANTITIES[quantity]}, {verdicts or 'nothing to compare'}.")
     caption = f"{title}: states of the replay buffer during training, mean of the seeds with its 95 % interval"
     return [
-        *([f"On {title} at the end of training, against `{baseline.label}`. {' '.join(told)}"] if baseline else []),
-        *_pictures(name, caption, variants, coverage_figure),
-        Table(name, f"State coverage on {title}", columns, rows),
+        *(
+            [f"On {title} at the end of training, against `{baseline.label}`. {' '.join(sentences)}"]
+            if baseline
+            else []
+        ),
+        *pictures(name, _a_few(caption, variants), coverage_figure),
+        Table(name, f"State coverage on {title}", columns, variants),
         *mixtures(variants),
     ]
 
 
-def _coverage_columns(name: str) -> list[Column]:
-    def compared(row: CoverageRow) -> Compared:
-        return row.compared[name]
-
-    def end(row: CoverageRow) -> Estimate | None:
-        return mean_interval(compared(row).values) if compared(row).values else None
+def _coverage_columns(name: str, rows: Mapping[Variant, Compared]) -> list[Column]:
+    def end(variant: Variant) -> Estimate | None:
+        return mean_interval(rows[variant].values) if rows[variant].values else None
 
     group = QUANTITIES[name]
     return [
         Column("at the end [95 %]", end, with_ends(name), group),
-        Column("difference [95 %]", lambda row: compared(row).difference, with_ends(f"{name}_difference"), group),
-        Column("p (Holm)", lambda row: compared(row).p, f"{name}_p_holm", group, show=p_value),
-        Column("mean over training", lambda row: over_training(row.variant, name), f"{name}_over_training", group),
-        words("against baseline", lambda row: compared(row).verdict, f"{name}_against_baseline", group),
+        Column("difference [95 %]", lambda v: rows[v].difference, with_ends(f"{name}_difference"), group),
+        Column("p (Holm)", lambda v: rows[v].p, f"{name}_p_holm", group, show=p_value),
+        Column("mean over training", lambda v: over_training(v, name), f"{name}_over_training", group),
+        words("against baseline", lambda v: rows[v].verdict, f"{name}_against_baseline", group),
     ]
 
 

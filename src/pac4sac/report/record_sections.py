@@ -3,11 +3,12 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from pac4sac.base.text import setting_text
 from pac4sac.report.comparison import Context
-from pac4sac.report.tables import TEXTS, Cell, Column, Listing, Section, Table, command, data, words
+from pac4sac.report.tables import TEXTS, Block, Cell, Column, Section, Table, attributes, command, data, words
 from pac4sac.report.variants import Variant
 from pac4sac.runs.collection import Collection
 from pac4sac.runs.reading import RunRecord
@@ -30,23 +31,23 @@ def facts(context: Context) -> list[tuple[str, str]]:
 
 
 def runs_section(context: Context) -> Section:
-    collection, blocks = context.collection, list[Any]()
-    outcomes = [(variant, outcome) for variant in context.all_variants for outcome in variant.outcomes]
+    collection, blocks = context.collection, list[Block]()
     broken = [
-        (variant, outcome.state, outcome.run.place, outcome.run.record)
-        for variant, outcome in outcomes
+        (outcome.run.place, variant, outcome)
+        for variant in context.all_variants
+        for outcome in variant.outcomes
         if outcome.state != "complete" or outcome.run.record.status in ("diverged", "failed")
     ]
     if broken:
         columns = [
-            words("Run", lambda row: row[2]),
-            words("Task", lambda row: row[0].task.title),
-            words("Variant", lambda row: row[0].label),
-            Column("Seed", lambda row: row[3].seed),
-            words("Status", lambda row: row[3].status),
-            words("Metrics", lambda row: row[1]),
-            Column("Episodes", lambda row: len(row[3].episodes)),
-            words("Cause", lambda row: Cell(row[3].status_detail or "", row[3].status_detail)),
+            words("Run", lambda row: row[0]),
+            words("Task", lambda row: row[1].task.title),
+            words("Variant", lambda row: row[1].label),
+            Column("Seed", lambda row: row[2].run.record.seed),
+            words("Status", lambda row: row[2].run.record.status),
+            words("Metrics", lambda row: row[2].state),
+            Column("Episodes", lambda row: len(row[2].run.record.episodes)),
+            words("Cause", lambda row: row[2].run.record.status_detail or ""),
         ]
         caption = "Diverged, failed and unfinished runs"
         blocks += [TEXTS["broken_runs"], Table("unfinished-runs", caption, columns, broken)]
@@ -64,7 +65,7 @@ def runs_section(context: Context) -> Section:
         ]
         blocks.append(Table("missing-runs", "Expected runs that have not started", columns, list(seeds_of)))
     if notes := [*collection.twice, *left_out(collection)]:
-        blocks.append(Listing(notes))
+        blocks.append(notes)
     if not blocks:
         blocks.append("Every expected run is complete, none diverged or failed, and every line of their logs was read.")
     return Section("runs", "Missing and broken runs", blocks)
@@ -91,9 +92,9 @@ def provenance_section(context: Context) -> Section:
     machines = Counter(("machine", _machine(run.record)) for run in collection.runs if run.record.machine)
     dates = collection.dates
     when = f"{dates[0]} to {dates[-1]}" if len(dates) > 1 else dates[0] if dates else "not recorded in these folders"
-    blocks: list[Any] = [f"Dates of training: {when}."]
+    blocks: list[Block] = [f"Dates of training: {when}."]
     if collection.studies:
-        blocks.append(Listing([f"Study `{s.name}` in `{s.place}`: {s.title}" for s in collection.studies]))
+        blocks.append([f"Study `{s.name}` in `{s.place}`: {s.title}" for s in collection.studies])
     if counted := [*sorted(versions.items()), *sorted(machines.items())]:
         columns = [words("What", lambda row: row[0][0]), words("Value", lambda row: row[0][1])]
         columns.append(Column("Runs", lambda row: row[1]))
@@ -112,23 +113,23 @@ def _settings_table(variants: Sequence[Variant]) -> Table:
         return Cell(", ".join(f"{k}={setting_text(v)}" for k, v in variant.departures.items()) or "none")
 
     columns = [
-        words("Task", lambda v: v.task.title, "task"),
-        words("Variant", lambda v: v.label, "variant"),
-        words("Algorithm", lambda v: v.algo, "algo"),
-        data("preset", lambda v: v.preset),
+        words("Task", "task.title", "task"),
+        words("Variant", "label", "variant"),
+        words("Algorithm", "algo", "algo"),
         words("Seeds", lambda v: Cell(seeds_text(run.seed for run in v.runs))),
-        data("seeds", lambda v: seeds_text(run.seed for run in v.runs)),
         words("Settings other than the paper preset's", departures),
-        data("config", lambda v: json.dumps(v.config, sort_keys=True)),
-        data("task_settings", lambda v: json.dumps(v.task.settings, sort_keys=True)),
-        command(lambda v: v.command, "command"),
+        *attributes(preset="preset"),
+        data("seeds", get=lambda v: seeds_text(run.seed for run in v.runs)),
+        data("config", get=lambda v: json.dumps(v.config, sort_keys=True)),
+        data("task_settings", get=lambda v: json.dumps(v.task.settings, sort_keys=True)),
+        command("command", "command"),
     ]
     return Table("settings", "Settings of every variant; the CSV has them in full", columns, variants, folded=True)
 
 
 def method_section(further: Sequence[str]) -> Section:
     items = [text.format(resamples=RESAMPLES, tests=TEXTS["tests"]) for text in TEXTS["method"]]
-    return Section("method", "How to read this", [Listing([*items, *further, TEXTS["few_seeds"]])])
+    return Section("method", "How to read this", [[*items, *further, TEXTS["few_seeds"]]])
 
 
 # --- how runs were computed: on which device, by which backend, how precisely
@@ -150,6 +151,10 @@ def mixtures(variants: Iterable[Variant]) -> list[str]:
     return sentences
 
 
+def _nth(k: int, row: Any) -> Any:
+    return row[0][k]
+
+
 def _computing_table(variants: Sequence[Variant]) -> Table:
     counts: dict[tuple[str, ...], Counter[str]] = {}
     for variant in variants:
@@ -157,13 +162,10 @@ def _computing_table(variants: Sequence[Variant]) -> Table:
             key = (variant.task.title, *(run.computed.get(name, NOT_RECORDED) for name in HOW))
             counts.setdefault(key, Counter())[variant.label] += 1
     columns = [
-        *(words(name.capitalize(), lambda row, k=k: row[0][k]) for k, name in enumerate(("task", *HOW))),
+        *(words(name.capitalize(), partial(_nth, k)) for k, name in enumerate(("task", *HOW))),
         words("Variants", lambda row: Cell(", ".join(row[1]))),
         Column("Runs", lambda row: row[1].total()),
-        *(data(name, lambda part, k=k: part[0][k]) for k, name in enumerate(("task", *HOW))),
-        data("variant", lambda part: part[1]),
-        data("runs", lambda part: part[2]),
+        data("task", *HOW, "variant", "runs", get=lambda part: part),
     ]
-    parts = {key: [(key, label, n) for label, n in labels.items()] for key, labels in counts.items()}
-    caption = "How the runs were computed"
-    return Table("computing", caption, columns, list(counts.items()), lambda row: parts[row[0]])
+    rows, caption = list(counts.items()), "How the runs were computed"
+    return Table("computing", caption, columns, rows, lambda row: [(*row[0], label, n) for label, n in row[1].items()])

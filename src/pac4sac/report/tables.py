@@ -3,7 +3,8 @@
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """What `get` takes from a row (a number, text, Estimate, Summary, Difference or cell), and how it is shown. `keys`
-    are its names in CSV, where an estimate has a value and two ends, and a summary a mean and a deviation."""
+    """What `get` takes from a row, or the attribute of that name, and how it is shown: a number, text, Estimate,
+    Summary, Difference, tuple or cell. `keys` are its names in CSV, where an estimate has a value and two ends, and a
+    summary a mean and a deviation."""
 
     title: str  # without one it is for CSV alone
-    get: Callable[[Any], Any]
+    get: Callable[[Any], Any] | str
     keys: str | tuple[str, ...] = ()
     group: str = ""  # a common head over neighbours
     numeric: bool = True
@@ -48,31 +50,49 @@ class Column:
     def head(self) -> str:
         return f"{self.group}: {self.title}" if self.group else self.title
 
+    def content(self, row: Any) -> Any:
+        return attrgetter(self.get)(row) if isinstance(self.get, str) else self.get(row)
+
     def cell(self, row: Any) -> Cell:
-        content = self.get(row)
+        content = self.content(row)
         if isinstance(content, Cell):
             return content
         scale = self.scale(row) if callable(self.scale) else self.scale
-        text = self.show(content) if self.show else shown(content, scale, self.digits)
+        if self.show:
+            text = self.show(content)
+        elif isinstance(content, Estimate | Difference):
+            text = with_interval(content, scale, self.digits)
+        elif isinstance(content, Summary):
+            text = mean_sd(content, scale)
+        else:
+            text = number(content, scale) if content is None or isinstance(content, float) else str(content)
         return Cell(text) if self.code else Cell(text, _numbers(content)[0])
 
     def record(self, row: Any) -> dict[str, Any]:
         keys = (self.keys,) if isinstance(self.keys, str) else self.keys
-        numbers = _numbers(self.get(row)) if keys else ()
+        numbers = _numbers(self.content(row)) if keys else ()
         return dict.fromkeys(keys) | dict(zip(keys, numbers, strict=False))
 
 
-def words(title: str, get: Callable[[Any], Any], keys: str | tuple[str, ...] = (), group: str = "") -> Column:
+Get = Callable[[Any], Any] | str
+
+
+def words(title: str, get: Get, keys: str | tuple[str, ...] = (), group: str = "") -> Column:
     return Column(title, get, keys, group, numeric=False)
 
 
-def command(get: Callable[[Any], Any], keys: str | tuple[str, ...] = (), title: str = "Repeat with") -> Column:
+def command(get: Get, keys: str | tuple[str, ...] = (), title: str = "Repeat with") -> Column:
     return Column(title, get, keys, numeric=False, code=True)
 
 
-def data(keys: str | tuple[str, ...], get: Callable[[Any], Any]) -> Column:
+def data(*keys: str, get: Get) -> Column:
     """For CSV alone."""
     return Column("", get, keys)
+
+
+def attributes(**names: str) -> list[Column]:
+    """For CSV alone, by their keys."""
+    return [Column("", name, key) for key, name in names.items()]
 
 
 def shown_if(condition: bool, columns: Iterable[Column]) -> list[Column]:
@@ -122,24 +142,22 @@ class Picture:
         return self.draw()
 
 
-@dataclass(frozen=True)
-class Listing:
-    items: Sequence[str]
+def pictures(name: str, members: Sequence[tuple[str, Sequence[Any]]], draw: Callable[..., Any]) -> list[Picture]:
+    """One for each caption and what is drawn under it; they are numbered from the second on."""
+    names = [name, *(f"{name}-{k}" for k in range(2, len(members) + 1))]
+    return [
+        Picture(each, caption, partial(draw, drawn)) for each, (caption, drawn) in zip(names, members, strict=False)
+    ]
 
 
 @dataclass(frozen=True)
 class Section:
     name: str
     title: str
-    blocks: Sequence["str | Table | Picture | Listing"]
+    blocks: Sequence["Block"]
 
 
-def shown(content: Any, scale: float = 1.0, digits: int | None = None) -> str:
-    if isinstance(content, Estimate | Difference):
-        return with_interval(content, scale, digits)
-    if isinstance(content, Summary):
-        return mean_sd(content, scale)
-    return number(content, scale) if content is None or isinstance(content, float) else str(content)
+Block = str | list[str] | Table | Picture  # a list has an item for each sentence
 
 
 def _numbers(content: Any) -> tuple[Any, ...]:

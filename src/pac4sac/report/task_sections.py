@@ -1,6 +1,7 @@
 """Sections on our own runs: each task, all tasks together, and how much the limit for "solved" matters."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,11 @@ from matplotlib.figure import Figure
 from numpy.lib.stride_tricks import sliding_window_view
 
 from pac4sac.base.text import file_name, setting_text
-from pac4sac.report.comparison import Context, compare_headline, comparison_table, metric_column
+from pac4sac.report.comparison import Context, compare_headline, comparison_table, metric_cell
 from pac4sac.report.figures import AT_ONCE, DASHED, add_legend, finish_panel, new_figure, ranking_figure, styles
 from pac4sac.report.learning_curves import learning_figure
 from pac4sac.report.record_sections import mixtures
-from pac4sac.report.tables import TEXTS, Cell, Column, Picture, Section, Table, data, words
+from pac4sac.report.tables import TEXTS, Block, Cell, Column, Picture, Section, Table, data, pictures, words
 from pac4sac.report.variants import METRICS, TaskView, Variant
 from pac4sac.runs.metrics import STREAK, Returns
 from pac4sac.runs.statistics import interquartile_mean, probability_of_improvement
@@ -30,11 +31,11 @@ def task_section(context: Context, title: str) -> Section:
     curves = "Bold: mean of the seeds, with its 95 % interval from three seeds on"
     if task.r_limit is not None and task.e_max:
         curves += "; right: fraction of runs solved, with Wilson's 95 % interval"
-    blocks = [
+    blocks: list[Block] = [
         _about(context, task, baseline),
         comparison_table(f"task-{name}", f"All variants on {title}", compared, task),
         *mixtures(results),
-        *_pictures(context, title, f"learning-{name}", lambda family: f"{title}: {family}. {curves}", learning_figure),
+        *pictures(f"learning-{name}", _sets(context, title, f"{title}: {{family}}. {curves}"), learning_figure),
         _further_metrics(f"metrics-{name}", task, results),
     ]
     return Section(f"task-{name}", f"Task {title}", blocks)
@@ -63,36 +64,34 @@ def _about(context: Context, task: TaskView, baseline: Variant | None) -> str:
     return f"{about} {by} {corrected}"
 
 
-def _pictures(
-    context: Context, title: str, name: str, caption: Callable[[str], str], draw: Callable[..., Figure]
-) -> list[Picture]:
-    """Few enough variants in each: a family, or a part of it, with the reference of the task beside it."""
-    pictures: list[Picture] = []
+def _sets(context: Context, title: str, caption: str) -> list[tuple[str, list[Variant]]]:
+    """Few enough variants for a picture: a family, named in its caption, or a part of it with the task's reference."""
+    sets = []
     reference = context.references.get(title)
     for family in context.families[title]:
         beside = [reference] if reference and reference not in family.members else []
         size = AT_ONCE - len(beside)
-        for start in range(0, len(family.members), size):
-            members = [*beside, *family.members[start : start + size]]
-            suffix = f"-{len(pictures) + 1}" if pictures else ""
-            pictures.append(Picture(f"{name}{suffix}", caption(family.title), lambda members=members: draw(members)))
-    return pictures
+        parts = [family.members[start : start + size] for start in range(0, len(family.members), size)]
+        sets += [(caption.format(family=family.title), [*beside, *part]) for part in parts]
+    return sets
 
 
 def _further_metrics(name: str, task: TaskView, variants: Sequence[Variant]) -> Table:
     known = [m for m in METRICS.values() if any(variant.shown(m.key)[0] for variant in variants)]
-    columns = [
-        words("Variant", lambda variant: variant.label),
-        *(metric_column(m.title, m, task.scale if "regret" in m.key else 1.0) for m in known),
-        data("variant", lambda run: run[0].label),
-        data("seed", lambda run: run[1].run.record.seed),
-        data("state", lambda run: run[1].state),
-        data("solved", lambda run: run[1].solved),
-        *(data(m.key, lambda run, key=m.key: run[1].metrics.get(key)) for m in known),
-    ]
+    scales = {m.key: task.scale if "regret" in m.key else 1.0 for m in known}
+
+    def cell(metric: str, variant: Variant) -> Cell:
+        return metric_cell(variant, metric, scales[metric])
+
+    def runs(variant: Variant) -> list[tuple[Any, ...]]:
+        about = [(o, (variant.label, o.run.record.seed, o.state, o.solved)) for o in variant.outcomes]
+        return [(*numbers, *map(outcome.metrics.get, scales)) for outcome, numbers in about]
+
+    columns = [words("Variant", "label"), *(Column(m.title, partial(cell, m.key)) for m in known)]
+    columns.append(data("variant", "seed", "state", "solved", *scales, get=lambda numbers: numbers))
     unit = " (regrets in thousands)" if task.scale > 1 else ""
     caption = f"All metrics on {task.title}, mean ± sd{unit}; the CSV has every run"
-    return Table(name, caption, columns, variants, lambda v: [(v, outcome) for outcome in v.outcomes], folded=True)
+    return Table(name, caption, columns, variants, runs, folded=True)
 
 
 # --- all tasks together
@@ -148,23 +147,23 @@ def _normalised(variant: Variant) -> list[float]:
 
 
 def threshold_section(context: Context, intro: str) -> Section | None:
-    blocks: list[Any] = []
+    blocks: list[Block] = []
     for title, variants in context.variants.items():
         task, results = variants[0].task, [variant for variant in context.results(title) if variant.runs]
         at = {variant.label: sweep(variant, TABLED) for variant in results} if task.r_limit and task.e_max else {}
         if not any(values for limits in at.values() for values in limits.values()):
             continue
         name, caption = f"threshold-{file_name(title)}", f"{title}: mean episodes until solved as the limit is moved"
-        columns = [words("Variant", lambda row: row[0])]
-        for limit in sorted(next(iter(at.values()))):
-            columns.append(Column(f"{limit:g}", lambda row, limit=limit: _mean(row[1][limit])))
-        dashed = f"{caption}; dashed, the task's own. "
-        blocks += _pictures(context, title, name, lambda family, dashed=dashed: dashed + family, sweep_figure)
-        blocks += [Table(name, caption, columns, list(at.items())), *mixtures(results)]
+        limits = sorted(next(iter(at.values())))
+        columns = [words("Variant", str), *(Column(f"{limit:g}", partial(_mean_at, at, limit)) for limit in limits)]
+        sets = _sets(context, title, f"{caption}; dashed, the task's own. {{family}}")
+        blocks += pictures(name, sets, sweep_figure)
+        blocks += [Table(name, caption, columns, list(at)), *mixtures(results)]
     return Section("threshold", "How much the limit for “solved” matters", [intro, *blocks]) if blocks else None
 
 
-def _mean(values: Sequence[float]) -> float | None:
+def _mean_at(at: Mapping[str, Mapping[float, list[float]]], limit: float, label: str) -> float | None:
+    values = at[label][limit]
     return sum(values) / len(values) if values else None
 
 
@@ -174,14 +173,13 @@ def sweep(variant: Variant, parts: Iterable[float]) -> dict[float, list[float]]:
     lowest = [(run, _lowest_in_a_row(run.returns[:e_max])) for run in variant.runs]
     by_limit: dict[float, list[float]] = {}
     for limit in (round(r_limit * part, 6) for part in parts):
-        first = [(run, np.flatnonzero(lows > limit)) for run, lows in lowest]
-        known = [(run, above) for run, above in first if len(above) or len(run.episodes) >= e_max]
-        unknown = (
-            len(first)
-            - len(known)
-            - sum(run.status == "diverged" for run, above in first if not (len(above) or len(run.episodes) >= e_max))
-        )
-        by_limit[limit] = [] if unknown else [float(above[0] if len(above) else e_max) for _, above in known]
+        values: list[float] = []
+        unknown = False
+        for run, lows in lowest:
+            above = [*np.flatnonzero(lows > limit)[:1], *([e_max] if len(run.episodes) >= e_max else [])]
+            values += map(float, above[:1])
+            unknown |= not above and run.status != "diverged"
+        by_limit[limit] = [] if unknown else values
     return by_limit
 
 

@@ -16,7 +16,7 @@ from pac4sac.runs.known import updates_of_task, usual_settings
 from pac4sac.runs.metrics import cumulative_regret, solved_at
 from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.seeds import seeds_text
-from pac4sac.runs.statistics import Summary, summarise
+from pac4sac.runs.statistics import Summary, fraction, summarise
 from pac4sac.tasks import TASKS
 
 DEFAULT_STEPS = 100_000  # of a task that is not shipped
@@ -52,77 +52,46 @@ class Outcome:
     metrics: Mapping[str, float]
 
 
-@dataclass(frozen=True)
 class TaskView:
     """A task as it was trained on; the same name with other settings is another one."""
 
-    title: str
-    settings: Mapping[str, Any]
-    equal_episodes: bool
-
-    @property
-    def name(self) -> str:
-        return str(self.settings["name"])
-
-    @property
-    def r_limit(self) -> float | None:
-        return self.settings.get("r_limit")
-
-    @property
-    def e_max(self) -> int | None:
-        horizon, steps = self.settings.get("horizon"), self.settings.get("steps")
-        return max(1, steps // horizon) if horizon and steps and self.equal_episodes else None
-
-    @property
-    def headline(self) -> Metric:
-        """What variants are ranked by."""
-        return METRICS["regret" if self.r_limit is not None and self.e_max else "mean_return"]
-
-    @property
-    def scale(self) -> float:
-        """Of the headline: thousands where regrets are that large."""
-        return 1000.0 if self.headline.key == "regret" and (self.r_limit or 0) * (self.e_max or 0) >= 10_000 else 1.0
-
-    @property
-    def unit(self) -> str:
-        return self.headline.title + (", thousands" if self.scale > 1 else "")
+    def __init__(self, title: str, settings: Mapping[str, Any], equal_episodes: bool) -> None:
+        self.title, self.settings, self.name = title, settings, str(settings["name"])
+        self.r_limit: float | None = settings.get("r_limit")
+        horizon, steps = settings.get("horizon"), settings.get("steps")
+        self.e_max = max(1, steps // horizon) if horizon and steps and equal_episodes else None
+        # What variants are ranked by, shown in thousands where regrets are that large.
+        self.headline = METRICS["regret" if self.r_limit is not None and self.e_max else "mean_return"]
+        is_large = self.headline.key == "regret" and (self.r_limit or 0) * (self.e_max or 0) >= 10_000
+        self.scale = 1000.0 if is_large else 1.0
+        self.unit = self.headline.title + (", thousands" if is_large else "")
 
 
-@dataclass(frozen=True, eq=False)  # one is never equal to another
 class Variant:
-    label: str
-    task: TaskView
-    algo: str
-    preset: str
-    config: Mapping[str, Any]
-    outcomes: tuple[Outcome, ...]
-    chose: str
-    labels: tuple[str, ...]
+    """Its runs are told apart by their seeds; `chose` is the kind of study that was to choose a setting by them."""
 
-    @property
-    def is_result(self) -> bool:
-        return not self.chose
-
-    @property
-    def runs(self) -> list[RunRecord]:
-        return [outcome.run.record for outcome in self.outcomes]
-
-    @property
-    def studies(self) -> set[str]:
-        return {name for outcome in self.outcomes for name in outcome.run.studies}
-
-    @property
-    def complete(self) -> list[Outcome]:
-        return [outcome for outcome in self.outcomes if outcome.state == "complete"]
-
-    @property
-    def complete_text(self) -> str:
-        return f"{len(self.complete)} of {len(self.outcomes)}"
-
-    @property
-    def under_way(self) -> list[Outcome]:
-        """Runs that have begun and may yet go on, so that nobody knows how they end."""
-        return [o for o in self.outcomes if o.state in ("unfinished", "failed") and o.run.record.episodes]
+    def __init__(
+        self, label: str, task: TaskView, config: Mapping[str, Any], outcomes: Sequence[Outcome], chose: str
+    ) -> None:
+        self.label, self.task, self.config, self.outcomes, self.chose = label, task, config, outcomes, chose
+        self.is_result = not chose
+        self.runs = [outcome.run.record for outcome in outcomes]
+        self.algo, self.preset = self.runs[0].algo, self.runs[0].preset
+        self.labels = sorted({name for outcome in outcomes for name in outcome.run.labels})
+        self.studies = {name for outcome in outcomes for name in outcome.run.studies}
+        self.complete = [outcome for outcome in outcomes if outcome.state == "complete"]
+        self.complete_text = f"{len(self.complete)} of {len(outcomes)}"
+        # Runs that have begun and may yet go on, so that nobody knows how they end.
+        self.under_way = [o for o in outcomes if o.state in ("unfinished", "failed") and o.run.record.episodes]
+        # Runs of which it is known whether they were solved; a diverged run never will be.
+        self.judged = [outcome for outcome in outcomes if outcome.solved is not None]
+        self.solved = sum(bool(outcome.solved) for outcome in self.judged)
+        unknown = sum(outcome.solved is None for outcome in self.under_way)
+        so_far = " so far" if self.under_way else ""
+        self.solved_text = f"{self.solved} of {len(self.judged) + unknown}{so_far}"
+        is_known = self.judged and not self.under_way
+        self.solved_fraction = fraction(self.solved, len(self.judged)) if is_known else None
+        self.has_results = bool(self.values(task.headline.key))
 
     def values(self, metric: str) -> list[float]:
         """Of the complete runs. None while others are under way: the first to be complete are those solved early."""
@@ -133,10 +102,6 @@ class Variant:
     def summary(self, metric: str) -> Summary | None:
         values = self.values(metric)
         return summarise(values) if values else None
-
-    @property
-    def has_results(self) -> bool:
-        return bool(self.values(self.task.headline.key))
 
     def shown(self, metric: str) -> tuple[list[float], str]:
         """Values for a table, and what must be said of them: while runs are under way, what all had lost by the last
@@ -150,21 +115,6 @@ class Variant:
 
     def count(self, state: str) -> int:
         return sum(outcome.state == state for outcome in self.outcomes)
-
-    @property
-    def judged(self) -> list[Outcome]:
-        """Runs of which it is known whether they were solved; a diverged run never will be."""
-        return [outcome for outcome in self.outcomes if outcome.solved is not None]
-
-    @property
-    def solved(self) -> int:
-        return sum(bool(outcome.solved) for outcome in self.judged)
-
-    @property
-    def solved_text(self) -> str:
-        if self.under_way:
-            return f"{self.solved} of {len(self.judged) + sum(o.solved is None for o in self.under_way)} so far"
-        return f"{self.solved} of {len(self.judged)}"
 
     @cached_property
     def departures(self) -> dict[str, Any]:
@@ -285,14 +235,11 @@ def _variants(task: TaskView, runs: Sequence[FoundRun]) -> list[Variant]:
         configs.setdefault((_label(members), members[0].chose), []).append(_whole_config(members[0].record, task))
     variants = []
     for members in alike.values():
-        label, chose, first = _label(members), members[0].chose, members[0].record
-        config = _whole_config(first, task)
+        label, chose, config = _label(members), members[0].chose, _whole_config(members[0].record, task)
         if len(configs[label, chose]) > 1:
-            label += f" ({_differences(config, configs[label, chose]) or first.algo})"
-        outcomes = tuple(outcome_of(run) for run in sorted(members, key=lambda run: run.record.seed))
-        label = f"{label} ({chose})" if chose else label
-        labels = tuple(sorted({label for run in members for label in run.labels}))
-        variants.append(Variant(label, task, first.algo, first.preset, config, outcomes, chose, labels))
+            label += f" ({_differences(config, configs[label, chose]) or members[0].record.algo})"
+        outcomes = [outcome_of(run) for run in sorted(members, key=lambda run: run.record.seed)]
+        variants.append(Variant(f"{label} ({chose})" if chose else label, task, config, outcomes, chose))
     return variants
 
 

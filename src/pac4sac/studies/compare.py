@@ -77,7 +77,7 @@ def compare(
     """
     from rich.console import Console
 
-    from pac4sac.paper.context import context_of
+    from pac4sac.paper.families import context_of
     from pac4sac.paper.report import compose, main_tables  # matplotlib takes a second to import
 
     study = comparison_study(task, algos, seeds, settings, steps, baseline, preset)
