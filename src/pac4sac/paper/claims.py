@@ -1,6 +1,6 @@
 """What the paper claims, and whether our runs bear it out: a verdict for each claim on each task."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -26,7 +26,7 @@ SPEAKS = {HOLDS: True, CONTRADICTED: False}
 
 
 @dataclass(frozen=True)
-class Finding:
+class ClaimTest:
     """What came of one comparison that a claim makes."""
 
     name: str
@@ -42,21 +42,21 @@ class Judged:
     claim: str
     on: str
     measure: str
-    findings: Sequence[Finding]
+    tests: Sequence[ClaimTest]
     shown_in: str = ""  # the unit of the page; the CSV has units of return
 
     @property
     def verdict(self) -> str:
-        if all(finding.estimate is None for finding in self.findings):
+        if all(test.estimate is None for test in self.tests):
             return UNFINISHED
-        speaking = [finding.speaks_for_it for finding in self.findings]
+        speaking = [test.speaks_for_it for test in self.tests]
         if False in speaking:
             return CONTRADICTED
         return HOLDS if all(speaking) else IN_PART if any(speaking) else NOT_SHOWN
 
     @property
     def evidence(self) -> str:
-        return f"{self.measure}{self.shown_in}: " + "; ".join(f"{f.name} {f.text}" for f in self.findings)
+        return f"{self.measure}{self.shown_in}: " + "; ".join(f"{f.name} {f.text}" for f in self.tests)
 
 
 def claims_section(context: PaperContext) -> Section | None:
@@ -74,17 +74,16 @@ def claims_section(context: PaperContext) -> Section | None:
         data("p_holm", "runs", get=lambda part: (part[1].p, part[1].runs)),
     ]
 
-    def findings(c: Judged) -> list[tuple[tuple[str, ...], Finding]]:
-        return [((c.claim, c.on, c.verdict, c.measure), finding) for finding in c.findings]
+    def tests(c: Judged) -> list[tuple[tuple[str, ...], ClaimTest]]:
+        return [((c.claim, c.on, c.verdict, c.measure), test) for test in c.tests]
 
-    table = Table("claims", "Verdicts", columns, judged, findings)
+    table = Table("claims", "Verdicts", columns, judged, tests)
     notes = mixtures([*context.rows.table_1.values(), *context.rows.table_2.values()])
     return Section("claims", "What the paper claims", [TEXTS["claims"].format(comparable=COMPARABLE), table, *notes])
 
 
-def _rows(context: PaperContext) -> list[Judged]:
+def _rows(context: PaperContext) -> Iterator[Judged]:
     """PAC4SAC against the other rows of the paper's tables."""
-    judged = []
     for claim, variants, own, titles, free in (
         ("PAC4SAC: {} than its rivals", context.rows.table_1, OURS, ALGORITHMS, ()),
         ("All three loss terms are needed: {} than with fewer", context.rows.table_2, FULL, TERM_TITLES,
@@ -93,13 +92,11 @@ def _rows(context: PaperContext) -> list[Judged]:
         for (metric, better), (task, title) in product(BETTER.items(), TASKS.items()):
             rivals = {name: variants.get((task, row)) for row, name in titles.items() if row != own}
             others = {name: v if v and not departures(v, free) else None for name, v in rivals.items()}
-            judged += _against(claim.format(better), title, variants.get((task, own)), others, metric)
-    return judged
+            yield from _against(claim.format(better), title, variants.get((task, own)), others, metric)
 
 
-def _critics(context: PaperContext) -> list[Judged]:
+def _critics(context: PaperContext) -> Iterator[Judged]:
     """The paper lets none of its rivals shoot: those that do tell what the critic adds to shooting."""
-    judged = []
     named = {"SAC that shoots": {}, "one plain critic that shoots": {"critics": 1}}
     for task, title in TASKS.items():
         own = context.rows.table_1.get((task, OURS))
@@ -109,17 +106,16 @@ def _critics(context: PaperContext) -> list[Judged]:
             for name, more in named.items()
         }
         claim = "The critic makes the gain: less regret than plain critics that shoot as much"
-        judged += _against(claim, title, own, others, "regret")
-    return judged
+        yield from _against(claim, title, own, others, "regret")
 
 
 def _against(
     claim: str, on: str, own: Variant | None, others: Mapping[str, Variant | None], metric: str
-) -> list[Judged]:
+) -> Iterator[Judged]:
     """All that the claim names; None where there is none of the paper's setting. Nothing where there is nothing to
     compare, or our runs are not of the paper's setting."""
     if own is None or departures(own):
-        return []
+        return
 
     def test(other: Variant, own: Variant) -> Difference:
         difference = welch(summarise(own.values(metric)), summarise(other.values(metric)))
@@ -131,22 +127,20 @@ def _against(
     quantity = Quantity(lambda variant: variant.values(metric), CONTRADICTED, HOLDS, test)
     rows = {row.variant: row for row in compare([other for other in others.values() if other], own, quantity)}
     if not any(row.difference or row.verdict == UNFINISHED for row in rows.values()):
-        return []
-    findings = [
-        _finding(name, rows[other], own, metric) if other else Finding(name, NO_DATA) for name, other in others.items()
-    ]
+        return
+    tests = [_test_of(name, rows[v], own, metric) if v else ClaimTest(name, NO_DATA) for name, v in others.items()]
     shown_in = ", thousands" if metric == "regret" else ""
-    return [Judged(claim, on, f"Δ {METRICS[metric].title}", findings, shown_in)]
+    yield Judged(claim, on, f"Δ {METRICS[metric].title}", tests, shown_in)
 
 
 def _by_solved(own: Variant, other: Variant, metric: str) -> bool:
     return metric == "episodes" and not (own.solved and other.solved)
 
 
-def _finding(name: str, row: Compared, own: Variant, metric: str) -> Finding:
+def _test_of(name: str, row: Compared, own: Variant, metric: str) -> ClaimTest:
     other = row.variant
     if row.difference is None:
-        return Finding(name, UNFINISHED if row.verdict == UNFINISHED else NO_DATA)
+        return ClaimTest(name, UNFINISHED if row.verdict == UNFINISHED else NO_DATA)
     text = with_interval(row.difference, 1000.0 if metric == "regret" else 1.0, 1)
     text += f", solved {own.solved_text} and {other.solved_text}" if _by_solved(own, other, metric) else ""
     text += "" if row.p is None else f" ({p_text(row.p)})"
@@ -155,19 +149,18 @@ def _finding(name: str, row: Compared, own: Variant, metric: str) -> Finding:
     if speaks is not None and (diverged := (own if speaks else other).count("diverged")):
         speaks, text = None, f"{text} ({diverged} diverged left out)"
     runs = f"{len(own.values(metric))} and {len(row.values)}"
-    return Finding(name, text, speaks, row.difference, row.p, runs)
+    return ClaimTest(name, text, speaks, row.difference, row.p, runs)
 
 
-def _biases(context: PaperContext) -> list[Judged]:
+def _biases(context: PaperContext) -> Iterator[Judged]:
     quantity = Quantity(lambda variant: BIAS.ends(variant, "bias"), OVERESTIMATES, UNDERESTIMATES)
-    judged = []
     for task, title in TASKS.items():
         own, sac = context.rows.table_1.get((task, OURS)), context.rows.table_1.get((task, "sac"))
         if not own or not sac or departures(own) or departures(sac) or not BIAS.measured([own, sac]):
             continue
         theirs, row = compare([sac, own], sac, quantity)
         runs = (len(row.values), len(theirs.values))
-        finding = Finding("SAC", UNFINISHED)
+        test = ClaimTest("SAC", UNFINISHED)
         if row.verdict != UNFINISHED:
             if min(runs) < 2:
                 continue
@@ -177,16 +170,14 @@ def _biases(context: PaperContext) -> list[Judged]:
             p = NOTHING if row.p is None else p_text(row.p)
             text = f"{with_interval(row.difference, digits=1)} ({p}), PAC4SAC's own bias "
             text += with_interval(final_bias(own), digits=1)
-            finding = Finding("SAC", text, speaks, row.difference, row.p, f"{runs[0]} and {runs[1]}")
+            test = ClaimTest("SAC", text, speaks, row.difference, row.p, f"{runs[0]} and {runs[1]}")
         measure = "Δ value bias at the end of training"
-        judged.append(Judged("Overestimation is cured with one critic", title, measure, [finding]))
-    return judged
+        yield Judged("Overestimation is cured with one critic", title, measure, [test])
 
 
-def _shots(context: PaperContext) -> list[Judged]:
+def _shots(context: PaperContext) -> Iterator[Judged]:
     """Over all S, and over those that shoot at all."""
     variants = {shots: v for shots, v in context.rows.shooting.items() if not departures(v, ("shots",))}
-    judged = []
     for metric, better in BETTER.items():
         trends = []
         for name, least in (("all S", 1), ("S > 1", 2)):
@@ -194,27 +185,24 @@ def _shots(context: PaperContext) -> list[Judged]:
             if len({shots for shots, _ in runs}) > 2:
                 tau = stats.kendalltau(*zip(*runs, strict=True))
                 trends.append((name, float(tau.statistic), float(tau.pvalue), str(len(runs))))
-        findings = []
+        tests = []
         for (name, tau, _, runs_text), p in zip(trends, holm([p for _, _, p, _ in trends]), strict=True):
             text = f"{tau:.2f}".replace("-", "−") + (f" ({p_text(p)})" if p is not None else "")
             speaks = tau < 0 if p is not None and p < SIGNIFICANT else None
-            findings.append(Finding(name, text, speaks, Estimate(tau), p, runs_text))
-        if findings:
+            tests.append(ClaimTest(name, text, speaks, Estimate(tau), p, runs_text))
+        if tests:
             measure = f"τ of S and {METRICS[metric].title}"
-            judged.append(Judged(f"More shots are better: {better}", TASKS[SHOOTING_TASK], measure, findings))
-    return judged
+            yield Judged(f"More shots are better: {better}", TASKS[SHOOTING_TASK], measure, tests)
 
 
-def _costs(context: PaperContext) -> list[Judged]:
-    judged = []
+def _costs(context: PaperContext) -> Iterator[Judged]:
     for machine in machines(context.collection.costs):
         ratio = machine.relative(OURS)
         if ratio is None or machine.study != "cost":
             continue
         low, high = ratio.low, ratio.high
         speaks = None if low is None or high is None or low <= COMPARABLE < high else high <= COMPARABLE
-        finding = Finding("PAC4SAC", with_interval(ratio, digits=2), speaks, ratio, None, str(machine.times[OURS].n))
+        test = ClaimTest("PAC4SAC", with_interval(ratio, digits=2), speaks, ratio, None, str(machine.times[OURS].n))
         printed = COST[OURS].mean / COST[REFERENCE].mean
         measure = f"seconds, times those of SAC (paper {printed:.2f})"
-        judged.append(Judged("PAC4SAC costs about as much as SAC", machine.title, measure, [finding]))
-    return judged
+        yield Judged("PAC4SAC costs about as much as SAC", machine.title, measure, [test])

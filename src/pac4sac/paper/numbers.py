@@ -36,14 +36,6 @@ class PaperCell:
     episodes: MeanSd
 
 
-@dataclass(frozen=True)
-class Shooting:
-    """One box of the shooting figure, read off the picture."""
-
-    median_regret: float
-    median_episodes: float
-
-
 def _cell(regret: float, regret_sd: float, episodes: float, episodes_sd: float) -> PaperCell:
     # One decimal of a thousand is a whole hundred: rounding removes the dust of the multiplication.
     return PaperCell(MeanSd(round(regret * 1000.0, 1), round(regret_sd * 1000.0, 1)), MeanSd(episodes, episodes_sd))
@@ -59,7 +51,10 @@ TABLE_1, TABLE_2 = (
     {task: {row: _cell(*numbers) for row, numbers in rows.items()} for task, rows in _FILE[name].items()}
     for name in ("table-1", "table-2")
 )
-SHOOTING = {int(shots): Shooting(*medians) for shots, medians in _FILE["shooting"].items()}
+MEDIANS = {  # of the shooting figure, by metric and S
+    metric: {int(shots): medians[place] for shots, medians in _FILE["shooting"].items()}
+    for place, metric in enumerate(("regret", "episodes"))
+}
 COST = {algo: MeanSd(*seconds) for algo, seconds in _FILE["cost"].items()}
 
 

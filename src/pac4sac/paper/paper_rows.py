@@ -16,12 +16,7 @@ from pac4sac.report.variants import TaskView, Variant
 ALGORITHMS = {"ddpg": "DDPG", "sac": "SAC", "oac": "OAC", "pac4sac": "PAC4SAC"}
 TASKS = {"cartpole-swingup": "Cartpole Swingup", "half-cheetah": "Half Cheetah", "ant": "Ant", "humanoid": "Humanoid"}
 # By whether the conservative and the exploration term are switched on.
-TERMS = {
-    (False, False): "bellman",
-    (True, False): "bellman+conservative",
-    (False, True): "bellman+exploration",
-    (True, True): "bellman+conservative+exploration",
-}
+TERMS = {(c, x): "bellman" + c * "+conservative" + x * "+exploration" for c in (False, True) for x in (False, True)}
 TERM_TITLES = {
     "bellman": "Bellman",
     "bellman+conservative": "Bellman + conservative",

@@ -83,7 +83,7 @@ def _write(path: Path, text: str) -> None:
 def compose(context: PaperContext) -> list[Section]:
     """Pictures are drawn when they are written."""
     collection = context.collection
-    tables = [found for name in ("table-1", "table-2") if (found := table_section(name, context.rows))]
+    tables = [table for name in ("table-1", "table-2") if (table := table_section(name, context.rows))]
     counts = [f"{section.name.replace('-', ' ').capitalize()}, {count_verdicts(cells)}." for section, cells in tables]
     sections: list[Section | None] = [
         summary_section(context, counts),

@@ -8,35 +8,18 @@ from functools import partial
 from typing import Any
 
 from pac4sac.base.text import NOTHING, file_name, setting_text
+from pac4sac.paper import families
 from pac4sac.paper import numbers as paper
-from pac4sac.paper.families import (
-    BEST,
-    CONTROLS,
-    OTHERS,
-    STUDY_TITLES,
-    TABLE_1,
-    PaperContext,
-    find_baseline,
-    is_preset_best,
-    study_members,
-)
+from pac4sac.paper.families import BEST, STUDY_TITLES, PaperContext
 from pac4sac.paper.numbers import TEXTS
 from pac4sac.paper.paper_rows import TASKS, task_differences
 from pac4sac.paper.table_sections import METRICS, beside_the_paper, cell_beside
 from pac4sac.paper.verdicts import compare_cell
-from pac4sac.report.comparison import (
-    BETTER,
-    Compared,
-    compare_headline,
-    comparison_table,
-    runs_cell,
-    solved_cell,
-    tally,
-)
+from pac4sac.report.comparison import BETTER, compare_headline, comparison_table, runs_cell, tally
 from pac4sac.report.figures import ranking_figure
 from pac4sac.report.record_sections import mixtures
 from pac4sac.report.tables import TEXTS as GENERAL_TEXTS
-from pac4sac.report.tables import Cell, Column, Picture, Section, Table, attributes, command, data, words
+from pac4sac.report.tables import Cell, Column, Picture, Section, Table, command, data, words
 from pac4sac.report.variants import METRICS as ALL_METRICS
 from pac4sac.report.variants import Variant
 from pac4sac.runs.statistics import summarise
@@ -58,32 +41,27 @@ def study_sections(context: PaperContext) -> list[Section]:
 
 def _study_on_task(context: PaperContext, kind: str, title: str) -> list[Any]:
     rows, studies, results = context.rows, context.collection.studies, context.results(title)
-    members = study_members(kind, results, rows, studies)
-    baseline = find_baseline(studies, results, kind)
-    if kind == OTHERS and len(members) == len(results):
+    members = families.study_members(kind, results, rows, studies)
+    baseline = families.find_baseline(studies, results, kind)
+    if kind == families.OTHERS and len(members) == len(results):
         return []  # the task's own section has them all
     if baseline is None or not any(variant is not baseline for variant in members):
         return []
     members = [baseline, *(variant for variant in members if variant is not baseline)]
     compared = compare_headline(members, baseline, STUDY_TITLES[kind])
     main = [variant for variant in results if variant in rows.table_1.values() and variant not in members]
-    if kind == CONTROLS and main:
+    if kind == families.CONTROLS and main:
         # SAC stands beside its controls, with the verdict of the family in which it is tested.
-        compared += [row for row in compare_headline(main, baseline, TABLE_1) if row.variant.algo == "sac"]
-    return _blocks(kind, compared, baseline)
-
-
-def _blocks(kind: str, compared: Sequence[Compared], baseline: Variant) -> list[Any]:
-    task = baseline.task
-    name = f"{kind}-{file_name(task.title)}"
+        compared += [row for row in compare_headline(main, baseline, families.TABLE_1) if row.variant.algo == "sac"]
+    task, name = baseline.task, f"{kind}-{file_name(title)}"
     sign = 1 if task.headline.lower_is_better else -1
     estimates = {row.variant.label: row.iqm for row in compared if row.iqm}
     ranked = dict(sorted(estimates.items(), key=lambda item: sign * item[1].value))
-    caption = f"{task.title}: interquartile mean with bootstrap 95 % interval, best on top"
+    caption = f"{title}: interquartile mean with bootstrap 95 % interval, best on top"
     return [
-        f"On {task.title}, against `{baseline.label}`: {tally(compared)}.",
-        Picture(name, caption, lambda: ranking_figure(ranked, baseline.label, task.unit, task.scale)),
-        comparison_table(name, f"{STUDY_TITLES[kind]} on {task.title}", compared, task),
+        f"On {title}, against `{baseline.label}`: {tally(compared)}.",
+        Picture(name, caption, partial(ranking_figure, ranked, baseline.label, task.unit, task.scale)),
+        comparison_table(name, f"{STUDY_TITLES[kind]} on {title}", compared, task),
         *mixtures([row.variant for row in compared]),
     ]
 
@@ -91,7 +69,9 @@ def _blocks(kind: str, compared: Sequence[Compared], baseline: Variant) -> list[
 def _preset_beside_the_paper(context: PaperContext) -> list[Any]:
     """The preset in the place of PAC4SAC in the paper's Table 1: other settings, but the same tasks."""
     row = "pac4sac-best"
-    candidates = [v for v in context.all_variants if v.is_result and is_preset_best(v) and not task_differences(v.task)]
+    candidates = [
+        v for v in context.all_variants if v.is_result and families.is_preset_best(v) and not task_differences(v.task)
+    ]
     presets = {(variant.task.name, row): variant for variant in candidates}
     if not presets:
         return []
@@ -100,9 +80,9 @@ def _preset_beside_the_paper(context: PaperContext) -> list[Any]:
     free = [name for variant in presets.values() for name in variant.config]
     blocks, compared = beside_the_paper(BEST, title, "Variant", {row: row}, printed, presets, free)
     others = [
-        f"on {TASKS[cell.task]} by {ALL_METRICS[cell.metric].title} ({cell.found.verdict})"
+        f"on {TASKS[cell.task]} by {ALL_METRICS[cell.metric].title} ({cell.judged.verdict})"
         for cell in compared
-        if cell.found.verdict != BETTER
+        if cell.judged.verdict != BETTER
     ]
     better = f"The preset is better than the paper's PAC4SAC in {len(compared) - len(others)} of {len(compared)} cells"
     return [better + (f"; not {', '.join(others)}." if others else "."), *blocks]
@@ -151,14 +131,14 @@ def _calibration_table(name: str, caption: str, members: Sequence[Variant]) -> T
         notes = (note,) if metric == "regret" else ()
         return (*own, *notes, getattr(printed, metric).mean if printed else None, beside(metric, variant).verdict)
 
-    columns = [*attributes(task="task.title"), words("Variant", _label, "variant"), Column("Runs", runs_cell, "runs")]
+    columns = [data("task", get="task.title"), words("Variant", _label, "variant"), Column("Runs", runs_cell, "runs")]
     for metric, (title, _) in METRICS.items():
         notes = ("regret_note",) if metric == "regret" else ()
         keys = (metric, f"{metric}_sd", *notes, f"paper_{metric}", f"{metric}_verdict")
         columns += [Column(title, partial(beside, metric)), data(*keys, get=partial(written, metric))]
     columns += [
         Column("regret, × paper", regret_ratio, "regret_times_paper", show=lambda x: f"{x:.2f}" if x else NOTHING),
-        Column("solved", solved_cell, "solved"),
+        Column("solved", lambda v: Cell(v.solved_text, v.solved), "solved"),
         command("command", "command"),
     ]
     caption += ". Regret in thousands and episodes until solved, mean ± sd, ours above the paper's"

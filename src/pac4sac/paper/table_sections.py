@@ -13,15 +13,7 @@ from pac4sac.base.text import NOTHING, number
 from pac4sac.paper import numbers as paper
 from pac4sac.paper.numbers import TEXTS
 from pac4sac.paper.paper_rows import ALGORITHMS, TASKS, TERM_TITLES, PaperRows
-from pac4sac.paper.verdicts import (
-    NOT_COMPARABLE,
-    VERDICTS,
-    Verdict,
-    compare_cell,
-    compare_if_comparable,
-    compare_median,
-)
-from pac4sac.report.comparison import solved_cell
+from pac4sac.paper.verdicts import NOT_COMPARABLE, VERDICTS, Verdict, compare_cell, compare_shooting
 from pac4sac.report.figures import COLOURS, add_legend, finish_panel, new_figure
 from pac4sac.report.record_sections import mixtures
 from pac4sac.report.tables import (
@@ -30,7 +22,6 @@ from pac4sac.report.tables import (
     Picture,
     Section,
     Table,
-    attributes,
     command,
     data,
     mean_sd,
@@ -52,13 +43,13 @@ class ComparedCell:
         self, task: str, row: str, metric: str, variant: Variant | None, paper: paper.MeanSd, free: Sequence[str]
     ) -> None:
         self.task, self.row, self.metric, self.variant, self.paper = task, row, metric, variant, paper
-        self.found = compare_cell(variant, metric, paper, free)
+        self.judged = compare_cell(variant, metric, paper, free)
         self.values = variant.values(metric) if variant else []
         self.summary = summarise(self.values) if self.values else None
         self.iqm = interquartile_mean([self.values]) if self.values else None
         self.difference = None
-        if self.summary and self.found.verdict != NOT_COMPARABLE:
-            self.difference = Estimate(self.summary.mean - paper.mean, self.found.low, self.found.high)
+        if self.summary and self.judged.verdict != NOT_COMPARABLE:
+            self.difference = Estimate(self.summary.mean - paper.mean, self.judged.low, self.judged.high)
 
 
 def table_section(name: str, rows: PaperRows) -> tuple[Section, list[ComparedCell]] | None:
@@ -74,7 +65,7 @@ def table_section(name: str, rows: PaperRows) -> tuple[Section, list[ComparedCel
 
 
 def count_verdicts(compared: Sequence[ComparedCell]) -> str:
-    counts = Counter(cell.found.verdict for cell in compared)
+    counts = Counter(cell.judged.verdict for cell in compared)
     return f"{len(compared)} cells: " + ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
 
 
@@ -113,7 +104,7 @@ def beside_the_paper(
     if absent:
         go_on = f"`pac4sac study run {name} --tasks {','.join(absent)}`"
         blocks.insert(0, f"Not trained yet: {', '.join(TASKS[task] for task in absent)}. Train them with {go_on}.")
-    if reasons := {c.found.reason for c in compared if c.found.verdict == NOT_COMPARABLE}:
+    if reasons := {c.judged.reason for c in compared if c.judged.verdict == NOT_COMPARABLE}:
         blocks.insert(0, [f"Not comparable: {reason}." for reason in sorted(reasons)])
     return blocks, compared
 
@@ -135,7 +126,7 @@ def cell_beside(variant: Variant | None, metric: str, theirs: paper.MeanSd | Non
 
 
 def _cell(c: ComparedCell) -> Cell:
-    cell = cell_beside(c.variant, c.metric, c.paper, c.found)
+    cell = cell_beside(c.variant, c.metric, c.paper, c.judged)
     if c.variant is None:
         return cell
     lacking = len(c.values) < len(c.variant.outcomes)
@@ -158,17 +149,17 @@ def _details_table(name: str, titles: Mapping[str, str], compared: Sequence[Comp
         words("Task", lambda c: TASKS[c.task]),
         words("Row", lambda c: titles[c.row]),
         words("Metric", lambda c: METRICS[c.metric][0]),
-        *attributes(task="task", row="row", metric="metric"),
+        data("task", "row", "metric", get=lambda c: (c.task, c.row, c.metric)),
         Column("Runs", runs_cell, "complete_runs"),
         data("runs", get=lambda c: len(c.variant.outcomes) if c.variant else 0),
-        Column("Solved", lambda c: solved_cell(c.variant) if c.variant else Cell(), "solved"),
+        Column("Solved", lambda c: Cell(c.variant.solved_text, c.variant.solved) if c.variant else Cell(), "solved"),
         Column("Ours", "summary", ("mean", "sd"), scale=scale),
         Column("IQM [95 %]", "iqm", with_ends("iqm"), scale=scale),
         Column("Paper", "paper.summary", ("paper_mean", "paper_sd"), scale=scale),
         Column("Ours − paper [95 %]", "difference", scale=scale),
-        *attributes(difference_low="found.low", difference_high="found.high"),
-        words("Verdict", lambda c: Cell("", c.found.verdict, verdict=c.found.verdict), "verdict"),
-        words("Because", "found.reason", "reason"),
+        data("difference_low", "difference_high", get=lambda c: (c.judged.low, c.judged.high)),
+        words("Verdict", lambda c: Cell("", c.judged.verdict, verdict=c.judged.verdict), "verdict"),
+        words("Because", "judged.reason", "reason"),
         command(repeat, "command"),
     ]
     caption = "Every cell with its interval and the command that repeats it"
@@ -183,7 +174,7 @@ def shooting_section(rows: PaperRows) -> Section | None:
         return None
 
     def ours(metric: str, shots: int) -> Cell:
-        scale, theirs = METRICS[metric][1], _published_median(metric, shots)
+        scale, theirs = METRICS[metric][1], paper.MEDIANS[metric].get(shots)
         values, note = rows.shooting[shots].shown(metric) if shots in rows.shooting else ([], "")
         estimate = median(values) if values else None
         printed = "" if theirs is None else f"paper {number(theirs, scale)}"
@@ -191,12 +182,8 @@ def shooting_section(rows: PaperRows) -> Section | None:
         return Cell(with_interval(estimate, scale), value, printed, note=note)
 
     def verdict(metric: str, shots: int) -> Cell:
-        theirs = _published_median(metric, shots)
-        if theirs is None:
-            return Cell(NOTHING, "")
-        variant = rows.shooting.get(shots)
-        found = compare_if_comparable(variant, ("shots",), lambda v: compare_median(v.values(metric), theirs))
-        return Cell("", found.verdict, verdict=found.verdict, hint=found.reason)
+        judged = compare_shooting(rows.shooting.get(shots), metric, paper.MEDIANS[metric].get(shots))
+        return Cell("", judged.verdict, verdict=judged.verdict, hint=judged.reason) if judged else Cell(NOTHING, "")
 
     def runs(shots: int) -> Cell:
         return Cell(rows.shooting[shots].complete_text if shots in rows.shooting else "0")
@@ -211,14 +198,10 @@ def shooting_section(rows: PaperRows) -> Section | None:
         columns.append(Column("verdict", partial(verdict, metric), group=group))
     caption = "Cartpole Swingup by the number of candidate actions; the paper's medians are read off its figure"
     picture = Picture("shooting", caption, lambda: shooting_figure(rows.shooting))
-    shots_of_rows = sorted({*rows.shooting, *paper.SHOOTING})
+    shots_of_rows = sorted({*rows.shooting, *paper.MEDIANS["regret"]})
     table = Table("shooting", "Medians by S", [*columns, command(repeat)], shots_of_rows)
     blocks = [TEXTS["shooting"], picture, table, *mixtures(rows.shooting.values())]
     return Section("shooting", "Shooting figure", blocks)
-
-
-def _published_median(metric: str, shots: int) -> float | None:
-    return getattr(paper.SHOOTING[shots], f"median_{metric}") if shots in paper.SHOOTING else None
 
 
 def shooting_figure(variants: Mapping[int, Variant]) -> Figure:
@@ -236,8 +219,8 @@ def shooting_figure(variants: Mapping[int, Variant]) -> Figure:
             panel.boxplot(list(drawn.values()), positions=list(drawn), widths=0.5, showfliers=False, **box)
         for place, v in drawn.items():
             panel.plot(np.full(len(v), place), v, "o", color=COLOURS[0], alpha=0.5, markersize=4)
-        medians = {place: _published_median(metric, s) for place, s in enumerate(shots)}
-        known = [(place, theirs / scale) for place, theirs in medians.items() if theirs is not None]
+        medians = paper.MEDIANS[metric]
+        known = [(place, medians[s] / scale) for place, s in enumerate(shots) if s in medians]
         theirs = {"color": COLOURS[1], "markersize": 6, "label": "paper's median"}
         panel.plot([place for place, _ in known], [value for _, value in known], "D", **theirs)
         panel.plot([], [], "s-", color=COLOURS[0], fillstyle="none", label="ours: box of the seeds, bar at the median")

@@ -28,20 +28,24 @@ def compare_cell(variant: Variant | None, metric: str, paper: MeanSd, free: Sequ
             return compare_solved(ours.solved, len(ours.judged))
         if not (summary := ours.summary(metric)):
             return Verdict(NO_DATA, "no complete run")
-        found = compare_means(summary, paper)
+        judged = compare_means(summary, paper)
         diverged = ours.count("diverged")
-        if diverged and found.verdict in (REPRODUCED, BETTER):
+        if diverged and judged.verdict in (REPRODUCED, BETTER):
             # What a diverged run would have cost is not known, and leaving it out flatters.
             reason = f"{diverged} diverged {'run is' if diverged == 1 else 'runs are'} left out of the mean"
-            return Verdict(INCONCLUSIVE, reason, found.low, found.high)
-        return found
+            return Verdict(INCONCLUSIVE, reason, judged.low, judged.high)
+        return judged
 
-    return compare_if_comparable(variant, free, compare)
+    return _if_comparable(variant, free, compare)
 
 
-def compare_if_comparable(
-    variant: Variant | None, free: Sequence[str], compare: Callable[[Variant], Verdict]
-) -> Verdict:
+def compare_shooting(variant: Variant | None, metric: str, paper_median: float | None) -> Verdict | None:
+    if paper_median is None:
+        return None
+    return _if_comparable(variant, ("shots",), lambda ours: compare_median(ours.values(metric), paper_median))
+
+
+def _if_comparable(variant: Variant | None, free: Sequence[str], compare: Callable[[Variant], Verdict]) -> Verdict:
     """`free` are settings that make the rows of a table, so no departures from the paper's."""
     if variant is None or not (variant.judged or variant.under_way):
         return Verdict(NO_DATA, "no complete run")

@@ -6,19 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pac4sac.base.text import p_value
-from pac4sac.report.tables import Cell, Column, Table, attributes, command, data, mean_sd, shown_if, with_ends, words
+from pac4sac.report.tables import Cell, Column, Table, command, data, mean_sd, shown_if, with_ends, words
 from pac4sac.report.variants import METRICS, TaskView, Variant
+from pac4sac.runs import statistics
 from pac4sac.runs.collection import Collection
-from pac4sac.runs.statistics import (
-    Difference,
-    Estimate,
-    holm,
-    interquartile_mean,
-    mann_whitney,
-    probability_of_improvement,
-    summarise,
-    welch,
-)
+from pac4sac.runs.statistics import Difference, Estimate, summarise
 
 BASELINE, UNFINISHED, UNKNOWN, NO_DIFFERENCE = "baseline", "unfinished", "unknown", "no difference shown"
 BETTER, WORSE, MORE_OFTEN = "better", "worse", "more often than not"
@@ -83,7 +75,7 @@ class Compared:
 
     @cached_property
     def iqm(self) -> Estimate | None:
-        return interquartile_mean([self.values]) if self.values else None
+        return statistics.interquartile_mean([self.values]) if self.values else None
 
     @cached_property
     def improvement(self) -> Estimate | None:
@@ -91,7 +83,7 @@ class Compared:
         if self.baseline is None or self.difference is None:
             return None
         theirs, lower = self.quantity.values(self.baseline), bool(self.quantity.lower_is_better)
-        return probability_of_improvement([self.values], [theirs], lower_is_better=lower)
+        return statistics.probability_of_improvement([self.values], [theirs], lower_is_better=lower)
 
     @cached_property
     def verdict(self) -> str:
@@ -121,11 +113,12 @@ def compare(
         if rival and quantity.test:
             differences.append(quantity.test(variant, rival))
         else:
-            differences.append(welch(summarise(ours), summarise(theirs)) if rival else None)
+            differences.append(statistics.welch(summarise(ours), summarise(theirs)) if rival else None)
         by_rank = rival and quantity.lower_is_better is not None
-        ranks.append(mann_whitney(ours, theirs) if by_rank else None)
-    rows = zip(variants, differences, holm([d.p if d else None for d in differences]), holm(ranks), strict=True)
-    return [Compared(variant, baseline, quantity, d, p, p_ranks, family) for variant, d, p, p_ranks in rows]
+        ranks.append(statistics.mann_whitney(ours, theirs) if by_rank else None)
+    p_means, p_ranks = statistics.holm([d.p if d else None for d in differences]), statistics.holm(ranks)
+    rows = zip(variants, differences, p_means, p_ranks, strict=True)
+    return [Compared(variant, baseline, quantity, d, p, p_rank, family) for variant, d, p, p_rank in rows]
 
 
 def compare_headline(variants: Sequence[Variant], baseline: Variant | None, family: str = "") -> list[Compared]:
@@ -173,7 +166,7 @@ def comparison_table(name: str, caption: str, rows: Sequence[Compared], task: Ta
     metric, second = task.headline, METRICS["episodes" if task.headline.key == "regret" else "steps_until_solved"]
     until_solved = [
         Column(second.title, lambda row: metric_cell(row.variant, second.key)),
-        Column("solved", lambda row: solved_cell(row.variant), "solved"),
+        Column("solved", lambda row: Cell(row.variant.solved_text, row.variant.solved), "solved"),
     ]
     final = "final evaluation"
     beside_baseline = [
@@ -193,7 +186,7 @@ def comparison_table(name: str, caption: str, rows: Sequence[Compared], task: Ta
         *shown_if(any(row.is_baseline for row in rows), beside_baseline),
         *shown_if(len({row.family for row in rows}) > 1, [words("Family", "family", "family")]),
         command("variant.command", "command"),
-        *attributes(task="variant.task.title", algo="variant.algo", metric="variant.task.headline.key"),
+        data("task", "algo", "metric", get=lambda row: (task.title, row.variant.algo, metric.key)),
         data("runs", "complete", get=lambda row: (len(row.variant.outcomes), len(row.variant.complete))),
         data("solved_fraction", "solved_low", "solved_high", get="variant.solved_fraction"),
         data(second.key, f"{second.key}_sd", get=lambda row: row.variant.summary(second.key)),
@@ -211,10 +204,6 @@ def metric_cell(variant: Variant, metric: str, scale: float = 1.0) -> Cell:
     summary = summarise(values) if values else None
     # What may yet grow has no place in an order.
     return Cell(mean_sd(summary, scale), summary.mean if summary and not note else None, note=note)
-
-
-def solved_cell(variant: Variant) -> Cell:
-    return Cell(variant.solved_text, variant.solved)
 
 
 def runs_cell(variant: Variant) -> Cell:

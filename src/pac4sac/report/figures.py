@@ -2,13 +2,15 @@
 
 import io
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from pac4sac.report.tables import Picture
 from pac4sac.runs.statistics import Estimate
 
 # Okabe and Ito's colours, told apart by colour-blind readers too; yellow is left out, it vanishes on white.
@@ -18,12 +20,27 @@ FIXED_PLACES = {"pac4sac": 0, "sac": 1, "ddpg": 2, "oac": 3}  # the same colour 
 INK, FAINT, GRID = "#222222", "#8a8a8a", "#e8e8e8"
 DASHED: dict[str, Any] = {"color": FAINT, "linewidth": 1.2, "linestyle": (0, (5, 3)), "zorder": 1}
 AT_ONCE = 7  # variants in one picture
+T = TypeVar("T")
 
 
 def new_figure(panels: int, width: float = 10.4, height: float = 4.2) -> tuple[Figure, list[Any]]:
     """A Figure without pyplot keeps no global state, and needs no display."""
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, list(figure.subplots(1, panels, squeeze=False)[0])
+
+
+def pictures(
+    name: str, sets: Sequence[tuple[str, Sequence[T]]], draw: Callable[[list[T]], Figure], reference: T | None = None
+) -> list[Picture]:
+    """Of variants with their caption, as many as it takes with a few in each, and the reference beside them."""
+    drawn: list[Picture] = []
+    for caption, members in sets:
+        beside = [] if reference is None or reference in members else [reference]
+        size = AT_ONCE - len(beside)
+        for start in range(0, len(members), size):
+            suffix = f"-{len(drawn) + 1}" if drawn else ""
+            drawn.append(Picture(name + suffix, caption, partial(draw, [*beside, *members[start : start + size]])))
+    return drawn
 
 
 def styles(labels: Sequence[str]) -> dict[str, tuple[str, str]]:

@@ -10,21 +10,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from pac4sac.base.text import NOTHING, file_name, p_value
-from pac4sac.report.comparison import (
-    NO_DIFFERENCE,
-    UNFINISHED,
-    UNKNOWN,
-    Compared,
-    Context,
-    Quantity,
-    compare,
-    in_words,
-    side_of_zero,
-)
-from pac4sac.report.figures import AT_ONCE, DASHED, add_legend, finish_over_steps, new_figure, styles
+from pac4sac.report.comparison import UNFINISHED, VERDICTS, Compared, Context, Quantity, compare, in_words, side_of_zero
+from pac4sac.report.figures import DASHED, add_legend, finish_over_steps, new_figure, pictures, styles
 from pac4sac.report.learning_curves import BROKEN_OFF, FEWEST_FOR_INTERVAL, draw_mean, half_width_of
 from pac4sac.report.record_sections import mixtures
-from pac4sac.report.tables import TEXTS, Block, Cell, Column, Section, Table, attributes, pictures, with_ends, words
+from pac4sac.report.tables import TEXTS, Block, Cell, Column, Section, Table, data, with_ends, words
 from pac4sac.report.variants import Variant
 from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.statistics import Estimate, mean_interval
@@ -32,7 +22,7 @@ from pac4sac.runs.statistics import Estimate, mean_interval
 OVERESTIMATES, UNDERESTIMATES, NOT_MEASURED = "overestimates", "underestimates", "no measurement at the end"
 CRITICS = (OVERESTIMATES, UNDERESTIMATES, "undecided", UNFINISHED, NOT_MEASURED)
 WIDER, NARROWER = "wider", "narrower"
-WIDTHS = (WIDER, NARROWER, NO_DIFFERENCE, UNFINISHED, UNKNOWN)
+WIDTHS = (WIDER, NARROWER, *VERDICTS)
 QUANTITIES = {"nearest": "distance to the nearest state", "log_volume": "log-volume"}
 WIDE = 30.0  # ratio of biases above which a linear axis hides the small ones
 
@@ -64,10 +54,10 @@ class Measurements:
     def columns(self) -> list[Column]:
         """The first ones of its table."""
         return [
-            *attributes(task="task.title"),
+            data("task", get="task.title"),
             words("Variant", "label", "variant"),
-            *attributes(algo="algo"),
-            Column("S", _shots, "shots"),
+            data("algo", get="algo"),
+            Column("S", "shots", "shots"),
             Column(
                 "Runs", lambda v: Cell(f"{len(self.at_the_end(v))} of {len(v.runs)}", len(self.at_the_end(v))), "runs"
             ),
@@ -105,15 +95,6 @@ COVERAGE = Measurements("coverage", ("step", "nearest", "log_volume"))
 
 def is_finite(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _shots(variant: Variant) -> int:
-    return int(variant.config.get("shots", 1))
-
-
-def _a_few(caption: str, variants: Sequence[Variant]) -> list[tuple[str, Sequence[Variant]]]:
-    """As many as one picture has room for."""
-    return [(caption, variants[first : first + AT_ONCE]) for first in range(0, len(variants), AT_ONCE)]
 
 
 # --- what critics claim against what then happens
@@ -163,12 +144,12 @@ def _bias_on_task(title: str, variants: Sequence[Variant]) -> list[Block]:
     ]
     name, sentences = f"bias-{file_name(title)}", []
     for shooting in ("without", "with"):
-        alike = [variant for variant in variants if (_shots(variant) > 1) == (shooting == "with")]
+        alike = [variant for variant in variants if (variant.shots > 1) == (shooting == "with")]
         verdicts = in_words([(critic_verdict(variant), f"`{variant.label}`") for variant in alike], CRITICS)
         sentences += [f"On {title} at the end of training, {shooting} shooting: {verdicts}."] if alike else []
     caption = f"{title}: bias of the critic's values during training, mean of the seeds with its 95 % interval"
     table = Table(name, f"Value bias on {title} at the end of training", columns, variants)
-    return [" ".join(sentences), *pictures(name, _a_few(caption, variants), bias_figure), table, *mixtures(variants)]
+    return [" ".join(sentences), *pictures(name, [(caption, variants)], bias_figure), table, *mixtures(variants)]
 
 
 def _percent(share: float | None) -> str:
@@ -223,7 +204,7 @@ def _coverage_on_task(title: str, variants: Sequence[Variant], baseline: Variant
             if baseline
             else []
         ),
-        *pictures(name, _a_few(caption, variants), coverage_figure),
+        *pictures(name, [(caption, variants)], coverage_figure),
         Table(name, f"State coverage on {title}", columns, variants),
         *mixtures(variants),
     ]

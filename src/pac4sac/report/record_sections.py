@@ -3,12 +3,12 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from pac4sac.base.text import setting_text
 from pac4sac.report.comparison import Context
-from pac4sac.report.tables import TEXTS, Block, Cell, Column, Section, Table, attributes, command, data, words
+from pac4sac.report.tables import TEXTS, Block, Cell, Section, Table, command, data, numbered, words
 from pac4sac.report.variants import Variant
 from pac4sac.runs.collection import Collection
 from pac4sac.runs.reading import RunRecord
@@ -32,38 +32,28 @@ def facts(context: Context) -> list[tuple[str, str]]:
 
 def runs_section(context: Context) -> Section:
     collection, blocks = context.collection, list[Block]()
-    broken = [
-        (outcome.run.place, variant, outcome)
-        for variant in context.all_variants
-        for outcome in variant.outcomes
-        if outcome.state != "complete" or outcome.run.record.status in ("diverged", "failed")
-    ]
+    broken = []
+    for variant in context.all_variants:
+        for outcome, run in zip(variant.outcomes, variant.runs, strict=True):
+            if outcome.state != "complete" or run.status in ("diverged", "failed"):
+                names = (outcome.run.place, variant.task.title, variant.label, run.seed, run.status, outcome.state)
+                broken.append((*names, len(run.episodes), run.status_detail or ""))
     if broken:
-        columns = [
-            words("Run", lambda row: row[0]),
-            words("Task", lambda row: row[1].task.title),
-            words("Variant", lambda row: row[1].label),
-            Column("Seed", lambda row: row[2].run.record.seed),
-            words("Status", lambda row: row[2].run.record.status),
-            words("Metrics", lambda row: row[2].state),
-            Column("Episodes", lambda row: len(row[2].run.record.episodes)),
-            words("Cause", lambda row: row[2].run.record.status_detail or ""),
-        ]
-        caption = "Diverged, failed and unfinished runs"
+        titles = ("Run", "Task", "Variant", "Seed", "Status", "Metrics", "Episodes", "Cause")
+        caption, columns = "Diverged, failed and unfinished runs", numbered(titles, ("Seed", "Episodes"))
         blocks += [TEXTS["broken_runs"], Table("unfinished-runs", caption, columns, broken)]
     if collection.missing:
         seeds_of: dict[tuple[str, str, tuple[str, ...]], list[int]] = {}
-        for run in collection.missing:
-            seeds_of.setdefault((run.task, run.label, run.studies), []).append(run.seed)
-        columns = [
-            words("Task", lambda row: row[0]),
-            words("Variant", lambda row: row[1]),
-            Column("Seeds", lambda row: Cell(seeds_text(seeds_of[row]), seeds_of[row][0])),
-            Column("Runs", lambda row: len(seeds_of[row])),
-            words("Studies", lambda row: ", ".join(row[2])),
-            command(lambda row: _go_on(row[2], row[0], seeds_of[row]), title="Go on with"),
-        ]
-        blocks.append(Table("missing-runs", "Expected runs that have not started", columns, list(seeds_of)))
+        for missing in collection.missing:
+            seeds_of.setdefault((missing.task, missing.label, missing.studies), []).append(missing.seed)
+        rows = []
+        for (task, label, studies), seeds in seeds_of.items():
+            text = seeds_text(seeds)
+            go_on = f"pac4sac study run {studies[0]} --tasks {task} --seeds {text}" if studies else "pac4sac resume"
+            rows.append((task, label, Cell(text, seeds[0]), len(seeds), ", ".join(studies), go_on))
+        columns = numbered(("Task", "Variant", "Seeds", "Runs", "Studies"), ("Seeds", "Runs"))
+        columns.append(command(itemgetter(5), title="Go on with"))
+        blocks.append(Table("missing-runs", "Expected runs that have not started", columns, rows))
     if notes := [*collection.twice, *left_out(collection)]:
         blocks.append(notes)
     if not blocks:
@@ -81,11 +71,6 @@ def left_out(collection: Collection) -> list[str]:
     return notes
 
 
-def _go_on(studies: Sequence[str], task: str, seeds: Iterable[int]) -> str:
-    wanted = f"--tasks {task} --seeds {seeds_text(seeds)}"
-    return f"pac4sac study run {studies[0]} {wanted}" if studies else "pac4sac resume"
-
-
 def provenance_section(context: Context) -> Section:
     collection, variants = context.collection, context.all_variants
     versions = Counter((str(k), str(v)) for run in collection.runs for k, v in run.record.versions.items())
@@ -96,9 +81,8 @@ def provenance_section(context: Context) -> Section:
     if collection.studies:
         blocks.append([f"Study `{s.name}` in `{s.place}`: {s.title}" for s in collection.studies])
     if counted := [*sorted(versions.items()), *sorted(machines.items())]:
-        columns = [words("What", lambda row: row[0][0]), words("Value", lambda row: row[0][1])]
-        columns.append(Column("Runs", lambda row: row[1]))
-        blocks.append(Table("versions", "Versions and machines of the runs", columns, counted))
+        rows, columns = [(*key, n) for key, n in counted], numbered(("What", "Value", "Runs"), ("Runs",))
+        blocks.append(Table("versions", "Versions and machines of the runs", columns, rows))
     if variants:
         blocks += [_computing_table(variants), _settings_table(variants)]
     return Section("provenance", "Provenance", blocks)
@@ -118,8 +102,7 @@ def _settings_table(variants: Sequence[Variant]) -> Table:
         words("Algorithm", "algo", "algo"),
         words("Seeds", lambda v: Cell(seeds_text(run.seed for run in v.runs))),
         words("Settings other than the paper preset's", departures),
-        *attributes(preset="preset"),
-        data("seeds", get=lambda v: seeds_text(run.seed for run in v.runs)),
+        data("preset", "seeds", get=lambda v: (v.preset, seeds_text(run.seed for run in v.runs))),
         data("config", get=lambda v: json.dumps(v.config, sort_keys=True)),
         data("task_settings", get=lambda v: json.dumps(v.task.settings, sort_keys=True)),
         command("command", "command"),
@@ -151,21 +134,17 @@ def mixtures(variants: Iterable[Variant]) -> list[str]:
     return sentences
 
 
-def _nth(k: int, row: Any) -> Any:
-    return row[0][k]
-
-
 def _computing_table(variants: Sequence[Variant]) -> Table:
     counts: dict[tuple[str, ...], Counter[str]] = {}
     for variant in variants:
         for run in variant.runs:
             key = (variant.task.title, *(run.computed.get(name, NOT_RECORDED) for name in HOW))
             counts.setdefault(key, Counter())[variant.label] += 1
-    columns = [
-        *(words(name.capitalize(), partial(_nth, k)) for k, name in enumerate(("task", *HOW))),
-        words("Variants", lambda row: Cell(", ".join(row[1]))),
-        Column("Runs", lambda row: row[1].total()),
-        data("task", *HOW, "variant", "runs", get=lambda part: part),
-    ]
-    rows, caption = list(counts.items()), "How the runs were computed"
-    return Table("computing", caption, columns, rows, lambda row: [(*row[0], label, n) for label, n in row[1].items()])
+    columns = numbered(("Task", "Device", "Backend", "Precision", "Variants", "Runs"), ("Runs",))
+    columns.append(data("task", *HOW, "variant", "runs", get=lambda part: part))
+    rows = [(*key, Cell(", ".join(labels)), labels.total()) for key, labels in counts.items()]
+
+    def by_variant(row: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        return [(*row[:4], label, n) for label, n in counts[row[:4]].items()]
+
+    return Table("computing", "How the runs were computed", columns, rows, by_variant)

@@ -3,8 +3,8 @@
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from operator import attrgetter
+from functools import cached_property
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +90,9 @@ def data(*keys: str, get: Get) -> Column:
     return Column("", get, keys)
 
 
-def attributes(**names: str) -> list[Column]:
-    """For CSV alone, by their keys."""
-    return [Column("", name, key) for key, name in names.items()]
+def numbered(titles: Sequence[str], numeric: Sequence[str] = ()) -> list[Column]:
+    """Of rows that are tuples, in their order."""
+    return [Column(title, itemgetter(place), numeric=title in numeric) for place, title in enumerate(titles)]
 
 
 def shown_if(condition: bool, columns: Iterable[Column]) -> list[Column]:
@@ -140,14 +140,6 @@ class Picture:
     @cached_property
     def figure(self) -> Any:
         return self.draw()
-
-
-def pictures(name: str, members: Sequence[tuple[str, Sequence[Any]]], draw: Callable[..., Any]) -> list[Picture]:
-    """One for each caption and what is drawn under it; they are numbered from the second on."""
-    names = [name, *(f"{name}-{k}" for k in range(2, len(members) + 1))]
-    return [
-        Picture(each, caption, partial(draw, drawn)) for each, (caption, drawn) in zip(names, members, strict=False)
-    ]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Sections on our own runs: each task, all tasks together, and how much the limit for "solved" matters."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from pac4sac.base.text import file_name, setting_text
 from pac4sac.report.comparison import Context, compare_headline, comparison_table, metric_cell
-from pac4sac.report.figures import AT_ONCE, DASHED, add_legend, finish_panel, new_figure, ranking_figure, styles
+from pac4sac.report.figures import DASHED, add_legend, finish_panel, new_figure, pictures, ranking_figure, styles
 from pac4sac.report.learning_curves import learning_figure
 from pac4sac.report.record_sections import mixtures
-from pac4sac.report.tables import TEXTS, Block, Cell, Column, Picture, Section, Table, data, pictures, words
+from pac4sac.report.tables import TEXTS, Block, Cell, Column, Picture, Section, Table, data, words
 from pac4sac.report.variants import METRICS, TaskView, Variant
 from pac4sac.runs.metrics import STREAK, Returns
 from pac4sac.runs.statistics import interquartile_mean, probability_of_improvement
@@ -31,11 +32,12 @@ def task_section(context: Context, title: str) -> Section:
     curves = "Bold: mean of the seeds, with its 95 % interval from three seeds on"
     if task.r_limit is not None and task.e_max:
         curves += "; right: fraction of runs solved, with Wilson's 95 % interval"
+    drawn = [(f"{title}: {family.title}. {curves}", family.members) for family in families]
     blocks: list[Block] = [
         _about(context, task, baseline),
         comparison_table(f"task-{name}", f"All variants on {title}", compared, task),
         *mixtures(results),
-        *pictures(f"learning-{name}", _sets(context, title, f"{title}: {{family}}. {curves}"), learning_figure),
+        *pictures(f"learning-{name}", drawn, learning_figure, context.references.get(title)),
         _further_metrics(f"metrics-{name}", task, results),
     ]
     return Section(f"task-{name}", f"Task {title}", blocks)
@@ -64,30 +66,16 @@ def _about(context: Context, task: TaskView, baseline: Variant | None) -> str:
     return f"{about} {by} {corrected}"
 
 
-def _sets(context: Context, title: str, caption: str) -> list[tuple[str, list[Variant]]]:
-    """Few enough variants for a picture: a family, named in its caption, or a part of it with the task's reference."""
-    sets = []
-    reference = context.references.get(title)
-    for family in context.families[title]:
-        beside = [reference] if reference and reference not in family.members else []
-        size = AT_ONCE - len(beside)
-        parts = [family.members[start : start + size] for start in range(0, len(family.members), size)]
-        sets += [(caption.format(family=family.title), [*beside, *part]) for part in parts]
-    return sets
-
-
 def _further_metrics(name: str, task: TaskView, variants: Sequence[Variant]) -> Table:
     known = [m for m in METRICS.values() if any(variant.shown(m.key)[0] for variant in variants)]
     scales = {m.key: task.scale if "regret" in m.key else 1.0 for m in known}
-
-    def cell(metric: str, variant: Variant) -> Cell:
-        return metric_cell(variant, metric, scales[metric])
 
     def runs(variant: Variant) -> list[tuple[Any, ...]]:
         about = [(o, (variant.label, o.run.record.seed, o.state, o.solved)) for o in variant.outcomes]
         return [(*numbers, *map(outcome.metrics.get, scales)) for outcome, numbers in about]
 
-    columns = [words("Variant", "label"), *(Column(m.title, partial(cell, m.key)) for m in known)]
+    columns = [words("Variant", "label")]
+    columns += [Column(m.title, partial(metric_cell, metric=m.key, scale=scales[m.key])) for m in known]
     columns.append(data("variant", "seed", "state", "solved", *scales, get=lambda numbers: numbers))
     unit = " (regrets in thousands)" if task.scale > 1 else ""
     caption = f"All metrics on {task.title}, mean ± sd{unit}; the CSV has every run"
@@ -154,16 +142,16 @@ def threshold_section(context: Context, intro: str) -> Section | None:
         if not any(values for limits in at.values() for values in limits.values()):
             continue
         name, caption = f"threshold-{file_name(title)}", f"{title}: mean episodes until solved as the limit is moved"
-        limits = sorted(next(iter(at.values())))
-        columns = [words("Variant", str), *(Column(f"{limit:g}", partial(_mean_at, at, limit)) for limit in limits)]
-        sets = _sets(context, title, f"{caption}; dashed, the task's own. {{family}}")
-        blocks += pictures(name, sets, sweep_figure)
-        blocks += [Table(name, caption, columns, list(at)), *mixtures(results)]
+        rows = [{"variant": label} | {limit: _mean(values) for limit, values in at[label].items()} for label in at]
+        columns = [words("Variant", itemgetter("variant"))]
+        columns += [Column(f"{limit:g}", itemgetter(limit)) for limit in sorted(at[results[0].label])]
+        drawn = [(f"{caption}; dashed, the task's own. {f.title}", f.members) for f in context.families[title]]
+        blocks += pictures(name, drawn, sweep_figure, context.references.get(title))
+        blocks += [Table(name, caption, columns, rows), *mixtures(results)]
     return Section("threshold", "How much the limit for “solved” matters", [intro, *blocks]) if blocks else None
 
 
-def _mean_at(at: Mapping[str, Mapping[float, list[float]]], limit: float, label: str) -> float | None:
-    values = at[label][limit]
+def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 

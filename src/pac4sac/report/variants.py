@@ -77,6 +77,7 @@ class Variant:
         self.is_result = not chose
         self.runs = [outcome.run.record for outcome in outcomes]
         self.algo, self.preset = self.runs[0].algo, self.runs[0].preset
+        self.shots = int(config.get("shots", 1))
         self.labels = sorted({name for outcome in outcomes for name in outcome.run.labels})
         self.studies = {name for outcome in outcomes for name in outcome.run.studies}
         self.complete = [outcome for outcome in outcomes if outcome.state == "complete"]
