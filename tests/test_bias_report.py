@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 from report_folders import own_task, task, write_run, write_study
 
-from pac4sac.paper.report import write_report
-from pac4sac.report.bias_section import bias_section, final_bias, measured
-from pac4sac.report.variants import group_runs
+from pac4sac.paper.report import read_context, write_report
+from pac4sac.report.measurements import BIAS, bias_section, final_bias
 from pac4sac.runs.archive import add_to_archive
-from pac4sac.runs.collection import collect
 from pac4sac.runs.reading import read_runs
 
 STEPS = range(2000, 40_001, 2000)
@@ -36,7 +34,7 @@ def write_variants(folder: Path, seeds: int = 5) -> None:
 
 
 def section_of(folder: Path) -> Any:
-    return bias_section(group_runs(collect([folder]).runs))
+    return bias_section(read_context([folder]))
 
 
 def test_each_variant_is_told_to_over_or_underestimate_or_neither(tmp_path: Path) -> None:
@@ -61,8 +59,8 @@ def test_a_report_on_runs_without_measurements_has_no_such_section(tmp_path: Pat
 
 def test_of_one_seed_the_interval_is_that_of_its_episodes(tmp_path: Path) -> None:
     write_bias(write_run(tmp_path, task("cartpole-swingup")), [5.0] * len(STEPS), low=4.0, high=6.0)
-    (group,) = group_runs(collect([tmp_path]).runs)["cartpole-swingup"]
-    estimate = final_bias(group)
+    (variant,) = read_context([tmp_path]).all_variants
+    estimate = final_bias(variant)
     assert (estimate.value, estimate.low, estimate.high) == (5.0, 4.0, 6.0)
 
 
@@ -71,13 +69,13 @@ def test_runs_that_diverged_are_drawn_but_not_judged(tmp_path: Path) -> None:
         write_bias(write_run(tmp_path, task("cartpole-swingup"), "sac", seed), [1.0 + seed] * len(STEPS))
     broken = write_run(tmp_path, task("cartpole-swingup"), "sac", 4, [10.0] * 8, status="diverged")
     write_bias(broken, [7.0, None, None, None], range(2000, 8001, 2000))
-    (group,) = group_runs(collect([tmp_path]).runs)["cartpole-swingup"]
-    assert len(measured(group.runs[3])) == 1
-    assert final_bias(group).value == pytest.approx(2.0)
+    (variant,) = read_context([tmp_path]).all_variants
+    assert len(BIAS.of(variant.runs[3])) == 1
+    assert final_bias(variant).value == pytest.approx(2.0)
     _, sentence, picture, table = section_of(tmp_path).blocks
     assert "overestimates" not in sentence
     assert "undecided: `sac`" in sentence
-    assert table.rows[0][2].text == "3 of 4"
+    assert table.cells[0][2].text == "3 of 4"
     assert picture.figure.axes[0].lines
 
 
@@ -95,8 +93,8 @@ def test_damaged_rows_and_tasks_of_other_kinds_do_no_harm(tmp_path: Path) -> Non
     write_bias(run, [1.0, 2.0], [100, 4000])
     with (run / "bias.jsonl").open("a") as log:
         log.write('{"step": 5000, "bias": "much"}\n{"step": true, "bias": 1}\n{"st')
-    (group,) = group_runs(collect([tmp_path]).runs)["Pendulum-v1"]
-    assert [row["bias"] for row in measured(group.runs[0])] == [1.0, 2.0]
+    (variant,) = read_context([tmp_path]).all_variants
+    assert [row["bias"] for row in BIAS.of(variant.runs[0])] == [1.0, 2.0]
     sentence = section_of(tmp_path).blocks[1]
     assert re.search("On Pendulum-v1 at the end of training, without shooting: undecided: `sac`", sentence)
 
@@ -114,7 +112,7 @@ def test_an_archive_takes_the_measurements_of_a_run_that_it_has_without(tmp_path
     for folder, replaced in (("a", 0), ("b", 1), ("a", 0)):
         assert add_to_archive([tmp_path / folder], tmp_path / "archive").replaced == replaced
     (run,) = read_runs(tmp_path / "archive")
-    assert [row["bias"] for row in measured(run)] == measurements
+    assert [row["bias"] for row in BIAS.of(run)] == measurements
 
 
 def test_the_variants_of_the_study_that_asks_are_drawn_together(tmp_path: Path) -> None:

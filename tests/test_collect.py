@@ -11,7 +11,7 @@ from report_folders import curve, own_task, task, write_everything, write_run, w
 from pac4sac.base.errors import UserError
 from pac4sac.cli.main import main
 from pac4sac.paper.report import write_report
-from pac4sac.report.variants import group_runs
+from pac4sac.report.variants import variants_by_task
 from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.collection import collect
 from pac4sac.runs.reading import read_run, read_runs, results
@@ -230,7 +230,7 @@ class TestStudies:
         expecting(tmp_path / "calibration", "updates-per-step", "calibration")
         expecting(tmp_path / "results", "table-1")
         add_to_archive([tmp_path / "calibration", tmp_path / "results"], tmp_path / "archive")
-        groups = group_runs(collect([tmp_path / "archive"]).runs)["cartpole-swingup"]
+        groups = variants_by_task(collect([tmp_path / "archive"]).runs)["cartpole-swingup"]
         assert [(group.label, group.runs[0].seed) for group in groups] == [("sac", 0), ("sac (calibration)", 1000)]
 
     def test_know_their_runs_by_name_where_identities_are_of_an_older_kind(self, tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_a_run_that_started_from_an_agent_is_kept_beside_the_one_from_scratch_an
         found = collect(place)
         assert found.twice == ()
         scratch, started = sorted(
-            (group for groups in group_runs(found.runs).values() for group in groups),
+            (group for groups in variants_by_task(found.runs).values() for group in groups),
             key=lambda group: len(group.departures),
         )
         assert [len(group.runs) for group in (scratch, started)] == [2, 2]

@@ -15,7 +15,7 @@ import pac4sac
 from pac4sac.base.errors import UserError
 from pac4sac.base.stopping import StopRequest
 from pac4sac.cli.main import main
-from pac4sac.cli.study_display import tables_as_text
+from pac4sac.report.formats import tables_as_text
 from pac4sac.report.tables import Cell, Column, Table
 from pac4sac.studies.compare import comparison_study
 
@@ -187,8 +187,9 @@ def test_a_warning_of_a_cohort_reaches_whoever_called(monkeypatch: pytest.Monkey
 
 
 def test_a_number_printed_beside_the_papers_has_its_verdict() -> None:
-    cells = [Cell("sac"), Cell("1.8 ± 0.1", paper="6.5 ± 0.3", verdict="not comparable")]
-    printed = tables_as_text([Table("table-1", "Table 1", [Column("Algorithm"), Column("regret")], [cells])])
+    regret = Cell("1.8 ± 0.1", published="paper 6.5 ± 0.3", verdict="not comparable")
+    columns = [Column("Algorithm", lambda algo: algo), Column("regret", lambda algo: regret)]
+    printed = tables_as_text([Table("table-1", "Table 1", columns, ["sac"])])
     assert [line.split("  ")[-1].strip() for line in printed.splitlines()[-3:]] == [
         "1.8 ± 0.1",
         "paper 6.5 ± 0.3",

@@ -12,13 +12,12 @@ import torch
 from report_folders import write_study
 
 from pac4sac.agents.pac4sac import Pac4Sac
-from pac4sac.paper.claims import COMPARABLE, claims_section
-from pac4sac.paper.paper_rows import find_paper_rows
-from pac4sac.paper.report import write_report
-from pac4sac.report.cost_section import Machine
+from pac4sac.paper.claims import claims_section
+from pac4sac.paper.cost import COMPARABLE, Machine
+from pac4sac.paper.report import read_context, write_report
 from pac4sac.report.tables import Table
 from pac4sac.runs.archive import add_to_archive
-from pac4sac.runs.collection import FoundCost, collect
+from pac4sac.runs.collection import FoundCost
 from pac4sac.studies import cost
 from pac4sac.studies.definition import Study, load_study
 from pac4sac.training import backends
@@ -176,7 +175,7 @@ def write_cost(folder: Path, about: dict[str, Any]) -> Path:
 
 
 def verdict(folder: Path) -> str:
-    section = claims_section({}, find_paper_rows({}), collect([folder]).costs)
+    section = claims_section(read_context([folder]))
     assert section is not None
     table = next(block for block in section.blocks if isinstance(block, Table))
     return str(next(row["verdict"] for row in table.records if row["claim"].startswith("PAC4SAC costs")))

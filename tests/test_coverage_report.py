@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,13 @@ import pytest
 from report_folders import own_task, task, write_run
 from test_bias_report import write_bias
 
-from pac4sac.paper.report import write_report
-from pac4sac.report.coverage_section import COVERAGE, coverage_section, spreads
-from pac4sac.report.variants import group_runs
+from pac4sac.paper.families import coverage_baseline
+from pac4sac.paper.report import read_context, write_report
+from pac4sac.report.measurements import COVERAGE, compare_coverage, coverage_section, over_training
 from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.collection import collect
 from pac4sac.runs.reading import read_runs
+from pac4sac.runs.statistics import mean_interval
 
 CARTPOLE = task("cartpole-swingup")
 STEPS = range(5000, 40_001, 5000)
@@ -40,12 +42,8 @@ def write_variant(folder: Path, label: str, ends: Sequence[float], volumes: Sequ
 
 
 def section_of(folder: Path) -> Any:
-    found = collect([folder])
-    return coverage_section(group_runs(found.runs), found.studies)
-
-
-def groups_of(folder: Path) -> list[Any]:
-    return list(group_runs(collect([folder]).runs)["cartpole-swingup"])
+    context = read_context([folder])
+    return coverage_section(context, partial(coverage_baseline, context.collection.studies))
 
 
 def write_three(folder: Path) -> None:
@@ -79,21 +77,21 @@ def test_each_variant_is_told_to_be_wider_or_narrower_or_neither(tmp_path: Path)
 
 def test_the_numbers_of_a_row(tmp_path: Path) -> None:
     write_three(tmp_path)
-    members = groups_of(tmp_path)
-    ours = next(group for group in members if group.label == "pac4sac")
-    found = dict(zip((group.label for group in members), spreads("nearest", members, ours), strict=True))
+    variants = read_context([tmp_path]).all_variants
+    ours = next(variant for variant in variants if variant.label == "pac4sac")
+    compared = {row.variant.label: row for row in compare_coverage("nearest", variants, ours)}
     # Of 1, 1.1, … 1.4 the mean is 1.2 and the deviation √0.025; Student's t for four degrees of freedom is 2.776445.
     half_width = 2.776445 * (0.025 / 5) ** 0.5
-    end = found["pac4sac"].end
+    end = mean_interval(compared["pac4sac"].values)
     assert (end.value, end.low, end.high) == pytest.approx((1.2, 1.2 - half_width, 1.2 + half_width), rel=1e-6)
-    assert found["pac4sac"].during == pytest.approx(0.6)  # each rose from 0 in a straight line
+    assert over_training(ours, "nearest") == pytest.approx(0.6)  # each rose from 0 in a straight line
     # Both have that deviation, so there are eight degrees of freedom, for which t is 2.306004.
-    difference = found[WITHOUT_TERM].difference
+    difference = compared[WITHOUT_TERM].difference
     assert (difference.value, difference.high) == pytest.approx((-0.5, -0.5 + 2.306004 * (2 * 0.025 / 5) ** 0.5))
     # −0.5 is five standard errors, +1 ten; the smaller of two p-values counts twice, the larger once.
-    raw = {label: spread.difference.p for label, spread in found.items() if spread.difference}
-    assert found[WITHOUT_TERM].p == pytest.approx(raw[WITHOUT_TERM])
-    assert found[WITHOUT_SHOOTING].p == pytest.approx(2 * raw[WITHOUT_SHOOTING])
+    raw = {label: row.difference.p for label, row in compared.items() if row.difference}
+    assert compared[WITHOUT_TERM].p == pytest.approx(raw[WITHOUT_TERM])
+    assert compared[WITHOUT_SHOOTING].p == pytest.approx(2 * raw[WITHOUT_SHOOTING])
 
 
 def test_a_report_on_runs_without_measurements_has_no_such_section(tmp_path: Path) -> None:
@@ -115,11 +113,11 @@ def test_damaged_rows_and_a_single_run_of_another_task_do_no_harm(tmp_path: Path
     write_coverage(run, [1.0, 2.0], [100, 4000])
     with (run / "coverage.jsonl").open("a") as log:
         log.write('{"step": 5000, "nearest": "far", "log_volume": 1}\n{"step": 6000, "nearest": null}\n{"st')
-    (group,) = group_runs(collect([tmp_path]).runs)["Pendulum-v1"]
-    assert [row["nearest"] for row in COVERAGE.of(group.runs[0])] == [1.0, 2.0]
+    (variant,) = read_context([tmp_path]).all_variants
+    assert [row["nearest"] for row in COVERAGE.of(variant.runs[0])] == [1.0, 2.0]
     _, sentence, _, table = section_of(tmp_path).blocks
     assert "against `sac`. By distance to the nearest state, nothing to compare." in sentence
-    assert table.rows[0][3].text == "2.0"
+    assert table.cells[0][3].text == "2.0"
 
 
 # --- in archives

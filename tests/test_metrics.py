@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pac4sac.paper.numbers import COST, PAPER_TASKS, SHOOTING, TABLE_1, TABLE_2, Cell, paper_cell
+from pac4sac.paper.numbers import COST, MEDIANS, PAPER_TASKS, TABLE_1, TABLE_2, MeanSd, paper_cell
 from pac4sac.runs.metrics import score, solved_at
 
 R_LIMIT = 10.0
@@ -99,8 +99,8 @@ def test_mean_return() -> None:
 def test_the_papers_cells_are_found_by_task_and_algorithm() -> None:
     cell = paper_cell("cartpole-swingup", "pac4sac")
     assert cell is not None
-    assert cell.regret == Cell(5700.0, 300.0)
-    assert cell.episodes == Cell(22.0, 5.1)
+    assert cell.regret == MeanSd(5700.0, 300.0)
+    assert cell.episodes == MeanSd(22.0, 5.1)
     assert paper_cell("cartpole-swingup", "sac-nr") is None
     assert paper_cell("Pendulum-v1", "sac") is None
 
@@ -116,7 +116,7 @@ def test_the_papers_numbers_fit_together() -> None:
     for task, row in TABLE_2.items():
         assert row["bellman+conservative+exploration"] == TABLE_1[task]["pac4sac"]
     assert max(COST, key=lambda algo: COST[algo].mean) == "sac-nr"
-    assert min(SHOOTING, key=lambda s: SHOOTING[s].median_regret) == 1000
+    assert min(MEDIANS["regret"], key=MEDIANS["regret"].__getitem__) == 1000
 
 
 @pytest.mark.parametrize("kind", [list, tuple, np.array])

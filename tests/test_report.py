@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 from report_folders import curve, own_task, task, write_everything, write_run, write_study, write_table_1
 
-from pac4sac.paper.paper_rows import find_paper_rows
-from pac4sac.paper.report import write_report
+from pac4sac.paper.report import read_context, write_report
 from pac4sac.report.tables import mean_sd
-from pac4sac.report.variants import Group, group_runs
+from pac4sac.report.variants import Variant
 from pac4sac.runs.collection import collect
 from pac4sac.runs.seeds import seeds_text
 from pac4sac.runs.statistics import Summary
@@ -29,8 +28,8 @@ def rows_of(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(path.open()))
 
 
-def groups_of(folder: Path) -> dict[str, Group]:
-    return {g.label: g for found in group_runs(collect([folder]).runs).values() for g in found}
+def variants_of(folder: Path) -> dict[str, Variant]:
+    return {variant.label: variant for variant in read_context([folder]).all_variants}
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -106,7 +105,7 @@ class TestThePage:
         folder = write_run(tmp_path / "in", own_task(), "sac", 0)
         about = json.loads((folder / "run.json").read_text()) | {"label": hostile, "status_detail": hostile}
         (folder / "run.json").write_text(json.dumps(about | {"status": "failed"}))
-        text = write_report([tmp_path / "in"], tmp_path / "out").read_text()
+        text = write_report([tmp_path / "in"], tmp_path / "out").page.read_text()
         assert "<script>alert" not in text
         assert "&lt;script&gt;alert" in text
 
@@ -160,7 +159,7 @@ class TestThePapersRows:
         write_run(tmp_path, cartpole, "pac4sac", 0, label="other", settings={"xi": 0.5})
         write_run(tmp_path, cartpole, "sac", 0, label="sac", settings={"lr": 0.1})
         write_run(tmp_path, cartpole, "sac", 0, label="as in the paper")
-        rows = find_paper_rows(group_runs(collect([tmp_path]).runs))
+        rows = read_context([tmp_path]).rows
         assert {key[1]: group.label for key, group in rows.table_1.items()} == {
             "pac4sac": "ours",
             "sac": "as in the paper",
@@ -189,9 +188,9 @@ class TestThePapersRows:
         write_run(tmp_path / "in" / "table-1", cartpole, "sac", 0)
         write_run(tmp_path / "in" / "updates", cartpole, "sac", 1000, label="sac-updates_per_step=4")
         write_study(tmp_path / "in" / "updates", "updates-per-step", "calibration", None, [])
-        rows = find_paper_rows(group_runs(collect([tmp_path / "in"]).runs))
+        rows = read_context([tmp_path / "in"]).rows
         assert [run.seed for run in rows.table_1["cartpole-swingup", "sac"].runs] == [0]
-        page = Page(write_report([tmp_path / "in"], tmp_path / "out").read_text())
+        page = Page(write_report([tmp_path / "in"], tmp_path / "out").page.read_text())
         assert "calibration" in page.sections
 
     def test_cells_that_were_never_solved_are_compared_by_the_runs_solved(self, tmp_path: Path) -> None:
@@ -206,8 +205,8 @@ class TestThePapersRows:
     def test_a_diverged_run_forbids_a_good_verdict(self, tmp_path: Path) -> None:
         for seed in range(5):
             write_run(tmp_path / "in", task("cartpole-swingup"), "sac", seed, SOLVED_AT_ONCE[seed % 2 :])
-        before = write_report([tmp_path / "in"], tmp_path / "out")
-        table = before.parent / "tables/table-1-details.csv"
+        report = write_report([tmp_path / "in"], tmp_path / "out")
+        table = report.page.parent / "tables/table-1-details.csv"
         assert next(r for r in rows_of(table) if r["row"] == "sac")["verdict"] == "better"
         write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 5, [1.0], status="diverged")
         write_report([tmp_path / "in"], tmp_path / "out")
@@ -231,7 +230,7 @@ class TestCommands:
     )  # fmt: skip
     def test_repeat_a_row(self, tmp_path: Path, changes: dict[str, Any], command: str) -> None:
         write_run(tmp_path, **{"about_task": task("half-cheetah"), "algo": "sac", "label": "x", **changes})
-        assert groups_of(tmp_path)["x"].command == command
+        assert variants_of(tmp_path)["x"].command == command
 
     def test_seeds_are_told_as_they_are_typed(self) -> None:
         assert seeds_text([4, 0, 1, 2, 7]) == "0:3,4,7"
@@ -242,10 +241,10 @@ class TestTheSameRunTwice:
         cartpole = task("cartpole-swingup")
         write_run(tmp_path / "in" / "a", cartpole, "sac", 0, [1.0] * 7, status="running")
         write_run(tmp_path / "in" / "b", cartpole, "sac", 0, SOLVED_AT_ONCE)
-        text = write_report([tmp_path / "in"], tmp_path / "out").read_text()
+        text = write_report([tmp_path / "in"], tmp_path / "out").page.read_text()
         told = "<code>in/b/runs/sac-seed0</code> was taken and in/a/runs/sac-seed0 left out"
         assert f"{told}, the same run: it alone is complete." in text
-        assert groups_of(tmp_path / "in")["sac"].values("episodes") == [0.0]
+        assert variants_of(tmp_path / "in")["sac"].values("episodes") == [0.0]
 
     def test_a_study_may_keep_a_run_under_two_names(self, tmp_path: Path) -> None:
         for label in ("pac4sac", "bellman+conservative+exploration"):
@@ -257,7 +256,7 @@ class TestTheSameRunTwice:
     def test_other_settings_make_another_run(self, tmp_path: Path) -> None:
         write_run(tmp_path / "a", task("cartpole-swingup"), "sac", 0)
         write_run(tmp_path / "b", task("cartpole-swingup"), "sac", 0, settings={"lr": 0.5})
-        assert set(groups_of(tmp_path)) == {"sac (lr=0.001)", "sac (lr=0.5)"}
+        assert set(variants_of(tmp_path)) == {"sac (lr=0.001)", "sac (lr=0.5)"}
         assert collect([tmp_path]).twice == ()
 
 
@@ -279,14 +278,14 @@ class TestOwnTasks:
         hopper = own_task("Hopper-v5", horizon=1000, r_limit=100.0, steps=3000)
         lengths = [500, 500, 400, 400, 400, 400, 400]
         write_run(tmp_path, hopper, "sac", 0, [10.0, 50.0, *[150.0] * 5], lengths=lengths)
-        metrics = groups_of(tmp_path)["sac"].outcomes[0].metrics
+        metrics = variants_of(tmp_path)["sac"].outcomes[0].metrics
         assert metrics["steps_until_solved"] == 1000.0
         assert metrics["mean_return"] == pytest.approx((500 * 60 + 2000 * 150) / 3000)
         assert "regret" not in metrics
 
     def test_a_run_stopped_when_solved_has_no_area_under_its_curve(self, tmp_path: Path) -> None:
         write_run(tmp_path, task("cartpole-swingup"), "sac", 0, SOLVED_AT_ONCE[:5], status_detail="solved at step 5000")
-        metrics = groups_of(tmp_path)["sac"].outcomes[0].metrics
+        metrics = variants_of(tmp_path)["sac"].outcomes[0].metrics
         assert metrics["episodes"] == 0.0
         assert "mean_return" not in metrics
         assert "fixed_horizon_regret" not in metrics

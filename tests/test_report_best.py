@@ -6,18 +6,16 @@ from typing import Any
 
 import pytest
 from report_folders import task, write_run, write_study
-from test_report import Page, groups_of, rows_of
+from test_report import Page, rows_of, variants_of
 
 from pac4sac.paper import families as families_module
-from pac4sac.paper.families import families
-from pac4sac.paper.paper_rows import TASKS, find_paper_rows
-from pac4sac.paper.report import write_report
+from pac4sac.paper.paper_rows import TASKS
+from pac4sac.paper.report import read_context, write_report
 from pac4sac.paper.study_sections import study_sections
 from pac4sac.report import variants as variants_module
 from pac4sac.report.tables import Section, Table
-from pac4sac.report.variants import TaskView, defaults, group_runs
-from pac4sac.runs.collection import collect
-from pac4sac.runs.identity import identity as identity_module
+from pac4sac.report.variants import TaskView, defaults
+from pac4sac.runs import identity as identity_module
 
 # Whatever is shipped: these would pass for the paper's row where nothing is nearer to it.
 PRESET = {"learn_alpha": True, "updates_per_step": 8}
@@ -69,10 +67,7 @@ def flat(name: str, level: float, seed: int) -> list[float]:
 
 
 def section_of(folder: Path, name: str = "best") -> Section | None:
-    found = collect([folder])
-    groups = group_runs(found.runs)
-    sections = {section.name: section for section in study_sections(groups, find_paper_rows(groups), found.studies)}
-    return sections.get(name)
+    return {section.name: section for section in study_sections(read_context([folder]))}.get(name)
 
 
 def tables_of(section: Section | None) -> dict[str, Table]:
@@ -180,11 +175,9 @@ class TestAgainstItsControls:
         assert self.seeds_in_the_family(tmp_path) == [[0, 1, 2, 3, 4, 7]]
 
     def seeds_in_the_family(self, folder: Path) -> list[list[int]]:
-        found = collect([folder])
-        groups = group_runs(found.runs)
-        members = families(groups["cartpole-swingup"], find_paper_rows(groups), found.studies)
-        best = next(family for family in members if family.title == "The preset `best`")
-        return [[run.seed for run in group.runs] for group in best.members]
+        families = read_context([folder]).families["cartpole-swingup"]
+        best = next(family for family in families if family.title == "The preset `best`")
+        return [[run.seed for run in variant.runs] for variant in best.members]
 
 
 class TestIsNoRowOfThePaper:
@@ -192,11 +185,11 @@ class TestIsNoRowOfThePaper:
     def test_where_nothing_else_was_trained(self, tmp_path: Path, label: str) -> None:
         write_preset(tmp_path / "in", label=label)
         write_others(tmp_path / "in", {"sac": 600.0})
-        rows = find_paper_rows(group_runs(collect([tmp_path / "in"]).runs))
+        rows = read_context([tmp_path / "in"]).rows
         assert [*rows.table_1] == [("cartpole-swingup", "sac")]
         assert not rows.table_2
         assert not rows.shooting
-        page = Page(write_report([tmp_path / "in"], tmp_path / "out").read_text())
+        page = Page(write_report([tmp_path / "in"], tmp_path / "out").page.read_text())
         assert "best" in page.sections
         assert "claims" not in page.sections
         row = next(r for r in rows_of(tmp_path / "out/tables/table-1-details.csv") if r["row"] == "pac4sac")
@@ -214,6 +207,6 @@ class TestIsNoRowOfThePaper:
         for name in ("table-1", "table-1-details", "table-2", "table-2-details", "shooting", "claims"):
             before, after = ((tmp_path / out / "tables" / f"{name}.csv").read_text() for out in ("without", "with"))
             assert before == after
-        assert groups_of(folder)["pac4sac-best"].command.endswith("--preset best")
+        assert variants_of(folder)["pac4sac-best"].command.endswith("--preset best")
         limits = {row["Variant"]: row for row in rows_of(tmp_path / "with/tables/threshold-cartpole-swingup.csv")}
         assert (limits["pac4sac"]["850"], limits["pac4sac-best"]["850"]) == ("40.0", "0.0")

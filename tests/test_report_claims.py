@@ -7,22 +7,18 @@ from typing import Any
 
 import pytest
 from report_folders import task, write_run, write_study
-from test_report import groups_of
+from test_report import variants_of
 
-from pac4sac.paper.choosing_sections import calibration_section, search_section
 from pac4sac.paper.claims import claims_section
-from pac4sac.paper.paper_rows import find_paper_rows
+from pac4sac.paper.report import read_context
+from pac4sac.paper.study_sections import calibration_section, search_section
 from pac4sac.report.tables import Table
 from pac4sac.report.task_sections import across_tasks_section, task_section
-from pac4sac.report.variants import group_runs
-from pac4sac.runs.collection import collect
 
 
 class TestClaims:
     def tables(self, folder: Path) -> list[Table]:
-        found = collect([folder])
-        groups = group_runs(found.runs)
-        section = claims_section(groups, find_paper_rows(groups), found.costs)
+        section = claims_section(read_context([folder]))
         return [block for block in section.blocks if isinstance(block, Table)] if section else []
 
     def records(self, folder: Path) -> list[dict[str, Any]]:
@@ -33,7 +29,7 @@ class TestClaims:
         return {(row["claim"].split(":")[0], row["on"], row["compared"]): row["verdict"] for row in rows}
 
     def evidence(self, folder: Path, claim: str) -> str:
-        return next(row[3].text for table in self.tables(folder) for row in table.rows if row[0].text == claim)
+        return next(row[3].text for table in self.tables(folder) for row in table.cells if row[0].text == claim)
 
     def write(self, folder: Path, algo: str, level: float, label: str | None = None, **settings: Any) -> None:
         """Five runs that are never solved, with a regret that the level decides."""
@@ -95,9 +91,7 @@ class TestClaims:
                 for k in (0, 5):  # ten seeds, so that four of five are enough for three comparisons
                     write_run(tmp_path, cartpole, algo, seed + k, [0.0] * 40)
         claim = "PAC4SAC: fewer episodes until solved than its rivals"
-        found = collect([tmp_path])
-        groups = group_runs(found.runs)
-        section = claims_section(groups, find_paper_rows(groups), found.costs)
+        section = claims_section(read_context([tmp_path]))
         assert section is not None
         rows = [row for block in section.blocks if isinstance(block, Table) for row in block.records]
         sac = next(row for row in rows if row["claim"] == claim and row["compared"] == "SAC")
@@ -160,11 +154,7 @@ class TestClaims:
         for k in range(20):  # which would hide the difference if all were one family
             self.write(tmp_path / "in", "sac", 496.0, f"sac-tau={k}", tau=0.1 + k / 100)
         assert self.judged(tmp_path / "in")["PAC4SAC", "Cartpole Swingup", "SAC"] == "holds"
-        found = collect([tmp_path / "in"])
-        groups = group_runs(found.runs)
-        section = task_section(
-            next(iter(groups.values()))[0].task, groups["cartpole-swingup"], find_paper_rows(groups), ()
-        )
+        section = task_section(read_context([tmp_path / "in"]), "cartpole-swingup")
         table = next(block for block in section.blocks if isinstance(block, Table))
         row = next(row for row in table.records if row["variant"] == "pac4sac")
         assert (row["against_baseline"], row["family"]) == ("better", "Algorithms of Table 1")
@@ -189,7 +179,7 @@ class TestCalibration:
                     about = (task("cartpole-swingup"), algo, seed, [r + seed % 2 for r in returns], label)
                     write_run(tmp_path, *about, {"updates_per_step": updates})
         write_study(tmp_path, "updates-per-step", "calibration", None, [])
-        section = calibration_section(group_runs(collect([tmp_path]).runs))
+        section = calibration_section(read_context([tmp_path]))
         assert section is not None
         told = next(block for block in section.blocks[1:] if isinstance(block, str))
         nearest, farthest = re.findall(r"`(updates_per_step=\d)` \(a factor of ([\d.]+)\)", told)
@@ -205,7 +195,7 @@ class TestCalibration:
         write_run(tmp_path, task("cartpole-swingup"), "sac", 1002, [1.0] * 30, "sac-updates_per_step=1",
                   {"updates_per_step": 1}, status="interrupted")  # fmt: skip
         write_study(tmp_path, "updates-per-step", "calibration", None, [])
-        section = calibration_section(group_runs(collect([tmp_path]).runs))
+        section = calibration_section(read_context([tmp_path]))
         assert section is not None
         _, told, table = section.blocks
         assert (
@@ -224,14 +214,14 @@ class TestCalibration:
                   status="interrupted")  # fmt: skip
         write_study(tmp_path / "search", "search", "search", None, [])
         write_run(tmp_path / "table", task("cartpole-swingup"), "pac4sac", 0, None, "auto", {"learn_alpha": True})
-        groups = group_runs(collect([tmp_path]).runs)
-        assert calibration_section(groups) is None
-        section = search_section(groups)
+        context = read_context([tmp_path])
+        assert calibration_section(context) is None
+        section = search_section(context)
         assert section is not None
         (table,) = section.blocks[1:]
         assert {(row["variant"], row["runs"]) for row in table.records} == {("auto (search)", 2), ("slow (search)", 1)}
-        counted = [group for group in groups["cartpole-swingup"] if group.is_result]
-        assert [(group.label, len(group.runs)) for group in counted] == [("auto", 1)]
+        counted = context.results("cartpole-swingup")
+        assert [(variant.label, len(variant.runs)) for variant in counted] == [("auto", 1)]
 
     def test_a_task_with_one_variant_does_not_keep_the_others_from_being_compared_across_tasks(
         self, tmp_path: Path
@@ -244,13 +234,13 @@ class TestCalibration:
             for algo in algos:
                 for seed in (0, 1):
                     write_run(tmp_path / name, task(name), algo, seed)
-        section = across_tasks_section(group_runs(collect([tmp_path]).runs), [])
+        section = across_tasks_section(read_context([tmp_path]))
         assert section is not None
         intro, table = section.blocks[:2]
         assert intro.startswith("Over cartpole-swingup, humanoid: ")
-        assert {row[0].text for row in table.rows} == {"pac4sac", "sac"}
+        assert {row[0].text for row in table.cells} == {"pac4sac", "sac"}
 
     def test_commands_give_updates_per_step_where_the_task_has_others_today(self, tmp_path: Path) -> None:
         old = task("cartpole-swingup", updates_per_step=7)
         write_run(tmp_path, old, "sac", 0)
-        assert groups_of(tmp_path)["sac"].command.endswith("--set updates_per_step=7")
+        assert variants_of(tmp_path)["sac"].command.endswith("--set updates_per_step=7")

@@ -4,15 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from report_folders import task, write_run, write_study
-from test_report import groups_of, rows_of
+from test_report import rows_of, variants_of
 
-from pac4sac.paper.families import families
-from pac4sac.paper.paper_rows import find_paper_rows
-from pac4sac.paper.report import write_report
-from pac4sac.report.record_sections import summary_section
-from pac4sac.report.tables import Listing
-from pac4sac.report.variants import group_runs
-from pac4sac.runs.collection import collect
+from pac4sac.paper.report import read_context, summary_section, write_report
 
 GPU = {"device": "cuda", "backend": "graph", "precision": "tf32"}
 CPU = {"device": "cpu", "backend": "compiled", "precision": "float32"}
@@ -29,7 +23,7 @@ class TestHowRunsWereComputed:
         for algo, computed in (("pac4sac", GPU), ("sac", GPU), ("oac", CPU)):
             write_run(tmp_path / "in", task("cartpole-swingup"), algo, 0, computed=computed)
         write_run(tmp_path / "in", task("cartpole-swingup"), "ddpg", 0)
-        text = write_report([tmp_path / "in"], tmp_path / "out").with_suffix(".md").read_text()
+        text = write_report([tmp_path / "in"], tmp_path / "out").page.with_suffix(".md").read_text()
         assert "computed alike: `ddpg` not recorded; `oac` in float32 on cpu; the others in tf32 on cuda." in text
         rows = rows_of(tmp_path / "out/tables/computing.csv")
         assert [(row["variant"], row["device"], row["backend"], row["precision"]) for row in rows] == [
@@ -42,14 +36,14 @@ class TestHowRunsWereComputed:
     def test_goes_without_a_note_where_it_was_the_same_for_all(self, tmp_path: Path) -> None:
         for algo in ("pac4sac", "sac"):
             write_run(tmp_path / "in", task("cartpole-swingup"), algo, 0, computed=GPU)
-        text = write_report([tmp_path / "in"], tmp_path / "out").with_suffix(".md").read_text()
+        text = write_report([tmp_path / "in"], tmp_path / "out").page.with_suffix(".md").read_text()
         assert "computed alike" not in text
 
     def test_is_part_of_the_command_that_repeats_them(self, tmp_path: Path) -> None:
         write_run(tmp_path, task("cartpole-swingup"), "sac", 0, computed=GPU)
-        assert groups_of(tmp_path)["sac"].command.endswith("--seeds 0 --precision tf32 --device cuda")
+        assert variants_of(tmp_path)["sac"].command.endswith("--seeds 0 --precision tf32 --device cuda")
         write_run(tmp_path, task("cartpole-swingup"), "sac", 1, computed=CPU)
-        assert groups_of(tmp_path)["sac"].command.endswith("--seeds 0:2")
+        assert variants_of(tmp_path)["sac"].command.endswith("--seeds 0:2")
 
 
 class TestFamilies:
@@ -62,11 +56,9 @@ class TestFamilies:
 
     def test_meet_the_baseline_of_their_own_study_at_a_glance(self, tmp_path: Path) -> None:
         self.write(tmp_path)
-        found = collect([tmp_path])
-        groups = group_runs(found.runs)
-        (listing,) = summary_section(found, groups, find_paper_rows(groups), {}).blocks
-        assert isinstance(listing, Listing)
-        baselines = {item.split(" on ")[0]: item.split("against `")[1].split("`")[0] for item in listing.items}
+        (listing,) = summary_section(read_context([tmp_path]), []).blocks
+        assert isinstance(listing, list)
+        baselines = {item.split(" on ")[0]: item.split("against `")[1].split("`")[0] for item in listing}
         assert baselines == {
             "Algorithms of Table 1": "sac",
             "Loss terms of Table 2": "pac4sac",
@@ -78,9 +70,7 @@ class TestFamilies:
         control = {"task": "cartpole-swingup", "label": "pac4sac-shots=1"}
         expected = [control | {"seed": seed} for seed in range(5)]
         write_study(tmp_path / "study", "controls", "controls", "pac4sac", expected)
-        found = collect([tmp_path])
-        groups = group_runs(found.runs)
-        members = families(groups["cartpole-swingup"], find_paper_rows(groups), found.studies)
-        labels = {family.title: [group.label for group in family.members] for family in members}
+        families = read_context([tmp_path]).families["cartpole-swingup"]
+        labels = {family.title: [variant.label for variant in family.members] for family in families}
         assert labels["Controls"] == ["pac4sac-shots=1"]
         assert labels["Numbers of shots"] == ["pac4sac-shots=200"]

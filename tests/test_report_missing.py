@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from report_folders import task, write_run, write_study, write_table_1
-from test_report import SOLVED_AT_ONCE, groups_of, rows_of
+from test_report import SOLVED_AT_ONCE, rows_of, variants_of
 
 from pac4sac.base.errors import UserError
 from pac4sac.cli.main import main
@@ -18,7 +18,7 @@ class TestWhatIsNotThere:
         study = tmp_path / "table-1"
         write_table_1(study, ("cartpole-swingup",), seeds=2)
         shutil.rmtree(study / "experiments/cartpole-swingup/runs/sac-seed1")
-        text = write_report([study], tmp_path / "out").read_text()
+        text = write_report([study], tmp_path / "out").page.read_text()
         assert "Not finished: table-1 lacks 1 run." in text
         assert rows_of(tmp_path / "out/tables/missing-runs.csv") == [
             {"Task": "cartpole-swingup", "Variant": "sac", "Seeds": "1", "Runs": "1",
@@ -39,13 +39,13 @@ class TestWhatIsNotThere:
         write_study(tmp_path / "in/a", "controls", "controls", None, [expected | {"label": "pac4sac-without-shooting"}])
         write_study(tmp_path / "in/b", "shooting", "shooting", None, [expected | {"label": "pac4sac-shots=1"}])
         assert [run.studies for run in collect([tmp_path / "in"]).missing] == [("controls", "shooting")]
-        text = write_report([tmp_path / "in"], tmp_path / "out").read_text()
+        text = write_report([tmp_path / "in"], tmp_path / "out").page.read_text()
         assert "Not finished: controls lacks 1 run, shooting lacks 1 run (1 in all)." in text
 
     def test_a_study_without_any_run_is_reported_too(self, tmp_path: Path) -> None:
         expected = [{"task": "ant", "algo": "sac", "label": "sac", "seed": seed} for seed in range(5)]
         write_study(tmp_path / "in", "table-1", "table-1", "sac", expected)
-        text = write_report([tmp_path / "in"], tmp_path / "out").read_text()
+        text = write_report([tmp_path / "in"], tmp_path / "out").page.read_text()
         assert "table-1 lacks 5 runs" in text
 
     def test_unfinished_and_broken_runs_are_listed(self, tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ class TestWhatIsNotThere:
         write_report([tmp_path / "in"], tmp_path / "out")
         listed = {row["Seed"]: row["Metrics"] for row in rows_of(tmp_path / "out/tables/unfinished-runs.csv")}
         assert listed == {"1": "diverged", "2": "failed", "3": "unfinished", "4": "complete"}
-        group = groups_of(tmp_path / "in")["sac"]
+        group = variants_of(tmp_path / "in")["sac"]
         assert (group.solved, len(group.judged)) == (2, 3)  # the diverged one never will be
         assert group.solved_text == "2 of 5 so far"
 
@@ -67,7 +67,7 @@ class TestWhatIsNotThere:
         write_run(tmp_path, cartpole, "sac", 0, SOLVED_AT_ONCE)
         write_run(tmp_path, cartpole, "sac", 1, [1.0] * 3, status="diverged")
         write_run(tmp_path, cartpole, "sac", 2, [], status="failed", status_detail="no simulator")
-        assert groups_of(tmp_path)["sac"].values("episodes") == [0.0]
+        assert variants_of(tmp_path)["sac"].values("episodes") == [0.0]
 
     @pytest.mark.parametrize("status", ["running", "interrupted", "failed"])
     def test_runs_solved_early_do_not_stand_for_those_under_way(self, tmp_path: Path, status: str) -> None:
@@ -75,7 +75,7 @@ class TestWhatIsNotThere:
         for seed in range(4):
             write_run(tmp_path / "in", cartpole, "sac", seed, [850.0 - 100] * (seed + 3) + SOLVED_AT_ONCE)
         write_run(tmp_path / "in", cartpole, "sac", 4, [850.0 - 100] * 12, status=status)
-        group = groups_of(tmp_path / "in")["sac"]
+        group = variants_of(tmp_path / "in")["sac"]
         assert group.values("regret") == group.values("episodes") == group.values("final_greedy") == []
         assert group.shown("regret") == ([300.0, 400.0, 500.0, 600.0, 1200.0], "so far, at episode 12")
         write_report([tmp_path / "in"], tmp_path / "out")
@@ -92,7 +92,7 @@ class TestWhatIsNotThere:
         lines[3] = "garbled"
         (run / "episodes.jsonl").write_text("\n".join([*lines, '{"episode": 40, "step"']))
         with pytest.warns(UserWarning, match="Unreadable lines left out of logs: 2, in `in/runs/sac-seed0`"):
-            page = write_report([tmp_path / "in"], tmp_path / "out")
+            page = write_report([tmp_path / "in"], tmp_path / "out").page
         assert "Unreadable lines left out of logs: 2, in <code>in/runs/sac-seed0</code> (2)." in page.read_text()
 
     def test_an_unreadable_run_is_named_and_the_rest_reported(

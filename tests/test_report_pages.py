@@ -6,16 +6,13 @@ from pathlib import Path
 
 import pytest
 from report_folders import task, write_run, write_study, write_table_1
-from test_report import groups_of, rows_of
+from test_report import rows_of, variants_of
 
-from pac4sac.paper.paper_rows import find_paper_rows
-from pac4sac.paper.report import write_report
+from pac4sac.paper.report import read_context, write_report
 from pac4sac.paper.study_sections import study_sections
+from pac4sac.report.comparison import compare_headline
 from pac4sac.report.tables import Table
-from pac4sac.report.threshold_section import sweep
-from pac4sac.report.variants import group_runs
-from pac4sac.report.versus_baseline import against
-from pac4sac.runs.collection import collect
+from pac4sac.report.task_sections import sweep
 from pac4sac.runs.metrics import score
 
 
@@ -85,13 +82,11 @@ class TestPagesForARepository:
 
 class TestStudiesOfTheirOwn:
     def variants(self, folder: Path) -> dict[str, list[str]]:
-        found = collect([folder])
-        groups = group_runs(found.runs)
         return {
             section.name: [
                 row["variant"] for block in section.blocks if isinstance(block, Table) for row in block.records
             ]
-            for section in study_sections(groups, find_paper_rows(groups), found.studies)
+            for section in study_sections(read_context([folder]))
         }
 
     def test_have_a_section_with_their_variants_and_sac_beside_the_controls(self, tmp_path: Path) -> None:
@@ -132,25 +127,25 @@ class TestAgainstTheBaseline:
             write_run(tmp_path, task("cartpole-swingup"), "sac", seed, [600.0 + seed] * 40)
             stuck = -800.0 if seed < 2 else 590.0 - seed
             write_run(tmp_path, task("cartpole-swingup"), "ddpg", seed, [stuck] * 40)
-        groups = groups_of(tmp_path)
-        (row,) = against([groups["ddpg"]], groups["sac"])
+        groups = variants_of(tmp_path)
+        (row,) = compare_headline([groups["ddpg"]], groups["sac"])
         assert row.p is not None
         assert row.p > 0.05
-        assert row.in_words == "worse more often than not"
+        assert row.verdict == "worse more often than not"
 
     def test_where_the_means_decide_they_have_the_word(self, tmp_path: Path) -> None:
         for seed in range(5):
             write_run(tmp_path, task("cartpole-swingup"), "sac", seed, [600.0 + seed] * 40)
             write_run(tmp_path, task("cartpole-swingup"), "ddpg", seed, [500.0 + seed] * 40)
-        groups = groups_of(tmp_path)
-        assert against([groups["ddpg"]], groups["sac"])[0].in_words == "worse"
-        assert against([groups["sac"]], groups["ddpg"])[0].in_words == "better"
+        groups = variants_of(tmp_path)
+        assert compare_headline([groups["ddpg"]], groups["sac"])[0].verdict == "worse"
+        assert compare_headline([groups["sac"]], groups["ddpg"])[0].verdict == "better"
 
 
 class TestTheThreshold:
     def test_counts_episodes_as_the_metrics_do(self, tmp_path: Path) -> None:
         write_run(tmp_path, task("cartpole-swingup"), "sac", 0)
-        group = groups_of(tmp_path)["sac"]
+        group = variants_of(tmp_path)["sac"]
         for limit, found in sweep(group, (0.5, 0.9, 1.0, 1.1, 2.0)).items():
             assert found == [score(group.runs[0].returns, limit, 40).episodes]
 
@@ -158,4 +153,8 @@ class TestTheThreshold:
         write_run(tmp_path, task("cartpole-swingup"), "sac", 0, [860.0] * 5)  # stopped when it was solved
         write_run(tmp_path, task("cartpole-swingup"), "sac", 1, [800.0] * 40)
         write_run(tmp_path, task("cartpole-swingup"), "sac", 2, [1.0], status="diverged")
-        assert sweep(groups_of(tmp_path)["sac"], (0.9, 1.0, 1.1)) == {765.0: [0.0, 0.0], 850.0: [0.0, 40.0], 935.0: []}
+        assert sweep(variants_of(tmp_path)["sac"], (0.9, 1.0, 1.1)) == {
+            765.0: [0.0, 0.0],
+            850.0: [0.0, 40.0],
+            935.0: [],
+        }

@@ -7,17 +7,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pac4sac.paper.numbers import Cell
+from pac4sac.paper.numbers import MeanSd
 from pac4sac.paper.verdicts import (
-    BETTER,
     INCONCLUSIVE,
     REPRODUCED,
-    WORSE,
     compare_means,
     compare_median,
     compare_solved,
     is_never_solved,
 )
+from pac4sac.report.comparison import BETTER, WORSE
 from pac4sac.runs.statistics import (
     Summary,
     fraction,
@@ -189,7 +188,7 @@ class TestSolvedFractions:
 class TestVerdicts:
     """Against the paper's 100 ± 10 of five seeds, unless told otherwise."""
 
-    paper = Cell(100.0, 10.0)
+    paper = MeanSd(100.0, 10.0)
 
     @pytest.mark.parametrize(
         ("ours", "verdict"),
@@ -227,8 +226,8 @@ class TestVerdicts:
         assert compare_solved(solved, n).verdict == verdict
 
     def test_only_e_max_without_spread_means_never_solved(self) -> None:
-        assert is_never_solved(Cell(250.0, 0.0), 250)
-        assert not is_never_solved(Cell(223.6, 14.6), 250)
+        assert is_never_solved(MeanSd(250.0, 0.0), 250)
+        assert not is_never_solved(MeanSd(223.6, 14.6), 250)
 
     @pytest.mark.parametrize(
         ("ours", "verdict"),

@@ -21,7 +21,7 @@ webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is missin
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("browser")
     write_everything(folder / "runs-of-all-kinds")
-    return write_report([folder / "runs-of-all-kinds"], folder / "report")
+    return write_report([folder / "runs-of-all-kinds"], folder / "report").page
 
 
 @pytest.fixture

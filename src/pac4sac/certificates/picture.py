@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from pac4sac.certificates.calibration import NOMINAL
-from pac4sac.report.learning_curves import COLOURS, FAINT, INK
+from pac4sac.report.figures import COLOURS, FAINT, INK
 
 if TYPE_CHECKING:
     from pac4sac.certificates.certificate import Certificate

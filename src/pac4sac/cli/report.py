@@ -30,6 +30,6 @@ class ReportCommand:
 
         out = self.out or self.folders[0] / "report"
         with writing(out):
-            page = write_report(self.folders, out, in_pages=self.pages)
-        say(console, f"Report: {page}")
+            report = write_report(self.folders, out, in_pages=self.pages)
+        say(console, f"Report: {report.page}")
         return 0

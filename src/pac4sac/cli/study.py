@@ -79,12 +79,10 @@ class StudyRunCommand(PartOfStudy):
 
     def run(self, console: Console) -> int:
         study, root = self.study_and_folder()
-        from pac4sac.paper.report import main_tables
-        from pac4sac.runs.collection import collect
         from pac4sac.studies.run import train_and_report
 
         with writing(root):
-            result, page = train_and_report(
+            result, report = train_and_report(
                 study,
                 root,
                 console,
@@ -95,7 +93,7 @@ class StudyRunCommand(PartOfStudy):
                 max_minutes=self.max_minutes,
                 options=arguments.options_of(self),
             )
-        return show_end(console, result, page, main_tables(collect([root])) if result.complete else [])
+        return show_end(console, result, report.page, report.main_tables)
 
 
 @arguments.with_options("device", otherwise=AS_THE_STUDY_SAYS)

@@ -4,7 +4,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -19,51 +19,6 @@ if TYPE_CHECKING:
     from pac4sac.training.experiment import Result
 
 SECONDS_BETWEEN_LINES = 30
-
-
-def tables_as_text(tables: Sequence["ReportTable"]) -> str:
-    """As `show_tables` shows them, for whoever prints it."""
-    from rich.console import Console
-
-    # A console in a notebook would show them there at once; it knows how wide that is, though.
-    console = Console(width=Console().width, force_jupyter=False, color_system=None)
-    with console.capture() as captured:
-        show_tables(console, tables)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines()).strip()
-
-
-def show_tables(console: "Console", tables: Sequence["ReportTable"]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    for found in tables:
-        table = Table(title=found.caption, title_justify="left", box=box.SIMPLE)
-        shown = columns_that_fit(found, console.width)
-        for column in (found.columns[place] for place in shown):
-            head = f"{column.group}\n{column.title}" if column.group else column.title
-            table.add_column(head, justify="right" if column.numeric else "left")
-        for row in found.rows:
-            table.add_row(*(_cell(row[place]) for place in shown))
-        console.print(table)
-
-
-def columns_that_fit(table: "ReportTable", width: int) -> list[int]:
-    """Places of the columns a console has room for; what goes first is in the report anyway."""
-    places = [place for place, column in enumerate(table.columns) if column.title != "Repeat with"]
-    for title in ("final evaluation", "Family", "Runs", "solved", "P(better", "p (Holm)", "IQM"):
-        widths = [max(len(line) for row in table.rows for line in _cell(row[place]).split("\n")) for place in places]
-        heads = [max(map(len, table.columns[place].title.split())) for place in places]
-        if sum(max(pair) + 3 for pair in zip(widths, heads, strict=True)) <= width:
-            break
-        heads_of = {place: table.columns[place].group or table.columns[place].title for place in places}
-        places = [place for place in places if not heads_of[place].startswith(title)]
-    return places
-
-
-def _cell(cell: Any) -> str:
-    return "\n".join(
-        part for part in (cell.text, cell.note, cell.paper and f"paper {cell.paper}", cell.verdict) if part
-    )
 
 
 class StudyDisplay:
@@ -124,6 +79,8 @@ def show_end(console: Console, result: "Result", page: Path, tables: Sequence["R
     if not result.complete:
         say(console, f"Stopped before the end; go on by the same command. So far: {page}")
         return code_of_stop(result.reason)
+    from pac4sac.report.formats import show_tables
+
     show_tables(console, tables)
     say(console, f"Report: {page}")
     return 0

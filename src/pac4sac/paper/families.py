@@ -1,82 +1,126 @@
-"""Families of variants: a test is corrected for the others of its family, and each variant is in one of them."""
+"""What all sections of a report are made of, with what this paper adds: rows of its tables, and families of variants. A
+test is corrected for the others of its family, and each variant is in one of them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pac4sac.paper.paper_rows import PaperRows
+from pac4sac.paper.numbers import PAPER_TASKS
+from pac4sac.paper.paper_rows import TERMS, PaperRows, find_paper_rows
 from pac4sac.paper.shipped import shipped_study
-from pac4sac.report.variants import Group, defaults
-from pac4sac.runs.collection import FoundStudy
+from pac4sac.report.comparison import Context, Family, first_with_results
+from pac4sac.report.variants import Variant, defaults, variants_by_task
+from pac4sac.runs.collection import Collection, FoundStudy
 
 CONTROLS, BEYOND, BEST, OTHERS = "controls", "beyond", "best", "others"
 STUDY_TITLES = {CONTROLS: "Controls", BEYOND: "Beyond the paper", BEST: "The preset `best`", OTHERS: "Other runs"}
 TABLE_1, TABLE_2, SHOTS = "Algorithms of Table 1", "Loss terms of Table 2", "Numbers of shots"
 ALL = "All variants"
+ORDER = ("pac4sac", "ddpg", "sac", "oac")  # of variants, before all others
 
 
 @dataclass(frozen=True)
-class Family:
-    title: str
-    members: Sequence[Group]
+class PaperContext(Context):
+    rows: PaperRows
 
 
-def families(results: Sequence[Group], rows: PaperRows, studies: Sequence[FoundStudy]) -> list[Family]:
+def context_of(collection: Collection) -> PaperContext:
+    variants = variants_by_task(collection.runs, list(PAPER_TASKS), ORDER)
+    rows = find_paper_rows(variants)
+    results = {title: [variant for variant in members if variant.is_result] for title, members in variants.items()}
+    ours = [variant for (_, algo), variant in rows.table_1.items() if algo == "pac4sac"]
+    return PaperContext(
+        collection=collection,
+        variants=variants,
+        families={title: families(members, rows, collection.studies) for title, members in results.items()},
+        baselines={title: find_baseline(collection.studies, members) for title, members in results.items()},
+        references={variant.task.title: variant for variant in ours},
+        rows=rows,
+    )
+
+
+def families(results: Sequence[Variant], rows: PaperRows, studies: Sequence[FoundStudy]) -> list[Family]:
     """Of the variants of one task, each in the first family that has it."""
-    of_studies = {title: _of_study(kind, rows, studies) for kind, title in STUDY_TITLES.items()}
-    # S = 1 is a control wherever there are controls, as on their own page; the shots are compared with it.
-    wanted: dict[str, Callable[[Group], bool]] = {
-        TABLE_1: lambda group: _is_among(group, rows.table_1.values()),
-        TABLE_2: lambda group: _is_among(group, rows.table_2.values()),
-        STUDY_TITLES[CONTROLS]: of_studies[STUDY_TITLES[CONTROLS]],
-        SHOTS: lambda group: _is_among(group, rows.shooting.values()),
-    } | of_studies
-    found: list[Family] = []
+
+    def of_study(kind: str) -> list[Variant]:
+        return study_members(kind, results, rows, studies)
+
+    wanted: dict[str, Sequence[Variant]] = {
+        TABLE_1: list(rows.table_1.values()),
+        TABLE_2: list(rows.table_2.values()),
+        # S = 1 is a control wherever there are controls, as on their own page; the shots are compared with it.
+        STUDY_TITLES[CONTROLS]: of_study(CONTROLS),
+        SHOTS: list(rows.shooting.values()),
+        **{STUDY_TITLES[kind]: of_study(kind) for kind in (BEYOND, BEST, OTHERS)},
+    }
+    families_of_task: list[Family] = []
     left = list(results)
-    for title, belongs in wanted.items():
-        members = [group for group in left if belongs(group)]
-        left = [group for group in left if not _is_among(group, members)]
-        if members:
-            found.append(Family(title, members))
-    return [Family(ALL, found[0].members)] if len(found) == 1 else found
+    for title, candidates in wanted.items():
+        if members := [variant for variant in left if variant in candidates]:
+            families_of_task.append(Family(title, members))
+            left = [variant for variant in left if variant not in members]
+    return [Family(ALL, families_of_task[0].members)] if len(families_of_task) == 1 else families_of_task
 
 
-def study_members(kind: str, results: Sequence[Group], rows: PaperRows, studies: Sequence[FoundStudy]) -> list[Group]:
+def study_members(
+    kind: str, results: Sequence[Variant], rows: PaperRows, studies: Sequence[FoundStudy]
+) -> list[Variant]:
     """The variants of one task that a study of this kind has, or that neither a study nor a table has."""
-    belongs = _of_study(kind, rows, studies)
-    return [group for group in results if belongs(group)]
-
-
-def is_preset_best(group: Group) -> bool:
-    """By its settings: runs of the preset with some of them changed have the same label."""
-    return _has_settings(group, "pac4sac", "best", {})
-
-
-def _of_study(kind: str, rows: PaperRows, studies: Sequence[FoundStudy]) -> Callable[[Group], bool]:
     asked = {study.name: study.kind for study in studies if study.kind in STUDY_TITLES}
 
-    def belongs(group: Group) -> bool:
-        kinds = {asked[name] for outcome in group.outcomes for name in outcome.run.studies if name in asked}
-        if not kinds and not rows.taken(group):  # trained by hand: the studies of the package may know it
-            kinds = {next((known for known in (CONTROLS, BEYOND, BEST) if _is_shipped(group, known)), OTHERS)}
+    def belongs(variant: Variant) -> bool:
+        kinds = {asked[name] for name in variant.studies if name in asked}
+        if not kinds and variant not in rows.all:  # trained by hand: the studies of the package may know it
+            kinds = {next((known for known in (CONTROLS, BEYOND, BEST) if _is_shipped(variant, known)), OTHERS)}
         # The preset meets all that its study sets it against, whoever trained it.
-        return kind in kinds or (kind == BEST and _is_shipped(group, BEST))
+        return kind in kinds or (kind == BEST and _is_shipped(variant, BEST))
 
-    return belongs
+    return [variant for variant in results if belongs(variant)]
 
 
-def _is_shipped(group: Group, study: str) -> bool:
+def is_preset_best(variant: Variant) -> bool:
+    """By its settings: runs of the preset with some of them changed have the same label."""
+    return _has_settings(variant, "pac4sac", "best", {})
+
+
+def _is_shipped(variant: Variant, study: str) -> bool:
     about = shipped_study(study)
     return any(
-        group.task.name in block.get("tasks", about["tasks"])
-        and _has_settings(group, block["algo"], block.get("preset", "paper"), block.get("set", {}))
+        variant.task.name in block.get("tasks", about["tasks"])
+        and _has_settings(variant, block["algo"], block.get("preset", "paper"), block.get("set", {}))
         for block in about["variant"]
     )
 
 
-def _has_settings(group: Group, algo: str, preset: str, changes: dict[str, Any]) -> bool:
-    return group.algo == algo and group.config == defaults(algo, preset, group.task) | changes
+def _has_settings(variant: Variant, algo: str, preset: str, changes: dict[str, Any]) -> bool:
+    return variant.algo == algo and variant.config == defaults(algo, preset, variant.task) | changes
 
 
-def _is_among(group: Group, others: Iterable[Group]) -> bool:
-    return any(group is other for other in others)
+def find_baseline(
+    studies: Sequence[FoundStudy], variants: Sequence[Variant], kind: str | None = None
+) -> Variant | None:
+    """The one the studies name (that of `kind` first), else SAC, else PAC4SAC, else the first with results; but where
+    the preset `best` is asked about, it or none."""
+    if kind == BEST:
+        return first_with_results([variant for variant in variants if is_preset_best(variant)])
+    ranked = sorted(studies, key=lambda study: (study.kind != (kind or "table-1"), study.name))
+    named = [study.baseline for study in ranked if study.baseline and kind in (None, study.kind)]
+    return first_with_results(variants, [*named, *(["pac4sac"] if kind else []), "sac", "pac4sac"])
+
+
+def coverage_baseline(studies: Sequence[FoundStudy], variants: Sequence[Variant]) -> Variant | None:
+    """PAC4SAC as the paper has it, whose parts are said to foster exploration; without it, the studies' own."""
+    ours = (variant for variant in variants if variant.algo == "pac4sac" and not variant.departures)
+    return next(ours, None) or find_baseline(studies, variants)
+
+
+def family_baseline(
+    family: Family, results: Sequence[Variant], rows: PaperRows, studies: Sequence[FoundStudy]
+) -> Variant | None:
+    """What its study asks about: all three terms, S = 1, or what the studies name."""
+    full = rows.table_2.get((family.members[0].task.name, TERMS[True, True]))
+    asked = {TABLE_2: full, SHOTS: rows.shooting.get(1)}.get(family.title)
+    if asked and asked in results and asked.has_results:
+        return asked
+    kind = next((kind for kind, title in STUDY_TITLES.items() if title == family.title), None)
+    return find_baseline(studies, results, kind)

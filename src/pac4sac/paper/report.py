@@ -4,41 +4,53 @@ It is a function of the folders: the same folders give the same bytes, whatever 
 """
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pac4sac.base.errors import UserError
-from pac4sac.paper import table_sections as paper_sections
-from pac4sac.paper.choosing_sections import calibration_section, search_section
 from pac4sac.paper.claims import claims_section
-from pac4sac.paper.paper_rows import find_paper_rows
-from pac4sac.paper.study_sections import study_sections
-from pac4sac.paper.table_sections import Compared
-from pac4sac.report import figures, html, record_sections, task_sections
-from pac4sac.report import markdown as pages
-from pac4sac.report.bias_section import bias_section
-from pac4sac.report.cost_section import cost_section
-from pac4sac.report.coverage_section import coverage_section
-from pac4sac.report.tables import Picture, Section, Table, to_csv, to_latex
-from pac4sac.report.threshold_section import threshold_section
-from pac4sac.report.variants import group_runs
-from pac4sac.runs.collection import Collection, collect
+from pac4sac.paper.cost import cost_section
+from pac4sac.paper.families import PaperContext, context_of, coverage_baseline, family_baseline
+from pac4sac.paper.numbers import SEEDS, TEXTS
+from pac4sac.paper.study_sections import calibration_section, search_section, study_sections
+from pac4sac.paper.table_sections import count_verdicts, shooting_section, table_section
+from pac4sac.report import figures, html
+from pac4sac.report.comparison import compare_headline, tally
+from pac4sac.report.formats import markdown_files, to_csv, to_latex
+from pac4sac.report.measurements import bias_section, coverage_section
+from pac4sac.report.record_sections import facts, left_out, method_section, provenance_section, runs_section
+from pac4sac.report.tables import Picture, Section, Table
+from pac4sac.report.task_sections import across_tasks_section, task_section, threshold_section
+from pac4sac.runs.collection import collect
 
 MARK = "report.html"
 
 
-def write_report(paths: Sequence[Path], out: Path, *, in_pages: bool = False) -> Path:
-    """Write the report into the folder `out`, over an earlier one if there is; gives the path of the page. `in_pages`
-    is for a repository: Markdown in several files, and neither LaTeX nor PDF."""
-    collection = collect([Path(path) for path in paths])
-    out = Path(out)
+@dataclass(frozen=True)
+class WrittenReport:
+    page: Path
+    context: PaperContext
+    main_tables: Sequence[Table]
+
+
+def read_context(paths: Sequence[Path]) -> PaperContext:
+    return context_of(collect([Path(path) for path in paths]))
+
+
+def write_report(paths: Sequence[Path], out: Path, *, in_pages: bool = False) -> WrittenReport:
+    """Write the report into the folder `out`, over an earlier one if there is. `in_pages` is for a repository: Markdown
+    in several files, and neither LaTeX nor PDF."""
+    context, out = read_context(paths), Path(out)
     if out.exists() and not out.is_dir():
         raise UserError(f"{out} is a file; name a folder with --out.")
     if out.is_dir() and any(out.iterdir()) and not (out / MARK).exists():
         raise UserError(f"{out} holds something that is no report; name another folder with --out.")
-    for told in record_sections.left_out(collection):
-        warnings.warn(told, stacklevel=2)
-    title, facts, sections = compose(collection)
+    for sentence in left_out(context.collection):
+        warnings.warn(sentence, stacklevel=2)
+    sections = compose(context)
     for folder in (out, out / "tables", out / "figures"):
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.iterdir():
@@ -55,48 +67,67 @@ def write_report(paths: Sequence[Path], out: Path, *, in_pages: bool = False) ->
             _write(out / "figures" / f"{block.name}.svg", figures.opaque(drawings[block.name]))
             if not in_pages:
                 (out / "figures" / f"{block.name}.pdf").write_bytes(figures.to_pdf(block.figure))
-    written = pages.several_files if in_pages else pages.one_file
-    for name, text in written(title, facts, sections).items():
+    titles = list(dict.fromkeys(study.title for study in context.collection.studies))
+    tasks = "Report on " + ", ".join(context.variants) if context.variants else "Report"
+    about = (titles[0] if len(titles) == 1 else tasks, facts(context), sections)
+    for name, text in markdown_files(*about, in_pages).items():
         _write(out / name, text)
-    _write(out / MARK, html.page(title, facts, sections, drawings))
-    return out / MARK
-
-
-def compose(collection: Collection) -> tuple[str, list[tuple[str, str]], list[Section]]:
-    groups = group_runs(collection.runs)
-    rows = find_paper_rows(groups)
-    tables: dict[str, Sequence[Compared]] = {}
-    found: list[Section | None] = []
-    for number in (1, 2):
-        if written := paper_sections.table_section(number, rows):
-            found.append(written[0])
-            tables[written[0].name] = written[1]
-    found += [paper_sections.shooting_section(rows), *study_sections(groups, rows, collection.studies)]
-    found.append(task_sections.across_tasks_section(groups, collection.studies))
-    found += [
-        task_sections.task_section(members[0].task, members, rows, collection.studies)
-        for members in groups.values()
-        if any(group.is_result for group in members)
-    ]
-    found += [bias_section(groups, collection.studies), coverage_section(groups, collection.studies)]
-    found += [threshold_section(groups, rows, collection.studies), calibration_section(groups), search_section(groups)]
-    found.append(cost_section(collection.costs))
-    found.append(record_sections.runs_section(collection, groups))
-    found += [record_sections.method_section(), record_sections.provenance_section(collection, groups)]
-    summary = record_sections.summary_section(collection, groups, rows, tables)
-    found.insert(0, claims_section(groups, rows, collection.costs))
-    sections = [summary, *(section for section in found if section is not None)]
-    titles = list(dict.fromkeys(study.title for study in collection.studies))
-    title = titles[0] if len(titles) == 1 else "Report on " + ", ".join(groups) if groups else "Report"
-    return title, record_sections.facts(collection, groups), sections
-
-
-def main_tables(collection: Collection) -> list[Table]:
-    """The first table of the paper's sections, of every task, and of costs."""
-    wanted = [section for section in compose(collection)[2] if section.name.startswith(("table-", "task-", "cost"))]
-    found = (next((block for block in section.blocks if isinstance(block, Table)), None) for section in wanted)
-    return [table for table in found if table is not None]
+    _write(out / MARK, html.page(*about, drawings))
+    return WrittenReport(out / MARK, context, main_tables(sections))
 
 
 def _write(path: Path, text: str) -> None:
     path.write_bytes(text.encode())
+
+
+def compose(context: PaperContext) -> list[Section]:
+    """Pictures are drawn when they are written."""
+    collection = context.collection
+    tables = [table for name in ("table-1", "table-2") if (table := table_section(name, context.rows))]
+    counts = [f"{section.name.replace('-', ' ').capitalize()}, {count_verdicts(cells)}." for section, cells in tables]
+    sections: list[Section | None] = [
+        summary_section(context, counts),
+        claims_section(context),
+        *(section for section, _ in tables),
+        shooting_section(context.rows),
+        *study_sections(context),
+        across_tasks_section(context),
+        *(task_section(context, title) for title in context.variants if context.results(title)),
+        bias_section(context),
+        coverage_section(context, partial(coverage_baseline, collection.studies)),
+        threshold_section(context, TEXTS["threshold"]),
+        calibration_section(context),
+        search_section(context),
+        cost_section(collection.costs),
+        runs_section(context),
+        method_section([text.format(seeds=SEEDS) for text in TEXTS["method"]]),
+        provenance_section(context),
+    ]
+    return [section for section in sections if section is not None]
+
+
+def main_tables(sections: Sequence[Section]) -> list[Table]:
+    """The first table of the paper's sections, of every task, and of costs."""
+    wanted = [section for section in sections if section.name.startswith(("table-", "task-", "cost"))]
+    return [next(block for block in section.blocks if isinstance(block, Table)) for section in wanted]
+
+
+def summary_section(context: PaperContext, counts: Sequence[str]) -> Section:
+    """`counts` are sentences on the verdicts of the paper's tables."""
+    studies, missing = context.collection.studies, context.collection.missing
+    items = list({study.name: f"{study.title} — {study.question}" for study in studies if study.question}.values())
+    if missing:
+        lacking = Counter(study for run in missing for study in run.studies or ("an experiment",))
+        lacks = ", ".join(f"{study} lacks {n} {'run' if n == 1 else 'runs'}" for study, n in sorted(lacking.items()))
+        shared = f" ({len(missing)} in all)" if lacking.total() > len(missing) else ""
+        items.append(f"Not finished: {lacks}{shared}.")
+    items += counts
+    for title, families in context.families.items():
+        for family in families:
+            baseline = family_baseline(family, context.results(title), context.rows, studies)
+            rivals = [row for row in compare_headline(family.members, baseline) if not row.is_baseline]
+            if baseline and rivals:
+                of = f"{family.title} on {title}, by {baseline.task.headline.title} against `{baseline.label}`"
+                size = f", with Holm's correction over these {len(rivals)}" if len(rivals) > 1 else ""
+                items.append(f"{of} (p < 0.05{size}): {tally(rivals)}.")
+    return Section("summary", "At a glance", [items] if items else ["Nothing to compare yet."])

@@ -2,104 +2,71 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from pac4sac.base.text import NOTHING, number, setting_text
+import numpy as np
+from matplotlib.figure import Figure
+
+from pac4sac.base.text import NOTHING, number
 from pac4sac.paper import numbers as paper
-from pac4sac.paper import verdicts as comparison
-from pac4sac.paper.paper_rows import ALGORITHMS, TASKS, PaperRows
-from pac4sac.paper.verdicts import Comparison
-from pac4sac.report.computing import mixtures
-from pac4sac.report.figures import shooting_figure
-from pac4sac.report.tables import Cell, Column, Listing, Picture, Section, Table, mean_sd
-from pac4sac.report.tables import with_interval as text
-from pac4sac.report.variants import Group
-from pac4sac.runs.statistics import Estimate, Summary, interquartile_mean, median, summarise
+from pac4sac.paper.numbers import TEXTS
+from pac4sac.paper.paper_rows import ALGORITHMS, TASKS, TERM_TITLES, PaperRows
+from pac4sac.paper.verdicts import NOT_COMPARABLE, VERDICTS, Verdict, compare_cell, compare_shooting
+from pac4sac.report.figures import COLOURS, add_legend, finish_panel, new_figure
+from pac4sac.report.record_sections import mixtures
+from pac4sac.report.tables import (
+    Cell,
+    Column,
+    Picture,
+    Section,
+    Table,
+    command,
+    data,
+    mean_sd,
+    with_ends,
+    with_interval,
+    words,
+)
+from pac4sac.report.variants import Variant
+from pac4sac.runs.statistics import Estimate, interquartile_mean, median, summarise
 
-TERM_TITLES = {
-    "bellman": "Bellman",
-    "bellman+conservative": "Bellman + conservative",
-    "bellman+exploration": "Bellman + exploration",
-    "bellman+conservative+exploration": "all three (PAC4SAC)",
-}
+TITLE_2 = "Table 2: the terms of the critic's loss"
 METRICS = {"regret": ("regret, k", 1000.0), "episodes": ("episodes", 1.0)}
-FREE = {1: (), 2: ("xi", "conservative")}  # settings that make the rows of a table, so no departures there
 
 
-@dataclass(frozen=True)
-class Compared:
+class ComparedCell:
     """One cell of a table of the paper."""
 
-    task: str
-    row: str
-    metric: str
-    group: Group | None
-    paper: paper.Cell
-    found: Comparison
-
-    @property
-    def values(self) -> list[float]:
-        return self.group.values(self.metric) if self.group else []
-
-
-def compare_table(
-    cells: Mapping[str, Mapping[str, paper.PaperCell]], groups: Mapping[tuple[str, str], Group], free: Sequence[str]
-) -> list[Compared]:
-    compared = []
-    for task, rows in cells.items():
-        for row, cell in rows.items():
-            group = groups.get((task, row))
-            for metric in METRICS:
-                printed: paper.Cell = getattr(cell, metric)
-                found = compare_cell(group, metric, printed, free)
-                compared.append(Compared(task, row, metric, group, printed, found))
-    return compared
+    def __init__(
+        self, task: str, row: str, metric: str, variant: Variant | None, paper: paper.MeanSd, free: Sequence[str]
+    ) -> None:
+        self.task, self.row, self.metric, self.variant, self.paper = task, row, metric, variant, paper
+        self.judged = compare_cell(variant, metric, paper, free)
+        self.values = variant.values(metric) if variant else []
+        self.summary = summarise(self.values) if self.values else None
+        self.iqm = interquartile_mean([self.values]) if self.values else None
+        self.difference = None
+        if self.summary and self.judged.verdict != NOT_COMPARABLE:
+            self.difference = Estimate(self.summary.mean - paper.mean, self.judged.low, self.judged.high)
 
 
-def compare_cell(group: Group | None, metric: str, printed: paper.Cell, free: Sequence[str]) -> Comparison:
-    if group is None or not (group.judged or group.under_way):
-        return Comparison(comparison.NO_DATA, "no complete run")
-    if reasons := departures(group, free):
-        return Comparison(comparison.NOT_COMPARABLE, "not the paper's setting: " + ", ".join(reasons))
-    if group.under_way:
-        return Comparison(comparison.UNFINISHED, unfinished_reason(group))
-    e_max = paper.PAPER_TASKS[group.task.name].e_max
-    if metric == "episodes" and comparison.is_never_solved(printed, e_max):
-        return comparison.compare_solved(group.solved, len(group.judged))
-    values = group.values(metric)
-    if not values:
-        return Comparison(comparison.NO_DATA, "no complete run")
-    found = comparison.compare_means(summarise(values), printed)
-    diverged = group.count("diverged")
-    if diverged and found.verdict in (comparison.REPRODUCED, comparison.BETTER):
-        # What a diverged run would have cost is not known, and leaving it out flatters.
-        told = f"{diverged} diverged {'run is' if diverged == 1 else 'runs are'} left out of the mean"
-        return Comparison(comparison.INCONCLUSIVE, told, found.low, found.high)
-    return found
-
-
-def unfinished_reason(group: Group) -> str:
-    return f"{len(group.under_way)} of {len(group.outcomes)} runs are under way"
-
-
-def departures(group: Group, free: Sequence[str]) -> list[str]:
-    changed = {name: value for name, value in group.departures.items() if name not in free}
-    return [*group.task.differences, *(f"{name}={setting_text(value)}" for name, value in changed.items())]
-
-
-def table_section(number_: int, rows: PaperRows) -> tuple[Section, list[Compared]] | None:
-    printed = paper.TABLE_1 if number_ == 1 else paper.TABLE_2
-    groups = rows.table_1 if number_ == 1 else rows.table_2
-    if not groups:
+def table_section(name: str, rows: PaperRows) -> tuple[Section, list[ComparedCell]] | None:
+    """Of `table-1` or `table-2`, with its cells."""
+    title, head, titles, printed, variants, free = {
+        "table-1": ("Table 1: the four algorithms", "Algorithm", ALGORITHMS, paper.TABLE_1, rows.table_1, ()),
+        "table-2": (TITLE_2, "Loss terms", TERM_TITLES, paper.TABLE_2, rows.table_2, ("xi", "conservative")),
+    }[name]
+    if not variants:
         return None
-    titles = ALGORITHMS if number_ == 1 else TERM_TITLES
-    title = f"Table {number_}: " + ("the four algorithms" if number_ == 1 else "the terms of the critic's loss")
-    head = "Algorithm" if number_ == 1 else "Loss terms"
-    blocks, compared = beside_the_paper(f"table-{number_}", title, head, titles, printed, groups, FREE[number_])
-    counts = Counter(c.found.verdict for c in compared)
-    told = ", ".join(f"{counts[v]} {v}" for v in comparison.VERDICTS if counts[v])
-    return Section(f"table-{number_}", title, [f"Of {len(compared)} cells: {told}.", *blocks]), compared
+    blocks, compared = beside_the_paper(name, title, head, titles, printed, variants, free)
+    return Section(name, title, [f"Of {count_verdicts(compared)}.", *blocks]), compared
+
+
+def count_verdicts(compared: Sequence[ComparedCell]) -> str:
+    counts = Counter(cell.judged.verdict for cell in compared)
+    return f"{len(compared)} cells: " + ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
 
 
 def beside_the_paper(
@@ -108,145 +75,158 @@ def beside_the_paper(
     head: str,
     titles: Mapping[str, str],
     printed: Mapping[str, Mapping[str, paper.PaperCell]],
-    groups: Mapping[tuple[str, str], Group],
+    variants: Mapping[tuple[str, str], Variant],
     free: Sequence[str],
-) -> tuple[list[Any], list[Compared]]:
-    """Rows of the paper's tables and ours in their place, by task and row; `name` is that of the study too."""
-    absent = [task for task in printed if not any((task, row) in groups for row in titles)]
-    printed = {task: cells for task, cells in printed.items() if task not in absent}
-    compared = compare_table(printed, groups, free)
-    columns = [Column(head, numeric=False)]
-    for task in printed:
-        columns += [Column(metric, TASKS[task]) for metric, _ in METRICS.values()]
-    by_place = {(c.task, c.row, c.metric): c for c in compared}
-    body = [
-        [
-            Cell(titles[row], titles[row]),
-            *(_cell(by_place[task, row, metric]) for task in printed for metric in METRICS),
-        ]
-        for row in titles
-    ]
+) -> tuple[list[Any], list[ComparedCell]]:
+    """Rows of the paper's tables and ours in their place, by task and row; `name` is that of the study too. `free` are
+    settings that make the rows of a table."""
+    absent = [task for task in printed if not any((task, row) in variants for row in titles)]
+    cells: dict[tuple[str, str, str], ComparedCell] = {}
+    for task, rows in printed.items():
+        for row, metric in ((row, metric) for row in rows for metric in METRICS if task not in absent):
+            theirs = getattr(rows[row], metric)
+            cells[row, task, metric] = ComparedCell(task, row, metric, variants.get((task, row)), theirs, free)
+
+    def cell(task: str, metric: str, row: str) -> Cell:
+        return _cell(cells[row, task, metric])
+
+    columns = [words(head, titles.__getitem__)]
+    for task in (task for task in printed if task not in absent):
+        heads = [(metric, metric_title) for metric, (metric_title, _) in METRICS.items()]
+        columns += [Column(head, partial(cell, task, metric), group=TASKS[task]) for metric, head in heads]
     caption = (
         f"{title}. Regret in thousands and episodes until solved, mean ± sd, ours "
-        f"({_seeds(groups.values())}) above the paper's ({paper.SEEDS})"
+        f"({_seeds(variants.values())}) above the paper's ({paper.SEEDS})"
     )
-    main = Table(name, caption, columns, body)
-    blocks: list[Any] = [main, *mixtures(groups.values()), details_table(name, titles, compared)]
+    compared = list(cells.values())
+    blocks: list[Any] = [Table(name, caption, columns, list(titles)), *mixtures(variants.values())]
+    blocks.append(_details_table(name, titles, compared))
     if absent:
-        names = ", ".join(TASKS[task] for task in absent)
-        blocks.insert(
-            0, f"Not trained yet: {names}. Train them with `pac4sac study run {name} --tasks {','.join(absent)}`."
-        )
-    reasons = {c.found.reason for c in compared if c.found.verdict == comparison.NOT_COMPARABLE}
-    if reasons:
-        blocks.insert(0, Listing([f"Not comparable: {reason}." for reason in sorted(reasons)]))
+        go_on = f"`pac4sac study run {name} --tasks {','.join(absent)}`"
+        blocks.insert(0, f"Not trained yet: {', '.join(TASKS[task] for task in absent)}. Train them with {go_on}.")
+    if reasons := {c.judged.reason for c in compared if c.judged.verdict == NOT_COMPARABLE}:
+        blocks.insert(0, [f"Not comparable: {reason}." for reason in sorted(reasons)])
     return blocks, compared
 
 
-def _seeds(groups: Iterable[Group]) -> str:
-    counts = sorted({len(group.outcomes) for group in groups})
+def _seeds(variants: Iterable[Variant]) -> str:
+    counts = sorted({len(variant.outcomes) for variant in variants})
     return f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
 
 
-def _cell(c: Compared) -> Cell:
-    scale = METRICS[c.metric][1]
-    values, note = c.group.shown(c.metric) if c.group else ([], "")
+def cell_beside(variant: Variant | None, metric: str, theirs: paper.MeanSd | None, verdict: Verdict | None) -> Cell:
+    """Ours above the paper's."""
+    scale = METRICS[metric][1]
+    values, note = variant.shown(metric) if variant else ([], "")
     summary = summarise(values) if values else None
-    if c.group and not note and len(values) < len(c.group.outcomes):
-        note = f"{len(values)} of {len(c.group.outcomes)} runs"
-    solved = f"; solved: {c.group.solved_text}" if c.group else ""
-    printed = mean_sd(Summary(paper.SEEDS, c.paper.mean, c.paper.sd), scale)
-    return Cell(mean_sd(summary, scale), summary.mean if c.values and summary else None, printed, c.found.verdict,
-                c.found.reason + solved, note)  # fmt: skip
+    printed = f"paper {mean_sd(theirs.summary, scale)}" if theirs else ""
+    value = summary.mean if summary and not note else None
+    says = (verdict.verdict, verdict.reason) if verdict else ("", "")
+    return Cell(mean_sd(summary, scale), value, printed, *says, note)
 
 
-def details_table(name: str, titles: Mapping[str, str], compared: Sequence[Compared]) -> Table:
+def _cell(c: ComparedCell) -> Cell:
+    cell = cell_beside(c.variant, c.metric, c.paper, c.judged)
+    if c.variant is None:
+        return cell
+    lacking = len(c.values) < len(c.variant.outcomes)
+    note = cell.note or (f"{len(c.values)} of {len(c.variant.outcomes)} runs" if lacking else "")
+    return replace(cell, note=note, hint=f"{cell.hint}; solved: {c.variant.solved_text}")
+
+
+def _details_table(name: str, titles: Mapping[str, str], compared: Sequence[ComparedCell]) -> Table:
+    def runs_cell(c: ComparedCell) -> Cell:
+        return Cell(c.variant.complete_text if c.variant else "0", len(c.values))
+
+    def repeat(c: ComparedCell) -> Cell:
+        line = c.variant.command if c.variant else f"pac4sac study run {name} --tasks {c.task}"
+        return Cell(line, line)
+
+    def scale(c: ComparedCell) -> float:
+        return METRICS[c.metric][1]
+
     columns = [
-        *(Column(title, numeric=False) for title in ("Task", "Row", "Metric")),
-        *(Column(title) for title in ("Runs", "Solved", "Ours", "IQM [95 %]", "Paper", "Ours − paper [95 %]")),
-        *(Column(title, numeric=False) for title in ("Verdict", "Because", "Repeat with")),
+        words("Task", lambda c: TASKS[c.task]),
+        words("Row", lambda c: titles[c.row]),
+        words("Metric", lambda c: METRICS[c.metric][0]),
+        data("task", "row", "metric", get=lambda c: (c.task, c.row, c.metric)),
+        Column("Runs", runs_cell, "complete_runs"),
+        data("runs", get=lambda c: len(c.variant.outcomes) if c.variant else 0),
+        Column("Solved", lambda c: Cell(c.variant.solved_text, c.variant.solved) if c.variant else Cell(), "solved"),
+        Column("Ours", "summary", ("mean", "sd"), scale=scale),
+        Column("IQM [95 %]", "iqm", with_ends("iqm"), scale=scale),
+        Column("Paper", "paper.summary", ("paper_mean", "paper_sd"), scale=scale),
+        Column("Ours − paper [95 %]", "difference", scale=scale),
+        data("difference_low", "difference_high", get=lambda c: (c.judged.low, c.judged.high)),
+        words("Verdict", lambda c: Cell("", c.judged.verdict, verdict=c.judged.verdict), "verdict"),
+        words("Because", "judged.reason", "reason"),
+        command(repeat, "command"),
     ]
-    rows, records = [], []
-    for c in compared:
-        title, scale = METRICS[c.metric]
-        values, group = c.values, c.group
-        summary = summarise(values) if values else None
-        iqm = interquartile_mean([values]) if values else None
-        comparable = c.found.verdict != comparison.NOT_COMPARABLE
-        difference = summary.mean - c.paper.mean if summary and comparable else None
-        interval = Estimate(difference, c.found.low, c.found.high) if difference is not None else None
-        command = group.command if group else f"pac4sac study run {name} --tasks {c.task}"
-        solved = group.solved_text if group else NOTHING
-        runs = f"{len(group.complete)} of {len(group.outcomes)}" if group else "0"
-        rows.append(
-            [
-                Cell(TASKS[c.task], TASKS[c.task]), Cell(titles[c.row], titles[c.row]), Cell(title, title),
-                Cell(runs, len(values)), Cell(solved, group.solved if group else None),
-                Cell(mean_sd(summary, scale), summary.mean if summary else None),
-                Cell(text(iqm, scale), iqm.value if iqm else None),
-                Cell(mean_sd(Summary(paper.SEEDS, c.paper.mean, c.paper.sd), scale), c.paper.mean),
-                Cell(text(interval, scale), difference),
-                Cell("", c.found.verdict, verdict=c.found.verdict), Cell(c.found.reason, c.found.reason),
-                Cell(command, command, code=True),
-            ]
-        )  # fmt: skip
-        records.append(
-            {
-                "task": c.task, "row": c.row, "metric": c.metric, "complete_runs": len(values),
-                "runs": len(group.outcomes) if group else 0, "solved": group.solved if group else None,
-                "mean": summary.mean if summary else None, "sd": summary.sd if summary else None,
-                "iqm": iqm.value if iqm else None, "iqm_low": iqm.low if iqm else None,
-                "iqm_high": iqm.high if iqm else None, "paper_mean": c.paper.mean, "paper_sd": c.paper.sd,
-                "difference_low": c.found.low, "difference_high": c.found.high, "verdict": c.found.verdict,
-                "reason": c.found.reason, "command": command,
-            }
-        )  # fmt: skip
-    return Table(f"{name}-details", "Every cell with its interval and the command that repeats it", columns, rows,
-                 records, folded=True)  # fmt: skip
+    caption = "Every cell with its interval and the command that repeats it"
+    return Table(f"{name}-details", caption, columns, compared, folded=True)
+
+
+# --- the shooting figure
 
 
 def shooting_section(rows: PaperRows) -> Section | None:
     if not rows.shooting:
         return None
-    columns = [
-        Column("S"), Column("Runs"),
-        *(Column(title, group) for group in ("median regret, thousands", "median episodes until solved")
-          for title in ("ours [95 %]", "verdict")),
-        Column("Repeat with", numeric=False),
-    ]  # fmt: skip
-    body = []
-    for shots in sorted({*rows.shooting, *paper.SHOOTING}):
-        group, box = rows.shooting.get(shots), paper.SHOOTING.get(shots)
-        cells = [Cell(str(shots), shots)]
-        cells.append(Cell(f"{len(group.complete)} of {len(group.outcomes)}" if group else "0"))
-        for metric, scale in (("regret", 1000.0), ("episodes", 1.0)):
-            values, note = group.shown(metric) if group else ([], "")
-            found = median(values) if values else None
-            printed = getattr(box, f"median_{metric}") if box else None
-            verdict, reason = _median_verdict(group, values, printed)
-            theirs = number(printed, scale) if box else ""
-            cells.append(Cell(text(found, scale), found.value if found and not note else None, theirs, note=note))
-            cells.append(Cell("" if verdict else NOTHING, verdict, verdict=verdict, hint=reason))
-        command = group.command if group else "pac4sac study run shooting"
-        body.append([*cells, Cell(command, command, code=True)])
+
+    def ours(metric: str, shots: int) -> Cell:
+        scale, theirs = METRICS[metric][1], paper.MEDIANS[metric].get(shots)
+        values, note = rows.shooting[shots].shown(metric) if shots in rows.shooting else ([], "")
+        estimate = median(values) if values else None
+        printed = "" if theirs is None else f"paper {number(theirs, scale)}"
+        value = estimate.value if estimate and not note else None
+        return Cell(with_interval(estimate, scale), value, printed, note=note)
+
+    def verdict(metric: str, shots: int) -> Cell:
+        judged = compare_shooting(rows.shooting.get(shots), metric, paper.MEDIANS[metric].get(shots))
+        return Cell("", judged.verdict, verdict=judged.verdict, hint=judged.reason) if judged else Cell(NOTHING, "")
+
+    def runs(shots: int) -> Cell:
+        return Cell(rows.shooting[shots].complete_text if shots in rows.shooting else "0")
+
+    def repeat(shots: int) -> Cell:
+        line = rows.shooting[shots].command if shots in rows.shooting else "pac4sac study run shooting"
+        return Cell(line, line)
+
+    columns = [Column("S", int), Column("Runs", runs)]
+    for metric, group in {"regret": "median regret, thousands", "episodes": "median episodes until solved"}.items():
+        columns.append(Column("ours [95 %]", partial(ours, metric), group=group))
+        columns.append(Column("verdict", partial(verdict, metric), group=group))
     caption = "Cartpole Swingup by the number of candidate actions; the paper's medians are read off its figure"
-    intro = (
-        "The paper's figure shows no spread we could read, so its medians are taken as exact and compared with the "
-        "bootstrap interval of ours. They are all above what its Table 1 gives for S = 500 (5.7 thousand)."
-    )
-    picture = Picture("shooting", caption, shooting_figure(rows.shooting))
-    table = Table("shooting", "Medians by S", columns, body)
-    return Section("shooting", "Shooting figure", [intro, picture, table, *mixtures(rows.shooting.values())])
+    picture = Picture("shooting", caption, lambda: shooting_figure(rows.shooting))
+    shots_of_rows = sorted({*rows.shooting, *paper.MEDIANS["regret"]})
+    table = Table("shooting", "Medians by S", [*columns, command(repeat)], shots_of_rows)
+    blocks = [TEXTS["shooting"], picture, table, *mixtures(rows.shooting.values())]
+    return Section("shooting", "Shooting figure", blocks)
 
 
-def _median_verdict(group: Group | None, values: Sequence[float], printed: float | None) -> tuple[str, str]:
-    if printed is None:
-        return "", ""
-    if group is None or not (values or group.under_way):
-        return comparison.NO_DATA, "no complete run"
-    if reasons := departures(group, ("shots",)):
-        return comparison.NOT_COMPARABLE, "not the paper's setting: " + ", ".join(reasons)
-    if group.under_way:
-        return comparison.UNFINISHED, unfinished_reason(group)
-    found = comparison.compare_median(values, printed)
-    return found.verdict, found.reason
+def shooting_figure(variants: Mapping[int, Variant]) -> Figure:
+    """The paper's figure: regret and episodes by the number of shots, our boxes with the paper's medians."""
+    figure, panels = new_figure(2, 10.4, 3.8)
+    shots = sorted(variants)
+    line = {"color": COLOURS[0], "linewidth": 1.4}
+    box = {"boxprops": line, "whiskerprops": line, "capprops": line, "medianprops": line | {"linewidth": 2.6}}
+    titles = {"regret": "regret, thousands", "episodes": "episodes until solved"}
+    for panel, (metric, title) in zip(panels, titles.items(), strict=True):
+        scale = METRICS[metric][1]
+        values = [(place, np.array(variants[s].values(metric)) / scale) for place, s in enumerate(shots)]
+        drawn = {place: v for place, v in values if len(v)}
+        if drawn:
+            panel.boxplot(list(drawn.values()), positions=list(drawn), widths=0.5, showfliers=False, **box)
+        for place, v in drawn.items():
+            panel.plot(np.full(len(v), place), v, "o", color=COLOURS[0], alpha=0.5, markersize=4)
+        medians = paper.MEDIANS[metric]
+        known = [(place, medians[s] / scale) for place, s in enumerate(shots) if s in medians]
+        theirs = {"color": COLOURS[1], "markersize": 6, "label": "paper's median"}
+        panel.plot([place for place, _ in known], [value for _, value in known], "D", **theirs)
+        panel.plot([], [], "s-", color=COLOURS[0], fillstyle="none", label="ours: box of the seeds, bar at the median")
+        finish_panel(panel, "S, candidate actions per step", title)
+        panel.set_xticks(range(len(shots)), [str(s) for s in shots])
+        panel.set_xlim(-0.6, len(shots) - 0.4)
+        panel.set_ylim(bottom=0)
+    add_legend(figure, panels[-1], columns=2)
+    return figure

@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 
 from pac4sac.report.figures import inline_svg
-from pac4sac.report.tables import Cell, Listing, Picture, Section, Table
+from pac4sac.report.tables import Block, Cell, Column, Picture, Section, Table
 
 TEMPLATE = Path(__file__).parent / "template.html"
 
@@ -18,42 +18,36 @@ def page(title: str, facts: Sequence[tuple[str, str]], sections: Sequence[Sectio
     contents = "".join(f'<a href="#{s.name}">{_text(s.title)}</a>' for s in sections)
     cards = "".join(f"<div><b>{_text(value)}</b><span>{_text(name)}</span></div>" for value, name in facts)
     body = "\n".join(_section(section, drawings) for section in sections)
-    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
-        title=_text(title), contents=contents, cards=cards, body=body
-    )
+    template = Template(TEMPLATE.read_text(encoding="utf-8"))
+    return template.substitute(title=_text(title), contents=contents, cards=cards, body=body)
 
 
 def _section(section: Section, drawings: Mapping[str, str]) -> str:
-    blocks = []
-    for block in section.blocks:
-        if isinstance(block, Table):
-            blocks.append(_table(block))
-        elif isinstance(block, Picture):
-            caption = html.escape(block.caption, quote=True)
-            drawing = inline_svg(drawings[block.name], caption)
-            name = html.escape(block.name)
-            blocks.append(f'<figure id="figure-{name}"><div class="scroll">{drawing}</div>'
-                          f"<figcaption>{_text(block.caption)}</figcaption></figure>")  # fmt: skip
-        elif isinstance(block, Listing):
-            blocks.append("<ul>" + "".join(f"<li>{_text(item)}</li>" for item in block.items) + "</ul>")
-        else:
-            blocks.append(f"<p>{_text(block)}</p>")
-    return f'<section id="{section.name}"><h2>{_text(section.title)}</h2>\n' + "\n".join(blocks) + "\n</section>"
+    blocks = "\n".join(_block(block, drawings) for block in section.blocks)
+    return f'<section id="{section.name}"><h2>{_text(section.title)}</h2>\n{blocks}\n</section>'
+
+
+def _block(block: Block, drawings: Mapping[str, str]) -> str:
+    if isinstance(block, Table):
+        return _table(block)
+    if isinstance(block, Picture):
+        drawing = inline_svg(drawings[block.name], html.escape(block.caption, quote=True))
+        whole = f'<div class="scroll">{drawing}</div><figcaption>{_text(block.caption)}</figcaption>'
+        return f'<figure id="figure-{html.escape(block.name)}">{whole}</figure>'
+    if isinstance(block, list):
+        return "<ul>" + "".join(f"<li>{_text(item)}</li>" for item in block) + "</ul>"
+    return f"<p>{_text(block)}</p>"
 
 
 def _table(table: Table) -> str:
-    spans = [(group, len(list(members))) for group, members in groupby(c.group for c in table.columns)]
+    spans = [(group, len(list(members))) for group, members in groupby(c.group for c in table.shown)]
     heads = "".join(
-        f'<th scope="col" class="{"n" if c.numeric else "t"}" aria-sort="none"><button>{_text(c.title)}</button></th>'
-        for c in table.columns
+        f'<th scope="col" class="{_kind(c)}" aria-sort="none"><button>{_text(c.title)}</button></th>'
+        for c in table.shown
     )
-    over = ""
-    if any(group for group, _ in spans):
-        over = "<tr>" + "".join(f'<th colspan="{n}" class="group">{_text(group)}</th>' for group, n in spans) + "</tr>"
-    rows = "\n".join(
-        "<tr>" + "".join(_cell(cell, c.numeric) for cell, c in zip(row, table.columns, strict=True)) + "</tr>"
-        for row in table.rows
-    )
+    over = "".join(f'<th colspan="{n}" class="group">{_text(group)}</th>' for group, n in spans)
+    over = f"<tr>{over}</tr>" if any(group for group, _ in spans) else ""
+    rows = "\n".join("<tr>" + "".join(map(_cell, row, table.shown)) + "</tr>" for row in table.cells)
     whole = (
         f'<div class="scroll"><table id="table-{html.escape(table.name)}"><caption>{_text(table.caption)}</caption>'
         f"<thead>{over}<tr>{heads}</tr></thead><tbody>\n{rows}\n</tbody></table></div>"
@@ -61,18 +55,18 @@ def _table(table: Table) -> str:
     return f"<details><summary>{_text(table.caption)}</summary>{whole}</details>" if table.folded else whole
 
 
-def _cell(cell: Cell, numeric: bool) -> str:
+def _cell(cell: Cell, column: Column) -> str:
     value = "" if cell.value is None else f"{cell.value:.10g}" if isinstance(cell.value, float) else str(cell.value)
     hint = f' title="{html.escape(cell.hint, quote=True)}"' if cell.hint else ""
-    text = f"<code>{html.escape(cell.text)}</code>" if cell.code else _text(cell.text)
-    if cell.note:
-        text += f"<small>{_text(cell.note)}</small>"
-    if cell.paper:
-        text += f"<small>paper {_text(cell.paper)}</small>"
+    text = f"<code>{html.escape(cell.text)}</code>" if column.code else _text(cell.text)
+    text += "".join(f"<small>{_text(below)}</small>" for below in (cell.note, cell.published) if below)
     if cell.verdict:
-        kind = cell.verdict.replace(" ", "-")
-        text += f'<span class="verdict {kind}">{_text(cell.verdict)}</span>'
-    return f'<td class="{"n" if numeric else "t"}" data-value="{html.escape(value, quote=True)}"{hint}>{text}</td>'
+        text += f'<span class="verdict {cell.verdict.replace(" ", "-")}">{_text(cell.verdict)}</span>'
+    return f'<td class="{_kind(column)}" data-value="{html.escape(value, quote=True)}"{hint}>{text}</td>'
+
+
+def _kind(column: Column) -> str:
+    return "n" if column.numeric else "t"
 
 
 def _text(text: str) -> str:

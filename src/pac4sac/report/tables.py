@@ -1,36 +1,107 @@
-"""Tables and the sections around them, and a table as Markdown, LaTeX and CSV."""
+"""Tables and the sections around them: a table is columns and rows, from which all formats follow."""
 
-import csv
-import html
-import io
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
+import tomllib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from operator import attrgetter, itemgetter
+from pathlib import Path
 from typing import Any
 
-from pac4sac.base.text import NOTHING, decimals, digits_of
-from pac4sac.runs.statistics import Estimate, Summary
+from pac4sac.base.text import NOTHING, decimals, digits_of, number
+from pac4sac.runs.statistics import Difference, Estimate, Summary
 
-Value = float | int | str | None
+TEXTS = tomllib.loads((Path(__file__).parent / "texts.toml").read_text(encoding="utf-8"))  # the long ones
 
 
 @dataclass(frozen=True)
 class Cell:
+    """A value as it is shown."""
+
     text: str = NOTHING
-    value: Value = None  # to sort by
-    paper: str = ""  # the paper's number, shown below ours
+    value: float | int | str | None = None  # to sort by
+    published: str = ""  # what others found, shown below ours
     verdict: str = ""
     hint: str = ""
     note: str = ""  # on how many runs, where not on all
-    code: bool = False
+
+    @property
+    def lines(self) -> list[str]:
+        return [part for part in (self.text, self.note, self.published, self.verdict) if part]
 
 
 @dataclass(frozen=True)
 class Column:
-    title: str
+    """What `get` takes from a row, or the attribute of that name, and how it is shown: a number, text, Estimate,
+    Summary, Difference, tuple or cell. `keys` are its names in CSV, where an estimate has a value and two ends, and a
+    summary a mean and a deviation."""
+
+    title: str  # without one it is for CSV alone
+    get: Callable[[Any], Any] | str
+    keys: str | tuple[str, ...] = ()
     group: str = ""  # a common head over neighbours
     numeric: bool = True
+    code: bool = False
+    show: Callable[[Any], str] | None = None
+    scale: float | Callable[[Any], float] = 1.0  # by which it is divided when shown
+    digits: int | None = None
+
+    @property
+    def head(self) -> str:
+        return f"{self.group}: {self.title}" if self.group else self.title
+
+    def content(self, row: Any) -> Any:
+        return attrgetter(self.get)(row) if isinstance(self.get, str) else self.get(row)
+
+    def cell(self, row: Any) -> Cell:
+        content = self.content(row)
+        if isinstance(content, Cell):
+            return content
+        scale = self.scale(row) if callable(self.scale) else self.scale
+        if self.show:
+            text = self.show(content)
+        elif isinstance(content, Estimate | Difference):
+            text = with_interval(content, scale, self.digits)
+        elif isinstance(content, Summary):
+            text = mean_sd(content, scale)
+        else:
+            text = number(content, scale) if content is None or isinstance(content, float) else str(content)
+        return Cell(text) if self.code else Cell(text, _numbers(content)[0])
+
+    def record(self, row: Any) -> dict[str, Any]:
+        keys = (self.keys,) if isinstance(self.keys, str) else self.keys
+        numbers = _numbers(self.content(row)) if keys else ()
+        return dict.fromkeys(keys) | dict(zip(keys, numbers, strict=False))
+
+
+Get = Callable[[Any], Any] | str
+
+
+def words(title: str, get: Get, keys: str | tuple[str, ...] = (), group: str = "") -> Column:
+    return Column(title, get, keys, group, numeric=False)
+
+
+def command(get: Get, keys: str | tuple[str, ...] = (), title: str = "Repeat with") -> Column:
+    return Column(title, get, keys, numeric=False, code=True)
+
+
+def data(*keys: str, get: Get) -> Column:
+    """For CSV alone."""
+    return Column("", get, keys)
+
+
+def numbered(titles: Sequence[str], numeric: Sequence[str] = ()) -> list[Column]:
+    """Of rows that are tuples, in their order."""
+    return [Column(title, itemgetter(place), numeric=title in numeric) for place, title in enumerate(titles)]
+
+
+def shown_if(condition: bool, columns: Iterable[Column]) -> list[Column]:
+    """Otherwise they are for CSV alone."""
+    return [column if condition else replace(column, title="") for column in columns]
+
+
+def with_ends(key: str) -> tuple[str, ...]:
+    return key, f"{key}_low", f"{key}_high"
 
 
 @dataclass(frozen=True)
@@ -38,31 +109,55 @@ class Table:
     name: str  # of its files
     caption: str
     columns: Sequence[Column]
-    rows: Sequence[Sequence[Cell]]
-    records: Sequence[dict[str, Any]] = ()  # what CSV gets; without them the cells as shown
+    rows: Sequence[Any]
+    parts: Callable[[Any], Iterable[Any]] = lambda row: [row]  # of a row, each a line of the CSV
     folded: bool = False
+    header: Sequence[str] = ()  # order of the keys in CSV, where it is not that of the columns
+
+    @property
+    def shown(self) -> list[Column]:
+        return [column for column in self.columns if column.title]
+
+    @cached_property
+    def cells(self) -> list[list[Cell]]:
+        return [[column.cell(row) for column in self.shown] for row in self.rows]
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """What CSV gets; nothing where no column has a key, which then gets the cells as shown."""
+        keyed = [column for column in self.columns if column.keys]
+        lines = [part for row in self.rows for part in self.parts(row)] if keyed else []
+        records = [{key: value for column in keyed for key, value in column.record(line).items()} for line in lines]
+        return [{key: record[key] for key in self.header or record} for record in records]
 
 
 @dataclass(frozen=True)
 class Picture:
     name: str
     caption: str
-    figure: Any = field(repr=False)
+    draw: Callable[[], Any] = field(repr=False)  # called when it is written
 
-
-@dataclass(frozen=True)
-class Listing:
-    items: Sequence[str]
+    @cached_property
+    def figure(self) -> Any:
+        return self.draw()
 
 
 @dataclass(frozen=True)
 class Section:
     name: str
     title: str
-    blocks: Sequence["str | Table | Picture | Listing"]
+    blocks: Sequence["Block"]
 
 
-# --- numbers as text
+Block = str | list[str] | Table | Picture  # a list has an item for each sentence
+
+
+def _numbers(content: Any) -> tuple[Any, ...]:
+    if isinstance(content, Estimate | Difference):
+        return content.value, content.low, content.high
+    if isinstance(content, Summary):
+        return content.mean, content.sd
+    return content if isinstance(content, tuple) else (content.value if isinstance(content, Cell) else content,)
 
 
 def mean_sd(summary: Summary | None, scale: float = 1.0) -> str:
@@ -73,115 +168,11 @@ def mean_sd(summary: Summary | None, scale: float = 1.0) -> str:
     return decimals(summary.mean / scale, digits) + sd
 
 
-def with_interval(estimate: Estimate | None, scale: float = 1.0, digits: int | None = None) -> str:
+def with_interval(estimate: Estimate | Difference | None, scale: float = 1.0, digits: int | None = None) -> str:
     if estimate is None:
         return NOTHING
     digits = digits_of(estimate.value / scale) if digits is None else digits
-    told = decimals(estimate.value / scale, digits)
+    value = decimals(estimate.value / scale, digits)
     if estimate.low is None or estimate.high is None:
-        return told
-    return f"{told} [{decimals(estimate.low / scale, digits)}, {decimals(estimate.high / scale, digits)}]"
-
-
-# --- formats
-
-
-def to_markdown(table: Table) -> str:
-    """Commands would make a table too wide to read on a code host: they follow it, a line each."""
-    shown = [k for k, _ in enumerate(table.columns) if not any(row[k].code for row in table.rows)]
-    columns = [table.columns[k] for k in shown]
-    heads = [f"{c.group}: {c.title}" if c.group else c.title for c in columns]
-    lines = ["| " + " | ".join(_markdown(head) for head in heads) + " |"]
-    lines.append("|" + "|".join("---:" if c.numeric else "---" for c in columns) + "|")
-    for row in table.rows:
-        lines.append("| " + " | ".join(_markdown_cell(row[k]) for k in shown) + " |")
-    body = "\n".join(lines) + "\n" + _commands(table)
-    if table.folded:
-        return f"<details><summary>{html.escape(table.caption, quote=False)}</summary>\n\n{body}\n</details>\n"
-    return f"**{_markdown(table.caption)}**\n\n{body}"
-
-
-def _commands(table: Table) -> str:
-    named: dict[str, list[list[str]]] = {}
-    # Two names tell a row; the rest of it stands in the table.
-    names = next((k for k, column in enumerate(table.columns[:2]) if column.numeric), 2)
-    for row in table.rows:
-        for cell in row:
-            if cell.code and cell.text:
-                named.setdefault(cell.text, []).append([c.text for c in row[:names]])
-    if not named:
-        return ""
-    lines = []
-    for command, rows in named.items():
-        common = [cells[0] for cells in zip(*rows, strict=True) if len(set(cells)) == 1]
-        lines += [f"# {', '.join(common)}".replace("`", "'")] if common else []
-        lines.append(command.replace("`", "'"))
-    return "\n```sh\n" + "\n".join(lines) + "\n```\n"
-
-
-def _markdown_cell(cell: Cell) -> str:
-    text = f"`{cell.text.replace('|', '¦')}`" if cell.code else _markdown(cell.text)
-    paper = f"paper {_markdown(cell.paper)}" if cell.paper else ""
-    verdict = f"*{cell.verdict}*" if cell.verdict else ""
-    return "<br>".join(part for part in (text, _markdown(cell.note), paper, verdict) if part)
-
-
-def _markdown(text: str) -> str:
-    return re.sub(r"([\\|*_<>])", r"\\\1", text).replace("\n", " ")
-
-
-def to_latex(table: Table) -> str:
-    """A `tabular` for the booktabs package, to be put into a table by the one who inputs it."""
-    kept = [k for k, column in enumerate(table.columns) if not any(row[k].code for row in table.rows)]
-    columns = [table.columns[k] for k in kept]
-    lines = [f"% {table.caption}", "% needs \\usepackage{booktabs}"]
-    lines.append("\\begin{tabular}{" + "".join("r" if c.numeric else "l" for c in columns) + "}")
-    lines.append("\\toprule")
-    if any(c.group for c in columns):
-        spans = [(group, len(list(members))) for group, members in groupby(c.group for c in columns)]
-        heads = [
-            f"\\multicolumn{{{n}}}{{c}}{{{_latex(group)}}}" if group else " & ".join([""] * n) for group, n in spans
-        ]
-        lines.append(" & ".join(heads) + " \\\\")
-    lines += [" & ".join(_latex(c.title) for c in columns) + " \\\\", "\\midrule"]
-    for row in table.rows:
-        lines.append(" & ".join(_latex(row[k].text) for k in kept) + " \\\\")
-        if any(row[k].paper or row[k].note for k in kept):
-            told = [_small(row[k]) for k in kept]
-            lines.append(" & ".join(told) + " \\\\")
-    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
-
-
-def _small(cell: Cell) -> str:
-    told = "; ".join(part for part in (cell.note, f"paper {cell.paper}" if cell.paper else "", cell.verdict) if part)
-    return f"{{\\footnotesize {_latex(told)}}}" if told else ""
-
-
-LATEX = {
-    **{c: f"\\{c}" for c in "&%$#_{}"},
-    **{"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}"},
-    **{"±": "$\\pm$", "−": "$-$", "—": "---", "≤": "$\\le$", "×": "$\\times$", "<": "$<$", ">": "$>$"},
-    **{"ξ": "$\\xi$", "α": "$\\alpha$", "√": "$\\sqrt{}$", "≥": "$\\ge$"},
-}
-
-
-def _latex(text: str) -> str:
-    return "".join(LATEX.get(c, c) for c in text)
-
-
-def to_csv(table: Table) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    if table.records:
-        names = list(dict.fromkeys(name for record in table.records for name in record))
-        writer.writerow(names)
-        writer.writerows([_plain(record.get(name)) for name in names] for record in table.records)
-    else:
-        writer.writerow([f"{c.group}: {c.title}" if c.group else c.title for c in table.columns])
-        writer.writerows([f"{c.text} ({c.note})" if c.note else c.text for c in row] for row in table.rows)
-    return out.getvalue()
-
-
-def _plain(value: Any) -> Any:
-    # Ten digits are more than any result has, and fewer than two machines may disagree in.
-    return "" if value is None else f"{value:.10g}" if isinstance(value, float) else value
+        return value
+    return f"{value} [{decimals(estimate.low / scale, digits)}, {decimals(estimate.high / scale, digits)}]"

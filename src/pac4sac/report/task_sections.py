@@ -1,151 +1,192 @@
-"""Sections on our own runs: each task, and all tasks together."""
+"""Sections on our own runs: each task, all tasks together, and how much the limit for "solved" matters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.lib.stride_tricks import sliding_window_view
+
 from pac4sac.base.text import file_name, setting_text
-from pac4sac.paper.families import Family, families
-from pac4sac.paper.paper_rows import PaperRows
-from pac4sac.report.computing import mixtures
-from pac4sac.report.figures import AT_ONCE, learning_figure, ranking_figure
-from pac4sac.report.tables import Cell, Column, Picture, Section, Table
-from pac4sac.report.tables import with_interval as text
-from pac4sac.report.variants import METRICS, Group, TaskView
-from pac4sac.report.versus_baseline import (
-    TESTS,
-    against_in_families,
-    comparison_table,
-    find_baseline,
-    headline_scale,
-    value_cell,
-)
-from pac4sac.runs.collection import FoundStudy
+from pac4sac.report.comparison import Context, compare_headline, comparison_table, metric_cell
+from pac4sac.report.figures import DASHED, add_legend, finish_panel, new_figure, pictures, ranking_figure, styles
+from pac4sac.report.learning_curves import learning_figure
+from pac4sac.report.record_sections import mixtures
+from pac4sac.report.tables import TEXTS, Block, Cell, Column, Picture, Section, Table, data, words
+from pac4sac.report.variants import METRICS, TaskView, Variant
+from pac4sac.runs.metrics import STREAK, Returns
 from pac4sac.runs.statistics import interquartile_mean, probability_of_improvement
 
-Groups = Mapping[str, Sequence[Group]]
+# Limits as parts of the task's own, finest where runs end up: a step of a tenth would hide where an order turns round.
+DRAWN = tuple(round(0.5 + 0.02 * k, 3) for k in range(20)) + tuple(round(0.9 + 0.005 * k, 3) for k in range(41))
+TABLED = (0.5, 0.7, 0.9, 0.95, 0.97, 0.98, 0.99, 1.0, 1.02, 1.04)
 
 
-def task_section(task: TaskView, groups: Sequence[Group], rows: PaperRows, studies: Sequence[FoundStudy]) -> Section:
-    results = [group for group in groups if group.is_result]
-    baseline = find_baseline(studies, results)
-    found = families(results, rows, studies)
-    blocks: list[Any] = [_about(task, baseline, found)]
-    name = file_name(task.title)
-    compared = against_in_families(found, baseline)
-    blocks += [comparison_table(f"task-{name}", f"All variants on {task.title}", compared, task), *mixtures(results)]
-    for picture, (what, members) in enumerate(picture_sets(results, rows, studies)):
-        caption = f"{task.title}: {what}. Bold: mean of the seeds, with its 95 % interval from three seeds on"
-        if task.r_limit is not None and task.e_max:
-            caption += "; right: fraction of runs solved, with Wilson's 95 % interval"
-        suffix = "" if picture == 0 else f"-{picture + 1}"
-        blocks.append(Picture(f"learning-{name}{suffix}", caption, learning_figure(members)))
-    blocks.append(_further_metrics(f"metrics-{name}", task, results))
-    return Section(f"task-{name}", f"Task {task.title}", blocks)
+def task_section(context: Context, title: str) -> Section:
+    results = context.results(title)
+    task, name, baseline = results[0].task, file_name(title), context.baselines[title]
+    families = context.families[title]
+    compared = [row for family in families for row in compare_headline(family.members, baseline, family.title)]
+    curves = "Bold: mean of the seeds, with its 95 % interval from three seeds on"
+    if task.r_limit is not None and task.e_max:
+        curves += "; right: fraction of runs solved, with Wilson's 95 % interval"
+    drawn = [(f"{title}: {family.title}. {curves}", family.members) for family in families]
+    blocks: list[Block] = [
+        _about(context, task, baseline),
+        comparison_table(f"task-{name}", f"All variants on {title}", compared, task),
+        *mixtures(results),
+        *pictures(f"learning-{name}", drawn, learning_figure, context.references.get(title)),
+        _further_metrics(f"metrics-{name}", task, results),
+    ]
+    return Section(f"task-{name}", f"Task {title}", blocks)
 
 
-def _about(task: TaskView, baseline: Group | None, found: Sequence[Family]) -> str:
-    told = []
+def _about(context: Context, task: TaskView, baseline: Variant | None) -> str:
     if task.r_limit is None:
-        told.append("The task has no return that counts as solved, so variants are ranked by mean return.")
+        about = "The task has no return that counts as solved, so variants are ranked by mean return."
     elif not task.e_max:
-        told.append(
+        about = (
             "Episodes differ in length, so variants are ranked by the mean return over steps, and steps until solved "
             f"take the place of episodes; solved means five episodes in a row above {setting_text(task.r_limit)}."
         )
     else:
-        told.append(
-            f"Solved means five episodes in a row above {setting_text(task.r_limit)}; E_max is {task.e_max} episodes."
-        )
-    if baseline:
-        told.append(f"The baseline is `{baseline.label}`; by {task.headline.title}, {TESTS}, both at 5 %.")
-        sizes = {family.title: sum(group is not baseline for group in family.members) for family in found}
-        told.append(
-            "p-values are corrected (Holm) for the comparisons of the same family and no others: "
-            f"{', '.join(f'{title} ({n})' for title, n in sizes.items() if n)}."
-            if len(sizes) > 1
-            else "p-values are corrected (Holm) for all comparisons of the table."
-        )
-    return " ".join(told)
+        limit = setting_text(task.r_limit)
+        about = f"Solved means five episodes in a row above {limit}; E_max is {task.e_max} episodes."
+    if not baseline:
+        return about
+    families = context.families[task.title]
+    sizes = {family.title: sum(variant is not baseline for variant in family.members) for family in families}
+    corrected = "p-values are corrected (Holm) for all comparisons of the table."
+    if len(sizes) > 1:
+        named = ", ".join(f"{title} ({n})" for title, n in sizes.items() if n)
+        corrected = f"p-values are corrected (Holm) for the comparisons of the same family and no others: {named}."
+    by = f"The baseline is `{baseline.label}`; by {task.headline.title}, {TEXTS['tests']}, both at 5 %."
+    return f"{about} {by} {corrected}"
 
 
-def picture_sets(
-    results: Sequence[Group], rows: PaperRows, studies: Sequence[FoundStudy]
-) -> list[tuple[str, list[Group]]]:
-    """Few enough variants for one picture: a family, or a part of it, with PAC4SAC beside it."""
-    main = [row for (_, algo), row in rows.table_1.items() if algo == "pac4sac"]
-    ours = [group for group in results if any(group is row for row in main)]
-    sets = []
-    for family in families(results, rows, studies):
-        reference = [] if any(member is group for member in family.members for group in ours) else ours
-        size = AT_ONCE - len(reference)
-        for start in range(0, len(family.members), size):
-            members = [*reference, *family.members[start : start + size]]
-            if any(group.runs for group in members):
-                sets.append((family.title, members))
-    return sets
+def _further_metrics(name: str, task: TaskView, variants: Sequence[Variant]) -> Table:
+    known = [m for m in METRICS.values() if any(variant.shown(m.key)[0] for variant in variants)]
+    scales = {m.key: task.scale if "regret" in m.key else 1.0 for m in known}
+
+    def runs(variant: Variant) -> list[tuple[Any, ...]]:
+        about = [(o, (variant.label, o.run.record.seed, o.state, o.solved)) for o in variant.outcomes]
+        return [(*numbers, *map(outcome.metrics.get, scales)) for outcome, numbers in about]
+
+    columns = [words("Variant", "label")]
+    columns += [Column(m.title, partial(metric_cell, metric=m.key, scale=scales[m.key])) for m in known]
+    columns.append(data("variant", "seed", "state", "solved", *scales, get=lambda numbers: numbers))
+    unit = " (regrets in thousands)" if task.scale > 1 else ""
+    caption = f"All metrics on {task.title}, mean ± sd{unit}; the CSV has every run"
+    return Table(name, caption, columns, variants, runs, folded=True)
 
 
-def _further_metrics(name: str, task: TaskView, groups: Sequence[Group]) -> Table:
-    known = [m for m in METRICS.values() if any(group.shown(m.key)[0] for group in groups)]
-    body, records = [], []
-    for group in groups:
-        cells = [Cell(group.label, group.label)]
-        for metric in known:
-            cells.append(value_cell(group, metric, headline_scale(task) if "regret" in metric.key else 1.0))
-        body.append(cells)
-        for outcome in group.outcomes:
-            about = {"variant": group.label, "seed": outcome.run.record.seed, "state": outcome.state}
-            records.append(about | {"solved": outcome.solved} | {m.key: outcome.metrics.get(m.key) for m in known})
-    unit = " (regrets in thousands)" if headline_scale(task) > 1 else ""
-    columns = [Column("Variant", numeric=False), *(Column(metric.title) for metric in known)]
-    return Table(name, f"All metrics on {task.title}, mean ± sd{unit}; the CSV has every run", columns, body, records,
-                 folded=True)  # fmt: skip
+# --- all tasks together
 
 
-def across_tasks_section(groups: Groups, studies: Sequence[FoundStudy]) -> Section | None:
+def across_tasks_section(context: Context) -> Section | None:
     """Regret as a fraction of r_limit × E_max, so that tasks can be put together."""
-    tasks = [found for found in groups.values() if found[0].task.headline.key == "regret"]
-    tasks = [found for found in tasks if (found[0].task.r_limit or 0) > 0]
+    tasks = {title: context.results(title) for title in context.variants}
     # One that a single variant has been trained on compares nothing, and would leave out all others.
-    tasks = [found for found in tasks if sum(group.is_result and bool(_normalised(group)) for group in found) > 1]
-    if len(tasks) < 2:
-        return None
-    labels = dict.fromkeys(group.label for found in tasks for group in found if group.is_result)
+    tasks = {title: members for title, members in tasks.items() if sum(map(bool, map(_normalised, members))) > 1}
     strata: dict[str, list[list[float]]] = {}
-    for label in labels:
-        scores = [_normalised(group) for found in tasks for group in found if group.label == label]
+    for label in dict.fromkeys(variant.label for members in tasks.values() for variant in members):
+        scores = [_normalised(variant) for members in tasks.values() for variant in members if variant.label == label]
         if len(scores) == len(tasks) and all(scores):
             strata[label] = scores
-    if len(strata) < 2:
+    if len(tasks) < 2 or len(strata) < 2:
         return None
-    named = [find_baseline(studies, found) for found in tasks]
-    baseline = next((group.label for group in named if group and group.label in strata), next(iter(strata)))
+    named = [context.baselines[title] for title in tasks]
+    baseline = next((variant.label for variant in named if variant and variant.label in strata), next(iter(strata)))
     iqm = {label: interquartile_mean(scores) for label, scores in strata.items()}
-    body = []
-    for label, scores in strata.items():
-        better = None
-        if label != baseline:
-            better = probability_of_improvement(scores, strata[baseline], lower_is_better=True)
-        diverged = sum(group.count("diverged") for found in tasks for group in found if group.label == label)
-        runs, note = sum(map(len, scores)), f"{diverged} diverged left out" if diverged else ""
-        body.append([Cell(label, label), Cell(str(runs), runs, note=note),
-                     Cell(text(iqm[label], digits=3), iqm[label].value),
-                     Cell(text(better, digits=2), better.value if better else None)])  # fmt: skip
-    titles = ("Runs", "IQM of normalised regret [95 %]", f"P(better than {baseline}) [95 %]")
-    columns = [Column("Variant", numeric=False), *(Column(title) for title in titles)]
-    intro = (
-        f"Over {', '.join(found[0].task.title for found in tasks)}: each regret divided by r_limit × E_max; "
-        "the interquartile means of the tasks are averaged, so that each has the same weight whatever its seeds, and "
-        "the bootstrap resamples seeds within each task. Only variants with results on all of these tasks are shown."
-    )
+    shown = [variant for members in tasks.values() for variant in members if variant.label in strata]
+
+    def runs_cell(label: str) -> Cell:
+        runs, diverged = sum(map(len, strata[label])), sum(v.count("diverged") for v in shown if v.label == label)
+        return Cell(str(runs), runs, note=f"{diverged} diverged left out" if diverged else "")
+
+    def better(label: str) -> Any:
+        if label == baseline:
+            return None
+        return probability_of_improvement(strata[label], strata[baseline], lower_is_better=True)
+
+    columns = [
+        words("Variant", str),
+        Column("Runs", runs_cell),
+        Column("IQM of normalised regret [95 %]", iqm.__getitem__, digits=3),
+        Column(f"P(better than {baseline}) [95 %]", better, digits=2),
+    ]
+    intro = f"Over {', '.join(tasks)}: {TEXTS['across_tasks']}"
     ranked = dict(sorted(iqm.items(), key=lambda item: item[1].value))
     caption = "Interquartile mean of the normalised regret, with stratified-bootstrap 95 % intervals; less is better"
-    picture = Picture("across-tasks", caption, ranking_figure(ranked, baseline, "normalised regret", 1.0))
-    table = Table("across-tasks", caption, columns, body)
-    shown = [group for found in tasks for group in found if group.label in strata]
+    picture = Picture("across-tasks", caption, lambda: ranking_figure(ranked, baseline, "normalised regret", 1.0))
+    table = Table("across-tasks", caption, columns, list(strata))
     return Section("across-tasks", "Across tasks", [intro, table, *mixtures(shown), picture])
 
 
-def _normalised(group: Group) -> list[float]:
-    most = (group.task.r_limit or 1.0) * (group.task.e_max or 1)
-    return [value / most for value in group.values("regret")]
+def _normalised(variant: Variant) -> list[float]:
+    task = variant.task
+    most = (task.r_limit or 0) * (task.e_max or 0)
+    return [value / most for value in variant.values("regret")] if most > 0 else []
+
+
+# --- the limit for "solved"
+
+
+def threshold_section(context: Context, intro: str) -> Section | None:
+    blocks: list[Block] = []
+    for title, variants in context.variants.items():
+        task, results = variants[0].task, [variant for variant in context.results(title) if variant.runs]
+        at = {variant.label: sweep(variant, TABLED) for variant in results} if task.r_limit and task.e_max else {}
+        if not any(values for limits in at.values() for values in limits.values()):
+            continue
+        name, caption = f"threshold-{file_name(title)}", f"{title}: mean episodes until solved as the limit is moved"
+        rows = [{"variant": label} | {limit: _mean(values) for limit, values in at[label].items()} for label in at]
+        columns = [words("Variant", itemgetter("variant"))]
+        columns += [Column(f"{limit:g}", itemgetter(limit)) for limit in sorted(at[results[0].label])]
+        drawn = [(f"{caption}; dashed, the task's own. {f.title}", f.members) for f in context.families[title]]
+        blocks += pictures(name, drawn, sweep_figure, context.references.get(title))
+        blocks += [Table(name, caption, columns, rows), *mixtures(results)]
+    return Section("threshold", "How much the limit for “solved” matters", [intro, *blocks]) if blocks else None
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def sweep(variant: Variant, parts: Iterable[float]) -> dict[float, list[float]]:
+    """Episodes until solved of each run, by limit; none where a run ended too early to tell, unless it diverged."""
+    e_max, r_limit = variant.task.e_max or 0, variant.task.r_limit or 0.0
+    lowest = [(run, _lowest_in_a_row(run.returns[:e_max])) for run in variant.runs]
+    by_limit: dict[float, list[float]] = {}
+    for limit in (round(r_limit * part, 6) for part in parts):
+        values: list[float] = []
+        unknown = False
+        for run, lows in lowest:
+            above = [*np.flatnonzero(lows > limit)[:1], *([e_max] if len(run.episodes) >= e_max else [])]
+            values += map(float, above[:1])
+            unknown |= not above and run.status != "diverged"
+        by_limit[limit] = [] if unknown else values
+    return by_limit
+
+
+def _lowest_in_a_row(returns: Returns) -> Any:
+    """The least return of each five in a row: the first above a limit is where the run is solved."""
+    return sliding_window_view(returns, STREAK).min(-1) if len(returns) >= STREAK else np.empty(0)
+
+
+def sweep_figure(variants: Sequence[Variant]) -> Figure:
+    figure, (panel,) = new_figure(1, 7.6, 4.4)
+    look = styles([variant.label for variant in variants])
+    for variant in variants:
+        colour, line = look[variant.label]
+        points = [(limit, np.mean(episodes)) for limit, episodes in sweep(variant, DRAWN).items() if episodes]
+        if points:
+            panel.plot(*zip(*points, strict=True), line, color=colour, linewidth=1.8, label=variant.label)
+    panel.axvline(variants[0].task.r_limit, **DASHED)
+    finish_panel(panel, "return that counts as solved", "episodes until solved, mean")
+    panel.set_ylim(bottom=0)
+    if panel.get_legend_handles_labels()[0]:
+        add_legend(figure, panel)
+    return figure

@@ -4,22 +4,21 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from pac4sac.base.files import natural
 from pac4sac.base.text import setting_text
-from pac4sac.paper.numbers import PAPER_TASKS
 from pac4sac.runs.collection import FoundRun
 from pac4sac.runs.identity import updates_of_task, usual_settings
 from pac4sac.runs.metrics import has_equal_episodes, is_complete, is_solved, score, score_run, solved_at
 from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.seeds import seeds_text
+from pac4sac.runs.statistics import Summary, fraction, summarise
 from pac4sac.tasks import TASKS
 
-HORIZON = 1000  # of the paper's tasks
-PAPER_ORDER = ("pac4sac", "ddpg", "sac", "oac")
 DEFAULT_STEPS = 100_000  # of a task that is not shipped
 
 
@@ -53,81 +52,57 @@ class Outcome:
     metrics: Mapping[str, float]
 
 
-@dataclass(frozen=True)
 class TaskView:
     """A task as it was trained on; the same name with other settings is another one."""
 
-    title: str
-    settings: Mapping[str, Any]
-    equal_episodes: bool
-
-    @property
-    def name(self) -> str:
-        return str(self.settings["name"])
-
-    @property
-    def r_limit(self) -> float | None:
-        return self.settings.get("r_limit")
-
-    @property
-    def e_max(self) -> int | None:
-        horizon, steps = self.settings.get("horizon"), self.settings.get("steps")
-        return max(1, steps // horizon) if horizon and steps and self.equal_episodes else None
-
-    @property
-    def headline(self) -> Metric:
-        """What variants are ranked by."""
-        return METRICS["regret" if self.r_limit is not None and self.e_max else "mean_return"]
-
-    @property
-    def differences(self) -> list[str]:
-        """In what it is not the paper's task."""
-        paper = PAPER_TASKS.get(self.name)
-        if paper is None:
-            return ["the paper has no such task"]
-        wanted = {"horizon": HORIZON, "r_limit": paper.r_limit, "steps": paper.e_max * HORIZON, "env_kwargs": {}}
-        return [
-            f"{key}={setting_text(self.settings[key])}" for key, value in wanted.items() if self.settings[key] != value
-        ]
+    def __init__(self, title: str, settings: Mapping[str, Any], equal_episodes: bool) -> None:
+        self.title, self.settings, self.name = title, settings, str(settings["name"])
+        self.r_limit: float | None = settings.get("r_limit")
+        horizon, steps = settings.get("horizon"), settings.get("steps")
+        self.e_max = max(1, steps // horizon) if horizon and steps and equal_episodes else None
+        # What variants are ranked by, shown in thousands where regrets are that large.
+        self.headline = METRICS["regret" if self.r_limit is not None and self.e_max else "mean_return"]
+        is_large = self.headline.key == "regret" and (self.r_limit or 0) * (self.e_max or 0) >= 10_000
+        self.scale = 1000.0 if is_large else 1.0
+        self.unit = self.headline.title + (", thousands" if is_large else "")
 
 
-@dataclass(frozen=True)
-class Group:
-    label: str
-    task: TaskView
-    algo: str
-    preset: str
-    config: Mapping[str, Any]
-    outcomes: tuple[Outcome, ...]
-    chose: str
-    labels: tuple[str, ...]
+class Variant:
+    """Its runs are told apart by their seeds; `chose` is the kind of study that was to choose a setting by them."""
 
-    @property
-    def is_result(self) -> bool:
-        return not self.chose
-
-    @property
-    def runs(self) -> list[RunRecord]:
-        return [outcome.run.record for outcome in self.outcomes]
-
-    @property
-    def studies(self) -> set[str]:
-        return {name for outcome in self.outcomes for name in outcome.run.studies}
-
-    @property
-    def complete(self) -> list[Outcome]:
-        return [outcome for outcome in self.outcomes if outcome.state == "complete"]
-
-    @property
-    def under_way(self) -> list[Outcome]:
-        """Runs that have begun and may yet go on, so that nobody knows how they end."""
-        return [o for o in self.outcomes if o.state in ("unfinished", "failed") and o.run.record.episodes]
+    def __init__(
+        self, label: str, task: TaskView, config: Mapping[str, Any], outcomes: Sequence[Outcome], chose: str
+    ) -> None:
+        self.label, self.task, self.config, self.outcomes, self.chose = label, task, config, outcomes, chose
+        self.is_result = not chose
+        self.runs = [outcome.run.record for outcome in outcomes]
+        self.algo, self.preset = self.runs[0].algo, self.runs[0].preset
+        self.shots = int(config.get("shots", 1))
+        self.labels = sorted({name for outcome in outcomes for name in outcome.run.labels})
+        self.studies = {name for outcome in outcomes for name in outcome.run.studies}
+        self.complete = [outcome for outcome in outcomes if outcome.state == "complete"]
+        self.complete_text = f"{len(self.complete)} of {len(outcomes)}"
+        # Runs that have begun and may yet go on, so that nobody knows how they end.
+        self.under_way = [o for o in outcomes if o.state in ("unfinished", "failed") and o.run.record.episodes]
+        # Runs of which it is known whether they were solved; a diverged run never will be.
+        self.judged = [outcome for outcome in outcomes if outcome.solved is not None]
+        self.solved = sum(bool(outcome.solved) for outcome in self.judged)
+        unknown = sum(outcome.solved is None for outcome in self.under_way)
+        so_far = " so far" if self.under_way else ""
+        self.solved_text = f"{self.solved} of {len(self.judged) + unknown}{so_far}"
+        is_known = self.judged and not self.under_way
+        self.solved_fraction = fraction(self.solved, len(self.judged)) if is_known else None
+        self.has_results = bool(self.values(task.headline.key))
 
     def values(self, metric: str) -> list[float]:
         """Of the complete runs. None while others are under way: the first to be complete are those solved early."""
         if self.under_way:
             return []
         return [outcome.metrics[metric] for outcome in self.complete if metric in outcome.metrics]
+
+    def summary(self, metric: str) -> Summary | None:
+        values = self.values(metric)
+        return summarise(values) if values else None
 
     def shown(self, metric: str) -> tuple[list[float], str]:
         """Values for a table, and what must be said of them: while runs are under way, what all had lost by the last
@@ -142,32 +117,17 @@ class Group:
     def count(self, state: str) -> int:
         return sum(outcome.state == state for outcome in self.outcomes)
 
-    @property
-    def judged(self) -> list[Outcome]:
-        """Runs of which it is known whether they were solved; a diverged run never will be."""
-        return [outcome for outcome in self.outcomes if outcome.solved is not None]
-
-    @property
-    def solved(self) -> int:
-        return sum(bool(outcome.solved) for outcome in self.judged)
-
-    @property
-    def solved_text(self) -> str:
-        if self.under_way:
-            return f"{self.solved} of {len(self.judged) + sum(o.solved is None for o in self.under_way)} so far"
-        return f"{self.solved} of {len(self.judged)}"
-
-    @property
+    @cached_property
     def departures(self) -> dict[str, Any]:
-        """Settings that are not those of our reading of the paper."""
+        """Settings that are not those of the preset `paper`."""
         return differing(self.config, defaults(self.algo, "paper", self.task))
 
-    @property
+    @cached_property
     def command(self) -> str:
         known = dataclasses.asdict(TASKS[self.task.name]) if self.task.name in TASKS else {}
         free = ("steps", "updates_per_step")
         if known and any(self.task.settings.get(key) != value for key, value in known.items() if key not in free):
-            studies = sorted({name for outcome in self.outcomes for name in outcome.run.studies})
+            studies = sorted(self.studies)
             return f"pac4sac study run {studies[0]}" if studies else "(a changed task; see its run.json)"
         parts = ["pac4sac train", self.task.name, "--algo", self.algo, "--seeds", seeds_text(r.seed for r in self.runs)]
         steps = self.task.settings.get("steps", DEFAULT_STEPS)
@@ -184,15 +144,11 @@ class Group:
             parts += ["--from", f"AGENT-{agent}"]
         if changed:
             parts += ["--set", *(f"{name}={setting_text(value)}" for name, value in changed.items())]
-        return " ".join([*parts, *self._computed])
-
-    @property
-    def _computed(self) -> list[str]:
-        """The options that compute as before, where all runs were computed alike and tell how."""
+        # The options that compute as before, where all runs were computed alike and say how.
         ways = {(run.computed.get("precision"), run.computed.get("device")) for run in self.runs}
         precision, device = ways.pop() if len(ways) == 1 else (None, None)
-        precise = ["--precision", precision] if precision and precision != "float32" else []
-        return [*precise, "--device", device] if device else precise
+        parts += ["--precision", precision] if precision and precision != "float32" else []
+        return " ".join([*parts, "--device", device] if device else parts)
 
 
 def defaults(algo: str, preset: str, task: TaskView) -> dict[str, Any]:
@@ -211,40 +167,47 @@ def differing(config: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, 
     return {name: value for name, value in config.items() if value != usual.get(name)} if usual else {}
 
 
-def group_runs(runs: Sequence[FoundRun]) -> dict[str, list[Group]]:
-    """The groups of each task, tasks and groups in the paper's order, then by name."""
+def variants_by_task(
+    runs: Sequence[FoundRun], first_tasks: Sequence[str] = (), first_labels: Sequence[str] = ()
+) -> dict[str, list[Variant]]:
+    """The variants of each task by its title: first those named, in that order, then the others by name."""
     tasks: dict[str, list[FoundRun]] = {}
     for run in runs:
-        tasks.setdefault(_task_key(run.record), []).append(run)
-    views = _task_views(tasks)
-    order = list(PAPER_TASKS)
+        settings = {name: value for name, value in run.record.task.items() if name != "updates_per_step"}
+        tasks.setdefault(json.dumps(settings, sort_keys=True), []).append(run)
+    views = {key: _task_view(members, list(tasks.values())) for key, members in tasks.items()}
 
-    def rank(key: str) -> tuple[int, str]:
-        name = views[key].name
-        return (order.index(name) if name in order else len(order), views[key].title)
+    def rank_task(key: str) -> tuple[int, str]:
+        return _place(views[key].name, first_tasks), views[key].title
 
-    return {views[key].title: _groups(views[key], tasks[key]) for key in sorted(tasks, key=rank)}
+    def rank(variant: Variant) -> tuple[int, bool, list[tuple[int, str]]]:
+        place = _place(variant.label, first_labels)
+        return place, place == len(first_labels) and not variant.is_result, natural(variant.label)
+
+    return {
+        views[key].title: sorted(_variants(views[key], tasks[key]), key=rank) for key in sorted(tasks, key=rank_task)
+    }
+
+
+def _place(name: str, order: Sequence[str]) -> int:
+    return order.index(name) if name in order else len(order)
 
 
 def outcome_of(run: FoundRun) -> Outcome:
     record = run.record
-    scored, metrics = score_run(record), {}
+    metrics: dict[str, float | None] = {}
     complete = is_complete(record)
     state = "complete" if complete else record.status if record.status in ("diverged", "failed") else "unfinished"
     solved: bool | None = None
-    r_limit = record.task.get("r_limit")
-    if r_limit is not None:
-        first = solved_at(record.returns, r_limit)
-        found = is_solved(record)
-        solved = found if found or complete or state == "diverged" else None
+    if (r_limit := record.task.get("r_limit")) is not None:
+        solved = is_solved(record) or (False if complete or state == "diverged" else None)
         if complete and not has_equal_episodes(record):
+            first = solved_at(record.returns, r_limit)
             before = 0 if not first else int(record.steps[first - 1])
             metrics["steps_until_solved"] = float(record.task.get("steps", 0) if first is None else before)
-    if scored and complete:
+    if complete and (scored := score_run(record)):
         metrics |= {"regret": scored.regret, "episodes": float(scored.episodes)}
-        metrics["regret_unclipped"] = scored.regret_unclipped
-        if scored.fixed_horizon_regret is not None:
-            metrics["fixed_horizon_regret"] = scored.fixed_horizon_regret
+        metrics |= {"regret_unclipped": scored.regret_unclipped, "fixed_horizon_regret": scored.fixed_horizon_regret}
     if record.episodes and _whole_budget(record):
         lengths = [row["length"] for row in record.episodes]
         metrics["mean_return"] = float(np.average(record.returns, weights=lengths))
@@ -252,7 +215,7 @@ def outcome_of(run: FoundRun) -> Outcome:
         mean = row.get("mean")
         if row.get("policy") in ("greedy", "shooting") and isinstance(mean, int | float) and complete:
             metrics[f"final_{row['policy']}"] = float(mean)
-    return Outcome(run, state, solved, metrics)
+    return Outcome(run, state, solved, {name: value for name, value in metrics.items() if value is not None})
 
 
 def _whole_budget(record: RunRecord) -> bool:
@@ -263,36 +226,22 @@ def _whole_budget(record: RunRecord) -> bool:
     return record.status == "finished" and not (record.status_detail or "").startswith("solved")
 
 
-def _groups(task: TaskView, runs: Sequence[FoundRun]) -> list[Group]:
+def _variants(task: TaskView, runs: Sequence[FoundRun]) -> list[Variant]:
     alike: dict[str, list[FoundRun]] = {}
     for run in runs:
-        r = run.record
-        config = _whole_config(r, task)
-        alike.setdefault(json.dumps([r.algo, config, run.chose], sort_keys=True), []).append(run)
-    names = [(_label(members), members[0].chose) for members in alike.values()]
-    groups = []
-    for members, (name, chose) in zip(alike.values(), names, strict=True):
-        first = members[0].record
-        config = _whole_config(first, task)
-        if names.count((name, chose)) > 1:
-            named_alike = [other for other, known in zip(alike.values(), names, strict=True) if known == (name, chose)]
-            rivals = [_whole_config(other[0].record, task) for other in named_alike]
-            told = [key for key in config if any(rival.get(key) != config[key] for rival in rivals)]
-            values = ", ".join(f"{key}={setting_text(config[key])}" for key in told) or first.algo
-            name = f"{name} ({values})"
-        groups.append(
-            Group(
-                label=f"{name} ({chose})" if chose else name,
-                task=task,
-                algo=first.algo,
-                preset=first.preset,
-                config=config,
-                outcomes=tuple(outcome_of(run) for run in sorted(members, key=lambda run: run.record.seed)),
-                chose=chose,
-                labels=tuple(sorted({label for run in members for label in run.labels})),
-            )
-        )
-    return sorted(groups, key=_group_rank)
+        key = [run.record.algo, _whole_config(run.record, task), run.chose]
+        alike.setdefault(json.dumps(key, sort_keys=True), []).append(run)
+    configs: dict[tuple[str, str], list[dict[str, Any]]] = {}  # of those named alike
+    for members in alike.values():
+        configs.setdefault((_label(members), members[0].chose), []).append(_whole_config(members[0].record, task))
+    variants = []
+    for members in alike.values():
+        label, chose, config = _label(members), members[0].chose, _whole_config(members[0].record, task)
+        if len(configs[label, chose]) > 1:
+            label += f" ({_differences(config, configs[label, chose]) or members[0].record.algo})"
+        outcomes = [outcome_of(run) for run in sorted(members, key=lambda run: run.record.seed)]
+        variants.append(Variant(f"{label} ({chose})" if chose else label, task, config, outcomes, chose))
+    return variants
 
 
 def _whole_config(record: RunRecord, task: TaskView) -> dict[str, Any]:
@@ -302,11 +251,6 @@ def _whole_config(record: RunRecord, task: TaskView) -> dict[str, Any]:
     return {**defaults(record.algo, record.preset, task), **record.config, **began}
 
 
-def _group_rank(group: Group) -> tuple[int, list[tuple[int, str]]]:
-    known = group.label in PAPER_ORDER
-    return (PAPER_ORDER.index(group.label) if known else len(PAPER_ORDER) + (not group.is_result), natural(group.label))
-
-
 def _label(members: Sequence[FoundRun]) -> str:
     """The algorithm's own name, else one that was given rather than made of a sweep, which other tasks may lack."""
     labels = {label for run in members for label in run.labels}
@@ -314,19 +258,16 @@ def _label(members: Sequence[FoundRun]) -> str:
     return algo if algo in labels else min(labels, key=lambda label: ("=" in label, len(label), label))
 
 
-def _task_key(record: RunRecord) -> str:
-    return json.dumps({k: v for k, v in record.task.items() if k != "updates_per_step"}, sort_keys=True)
+def _task_view(runs: Sequence[FoundRun], tasks: Sequence[Sequence[FoundRun]]) -> TaskView:
+    settings = runs[0].record.task
+    rivals = [other[0].record.task for other in tasks if other[0].record.task["name"] == settings["name"]]
+    differences = _differences(settings, rivals)
+    title = f"{settings['name']} ({differences})" if differences else settings["name"]
+    complete = {"horizon": None, "r_limit": None, "steps": None, "env_kwargs": {}} | settings
+    return TaskView(title, complete, all(has_equal_episodes(run.record) for run in runs))
 
 
-def _task_views(tasks: Mapping[str, Sequence[FoundRun]]) -> dict[str, TaskView]:
-    views = {}
-    for key, runs in tasks.items():
-        settings = runs[0].record.task
-        rivals = [other[0].record.task for other in tasks.values() if other[0].record.task["name"] == settings["name"]]
-        told = [name for name in settings if any(rival.get(name) != settings[name] for rival in rivals)]
-        title = settings["name"]
-        if told:
-            title += " (" + ", ".join(f"{name}={setting_text(settings[name])}" for name in told) + ")"
-        complete = {"horizon": None, "r_limit": None, "steps": None, "env_kwargs": {}} | settings
-        views[key] = TaskView(title, complete, all(has_equal_episodes(run.record) for run in runs))
-    return views
+def _differences(settings: Mapping[str, Any], rivals: Sequence[Mapping[str, Any]]) -> str:
+    """The settings that not all have alike."""
+    names = [name for name in settings if any(rival.get(name) != settings[name] for rival in rivals)]
+    return ", ".join(f"{name}={setting_text(settings[name])}" for name in names)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pac4sac.agents import get_algorithm
 from pac4sac.base.errors import UserError
-from pac4sac.cli.study_display import tables_as_text
+from pac4sac.report.formats import tables_as_text
 from pac4sac.report.tables import Table
-from pac4sac.runs.collection import collect
 from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.run import settings_grid
 from pac4sac.runs.seeds import seed_list
@@ -78,11 +77,12 @@ def compare(
     """
     from rich.console import Console
 
-    from pac4sac.paper.report import main_tables  # matplotlib takes a second to import
+    from pac4sac.paper.families import context_of
+    from pac4sac.paper.report import compose, main_tables  # matplotlib takes a second to import
 
     study = comparison_study(task, algos, seeds, settings, steps, baseline, preset)
     make_options(study.tasks[0].steps, options)  # a mistake is told before a folder is made
-    result, page = train_and_report(
+    result, report = train_and_report(
         study,
         study_folder(study, Path(out) if out is not None else None),
         console or Console(quiet=True, force_terminal=False),
@@ -91,13 +91,11 @@ def compare(
         options=options,
     )
     asked = {run.identity for run in study.runs()}
-    collection = collect([result.folder])
-    collection = dataclasses.replace(
-        collection, runs=tuple(run for run in collection.runs if run.record.identity in asked)
-    )
-    return Comparison(
-        **vars(result), found=[run.record for run in collection.runs], tables=main_tables(collection), page=page
-    )
+    collection, tables = report.context.collection, report.main_tables
+    runs = tuple(run for run in collection.runs if run.record.identity in asked)
+    if len(runs) < len(collection.runs):  # the folder holds more
+        tables = main_tables(compose(context_of(dataclasses.replace(collection, runs=runs))))
+    return Comparison(**vars(result), found=[run.record for run in runs], tables=tables, page=report.page)
 
 
 def comparison_study(

@@ -22,6 +22,8 @@ from pac4sac.training.options import Options
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from pac4sac.paper.report import WrittenReport
+
 WITH_COST = ("cost", "smoke")
 
 
@@ -39,7 +41,7 @@ def train_and_report(
     memory: int | None = None,
     max_minutes: float | None = None,
     **launching: Any,
-) -> tuple[Result, Path]:
+) -> "tuple[Result, WrittenReport]":
     """Run a study, telling how it gets on, then write the page on all that its folder holds."""
     from pac4sac.paper.report import write_report  # matplotlib takes a second to import
 
@@ -52,8 +54,8 @@ def train_and_report(
         say(console, f"{many} of up to {max(sizes) / 1e6:.0f} MB, where {place.memory / 1e6:.0f} MB are allowed each.")
     with StudyDisplay(console) as display:
         complete = run_study(study, root, display, engine=engine, stop=stop, memory=memory, **launching, **options)
-    page = write_report([root], root / "report")
-    return Result(root, complete, None if complete else stop.reason), page
+    report = write_report([root], root / "report")
+    return Result(root, complete, None if complete else stop.reason), report
 
 
 def run_study(

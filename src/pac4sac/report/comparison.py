@@ -1,0 +1,211 @@
+"""Variants against a baseline: the difference of their means with its interval, its corrected p-value, and a verdict in
+words. All of the report that compares variants does it here."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pac4sac.base.text import p_value
+from pac4sac.report.tables import Cell, Column, Table, command, data, mean_sd, shown_if, with_ends, words
+from pac4sac.report.variants import METRICS, TaskView, Variant
+from pac4sac.runs import statistics
+from pac4sac.runs.collection import Collection
+from pac4sac.runs.statistics import Difference, Estimate, summarise
+
+BASELINE, UNFINISHED, UNKNOWN, NO_DIFFERENCE = "baseline", "unfinished", "unknown", "no difference shown"
+BETTER, WORSE, MORE_OFTEN = "better", "worse", "more often than not"
+VERDICTS = (BETTER, f"{BETTER} {MORE_OFTEN}", WORSE, f"{WORSE} {MORE_OFTEN}", NO_DIFFERENCE, UNFINISHED, UNKNOWN)
+SIGNIFICANT = 0.05
+
+
+@dataclass(frozen=True)
+class Family:
+    """Variants of one task; a test is corrected for the others of its family."""
+
+    title: str
+    members: Sequence[Variant]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What every section is made of, computed once. Tasks are known by their titles."""
+
+    collection: Collection
+    variants: Mapping[str, Sequence[Variant]]  # by task
+    families: Mapping[str, Sequence[Family]]  # of the results on a task: each is in one
+    baselines: Mapping[str, Variant | None]  # of the results on a task
+    references: Mapping[str, Variant]  # what is drawn beside every family of a task
+
+    def results(self, task: str) -> list[Variant]:
+        return [variant for variant in self.variants[task] if variant.is_result]
+
+    @property
+    def all_variants(self) -> list[Variant]:
+        return [variant for members in self.variants.values() for variant in members]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What variants are compared by, with the verdicts on one that has more or less of it than the baseline."""
+
+    values: Callable[[Variant], Sequence[float]]
+    more: str
+    less: str
+    test: Callable[[Variant, Variant], Difference] | None = None  # instead of Welch's of the values
+    lower_is_better: bool | None = None  # None: ranks decide nothing
+
+
+@dataclass(frozen=True)
+class Compared:
+    variant: Variant
+    baseline: Variant | None
+    quantity: Quantity
+    difference: Difference | None = None
+    p: float | None = None  # of the difference; both are corrected for the other variants of the family
+    p_ranks: float | None = None
+    family: str = ""
+
+    @property
+    def is_baseline(self) -> bool:
+        return self.variant is self.baseline
+
+    @cached_property
+    def values(self) -> Sequence[float]:
+        return self.quantity.values(self.variant)
+
+    @cached_property
+    def iqm(self) -> Estimate | None:
+        return statistics.interquartile_mean([self.values]) if self.values else None
+
+    @cached_property
+    def improvement(self) -> Estimate | None:
+        """The probability that a run of the variant is better than one of the baseline."""
+        if self.baseline is None or self.difference is None:
+            return None
+        theirs, lower = self.quantity.values(self.baseline), bool(self.quantity.lower_is_better)
+        return statistics.probability_of_improvement([self.values], [theirs], lower_is_better=lower)
+
+    @cached_property
+    def verdict(self) -> str:
+        if self.is_baseline:
+            return BASELINE
+        if self.variant.under_way or (self.baseline and self.baseline.under_way):
+            return UNFINISHED
+        if self.difference is None or (self.p is None and self.p_ranks is None):
+            return UNKNOWN
+        if self.p is not None and self.p < SIGNIFICANT:
+            return self.quantity.more if self.difference.value > 0 else self.quantity.less
+        if self.p_ranks is not None and self.p_ranks < SIGNIFICANT and self.improvement:
+            return f"{BETTER if self.improvement.value > 0.5 else WORSE} {MORE_OFTEN}"
+        return NO_DIFFERENCE
+
+
+def compare(
+    variants: Sequence[Variant], baseline: Variant | None, quantity: Quantity, family: str = ""
+) -> list[Compared]:
+    """The variants are one family: p-values are corrected for all of them."""
+    theirs = quantity.values(baseline) if baseline else []
+    differences: list[Difference | None] = []
+    ranks: list[float | None] = []
+    for variant in variants:
+        ours = quantity.values(variant)
+        rival = baseline if ours and theirs and variant is not baseline else None
+        if rival and quantity.test:
+            differences.append(quantity.test(variant, rival))
+        else:
+            differences.append(statistics.welch(summarise(ours), summarise(theirs)) if rival else None)
+        by_rank = rival and quantity.lower_is_better is not None
+        ranks.append(statistics.mann_whitney(ours, theirs) if by_rank else None)
+    p_means, p_ranks = statistics.holm([d.p if d else None for d in differences]), statistics.holm(ranks)
+    rows = zip(variants, differences, p_means, p_ranks, strict=True)
+    return [Compared(variant, baseline, quantity, d, p, p_rank, family) for variant, d, p, p_rank in rows]
+
+
+def compare_headline(variants: Sequence[Variant], baseline: Variant | None, family: str = "") -> list[Compared]:
+    """By what the variants of a task are ranked by."""
+    metric = variants[0].task.headline
+    words_of = (WORSE, BETTER) if metric.lower_is_better else (BETTER, WORSE)
+    quantity = Quantity(lambda variant: variant.values(metric.key), *words_of, lower_is_better=metric.lower_is_better)
+    return compare(variants, baseline, quantity, family)
+
+
+def first_with_results(variants: Sequence[Variant], names: Iterable[str] = ()) -> Variant | None:
+    """By the names in their order, else the first variant that has results."""
+    known = [variant for variant in variants if variant.has_results]
+    named = (v for name in names for v in known if name == v.label or name in v.labels)
+    return next(named, known[0] if known else None)
+
+
+def side_of_zero(estimate: Estimate | Difference | None, above: str, below: str, neither: str) -> str:
+    """The word for the side on which the whole interval lies."""
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return neither
+    return above if estimate.low > 0 else below if estimate.high < 0 else neither
+
+
+def in_words(labels: Iterable[tuple[str, str]], order: Sequence[str]) -> str:
+    """Of verdicts and labels, as in `better: a, b; worse: c`."""
+    by_verdict: dict[str, list[str]] = {}
+    for verdict, label in labels:
+        by_verdict.setdefault(verdict, []).append(label)
+    return "; ".join(f"{verdict}: {', '.join(by_verdict[verdict])}" for verdict in order if verdict in by_verdict)
+
+
+def tally(rows: Sequence[Compared]) -> str:
+    def label(row: Compared) -> str:
+        by_rank = MORE_OFTEN in row.verdict and row.improvement
+        return row.variant.label + (f" (P(better) = {by_rank.value:.2f})" if by_rank else "")
+
+    return in_words([(row.verdict, label(row)) for row in rows if not row.is_baseline], VERDICTS)
+
+
+# --- the table that shows it
+
+
+def comparison_table(name: str, caption: str, rows: Sequence[Compared], task: TaskView) -> Table:
+    metric, second = task.headline, METRICS["episodes" if task.headline.key == "regret" else "steps_until_solved"]
+    until_solved = [
+        Column(second.title, lambda row: metric_cell(row.variant, second.key)),
+        Column("solved", lambda row: Cell(row.variant.solved_text, row.variant.solved), "solved"),
+    ]
+    final = "final evaluation"
+    beside_baseline = [
+        Column("P(better than baseline) [95 %]", "improvement", with_ends("p_improvement"), digits=2),
+        Column("means (Welch)", "p", "p_holm", "p (Holm)", show=p_value),
+        Column("ranks (Mann–Whitney)", "p_ranks", "p_ranks_holm", "p (Holm)", show=p_value),
+        words("Against baseline", "verdict", "against_baseline"),
+    ]
+    columns = [
+        words("Variant", "variant.label", "variant"),
+        Column("Runs", lambda row: runs_cell(row.variant)),
+        Column(task.unit, lambda row: metric_cell(row.variant, metric.key, task.scale)),
+        Column("IQM [95 %]", "iqm", with_ends("iqm"), scale=task.scale),
+        *shown_if(task.r_limit is not None, until_solved),
+        Column("deterministic", lambda row: metric_cell(row.variant, "final_greedy"), group=final),
+        Column("shooting", lambda row: metric_cell(row.variant, "final_shooting"), group=final),
+        *shown_if(any(row.is_baseline for row in rows), beside_baseline),
+        *shown_if(len({row.family for row in rows}) > 1, [words("Family", "family", "family")]),
+        command("variant.command", "command"),
+        data("task", "algo", "metric", get=lambda row: (task.title, row.variant.algo, metric.key)),
+        data("runs", "complete", get=lambda row: (len(row.variant.outcomes), len(row.variant.complete))),
+        data("solved_fraction", "solved_low", "solved_high", get="variant.solved_fraction"),
+        data(second.key, f"{second.key}_sd", get=lambda row: row.variant.summary(second.key)),
+        data("mean", "sd", get=lambda row: row.variant.summary(metric.key)),
+        data(*with_ends("difference"), get="difference"),
+    ]
+    header = f"""task variant algo metric runs complete solved solved_fraction solved_low solved_high
+        {second.key} {second.key}_sd mean sd iqm iqm_low iqm_high difference difference_low difference_high family
+        p_holm p_ranks_holm p_improvement p_improvement_low p_improvement_high against_baseline command"""
+    return Table(name, caption, columns, rows, header=header.split())
+
+
+def metric_cell(variant: Variant, metric: str, scale: float = 1.0) -> Cell:
+    values, note = variant.shown(metric)
+    summary = summarise(values) if values else None
+    # What may yet grow has no place in an order.
+    return Cell(mean_sd(summary, scale), summary.mean if summary and not note else None, note=note)
+
+
+def runs_cell(variant: Variant) -> Cell:
+    broken = [f"{n} {state}" for state in ("diverged", "failed", "unfinished") if (n := variant.count(state))]
+    return Cell(variant.complete_text + (f" ({', '.join(broken)})" if broken else ""), len(variant.complete))
