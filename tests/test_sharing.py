@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pac4sac.studies.mps import PLACE, shared_gpu
+from pac4sac.studies.gpu_sharing import PLACE, shared_gpu
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from pac4sac.studies.definition import (
 from pac4sac.studies.local import run_local
 from pac4sac.studies.plan import PlannedCohort, begin, plan, split_by_memory
 from pac4sac.studies.run import place_of, run_study
+from pac4sac.studies.watcher import Watcher
 from pac4sac.training.memory import cohort_bytes
 
 PLENTY = 10**12
@@ -67,7 +68,7 @@ set = { shots = 2 }
 """
 
 
-class Notes:
+class Notes(Watcher):
     def __init__(self) -> None:
         self.steps: list[int] = []
         self.outcomes: list[str] = []

@@ -17,6 +17,7 @@ from pac4sac.studies.definition import Study, load_study
 from pac4sac.studies.plan import PlannedCohort
 from pac4sac.studies.ray.cluster import _Dispatch
 from pac4sac.studies.run import run_study
+from pac4sac.studies.watcher import Watcher
 
 if TYPE_CHECKING:
     from ray.cluster_utils import Cluster
@@ -56,7 +57,7 @@ set = { shots = 8 }
 """
 
 
-class Notes:
+class Notes(Watcher):
     """A watcher that writes down what it sees, and does something at the first progress that calls for it."""
 
     def __init__(self, act: Callable[[PlannedCohort, int], bool] | None = None) -> None:
@@ -66,8 +67,6 @@ class Notes:
     def progress(self, cohort: PlannedCohort, step: int, steps: int) -> None:
         if self.act is not None and not self.acted and step < steps:
             self.acted = self.act(cohort, step)
-
-    def warning(self, cohort: PlannedCohort, sentence: str) -> None: ...
 
     def ended(self, cohort: PlannedCohort, outcome: str, reason: str) -> None:
         self.outcomes.append((outcome, reason))

@@ -10,7 +10,7 @@ from pac4sac.base.errors import UserError
 from pac4sac.base.text import duration
 from pac4sac.cli.agent_commands import INTERRUPTED, writing
 from pac4sac.cli.arguments import parse_settings
-from pac4sac.cli.study_display import cohort_table, memory_of, say, show_tables, status_of
+from pac4sac.cli.study_display import StudyDisplay, cohort_table, memory_of, say, show_tables, status_of
 from pac4sac.runs.seeds import parse_seeds
 
 if TYPE_CHECKING:
@@ -75,11 +75,11 @@ class StudyRun:
         from pac4sac.studies.run import study_folder, train_and_report
 
         root = study_folder(study, self.out)
-        with writing(root):
+        with writing(root), StudyDisplay(console) as display:
             result, page = train_and_report(
                 study,
                 root,
-                console,
+                display,
                 engine=self.engine,
                 address=self.address,
                 parallel=self.parallel,
@@ -248,7 +248,7 @@ class Compare:
         seeds = parse_seeds(self.seeds)
         from pac4sac.studies.compare import compare
 
-        with writing(self.out or Path("experiments")):
+        with writing(self.out or Path("experiments")), StudyDisplay(console) as display:
             found = compare(
                 self.task,
                 self.algos,
@@ -260,7 +260,7 @@ class Compare:
                 out=self.out,
                 parallel=self.parallel,
                 max_minutes=self.max_minutes,
-                console=console,
+                watcher=display,
                 device=self.device,
                 backend=self.backend,
                 precision=self.precision,

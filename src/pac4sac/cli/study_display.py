@@ -1,11 +1,12 @@
 """What a person sees of a study: bars while it trains, its plan and status, its tables."""
 
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+
+from pac4sac.studies.watcher import Watcher
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,7 +62,7 @@ def _cell(cell: Any) -> str:
     )
 
 
-class StudyDisplay:
+class StudyDisplay(Watcher):
     """A bar for each cohort in a terminal, a line now and then elsewhere."""
 
     def __init__(self, console: "Console") -> None:
@@ -79,6 +80,13 @@ class StudyDisplay:
             self.progress_bars.start()
         return self
 
+    def planned(self, study: "Study", root: Path, cohorts: Sequence["PlannedCohort"], memory: int) -> None:
+        say(self.console, f"{study.title}: {len(study.runs())} runs in {root}")
+        if cohorts:
+            many = f"{len(cohorts)} cohorts" if len(cohorts) > 1 else "1 cohort"
+            most = max(cohort.bytes for cohort in cohorts) / 1e6
+            say(self.console, f"{many} of up to {most:.0f} MB, where {memory / 1e6:.0f} MB are allowed each.")
+
     def progress(self, cohort: "PlannedCohort", step: int, steps: int) -> None:
         key = cohort.folder
         if self.progress_bars is not None:
@@ -88,9 +96,6 @@ class StudyDisplay:
         elif time.monotonic() - self.told.get(key, -1e9) > 30:
             self.told[key] = time.monotonic()
             say(self.console, f"{cohort.title}: step {step} of {steps}, {len(cohort.runs)} runs")
-
-    def warning(self, cohort: "PlannedCohort", sentence: str) -> None:
-        warnings.warn(f"{cohort.title}: {sentence}", stacklevel=2)
 
     def ended(self, cohort: "PlannedCohort", outcome: str, reason: str) -> None:
         if self.progress_bars is None or outcome == "failed":

@@ -60,7 +60,7 @@ def save(root: Path, fingerprint: str, step: int, checkpoint: Checkpoint) -> Non
         shutil.rmtree(part, ignore_errors=True)
         raise
     sync_folder(root)
-    for old in _newest_first(root)[KEPT:]:
+    for old in newest_first(root)[KEPT:]:
         shutil.rmtree(old)
 
 
@@ -68,7 +68,7 @@ def load_newest(root: Path, fingerprint: str, check: Callable[[Checkpoint], None
     """The newest checkpoint that is whole, or None when there never was one. Those that are not, or that `check`
     refuses, are named in a warning and set aside, lest they be counted among those to keep."""
     problems = {}
-    for folder in _newest_first(root):
+    for folder in newest_first(root):
         try:
             checkpoint = _load(folder, fingerprint)
             check(checkpoint)
@@ -93,7 +93,7 @@ def load_newest(root: Path, fingerprint: str, check: Callable[[Checkpoint], None
 
 def read_newest(root: Path, fingerprint: str) -> Checkpoint | None:
     """The newest checkpoint that is whole, for those who only look: nothing is set aside, and training may go on."""
-    for folder in _newest_first(root):
+    for folder in newest_first(root):
         try:
             return _load(folder, fingerprint)
         except DamagedCheckpoint:
@@ -134,7 +134,8 @@ def fingerprint(description: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
 
 
-def _newest_first(root: Path) -> list[Path]:
+def newest_first(root: Path) -> list[Path]:
+    """The checkpoints of a cohort that are whole."""
     return sorted((path for path in root.glob("step-*") if path.suffix != ".part"), reverse=True)
 
 

@@ -1,4 +1,5 @@
-"""Keeping what other machines train: files arrive in chunks and are on this disk before they are acknowledged.
+"""Keeping the experiment folders of cohorts that other machines train: files arrive in chunks and are on
+this disk before they are acknowledged.
 
 The keeper lives where the study folder is. A cohort is lent to one attempt at a time; what an older attempt still
 sends, say from a node that was cut off and given up, is refused.
@@ -11,15 +12,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pac4sac.training.checkpoint import KEPT
+from pac4sac.base.files import sync_folder
+from pac4sac.training.checkpoint import KEPT, newest_first
 
 CHUNK = 8 * 2**20
 ARRIVING = "arriving"
 
-Arrival = tuple[str, int | None]  # path in the experiment, and for a log the place from which it goes on
 
-
-class Keeper:
+class FolderKeeper:
     def __init__(self, folders: Sequence[str]) -> None:
         self.folders = [Path(folder) for folder in folders]
         self.locks = [threading.Lock() for _ in folders]
@@ -54,13 +54,13 @@ class Keeper:
     def kept(self, cohort: int, attempt: int) -> list[tuple[str, int]]:
         """Path and size of all that a cohort needs to go on: what was asked for, its checkpoints and its logs."""
         with self._lent(cohort, attempt) as folder:
-            whole = [path for cohort_folder in folder.glob("cohorts/*") for path in checkpoints(cohort_folder)]
+            whole = [path for cohort_folder in folder.glob("cohorts/*") for path in newest_first(cohort_folder)]
             saved = [file for path in whole for file in path.iterdir()]
             needed = [folder / "experiment.json", *saved, *folder.rglob("*.jsonl")]
             return [(str(path.relative_to(folder)), path.stat().st_size) for path in needed]
 
-    def read(self, cohort: int, attempt: int, path: str, offset: int) -> bytes:
-        with self._lent(cohort, attempt) as folder, (folder / path).open("rb") as file:
+    def read(self, cohort: int, attempt: int, name: str, offset: int) -> bytes:
+        with self._lent(cohort, attempt) as folder, (folder / name).open("rb") as file:
             file.seek(offset)
             return file.read(CHUNK)
 
@@ -72,32 +72,30 @@ class Keeper:
             with (arriving / str(number)).open("r+b" if offset else "wb") as file:
                 file.seek(offset)
                 file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
 
-    def publish(self, cohort: int, attempt: int, arrivals: Sequence[Arrival]) -> None:
+    def publish(self, cohort: int, attempt: int, names: Sequence[str]) -> None:
         """Put what arrived where it belongs, a checkpoint last and whole: it counts on the logs."""
         with self._lent(cohort, attempt) as folder:
-            fresh: dict[Path, Path] = {}  # checkpoints by the folder in which they are put together
+            parts: set[Path] = set()  # folders in which checkpoints are put together
             touched: set[Path] = set()
-            for number, (name, goes_on_at) in enumerate(arrivals):
-                arrived, final = folder / ARRIVING / str(number), folder / name
+            for number, name in enumerate(names):
+                final = folder / name
                 if final.match("cohorts/*/step-*/*"):
-                    part = final.parent.with_suffix(".part")
-                    fresh[part] = final.parent
-                    final = part / final.name
+                    final = final.parent.with_suffix(".part") / final.name
+                    parts.add(final.parent)
                 final.parent.mkdir(parents=True, exist_ok=True)
-                if goes_on_at is None:
-                    _sync(arrived)
-                    arrived.replace(final)
-                else:
-                    _extend(final, goes_on_at, arrived)
+                (folder / ARRIVING / str(number)).replace(final)
                 touched |= {parent for parent in final.parents if parent.is_relative_to(folder)}
             for path in touched:
-                _sync(path)
-            for part, final in fresh.items():
-                shutil.rmtree(final, ignore_errors=True)
-                part.rename(final)
-                _sync(final.parent)
-                for old in checkpoints(final.parent)[KEPT:]:
+                sync_folder(path)
+            for part in parts:
+                whole = part.with_suffix("")
+                shutil.rmtree(whole, ignore_errors=True)
+                part.rename(whole)
+                sync_folder(part.parent)
+                for old in newest_first(part.parent)[KEPT:]:
                     shutil.rmtree(old)
             shutil.rmtree(folder / ARRIVING, ignore_errors=True)
 
@@ -107,24 +105,3 @@ class Keeper:
             if attempt != self.attempts[cohort]:
                 raise PermissionError(f"attempt {attempt} was given up; {self.attempts[cohort]} has the cohort now")
             yield self.folders[cohort]
-
-
-def checkpoints(cohort: Path) -> list[Path]:
-    """Those of a cohort's folder that are whole, the newest first."""
-    return sorted((path for path in cohort.glob("step-*") if path.suffix != ".part"), reverse=True)
-
-
-def _extend(log: Path, length: int, more: Path) -> None:
-    with log.open("ab") as file, more.open("rb") as source:
-        file.truncate(length)
-        shutil.copyfileobj(source, file)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 log = logging.getLogger(__name__)
 
@@ -25,9 +26,9 @@ def shared_gpu(wanted: bool) -> Iterator[dict[str, str]]:
         return
     with tempfile.TemporaryDirectory(prefix="pac4sac-mps-", ignore_cleanup_errors=True) as place:
         variables = {PLACE: place, "CUDA_MPS_LOG_DIRECTORY": place}
-        environment = {**os.environ, **variables}
+        how: dict[str, Any] = {"env": {**os.environ, **variables}, "capture_output": True, "timeout": PATIENCE}
         try:
-            subprocess.run([control, "-d"], env=environment, capture_output=True, timeout=PATIENCE, check=True)
+            subprocess.run([control, "-d"], check=True, **how)
         except (OSError, subprocess.SubprocessError) as error:
             log.warning("The GPU's multi-process service did not start (%s); cohorts take turns.", error)
             yield {}
@@ -36,6 +37,4 @@ def shared_gpu(wanted: bool) -> Iterator[dict[str, str]]:
             yield variables
         finally:
             with contextlib.suppress(OSError, subprocess.SubprocessError):
-                subprocess.run(
-                    [control], input=b"quit\n", env=environment, capture_output=True, timeout=PATIENCE, check=False
-                )
+                subprocess.run([control], input=b"quit\n", check=False, **how)
