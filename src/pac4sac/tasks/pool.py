@@ -10,7 +10,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from pac4sac.base.cores import cores
 from pac4sac.base.errors import UserError
-from pac4sac.tasks.adapters import make_env
-from pac4sac.tasks.episodes import Board, board_layout, read_cause
+from pac4sac.tasks.adapters import make_env, task_sizes
+from pac4sac.tasks.episodes import Board, board_layout
 from pac4sac.tasks.hosts import Host, LocalHost, WorkerHost, close_hosts, portable
 from pac4sac.tasks.registry import Task
 
@@ -43,7 +43,7 @@ class Transitions(NamedTuple):
     failed: NDArray[np.bool_]  # [R] runs whose simulator failed; rows of failed and of parked runs are zeros
 
 
-class EnvPool:
+class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
     """Steps R environments; the number of workers changes the speed and nothing else.
 
     ``failures`` maps each run whose simulator failed to the cause; such a run is out, the others go on.
@@ -59,17 +59,15 @@ class EnvPool:
         self.seeds = [int(seed) for seed in seeds]
         self.runs = len(seeds)
         self.failures: dict[int, str] = {}
-        # One environment is built here in any case: it has the sizes, and tells the user at once what cannot work.
-        with contextlib.closing(make_env(task, unit_actions=True)) as env:
-            self.observation_size, self.action_size = map(_length, (env.observation_space, env.action_space))
-            if workers == "auto":
+        self.observation_size, self.action_size = task_sizes(task)  # tells the user at once what cannot work
+        if workers == "auto":
+            with contextlib.closing(make_env(task, unit_actions=True)) as env:
                 workers = choose_workers(self.runs, _step_seconds(env), cores())
         if workers < 0:
             raise UserError(f"A pool cannot have {workers} workers; use 0 (no processes), a positive number or 'auto'.")
         self.workers = min(workers, self.runs)
 
-        self._episode = np.zeros(self.runs, np.int64)
-        self._steps = np.zeros(self.runs, np.int64)  # taken in the present episode
+        self._episode, self._steps = np.zeros((2, self.runs), np.int64)  # steps taken in the present episode
         self._history = np.zeros((self.runs, 1024, self.action_size), np.float32)  # the actions of those steps
         self._each_run = np.arange(self.runs)
         self._state: Literal["new", "idle", "stepping", "closed"] = "new"
@@ -77,13 +75,13 @@ class EnvPool:
         layout = board_layout(self.runs, self.observation_size, self.action_size)
         self._hosts: list[Host] = []
         if self.workers:
-            self._job = {"task": portable(task), "purpose": purpose, "seeds": self.seeds, "runs": self.runs}
-            self._job |= {"observation_size": self.observation_size, "action_size": self.action_size}
+            shape = (self.runs, self.observation_size, self.action_size)
+            self._job = {"task": portable(task), "purpose": purpose, "seeds": self.seeds, "shape": shape}
             memory = self._job["memory"] = _anonymous_memory(layout.itemsize)
             self._closing = weakref.finalize(self, close_hosts, self._hosts, memory)
             self._board: Board = np.ndarray((), layout, buffer=mmap.mmap(memory, layout.itemsize))
             for first in range(self.workers):
-                self._hosts.append(WorkerHost(self._job, list(range(first, self.runs, self.workers)), self._board))
+                self._hosts.append(WorkerHost(self._job, self._each_run[first :: self.workers].tolist(), self._board))
         else:
             self._board = np.zeros((), layout)
             self._hosts.append(LocalHost(task, self.seeds, purpose, self._board))
@@ -183,9 +181,6 @@ class EnvPool:
         self._state = "closed"
         self._closing()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -202,7 +197,7 @@ class EnvPool:
         self._collect()
         for run in map(int, np.flatnonzero(self._board["refused"] & self._active)):
             raise UserError(
-                f"{read_cause(self._board, run)} (This is what a worker process found: it sees only environments that "
+                f"{self._cause(run)} (This is what a worker process found: it sees only environments that "
                 "it can import, so name the task 'module:Environment-v0', or use no workers.)"
             )
         self._settle()
@@ -227,7 +222,7 @@ class EnvPool:
 
     def _revive(self, dead: Host) -> list[Host]:
         """Successors of a dead worker, brought to where it was; the step in flight is still on the board."""
-        ending = dead.bury()
+        ending = dead.ending()
         self._hosts.remove(dead)
         runs = [run for run in dead.runs if self._active[run]]
         if dead.second_life and len(runs) == 1:
@@ -275,9 +270,12 @@ class EnvPool:
             for run in map(int, np.flatnonzero(bad)):
                 where = f"step {self._steps[run] + (self._state == 'stepping')} of episode {self._episode[run]}"
                 nan = f"{self.task.env_id} returned an observation or reward that is not finite in {where}."
-                self._fail(run, read_cause(self._board, run) if self._failed[run] else nan)
+                self._fail(run, self._cause(run) if self._failed[run] else nan)
             return self._settle()
         self._seen_bytes[:] = self._board_bytes
+
+    def _cause(self, run: int) -> str:
+        return bytes(self._board["cause"][run]).decode(errors="ignore")
 
     def _fail(self, run: int, cause: str) -> None:
         self.failures[run] = cause
@@ -298,11 +296,6 @@ def choose_workers(runs: int, step_seconds: float, cores: int) -> int:
         return -(-runs // workers) * step_seconds + ROUND_TRIP + workers * ROUND_TRIP_PER_WORKER
 
     return min(range(min(runs, cores) + 1), key=seconds)
-
-
-def _length(space: gymnasium.Space[Any]) -> int:
-    assert space.shape is not None
-    return int(space.shape[0])
 
 
 def _step_seconds(env: gymnasium.Env[Any, Any]) -> float:

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from pac4sac.tasks.bell import Bell, cell
 from pac4sac.tasks.episodes import LETTER, Board, RunEnvironment, board_layout
 from pac4sac.tasks.registry import Task
+from pac4sac.tasks.waiting import Bell, cell
 
 PR_SET_PDEATHSIG = 1
 
@@ -52,7 +52,7 @@ def main(job: dict[str, Any]) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     for name in ("post", "channel", "memory"):  # else a process started by an environment would keep sockets open
         os.set_inheritable(job[name], False)
-    layout = board_layout(job["runs"], job["observation_size"], job["action_size"])
+    layout = board_layout(*job["shape"])
     board = np.ndarray((), layout, buffer=mmap.mmap(job["memory"], layout.itemsize))
     task = Task(**job["task"])
     environments = {run: RunEnvironment(task, run, seed, job["purpose"], board) for run, seed in job["seeds"]}
