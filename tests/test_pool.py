@@ -19,7 +19,8 @@ import pytest
 from safetensors.numpy import load, save
 
 from pac4sac.base.errors import UserError
-from pac4sac.tasks import Task, get_task, make_env, waiting
+from pac4sac.tasks import Task, get_task, make_env
+from pac4sac.tasks import worker as waiting
 from pac4sac.tasks.episodes import board_layout, simulator_seed
 from pac4sac.tasks.pool import EnvPool, choose_workers
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pac4sac.base.errors import UserError
 from pac4sac.tasks.episodes import LETTER, Board, RunEnvironment
 from pac4sac.tasks.registry import Task
-from pac4sac.tasks.waiting import Bell
+from pac4sac.tasks.worker import Bell
 
 PATIENCE = 1.0  # seconds a worker gets to close its environments
 

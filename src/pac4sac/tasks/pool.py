@@ -170,8 +170,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         self._steps[:] = snapshot["steps"]
         self._history = snapshot["actions"].copy()
         self._start()
-        if strayed := self._strayed(range(self.runs), snapshot["observation"]):
-            warnings.warn(self._went_elsewhere(strayed), stacklevel=2)
+        self._warn_of_strays(range(self.runs), snapshot["observation"])
         for run in sorted(self.failures.keys() - failures.keys()):
             seed, cause = self.seeds[run], self.failures[run]
             raise UserError(f"Run {run} (seed {seed}) of task {self.task.name!r} cannot be resumed: {cause}")
@@ -239,21 +238,19 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         if self._state == "stepping":
             for host in successors:
                 if host.answered():
-                    if strayed := self._strayed(host.runs, self._seen.observation):
-                        warnings.warn(self._went_elsewhere(strayed), stacklevel=1)  # not logged: a study shows it
+                    self._warn_of_strays(host.runs, self._seen.observation)
                     host.step()
         return successors
 
-    def _strayed(self, runs: Iterable[int], expected: NDArray[np.float32]) -> list[int]:
+    def _warn_of_strays(self, runs: Iterable[int], expected: NDArray[np.float32]) -> None:
         differs = (self._board["observation"] != expected).any(axis=1) & self._active & ~self._failed
-        return [run for run in runs if differs[run]]
-
-    def _went_elsewhere(self, strayed: Sequence[int]) -> str:
-        seeds = " and ".join(str(seed) for seed in sorted({self.seeds[run] for run in strayed}))
-        return (
-            f"{self.task.env_id} is not deterministic given its seed, or this is another machine: the same actions led "
-            f"to another observation. Seed {seeds} goes on from there, not exactly as if it had never stopped."
-        )
+        if strayed := {self.seeds[run] for run in runs if differs[run]}:
+            warnings.warn(  # not logged: a study shows it
+                f"{self.task.env_id} is not deterministic given its seed, or this is another machine: the same actions "
+                f"led to another observation. Seed {' and '.join(map(str, sorted(strayed)))} goes on from there, not "
+                "exactly as if it had never stopped.",
+                stacklevel=2,
+            )
 
     def _settle(self) -> None:
         """Take runs out whose simulator raised or left the finite numbers, then show the board to the caller."""
