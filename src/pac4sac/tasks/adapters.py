@@ -25,8 +25,7 @@ class TaskEnv(gymnasium.Wrapper[Vector, Vector, Any, Any]):
 
     def __init__(self, env: gymnasium.Env[Any, Any], name: str, horizon: int | None, unit_actions: bool) -> None:
         super().__init__(env)
-        self.horizon = horizon
-        self.elapsed_steps = 0
+        self.horizon, self.elapsed_steps = horizon, 0
         unit, self.from_unit = _action_adapter(env.action_space, name)
         self.observation_space, self.to_vector = _observation_adapter(env.observation_space, name)
         if unit_actions:

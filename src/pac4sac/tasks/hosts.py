@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -64,10 +63,13 @@ class WorkerHost:
         self._post, their_post = socket.socketpair()
         self._channel, their_channel = socket.socketpair()
         self._bell = Bell(self._channel, board, self._place, "pool")
-        with their_post, their_channel, _interrupts_held_back():
-            job = job | {"post": their_post.fileno(), "channel": their_channel.fileno()}
-            job |= {"seeds": [(run, job["seeds"][run]) for run in runs]}
-            import_path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path if isinstance(entry, str))
+        job = job | {"post": their_post.fileno(), "channel": their_channel.fileno()}
+        job |= {"seeds": [(run, job["seeds"][run]) for run in runs]}
+        import_path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path if isinstance(entry, str))
+        # The child inherits the mask: Ctrl-C at the terminal, or its end, reaches the pool's process alone, which ends
+        # the workers.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+        try:
             self._process = subprocess.Popen(
                 # -P: the working directory is importable only if it is here.
                 [sys.executable, "-P", "-m", "pac4sac.tasks.worker", json.dumps(job)],
@@ -76,6 +78,10 @@ class WorkerHost:
                 stdout=subprocess.DEVNULL,
                 env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": import_path},
             )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            their_post.close()
+            their_channel.close()
 
     def begin(self, run: int, episode: int, actions: NDArray[np.float32]) -> None:
         self._letters[self._place] += 1
@@ -129,14 +135,3 @@ def portable(task: Task) -> dict[str, Any]:
             "use plain numbers, strings and lists, or workers=0."
         ) from problem
     return description
-
-
-@contextlib.contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """A child inherits the mask: Ctrl-C at the terminal, or its end, reaches the pool's process alone, which ends the
-    workers."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

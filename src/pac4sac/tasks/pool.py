@@ -55,9 +55,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
     ) -> None:
         if not len(seeds) or min(seeds) < 0:
             raise UserError("A pool needs one seed per run, none of them negative.")
-        self.task = task
-        self.seeds = [int(seed) for seed in seeds]
-        self.runs = len(seeds)
+        self.task, self.seeds, self.runs = task, [int(seed) for seed in seeds], len(seeds)
         self.failures: dict[int, str] = {}
         self.observation_size, self.action_size = task_sizes(task)  # tells the user at once what cannot work
         if workers == "auto":
@@ -72,10 +70,10 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         self._each_run = np.arange(self.runs)
         self._state: Literal["new", "idle", "stepping", "closed"] = "new"
 
-        layout = board_layout(self.runs, self.observation_size, self.action_size)
+        shape = (self.runs, self.observation_size, self.action_size)
+        layout = board_layout(*shape)
         self._hosts: list[Host] = []
         if self.workers:
-            shape = (self.runs, self.observation_size, self.action_size)
             self._job = {"task": portable(task), "purpose": purpose, "seeds": self.seeds, "shape": shape}
             memory = self._job["memory"] = _anonymous_memory(layout.itemsize)
             self._closing = weakref.finalize(self, close_hosts, self._hosts, memory)
@@ -100,10 +98,8 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         """Start this episode of every run that has not failed, parked ones included."""
         self._require("new", "idle")
         self._active[:] = ~self._failed
-        self._episode[:] = episode
-        self._steps[:] = 0
-        self._start()
-        return self._seen.observation
+        self._episode[:], self._steps[:] = episode, 0
+        return self._start()
 
     def send(self, actions: NDArray[np.float32]) -> None:
         self._require("idle")
@@ -166,15 +162,14 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         self.failures = dict(failures)
         self._failed[:] = np.isin(self._each_run, list(failures))
         self._active[:] = ~(self._failed | snapshot["parked"])
-        self._episode[:] = snapshot["episode"]
-        self._steps[:] = snapshot["steps"]
+        self._episode[:], self._steps[:] = snapshot["episode"], snapshot["steps"]
         self._history = snapshot["actions"].copy()
-        self._start()
+        observation = self._start()
         self._warn_of_strays(range(self.runs), snapshot["observation"])
         for run in sorted(self.failures.keys() - failures.keys()):
             seed, cause = self.seeds[run], self.failures[run]
             raise UserError(f"Run {run} (seed {seed}) of task {self.task.name!r} cannot be resumed: {cause}")
-        return self._seen.observation
+        return observation
 
     def close(self) -> None:
         self._state = "closed"
@@ -187,8 +182,8 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         if self._state not in states:
             raise RuntimeError(f"the pool is {self._state}; this call needs it {' or '.join(states)}")
 
-    def _start(self) -> None:
-        """Bring every run to the episode and step that the pool has down for it."""
+    def _start(self) -> NDArray[np.float32]:
+        """Bring every run to the episode and step that the pool has down for it; what is observed there."""
         hosted = {run for host in self._hosts for run in host.runs}
         if orphans := [int(run) for run in np.flatnonzero(self._active) if run not in hosted]:
             self._hosts.append(WorkerHost(self._job, orphans, self._board))
@@ -201,6 +196,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
             )
         self._settle()
         self._state = "idle"
+        return self._seen.observation
 
     def _replay(self, hosts: Iterable[Host]) -> None:
         # In the order of runs, which goes round the hosts, so that all of them have work at once.
@@ -219,7 +215,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         for host in self._hosts:
             host.second_life = False
 
-    def _revive(self, dead: Host) -> list[Host]:
+    def _revive(self, dead: Host) -> list[WorkerHost]:
         """Successors of a dead worker, brought to where it was; the step in flight is still on the board."""
         ending = dead.ending()
         self._hosts.remove(dead)
@@ -230,9 +226,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         log.warning("The worker process of runs %s died %s; restarting it and replaying their episodes.", runs, ending)
         # After a second death each run gets a process of its own: the one that kills it is out, the others go on.
         groups = [[run] for run in runs] if dead.second_life else [runs]
-        successors: list[Host] = [
-            WorkerHost(self._job, group, self._board, second_life=True) for group in groups if group
-        ]
+        successors = [WorkerHost(self._job, group, self._board, second_life=True) for group in groups if group]
         self._hosts += successors
         self._replay(successors)
         if self._state == "stepping":

@@ -37,9 +37,6 @@ class CartpoleSwingup(BulletEnv):
         mode, joint = pybullet.TORQUE_CONTROL, self._driven[0]
         pybullet.setJointMotorControl2(self._body, joint, mode, 0.0, 0.0, forces[0], 0.0, 0.0, 0.0, self._client)
 
-    def _place(self) -> tuple[float, float]:
-        return 0.0, 0.0
-
 
 class HalfCheetah(BulletEnv):
     model = "half_cheetah.xml"
