@@ -13,10 +13,9 @@ from pac4sac.base.errors import UserError
 from pac4sac.runs.run import make_runs
 from pac4sac.studies import cohort_process
 from pac4sac.studies.plan import PlannedCohort
-from pac4sac.studies.ray import folder_keeper, remote_cohort
+from pac4sac.studies.ray import remote_cohort
 from pac4sac.studies.ray.cluster import _needs, cluster_address, got_on
-from pac4sac.studies.ray.folder_keeper import FolderKeeper
-from pac4sac.studies.ray.remote_cohort import RemoteCohort, train_remotely
+from pac4sac.studies.ray.remote_cohort import FolderKeeper, RemoteCohort, train_remotely
 from pac4sac.tasks import get_task
 from pac4sac.training.experiment import create, resume
 from pac4sac.training.options import Options
@@ -44,7 +43,7 @@ def asking(keeper: FolderKeeper, lose_at: str = "") -> Callable[..., Any]:
     def ask(method: str, *arguments: Any) -> Any:
         if lose_at and method == "publish" and any(lose_at in path for path in arguments[0]):
             raise ConnectionError("the node is lost")
-        return getattr(keeper, method)(0, attempt, *arguments)
+        return keeper.ask(0, attempt, method, *arguments)
 
     return ask
 
@@ -61,8 +60,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_what_is_pushed_in_chunks_is_fetched_as_it_was(
     pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (remote_cohort, folder_keeper):
-        monkeypatch.setattr(module, "CHUNK", 4)
+    monkeypatch.setattr(remote_cohort, "CHUNK", 4)
     _, node, keeper = pair
     sent = {
         "cohorts/000/step-000000005/manifest.json": b"abc",
@@ -111,7 +109,7 @@ def test_lines_beyond_the_checkpoint_of_a_lost_attempt_are_cut_at_the_keeper_too
 def test_the_keeper_keeps_two_checkpoints_and_shows_none_that_is_not_whole(pair: Pair) -> None:
     kept, node, keeper = pair
     attempt = keeper.lend(0)
-    keeper.write(0, attempt, 0, 0, b"half of a checkpoint")
+    keeper.ask(0, attempt, "write", 0, 0, b"half of a checkpoint")
     assert not (kept / "cohorts").exists()
     cohort = RemoteCohort(node, asking(keeper))
     for step in (1, 2, 3):
@@ -129,7 +127,8 @@ def test_an_attempt_that_was_given_up_can_neither_write_nor_tell_its_progress(pa
     old, _new = asking(keeper), asking(keeper)
     with pytest.raises(PermissionError, match="given up"):
         RemoteCohort(node, old).push()
-    old("heard", 5, 10)
+    with pytest.raises(PermissionError, match="given up"):
+        old("heard", 5, 10)
     assert keeper.news(stopping=False) == {}
     assert not (kept / "runs").exists()
 

@@ -1,24 +1,32 @@
 """Training the cohorts of a study on this machine, some of them side by side, each in a process of its own."""
 
+import contextlib
 import json
+import logging
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from pac4sac.base.cores import SHARE, cores, share_out
 from pac4sac.base.errors import UserError
 from pac4sac.base.stopping import StopRequest
 from pac4sac.studies import cohort_process
-from pac4sac.studies.gpu_sharing import shared_gpu
 from pac4sac.studies.plan import PlannedCohort
 from pac4sac.studies.watcher import Watcher
 
+log = logging.getLogger(__name__)
+
 CORES_PER_COHORT = 4  # a learner, and simulators beside it
+MPS_CONTROL = "nvidia-cuda-mps-control"
+MPS_PLACE = "CUDA_MPS_PIPE_DIRECTORY"  # who has it set uses a service of their own, which is left alone
+MPS_PATIENCE = 20.0  # seconds
 
 
 def side_by_side(cohorts: int) -> int:
@@ -113,3 +121,30 @@ class _Child:
 
 
 _Messages = queue.Queue[tuple[_Child, str | None]]
+
+
+@contextlib.contextmanager
+def shared_gpu(wanted: bool) -> Iterator[dict[str, str]]:
+    """Environment variables for the processes that share the GPU; none where sharing is not wanted or not possible.
+
+    Without help processes take turns on a GPU. NVIDIA's multi-process service (MPS) lets their kernels run at the same
+    time, which about doubles what four cohorts of five runs get done.
+    """
+    control = shutil.which(MPS_CONTROL)
+    if not wanted or control is None or MPS_PLACE in os.environ:
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="pac4sac-mps-", ignore_cleanup_errors=True) as place:
+        variables = {MPS_PLACE: place, "CUDA_MPS_LOG_DIRECTORY": place}
+        how: dict[str, Any] = {"env": {**os.environ, **variables}, "capture_output": True, "timeout": MPS_PATIENCE}
+        try:
+            subprocess.run([control, "-d"], check=True, **how)
+        except (OSError, subprocess.SubprocessError) as error:
+            log.warning("The GPU's multi-process service did not start (%s); cohorts take turns.", error)
+            yield {}
+            return
+        try:
+            yield variables
+        finally:
+            with contextlib.suppress(OSError, subprocess.SubprocessError):
+                subprocess.run([control], input=b"quit\n", check=False, **how)

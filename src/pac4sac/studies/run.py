@@ -27,21 +27,12 @@ def study_folder(study: Study, out: Path | None) -> Path:
 
 
 def train_and_report(
-    study: Study,
-    root: Path,
-    watcher: Watcher,
-    *,
-    options: Mapping[str, Any],
-    max_minutes: float | None = None,
-    **launching: Any,
+    study: Study, root: Path, watcher: Watcher, *, options: Mapping[str, Any], **launching: Any
 ) -> tuple[Result, Path]:
     """Run a study, then write the page on all that its folder holds. `launching` is what `run_study` takes."""
     from pac4sac.paper.report import write_report  # matplotlib takes a second to import
 
-    check_minutes(max_minutes)
-    stop = StopRequest(max_minutes)
-    complete = run_study(study, root, watcher, stop=stop, **launching, **options)
-    return Result(root, complete, None if complete else stop.reason), write_report([root], root / "report")
+    return run_study(study, root, watcher, **launching, **options), write_report([root], root / "report")
 
 
 def run_study(
@@ -53,11 +44,11 @@ def run_study(
     address: str | None = None,
     parallel: int | None = None,
     memory: int | None = None,
-    stop: StopRequest | None = None,
+    max_minutes: float | None = None,
     **options: Any,
-) -> bool:
-    """Train what is not trained yet; True when the study is complete. Called again, it goes on. `options` override
-    those of the study."""
+) -> Result:
+    """Train what is not trained yet. Called again, it goes on. `options` override those of the study."""
+    check_minutes(max_minutes)
     if address is not None and engine != "ray":
         raise UserError(f"--address {address} is that of a Ray cluster; add --engine ray to train there.")
     if parallel is not None and parallel < 1:
@@ -68,33 +59,32 @@ def run_study(
     unfinished = [cohort for cohort in cohorts if cohort.done() < len(cohort.runs)]
     cluster = cluster_address(address) if unfinished and engine == "ray" else None  # before anything is written
     begin(study, root, cohorts, options)
-    with stop or StopRequest() as stop:
+    complete = True
+    with StopRequest(max_minutes) as stop:
         if cluster is not None:
             complete = run_on_ray(unfinished, cluster, stop, watcher)
         elif unfinished:
             beside = parallel or side_by_side(len(unfinished))
             complete = run_local(unfinished, beside, stop, watcher, place.on_gpu)
-        else:
-            complete = True
     if not complete:
-        return False
+        return Result(root, complete=False, reason=stop.reason)
     name_the_same(study.runs(), cohorts)
     if study.kind in WITH_COST and not (root / "cost.json").exists():
         measure_cost(study, root, Options(**{**study.options, **options, "steps": 1}))
-    return True
+    return Result(root, complete=True)
 
 
 def place_of(study: Study, engine: str, memory: int | None, options: Mapping[str, Any]) -> Place:
     """What the cohorts are cut for. What this machine cannot compute as asked is told before anything is written."""
     if engine not in ("local", "ray"):
         raise UserError(f"There is no engine {engine!r}; use local or ray.")
-    wanted = [{**of_task, **options, "steps": 1} for of_task in (study.options, *map(study.options_for, study.tasks))]
-    for how in [Options(**each) for each in wanted]:
+    for task_options in (study.options, *map(study.options_for, study.tasks)):
+        how = Options(**{**task_options, **options, "steps": 1})
         if how.start_from:
             raise UserError("A study trains from nothing; leave start_from out, or use pac4sac train --from.")
         if engine == "local":  # what a cluster can compute is not known here
             check_computing(how)
-    return place_for_cohorts(wanted[0].get("device", "auto"), memory)
+    return place_for_cohorts({"device": "auto", **study.options, **options}["device"], memory)
 
 
 def name_the_same(runs: Sequence[Run], cohorts: Sequence[PlannedCohort]) -> None:

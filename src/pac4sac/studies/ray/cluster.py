@@ -13,7 +13,6 @@ import platform
 import signal
 import socket
 import tempfile
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -25,8 +24,7 @@ from pac4sac.base.stopping import StopRequest
 from pac4sac.base.version import __version__
 from pac4sac.studies.local import CORES_PER_COHORT
 from pac4sac.studies.plan import PlannedCohort
-from pac4sac.studies.ray.folder_keeper import FolderKeeper
-from pac4sac.studies.ray.remote_cohort import train_remotely
+from pac4sac.studies.ray.remote_cohort import FolderKeeper, train_remotely
 from pac4sac.studies.watcher import Watcher
 from pac4sac.training.checkpoint import newest_first
 from pac4sac.training.experiment import alone_in, read_experiment
@@ -140,9 +138,9 @@ def _train(keeper: Any, cohort: int, attempt: int, version: str, cpus: int) -> t
         here = f"{platform.node()} has pac4sac {__version__}"
         return "failed", f"{here}, and the driver has {version}; install the same on both."
 
-    def ask(method: str, *arguments: Any) -> Any:
+    def ask(what: str, *arguments: Any) -> Any:
         # Not ray.get: while a task waits in it, Ray lends the task's CPUs to another.
-        return getattr(keeper, method).remote(cohort, attempt, *arguments).future().result()
+        return keeper.ask.remote(cohort, attempt, what, *arguments).future().result()
 
     os.environ[SHARE] = str(cpus)
     with tempfile.TemporaryDirectory(prefix="pac4sac-") as folder:
@@ -177,21 +175,17 @@ def _connected(address: str) -> Iterator[ModuleType]:
     import ray
     import ray.util.scheduling_strategies
 
-    connected_before = ray.is_initialized()
-    if not connected_before:
-        dashboard = False if address == "local" else None  # a running cluster has decided
-        try:
-            ray.init(address, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise UserError(f"At {address} is no Ray cluster that this machine is a node of ({error}).") from error
-    if threading.current_thread() is threading.main_thread():
-        for number, handler in handlers.items():
-            signal.signal(number, handler)  # Ray has set its own; a stop must reach the study
+    dashboard = False if address == "local" else None  # a running cluster has decided
+    try:
+        ray.init(address, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise UserError(f"At {address} is no Ray cluster that this machine is a node of ({error}).") from error
+    for number, handler in handlers.items():
+        signal.signal(number, handler)  # Ray has set its own; a stop must reach the study
     try:
         yield ray
     finally:
-        if not connected_before:
-            ray.shutdown()
+        ray.shutdown()
 
 
 def _needs(ray: ModuleType, cohort: PlannedCohort) -> dict[str, Any]:
