@@ -74,8 +74,9 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         layout = board_layout(*shape)
         self._hosts: list[Host] = []
         if self.workers:
-            self._job = {"task": portable(task), "purpose": purpose, "seeds": self.seeds, "shape": shape}
-            memory = self._job["memory"] = _anonymous_memory(layout.itemsize)
+            self._job: dict[str, Any] = {"task": portable(task), "purpose": purpose, "seeds": self.seeds}
+            memory = _anonymous_memory(layout.itemsize)
+            self._job |= {"shape": shape, "memory": memory}
             self._closing = weakref.finalize(self, close_hosts, self._hosts, memory)
             self._board: Board = np.ndarray((), layout, buffer=mmap.mmap(memory, layout.itemsize))
             for first in range(self.workers):

@@ -57,9 +57,8 @@ class FolderKeeper:
             if what == "heard":
                 self.steps[cohort] = arguments[0], arguments[1]
                 return self.stopping
-            return {"kept": kept, "read": read, "write": write, "publish": publish}[what](
-                self.folders[cohort], *arguments
-            )
+            answers: dict[str, Ask] = {"kept": kept, "read": read, "write": write, "publish": publish}
+            return answers[what](self.folders[cohort], *arguments)
 
 
 def kept(folder: Path) -> list[tuple[str, int]]:
