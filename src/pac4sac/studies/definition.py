@@ -5,7 +5,7 @@ import difflib
 import itertools
 import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,6 @@ TASK_KEYS = ("horizon", "r_limit", "steps", "updates_per_step", "env_kwargs", "o
 OPTION_KEYS = tuple(f.name for f in dataclasses.fields(Options) if f.name not in ("steps", "start_from"))
 
 
-def _is_table(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
 # What a value must be, the keys of such values, and how it is seen. `Options` checks its own; seeds may be many things.
 VALUES: Mapping[str, tuple[Sequence[str], Callable[[Any], bool]]] = {
     "a text": ([*AS_WRITTEN[:4], "name", "algo", "preset"], lambda value: isinstance(value, str)),
@@ -44,10 +40,10 @@ VALUES: Mapping[str, tuple[Sequence[str], Callable[[Any], bool]]] = {
         lambda value: type(value) is int and value > 0,
     ),
     "a number": (["r_limit"], lambda value: type(value) in (int, float)),
-    "a table": (["options", "set", "sweep", "env_kwargs"], _is_table),
-    "a table of tables": (["task"], lambda value: _is_table(value) and all(map(_is_table, value.values()))),
-    "a list of tables": (["variant"], lambda value: isinstance(value, list) and all(map(_is_table, value))),
-    "a list of names": (["tasks"], lambda value: isinstance(value, list) and all(isinstance(v, str) for v in value)),
+    "a table": (["options", "set", "sweep", "env_kwargs"], lambda value: isinstance(value, dict)),
+    "a table of tables": (["task"], lambda value: isinstance(value, dict) and _are(dict, value.values())),
+    "a list of tables": (["variant"], lambda value: isinstance(value, list) and _are(dict, value)),
+    "a list of names": (["tasks"], lambda value: isinstance(value, list) and _are(str, value)),
 }
 
 
@@ -213,6 +209,10 @@ class _Reader:
 def _hint(name: str, known: Collection[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
+
+
+def _are(kind: type, values: Iterable[Any]) -> bool:
+    return all(isinstance(value, kind) for value in values)
 
 
 def _repeated(names: Sequence[str]) -> str | None:

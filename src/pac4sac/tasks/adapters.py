@@ -93,8 +93,9 @@ def task_sizes(task: Task) -> tuple[int, int]:
 
 def _action_adapter(space: spaces.Space[Any], name: str) -> tuple[spaces.Space[Vector], ToAction | None]:
     if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
+        kind = "integer" if isinstance(space, spaces.Box) else type(space).__name__
         raise UserError(
-            f"Task {name!r} takes {_kind(space)} actions; choose an environment with continuous (Box) actions, "
+            f"Task {name!r} takes {kind} actions; choose an environment with continuous (Box) actions, "
             "the only kind these agents learn."
         )
     if np.any(np.abs([space.low, space.high]) >= np.finfo(np.float32).max):
@@ -107,11 +108,7 @@ def _action_adapter(space: spaces.Space[Any], name: str) -> tuple[spaces.Space[V
         return unit, None
     low, high = space.low.astype(np.float64).ravel(), space.high.astype(np.float64).ravel()
     middle, half, shape, dtype = (high + low) / 2, (high - low) / 2, space.shape, space.dtype
-
-    def to_action(action: Vector) -> NDArray[Any]:
-        return np.clip(middle + half * action, low, high).astype(dtype).reshape(shape)
-
-    return unit, to_action
+    return unit, lambda action: np.clip(middle + half * action, low, high).astype(dtype).reshape(shape)
 
 
 def _observation_adapter(space: spaces.Space[Any], name: str) -> tuple[spaces.Space[Vector], ToVector | None]:
@@ -122,7 +119,7 @@ def _observation_adapter(space: spaces.Space[Any], name: str) -> tuple[spaces.Sp
         )
     if not space.is_np_flattenable:
         raise UserError(
-            f"Task {name!r} observes a {_kind(space)}, which has no fixed length; "
+            f"Task {name!r} observes a {type(space).__name__}, which has no fixed length; "
             "wrap the environment so that it observes a Box or a Dict of Boxes."
         )
     flat = spaces.flatten_space(space)
@@ -139,7 +136,3 @@ def _has_image(space: spaces.Space[Any]) -> bool:
     if isinstance(space, spaces.Dict | spaces.Tuple):
         return any(map(_has_image, space.values() if isinstance(space, spaces.Dict) else space.spaces))
     return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) > 1
-
-
-def _kind(space: spaces.Space[Any]) -> str:
-    return "integer" if isinstance(space, spaces.Box) else type(space).__name__

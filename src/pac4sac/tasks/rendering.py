@@ -30,6 +30,9 @@ HORIZON = np.array([238, 243, 249], np.float32)
 ZENITH = np.array([164, 192, 226], np.float32)
 FOG_DISTANCE = 22.0  # metres
 
+Pixels = NDArray[np.uint8]
+Mask = NDArray[np.bool_]
+
 
 @dataclass(frozen=True)
 class Camera:
@@ -69,7 +72,7 @@ class Painter:
         self._light_projection = pybullet.computeProjectionMatrixFOV(light_angle, 1.0, 1.0, 2 * LIGHT_DISTANCE)
         self._shadow_pixel = self._where_in_shadow_map()
 
-    def paint(self, client: int, x: float, y: float) -> NDArray[np.uint8]:
+    def paint(self, client: int, x: float, y: float) -> Pixels:
         """The robot seen by the camera that looks at (x, y)."""
         tiles = _square_wave(self._floor_x + np.float32(x), self._blur_x)
         tiles *= _square_wave(self._floor_y + np.float32(y), self._blur_y)
@@ -103,9 +106,8 @@ class Painter:
         """How much light the robot takes from each pixel of the floor: it is looked at from the light."""
         _, shadow_map = self._shoot(client, SHADOW_SIZE, SHADOW_SIZE, self._light_view(x, y), self._light_projection)
         soft: NDArray[Any] = shadow_map.astype(np.float32)
-        for axis in (0, 1):
-            for shift in (1, 3):
-                soft = (np.roll(soft, shift, axis) + soft + np.roll(soft, -shift, axis)) / 3
+        for axis, shift in ((0, 1), (0, 3), (1, 1), (1, 3)):
+            soft = (np.roll(soft, shift, axis) + soft + np.roll(soft, -shift, axis)) / 3
         return soft.ravel()[self._shadow_pixel]
 
     def _light_view(self, x: float, y: float) -> Any:
@@ -122,9 +124,7 @@ class Painter:
         inside = (column >= 0) & (column < SHADOW_SIZE) & (row >= 0) & (row < SHADOW_SIZE) & (back < 0)
         return np.where(inside, row * SHADOW_SIZE + column, 0)
 
-    def _shoot(
-        self, client: int, width: int, height: int, view: Any, projection: Any
-    ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    def _shoot(self, client: int, width: int, height: int, view: Any, projection: Any) -> tuple[Pixels, Mask]:
         _, _, colours, _, bodies = self._pybullet.getCameraImage(
             width,
             height,
