@@ -24,8 +24,7 @@ from probe import PARTS, WORKERS
 from pac4sac.agents.settings import AgentConfig
 from pac4sac.base.cores import SHARE, cores, share_out
 from pac4sac.studies.definition import load_study
-from pac4sac.studies.local import side_by_side
-from pac4sac.studies.mps import shared_gpu
+from pac4sac.studies.local import shared_gpu, side_by_side
 from pac4sac.tasks import TASKS
 from pac4sac.training.options import Options
 

@@ -20,8 +20,8 @@ from safetensors.numpy import load, save
 
 from pac4sac.base.errors import UserError
 from pac4sac.tasks import Task, get_task, make_env
-from pac4sac.tasks import bell as waiting
-from pac4sac.tasks.episodes import board_layout, episode_seed
+from pac4sac.tasks import worker as waiting
+from pac4sac.tasks.episodes import board_layout, simulator_seed
 from pac4sac.tasks.pool import EnvPool, choose_workers
 
 SEEDS = [3, 5, 8]
@@ -31,7 +31,7 @@ FAULTY = "pool_environments:Faulty-v0"
 
 def faulty(fault: str = "", at: int = 4, marker: object = "", episode: int = 0) -> Task:
     """The fault hits run VICTIM alone."""
-    victim = episode_seed(SEEDS[VICTIM], "train", episode)
+    victim = simulator_seed(SEEDS[VICTIM], "train", episode)
     return Task("faulty", FAULTY, 20, env_kwargs={"fault": fault, "at": at, "victim": victim, "marker": str(marker)})
 
 
@@ -103,7 +103,7 @@ def test_the_pool_does_what_stepping_each_environment_by_hand_does():
     with EnvPool(task, SEEDS) as pool:
         envs = [make_env(task) for _ in SEEDS]
         episodes = [0] * len(SEEDS)
-        expected = [env.reset(seed=episode_seed(seed, "train", 0))[0] for env, seed in zip(envs, SEEDS, strict=True)]
+        expected = [env.reset(seed=simulator_seed(seed, "train", 0))[0] for env, seed in zip(envs, SEEDS, strict=True)]
         np.testing.assert_array_equal(pool.reset(), expected)
         for step in range(60):
             actions = actions_at(step, pool)
@@ -116,7 +116,7 @@ def test_the_pool_does_what_stepping_each_environment_by_hand_does():
                 assert (seen.terminated[run], seen.truncated[run]) == (terminated, truncated)
                 if terminated or truncated:
                     episodes[run] += 1
-                    observation, _ = env.reset(seed=episode_seed(SEEDS[run], "train", episodes[run]))
+                    observation, _ = env.reset(seed=simulator_seed(SEEDS[run], "train", episodes[run]))
                 np.testing.assert_array_equal(seen.observation[run], observation)
         assert min(episodes) >= 2
 
@@ -135,16 +135,16 @@ def test_a_run_sees_the_same_whatever_pool_it_is_in():
 
 
 def test_episode_seeds_stay_what_they_were_when_results_were_published():
-    assert episode_seed(0, "train", 0) == 1430681047
-    assert episode_seed(0, "train", 1) == 414688459
-    assert episode_seed(0, "evaluate", 0) == 1954949553
-    assert episode_seed(1, "train", 0) == 698426018
+    assert simulator_seed(0, "train", 0) == 1430681047
+    assert simulator_seed(0, "train", 1) == 414688459
+    assert simulator_seed(0, "evaluate", 0) == 1954949553
+    assert simulator_seed(1, "train", 0) == 698426018
 
 
 def test_a_reset_may_start_at_a_later_episode():
     with EnvPool(faulty(), SEEDS, purpose="evaluate") as pool:
         env = make_env(faulty())
-        np.testing.assert_array_equal(pool.reset(7)[2], env.reset(seed=episode_seed(SEEDS[2], "evaluate", 7))[0])
+        np.testing.assert_array_equal(pool.reset(7)[2], env.reset(seed=simulator_seed(SEEDS[2], "evaluate", 7))[0])
 
 
 def test_what_was_received_stays_while_the_next_step_is_under_way():

@@ -19,7 +19,7 @@ import pac4sac
 from pac4sac import Task
 from pac4sac.base.errors import UserError
 from pac4sac.runs.run import make_agent
-from pac4sac.tasks.episodes import episode_seed
+from pac4sac.tasks.episodes import simulator_seed
 from pac4sac.training import backends, checkpoint, loop
 
 RUNS = ("sac-seed0", "sac-seed1")
@@ -231,7 +231,7 @@ def test_a_finished_experiment_is_left_as_it_is(tmp_path: Path, whole: Path) -> 
 
 
 def test_a_run_that_cannot_be_brought_back_to_where_it_was_is_not_lost(tmp_path: Path) -> None:
-    first = episode_seed(0, "train", 0)
+    first = simulator_seed(0, "train", 0)
     kwargs = {"fault": "unseeded", "victim": first, "at": 3}
     task = Task("unseeded", "pool_environments:Faulty-v0", 20, env_kwargs=kwargs)
     folder = train(tmp_path / "x", task=task, steps=6, settings={"warmup": 8}).folder  # amid the first episodes

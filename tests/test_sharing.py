@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pac4sac.studies.mps import PLACE, shared_gpu
+from pac4sac.studies.local import MPS_PLACE, shared_gpu
 
 
 @pytest.fixture
@@ -13,21 +13,20 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A stand-in for the control program that writes down how it was called."""
     told = tmp_path / "told"
     program = tmp_path / "nvidia-cuda-mps-control"
-    program.write_text(
-        f'#!/bin/sh\nif [ "$1" = "-d" ]; then echo "start ${PLACE}" >> {told}; else echo "said $(cat)" >> {told}; fi\n'
-    )
+    start, say = f'echo "start ${MPS_PLACE}" >> {told}', f'echo "said $(cat)" >> {told}'
+    program.write_text(f'#!/bin/sh\nif [ "$1" = "-d" ]; then {start}; else {say}; fi\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.delenv(PLACE, raising=False)
+    monkeypatch.delenv(MPS_PLACE, raising=False)
     return told
 
 
 def test_the_service_runs_as_long_as_the_gpu_is_shared(service: Path) -> None:
     with shared_gpu(wanted=True) as variables:
-        assert service.read_text() == f"start {variables[PLACE]}\n"
-        assert Path(variables[PLACE]).is_dir()
+        assert service.read_text() == f"start {variables[MPS_PLACE]}\n"
+        assert Path(variables[MPS_PLACE]).is_dir()
     assert service.read_text().splitlines()[-1] == "said quit"
-    assert not Path(variables[PLACE]).exists()
+    assert not Path(variables[MPS_PLACE]).exists()
 
 
 def test_nothing_is_started_for_one_cohort_or_beside_a_service_of_the_users_own(
@@ -35,7 +34,7 @@ def test_nothing_is_started_for_one_cohort_or_beside_a_service_of_the_users_own(
 ) -> None:
     with shared_gpu(wanted=False) as variables:
         assert variables == {}
-    monkeypatch.setenv(PLACE, "/somewhere")
+    monkeypatch.setenv(MPS_PLACE, "/somewhere")
     with shared_gpu(wanted=True) as variables:
         assert variables == {}
     assert not service.exists()

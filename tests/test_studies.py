@@ -25,6 +25,7 @@ from pac4sac.studies.definition import (
 from pac4sac.studies.local import run_local
 from pac4sac.studies.plan import PlannedCohort, begin, plan, split_by_memory
 from pac4sac.studies.run import place_of, run_study
+from pac4sac.studies.watcher import Watcher
 from pac4sac.training.learner import cohort_bytes
 
 PLENTY = 10**12
@@ -68,7 +69,7 @@ set = { shots = 2 }
 """
 
 
-class Notes:
+class Notes(Watcher):
     def __init__(self) -> None:
         self.steps: list[int] = []
         self.outcomes: list[str] = []
@@ -261,7 +262,7 @@ def test_an_unknown_study_is_answered_with_near_names_or_all() -> None:
 
 def test_cohorts_are_split_to_fit_the_memory() -> None:
     runs = load_study("table-1").runs()[:5]
-    assert [len(part) for part in split_by_memory(runs, cohort_bytes(runs[:1], (5, 1)) * 2)] == [2, 2, 1]
+    assert [len(part) for part in split_by_memory(runs, cohort_bytes(runs[:1]) * 2)] == [2, 2, 1]
     with pytest.raises(UserError, match=r"needs .* GB"):
         split_by_memory(runs, 1000)
 
@@ -269,7 +270,7 @@ def test_cohorts_are_split_to_fit_the_memory() -> None:
 def test_a_study_trains_each_identity_once_and_gives_it_every_name(tiny: Path, tmp_path: Path) -> None:
     notes, root = Notes(), tmp_path / "study"
     study = load_study(str(tiny))
-    assert run_study(study, root, notes, parallel=1)
+    assert run_study(study, root, notes, parallel=1).complete
     assert notes.outcomes == ["complete", "complete"]
     runs = {path.name: read_run(path) for path in root.glob("experiments/*/runs/*")}
     assert set(runs) == {f"{label}-seed{seed}" for label in ("sac", "pac", "pac.again") for seed in (0, 1)}
@@ -279,10 +280,10 @@ def test_a_study_trains_each_identity_once_and_gives_it_every_name(tiny: Path, t
     assert {run["run"] for run in expected} == set(runs)
 
     again = Notes()
-    assert run_study(study, root, again, parallel=1)
+    assert run_study(study, root, again, parallel=1).complete
     assert again.outcomes == []  # nothing is trained twice
 
-    assert run_study(replace(study, seeds=(0, 1, 2)), root, again, parallel=2)
+    assert run_study(replace(study, seeds=(0, 1, 2)), root, again, parallel=2).complete
     assert again.outcomes == ["complete", "complete"]
     assert len(list(root.glob("experiments/*/runs/*"))) == 9
 
@@ -300,8 +301,8 @@ def test_an_interrupted_study_goes_on_to_the_same_result(tiny: Path, tmp_path: P
     begin(study, root, cohorts, {})
     assert not run_local(cohorts, 1, stop, StopSoon())
     assert any(cohort.done() < len(cohort.runs) for cohort in cohorts)
-    assert run_study(study, root, Notes(), parallel=1)
-    assert run_study(study, tmp_path / "straight", Notes(), parallel=1)
+    assert run_study(study, root, Notes(), parallel=1).complete
+    assert run_study(study, tmp_path / "straight", Notes(), parallel=1).complete
     for run in (tmp_path / "straight").glob("experiments/*/runs/*"):
         (other,) = root.glob(f"experiments/*/runs/{run.name}/episodes.jsonl")
         assert read_jsonl(other) == read_jsonl(run / "episodes.jsonl")
@@ -330,7 +331,7 @@ def test_a_study_hears_that_a_backend_does_not_work(tiny: Path, tmp_path: Path, 
     monkeypatch.setenv("CXX", str(tmp_path / "no-compiler"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
     notes = Notes()
-    assert run_study(load_study(str(tiny)), tmp_path / "study", notes, parallel=1, backend="compiled")
+    assert run_study(load_study(str(tiny)), tmp_path / "study", notes, parallel=1, backend="compiled").complete
     assert len(notes.warnings) == 2  # one from each cohort
     assert all(w.startswith("The compiled backend was replaced by eager: ") for w in notes.warnings)
     assert all("no-compiler" in w for w in notes.warnings)
@@ -390,7 +391,7 @@ def test_the_cost_study_measures_every_algorithm(tmp_path: Path, monkeypatch: py
         replace(v, settings={**small, **({"shots": 2} if v.algo == "pac4sac" else {})}) for v in study.variants
     )
     study = replace(study, variants=variants, repetitions=2)
-    assert run_study(study, tmp_path, Notes(), device="cpu", threads=1)
+    assert run_study(study, tmp_path, Notes(), device="cpu", threads=1).complete
     rows = json.loads((tmp_path / "cost.json").read_text())["rows"]
     assert [row["algo"] for row in rows] == ["ddpg", "sac", "sac-nr", "sac-fpi", "pac4sac"]
     assert all(len(row["seconds_per_1000_steps"]) == 2 and min(row["seconds_per_1000_steps"]) > 0 for row in rows)

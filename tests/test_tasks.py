@@ -13,7 +13,7 @@ from gymnasium import spaces
 from pac4sac.base.errors import UserError
 from pac4sac.cli.main import main
 from pac4sac.tasks import TASKS, Task, get_task, make_env
-from pac4sac.tasks.bullet import register_environments
+from pac4sac.tasks.registry import register_environments
 
 
 class Echo(gymnasium.Env[Any, Any]):

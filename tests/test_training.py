@@ -21,7 +21,7 @@ from pac4sac.agents.tape import BLOCK, Stream, Tape
 from pac4sac.base.errors import UserError
 from pac4sac.runs.run import settings_grid
 from pac4sac.runs.seeds import seed_list
-from pac4sac.tasks.episodes import episode_seed
+from pac4sac.tasks.episodes import simulator_seed
 from pac4sac.training.evaluation import evaluation_seed
 
 FRAGILE, WILD = "training_agents:Fragile", "training_agents:Wild"
@@ -78,7 +78,7 @@ def test_a_run_that_diverges_in_the_last_steps_is_not_called_finished(tmp_path: 
 
 
 def test_an_environment_that_raises_fails_its_run_alone(tmp_path: Path) -> None:
-    doomed = dataclasses.replace(ENDLESS, env_kwargs={"victim": episode_seed(1, "train", 2), "at": 7})
+    doomed = dataclasses.replace(ENDLESS, env_kwargs={"victim": simulator_seed(1, "train", 2), "at": 7})
     options = {"seeds": (0, 1, 2), "steps": 110, "evaluate_every": 0}
     good = train(tmp_path / "good", task=ENDLESS, **options)
     for workers in (0, 2):
@@ -93,7 +93,7 @@ def test_an_environment_that_raises_fails_its_run_alone(tmp_path: Path) -> None:
 
 
 def test_an_environment_that_raises_in_an_evaluation_costs_that_number_alone(tmp_path: Path) -> None:
-    victim = episode_seed(evaluation_seed(1, str(STEPS), 0), "evaluate", 1)
+    victim = simulator_seed(evaluation_seed(1, str(STEPS), 0), "evaluate", 1)
     task = dataclasses.replace(ENDLESS, env_kwargs={"victim": victim, "at": 3})
     result = train(tmp_path / "x", task=task, evaluate_every=0)
     assert [run.status for run in result.runs] == ["finished", "finished"]

@@ -183,7 +183,7 @@ def test_an_episode_whose_simulator_fails_is_left_out() -> None:
     agent = make_agent("sac", {"gamma": 0.5}, ds=3, da=1)
     state = agent.initial_state([0], torch.device("cpu"))
     instance = evaluation.evaluation_seed(0, "value of the policy, now", 1)
-    victim = {"victim": episodes.episode_seed(instance, "evaluate", 1), "at": 9}
+    victim = {"victim": episodes.simulator_seed(instance, "evaluate", 1), "at": 9}
     doomed = Task("doomed", DRIFT.env_id, 30, env_kwargs=victim)
     (errors,) = measure_value_errors(agent, state, doomed, [0], 3, "now")
     assert errors.judged.any(1).tolist() == [True, False, True]

@@ -57,7 +57,7 @@ def __getattr__(name: str) -> Any:
 
 def _register_environments() -> None:
     try:
-        from pac4sac.tasks.bullet import register_environments
+        from pac4sac.tasks.registry import register_environments
     except ImportError:  # a report needs no simulators
         return
     register_environments()

@@ -17,6 +17,7 @@ from pac4sac.studies.definition import Study, load_study
 from pac4sac.studies.plan import PlannedCohort
 from pac4sac.studies.ray.cluster import _Dispatch
 from pac4sac.studies.run import run_study
+from pac4sac.studies.watcher import Watcher
 
 if TYPE_CHECKING:
     from ray.cluster_utils import Cluster
@@ -56,7 +57,7 @@ set = { shots = 8 }
 """
 
 
-class Notes:
+class Notes(Watcher):
     """A watcher that writes down what it sees, and does something at the first progress that calls for it."""
 
     def __init__(self, act: Callable[[PlannedCohort, int], bool] | None = None) -> None:
@@ -66,8 +67,6 @@ class Notes:
     def progress(self, cohort: PlannedCohort, step: int, steps: int) -> None:
         if self.act is not None and not self.acted and step < steps:
             self.acted = self.act(cohort, step)
-
-    def warning(self, cohort: PlannedCohort, sentence: str) -> None: ...
 
     def ended(self, cohort: PlannedCohort, outcome: str, reason: str) -> None:
         self.outcomes.append((outcome, reason))
@@ -145,7 +144,7 @@ def test_a_killed_node_costs_no_result(
     hand_out = _Dispatch._hand_out
     monkeypatch.setattr(_Dispatch, "_hand_out", lambda self, n: handed_out.append(n) or hand_out(self, n))
     notes = Notes(kill_a_node_in_the_middle(cluster))
-    assert run_study(study, away, notes, engine="ray", address=cluster.address)
+    assert run_study(study, away, notes, engine="ray", address=cluster.address).complete
     assert notes.acted
     assert notes.outcomes == [("complete", "")] * 2
     assert len(handed_out) == 3  # one of the two again
@@ -153,7 +152,7 @@ def test_a_killed_node_costs_no_result(
         steps = [json.loads(line)["step"] for line in path.read_text().splitlines()]
         assert steps == list(range(200, 1001, 200))  # it went on from a checkpoint, not from the start
 
-    assert run_study(study, local, Notes(), engine="local", parallel=1)
+    assert run_study(study, local, Notes(), engine="local", parallel=1).complete
     assert results(away) == results(local)
     assert len(results(local)) >= 2 * 2 * 4
 
@@ -169,7 +168,7 @@ def test_a_stopped_study_goes_on_and_a_failure_leaves_the_other_cohort_going(
         return True
 
     stopped = Notes(ask_to_stop)
-    assert not run_study(study, root, stopped, engine="ray", address=cluster.address)
+    assert not run_study(study, root, stopped, engine="ray", address=cluster.address).complete
     assert {outcome for outcome, _ in stopped.outcomes} == {"stopped"}
     assert list(begun[0].glob("cohorts/000/step-*"))
     assert {record.status for record in read_runs(begun[0])} == {"interrupted"}
@@ -185,7 +184,7 @@ def test_a_stopped_study_goes_on_and_a_failure_leaves_the_other_cohort_going(
 
 def test_smoke_runs_on_two_nodes_of_which_one_is_killed(tmp_path: Path, cluster: "Cluster") -> None:
     smoke, notes = load_study("smoke"), Notes(kill_a_node_in_the_middle(cluster))
-    assert run_study(smoke, tmp_path / "smoke", notes, engine="ray", address=cluster.address, device="cpu")
+    assert run_study(smoke, tmp_path / "smoke", notes, engine="ray", address=cluster.address, device="cpu").complete
     assert notes.acted
     assert {outcome for outcome, _ in notes.outcomes} == {"complete"}
     records = [run for folder in (tmp_path / "smoke" / "experiments").iterdir() for run in read_runs(folder)]

@@ -9,7 +9,7 @@ from tyro.conf import Positional, arg
 
 from pac4sac.cli import arguments
 from pac4sac.cli.shared import writing
-from pac4sac.cli.study_display import show_end
+from pac4sac.cli.study_display import StudyDisplay, show_end
 
 
 @arguments.with_options("steps", "device", "backend", "precision")
@@ -42,6 +42,6 @@ class CompareCommand:
         given = {**vars(self), "settings": arguments.parse_settings(self.settings)}  # named as in Python
         from pac4sac.studies.compare import compare
 
-        with writing(self.out or Path("experiments")):
-            comparison = compare(**given, console=console)
+        with writing(self.out or Path("experiments")), StudyDisplay(console) as display:
+            comparison = compare(**given, watcher=display)
         return show_end(console, comparison, comparison.page, comparison.tables)

@@ -11,7 +11,7 @@ from pac4sac.base.errors import UserError
 from pac4sac.base.text import duration
 from pac4sac.cli import arguments
 from pac4sac.cli.shared import say, writing
-from pac4sac.cli.study_display import cohort_table, show_end
+from pac4sac.cli.study_display import StudyDisplay, cohort_table, show_end
 from pac4sac.runs.seeds import parse_seeds
 
 if TYPE_CHECKING:
@@ -81,11 +81,11 @@ class StudyRunCommand(PartOfStudy):
         study, root = self.study_and_folder()
         from pac4sac.studies.run import train_and_report
 
-        with writing(root):
+        with writing(root), StudyDisplay(console) as display:
             result, report = train_and_report(
                 study,
                 root,
-                console,
+                display,
                 engine=self.engine,
                 address=self.address,
                 parallel=self.parallel,

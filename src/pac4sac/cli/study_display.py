@@ -1,7 +1,6 @@
 """What a person sees of a study: bars while it trains, its cohorts, and its tables at the end."""
 
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from pac4sac.cli.shared import code_of_stop, say
+from pac4sac.studies.watcher import Watcher
 
 if TYPE_CHECKING:
     from pac4sac.report.tables import Table as ReportTable
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_LINES = 30
 
 
-class StudyDisplay:
-    """A bar for each cohort in a terminal, a line now and then elsewhere; a watcher of `studies.local`."""
+class StudyDisplay(Watcher):
+    """A bar for each cohort in a terminal, a line now and then elsewhere."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -56,9 +56,6 @@ class StudyDisplay:
         elif key not in self.last_line or time.monotonic() - self.last_line[key] > SECONDS_BETWEEN_LINES:
             self.last_line[key] = time.monotonic()
             say(self.console, f"{cohort.title}: step {step} of {steps}, {len(cohort.runs)} runs")
-
-    def warning(self, cohort: "PlannedCohort", sentence: str) -> None:
-        warnings.warn(f"{cohort.title}: {sentence}", stacklevel=2)
 
     def ended(self, cohort: "PlannedCohort", outcome: str, reason: str) -> None:
         if self.live is None or outcome == "failed":

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from pac4sac.base.errors import UserError, import_extra
 from pac4sac.tasks import Task, make_env
-from pac4sac.tasks.episodes import episode_seed
+from pac4sac.tasks.episodes import simulator_seed
 from pac4sac.training.agent_file import TrainedAgent, choose_agent, load
 
 Picture = Image.Image
@@ -57,7 +57,7 @@ def pictures(
     with contextlib.closing(make_env(task, "rgb_array")) as env:
         # Episode 1, not 0: an instance's first episode has quirks of its own in some tasks.
         options = {"episode": 1} if getattr(env.unwrapped, "episode_option", False) else None
-        observation, _ = env.reset(seed=episode_seed(seed, "watch", 1), options=options)
+        observation, _ = env.reset(seed=simulator_seed(seed, "watch", 1), options=options)
         every = max(1, round(env.metadata.get("render_fps", FPS) / FPS))
         expected = min(MAX_PICTURES, task.horizon // every + 1) if task.horizon else MAX_PICTURES
         total, step, drawn, ended = 0.0, 0, 0, False

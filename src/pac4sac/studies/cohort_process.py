@@ -1,4 +1,4 @@
-"""One cohort of a study in a process of its own: `python -m pac4sac.studies.cohort_process FOLDER [MINUTES]`.
+"""One cohort of a study in a process of its own: `python -m pac4sac.studies.cohort_process FOLDER`.
 
 It speaks to its parent in lines of JSON, {"step": ..., "steps": ...} and {"warning": ...}. It ends with 0 when the
 cohort is complete, with 3 when it was stopped after a checkpoint, and with 2 after a sentence about what the user can
@@ -6,6 +6,7 @@ mend.
 """
 
 import json
+import math
 import signal
 import sys
 import time
@@ -21,24 +22,24 @@ from pac4sac.training.callbacks import Callback
 from pac4sac.training.experiment import resume
 
 COMPLETE, MISTAKE, STOPPED = 0, 2, 3
+INTERVAL = 0.5  # seconds between two reports
 
 
-class Reporter(Callback):
-    """Tells the step twice a second."""
+class StepReporter(Callback):
+    """Reports the step at the start, now and then, and at the end."""
 
-    def __init__(self) -> None:
-        self.steps, self.told = 0, 0.0
+    steps, reported = 0, -math.inf
 
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
-        self.steps = steps
-        self._tell(step)
+        self.steps, self.reported = steps, -math.inf
+        self.on_step(step)
 
     def on_step(self, step: int) -> None:
-        if step == self.steps or time.monotonic() - self.told > 0.5:
-            self._tell(step)
+        if step == self.steps or time.monotonic() - self.reported > INTERVAL:
+            self.report(step)
+            self.reported = time.monotonic()
 
-    def _tell(self, step: int) -> None:
-        self.told = time.monotonic()
+    def report(self, step: int) -> None:
         print(json.dumps({"step": step, "steps": self.steps}), flush=True)
 
 
@@ -48,19 +49,17 @@ def pass_on(message: Warning | str, category: type[Warning], filename: str, *_: 
         print(json.dumps({"warning": str(message)}), flush=True)
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(folder: str) -> int:
     # Outside of training, which has a handler of its own, a request to stop comes too early or too late: the parent
     # repeats it until this process has ended.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     warnings.showwarning = pass_on
     try:
-        minutes = float(arguments[1]) if len(arguments) > 1 else None
-        result = resume(arguments[0], max_minutes=minutes, callbacks=[Reporter()])
+        return COMPLETE if resume(folder, callbacks=[StepReporter()]).complete else STOPPED
     except UserError as error:
         print(error, file=sys.stderr)
         return MISTAKE
-    return COMPLETE if result.complete else STOPPED
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1]))

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pac4sac.agents import get_algorithm
 from pac4sac.base.errors import UserError
@@ -13,35 +13,33 @@ from pac4sac.report.tables import Table
 from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.run import settings_grid
 from pac4sac.runs.seeds import seed_list
-from pac4sac.studies.definition import Study, Variant
+from pac4sac.studies.definition import Study, StudyVariant
 from pac4sac.studies.run import study_folder, train_and_report
+from pac4sac.studies.watcher import Watcher
 from pac4sac.tasks import Task, get_task
 from pac4sac.training.experiment import Result
 from pac4sac.training.options import make_options
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @dataclass(frozen=True)
 class Comparison(Result):
     """What `compare` has found; printed, it is the table of the command `pac4sac compare`."""
 
-    found: Sequence[RunRecord] = field(repr=False, kw_only=True)
+    records: Sequence[RunRecord] = field(repr=False, kw_only=True)
     tables: Sequence[Table] = field(repr=False, kw_only=True)
     page: Path = field(kw_only=True)  # the report on all runs of the folder
 
     @property
     def runs(self) -> list[RunRecord]:
         """Those that were asked for, whatever else the folder holds."""
-        return list(self.found)
+        return list(self.records)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """One for each algorithm, ready for a data frame: `mean`, `sd` and interquartile mean `iqm` of the `metric`
         (regret, or mean return where there is none), its `difference` to the baseline with Welch's interval, `p_holm`
         of Welch's test, corrected, `episodes` until solved, `solved_fraction` and so on. Names in `_low` and `_high`
-        are the ends of 95 % intervals; None is what cannot be told."""
+        are the ends of 95 % intervals; None is what is unknown."""
         return [dict(row) for table in self.tables if table.name.startswith("task-") for row in table.records]
 
     @property
@@ -65,7 +63,7 @@ def compare(
     out: str | Path | None = None,
     parallel: int | None = None,
     max_minutes: float | None = None,
-    console: "Console | None" = None,
+    watcher: Watcher | None = None,
     **options: Any,
 ) -> Comparison:
     """Train several algorithms on a task, as far as they are not trained yet, and compare them with a baseline, by
@@ -73,29 +71,23 @@ def compare(
 
     A preset or a setting goes to those algorithms that have it; `options` are those of `train`. Cohorts train in
     processes of their own, `parallel` of them at a time, so an environment or algorithm of yours must be one that can
-    be imported, as "module:Name". A rich `console` is told how they get on.
+    be imported, as "module:Name". A `watcher` is told how they get on.
     """
-    from rich.console import Console
-
     from pac4sac.paper.families import context_of
     from pac4sac.paper.report import compose, main_tables  # matplotlib takes a second to import
 
     study = comparison_study(task, algos, seeds, settings, steps, baseline, preset)
     make_options(study.tasks[0].steps, options)  # a mistake is told before a folder is made
+    root = study_folder(study, Path(out) if out is not None else None)
     result, report = train_and_report(
-        study,
-        study_folder(study, Path(out) if out is not None else None),
-        console or Console(quiet=True, force_terminal=False),
-        parallel=parallel,
-        max_minutes=max_minutes,
-        options=options,
+        study, root, watcher or Watcher(), options=options, parallel=parallel, max_minutes=max_minutes
     )
     asked = {run.identity for run in study.runs()}
     collection, tables = report.context.collection, report.main_tables
     runs = tuple(run for run in collection.runs if run.record.identity in asked)
     if len(runs) < len(collection.runs):  # the folder holds more
         tables = main_tables(compose(context_of(dataclasses.replace(collection, runs=runs))))
-    return Comparison(**vars(result), found=[run.record for run in runs], tables=tables, page=report.page)
+    return Comparison(**vars(result), records=[run.record for run in runs], tables=tables, page=report.page)
 
 
 def comparison_study(
@@ -120,25 +112,25 @@ def comparison_study(
     if swept := [name for name, values in grid.items() if len(values) != 1]:
         raise UserError(f"compare takes one value for {swept[0]}; sweep it with train, or in a study file.")
     chosen = get_task(task, steps)
-    variants, used = {}, set()
-    for name in names:
-        agent = get_algorithm(name).agent
-        known = {field.name for field in dataclasses.fields(agent.Config)}
-        own = {setting: values[0] for setting, values in grid.items() if setting in known}
-        used |= set(own)
-        own_preset = preset if preset in agent.presets else "paper"
-        label = name if own_preset == "paper" else f"{name}-{own_preset}"
-        variants[name] = Variant(label, name, own_preset, own)
+    variants = {name: _variant(name, preset, {name: values[0] for name, values in grid.items()}) for name in names}
     if preset not in {variant.preset for variant in variants.values()}:
         raise UserError(f"None of {', '.join(names)} has a preset {preset!r}; see pac4sac list presets.")
-    if unknown := sorted(set(grid) - used):
+    if unknown := sorted(set(grid).difference(*(variant.settings for variant in variants.values()))):
         raise UserError(f"None of {', '.join(names)} has a setting {', '.join(unknown)}.")
     return Study(
         name=f"compare-{chosen.name}".replace("/", "-").replace(":", "-").lower(),
         title=f"{', '.join(names)} on {chosen.name}",
-        kind="comparison",
         tasks=(chosen,),
         variants=tuple(variants.values()),
         seeds=tuple(seed_list(seeds)),
         baseline=variants[baseline or names[0]].name,
     )
+
+
+def _variant(algo: str, preset: str, settings: Mapping[str, Any]) -> StudyVariant:
+    """The algorithm with what it has of the settings, and with the preset where it has that."""
+    agent = get_algorithm(algo).agent
+    known = {setting.name for setting in dataclasses.fields(agent.Config)}
+    has_preset = preset in agent.presets and preset != "paper"
+    own = {name: value for name, value in settings.items() if name in known}
+    return StudyVariant(f"{algo}-{preset}" if has_preset else algo, algo, preset if has_preset else "paper", own)

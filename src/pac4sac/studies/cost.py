@@ -33,12 +33,10 @@ def measure_cost(study: Study, root: Path, options: Options) -> Path:
         if run.label == run.algo:
             runs.setdefault(run.label, run)
     device = backends.pick_device(options.device)
-    about = {"version": VERSION, "date": datetime.now(UTC).date().isoformat(), "machine": machine()}
-    about |= {"versions": versions(), "device": str(device), "rows": []}
     threads = torch.get_num_threads()
+    timed = []
     try:
         with ExitStack() as pools:
-            timed = []
             for run in runs.values():
                 torch.set_num_threads(threads)  # which compiled code keeps: it must not be those of the one before
                 pool = pools.enter_context(EnvPool(run.task, [run.seed], 0))
@@ -46,7 +44,8 @@ def measure_cost(study: Study, root: Path, options: Options) -> Path:
             take_turns(timed, study.repetitions)
     finally:
         torch.set_num_threads(threads)
-    about["rows"] = [one.describe() for one in timed]
+    about = {"version": VERSION, "date": datetime.now(UTC).date().isoformat(), "machine": machine()}
+    about |= {"versions": versions(), "device": str(device), "rows": [one.row for one in timed]}
     root.mkdir(parents=True, exist_ok=True)
     path = root / "cost.json"
     write_whole(path, json.dumps(about, indent=1).encode())
@@ -57,7 +56,7 @@ class TimedRun:
     """A single run, as in the paper, placed as training would place it."""
 
     def __init__(self, run: Run, pool: EnvPool, rounds: int, device: torch.device, options: Options) -> None:
-        self.run, self.pool = run, pool
+        self.pool = pool
         self.seconds: list[float] = []
         backends.set_precision(options.precision)
         agent = make_agent([run], pool.observation_size, pool.action_size)
@@ -66,9 +65,11 @@ class TimedRun:
         if options.threads != "auto":
             torch.set_num_threads(options.threads)
         updates = rounds * MEASURED_STEPS * agent.updates_per_step
-        self.backend = backends.prepare(self.learner, backends.choose_backend(options.backend, device, updates))
+        backend = backends.prepare(self.learner, backends.choose_backend(options.backend, device, updates))
         self.threads = backends.choose_threads(self.learner) if options.threads == "auto" else options.threads
         self.learner.begin(pool.reset())
+        self.row: dict[str, object] = {"algo": run.algo, "label": run.label, "backend": backend}
+        self.row |= {"threads": self.threads, "seconds_per_1000_steps": self.seconds}
 
     def take(self, steps: int) -> float:
         """The seconds of some steps: act, step, update, store."""
@@ -84,16 +85,12 @@ class TimedRun:
             torch.cuda.synchronize()  # nothing of this turn is left for the next
         return time.perf_counter() - started
 
-    def describe(self) -> dict[str, object]:
-        about = {"algo": self.run.algo, "label": self.run.label, "backend": self.backend, "threads": self.threads}
-        return about | {"seconds_per_1000_steps": self.seconds}
-
 
 def take_turns(timed: list[TimedRun], rounds: int) -> None:
     """After the warm-up of all: rounds, each of which begins with the run that was second in the one before."""
     for one in timed:
         one.take(one.warmup)
     for turn in range(rounds):
-        for place in range(len(timed)):
-            one = timed[(turn + place) % len(timed)]
+        first = turn % len(timed)
+        for one in [*timed[first:], *timed[:first]]:
             one.seconds.append(round(one.take(MEASURED_STEPS), 4))

@@ -5,14 +5,15 @@ import difflib
 import itertools
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any
 
 from pac4sac.agents import make_config
 from pac4sac.base.errors import UserError
 from pac4sac.paper.shipped import FOLDER as SHIPPED_STUDIES
+from pac4sac.paper.shipped import shipped_study
 from pac4sac.runs.run import Run, make_runs, safe_label
 from pac4sac.runs.seeds import parse_seeds
 from pac4sac.tasks import Task, get_task
@@ -23,51 +24,31 @@ KINDS = (
     *("comparison", "table-1", "table-2", "shooting", "controls", "overestimation", "beyond", "best"),
     *("calibration", "search", "cost", "smoke"),
 )
-Table = dict[str, object]
-STUDY_KEYS: Mapping[str, Any] = {
-    "title": str,
-    "question": str,
-    "kind": str,
-    "tasks": list[str],
-    "seeds": object,
-    "baseline": str,
-    "repetitions": int,
-    "options": Table,
-    "set": Table,
-    "task": dict[str, Table],
-    "variant": list[Table],
-}
-VARIANT_KEYS: Mapping[str, Any] = {
-    "name": str,
-    "algo": str,
-    "preset": str,
-    "set": Table,
-    "sweep": Table,
-    "tasks": list[str],
-}
-TASK_KEYS: Mapping[str, Any] = {
-    "horizon": int,
-    "r_limit": float,
-    "steps": int,
-    "updates_per_step": int,
-    "env_kwargs": Table,
-    "options": Table,
-}
+AS_WRITTEN = ("title", "question", "kind", "baseline", "repetitions", "options")
+STUDY_KEYS = (*AS_WRITTEN, "tasks", "seeds", "set", "task", "variant")
+VARIANT_KEYS = ("name", "algo", "preset", "set", "sweep", "tasks")
+TASK_KEYS = ("horizon", "r_limit", "steps", "updates_per_step", "env_kwargs", "options")
 # Steps are the task's, and all runs of a study start from nothing.
-OPTION_KEYS = {f.name: object for f in dataclasses.fields(Options) if f.name not in ("steps", "start_from")}
-MEANINGS: Mapping[Any, str] = {
-    str: "a text",
-    int: "a whole number from 1 on",
-    float: "a number",
-    Table: "a table",
-    list[str]: "a list of names",
-    list[Table]: "a list of tables",
-    dict[str, Table]: "a table of tables",
+OPTION_KEYS = tuple(f.name for f in dataclasses.fields(Options) if f.name not in ("steps", "start_from"))
+
+
+# What a value must be, the keys of such values, and how it is seen. `Options` checks its own; seeds may be many things.
+VALUES: Mapping[str, tuple[Sequence[str], Callable[[Any], bool]]] = {
+    "a text": ([*AS_WRITTEN[:4], "name", "algo", "preset"], lambda value: isinstance(value, str)),
+    "a whole number from 1 on": (
+        ["repetitions", "horizon", "steps", "updates_per_step"],
+        lambda value: type(value) is int and value > 0,
+    ),
+    "a number": (["r_limit"], lambda value: type(value) in (int, float)),
+    "a table": (["options", "set", "sweep", "env_kwargs"], lambda value: isinstance(value, dict)),
+    "a table of tables": (["task"], lambda value: isinstance(value, dict) and _are(dict, value.values())),
+    "a list of tables": (["variant"], lambda value: isinstance(value, list) and _are(dict, value)),
+    "a list of names": (["tasks"], lambda value: isinstance(value, list) and _are(str, value)),
 }
 
 
 @dataclass(frozen=True)
-class Variant:
+class StudyVariant:
     """One row of a table: an algorithm with settings, under a name."""
 
     name: str
@@ -76,15 +57,18 @@ class Variant:
     settings: Mapping[str, Any] = field(default_factory=dict)
     tasks: tuple[str, ...] | None = None  # None: all tasks of the study
 
+    def is_for(self, task: Task) -> bool:
+        return self.tasks is None or task.name in self.tasks
+
 
 @dataclass(frozen=True)
 class Study:
     name: str
     title: str
-    kind: str
     tasks: tuple[Task, ...]
-    variants: tuple[Variant, ...]
+    variants: tuple[StudyVariant, ...]
     seeds: tuple[int, ...]
+    kind: str = KINDS[0]
     question: str = ""
     baseline: str | None = None
     repetitions: int = 20  # of a cost measurement
@@ -95,137 +79,122 @@ class Study:
         return {**self.options, **self.task_options.get(task.name, {})}
 
     def runs(self) -> list[Run]:
-        found: list[Run] = []
-        for task in self.tasks:
-            for variant in self.variants:
-                if variant.tasks is None or task.name in variant.tasks:
-                    grid = {name: [value] for name, value in variant.settings.items()}
-                    made = make_runs(task, variant.algo, variant.preset, self.seeds, grid)
-                    found += [dataclasses.replace(run, label=safe_label(variant.name)) for run in made]
-        return found
+        runs: list[Run] = []
+        for task, variant in itertools.product(self.tasks, self.variants):
+            if variant.is_for(task):
+                grid = {name: [value] for name, value in variant.settings.items()}
+                made = make_runs(task, variant.algo, variant.preset, self.seeds, grid)
+                runs += [dataclasses.replace(run, label=safe_label(variant.name)) for run in made]
+        return runs
 
 
 def shipped_studies() -> dict[str, str]:
     """Name and title of every study of the package."""
-    return {path.stem: tomllib.loads(path.read_text())["title"] for path in sorted(SHIPPED_STUDIES.glob("*.toml"))}
+    return {path.stem: shipped_study(path.stem)["title"] for path in sorted(SHIPPED_STUDIES.glob("*.toml"))}
 
 
 def load_study(name: str) -> Study:
     """A shipped study by name, or a user's by the path of its TOML file."""
-    path = Path(name)
-    if path.suffix != ".toml":
-        path = SHIPPED_STUDIES / f"{name}.toml"
-        if not path.is_file():
-            known = shipped_studies()
-            close = difflib.get_close_matches(name, known, n=3)
-            hint = (
-                f"did you mean {' or '.join(close)}?"
-                if close
-                else f"there are {', '.join(known)}, or give a .toml file."
-            )
-            raise UserError(f"There is no study {name!r}; {hint}")
+    is_own = Path(name).suffix == ".toml"
+    path = Path(name) if is_own else SHIPPED_STUDIES / f"{name}.toml"
+    if not is_own and not path.is_file():
+        close, known = difflib.get_close_matches(name, shipped_studies(), n=3), ", ".join(shipped_studies())
+        hint = f"did you mean {' or '.join(close)}?" if close else f"there are {known}, or give a .toml file."
+        raise UserError(f"There is no study {name!r}; {hint}")
     try:
-        text = path.read_text(encoding="utf-8")
+        return _Reader(path, path.read_text(encoding="utf-8")).study()
     except OSError as error:
         raise UserError(f"The study {path} cannot be read ({error.strerror}).") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is no TOML file: {error}.") from error
-    return _Reader(path, text).study()
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path}: {error}.") from error
 
 
 class _Reader:
     """Reads a definition; a mistake is told with its line."""
 
     def __init__(self, path: Path, text: str) -> None:
-        self.path, self.lines = path, text.splitlines()
-        try:
-            self.content = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise UserError(f"{path}: {error}.") from error
+        self.path, self.lines, self.content = path, text.splitlines(), tomllib.loads(text)
 
     def study(self) -> Study:
-        c = self.content
-        self._check(c, STUDY_KEYS, "a study")
+        content = self.content
+        self._check(content, STUDY_KEYS, "a study")
         for key in ("tasks", "variant"):
-            if not c.get(key):
+            if not content.get(key):
                 raise self._mistake(key, f"a study needs at least one {key.removesuffix('s')}")
-        if twice := [name for name in c["tasks"] if c["tasks"].count(name) > 1]:
-            raise self._mistake(twice[0], f"the task {twice[0]!r} is named twice")
-        if unknown := [name for name in c.get("task", {}) if name not in c["tasks"]]:
+        about_tasks = content.get("task", {})
+        if twice := _repeated(content["tasks"]):
+            raise self._mistake(twice, f"the task {twice!r} is named twice")
+        if unknown := [name for name in about_tasks if name not in content["tasks"]]:
             raise self._mistake(unknown[0], f"[task.{unknown[0]}] is about a task that the study does not have")
-        tasks = tuple(self._task(name) for name in c["tasks"])
-        variants = tuple(variant for block in c["variant"] for variant in self._variants(block))
-        seen: set[tuple[str, str]] = set()
-        for task, variant in itertools.product(tasks, variants):
-            if variant.tasks is None or task.name in variant.tasks:
-                if (task.name, variant.name) in seen:
-                    raise self._mistake(
-                        variant.name, f"two variants are called {variant.name!r}; give one another name"
-                    )
-                seen.add((task.name, variant.name))
-        baseline = c.get("baseline")
+        tasks = tuple(self._task(name, about_tasks.get(name, {})) for name in content["tasks"])
+        variants = tuple(variant for block in content["variant"] for variant in self._variants(block))
+        for task in tasks:
+            if twice := _repeated([variant.name for variant in variants if variant.is_for(task)]):
+                raise self._mistake(twice, f"two variants are called {twice!r}; give one another name")
+        baseline = content.get("baseline")
         if baseline is not None and baseline not in {variant.name for variant in variants}:
             raise self._mistake("baseline", f"the baseline {baseline!r} is no variant of the study")
-        task_options = {name: about["options"] for name, about in c.get("task", {}).items() if "options" in about}
-        for place, options in {"options": c.get("options", {}), **task_options}.items():
-            self._check(options, OPTION_KEYS, "[options]" if place == "options" else f"[task.{place}.options]")
-            for key, value in options.items():
-                self._located(key, Options, steps=1, **{key: value})
-        kind = c.get("kind", KINDS[0])
+        self._check_options(content, "[options]")
+        kind = content.get("kind", KINDS[0])
         if kind not in KINDS:
             raise self._mistake("kind", f"there is no kind {kind!r}; {_hint(kind, KINDS)}")
+        seeds = content.get("seeds", "0:5")
+        seeds_text = ",".join(map(str, seeds)) if isinstance(seeds, list) else str(seeds)
         study = Study(
             name=self.path.stem,
-            title=c.get("title", self.path.stem),
-            question=c.get("question", ""),
-            kind=kind,
             tasks=tasks,
             variants=variants,
-            seeds=tuple(self._located("seeds", parse_seeds, _seeds_text(c.get("seeds", "0:5")))),
-            baseline=baseline,
-            repetitions=c.get("repetitions", 20),
-            options=c.get("options", {}),
-            task_options=task_options,
+            seeds=tuple(self._located("seeds", parse_seeds, seeds_text)),
+            task_options={name: about["options"] for name, about in about_tasks.items() if "options" in about},
+            **{"title": self.path.stem} | {key: content[key] for key in AS_WRITTEN if key in content},
         )
         study.runs()  # a wrong setting is told now, not when its cohort starts
         return study
 
-    def _task(self, name: str) -> Task:
+    def _task(self, name: str, about: Mapping[str, Any]) -> Task:
         task: Task = self._located(name, get_task, name)
-        overrides = self.content.get("task", {}).get(name, {})
-        self._check(overrides, TASK_KEYS, f"[task.{name}]")
-        changes = {key: value for key, value in overrides.items() if key != "options"}
-        return dataclasses.replace(task, **changes)
+        self._check(about, TASK_KEYS, f"[task.{name}]")
+        self._check_options(about, f"[task.{name}.options]")
+        return dataclasses.replace(task, **{key: value for key, value in about.items() if key != "options"})
 
-    def _variants(self, block: Mapping[str, Any]) -> list[Variant]:
+    def _check_options(self, table: Mapping[str, Any], title: str) -> None:
+        options = table.get("options", {})
+        self._check(options, OPTION_KEYS, title)
+        for key, value in options.items():
+            self._located(key, Options, steps=1, **{key: value})
+
+    def _variants(self, block: Mapping[str, Any]) -> list[StudyVariant]:
         self._check(block, VARIANT_KEYS, "a variant")
         if "algo" not in block:
             raise self._mistake("[[variant]]", "a variant needs an algo")
-        common = {**self.content.get("set", {}), **block.get("set", {})}
-        name, sweep = block.get("name", block["algo"]), block.get("sweep", {})
+        algo, preset, sweep = block["algo"], block.get("preset", "paper"), block.get("sweep", {})
+        name = block.get("name", algo)
         tasks = tuple(block["tasks"]) if "tasks" in block else None
         if unknown := [task for task in tasks or () if task not in self.content["tasks"]]:
             raise self._mistake(unknown[0], f"the variant {name!r} is for {unknown[0]!r}, no task of the study")
-        found = []
         for key, values in sweep.items():
             if not isinstance(values, list) or not values:
                 raise self._mistake(key, f"the sweep over {key} has no values")
+        variants = []
         for values in itertools.product(*sweep.values()):
-            chosen = dict(zip(sweep, values, strict=True))
-            label = "-".join([name, *(f"{key}={value}" for key, value in chosen.items())])
-            settings = {**common, **chosen}
-            self._located(block["algo"], make_config, block["algo"], block.get("preset", "paper"), settings)
-            found.append(Variant(label, block["algo"], block.get("preset", "paper"), settings, tasks))
-        return found
+            swept = dict(zip(sweep, values, strict=True))
+            label = "-".join([name, *(f"{key}={value}" for key, value in swept.items())])
+            settings = {**self.content.get("set", {}), **block.get("set", {}), **swept}
+            self._located(algo, make_config, algo, preset, settings)
+            variants.append(StudyVariant(label, algo, preset, settings, tasks))
+        return variants
 
-    def _check(self, table: Mapping[str, Any], kinds: Mapping[str, Any], what: str) -> None:
+    def _check(self, table: Mapping[str, Any], keys: Collection[str], what: str) -> None:
         for key, value in table.items():
-            if key not in kinds:
-                raise self._mistake(key, f"{what} has no key {key!r}; {_hint(key, kinds)}")
-            if not _is_a(kinds[key], value):
-                raise self._mistake(key, f"{key} must be {MEANINGS[kinds[key]]}, not {value!r}")
+            if key not in keys:
+                raise self._mistake(key, f"{what} has no key {key!r}; {_hint(key, keys)}")
+            for meaning, (such, is_so) in VALUES.items():
+                if key in such and not is_so(value):
+                    raise self._mistake(key, f"{key} must be {meaning}, not {value!r}")
 
-    def _located(self, key: str, function: Any, *arguments: Any, **named: Any) -> Any:
+    def _located(self, key: str, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         try:
             return function(*arguments, **named)
         except UserError as error:
@@ -242,16 +211,9 @@ def _hint(name: str, known: Collection[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
 
 
-def _seeds_text(seeds: Any) -> str:
-    return ",".join(map(str, seeds)) if isinstance(seeds, list) else str(seeds)
+def _are(kind: type, values: Iterable[Any]) -> bool:
+    return all(isinstance(value, kind) for value in values)
 
 
-def _is_a(kind: Any, value: Any) -> bool:
-    if get_origin(kind) is not None:
-        members = value.values() if isinstance(value, dict) else value
-        return isinstance(value, get_origin(kind)) and all(_is_a(get_args(kind)[-1], member) for member in members)
-    if isinstance(value, bool):
-        return kind is object
-    if kind is int:
-        return isinstance(value, int) and value > 0
-    return isinstance(value, int | float if kind is float else kind)
+def _repeated(names: Sequence[str]) -> str | None:
+    return next((name for name in names if names.count(name) > 1), None)

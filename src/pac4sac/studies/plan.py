@@ -5,12 +5,11 @@ identified by its task, settings, seed and the revision of its algorithm, so tha
 a study was extended by seeds or variants.
 """
 
-import dataclasses
 import hashlib
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,42 +61,42 @@ class PlannedCohort:
 def plan(study: Study, root: Path, memory: int, on_gpu: bool = False) -> list[PlannedCohort]:
     """The cohorts of a study in a folder: those begun there, then those to be begun, each within `memory` bytes."""
     cohorts = []
-    wanted = {run.identity: run for run in unique(study.runs())}
+    # Each identity once: the same run under a second name is not trained again.
+    wanted = dict(reversed({run.identity: run for run in reversed(study.runs())}.items()))
     for path in sorted(root.glob("experiments/*/experiment.json")):
         runs = [run for cohort in experiment_runs(read_experiment(path.parent)) for run in cohort]
         if any(run.identity in wanted for run in runs):
-            cohorts.append(PlannedCohort(path.parent, tuple(runs), _bytes(runs)))
+            cohorts.append(PlannedCohort(path.parent, tuple(runs), cohort_bytes(runs)))
             for run in runs:
                 wanted.pop(run.identity, None)
     for cohort in plan_cohorts(list(wanted.values()), on_gpu):
         for part in split_by_memory(cohort, memory):
             digest = hashlib.sha256("".join(run.identity for run in part).encode()).hexdigest()[:8]
             name = f"{part[0].task.name}-{part[0].algo}-{digest}".replace("/", "-").replace(":", "-")
-            cohorts.append(PlannedCohort(root / "experiments" / name, tuple(part), _bytes(part)))
+            cohorts.append(PlannedCohort(root / "experiments" / name, tuple(part), cohort_bytes(part)))
     return cohorts
 
 
-def unique(runs: Sequence[Run]) -> list[Run]:
-    """Each identity once; the same run under a second name is not trained again."""
-    return list({run.identity: run for run in reversed(runs)}.values())[::-1]
+def split_by_memory(runs: Sequence[Run], memory: int) -> list[Sequence[Run]]:
+    each = cohort_bytes(runs[:1])
+    if each > memory:
+        raise UserError(
+            f"One run of {runs[0].label} on {runs[0].task.name} needs {each / 1e9:.1f} GB, and {memory / 1e9:.1f} GB "
+            "are allowed; allow more with --memory, or set a smaller capacity."
+        )
+    parts = math.ceil(len(runs) / (memory // each))
+    per_part = math.ceil(len(runs) / parts)  # parts of about the same size
+    return [runs[first : first + per_part] for first in range(0, len(runs), per_part)]
 
 
-def begin(study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides: dict[str, Any]) -> None:
+def begin(study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides: Mapping[str, Any]) -> None:
     """Write the study and its experiments down, so that they can be trained by anyone who has the folder."""
     root.mkdir(parents=True, exist_ok=True)
-    expected = [
-        {
-            "run": run.id,
-            "task": run.task.name,
-            "algo": run.algo,
-            "label": run.label,
-            "seed": run.seed,
-            "identity": run.identity,
-        }
-        for run in (study.runs() if study.kind != "cost" else [])  # which times its runs and keeps none
-    ]
-    previous = read_study(root)
-    if previous is not None:
+    runs = study.runs() if study.kind != "cost" else []  # which times its runs and keeps none
+    names = ("run", "task", "algo", "label", "seed", "identity")
+    values = [(run.id, run.task.name, run.algo, run.label, run.seed, run.identity) for run in runs]
+    expected = [dict(zip(names, row, strict=True)) for row in values]
+    if (previous := read_study(root)) is not None:
         if previous["study"] != study.name:
             raise UserError(f"{root} holds the study {previous['study']!r}; choose another folder with --out.")
         # What was asked for before, with more seeds or tasks perhaps, is asked for still.
@@ -123,25 +122,6 @@ def read_study(root: Path) -> dict[str, Any] | None:
     if not named or "study" not in about:
         raise UserError(f"{path} is damaged; take it from a copy, or choose another folder with --out.")
     return about
-
-
-# --- memory and time
-
-
-def split_by_memory(runs: Sequence[Run], memory: int) -> list[list[Run]]:
-    each = _bytes(runs[:1])
-    if each > memory:
-        raise UserError(
-            f"One run of {runs[0].label} on {runs[0].task.name} needs {each / 1e9:.1f} GB, and {memory / 1e9:.1f} GB "
-            "are allowed; allow more with --memory, or set a smaller capacity."
-        )
-    parts = math.ceil(len(runs) / (memory // each))
-    per_part = math.ceil(len(runs) / parts)  # parts of about the same size
-    return [list(runs[first : first + per_part]) for first in range(0, len(runs), per_part)]
-
-
-def _bytes(runs: Sequence[Run]) -> int:
-    return cohort_bytes(runs, task_sizes(runs[0].task))
 
 
 @dataclass(frozen=True)
@@ -177,16 +157,15 @@ def place_for_cohorts(device: str, memory: int | None) -> Place:
 def measured_seconds(cohort: PlannedCohort, device: torch.device) -> float:
     """Time of a whole cohort, from a short trial of its learner (eager on the CPU, so compiling can only better it) and
     of its simulators, which step while the learner works."""
-    runs, task = cohort.runs, cohort.runs[0].task
+    runs, task, seeds = cohort.runs, cohort.runs[0].task, [run.seed for run in cohort.runs]
     agent = make_agent(runs, *task_sizes(task))
-    short = dataclasses.replace(task, steps=min(task.steps, 1000))
-    learner = Learner(agent, [run.seed for run in runs], short.steps, device)
+    learner = Learner(agent, seeds, min(cohort.steps, 1000), device)
     if device.type == "cuda":
         backends.prepare(learner, "graph")
     with backends.Rehearsal(learner) as rehearsal:
         rehearsal.seconds(2)
         act, update = rehearsal.seconds_of("act"), rehearsal.seconds_of("update")
-    with EnvPool(task, [run.seed for run in runs], "auto") as pool:
+    with EnvPool(task, seeds, "auto") as pool:
         pool.reset()
         simulate = backends.median_seconds(lambda: _random_step(pool), 20)
     return cohort.steps * (act + max(simulate, update * agent.updates_per_step))

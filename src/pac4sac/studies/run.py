@@ -2,26 +2,24 @@
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import write_whole
 from pac4sac.base.stopping import StopRequest
-from pac4sac.cli.shared import say
-from pac4sac.cli.study_display import StudyDisplay
 from pac4sac.runs.run import Run
 from pac4sac.studies.cost import measure_cost
 from pac4sac.studies.definition import Study
-from pac4sac.studies.local import Watcher, run_local, side_by_side
+from pac4sac.studies.local import run_local, side_by_side
 from pac4sac.studies.plan import Place, PlannedCohort, begin, place_for_cohorts, plan
+from pac4sac.studies.ray.cluster import cluster_address, run_on_ray
+from pac4sac.studies.watcher import Watcher
 from pac4sac.training.experiment import Result, check_computing
 from pac4sac.training.options import Options
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from pac4sac.paper.report import WrittenReport
 
 WITH_COST = ("cost", "smoke")
@@ -32,30 +30,12 @@ def study_folder(study: Study, out: Path | None) -> Path:
 
 
 def train_and_report(
-    study: Study,
-    root: Path,
-    console: "Console",
-    *,
-    options: Mapping[str, Any],
-    engine: str = "local",
-    memory: int | None = None,
-    max_minutes: float | None = None,
-    **launching: Any,
+    study: Study, root: Path, watcher: Watcher, *, options: Mapping[str, Any], **launching: Any
 ) -> "tuple[Result, WrittenReport]":
-    """Run a study, telling how it gets on, then write the page on all that its folder holds."""
+    """Run a study, then write the page on all that its folder holds. `launching` is what `run_study` takes."""
     from pac4sac.paper.report import write_report  # matplotlib takes a second to import
 
-    stop = StopRequest(max_minutes)
-    say(console, f"{study.title}: {len(study.runs())} runs in {root}")
-    if study.kind != "cost":
-        place = place_of(study, engine, memory, options)
-        sizes = [cohort.bytes for cohort in plan(study, root, place.memory, place.on_gpu)]
-        many = f"{len(sizes)} cohorts" if len(sizes) > 1 else "1 cohort"
-        say(console, f"{many} of up to {max(sizes) / 1e6:.0f} MB, where {place.memory / 1e6:.0f} MB are allowed each.")
-    with StudyDisplay(console) as display:
-        complete = run_study(study, root, display, engine=engine, stop=stop, memory=memory, **launching, **options)
-    report = write_report([root], root / "report")
-    return Result(root, complete, None if complete else stop.reason), report
+    return run_study(study, root, watcher, **launching, **options), write_report([root], root / "report")
 
 
 def run_study(
@@ -67,63 +47,53 @@ def run_study(
     address: str | None = None,
     parallel: int | None = None,
     memory: int | None = None,
-    stop: StopRequest | None = None,
+    max_minutes: float | None = None,
     **options: Any,
-) -> bool:
-    """Train what is not trained yet; True when the study is complete. Called again, it goes on. `options` override
-    those of the study."""
+) -> Result:
+    """Train what is not trained yet. Called again, it goes on. `options` override those of the study."""
+    stop = StopRequest(max_minutes)
     if address is not None and engine != "ray":
         raise UserError(f"--address {address} is that of a Ray cluster; add --engine ray to train there.")
     if parallel is not None and parallel < 1:
         raise UserError(f"At least 1 cohort must be trained at a time, not {parallel}; leave --parallel out to choose.")
     place = place_of(study, engine, memory, options)
-    if study.kind != "cost":
-        cohorts = plan(study, root, place.memory, place.on_gpu)
-        unfinished = [cohort for cohort in cohorts if cohort.done() < len(cohort.runs)]
-        train = _trainer(engine, address, parallel, place.on_gpu) if unfinished else None  # before anything is written
-        begin(study, root, cohorts, options)
-        with stop or StopRequest() as stop:
-            complete = train is None or train(unfinished, stop, watcher)
-        if not complete:
-            return False
-        name_the_same(study.runs(), cohorts)
-    else:
-        begin(study, root, [], options)
+    cohorts = plan(study, root, place.memory, place.on_gpu) if study.kind != "cost" else []
+    watcher.planned(study, root, cohorts, place.memory)
+    unfinished = [cohort for cohort in cohorts if cohort.done() < len(cohort.runs)]
+    cluster = cluster_address(address) if unfinished and engine == "ray" else None  # before anything is written
+    begin(study, root, cohorts, options)
+    complete = True
+    with stop:
+        if cluster is not None:
+            complete = run_on_ray(unfinished, cluster, stop, watcher)
+        elif unfinished:
+            beside = parallel or side_by_side(len(unfinished))
+            complete = run_local(unfinished, beside, stop, watcher, place.on_gpu)
+    if not complete:
+        return Result(root, complete=False, reason=stop.reason)
+    name_the_same(study.runs(), cohorts)
     if study.kind in WITH_COST and not (root / "cost.json").exists():
         measure_cost(study, root, Options(**{**study.options, **options, "steps": 1}))
-    return True
-
-
-def _trainer(
-    engine: str, address: str | None, parallel: int | None, on_gpu: bool
-) -> Callable[[Sequence[PlannedCohort], StopRequest, Watcher], bool]:
-    if engine == "ray":
-        from pac4sac.studies.ray.cluster import cluster_address, run_on_ray
-
-        cluster = cluster_address(address)
-        return lambda cohorts, stop, watcher: run_on_ray(cohorts, cluster, stop, watcher)
-    return lambda cohorts, stop, watcher: run_local(
-        cohorts, parallel or side_by_side(len(cohorts)), stop, watcher, on_gpu
-    )
+    return Result(root, complete=True)
 
 
 def place_of(study: Study, engine: str, memory: int | None, options: Mapping[str, Any]) -> Place:
     """What the cohorts are cut for. What this machine cannot compute as asked is told before anything is written."""
     if engine not in ("local", "ray"):
         raise UserError(f"There is no engine {engine!r}; use local or ray.")
-    wanted = [{**of_task, **options, "steps": 1} for of_task in (study.options, *map(study.options_for, study.tasks))]
-    for how in [Options(**each) for each in wanted]:
+    for task_options in (study.options, *map(study.options_for, study.tasks)):
+        how = Options(**{**task_options, **options, "steps": 1})
         if how.start_from:
             raise UserError("A study trains from nothing; leave start_from out, or use pac4sac train --from.")
         if engine == "local":  # what a cluster can compute is not known here
             check_computing(how)
-    return place_for_cohorts(wanted[0].get("device", "auto"), memory)
+    return place_for_cohorts({"device": "auto", **study.options, **options}["device"], memory)
 
 
 def name_the_same(runs: Sequence[Run], cohorts: Sequence[PlannedCohort]) -> None:
     """Give a run that a study lists under several names a folder under each; it was trained once."""
     trained = {run.identity: (cohort.folder / "runs" / run.id, run) for cohort in cohorts for run in cohort.runs}
-    for run in runs:
+    for run in runs if cohorts else ():
         folder, original = trained[run.identity]
         copy = folder.parent / run.id
         if run.label == original.label or copy.exists():

@@ -9,6 +9,7 @@ from typing import Any, SupportsFloat
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 from pac4sac.base.errors import UserError, how_to_install
@@ -24,8 +25,7 @@ class TaskEnv(gymnasium.Wrapper[Vector, Vector, Any, Any]):
 
     def __init__(self, env: gymnasium.Env[Any, Any], name: str, horizon: int | None, unit_actions: bool) -> None:
         super().__init__(env)
-        self.horizon = horizon
-        self.elapsed_steps = 0
+        self.horizon, self.elapsed_steps = horizon, 0
         unit, self.from_unit = _action_adapter(env.action_space, name)
         self.observation_space, self.to_vector = _observation_adapter(env.observation_space, name)
         if unit_actions:
@@ -60,7 +60,10 @@ def make_env(task: Task, render_mode: str | None = None, *, unit_actions: bool =
     try:
         env = gymnasium.make(spec, disable_env_checker=True, **kwargs)
     except gymnasium.error.DependencyNotInstalled as missing:
-        raise UserError(_missing_dependency(task.name, str(missing))) from missing
+        needed = f"a package that is not installed: {missing}"
+        if "mujoco" in needed.lower():
+            needed = f"MuJoCo, which is not installed; {how_to_install('mujoco')}."
+        raise UserError(f"Task {task.name!r} needs {needed}") from missing
     except TypeError as error:
         if "unexpected keyword argument" not in str(error):
             raise
@@ -75,16 +78,24 @@ def make_env(task: Task, render_mode: str | None = None, *, unit_actions: bool =
         raise
 
 
-def _missing_dependency(name: str, message: str) -> str:
-    if "mujoco" in message.lower():
-        return f"Task {name!r} needs MuJoCo, which is not installed; {how_to_install('mujoco')}."
-    return f"Task {name!r} needs a package that is not installed: {message}"
+_sizes: dict[str, tuple[EnvSpec, tuple[int, int]]] = {}  # by environment and its options
+
+
+def task_sizes(task: Task) -> tuple[int, int]:
+    """Lengths of an observation and of an action. An environment is built for them once, and again when another one was
+    registered under its id."""
+    key, spec = f"{task.env_id} {task.env_kwargs}", find_spec(task.env_id)
+    if key not in _sizes or _sizes[key][0] is not spec:
+        with contextlib.closing(make_env(task, unit_actions=True)) as env:
+            _sizes[key] = spec, (math.prod(env.observation_space.shape or ()), math.prod(env.action_space.shape or ()))
+    return _sizes[key][1]
 
 
 def _action_adapter(space: spaces.Space[Any], name: str) -> tuple[spaces.Space[Vector], ToAction | None]:
     if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
+        kind = "integer" if isinstance(space, spaces.Box) else type(space).__name__
         raise UserError(
-            f"Task {name!r} takes {_kind(space)} actions; choose an environment with continuous (Box) actions, "
+            f"Task {name!r} takes {kind} actions; choose an environment with continuous (Box) actions, "
             "the only kind these agents learn."
         )
     if np.any(np.abs([space.low, space.high]) >= np.finfo(np.float32).max):
@@ -92,18 +103,12 @@ def _action_adapter(space: spaces.Space[Any], name: str) -> tuple[spaces.Space[V
             f"Task {name!r} has an unbounded action space, so that [-1, 1] cannot be scaled to it; "
             "wrap the environment so that its actions have finite bounds."
         )
-    size = int(np.prod(space.shape))
-    unit = spaces.Box(-1.0, 1.0, (size,), np.float32)
+    unit = spaces.Box(-1.0, 1.0, (math.prod(space.shape),), np.float32)
     if space == unit:
         return unit, None
-
     low, high = space.low.astype(np.float64).ravel(), space.high.astype(np.float64).ravel()
     middle, half, shape, dtype = (high + low) / 2, (high - low) / 2, space.shape, space.dtype
-
-    def to_action(action: Vector) -> NDArray[Any]:
-        return np.clip(middle + half * action, low, high).astype(dtype).reshape(shape)
-
-    return unit, to_action
+    return unit, lambda action: np.clip(middle + half * action, low, high).astype(dtype).reshape(shape)
 
 
 def _observation_adapter(space: spaces.Space[Any], name: str) -> tuple[spaces.Space[Vector], ToVector | None]:
@@ -114,7 +119,7 @@ def _observation_adapter(space: spaces.Space[Any], name: str) -> tuple[spaces.Sp
         )
     if not space.is_np_flattenable:
         raise UserError(
-            f"Task {name!r} observes a {_kind(space)}, which has no fixed length; "
+            f"Task {name!r} observes a {type(space).__name__}, which has no fixed length; "
             "wrap the environment so that it observes a Box or a Dict of Boxes."
         )
     flat = spaces.flatten_space(space)
@@ -128,18 +133,6 @@ def _observation_adapter(space: spaces.Space[Any], name: str) -> tuple[spaces.Sp
 
 
 def _has_image(space: spaces.Space[Any]) -> bool:
-    if isinstance(space, spaces.Dict):
-        return any(map(_has_image, space.spaces.values()))
-    if isinstance(space, spaces.Tuple):
-        return any(map(_has_image, space.spaces))
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        return any(map(_has_image, space.values() if isinstance(space, spaces.Dict) else space.spaces))
     return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) > 1
-
-
-def _kind(space: spaces.Space[Any]) -> str:
-    return "integer" if isinstance(space, spaces.Box) else type(space).__name__
-
-
-def task_sizes(task: Task) -> tuple[int, int]:
-    """Lengths of an observation and of an action."""
-    with contextlib.closing(make_env(task)) as env:
-        return math.prod(env.observation_space.shape or ()), math.prod(env.action_space.shape or ())

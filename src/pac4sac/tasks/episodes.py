@@ -13,7 +13,6 @@ from pac4sac.tasks.adapters import make_env
 from pac4sac.tasks.registry import Task
 
 Board = NDArray[np.void]
-CAUSE_BYTES = 400
 
 # A letter to a worker: begin this episode of one run and replay the actions that follow as float32.
 LETTER = struct.Struct("<iqq")  # run, episode, bytes of the actions
@@ -27,31 +26,21 @@ def board_layout(runs: int, observation_size: int, action_size: int) -> np.dtype
             ("observation", np.float32, (runs, observation_size)),
             ("final_observation", np.float32, (runs, observation_size)),
             ("reward", np.float64, (runs,)),
-            ("terminated", np.bool_, (runs,)),
-            ("truncated", np.bool_, (runs,)),
-            ("active", np.bool_, (runs,)),
-            ("failed", np.bool_, (runs,)),
+            *[(name, np.bool_, (runs,)) for name in ("terminated", "truncated", "active", "failed")],
             ("refused", np.bool_, (runs,)),  # the environment could not be built, and the user can mend it
-            ("cause", np.uint8, (runs, CAUSE_BYTES)),
+            ("cause", "S400", (runs,)),  # of a failure
             # Of each worker, at the place of its first run: what it was asked for, how much of that by letter, what it
             # has done, and the seconds its last step took; who sleeps and must be woken.
-            ("asked", np.int64, (runs,)),
-            ("letters", np.int64, (runs,)),
-            ("answered", np.int64, (runs,)),
+            *[(name, np.int64, (runs,)) for name in ("asked", "letters", "answered")],
             ("worked", np.float64, (runs,)),
-            ("pool_sleeps", np.bool_, (runs,)),
-            ("worker_sleeps", np.bool_, (runs,)),
+            *[(name, np.bool_, (runs,)) for name in ("pool_sleeps", "worker_sleeps")],
         ],
         align=True,
     )
 
 
-def read_cause(board: Board, run: int) -> str:
-    written: bytes = board["cause"][run].tobytes()
-    return written.rstrip(b"\0").decode(errors="ignore")
-
-
-def episode_seed(run_seed: int, purpose: str, episode: int) -> int:
+def simulator_seed(run_seed: int, purpose: str, episode: int) -> int:
+    """What the environment of a run is reset with for an episode."""
     key = (zlib.crc32(purpose.encode()), episode)
     word = np.random.SeedSequence(run_seed, spawn_key=key).generate_state(1, np.uint32)[0]
     return int(word) >> 1  # some simulators keep their seed in a signed 32-bit integer
@@ -61,20 +50,18 @@ class RunEnvironment:
     """The environment of one run and the episode it is in. What goes wrong inside is told on the board, not raised."""
 
     def __init__(self, task: Task, run: int, seed: int, purpose: str, board: Board) -> None:
-        self._task, self._run, self._seed, self._purpose = task, run, seed, purpose
+        self._task, self._run, self._seed, self._purpose, self._board = task, run, seed, purpose, board
         self._env: gymnasium.Env[NDArray[np.float32], NDArray[np.float32]] | None = None
         self._episode = self._steps = 0
-        self._action = board["action"][run]
-        self._observation = board["observation"][run]
-        self._final_observation = board["final_observation"][run]
-        self._cause = board["cause"][run]
-        self._reward = board["reward"]
-        self._terminated, self._truncated = board["terminated"], board["truncated"]
-        self._active, self._failed, self._refused = board["active"], board["failed"], board["refused"]
+        # What each step needs is looked up once.
+        rows = [board[name][run] for name in ("action", "observation", "final_observation")]
+        self._action, self._observation, self._final_observation = rows
+        columns = [board[name] for name in ("reward", "terminated", "truncated", "active", "failed")]
+        self._reward, self._terminated, self._truncated, self._active, self._failed = columns
 
     def begin(self, episode: int, actions: bytes) -> None:
         """Start this episode and take these actions in it; the board then shows the observation reached."""
-        self._failed[self._run] = self._refused[self._run] = False
+        self._failed[self._run] = self._board["refused"][self._run] = False
         self._steps = 0
         try:
             if self._env is None:
@@ -85,7 +72,6 @@ class RunEnvironment:
                 observation = self._env.step(action.copy())[0]
             self._observation[:] = observation
         except Exception as problem:
-            self._refused[self._run] = self._env is None and isinstance(problem, UserError)
             self._fail(problem)
 
     def step(self) -> None:
@@ -98,9 +84,7 @@ class RunEnvironment:
             # A copy, because an environment may keep the action it was given, and the board changes under it.
             observation, reward, terminated, truncated, _ = self._env.step(self._action.copy())
             self._final_observation[:] = observation
-            self._reward[run] = reward
-            self._terminated[run] = terminated
-            self._truncated[run] = truncated
+            self._reward[run], self._terminated[run], self._truncated[run] = reward, terminated, truncated
             if terminated or truncated:
                 observation = self._reset(self._episode + 1)
             self._observation[:] = observation
@@ -117,18 +101,15 @@ class RunEnvironment:
         self._episode, self._steps = episode, 0
         # Environments whose first episode differs from later ones must not count resets themselves: a replay has fewer.
         options = {"episode": episode} if getattr(self._env.unwrapped, "episode_option", False) else None
-        return self._env.reset(seed=episode_seed(self._seed, self._purpose, episode), options=options)[0]
+        return self._env.reset(seed=simulator_seed(self._seed, self._purpose, episode), options=options)[0]
 
     def _fail(self, problem: Exception) -> None:
-        text = " ".join(str(problem).split())
-        where = (
-            f"step {self._steps} of episode {self._episode}" if self._steps else f"the reset of episode {self._episode}"
-        )
-        if self._refused[self._run]:
-            cause = text
+        cause = " ".join(str(problem).split())
+        if self._env is None and isinstance(problem, UserError):
+            self._board["refused"][self._run] = True
         else:
-            cause = f"{self._task.env_id} raised {type(problem).__name__} in {where}: {text}"
-        encoded = cause.encode()[:CAUSE_BYTES]
-        self._cause[:] = 0
-        self._cause[: len(encoded)] = np.frombuffer(encoded, np.uint8)
+            moment = f"step {self._steps}" if self._steps else "the reset"
+            where = f"{moment} of episode {self._episode}"
+            cause = f"{self._task.env_id} raised {type(problem).__name__} in {where}: {cause}"
+        self._board["cause"][self._run] = cause.encode()
         self._failed[self._run] = True

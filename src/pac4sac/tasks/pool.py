@@ -10,7 +10,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from pac4sac.base.cores import cores
 from pac4sac.base.errors import UserError
-from pac4sac.tasks.adapters import make_env
-from pac4sac.tasks.episodes import Board, board_layout, read_cause
+from pac4sac.tasks.adapters import make_env, task_sizes
+from pac4sac.tasks.episodes import Board, board_layout
 from pac4sac.tasks.hosts import Host, LocalHost, WorkerHost, close_hosts, portable
 from pac4sac.tasks.registry import Task
 
@@ -43,7 +43,7 @@ class Transitions(NamedTuple):
     failed: NDArray[np.bool_]  # [R] runs whose simulator failed; rows of failed and of parked runs are zeros
 
 
-class EnvPool:
+class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
     """Steps R environments; the number of workers changes the speed and nothing else.
 
     ``failures`` maps each run whose simulator failed to the cause; such a run is out, the others go on.
@@ -55,35 +55,32 @@ class EnvPool:
     ) -> None:
         if not len(seeds) or min(seeds) < 0:
             raise UserError("A pool needs one seed per run, none of them negative.")
-        self.task = task
-        self.seeds = [int(seed) for seed in seeds]
-        self.runs = len(seeds)
+        self.task, self.seeds, self.runs = task, [int(seed) for seed in seeds], len(seeds)
         self.failures: dict[int, str] = {}
-        # One environment is built here in any case: it has the sizes, and tells the user at once what cannot work.
-        with contextlib.closing(make_env(task, unit_actions=True)) as env:
-            self.observation_size, self.action_size = map(_length, (env.observation_space, env.action_space))
-            if workers == "auto":
+        self.observation_size, self.action_size = task_sizes(task)  # tells the user at once what cannot work
+        if workers == "auto":
+            with contextlib.closing(make_env(task, unit_actions=True)) as env:
                 workers = choose_workers(self.runs, _step_seconds(env), cores())
         if workers < 0:
             raise UserError(f"A pool cannot have {workers} workers; use 0 (no processes), a positive number or 'auto'.")
         self.workers = min(workers, self.runs)
 
-        self._episode = np.zeros(self.runs, np.int64)
-        self._steps = np.zeros(self.runs, np.int64)  # taken in the present episode
+        self._episode, self._steps = np.zeros((2, self.runs), np.int64)  # steps taken in the present episode
         self._history = np.zeros((self.runs, 1024, self.action_size), np.float32)  # the actions of those steps
         self._each_run = np.arange(self.runs)
         self._state: Literal["new", "idle", "stepping", "closed"] = "new"
 
-        layout = board_layout(self.runs, self.observation_size, self.action_size)
+        shape = (self.runs, self.observation_size, self.action_size)
+        layout = board_layout(*shape)
         self._hosts: list[Host] = []
         if self.workers:
-            self._job = {"task": portable(task), "purpose": purpose, "seeds": self.seeds, "runs": self.runs}
-            self._job |= {"observation_size": self.observation_size, "action_size": self.action_size}
-            memory = self._job["memory"] = _anonymous_memory(layout.itemsize)
+            self._job: dict[str, Any] = {"task": portable(task), "purpose": purpose, "seeds": self.seeds}
+            memory = _anonymous_memory(layout.itemsize)
+            self._job |= {"shape": shape, "memory": memory}
             self._closing = weakref.finalize(self, close_hosts, self._hosts, memory)
             self._board: Board = np.ndarray((), layout, buffer=mmap.mmap(memory, layout.itemsize))
             for first in range(self.workers):
-                self._hosts.append(WorkerHost(self._job, list(range(first, self.runs, self.workers)), self._board))
+                self._hosts.append(WorkerHost(self._job, self._each_run[first :: self.workers].tolist(), self._board))
         else:
             self._board = np.zeros((), layout)
             self._hosts.append(LocalHost(task, self.seeds, purpose, self._board))
@@ -102,10 +99,8 @@ class EnvPool:
         """Start this episode of every run that has not failed, parked ones included."""
         self._require("new", "idle")
         self._active[:] = ~self._failed
-        self._episode[:] = episode
-        self._steps[:] = 0
-        self._start()
-        return self._seen.observation
+        self._episode[:], self._steps[:] = episode, 0
+        return self._start()
 
     def send(self, actions: NDArray[np.float32]) -> None:
         self._require("idle")
@@ -168,23 +163,18 @@ class EnvPool:
         self.failures = dict(failures)
         self._failed[:] = np.isin(self._each_run, list(failures))
         self._active[:] = ~(self._failed | snapshot["parked"])
-        self._episode[:] = snapshot["episode"]
-        self._steps[:] = snapshot["steps"]
+        self._episode[:], self._steps[:] = snapshot["episode"], snapshot["steps"]
         self._history = snapshot["actions"].copy()
-        self._start()
-        if strayed := self._strayed(range(self.runs), snapshot["observation"]):
-            warnings.warn(self._went_elsewhere(strayed), stacklevel=2)
+        observation = self._start()
+        self._warn_of_strays(range(self.runs), snapshot["observation"])
         for run in sorted(self.failures.keys() - failures.keys()):
             seed, cause = self.seeds[run], self.failures[run]
             raise UserError(f"Run {run} (seed {seed}) of task {self.task.name!r} cannot be resumed: {cause}")
-        return self._seen.observation
+        return observation
 
     def close(self) -> None:
         self._state = "closed"
         self._closing()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -193,8 +183,8 @@ class EnvPool:
         if self._state not in states:
             raise RuntimeError(f"the pool is {self._state}; this call needs it {' or '.join(states)}")
 
-    def _start(self) -> None:
-        """Bring every run to the episode and step that the pool has down for it."""
+    def _start(self) -> NDArray[np.float32]:
+        """Bring every run to the episode and step that the pool has down for it; what is observed there."""
         hosted = {run for host in self._hosts for run in host.runs}
         if orphans := [int(run) for run in np.flatnonzero(self._active) if run not in hosted]:
             self._hosts.append(WorkerHost(self._job, orphans, self._board))
@@ -202,11 +192,12 @@ class EnvPool:
         self._collect()
         for run in map(int, np.flatnonzero(self._board["refused"] & self._active)):
             raise UserError(
-                f"{read_cause(self._board, run)} (This is what a worker process found: it sees only environments that "
+                f"{self._cause(run)} (This is what a worker process found: it sees only environments that "
                 "it can import, so name the task 'module:Environment-v0', or use no workers.)"
             )
         self._settle()
         self._state = "idle"
+        return self._seen.observation
 
     def _replay(self, hosts: Iterable[Host]) -> None:
         # In the order of runs, which goes round the hosts, so that all of them have work at once.
@@ -225,9 +216,9 @@ class EnvPool:
         for host in self._hosts:
             host.second_life = False
 
-    def _revive(self, dead: Host) -> list[Host]:
+    def _revive(self, dead: Host) -> list[WorkerHost]:
         """Successors of a dead worker, brought to where it was; the step in flight is still on the board."""
-        ending = dead.bury()
+        ending = dead.ending()
         self._hosts.remove(dead)
         runs = [run for run in dead.runs if self._active[run]]
         if dead.second_life and len(runs) == 1:
@@ -236,29 +227,25 @@ class EnvPool:
         log.warning("The worker process of runs %s died %s; restarting it and replaying their episodes.", runs, ending)
         # After a second death each run gets a process of its own: the one that kills it is out, the others go on.
         groups = [[run] for run in runs] if dead.second_life else [runs]
-        successors: list[Host] = [
-            WorkerHost(self._job, group, self._board, second_life=True) for group in groups if group
-        ]
+        successors = [WorkerHost(self._job, group, self._board, second_life=True) for group in groups if group]
         self._hosts += successors
         self._replay(successors)
         if self._state == "stepping":
             for host in successors:
                 if host.answered():
-                    if strayed := self._strayed(host.runs, self._seen.observation):
-                        warnings.warn(self._went_elsewhere(strayed), stacklevel=1)  # not logged: a study shows it
+                    self._warn_of_strays(host.runs, self._seen.observation)
                     host.step()
         return successors
 
-    def _strayed(self, runs: Iterable[int], expected: NDArray[np.float32]) -> list[int]:
+    def _warn_of_strays(self, runs: Iterable[int], expected: NDArray[np.float32]) -> None:
         differs = (self._board["observation"] != expected).any(axis=1) & self._active & ~self._failed
-        return [run for run in runs if differs[run]]
-
-    def _went_elsewhere(self, strayed: Sequence[int]) -> str:
-        seeds = " and ".join(str(seed) for seed in sorted({self.seeds[run] for run in strayed}))
-        return (
-            f"{self.task.env_id} is not deterministic given its seed, or this is another machine: the same actions led "
-            f"to another observation. Seed {seeds} goes on from there, not exactly as if it had never stopped."
-        )
+        if strayed := {self.seeds[run] for run in runs if differs[run]}:
+            warnings.warn(  # not logged: a study shows it
+                f"{self.task.env_id} is not deterministic given its seed, or this is another machine: the same actions "
+                f"led to another observation. Seed {' and '.join(map(str, sorted(strayed)))} goes on from there, not "
+                "exactly as if it had never stopped.",
+                stacklevel=2,
+            )
 
     def _settle(self) -> None:
         """Take runs out whose simulator raised or left the finite numbers, then show the board to the caller."""
@@ -275,9 +262,12 @@ class EnvPool:
             for run in map(int, np.flatnonzero(bad)):
                 where = f"step {self._steps[run] + (self._state == 'stepping')} of episode {self._episode[run]}"
                 nan = f"{self.task.env_id} returned an observation or reward that is not finite in {where}."
-                self._fail(run, read_cause(self._board, run) if self._failed[run] else nan)
+                self._fail(run, self._cause(run) if self._failed[run] else nan)
             return self._settle()
         self._seen_bytes[:] = self._board_bytes
+
+    def _cause(self, run: int) -> str:
+        return bytes(self._board["cause"][run]).decode(errors="ignore")
 
     def _fail(self, run: int, cause: str) -> None:
         self.failures[run] = cause
@@ -298,11 +288,6 @@ def choose_workers(runs: int, step_seconds: float, cores: int) -> int:
         return -(-runs // workers) * step_seconds + ROUND_TRIP + workers * ROUND_TRIP_PER_WORKER
 
     return min(range(min(runs, cores) + 1), key=seconds)
-
-
-def _length(space: gymnasium.Space[Any]) -> int:
-    assert space.shape is not None
-    return int(space.shape[0])
 
 
 def _step_seconds(env: gymnasium.Env[Any, Any]) -> float:

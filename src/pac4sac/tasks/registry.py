@@ -10,7 +10,10 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from pac4sac.base.errors import UserError, how_to_install
-from pac4sac.tasks.bullet import HORIZON, register_environments
+
+HORIZON = 1000
+# The classes in robots.py, and the return that the original registration of each calls solved.
+ROBOTS = {"CartpoleSwingup": 800.0, "HalfCheetah": 3000.0, "Ant": 2500.0, "Humanoid": None}
 
 
 @dataclass(frozen=True)
@@ -37,20 +40,26 @@ TASKS: dict[str, Task] = {
 }
 
 
+def register_environments() -> None:
+    """Give Gymnasium the four PyBullet environments; the simulator itself is imported when one is made."""
+    for robot, threshold in ROBOTS.items():
+        if (env_id := f"pac4sac/{robot}-v0") not in gymnasium.registry:
+            home = f"pac4sac.tasks.robots:{robot}"
+            gymnasium.register(env_id, home, reward_threshold=threshold, max_episode_steps=HORIZON)
+
+
 def get_task(task: str | Task, steps: int | None = None) -> Task:
     """A task, or by name a shipped one or that which any Gymnasium id makes with its environment's own limits; `steps`
     take the place of its budget."""
-    found = task if isinstance(task, Task) else _named(task)
-    return found if steps is None else replace(found, steps=steps)
-
-
-def _named(name: str) -> Task:
-    if not isinstance(name, str):
-        raise UserError(f"A task is a name or a pac4sac.Task, not {name!r}; name an environment by its registered id.")
-    if name in TASKS:
-        return TASKS[name]
-    spec = find_spec(name)
-    return Task(name, name, spec.max_episode_steps, spec.reward_threshold)
+    if isinstance(task, str):
+        if task in TASKS:
+            task = TASKS[task]
+        else:
+            spec = find_spec(task)
+            task = Task(task, task, spec.max_episode_steps, spec.reward_threshold)
+    elif not isinstance(task, Task):
+        raise UserError(f"A task is a name or a pac4sac.Task, not {task!r}; name an environment by its registered id.")
+    return task if steps is None else replace(task, steps=steps)
 
 
 def time_limit(task: Task) -> int | None:
@@ -70,7 +79,11 @@ def find_spec(env_id: str) -> EnvSpec:
                 "install it or put its folder on PYTHONPATH."
             ) from missing
     elif env_id.startswith("dm_control/"):
-        _register_dm_control(env_id)
+        try:
+            importlib.import_module("dm_control")
+            importlib.import_module("shimmy")
+        except ImportError as missing:
+            raise UserError(f"Task {env_id!r} needs dm_control ({missing}); {how_to_install('dmc')}.") from missing
     spec = gymnasium.registry.get(plain_id if module else env_id)
     if spec is None:
         raise UserError(f"There is no task or environment {env_id!r}; {_suggestion(module, plain_id)}")
@@ -83,14 +96,6 @@ def _registered_by(module: str) -> set[str]:
     before = set(gymnasium.registry)
     importlib.import_module(module)
     return set(gymnasium.registry) - before
-
-
-def _register_dm_control(env_id: str) -> None:
-    try:
-        importlib.import_module("dm_control")
-        importlib.import_module("shimmy")
-    except ImportError as missing:
-        raise UserError(f"Task {env_id!r} needs dm_control ({missing}); {how_to_install('dmc')}.") from missing
 
 
 def _suggestion(module: str, name: str) -> str:

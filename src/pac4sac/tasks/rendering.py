@@ -30,6 +30,9 @@ HORIZON = np.array([238, 243, 249], np.float32)
 ZENITH = np.array([164, 192, 226], np.float32)
 FOG_DISTANCE = 22.0  # metres
 
+Pixels = NDArray[np.uint8]
+Mask = NDArray[np.bool_]
+
 
 @dataclass(frozen=True)
 class Camera:
@@ -42,8 +45,7 @@ class Camera:
 
 class Painter:
     def __init__(self, pybullet: Any, camera: Camera) -> None:
-        self._pybullet = pybullet
-        self._camera = camera
+        self._pybullet, self._camera = pybullet, camera
         self._projection = pybullet.computeProjectionMatrixFOV(FIELD_OF_VIEW, WIDTH / HEIGHT, 0.1, 100.0)
         # The view matrix turns world into camera axes, so that its rows are the camera's axes in the world.
         view = np.reshape(self._view(0.0, 0.0), (4, 4)).T
@@ -58,37 +60,34 @@ class Painter:
         self._floor_x = (self._eye[0] + reach * rays[..., 0]).astype(np.float32)
         self._floor_y = (self._eye[1] + reach * rays[..., 1]).astype(np.float32)
         # How far apart on the floor neighbouring pixels lie: tiles fade out where they get smaller than that.
-        self._blur_x = _spread(self._floor_x)
-        self._blur_y = _spread(self._floor_y)
+        slopes = [np.abs(np.gradient(floor)) for floor in (self._floor_x, self._floor_y)]  # each down and across
+        self._blur_x, self._blur_y = (np.maximum(down + across, 1e-3) for down, across in slopes)
         length = np.linalg.norm(rays, axis=-1)
         fog = 1 - np.exp(-((reach * length / FOG_DISTANCE) ** 2))
         self._clear = np.where(rays[..., 2] < 0, 1 - fog, 0).astype(np.float32)
         climb = np.clip(2.2 * rays[..., 2] / length, 0, 1)[..., None]
         sky = HORIZON + (ZENITH - HORIZON) * climb
         self._backdrop = (sky * (1 - self._clear[..., None])).astype(np.float32)
-        self._light_projection = pybullet.computeProjectionMatrixFOV(
-            2 * np.degrees(np.arctan(SHADOW_REACH / LIGHT_DISTANCE)), 1.0, 1.0, 2 * LIGHT_DISTANCE
-        )
+        light_angle = 2 * np.degrees(np.arctan(SHADOW_REACH / LIGHT_DISTANCE))
+        self._light_projection = pybullet.computeProjectionMatrixFOV(light_angle, 1.0, 1.0, 2 * LIGHT_DISTANCE)
         self._shadow_pixel = self._where_in_shadow_map()
 
-    def paint(self, client: int, x: float, y: float) -> NDArray[np.uint8]:
+    def paint(self, client: int, x: float, y: float) -> Pixels:
         """The robot seen by the camera that looks at (x, y)."""
         tiles = _square_wave(self._floor_x + np.float32(x), self._blur_x)
         tiles *= _square_wave(self._floor_y + np.float32(y), self._blur_y)
         # Colour of the floor = a light tile, darkened by the pattern and by the shadow, then faded by the fog.
         light = self._clear * (1 - 0.45 * self._shadow(client, x, y))
         tiles *= light
-        picture: NDArray[np.float32] = (
-            self._backdrop + light[..., None] * TILES.mean(0) + tiles[..., None] * (TILES[0] - TILES[1]) / 2
-        )
+        contrast = tiles[..., None] * (TILES[0] - TILES[1]) / 2
+        picture: NDArray[np.float32] = self._backdrop + light[..., None] * TILES.mean(0) + contrast
         self._add_robot(picture, client, x, y)
         return picture.astype(np.uint8)
 
     def _view(self, x: float, y: float) -> Any:
         camera = self._camera
-        return self._pybullet.computeViewMatrixFromYawPitchRoll(
-            (x, y, camera.height), camera.distance, camera.yaw, camera.pitch, 0.0, 2
-        )
+        place = (x, y, camera.height), camera.distance, camera.yaw, camera.pitch
+        return self._pybullet.computeViewMatrixFromYawPitchRoll(*place, 0.0, 2)
 
     def _add_robot(self, picture: NDArray[np.float32], client: int, x: float, y: float) -> None:
         colours, mask = self._shoot(client, SAMPLES * WIDTH, SAMPLES * HEIGHT, self._view(x, y), self._projection)
@@ -107,9 +106,8 @@ class Painter:
         """How much light the robot takes from each pixel of the floor: it is looked at from the light."""
         _, shadow_map = self._shoot(client, SHADOW_SIZE, SHADOW_SIZE, self._light_view(x, y), self._light_projection)
         soft: NDArray[Any] = shadow_map.astype(np.float32)
-        for axis in (0, 1):
-            for shift in (1, 3):
-                soft = (np.roll(soft, shift, axis) + soft + np.roll(soft, -shift, axis)) / 3
+        for axis, shift in ((0, 1), (0, 3), (1, 1), (1, 3)):
+            soft = (np.roll(soft, shift, axis) + soft + np.roll(soft, -shift, axis)) / 3
         return soft.ravel()[self._shadow_pixel]
 
     def _light_view(self, x: float, y: float) -> Any:
@@ -126,9 +124,7 @@ class Painter:
         inside = (column >= 0) & (column < SHADOW_SIZE) & (row >= 0) & (row < SHADOW_SIZE) & (back < 0)
         return np.where(inside, row * SHADOW_SIZE + column, 0)
 
-    def _shoot(
-        self, client: int, width: int, height: int, view: Any, projection: Any
-    ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    def _shoot(self, client: int, width: int, height: int, view: Any, projection: Any) -> tuple[Pixels, Mask]:
         _, _, colours, _, bodies = self._pybullet.getCameraImage(
             width,
             height,
@@ -147,12 +143,6 @@ class Painter:
         return pixels, np.asarray(bodies).reshape(height, width) >= 0
 
 
-def _spread(coordinate: NDArray[np.float32]) -> NDArray[np.float32]:
-    down, across = np.gradient(coordinate)
-    spread: NDArray[np.float32] = np.maximum(np.abs(down) + np.abs(across), 1e-3)
-    return spread
-
-
 def _square_wave(position: NDArray[np.float32], blur: NDArray[np.float32]) -> NDArray[np.float32]:
     """+1 and -1 in turn, a metre each, averaged over a width of `blur`."""
     ramp = np.abs(np.mod(position, 2.0) - 1.0) - 0.5  # distance to the nearest edge, signed
@@ -165,10 +155,8 @@ class Window:
 
     def __init__(self, pybullet: Any, camera: Camera, frame_seconds: float) -> None:
         self.client = int(pybullet.connect(pybullet.GUI))
-        self._pybullet = pybullet
-        self._camera = camera
-        self._frame_seconds = frame_seconds
-        self._next_frame = 0.0
+        self._pybullet, self._camera = pybullet, camera
+        self._frame_seconds, self._next_frame = frame_seconds, 0.0
         pybullet.configureDebugVisualizer(pybullet.COV_ENABLE_GUI, 0, physicsClientId=self.client)
 
     @classmethod
@@ -181,9 +169,8 @@ class Window:
 
     def show(self, x: float, y: float) -> None:
         camera = self._camera
-        self._pybullet.resetDebugVisualizerCamera(
-            camera.distance, camera.yaw, camera.pitch, (x, y, camera.height), physicsClientId=self.client
-        )
+        place = (camera.distance, camera.yaw, camera.pitch, (x, y, camera.height))
+        self._pybullet.resetDebugVisualizerCamera(*place, physicsClientId=self.client)
         now = time.perf_counter()
         time.sleep(max(0.0, self._next_frame - now))
         self._next_frame = max(self._next_frame, now) + self._frame_seconds

@@ -13,6 +13,7 @@ SLATE, ORANGE, BLUE, TEAL = (0.36, 0.42, 0.52), (0.96, 0.58, 0.24), (0.26, 0.52,
 
 class CartpoleSwingup(BulletEnv):
     model = "inverted_pendulum.xml"
+    observation_size = 5
     substeps = 1
     has_ground = False
     motors: ClassVar[dict[str, float]] = {"slider": 100.0}
@@ -20,9 +21,6 @@ class CartpoleSwingup(BulletEnv):
     joints = ("slider", "hinge")
     camera = Camera(distance=2.9, yaw=0.0, pitch=-8.0, height=-0.05, floor=-0.8)
     colours: ClassVar[dict[str, Colour]] = {"slider": SLATE, "hinge": ORANGE, "base": SLATE}
-
-    def __init__(self, render_mode: str | None = None, restore_state: bool = False) -> None:
-        super().__init__(5, render_mode, restore_state)
 
     def _first_observation(self) -> Vector:
         return self._outcome([])[0]
@@ -36,32 +34,18 @@ class CartpoleSwingup(BulletEnv):
 
     def _drive(self, forces: list[float]) -> None:
         # By position, for one joint: a microsecond less of the dozen that a whole step takes. The zeros are ignored.
-        mode = pybullet.TORQUE_CONTROL
-        pybullet.setJointMotorControl2(
-            self._body, self._driven[0], mode, 0.0, 0.0, forces[0], 0.0, 0.0, 0.0, self._client
-        )
-
-    def _place(self) -> tuple[float, float]:
-        return 0.0, 0.0
+        mode, joint = pybullet.TORQUE_CONTROL, self._driven[0]
+        pybullet.setJointMotorControl2(self._body, joint, mode, 0.0, 0.0, forces[0], 0.0, 0.0, 0.0, self._client)
 
 
 class HalfCheetah(BulletEnv):
     model = "half_cheetah.xml"
-    motors: ClassVar[dict[str, float]] = {
-        "bthigh": 120.0,
-        "bshin": 90.0,
-        "bfoot": 60.0,
-        "fthigh": 140.0,
-        "fshin": 60.0,
-        "ffoot": 30.0,
-    }
+    observation_size = 17
+    motors = {"bthigh": 120.0, "bshin": 90.0, "bfoot": 60.0} | {"fthigh": 140.0, "fshin": 60.0, "ffoot": 30.0}
     joints = ("ignorex", "ignorez", "ignorey", *motors)
     start = dict.fromkeys(joints, 0.0)
     camera = Camera(distance=3.4, yaw=15.0, pitch=-14.0, height=0.5)
     colours: ClassVar[dict[str, Colour]] = {"b": BLUE, "f": TEAL, "ignore": ORANGE}
-
-    def __init__(self, render_mode: str | None = None, restore_state: bool = False) -> None:
-        super().__init__(17, render_mode, restore_state)
 
     def _first_observation(self) -> Vector:
         # In the original a misplaced body number gives the ground this friction from the second episode on.
@@ -101,17 +85,12 @@ class _FloatingRobot(BulletEnv):
     height_counted_twice: ClassVar[float]
     empty_entries: ClassVar[int]  # observation entries reserved for contact forces, which the original never fills
 
-    def __init__(
-        self,
-        render_mode: str | None = None,
-        restore_state: bool = False,
-        compact: bool = False,
-        terminate_when_fallen: bool = False,
-    ) -> None:
+    def __init__(self, compact: bool = False, terminate_when_fallen: bool = False, **common: Any) -> None:
         self._padding = 0 if compact else self.empty_entries
+        self.observation_size = 11 + 2 * len(self.joints) + self._padding
         # The original adds the starting height to a height that is absolute already, so that nothing ever falls.
         self._extra_height = 0.0 if terminate_when_fallen else self.height_counted_twice
-        super().__init__(11 + 2 * len(self.joints) + self._padding, render_mode, restore_state)
+        super().__init__(**common)
 
     def _find_joints(self) -> None:
         super()._find_joints()
@@ -133,11 +112,8 @@ class _FloatingRobot(BulletEnv):
         progress = self._potential - before
         fallen = numbers[0] + self._extra_height <= self.fallen_below
         alive = -1.0 if fallen else self.alive_bonus
-        at_limit = 0
-        for position, (middle, reach) in zip(positions, self._near_limits, strict=True):
-            if abs(position - middle) > reach:
-                at_limit += 1
-        limits = -0.1 * at_limit
+        near = zip(positions, self._near_limits, strict=True)
+        limits = -0.1 * sum([abs(position - middle) > reach for position, (middle, reach) in near])
         info = {"reward_alive": alive, "reward_progress": progress, "reward_joint_limits": limits}
         terminated = fallen or not math.isfinite(sum(numbers))
         return self._observation(numbers), alive + progress + limits, terminated, info
@@ -185,30 +161,15 @@ class Ant(_FloatingRobot):
     empty_entries = 84
 
 
+LEG, ARM = {"hip_x": 100, "hip_z": 100, "hip_y": 300, "knee": 200}, {"shoulder1": 75, "shoulder2": 75, "elbow": 75}
+HUMANOID_POWERS = {"abdomen_z": 100, "abdomen_y": 100, "abdomen_x": 100} | {
+    f"{side}_{joint}": power for limb in (LEG, ARM) for side in ("right", "left") for joint, power in limb.items()
+}
+
+
 class Humanoid(_FloatingRobot):
     model = "humanoid_symmetric.xml"
-    motors: ClassVar[dict[str, float]] = {
-        joint: power * 0.41
-        for joint, power in {
-            "abdomen_z": 100,
-            "abdomen_y": 100,
-            "abdomen_x": 100,
-            "right_hip_x": 100,
-            "right_hip_z": 100,
-            "right_hip_y": 300,
-            "right_knee": 200,
-            "left_hip_x": 100,
-            "left_hip_z": 100,
-            "left_hip_y": 300,
-            "left_knee": 200,
-            "right_shoulder1": 75,
-            "right_shoulder2": 75,
-            "right_elbow": 75,
-            "left_shoulder1": 75,
-            "left_shoulder2": 75,
-            "left_elbow": 75,
-        }.items()
-    }
+    motors: ClassVar[dict[str, float]] = {joint: power * 0.41 for joint, power in HUMANOID_POWERS.items()}
     joints = tuple(motors)
     start = dict.fromkeys(joints, 0.0)
     camera = Camera(distance=4.2, yaw=40.0, pitch=-14.0, height=0.8)

@@ -58,17 +58,15 @@ class BulletEnv(gymnasium.Env[Vector, Vector], ABC):
     motors: ClassVar[dict[str, float]]  # torque (or force) at action 1, in the order of the action
     start: ClassVar[dict[str, float]]  # joint position about which the reset noise lies, in the order it is drawn
     joints: ClassVar[tuple[str, ...]]  # the joints that are observed
+    observation_size: int
     camera: ClassVar[Camera]
     colours: ClassVar[dict[str, Colour]]  # of the parts moved by joints whose names begin so
 
-    def __init__(self, observation_size: int, render_mode: str | None = None, restore_state: bool = False) -> None:
-        self.render_mode = render_mode
-        self.restore_state = restore_state
-        self.episode = -1
+    def __init__(self, render_mode: str | None = None, restore_state: bool = False) -> None:
+        self.render_mode, self.restore_state = render_mode, restore_state
+        self.episode = self._client = self._body = -1
         self.action_space = spaces.Box(-1.0, 1.0, (len(self.motors),), np.float32)
-        self.observation_space = spaces.Box(-np.inf, np.inf, (observation_size,), np.float32)
-        self._client = -1
-        self._body = -1
+        self.observation_space = spaces.Box(-np.inf, np.inf, (self.observation_size,), np.float32)
         self._saved_state: int | None = None
         self._painter: Painter | None = None
         self._window: Window | None = None
@@ -78,16 +76,15 @@ class BulletEnv(gymnasium.Env[Vector, Vector], ABC):
         super().reset(seed=seed)
         self.episode = int((options or {}).get("episode", self.episode + 1))
         if self._client < 0:
-            self._connect()
+            self._window = Window.open(pybullet, self.camera, DT) if self.render_mode == "human" else None
+            self._client = self._window.client if self._window else int(pybullet.connect(pybullet.DIRECT))
         if self._saved_state is None:
             self._load_world()
         else:
             pybullet.restoreState(self._saved_state, physicsClientId=self._client)
         noise = self.np_random.uniform(-0.1, 0.1, size=len(self.start)).tolist()
         for (joint, position), deviation in zip(self.start.items(), noise, strict=True):
-            pybullet.resetJointState(
-                self._body, self._index[joint], position + deviation, 0.0, physicsClientId=self._client
-            )
+            pybullet.resetJointState(self._body, self._index[joint], position + deviation, 0.0, self._client)
         observation = self._first_observation()
         if self.restore_state and self._saved_state is None:
             self._saved_state = pybullet.saveState(physicsClientId=self._client)
@@ -133,14 +130,9 @@ class BulletEnv(gymnasium.Env[Vector, Vector], ABC):
     def _joint_states(self) -> Any:
         return pybullet.getJointStates(self._body, self._observed, self._client)
 
-    @abstractmethod
     def _place(self) -> tuple[float, float]:
         """Where on the floor the robot is, for the camera to follow it."""
-
-    def _connect(self) -> None:
-        if self.render_mode == "human":
-            self._window = Window.open(pybullet, self.camera, DT)
-        self._client = self._window.client if self._window else int(pybullet.connect(pybullet.DIRECT))
+        return 0.0, 0.0
 
     def _load_world(self) -> None:
         client = self._client
@@ -161,16 +153,9 @@ class BulletEnv(gymnasium.Env[Vector, Vector], ABC):
         self._body = pybullet.loadMJCF(path, flags=SELF_COLLISION, physicsClientId=client)[-1]
         self._find_joints()
         # Joints come with a velocity motor each, which would act as friction.
-        count = len(self._joint_info)
-        pybullet.setJointMotorControlArray(
-            self._body,
-            range(count),
-            pybullet.POSITION_CONTROL,
-            positionGains=[0.1] * count,
-            velocityGains=[0.1] * count,
-            forces=[0.0] * count,
-            physicsClientId=client,
-        )
+        every, gains = range(len(self._joint_info)), [0.1] * len(self._joint_info)
+        how = {"positionGains": gains, "velocityGains": gains, "forces": [0.0 for _ in every]}
+        pybullet.setJointMotorControlArray(self._body, every, pybullet.POSITION_CONTROL, **how, physicsClientId=client)
         if self.render_mode is not None:
             self._colour_parts()
 

@@ -1,25 +1,90 @@
-"""A worker process of the pool: steps the simulators of its runs over shared memory, one command at a time.
+"""A worker process of the pool steps the simulators of its runs over shared memory, one command at a time; and the bell
+by which pool and worker wait for each other.
 
 Started as ``python -m pac4sac.tasks.worker JOB``; the job is JSON, memory and sockets are inherited descriptors.
 """
 
+import contextlib
 import ctypes
+import functools
 import json
 import mmap
 import os
+import platform
+import select
 import signal
 import socket
 import sys
 import time
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from pac4sac.tasks.bell import Bell, cell
+from pac4sac.base.cores import machine_cores
 from pac4sac.tasks.episodes import LETTER, Board, RunEnvironment, board_layout
 from pac4sac.tasks.registry import Task
 
+SPINS = 200  # looks at a counter before the core is offered to others, some 10 µs
+LOOK_UP = 50  # milliseconds after which a sleeper looks by itself: the flag that it sleeps can cross with a ring
 PR_SET_PDEATHSIG = 1
+
+
+@functools.cache
+def patience() -> float:
+    """Seconds for which whoever waits stays awake. To wake a sleeping process can take longer than a simulated step, on
+    a virtual machine a millisecond and more; but where cores are few, the others need them. Only an x86 promises that
+    whoever sees a counter also sees what was written before it."""
+    ordered = platform.machine().lower() in ("x86_64", "amd64")
+    return 20e-3 if ordered and machine_cores() >= 4 and hasattr(os, "sched_yield") else 0.0
+
+
+def cell(board: Board, name: str, worker: int) -> memoryview:
+    """One number of the board, in a form that is read quickly."""
+    data: memoryview = board[name][worker : worker + 1].data
+    return data
+
+
+class Bell:
+    """One end of a bell between the pool and a worker. Each end counts its rings on the board, where the other sees
+    them at once, without the kernel's help. The socket wakes a sleeper, and tells when the other end is gone."""
+
+    def __init__(self, channel: socket.socket, board: Board, worker: int, end: Literal["pool", "worker"]) -> None:
+        names = ["asked", "answered", "pool_sleeps", "worker_sleeps"]
+        if end == "worker":
+            names = ["answered", "asked", "worker_sleeps", "pool_sleeps"]
+        self._rung, self._heard, self._asleep, self._other_asleep = (cell(board, name, worker) for name in names)
+        self.worker, self._channel, self._poller = worker, channel, select.poll()
+        self._poller.register(channel, select.POLLIN)
+
+    @property
+    def rings(self) -> int:
+        return int(self._rung[0])
+
+    def ring(self) -> None:
+        self._rung[0] += 1
+        if self._other_asleep[0]:
+            with contextlib.suppress(BlockingIOError, ConnectionError):  # rung already, or gone, which a wait will tell
+                self._channel.send(b".", socket.MSG_DONTWAIT)
+
+    def wait(self, rings: int) -> bool:
+        """Until the other end has rung so often; False when it is gone before."""
+        if patience():
+            until = time.perf_counter() + patience()
+            while time.perf_counter() < until:
+                for _ in range(SPINS):
+                    if self._heard[0] >= rings:
+                        return True
+                os.sched_yield()
+        self._asleep[0] = True
+        try:
+            while self._heard[0] < rings:
+                if self._poller.poll(LOOK_UP) and not self._channel.recv(4096):
+                    break
+        except ConnectionError:
+            pass
+        finally:
+            self._asleep[0] = False
+        return bool(self._heard[0] >= rings)
 
 
 def serve(bell: Bell, post: socket.socket, board: Board, environments: dict[int, RunEnvironment]) -> None:
@@ -52,18 +117,16 @@ def main(job: dict[str, Any]) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     for name in ("post", "channel", "memory"):  # else a process started by an environment would keep sockets open
         os.set_inheritable(job[name], False)
-    layout = board_layout(job["runs"], job["observation_size"], job["action_size"])
+    layout = board_layout(*job["shape"])
     board = np.ndarray((), layout, buffer=mmap.mmap(job["memory"], layout.itemsize))
     task = Task(**job["task"])
     environments = {run: RunEnvironment(task, run, seed, job["purpose"], board) for run, seed in job["seeds"]}
     bell = Bell(socket.socket(fileno=job["channel"]), board, job["seeds"][0][0], "worker")
-    try:
-        serve(bell, socket.socket(fileno=job["post"]), board, environments)
-    except OSError:
-        pass  # the pool went away in the middle of a command
-    finally:
+    with contextlib.ExitStack() as closing:
         for environment in environments.values():
-            environment.close()
+            closing.callback(environment.close)
+        with contextlib.suppress(OSError):  # the pool went away in the middle of a command
+            serve(bell, socket.socket(fileno=job["post"]), board, environments)
 
 
 if __name__ == "__main__":

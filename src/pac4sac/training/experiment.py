@@ -79,17 +79,17 @@ def train(
 
 def startable_cohorts(runs: Sequence[Run], options: Options) -> list[list[Run]]:
     """Runs of one task by cohort. Whatever cannot work is said before a folder is made for it."""
-    device, sizes = check_computing(options), task_sizes(runs[0].task)
+    device = check_computing(options)
     cohorts = plan_cohorts(runs, device.type == "cuda")
     for cohort in cohorts:
-        needed, free = cohort_bytes(cohort, sizes), free_bytes(device)
+        needed, free = cohort_bytes(cohort), free_bytes(device)
         if needed > free:
             raise UserError(
                 f"Training needs {needed / 1e9:.1f} GB of memory in one cohort of {len(cohort)}, and "
                 f"{free / 1e9:.1f} GB are free; set a smaller capacity or width, or train fewer runs at once."
             )
         if options.start_from:
-            agent = make_agent(cohort[:1], *sizes)
+            agent = make_agent(cohort[:1], *task_sizes(cohort[0].task))
             start_from(options.start_from, agent, agent.initial_state([0], torch.device("cpu")))
     return cohorts
 

@@ -19,6 +19,7 @@ from pac4sac.agents.base import Agent
 from pac4sac.agents.tape import BLOCK, Tape, read
 from pac4sac.agents.tape import size as tape_size
 from pac4sac.runs.run import Run, make_agent
+from pac4sac.tasks import task_sizes
 
 Tensors = dict[str, Tensor]
 Operation = Callable[[Tensors], None]
@@ -145,9 +146,9 @@ def _under(prefix: str, tensors: Tensors) -> Tensors:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
-def cohort_bytes(runs: Sequence[Run], sizes: tuple[int, int]) -> int:
-    """Memory for the learner of runs whose task has these sizes of observations and actions: replay, weights with
-    targets, moments and gradients, tapes, activations of shooting."""
+def cohort_bytes(runs: Sequence[Run]) -> int:
+    """Memory for the learner: replay, weights with targets, moments and gradients, tapes, activations of shooting."""
+    sizes = task_sizes(runs[0].task)
     agent = make_agent(runs, *sizes)
     config = agent.config
     experience = min(config.capacity, runs[0].task.steps) * replay.row_width(*sizes)

@@ -13,7 +13,6 @@ import platform
 import signal
 import socket
 import tempfile
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -23,10 +22,11 @@ from pac4sac.base.cores import SHARE
 from pac4sac.base.errors import UserError, how_to_install
 from pac4sac.base.stopping import StopRequest
 from pac4sac.base.version import __version__
-from pac4sac.studies.local import CORES_PER_COHORT, Watcher
+from pac4sac.studies.local import CORES_PER_COHORT
 from pac4sac.studies.plan import PlannedCohort
-from pac4sac.studies.ray.courier import train_away
-from pac4sac.studies.ray.keeper import Keeper, checkpoints
+from pac4sac.studies.ray.remote_cohort import FolderKeeper, train_remotely
+from pac4sac.studies.watcher import Watcher
+from pac4sac.training.checkpoint import newest_first
 from pac4sac.training.experiment import alone_in, read_experiment
 
 POLL = 0.5  # seconds
@@ -37,8 +37,6 @@ WRITERS = 8  # threads of the keeper
 def run_on_ray(cohorts: Sequence[PlannedCohort], address: str, stop: StopRequest, watcher: Watcher) -> bool:
     """Train all cohorts to their end; False where a stop was asked for. One that fails leaves the others going.
     `address` is one that `cluster_address` gave."""
-    if not cohorts:
-        return True
     with contextlib.ExitStack() as leaving:
         for cohort in cohorts:
             leaving.enter_context(alone_in(cohort.folder))
@@ -58,11 +56,11 @@ class _Dispatch:
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
         )
-        remote_keeper = ray.remote(num_cpus=0, max_concurrency=WRITERS, scheduling_strategy=here)(Keeper)
+        remote_keeper = ray.remote(num_cpus=0, max_concurrency=WRITERS, scheduling_strategy=here)(FolderKeeper)
         self.keeper = remote_keeper.remote([str(cohort.folder.resolve()) for cohort in cohorts])
         self.active: dict[Any, int] = {}  # cohorts by the task that trains them
         self.started: set[int] = set()
-        self.losses: dict[int, list[str]] = {}  # the newest checkpoint at each loss
+        self.losses: list[list[str]] = [[] for _ in cohorts]  # the newest checkpoint at each loss
         self.failures: list[str] = []
 
     def run(self, stop: StopRequest) -> list[str]:
@@ -72,7 +70,9 @@ class _Dispatch:
         try:
             while self.active:
                 done, _ = self.ray.wait(list(self.active), num_returns=len(self.active), timeout=POLL)
-                self._tell_progress(stop.wanted)
+                for number, (step, steps) in self.ray.get(self.keeper.news.remote(stop.wanted)).items():
+                    self.started.add(number)
+                    self.watcher.progress(self.cohorts[number], step, steps)
                 for task in done:
                     self._take_back(task, stop.wanted)
                 if stop.wanted:
@@ -93,24 +93,22 @@ class _Dispatch:
         cpus = self.needs[number]["num_cpus"]
         self.active[remote.remote(self.keeper, number, attempt, __version__, cpus)] = number
 
-    def _tell_progress(self, stopping: bool) -> None:
-        for number, (step, steps) in self.ray.get(self.keeper.news.remote(stopping)).items():
-            self.started.add(number)
-            self.watcher.progress(self.cohorts[number], step, steps)
-
     def _take_back(self, task: Any, stopping: bool) -> None:
         number = self.active.pop(task)
+        cohort = self.cohorts[number]
         outcome, reason = self._outcome(task)
         if outcome == "lost" and stopping:
             outcome = "stopped"
-        if outcome == "lost" and self._worth_another(number):
-            self._hand_out(number)
-            return
         if outcome == "lost":
+            newest = _newest_checkpoint(cohort)
+            self.losses[number].append(newest.name if newest else "")
+            if got_on(self.losses[number]):
+                self._hand_out(number)
+                return
             outcome, reason = "failed", f"lost {LOSSES} times without getting on ({reason})"
-        self.watcher.ended(self.cohorts[number], outcome, reason if outcome == "failed" else "")
+        self.watcher.ended(cohort, outcome, reason if outcome == "failed" else "")
         if outcome == "failed":
-            self.failures.append(f"{self.cohorts[number].title}: {reason}")
+            self.failures.append(f"{cohort.title}: {reason}")
 
     def _outcome(self, task: Any) -> tuple[str, str]:
         errors = self.ray.exceptions
@@ -128,12 +126,6 @@ class _Dispatch:
         except errors.RayError as error:  # its node, its worker or its place in the cluster is gone
             return "lost", type(error).__name__
 
-    def _worth_another(self, number: int) -> bool:
-        newest = _newest_checkpoint(self.cohorts[number])
-        losses = self.losses.setdefault(number, [])
-        losses.append(newest.name if newest else "")
-        return got_on(losses)
-
 
 def got_on(losses: Sequence[str]) -> bool:
     """Whether a cohort with these checkpoints at its losses is still lost by chance."""
@@ -146,13 +138,13 @@ def _train(keeper: Any, cohort: int, attempt: int, version: str, cpus: int) -> t
         here = f"{platform.node()} has pac4sac {__version__}"
         return "failed", f"{here}, and the driver has {version}; install the same on both."
 
-    def ask(method: str, *arguments: Any) -> Any:
+    def ask(what: str, *arguments: Any) -> Any:
         # Not ray.get: while a task waits in it, Ray lends the task's CPUs to another.
-        return getattr(keeper, method).remote(cohort, attempt, *arguments).future().result()
+        return keeper.ask.remote(cohort, attempt, what, *arguments).future().result()
 
     os.environ[SHARE] = str(cpus)
     with tempfile.TemporaryDirectory(prefix="pac4sac-") as folder:
-        return train_away(Path(folder), ask)
+        return train_remotely(Path(folder), ask)
 
 
 def cluster_address(wanted: str | None) -> str:
@@ -164,7 +156,13 @@ def cluster_address(wanted: str | None) -> str:
             "Results cannot come back over ray://; make this machine a node (ray start --address=HOST:PORT)."
         )
     if chosen not in ("auto", "local"):
-        _check_reachable(chosen)
+        host, _, port = chosen.rpartition(":")
+        try:  # Ray itself tries for minutes, in silence
+            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+        except (OSError, ValueError, OverflowError):
+            raise UserError(
+                f"No Ray cluster answers at {chosen}; give HOST:PORT of its head node, as 10.0.0.1:6379."
+            ) from None
     if importlib.util.find_spec("ray") is None:
         raise UserError(f"The engine ray needs Ray; {how_to_install('ray')}, or use --engine local.")
     return chosen
@@ -172,47 +170,30 @@ def cluster_address(wanted: str | None) -> str:
 
 @contextlib.contextmanager
 def _connected(address: str) -> Iterator[ModuleType]:
-    on_main_thread = threading.current_thread() is threading.main_thread()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
     import ray.util.scheduling_strategies
 
-    connected_before = ray.is_initialized()
-    if not connected_before:
-        dashboard = False if address == "local" else None  # a running cluster has decided
-        try:
-            ray.init(address, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise UserError(f"At {address} is no Ray cluster that this machine is a node of ({error}).") from error
-    if on_main_thread:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)  # Ray has set its own; a stop must reach the study
+    dashboard = False if address == "local" else None  # a running cluster has decided
+    try:
+        ray.init(address, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise UserError(f"At {address} is no Ray cluster that this machine is a node of ({error}).") from error
+    for number, handler in handlers.items():
+        signal.signal(number, handler)  # Ray has set its own; a stop must reach the study
     try:
         yield ray
     finally:
-        if not connected_before:
-            ray.shutdown()
-
-
-def _check_reachable(address: str) -> None:
-    """Ray itself tries for minutes, in silence."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
-    except (OSError, ValueError, OverflowError):
-        raise UserError(
-            f"No Ray cluster answers at {address}; give HOST:PORT of its head node, as 10.0.0.1:6379."
-        ) from None
+        ray.shutdown()
 
 
 def _needs(ray: ModuleType, cohort: PlannedCohort) -> dict[str, Any]:
     """CPUs, GPUs and memory for the scheduler. A cohort that may use a GPU gets a whole one where there are any."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     device = _device(cohort)
-    gpus = 0 if device == "cpu" else 1
-    if device == "auto" and not any(node.get("GPU", 0) >= 1 for node in nodes):
-        gpus = 0
+    has_gpus = any(node.get("GPU", 0) >= 1 for node in nodes)
+    gpus = 0 if device == "cpu" or (device == "auto" and not has_gpus) else 1
     smallest = {"CPU": 1, "GPU": gpus, "memory": cohort.bytes}
     fitting = [node for node in nodes if all(node.get(name, 0) >= value for name, value in smallest.items())]
     if not fitting:
@@ -226,14 +207,12 @@ def _needs(ray: ModuleType, cohort: PlannedCohort) -> dict[str, Any]:
 
 def _device(cohort: PlannedCohort) -> str:
     """Where the cohort was begun, since it goes on in the same way; or what was asked for."""
-    newest = _newest_checkpoint(cohort)
-    if newest is not None:
-        with contextlib.suppress(
-            OSError, ValueError, KeyError, TypeError
-        ):  # damaged: the task says so, or uses another
+    if (newest := _newest_checkpoint(cohort)) is not None:
+        # Where it is damaged, the task says so, or uses another.
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             return str(json.loads((newest / "progress.json").read_bytes())["placement"]["device"])
     return str(read_experiment(cohort.folder)["options"]["device"])
 
 
 def _newest_checkpoint(cohort: PlannedCohort) -> Path | None:
-    return next((path for folder in cohort.folder.glob("cohorts/*") for path in checkpoints(folder)), None)
+    return next((path for folder in cohort.folder.glob("cohorts/*") for path in newest_first(folder)), None)
