@@ -50,6 +50,8 @@ def complexity_maurer(kl: Real, n: Real, delta: Real) -> Tensor:
 
 
 def _bound_by(complexity: Callable[[Real, Real, Real], Tensor]) -> Callable[..., Tensor]:
+    """R̂ + complexity, scaled by the range of the loss."""
+
     def bound(risk: Real, kl: Real, n: Real, delta: Real, loss_range: Real = 1.0) -> Tensor:
         _checked(loss_range=loss_range)
         return risk + loss_range * complexity(kl, n, delta)
@@ -143,8 +145,8 @@ def kl_bound(risk: Real, kl: Real, n: Real, delta: Real) -> Tensor:
 
 def kl_inverse(q: Real, level: Real) -> Tensor:
     """The largest p with kl(q‖p) ≤ level, for q in [0, 1]; differentiable (Reeb et al. 2018, appendix)."""
-    at = torch.broadcast_tensors(*_checked(q=q, level=level))
-    inverse: Tensor = _KlInverse.apply(*at)  # type: ignore[no-untyped-call]
+    q, level = _checked(q=q, level=level)
+    inverse: Tensor = _KlInverse.apply(*torch.broadcast_tensors(q, level))  # type: ignore[no-untyped-call]
     return inverse
 
 
