@@ -1,26 +1,69 @@
 """PAC4SAC and its critic with all that can be chosen: what the paper leaves open, what its released code does, and what
 goes beyond both. By its defaults it computes what `pac4sac.py` does, and nothing else."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from pac4sac.agents import full_covariance, objectives, replay
+from pac4sac.agents import bounds, full_covariance, replay
 from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
-from pac4sac.agents.bounds import gaussian_kl
 from pac4sac.agents.full_covariance import FORGETTING, LOG_DETERMINANT, ROOT, FullCovarianceCritic
 from pac4sac.agents.nets import Critic, Params
 from pac4sac.agents.pac4sac import Objective, Pac4Sac, Pac4SacConfig, PacBayesConfig, PacBayesCritic
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import of_own_shots, pairs, take
-from pac4sac.agents.settings import ANY, OPEN_UNIT, POSITIVE, per_run, structural
+from pac4sac.agents.settings import ANY, OPEN_UNIT, POSITIVE, Interval, per_run, structural
 from pac4sac.agents.tape import Stream
 from pac4sac.base.errors import UserError
 
 FRESH = "fresh/"  # before names of what is drawn for a second minibatch, that of the exploration term
+
+# --- Objectives of the critic beyond the paper's, each again a risk, a conservative term and an exploration term.
+# The paper's bound is for losses in [0, 1], and its squared error is not one. Four objectives replace it by
+# 1 − exp(−(Q − y)²/ε²), whose mean over Q ~ N(m_p, v_p) is known in closed form, and take a bound that is proven for
+# it: what the bound adds to the risk is their conservative term. The fifth, second-order, bounds the risk of the mean
+# critic.
+
+BOUNDED: dict[str, Callable[..., Tensor]] = {  # of risk, KL, N and δ
+    "classic": bounds.maurer,
+    "quadratic": bounds.quadratic,
+    "lambda": bounds.lambda_bound,
+    "kl": bounds.kl_bound,
+}
+# The conservative term from KL, N and δ. The paper's training objective has no δ; "mcallester" is the bound as the
+# paper prints it, the last two are proven.
+COMPLEXITY: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "paper": lambda kl, n, delta: bounds.complexity_paper(kl, n),
+    "mcallester": bounds.complexity_mcallester,
+    "mcallester-2003": bounds.complexity_mcallester_2003,
+    "maurer": bounds.complexity_maurer,
+}
+OBJECTIVES = ("paper", "second-order", *BOUNDED)
+
+
+def second_order(h: Hyper, y: Tensor, m_p: Tensor, complexity: Tensor) -> Objective:
+    """The loss of pairs of critics, (m_p − y)², is the paper's Bellman term less v_p(s, a): it has an exploration term
+    of weight 1 in it and bears no other. Pairs make the KL in `complexity` count twice."""
+    risk = (m_p - y).square().mean(-1)
+    return Objective(risk + h.conservative[:, None] * complexity, risk, complexity, torch.zeros_like(risk))
+
+
+def bounded(
+    name: str, h: Hyper, y: Tensor, m_p: Tensor, v_p: Tensor, v_p_next: Tensor, kl: Tensor, n: Tensor
+) -> Objective:
+    epsilon = h.loss_scale[:, None, None]
+    risk = bounds.bounded_loss(m_p, v_p, y, epsilon).mean(-1)
+    # λ is held: at its optimum the λ-bound has the slope of the quadratic one, and the two would be one objective.
+    held = {"lam": h.bound_lambda[:, None]} if name == "lambda" else {}
+    conservative = BOUNDED[name](risk, kl, n, h.delta[:, None], **held) - risk
+    # The exploration term is bounded as the risk is, or it would outweigh it: the loss that the variance of the next
+    # value makes by itself, v_p(s′, a′)/ε² while that is small.
+    exploration = bounds.bounded_loss(0.0, v_p_next, 0.0, epsilon).mean(-1)
+    loss = risk + h.conservative[:, None] * conservative - h.xi[:, None] * exploration
+    return Objective(loss, risk, conservative, exploration)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,15 +73,15 @@ class BeyondConfig(PacBayesConfig):
     delta: float = per_run(0.05, OPEN_UNIT, "δ of those complexity terms that have one")
     loss_range: float = per_run(1.0, POSITIVE, "range of an unbounded loss, which scales the conservative term")
     loss_scale: float = per_run(10.0, POSITIVE, "ε of the bounded losses: errors far above it count the same")
-    bound_lambda: float = per_run(1.0, objectives.LAMBDA, "λ of the objective lambda")
+    bound_lambda: float = per_run(1.0, Interval(0, 2, low_open=True, high_open=True), "λ of the objective lambda")
     observation_variance: float = per_run(1.0, POSITIVE, "σ² of the head full: noise of a target")
     forgetting: float = per_run(0.999, FORGETTING, "f of the head full: what an update leaves of older observations")
     head: str = structural(
         "gaussian", ("gaussian", "full", "linear"), "last layer of the critic: independent, correlated or plain weights"
     )
     freeze_variance: bool = structural(False, None, "never train the variances, as the released code does in effect")
-    objective: str = per_run("paper", objectives.OBJECTIVES, "what the critic minimises")
-    complexity: str = structural("paper", tuple(objectives.COMPLEXITY), "form of the conservative term")
+    objective: str = per_run("paper", OBJECTIVES, "what the critic minimises")
+    complexity: str = structural("paper", tuple(COMPLEXITY), "form of the conservative term")
     target: str = structural(
         "mean", ("mean", "sampled"), "value of the next state: the target critic's mean or a sample"
     )
@@ -52,7 +95,7 @@ class BeyondConfig(PacBayesConfig):
         objective, full, fresh = self.objective, self.head == "full", self.exploration_batch == "fresh"
         if objective == "second-order" and self.xi > 0:
             raise UserError("The second-order objective has its exploration term in it; set xi=0 with it.")
-        if objective in objectives.BOUNDED and self.loss_range != 1:
+        if objective in BOUNDED and self.loss_range != 1:
             raise UserError(
                 f"The loss of the objective {objective} lies in [0, 1]; leave loss_range at 1, set loss_scale."
             )
@@ -118,8 +161,8 @@ class BeyondCritic(PacBayesCritic):
             if name == "paper":
                 return super(BeyondCritic, self).objective(state, y, m_p, v_p, v_p_next, kl, n)
             if name == "second-order":
-                return objectives.second_order(Hyper(state), y, m_p, self.complexity(state, 2 * kl, n))
-            return objectives.bounded(name, Hyper(state), y, m_p, v_p, v_p_next, kl, n)
+                return second_order(Hyper(state), y, m_p, self.complexity(state, 2 * kl, n))
+            return bounded(name, Hyper(state), y, m_p, v_p, v_p_next, kl, n)
 
         # One is computed for each choice in the cohort; its gradient must be finite also for runs that chose another.
         names, numbers = self.Config.choices("objective"), sorted({int(x) for x in self.numbers("objective")})
@@ -133,7 +176,7 @@ class BeyondCritic(PacBayesCritic):
     def complexity(self, state: State, kl: Tensor, n: Tensor) -> Tensor:
         """Of [R, M]; McAllester's root is for losses in [0, 1], and a wider range of the loss scales it."""
         h = Hyper(state)
-        return h.loss_range[:, None] * objectives.COMPLEXITY[self.config.complexity](kl, n, h.delta[:, None])
+        return h.loss_range[:, None] * COMPLEXITY[self.config.complexity](kl, n, h.delta[:, None])
 
     def here_and_next(
         self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw
@@ -180,7 +223,7 @@ class BeyondCritic(PacBayesCritic):
         if isinstance(self.critic, FullCovarianceCritic):
             return self.critic.divergence(theta, state["prior_mean"], state["prior_log_variance"])
         m, log_v = self.critic.posterior(theta)
-        return gaussian_kl(m, log_v.exp(), state["prior_mean"], state["prior_log_variance"].exp())  # [R, M]
+        return bounds.gaussian_kl(m, log_v.exp(), state["prior_mean"], state["prior_log_variance"].exp())  # [R, M]
 
     def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
         def of_weights(setting: str) -> Tensor:  # [R, M, K]
@@ -213,15 +256,8 @@ class BeyondPac4Sac(BeyondCritic, Pac4Sac):
     presets: ClassVar = {
         "paper": {},
         # The released code, for comparison.
-        "repo": {
-            "critics": 2,
-            "depth": 2,
-            "norm": False,
-            "activation": "relu",
-            "prior_mean": 1.0,
-            "log_variance": -10.0,
-        }
-        | {"freeze_variance": True, "complexity": "maurer", "learn_alpha": True, "lr": 3e-4}
+        "repo": {"critics": 2, "depth": 2, "norm": False, "activation": "relu", "prior_mean": 1.0}
+        | {"log_variance": -10.0, "freeze_variance": True, "complexity": "maurer", "learn_alpha": True, "lr": 3e-4}
         | {"batch": 256, "capacity": 1_000_000, "warmup": 10_000, "shoot": "evaluation"},
         # What had the least regret in the study `search`, on seeds of its own: learning starts in the first episode,
         # and the posterior is cold, so that the sampled critic is nearly its mean.
