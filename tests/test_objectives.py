@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pac4sac.agents import bounds, make_config
 from pac4sac.agents.base import Agent, State, Target
-from pac4sac.agents.objectives import BOUNDED
+from pac4sac.agents.beyond_the_paper import BOUNDED
 from pac4sac.agents.replay import Batch
 from pac4sac.base.errors import UserError
 

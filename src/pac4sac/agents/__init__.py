@@ -21,14 +21,11 @@ __all__ = ["ALGORITHMS", "Agent", "Algorithm", "get_algorithm", "make_config"]
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A class of agents, with the defaults in which this name differs from it."""
+    """A class of agents, with the defaults and the title in which this name differs from it."""
 
     agent: type[Agent]
     defaults: Mapping[str, Any] = field(default_factory=dict)
     title: str = ""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "title", self.title or self.agent.title)
 
 
 ALGORITHMS: dict[str, Algorithm] = {
@@ -66,7 +63,7 @@ def get_algorithm(name: str) -> Algorithm:
         raise UserError(f"{name!r} is not a subclass of pac4sac.Agent.")
     if missing := sorted(agent.__abstractmethods__):
         raise UserError(f"{name!r} lacks {', '.join(missing)}, which every agent must have.")
-    return Algorithm(agent, title=getattr(agent, "title", name))
+    return Algorithm(agent)
 
 
 def make_config(algo: str, preset: str = "paper", overrides: Mapping[str, Any] | None = None) -> AgentConfig:

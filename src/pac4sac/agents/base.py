@@ -152,6 +152,10 @@ class Agent(ABC):
     def runs(self) -> int:
         return len(self.configs)
 
+    def numbers(self, name: str) -> list[float]:
+        """A per-run setting of every run."""
+        return [config.number(name) for config in self.configs]
+
     def trunk(self, **inputs: int) -> Trunk:
         c = self.config
         return Trunk(inputs, c.width, c.depth, c.norm, c.activation)
@@ -178,8 +182,7 @@ class Agent(ABC):
             "metrics_count": torch.zeros(runs, device=device),
         }
         for name in self.Config.per_run_names():
-            values = [config.number(name) for config in self.configs]
-            state[f"hyper/{name}"] = torch.tensor(values, dtype=torch.float32, device=device)
+            state[f"hyper/{name}"] = torch.tensor(self.numbers(name), dtype=torch.float32, device=device)
         for name, net in self.nets.items():
             state[name] = net.initial(seeds, f"initial/{name}", device)
         state |= self.extra_state(seeds, device)
@@ -190,20 +193,6 @@ class Agent(ABC):
         for name in self.with_target:
             state[f"{name}/target"] = state[name].clone()
         return state
-
-    def by_choice(self, state: State, setting: str, of: Callable[[str], Sequence[Tensor]]) -> Sequence[Tensor]:
-        """What `of` gives for the choice of each run, as tensors [R, ...]. It is asked once for each choice that occurs
-        in the cohort; its gradient must be finite for all runs, also for those that chose something else."""
-        numbers = sorted({int(config.number(setting)) for config in self.configs})
-        names = self.Config.choices(setting)
-        chosen = of(names[numbers[0]])
-        for number in numbers[1:]:
-            own = getattr(Hyper(state), setting) == number  # [R]
-            chosen = [
-                torch.where(own.view(-1, *[1] * (y.dim() - 1)), x, y)
-                for x, y in zip(of(names[number]), chosen, strict=True)
-            ]
-        return chosen
 
     def params(self, state: State, name: str) -> Params:
         """The weights of a network by layer; "critic/target" names the slow copy."""

@@ -1,48 +1,87 @@
 """PAC4SAC and its critic with all that can be chosen: what the paper leaves open, what its released code does, and what
 goes beyond both. By its defaults it computes what `pac4sac.py` does, and nothing else."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from pac4sac.agents import full_covariance, objectives, replay, settings
+from pac4sac.agents import bounds, full_covariance, replay
 from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
-from pac4sac.agents.bounds import gaussian_kl
-from pac4sac.agents.full_covariance import FullCovarianceCritic
+from pac4sac.agents.full_covariance import FORGETTING, LOG_DETERMINANT, ROOT, FullCovarianceCritic
 from pac4sac.agents.nets import Critic, Params
 from pac4sac.agents.pac4sac import Objective, Pac4Sac, Pac4SacConfig, PacBayesConfig, PacBayesCritic
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import of_own_shots, pairs, take
-from pac4sac.agents.settings import per_run, structural
+from pac4sac.agents.settings import ANY, OPEN_UNIT, POSITIVE, Interval, per_run, structural
 from pac4sac.agents.tape import Stream
 from pac4sac.base.errors import UserError
 
 FRESH = "fresh/"  # before names of what is drawn for a second minibatch, that of the exploration term
 
+# --- Objectives of the critic beyond the paper's, each again a risk, a conservative term and an exploration term.
+# The paper's bound is for losses in [0, 1], and its squared error is not one. Four objectives replace it by
+# 1 − exp(−(Q − y)²/ε²), whose mean over Q ~ N(m_p, v_p) is known in closed form, and take a bound that is proven for
+# it: what the bound adds to the risk is their conservative term. The fifth, second-order, bounds the risk of the mean
+# critic.
+
+BOUNDED: dict[str, Callable[..., Tensor]] = {  # of risk, KL, N and δ
+    "classic": bounds.maurer,
+    "quadratic": bounds.quadratic,
+    "lambda": bounds.lambda_bound,
+    "kl": bounds.kl_bound,
+}
+# The conservative term from KL, N and δ. The paper's training objective has no δ; "mcallester" is the bound as the
+# paper prints it, the last two are proven.
+COMPLEXITY: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "paper": lambda kl, n, delta: bounds.complexity_paper(kl, n),
+    "mcallester": bounds.complexity_mcallester,
+    "mcallester-2003": bounds.complexity_mcallester_2003,
+    "maurer": bounds.complexity_maurer,
+}
+OBJECTIVES = ("paper", "second-order", *BOUNDED)
+
+
+def second_order(h: Hyper, y: Tensor, m_p: Tensor, complexity: Tensor) -> Objective:
+    """The loss of pairs of critics, (m_p − y)², is the paper's Bellman term less v_p(s, a): it has an exploration term
+    of weight 1 in it and bears no other. Pairs make the KL in `complexity` count twice."""
+    risk = (m_p - y).square().mean(-1)
+    return Objective(risk + h.conservative[:, None] * complexity, risk, complexity, torch.zeros_like(risk))
+
+
+def bounded(
+    name: str, h: Hyper, y: Tensor, m_p: Tensor, v_p: Tensor, v_p_next: Tensor, kl: Tensor, n: Tensor
+) -> Objective:
+    epsilon = h.loss_scale[:, None, None]
+    risk = bounds.bounded_loss(m_p, v_p, y, epsilon).mean(-1)
+    # λ is held: at its optimum the λ-bound has the slope of the quadratic one, and the two would be one objective.
+    held = {"lam": h.bound_lambda[:, None]} if name == "lambda" else {}
+    conservative = BOUNDED[name](risk, kl, n, h.delta[:, None], **held) - risk
+    # The exploration term is bounded as the risk is, or it would outweigh it: the loss that the variance of the next
+    # value makes by itself, v_p(s′, a′)/ε² while that is small.
+    exploration = bounds.bounded_loss(0.0, v_p_next, 0.0, epsilon).mean(-1)
+    loss = risk + h.conservative[:, None] * conservative - h.xi[:, None] * exploration
+    return Objective(loss, risk, conservative, exploration)
+
 
 @dataclass(frozen=True, kw_only=True)
 class BeyondConfig(PacBayesConfig):
-    prior_mean: float = per_run(0.0, settings.ANY, "mean of the prior of each weight")
-    prior_variance: float = per_run(1.0, settings.POSITIVE, "variance of the prior of each weight")
-    delta: float = per_run(0.05, settings.OPEN_UNIT, "δ of those complexity terms that have one")
-    loss_range: float = per_run(
-        1.0, settings.POSITIVE, "range of an unbounded loss, which scales the conservative term"
-    )
-    loss_scale: float = per_run(10.0, settings.POSITIVE, "ε of the bounded losses: errors far above it count the same")
-    bound_lambda: float = per_run(1.0, objectives.LAMBDA, "λ of the objective lambda")
-    observation_variance: float = per_run(1.0, settings.POSITIVE, "σ² of the head full: noise of a target")
-    forgetting: float = per_run(
-        0.999, full_covariance.FORGETTING, "f of the head full: what an update leaves of older observations"
-    )
+    prior_mean: float = per_run(0.0, ANY, "mean of the prior of each weight")
+    prior_variance: float = per_run(1.0, POSITIVE, "variance of the prior of each weight")
+    delta: float = per_run(0.05, OPEN_UNIT, "δ of those complexity terms that have one")
+    loss_range: float = per_run(1.0, POSITIVE, "range of an unbounded loss, which scales the conservative term")
+    loss_scale: float = per_run(10.0, POSITIVE, "ε of the bounded losses: errors far above it count the same")
+    bound_lambda: float = per_run(1.0, Interval(0, 2, low_open=True, high_open=True), "λ of the objective lambda")
+    observation_variance: float = per_run(1.0, POSITIVE, "σ² of the head full: noise of a target")
+    forgetting: float = per_run(0.999, FORGETTING, "f of the head full: what an update leaves of older observations")
     head: str = structural(
         "gaussian", ("gaussian", "full", "linear"), "last layer of the critic: independent, correlated or plain weights"
     )
     freeze_variance: bool = structural(False, None, "never train the variances, as the released code does in effect")
-    objective: str = per_run("paper", objectives.OBJECTIVES, "what the critic minimises")
-    complexity: str = structural("paper", tuple(objectives.COMPLEXITY), "form of the conservative term")
+    objective: str = per_run("paper", OBJECTIVES, "what the critic minimises")
+    complexity: str = structural("paper", tuple(COMPLEXITY), "form of the conservative term")
     target: str = structural(
         "mean", ("mean", "sampled"), "value of the next state: the target critic's mean or a sample"
     )
@@ -53,35 +92,27 @@ class BeyondConfig(PacBayesConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        second_order, full = self.objective == "second-order", self.head == "full"
-        fresh = self.exploration_batch == "fresh"
-        contradictions = {
-            "The second-order objective has its exploration term in it; set xi=0 with it.": second_order
-            and self.xi > 0,
-            f"The loss of the objective {self.objective} lies in [0, 1]; leave loss_range at 1, set loss_scale.": (
-                self.objective in objectives.BOUNDED and self.loss_range != 1
-            ),
-            "The full head carries its posterior on by itself; leave prior=fixed with it.": (
-                full and self.prior == "moving"
-            ),
-            "The full head has no trained variances to freeze; leave freeze_variance=false with it.": (
-                full and self.freeze_variance
-            ),
-            "The second-order objective has no exploration term apart; leave exploration_batch=same with it.": (
-                fresh and second_order
-            ),
-            f"The {self.head} head learns from no exploration term; leave exploration_batch=same with it.": (
-                fresh and self.head != "gaussian"
-            ),
-        }
-        for sentence, holds in contradictions.items():
-            if holds:
-                raise UserError(sentence)
+        objective, full, fresh = self.objective, self.head == "full", self.exploration_batch == "fresh"
+        if objective == "second-order" and self.xi > 0:
+            raise UserError("The second-order objective has its exploration term in it; set xi=0 with it.")
+        if objective in BOUNDED and self.loss_range != 1:
+            raise UserError(
+                f"The loss of the objective {objective} lies in [0, 1]; leave loss_range at 1, set loss_scale."
+            )
+        if full and self.prior == "moving":
+            raise UserError("The full head carries its posterior on by itself; leave prior=fixed with it.")
+        if full and self.freeze_variance:
+            raise UserError("The full head has no trained variances to freeze; leave freeze_variance=false with it.")
+        if fresh and objective == "second-order":
+            without = "second-order objective has no exploration term apart"
+            raise UserError(f"The {without}; leave exploration_batch=same with it.")
+        if fresh and self.head != "gaussian":
+            without = f"{self.head} head learns from no exploration term"
+            raise UserError(f"The {without}; leave exploration_batch=same with it.")
 
 
 class BeyondCritic(PacBayesCritic):
     config: BeyondConfig
-    configs: tuple[BeyondConfig, ...]
 
     # --- the last layer: Gaussian weights as in the paper, a full covariance, or plain weights
 
@@ -91,23 +122,19 @@ class BeyondCritic(PacBayesCritic):
             return FullCovarianceCritic(trunk, critics)
         return super().build_critic() if self.config.head == "gaussian" else Critic(trunk, critics)
 
-    @property
-    def has_full_head(self) -> bool:
-        return self.config.head == "full"
-
     def params(self, state: State, name: str) -> Params:
         p = super().params(state, name)
         return self.with_covariance(state, p) if name.startswith("critic") else p
 
     def with_covariance(self, state: State, theta: Params) -> Params:
-        return {**theta, **full_covariance.of_state(state)} if self.has_full_head else theta
+        if self.config.head != "full":
+            return theta
+        return {**theta, ROOT: state[ROOT], LOG_DETERMINANT: state[LOG_DETERMINANT]}
 
     def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
         log = super().learn(state, batch, draw, active)
-        if isinstance(self.critic, FullCovarianceCritic):
-            with torch.no_grad():
-                theta = self.params(state, "critic")
-                full_covariance.observe(self.critic, theta, state, batch, active & state["alive"])
+        if self.config.head == "full":
+            full_covariance.observe(self.critic, self.params(state, "critic"), state, batch, active & state["alive"])
         return log
 
     def sample(self, theta: Params, s: Tensor, a: Tensor, epsilon: Tensor) -> Tensor:
@@ -134,15 +161,22 @@ class BeyondCritic(PacBayesCritic):
             if name == "paper":
                 return super(BeyondCritic, self).objective(state, y, m_p, v_p, v_p_next, kl, n)
             if name == "second-order":
-                return objectives.second_order(Hyper(state), y, m_p, self.complexity(state, 2 * kl, n))
-            return objectives.bounded(name, Hyper(state), y, m_p, v_p, v_p_next, kl, n)
+                return second_order(Hyper(state), y, m_p, self.complexity(state, 2 * kl, n))
+            return bounded(name, Hyper(state), y, m_p, v_p, v_p_next, kl, n)
 
-        return Objective(*self.by_choice(state, "objective", of))
+        # One is computed for each choice in the cohort; its gradient must be finite also for runs that chose another.
+        names, numbers = self.Config.choices("objective"), sorted({int(x) for x in self.numbers("objective")})
+        chosen = of(names[numbers[0]])
+        for number in numbers[1:]:
+            own = (Hyper(state).objective == number)[:, None]
+            terms = zip(of(names[number]), chosen, strict=True)
+            chosen = Objective(*(torch.where(own, term, other) for term, other in terms))
+        return chosen
 
     def complexity(self, state: State, kl: Tensor, n: Tensor) -> Tensor:
         """Of [R, M]; McAllester's root is for losses in [0, 1], and a wider range of the loss scales it."""
         h = Hyper(state)
-        return h.loss_range[:, None] * objectives.COMPLEXITY[self.config.complexity](kl, n, h.delta[:, None])
+        return h.loss_range[:, None] * COMPLEXITY[self.config.complexity](kl, n, h.delta[:, None])
 
     def here_and_next(
         self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw
@@ -155,7 +189,7 @@ class BeyondCritic(PacBayesCritic):
                 target = target._replace(a2=self.bellman_target(state, there, fresh).a2)
             batch = batch._replace(s2=there.s2, terminated=there.terminated)
         m_p, v_p, v_p_next = super().here_and_next(state, theta, batch, target, draw)
-        if self.has_full_head:
+        if self.config.head == "full":
             # A covariance that is measured, not trained, leaves the features alone: the cheapest way to be certain
             # would be features that no longer tell pairs apart.
             v_p, v_p_next = v_p.detach(), v_p_next.detach()
@@ -189,25 +223,22 @@ class BeyondCritic(PacBayesCritic):
         if isinstance(self.critic, FullCovarianceCritic):
             return self.critic.divergence(theta, state["prior_mean"], state["prior_log_variance"])
         m, log_v = self.critic.posterior(theta)
-        return gaussian_kl(m, log_v.exp(), state["prior_mean"], state["prior_log_variance"].exp())  # [R, M]
+        return bounds.gaussian_kl(m, log_v.exp(), state["prior_mean"], state["prior_log_variance"].exp())  # [R, M]
 
     def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
-        shape = (self.runs, self.critic.members, self.critic.trunk.width)
+        def of_weights(setting: str) -> Tensor:  # [R, M, K]
+            numbers = torch.tensor(self.numbers(setting), device=device).view(-1, 1, 1)
+            return numbers.repeat(1, self.critic.members, self.critic.trunk.width)
 
-        def fill(values: Sequence[float]) -> Tensor:
-            return torch.tensor(values, dtype=torch.float32, device=device).view(-1, 1, 1).expand(shape).contiguous()
-
-        variances = [config.prior_variance for config in self.configs]
-        prior = {
-            "prior_mean": fill([config.prior_mean for config in self.configs]),
-            "prior_log_variance": fill(variances).log(),
-        }
-        covariance = full_covariance.first(self.critic, variances, device) if self.has_full_head else {}
+        variance = of_weights("prior_variance")
+        prior = {"prior_mean": of_weights("prior_mean"), "prior_log_variance": variance.log()}
+        covariance = full_covariance.first(variance) if self.config.head == "full" else {}
         return super().extra_state(seeds, device) | prior | covariance
 
     def end_of_episode(self, state: State, ended: Tensor) -> None:
-        if any(config.prior == "moving" for config in self.configs) and self.critic.gaussian:
-            ended = ended & (Hyper(state).prior == self.Config.choices("prior").index("moving"))
+        moving = self.Config.choices("prior").index("moving")
+        if moving in self.numbers("prior") and self.critic.gaussian:
+            ended = ended & (Hyper(state).prior == moving)
             posterior = self.critic.posterior(self.params(state, "critic"))
             for name, value in zip(("prior_mean", "prior_log_variance"), posterior, strict=True):
                 state[name].copy_(torch.where(ended.view(-1, 1, 1), value, state[name]))
@@ -224,29 +255,16 @@ class BeyondPac4Sac(BeyondCritic, Pac4Sac):
     Config = BeyondPac4SacConfig
     presets: ClassVar = {
         "paper": {},
-        "repo": {  # the released code, for comparison
-            "critics": 2,
-            "depth": 2,
-            "norm": False,
-            "activation": "relu",
-            "prior_mean": 1.0,
-            "log_variance": -10.0,
-            "freeze_variance": True,
-            "complexity": "maurer",
-            "learn_alpha": True,
-            "lr": 3e-4,
-            "batch": 256,
-            "capacity": 1_000_000,
-            "warmup": 10_000,
-            "shoot": "evaluation",
-        },
+        # The released code, for comparison.
+        "repo": {"critics": 2, "depth": 2, "norm": False, "activation": "relu", "prior_mean": 1.0}
+        | {"log_variance": -10.0, "freeze_variance": True, "complexity": "maurer", "learn_alpha": True, "lr": 3e-4}
+        | {"batch": 256, "capacity": 1_000_000, "warmup": 10_000, "shoot": "evaluation"},
         # What had the least regret in the study `search`, on seeds of its own: learning starts in the first episode,
         # and the posterior is cold, so that the sampled critic is nearly its mean.
         "best": {"warmup": 250, "xi": 0.0, "conservative": 0.01, "log_variance": -9.2},
     }
     updates_of_task: ClassVar = {"paper": 1, "best": 4}
     config: BeyondPac4SacConfig
-    configs: tuple[BeyondPac4SacConfig, ...]
 
     # --- shooting with one draw of the last layer's weights for all candidates, which are ranked by a single critic
 

@@ -21,8 +21,6 @@ class Ddpg(Agent):
     title = "Deep deterministic policy gradient"
     Config = DdpgConfig
     with_target = ("critic", "actor")
-    config: DdpgConfig
-    configs: tuple[DdpgConfig, ...]
     actor: DeterministicActor
 
     def networks(self) -> dict[str, Net]:
@@ -58,5 +56,3 @@ class Pac4DdpgConfig(BeyondConfig, DdpgConfig):
 class Pac4Ddpg(BeyondCritic, Ddpg):
     title = "DDPG with the PAC-Bayes critic"
     Config = Pac4DdpgConfig
-    config: Pac4DdpgConfig
-    configs: tuple[Pac4DdpgConfig, ...]

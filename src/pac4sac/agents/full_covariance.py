@@ -11,8 +11,6 @@ Kept is a square root S of Σ = S Sᵀ, which rounding cannot make indefinite an
 term changes it by a rank-one term, v_p = ‖Sᵀφ‖², and m + S ε is a draw of the weights.
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -28,7 +26,7 @@ FORGETTING = Interval(0.99, 1)
 
 
 class FullCovarianceCritic(Critic):
-    """Its parameters come with the covariance, which `of_state` gives."""
+    """Its parameters come with the covariance, which neither Adam nor Polyak averaging may touch."""
 
     def __init__(self, trunk: Trunk, members: int = 1) -> None:
         super().__init__(trunk, members)
@@ -53,11 +51,7 @@ class FullCovarianceCritic(Critic):
         return 0.5 * (distance.sum(-1) + log_v0.sum(-1) - p[LOG_DETERMINANT])
 
 
-def of_state(state: State) -> dict[str, Tensor]:
-    """The covariance, which goes with the parameters and is none that Adam or Polyak averaging may touch."""
-    return {ROOT: state[ROOT], LOG_DETERMINANT: state[LOG_DETERMINANT]}
-
-
+@torch.no_grad()
 def observe(critic: Critic, theta: Params, state: State, batch: Batch, observing: Tensor) -> None:
     """Take in the first transition of the batch: any is a uniform draw from the buffer, seen with the features of
     today. The prior comes back one weight at a time, to each in its turn what K updates owe it."""
@@ -78,15 +72,9 @@ def observe(critic: Critic, theta: Params, state: State, batch: Batch, observing
     state[LOG_DETERMINANT].copy_(torch.where(observing[:, None], log_determinant, state[LOG_DETERMINANT]))
 
 
-def first(critic: Critic, prior_variances: Sequence[float], device: torch.device) -> State:
-    """That of the prior."""
-    width, members = critic.trunk.width, critic.members
-    v0 = torch.tensor(prior_variances, dtype=torch.float32, device=device).view(-1, 1)
-    root = v0.sqrt().view(-1, 1, 1, 1) * torch.eye(width, device=device)
-    return {
-        ROOT: root.expand(-1, members, -1, -1).contiguous(),
-        LOG_DETERMINANT: (width * v0.log()).expand(-1, members).contiguous(),
-    }
+def first(variance: Tensor) -> State:
+    """That of the prior, whose variance [R, M, K] is the same for all weights of a member."""
+    return {ROOT: torch.diag_embed(variance.sqrt()), LOG_DETERMINANT: variance.shape[-1] * variance[..., 0].log()}
 
 
 def with_observation(root: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,18 +6,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from pac4sac.agents import settings
 from pac4sac.agents.base import Draw, Hyper, State
 from pac4sac.agents.beyond_the_paper import BeyondConfig, BeyondCritic
 from pac4sac.agents.nets import Params, deviation
 from pac4sac.agents.sac import Sac, SacConfig
-from pac4sac.agents.settings import per_run
+from pac4sac.agents.settings import ANY, NON_NEGATIVE, per_run
 
 
 @dataclass(frozen=True, kw_only=True)
 class OacConfig(SacConfig):
-    beta: float = per_run(4.66, settings.ANY, "β_UB: deviations above the mean of Q at which its upper bound lies")
-    shift: float = per_run(23.53, settings.NON_NEGATIVE, "δ: KL budget of the shift of the behaviour policy")
+    beta: float = per_run(4.66, ANY, "β_UB: deviations above the mean of Q at which its upper bound lies")
+    shift: float = per_run(23.53, NON_NEGATIVE, "δ: KL budget of the shift of the behaviour policy")
 
 
 def optimistic_mean(mean: Tensor, std: Tensor, gradient: Tensor, shift: Tensor) -> Tensor:
@@ -30,8 +29,6 @@ def optimistic_mean(mean: Tensor, std: Tensor, gradient: Tensor, shift: Tensor) 
 class Oac(Sac):
     title = "Optimistic actor-critic"
     Config = OacConfig
-    config: OacConfig
-    configs: tuple[OacConfig, ...]
 
     def mean_and_deviation(self, theta: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
         """μ_Q = (Q₁ + Q₂)/2 and σ_Q = |Q₁ − Q₂|/2; for more critics than two, mean and deviation over them."""
@@ -60,7 +57,6 @@ class OacGauss(BeyondCritic, Oac):
     title = "Optimistic actor-critic on one PAC-Bayes critic"
     Config = OacGaussConfig
     config: OacGaussConfig
-    configs: tuple[OacGaussConfig, ...]
 
     def mean_and_deviation(self, theta: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
         m_p, v_p = self.critic(theta, s, a)
@@ -72,10 +68,10 @@ class OacGauss(BeyondCritic, Oac):
 
 @dataclass(frozen=True, kw_only=True)
 class OacLabConfig(OacConfig):
-    alpha: float = per_run(0.0, settings.NON_NEGATIVE, "weight of the policy's entropy; none in this variant")
-    shift: float = per_run(0.1, settings.NON_NEGATIVE, "δ: KL budget of the shift of the behaviour policy")
-    smoothing: float = per_run(0.447, settings.NON_NEGATIVE, "deviation of the noise on the target's action")
-    smoothing_limit: float = per_run(0.5, settings.NON_NEGATIVE, "largest noise on the target's action")
+    alpha: float = per_run(0.0, NON_NEGATIVE, "weight of the policy's entropy; none in this variant")
+    shift: float = per_run(0.1, NON_NEGATIVE, "δ: KL budget of the shift of the behaviour policy")
+    smoothing: float = per_run(0.447, NON_NEGATIVE, "deviation of the noise on the target's action")
+    smoothing_limit: float = per_run(0.5, NON_NEGATIVE, "largest noise on the target's action")
 
 
 class OacLab(Oac):
@@ -84,8 +80,6 @@ class OacLab(Oac):
     title = "Optimistic actor-critic as the authors' group later coded it"
     Config = OacLabConfig
     with_target: ClassVar[tuple[str, ...]] = ("critic", "actor")
-    config: OacLabConfig
-    configs: tuple[OacLabConfig, ...]
 
     def next_action(self, state: State, s2: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
         return self.smoothed(state, "actor/target", s2, draw["target"][:, 0])

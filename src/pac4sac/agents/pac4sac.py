@@ -11,22 +11,21 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pac4sac.agents import settings
 from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
 from pac4sac.agents.bounds import complexity_paper, gaussian_kl
 from pac4sac.agents.nets import Critic, Params, deviation, squashed_sample
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac, SacConfig, of_own_shots, pairs, take
-from pac4sac.agents.settings import AgentConfig, per_run, structural
+from pac4sac.agents.settings import ANY, AT_LEAST_ONE, BELOW_ONE, NON_NEGATIVE, AgentConfig, per_run, structural
 from pac4sac.agents.tape import Stream
 
 
 @dataclass(frozen=True, kw_only=True)
 class PacBayesConfig(AgentConfig):
-    xi: float = per_run(0.01, settings.BELOW_ONE, "ξ: weight of the exploration term")
-    conservative: float = per_run(1.0, settings.NON_NEGATIVE, "weight of the conservative term, √(KL/N) in the paper")
-    critics: int = structural(1, settings.AT_LEAST_ONE, "number of critics; their minimum is used")
-    log_variance: float = structural(-4.6, settings.ANY, "first log-variance of the last layer's weights")
+    xi: float = per_run(0.01, BELOW_ONE, "ξ: weight of the exploration term")
+    conservative: float = per_run(1.0, NON_NEGATIVE, "weight of the conservative term, √(KL/N) in the paper")
+    critics: int = structural(1, AT_LEAST_ONE, "number of critics; their minimum is used")
+    log_variance: float = structural(-4.6, ANY, "first log-variance of the last layer's weights")
 
 
 class Objective(NamedTuple):
@@ -43,7 +42,6 @@ class PacBayesCritic(Agent):
     therefore a part of its own: SAC with it is PAC4SAC."""
 
     config: PacBayesConfig
-    configs: tuple[PacBayesConfig, ...]
 
     # First paragraph: Q | s, a = Σ w_i φ_i(s, a) + b, hence Q | s, a ~ N(m_p, v_p) with m_p = Σ m_i φ_i + b and
     # v_p = Σ v_i φ_i², the forward pass of `nets.Critic`. There is one critic, where SAC has the minimum of two.
@@ -112,9 +110,7 @@ class PacBayesCritic(Agent):
 
 @dataclass(frozen=True, kw_only=True)
 class Pac4SacConfig(PacBayesConfig, SacConfig):
-    shots: int = per_run(
-        500, settings.AT_LEAST_ONE, "S: actions drawn per step, of which the critic's favourite is taken"
-    )
+    shots: int = per_run(500, AT_LEAST_ONE, "S: actions drawn per step, of which the critic's favourite is taken")
 
 
 class Pac4Sac(PacBayesCritic, Sac):
@@ -123,7 +119,6 @@ class Pac4Sac(PacBayesCritic, Sac):
     title = "PAC-Bayesian soft actor-critic: the paper"
     Config = Pac4SacConfig
     config: Pac4SacConfig
-    configs: tuple[Pac4SacConfig, ...]
 
     # Fourth display: argmax_π of the mean of m_p(s, a) + ε √v_p(s, a) − α log π(a|s), a ~ π.
 

@@ -7,19 +7,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pac4sac.agents import settings
 from pac4sac.agents.base import Draw, Hyper, Loss, State, Target
 from pac4sac.agents.nets import Critic, Net, Params
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac, SacConfig
-from pac4sac.agents.settings import per_run, structural
+from pac4sac.agents.settings import NON_NEGATIVE, UNIT, Interval, per_run, structural
 from pac4sac.agents.tape import Stream
 
 
 @dataclass(frozen=True, kw_only=True)
 class SacNrConfig(SacConfig):
-    clean: float = per_run(0.1, settings.UNIT, "probability of leaving the states of an update as they are")
-    matching: float = per_run(0.002, settings.NON_NEGATIVE, "weight of the distance between mapped and clean features")
+    clean: float = per_run(0.1, UNIT, "probability of leaving the states of an update as they are")
+    matching: float = per_run(0.002, NON_NEGATIVE, "weight of the distance between mapped and clean features")
 
 
 class SacNr(Sac):
@@ -28,8 +27,6 @@ class SacNr(Sac):
 
     title = "SAC with network randomisation (reconstruction)"
     Config = SacNrConfig
-    config: SacNrConfig
-    configs: tuple[SacNrConfig, ...]
 
     def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
         identity = torch.eye(self.ds, device=batch.s.device)
@@ -41,18 +38,16 @@ class SacNr(Sac):
 
     def critic_loss(self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
         loss, log = super().critic_loss(state, theta, batch, target, draw)
-        return loss + self.distance(state, self.critic, theta, (batch.s, batch.a), (draw["clean_states"], batch.a)), log
+        return loss + self.distance(state, self.critic, theta, batch.s, draw["clean_states"], batch.a), log
 
     def actor_loss(self, state: State, pi: Params, batch: Batch, draw: Draw) -> Loss:
         loss, log = super().actor_loss(state, pi, batch, draw)
-        return loss + self.distance(state, self.actor, pi, (batch.s,), (draw["clean_states"],)), log
+        return loss + self.distance(state, self.actor, pi, batch.s, draw["clean_states"]), log
 
-    def distance(
-        self, state: State, net: Net, p: Params, mapped: tuple[Tensor, ...], clean: tuple[Tensor, ...]
-    ) -> Tensor:
+    def distance(self, state: State, net: Net, p: Params, mapped: Tensor, clean: Tensor, *a: Tensor) -> Tensor:
         with torch.no_grad():
-            wanted = net.features(p, *clean)
-        gap = net.per_member((net.features(p, *mapped) - wanted).square().mean((1, 2))).sum(1)
+            wanted = net.features(p, clean, *a)
+        gap = net.per_member((net.features(p, mapped, *a) - wanted).square().mean((1, 2))).sum(1)
         return Hyper(state).matching * gap
 
     def update_streams(self) -> dict[str, Stream]:
@@ -61,7 +56,7 @@ class SacNr(Sac):
 
 @dataclass(frozen=True, kw_only=True)
 class SacFpiConfig(SacConfig):
-    critics: int = structural(1, settings.Interval(1, 1), "this method has one critic and its helper")
+    critics: int = structural(1, Interval(1, 1), "this method has one critic and its helper")
 
 
 class SacFpi(Sac):
@@ -72,8 +67,6 @@ class SacFpi(Sac):
     title = "SAC by Bellman-residual minimisation (reconstruction)"
     Config = SacFpiConfig
     with_target = ()
-    config: SacFpiConfig
-    configs: tuple[SacFpiConfig, ...]
     helper: Critic
 
     def networks(self) -> dict[str, Net]:

@@ -33,7 +33,6 @@ class Sac(Agent):
     title = "Soft actor-critic with twin critics"
     Config = SacConfig
     config: SacConfig
-    configs: tuple[SacConfig, ...]
     actor: GaussianActor
 
     def networks(self) -> dict[str, Net]:
@@ -90,7 +89,7 @@ class Sac(Agent):
         return (*super().trained(), "log_alpha")
 
     def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
-        first = torch.tensor([config.alpha for config in self.configs], device=device)
+        first = torch.tensor(self.numbers("alpha"), device=device)
         return {"log_alpha": first.clamp_min(1e-8).log().view(-1, 1, 1)}
 
     # --- acting
@@ -124,7 +123,7 @@ class Sac(Agent):
 
     def shots(self, evaluating: bool) -> tuple[int, ...]:
         shooting = evaluating or self.config.shoot == "always"
-        return tuple(config.shots if shooting else 1 for config in self.configs)
+        return tuple(int(shots) if shooting else 1 for shots in self.numbers("shots"))
 
     def behaviour_streams(self, states: int, evaluating: bool = False) -> dict[str, Stream]:
         shots = self.shots(evaluating)

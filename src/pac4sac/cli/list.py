@@ -48,7 +48,7 @@ def algorithms() -> Table:
     caption = "Your own: --algo module:Class. Their settings: pac4sac list settings --algo NAME"
     table = plain_table("Algorithms", ("name", "what it is", "presets"), caption=caption)
     for name, algorithm in ALGORITHMS.items():
-        table.add_row(name, algorithm.title, ", ".join(algorithm.agent.presets))
+        table.add_row(name, algorithm.title or algorithm.agent.title, ", ".join(algorithm.agent.presets))
     return table
 
 
