@@ -5,7 +5,7 @@ import importlib
 import io
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +78,16 @@ class PolicyModule(nn.Module):
 
 def trace(agent: TrainedAgent, low: Vectors, high: Vectors) -> Any:
     policy, example = PolicyModule(agent, low, high).eval(), torch.zeros(2, agent.agent.ds)
-    names: dict[str, Any] = {"input_names": ["observation"], "output_names": ["action"]}
-    batches = ({0: torch.export.Dim("batch")},)  # of any size
-    with _silence(), torch.no_grad():
-        program = torch.onnx.export(policy, (example,), dynamic_shapes=batches, dynamo=True, verbose=False, **names)
+    how: dict[str, Any] = {"input_names": ["observation"], "output_names": ["action"], "dynamo": True, "verbose": False}
+    how["dynamic_shapes"] = ({0: torch.export.Dim("batch")},)  # of any size
+    logged = logging.root.manager.disable
+    # The exporter and its optimizer report their progress and packages of no concern here, such as torchvision.
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()), torch.no_grad():
+            program = torch.onnx.export(policy, (example,), **how)
+    finally:
+        logging.disable(logged)
     assert program is not None
     return program.model_proto
 
@@ -90,11 +96,11 @@ def evaluator(model: Any) -> tuple[Callable[[Vectors], Vectors], str]:
     """The model as a function, by onnxruntime where that is installed, and the name of what runs it."""
     try:
         runtime = importlib.import_module("onnxruntime")
+        session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        name = f"onnxruntime {runtime.__version__}"
     except ImportError:
-        reference = importlib.import_module("onnx.reference").ReferenceEvaluator(model)
-        return lambda observation: reference.run(None, {"observation": observation})[0], "onnx's reference evaluator"
-    session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    name = f"onnxruntime {runtime.__version__}"
+        session = importlib.import_module("onnx.reference").ReferenceEvaluator(model)
+        name = "onnx's reference evaluator"
     return lambda observation: session.run(None, {"observation": observation})[0], name
 
 
@@ -105,16 +111,3 @@ def largest_difference(agent: TrainedAgent, evaluate: Callable[[Vectors], Vector
     if together.shape != expected.shape or alone.shape != expected[:1].shape:
         return float("inf")
     return float(max(np.abs(together - expected).max(), np.abs(alone - expected[:1]).max()))
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """The exporter and its optimizer report their progress and packages of no concern here, such as torchvision."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)

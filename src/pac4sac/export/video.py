@@ -30,18 +30,25 @@ def record_video(
     """Film one episode of the agent at `path` (an agent file, a run, or an experiment, whose best run is taken) in
     the time in which it happens. Every picture names the run, the step and the return so far."""
     out = Path(out)
-    writers = {".gif": write_gif, ".mp4": write_mp4}
-    if out.suffix.lower() not in writers:
+    if out.suffix.lower() not in (".gif", ".mp4"):
         raise UserError(f"A video is a .gif or an .mp4, so that {out.name!r} needs another ending.")
-    if out.suffix.lower() == ".mp4":
-        _imageio()  # found missing before a minute of drawing, not after
+    imageio = None
+    if out.suffix.lower() == ".mp4":  # an encoder is found missing before a minute of drawing, not after
+        problem, otherwise = "An mp4 needs an encoder", ", or ask for a .gif"
+        imageio = import_extra("video", problem, "imageio_ffmpeg", "imageio.v2", otherwise=otherwise)
     agent = load(choose_agent(path))
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.stem}.part{out.suffix}")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # one observation at a time is too little work to share
     try:
-        writers[out.suffix.lower()](part, pictures(agent, seed, shooting, progress))
+        frames = pictures(agent, seed, shooting, progress)
+        if imageio is None:
+            write_gif(part, frames)
+        else:
+            with imageio.get_writer(part, fps=FPS, codec="libx264", macro_block_size=2) as writer:
+                for frame in frames:
+                    writer.append_data(np.asarray(frame))
         part.replace(out)
     finally:
         torch.set_num_threads(threads)
@@ -53,7 +60,9 @@ def pictures(
     agent: TrainedAgent, seed: int, shooting: bool | None = None, progress: Progress | None = None
 ) -> Iterator[Picture]:
     task = agent.run.task
-    _check_that_it_draws(task)
+    with contextlib.closing(make_env(task)) as env:
+        if "rgb_array" not in env.metadata.get("render_modes", ()):
+            raise UserError(f"The environment of task {task.name!r} cannot draw itself; it has no mode 'rgb_array'.")
     with contextlib.closing(make_env(task, "rgb_array")) as env:
         # Episode 1, not 0: an instance's first episode has quirks of its own in some tasks.
         options = {"episode": 1} if getattr(env.unwrapped, "episode_option", False) else None
@@ -75,12 +84,6 @@ def pictures(
             ended = terminated or truncated
 
 
-def _check_that_it_draws(task: Task) -> None:
-    with contextlib.closing(make_env(task)) as env:
-        if "rgb_array" not in env.metadata.get("render_modes", ()):
-            raise UserError(f"The environment of task {task.name!r} cannot draw itself; it has no mode 'rgb_array'.")
-
-
 def _draw(env: gymnasium.Env[Any, Any], task: Task) -> Picture:
     try:
         return Image.fromarray(np.asarray(env.render(), np.uint8))
@@ -90,23 +93,21 @@ def _draw(env: gymnasium.Env[Any, Any], task: Task) -> Picture:
 
 def _captioned(picture: Picture, text: str) -> Picture:
     size = max(11, picture.width // 30)
-    where, font, outline = (size, size // 2), ImageFont.load_default(size), max(1, size // 8)
-    drawing = ImageDraw.Draw(picture)
-    drawing.text(where, text, fill=(30, 41, 59), font=font, stroke_width=outline, stroke_fill="white")
+    style: dict[str, Any] = {"fill": (30, 41, 59), "stroke_width": max(1, size // 8), "stroke_fill": "white"}
+    ImageDraw.Draw(picture).text((size, size // 2), text, font=ImageFont.load_default(size), **style)
     return picture
 
 
 def write_gif(out: Path, frames: Iterator[Picture]) -> None:
-    small = [frame.resize(_within(frame.size), Image.Resampling.LANCZOS) for frame in frames]
+    small = []
+    for frame in frames:
+        width = min(frame.width, GIF_WIDTH)
+        size = (width, round(frame.height * width / frame.width))
+        small.append(frame.resize(size, Image.Resampling.LANCZOS))
     palette = _shared_palette(small)
     # One palette and no dithering: still parts stay equal from picture to picture, and cost nothing.
     plain = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in small]
     plain[0].save(out, save_all=True, append_images=plain[1:], duration=1000 // FPS, loop=0, optimize=False)
-
-
-def _within(size: tuple[int, int]) -> tuple[int, int]:
-    width, height = size
-    return size if width <= GIF_WIDTH else (GIF_WIDTH, round(height * GIF_WIDTH / width))
 
 
 def _shared_palette(frames: Sequence[Picture]) -> Picture:
@@ -117,14 +118,3 @@ def _shared_palette(frames: Sequence[Picture]) -> Picture:
         sheet.paste(frame, (0, row * frame.height))
     # Without rounds of k-means the ground, most of the picture, leaves too few colours to the robot.
     return sheet.quantize(GIF_COLOURS, Image.Quantize.MEDIANCUT, kmeans=2)
-
-
-def write_mp4(out: Path, frames: Iterator[Picture]) -> None:
-    with _imageio().get_writer(out, fps=FPS, codec="libx264", macro_block_size=2) as writer:
-        for frame in frames:
-            writer.append_data(np.asarray(frame))
-
-
-def _imageio() -> Any:
-    problem, otherwise = "An mp4 needs an encoder", ", or ask for a .gif"
-    return import_extra("video", problem, "imageio_ffmpeg", "imageio.v2", otherwise=otherwise)
