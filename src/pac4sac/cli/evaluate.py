@@ -1,27 +1,25 @@
 """`pac4sac evaluate`."""
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
 
 from rich.console import Console
-from tyro.conf import Positional, arg
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.text import brief
+from pac4sac.cli import arguments
 from pac4sac.cli.shared import plain_table
 
 
 @dataclass(frozen=True)
-class EvaluateCommand:
+class Evaluate:
     """Let the trained agents act in fresh episodes, the same for every run, and show their returns."""
 
     # Experiment or run folder.
-    folder: Annotated[Positional[Path], arg(metavar="DIR")]
+    folder: arguments.Folder
     # Episodes of each run and policy.
-    episodes: Annotated[int, arg(metavar="N")] = 10
+    episodes: arguments.Number = 10
     # Seed of the episodes.
-    seed: Annotated[int, arg(metavar="N")] = 0
+    seed: arguments.Number = 0
     # Take the weights of the best scheduled evaluation instead of the last ones.
     best: bool = False
 
@@ -36,18 +34,19 @@ class EvaluateCommand:
         from pac4sac.training.evaluation import Policy, evaluate
 
         title = "Returns of one episode" if self.episodes == 1 else f"Returns of {self.episodes} episodes"
-        table = plain_table(title, ("run", "policy"), ("mean ± sd", "lowest", "highest"))
+        table = plain_table(title, "run", "policy", right=("mean ± sd", "lowest", "highest"))
         for folder in run_folders:
             path = folder / ("best.safetensors" if self.best else "agent.safetensors")
             if not path.is_file():
                 hint = "train with --evaluate-every" if self.best else "train it up to its first checkpoint"
                 raise UserError(f"{folder} holds no {path.name}; {hint}.")
             trained = load(path)
-            run, agent = trained.run, (trained.agent, trained.state)
+            run = trained.run
             policies: list[Policy] = ["greedy", "shooting"] if trained.shoots else ["greedy"]
             for policy in policies:
                 with console.status(f"{run.id}: {self.episodes} episodes, {policy} policy …"):
-                    returns = evaluate(*agent, run.task, [self.seed], policy, self.episodes, "command")[0].tolist()
+                    how = (run.task, [self.seed], policy, self.episodes, "command")
+                    returns = evaluate(trained.agent, trained.state, *how)[0].tolist()
                 spread = mean_and_sd([TableNumber(value) for value in returns])
                 table.add_row(run.id, policy, spread, brief(min(returns)), brief(max(returns)))
         console.print(table)

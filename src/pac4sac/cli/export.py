@@ -12,7 +12,7 @@ from pac4sac.cli.shared import say, writing
 
 
 @dataclass(frozen=True)
-class ExportCommand:
+class Export:
     """Write the deterministic policy of a trained agent as ONNX, and check that it acts like the agent."""
 
     folder: arguments.TrainedAgent

@@ -10,6 +10,7 @@ from tyro.conf import OmitSubcommandPrefixes, Positional, arg, subcommand
 from pac4sac.base.errors import UserError
 from pac4sac.base.text import duration
 from pac4sac.cli import arguments
+from pac4sac.cli.arguments import optional
 from pac4sac.cli.shared import say, writing
 from pac4sac.cli.study_display import cohort_table, show_end
 from pac4sac.runs.seeds import parse_seeds
@@ -25,7 +26,7 @@ class ChosenStudy:
     # Name from `pac4sac list studies`, or a TOML file of your own.
     name: Annotated[Positional[str], arg(metavar="NAME|FILE.toml")]
     # Study folder.
-    out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: experiments/study-NAME)")] = None
+    out: Annotated[Path | None, optional("DIR", "experiments/study-NAME")] = None
 
     def study_and_folder(self) -> "tuple[Study, Path]":
         from pac4sac.studies.definition import load_study
@@ -38,11 +39,11 @@ class ChosenStudy:
 @dataclass(frozen=True)
 class PartOfStudy(ChosenStudy):
     # Seeds to train with instead of the study's own.
-    seeds: Annotated[str | None, arg(metavar="SEEDS", help_behavior_hint="(optional)")] = None
+    seeds: Annotated[str | None, optional("SEEDS")] = None
     # Only these tasks of the study.
-    tasks: Annotated[str | None, arg(metavar="A,B", help_behavior_hint="(optional)")] = None
+    tasks: Annotated[str | None, optional("A,B")] = None
     # Memory that the tensors of one cohort may take, in MB.
-    memory: Annotated[int | None, arg(metavar="MB", help_behavior_hint="(default: half of what is free)")] = None
+    memory: Annotated[int | None, optional("MB", "half of what is free")] = None
 
     def study_and_folder(self) -> "tuple[Study, Path]":
         study, folder = super().study_and_folder()
@@ -72,8 +73,9 @@ class StudyRunCommand(PartOfStudy):
     # Where to train: on this machine, or as tasks of a Ray cluster.
     engine: Literal["local", "ray"] = "local"
     # Address of an existing Ray cluster.
-    address: Annotated[str | None, arg(metavar="HOST:PORT", help_behavior_hint="(optional)")] = None
-    parallel: arguments.Parallel = None
+    address: Annotated[str | None, optional("HOST:PORT")] = None
+    # Cohorts trained side by side.
+    parallel: Annotated[int | None, optional("N", "as the cores allow")] = None
     # Stop after so many minutes.
     max_minutes: arguments.MaxMinutes = None
 
@@ -200,4 +202,4 @@ class StudySubcommands:
         return self.command.run(console)
 
 
-StudyCommand = OmitSubcommandPrefixes[StudySubcommands]
+StudyCommand = Annotated[OmitSubcommandPrefixes[StudySubcommands], subcommand("study")]

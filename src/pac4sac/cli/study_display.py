@@ -85,13 +85,6 @@ class StudyDisplay:
         if self.live is not None:
             self.live.stop()
 
-    def planned(self, study: "Study", root: Path, cohorts: Sequence["PlannedCohort"], memory: int) -> None:
-        say(self.console, f"{study.title}: {len(study.runs())} runs in {root}")
-        if cohorts:
-            many = f"{len(cohorts)} cohorts" if len(cohorts) > 1 else "1 cohort"
-            most = max(cohort.bytes for cohort in cohorts)
-            say(self.console, f"{many} of up to {most / 1e6:.0f} MB, where {memory / 1e6:.0f} MB are allowed each.")
-
     def progress(self, cohort: "PlannedCohort", step: int, steps: int) -> None:
         key = cohort.folder
         if self.live is not None:

@@ -28,6 +28,9 @@ class TableNumber(NamedTuple):
     value: float
     at_least: bool = False
 
+    def __str__(self) -> str:
+        return f"{'≥ ' if self.at_least else ''}{_short(self.value)}"
+
 
 def show_result(result: Result, console: Console) -> None:
     """The table, the picture, and in a sentence how it ended."""
@@ -64,14 +67,12 @@ def result_table(runs: Sequence[RunRecord], width: int) -> Table:
     policies = [policy for policy in EVALUATIONS if any(policy in last_evaluations(run) for run in runs)]
     headers = ["episodes until\nsolved", "regret\n(thousands)"] if scored else [f"mean of\nlast {LAST}"]
     rule = f" (solved: five episodes in a row above {r_limit:g})" if r_limit else ""
-    table = plain_table(runs[0].task["name"] + rule, ["run"])
-    table.add_column("returns", no_wrap=True)
-    for header in (*headers, *(EVALUATIONS[policy] for policy in policies)):
-        table.add_column(header, justify="right", no_wrap=True)
-    table.add_column("state", no_wrap=True)
+    table = plain_table(runs[0].task["name"] + rule, "run")
+    for header in ("returns", *headers, *(EVALUATIONS[policy] for policy in policies), "state"):
+        table.add_column(header, justify="left" if header in ("returns", "state") else "right", no_wrap=True)
 
-    low = min((run.returns.min() for run in runs if run.episodes), default=0.0)
-    high = max((run.returns.max() for run in runs if run.episodes), default=1.0)
+    returns = [run.returns for run in runs if run.episodes]
+    low, high = min((r.min() for r in returns), default=0.0), max((r.max() for r in returns), default=1.0)
     narrow, wide = WIDTHS_OF_CURVES
     curve_width = min(max(narrow, narrow + width - 80), wide)
     labels = [run.run.removesuffix(f"-seed{run.seed}") for run in runs]
@@ -81,25 +82,24 @@ def result_table(runs: Sequence[RunRecord], width: int) -> Table:
         groups[label].append(numbers)
         curve = sparkline(run.returns.tolist(), curve_width, low, high, r_limit)
         name = run.run if len(groups) > 1 else f"seed {run.seed}"
-        table.add_row(name, curve, *map(cell, numbers), state(run))
+        table.add_row(name, curve, *(str(number or "") for number in numbers), state(run))
     table.add_section()
     for label, group in groups.items():
         if len(group) > 1:
             name = f"{label}, mean ± sd" if len(groups) > 1 else "mean ± sd"
             table.add_row(name, "", *map(mean_and_sd, zip(*group, strict=True)), "", style="bold")
-    algos = dict.fromkeys(run.algo for run in runs)
-    for algo in algos if scored else []:
+    algos = list(dict.fromkeys(run.algo for run in runs)) if scored else []
+    for algo in algos:
+        name = f"paper ({SEEDS} seeds)" if len(algos) == 1 else f"paper's {algo} ({SEEDS} seeds)"
         if published := paper_numbers(next(run for run in runs if run.algo == algo)):
-            name = f"paper ({SEEDS} seeds)" if len(algos) == 1 else f"paper's {algo} ({SEEDS} seeds)"
             table.add_row(name, "", *published, style="magenta")
     return table
 
 
 def measured(run: RunRecord, policies: Sequence[str], scored: bool) -> list[TableNumber | None]:
     """The numbers of a run, in the order of the table's columns."""
-    score = score_run(run) if scored else None
     numbers: list[TableNumber | None] = [TableNumber(float(run.returns[-LAST:].mean())) if run.episodes else None]
-    if score is not None:
+    if scored and (score := score_run(run)):
         numbers = [TableNumber(value, not score.complete) for value in (score.episodes, score.regret / 1000)]
     means = last_evaluations(run)
     return numbers + [TableNumber(means[policy]) if policy in means else None for policy in policies]
@@ -122,8 +122,7 @@ def state(run: RunRecord) -> Text:
 
 def paper_numbers(run: RunRecord) -> list[str]:
     """The paper's numbers for this task and algorithm, where the run was scored by the paper's rules."""
-    task, published = run.task, paper_cell(run.task["name"], run.algo)
-    rules = PAPER_TASKS.get(task["name"])
+    task, rules, published = run.task, PAPER_TASKS.get(run.task["name"]), paper_cell(run.task["name"], run.algo)
     if rules is None or published is None or run.preset != "paper" or run.started_from:
         return []
     if task["r_limit"] != rules.r_limit or task["steps"] // task["horizon"] != rules.e_max:
@@ -132,17 +131,13 @@ def paper_numbers(run: RunRecord) -> list[str]:
     return [f"{number.mean / unit:.1f} ± {number.sd / unit:.1f}" for number, unit in cells]
 
 
-def cell(number: TableNumber | None) -> str:
-    return "" if number is None else f"{'≥ ' if number.at_least else ''}{_short(number.value)}"
-
-
 def mean_and_sd(numbers: Sequence[TableNumber | None]) -> str:
     known = [number for number in numbers if number is not None]
+    if len(known) < 2:
+        return "".join(map(str, known))
     values = [number.value for number in known]
-    if len(values) < 2:
-        return cell(known[0]) if known else ""
     mean = TableNumber(float(np.mean(values)), any(number.at_least for number in known))
-    return f"{cell(mean)} ± {_short(float(np.std(values, ddof=1)))}"
+    return f"{mean} ± {_short(float(np.std(values, ddof=1)))}"
 
 
 def _short(value: float) -> str:
