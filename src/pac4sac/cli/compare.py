@@ -27,16 +27,12 @@ class Compare:
     seeds: arguments.Seeds = "0:5"
     # Algorithm that the others are tested against.
     baseline: Annotated[str | None, optional("A", "the first of --algos")] = None
-    # Set of settings from `pac4sac list presets`, given to those algorithms that have it.
-    preset: str = "paper"
+    preset: str = "paper"  # Set of settings from `pac4sac list presets`, given to those algorithms that have it.
     # Settings, given to those algorithms that have them.
     settings: arguments.SettingTexts = field(default_factory=list)
-    # Study folder.
-    out: Annotated[Path | None, optional("DIR", "experiments/study-compare-TASK")] = None
-    # Cohorts trained side by side.
-    parallel: Annotated[int | None, optional("N", "as the cores allow")] = None
-    # Stop after so many minutes; the same command goes on.
-    max_minutes: arguments.MaxMinutes = None
+    out: Annotated[Path | None, optional("DIR", "experiments/study-compare-TASK")] = None  # Study folder.
+    parallel: Annotated[int | None, optional("N", "as the cores allow")] = None  # Cohorts trained side by side.
+    max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes; the same command goes on.
 
     def run(self, console: Console) -> int:
         given = {**vars(self), "settings": arguments.parse_settings(self.settings)}  # named as in Python

@@ -14,14 +14,10 @@ from pac4sac.cli.shared import plain_table
 class Evaluate:
     """Let the trained agents act in fresh episodes, the same for every run, and show their returns."""
 
-    # Experiment or run folder.
-    folder: arguments.Folder
-    # Episodes of each run and policy.
-    episodes: arguments.Number = 10
-    # Seed of the episodes.
-    seed: arguments.Number = 0
-    # Take the weights of the best scheduled evaluation instead of the last ones.
-    best: bool = False
+    folder: arguments.Folder  # Experiment or run folder.
+    episodes: arguments.Number = 10  # Episodes of each run and policy.
+    seed: arguments.Number = 0  # Seed of the episodes.
+    best: bool = False  # Take the weights of the best scheduled evaluation instead of the last ones.
 
     def run(self, console: Console) -> int:
         if self.episodes < 1 or self.seed < 0:

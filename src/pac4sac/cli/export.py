@@ -16,8 +16,7 @@ class Export:
     """Write the deterministic policy of a trained agent as ONNX, and check that it acts like the agent."""
 
     folder: arguments.TrainedAgent
-    # ONNX file to write.
-    onnx: Annotated[Path, arg(metavar="FILE")]
+    onnx: Annotated[Path, arg(metavar="FILE")]  # ONNX file to write.
 
     def run(self, console: Console) -> int:
         from pac4sac.export.onnx import export_onnx

@@ -22,8 +22,7 @@ class List:
         Positional[Literal["tasks", "algos", "presets", "settings", "studies"]],
         arg(metavar="tasks|algos|presets|settings|studies"),
     ]
-    # Algorithm whose settings are listed.
-    algo: str = "pac4sac"
+    algo: str = "pac4sac"  # Algorithm whose settings are listed.
 
     def run(self, console: Console) -> int:
         texts = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))[self.what]

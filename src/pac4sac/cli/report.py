@@ -15,8 +15,7 @@ from pac4sac.cli.shared import say, writing
 class Report:
     """Write tables, figures and a page from the runs in some folders: HTML, Markdown, LaTeX, CSV, SVG and PDF."""
 
-    # Experiment, study or run folders, or archives.
-    folders: arguments.Folders
+    folders: arguments.Folders  # Experiment, study or run folders, or archives.
     # Folder of the report.
     out: Annotated[Path | None, arguments.optional("DIR", "report/ in the first folder")] = None
     # Write for a repository: Markdown as a README with a page for each section, and neither LaTeX nor PDF.

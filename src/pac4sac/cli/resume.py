@@ -14,12 +14,9 @@ from pac4sac.cli.train import train_and_show
 class Resume:
     """Go on with an experiment from its last checkpoint, exactly as if it had never stopped."""
 
-    # Experiment folder, or one of its run folders.
-    folder: arguments.Folder
-    # Extend the experiment to so many steps.
-    steps: Annotated[int | None, arguments.optional("N")] = None
-    # Stop after so many minutes.
-    max_minutes: arguments.MaxMinutes = None
+    folder: arguments.Folder  # Experiment folder, or one of its run folders.
+    steps: Annotated[int | None, arguments.optional("N")] = None  # Extend the experiment to so many steps.
+    max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes.
     tensorboard: arguments.TensorBoardToo = False
 
     def run(self, console: Console) -> int:

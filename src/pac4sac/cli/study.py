@@ -25,8 +25,7 @@ AS_THE_STUDY_SAYS = "as the study says"
 class ChosenStudy:
     # Name from `pac4sac list studies`, or a TOML file of your own.
     name: Annotated[Positional[str], arg(metavar="NAME|FILE.toml")]
-    # Study folder.
-    out: Annotated[Path | None, optional("DIR", "experiments/study-NAME")] = None
+    out: Annotated[Path | None, optional("DIR", "experiments/study-NAME")] = None  # Study folder.
 
     def study_and_folder(self) -> "tuple[Study, Path]":
         from pac4sac.studies.definition import load_study
@@ -38,10 +37,8 @@ class ChosenStudy:
 
 @dataclass(frozen=True)
 class PartOfStudy(ChosenStudy):
-    # Seeds to train with instead of the study's own.
-    seeds: Annotated[str | None, optional("SEEDS")] = None
-    # Only these tasks of the study.
-    tasks: Annotated[str | None, optional("A,B")] = None
+    seeds: Annotated[str | None, optional("SEEDS")] = None  # Seeds to train with instead of the study's own.
+    tasks: Annotated[str | None, optional("A,B")] = None  # Only these tasks of the study.
     # Memory that the tensors of one cohort may take, in MB.
     memory: Annotated[int | None, optional("MB", "half of what is free")] = None
 
@@ -70,14 +67,10 @@ class StudyRunCommand(PartOfStudy):
     Example: pac4sac study run smoke
     """
 
-    # Where to train: on this machine, or as tasks of a Ray cluster.
-    engine: Literal["local", "ray"] = "local"
-    # Address of an existing Ray cluster.
-    address: Annotated[str | None, optional("HOST:PORT")] = None
-    # Cohorts trained side by side.
-    parallel: Annotated[int | None, optional("N", "as the cores allow")] = None
-    # Stop after so many minutes.
-    max_minutes: arguments.MaxMinutes = None
+    engine: Literal["local", "ray"] = "local"  # Where to train: on this machine, or as tasks of a Ray cluster.
+    address: Annotated[str | None, optional("HOST:PORT")] = None  # Address of an existing Ray cluster.
+    parallel: Annotated[int | None, optional("N", "as the cores allow")] = None  # Cohorts trained side by side.
+    max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes.
 
     def run(self, console: Console) -> int:
         study, root = self.study_and_folder()
@@ -108,8 +101,7 @@ class StudyPlanCommand(PartOfStudy):
     With --memory, the --device may also be a GPU that this machine lacks.
     """
 
-    # Measure the time of each cohort in a trial.
-    trial: bool = True
+    trial: bool = True  # Measure the time of each cohort in a trial.
 
     def run(self, console: Console) -> int:
         study, root = self.study_and_folder()
@@ -160,12 +152,10 @@ class StudyCollectCommand:
     Example: pac4sac study collect piece-1 piece-2 --into results
     """
 
-    # Study or experiment folders, or archives.
-    folders: arguments.Folders
+    folders: arguments.Folders  # Study or experiment folders, or archives.
     # Folder of the archive; what it holds already stays, and unfinished runs in it give way to finished ones.
     into: Annotated[Path, arg(metavar="DIR")]
-    # Take unfinished runs too.
-    unfinished: bool = False
+    unfinished: bool = False  # Take unfinished runs too.
     # Of a run trained twice with different returns keep the first: that in the archive, then by the order of folders.
     keep_first: bool = False
 

@@ -31,17 +31,14 @@ class Train:
         Positional[str | None],
         arg(metavar="TASK", help=arguments.TASK_HELP, help_behavior_hint="(required here or in --config)"),
     ] = None
-    # Name from `pac4sac list algos`, or a class of your own as module:Class.
-    algo: str = "pac4sac"
+    algo: str = "pac4sac"  # Name from `pac4sac list algos`, or a class of your own as module:Class.
     seeds: arguments.Seeds = "0"
-    # Set of settings from `pac4sac list presets`.
-    preset: str = "paper"
+    preset: str = "paper"  # Set of settings from `pac4sac list presets`.
     # Settings of the algorithm, see `pac4sac list settings`; several values, as in xi=0,0.01,0.1, are all tried.
     settings: arguments.SettingTexts = field(default_factory=list)
     # Experiment folder to make; one that holds anything is refused.
     out: Annotated[Path | None, arguments.optional("DIR", "a new one in experiments/")] = None
-    # Stop after so many minutes; `pac4sac resume` goes on.
-    max_minutes: arguments.MaxMinutes = None
+    max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes; `pac4sac resume` goes on.
     tensorboard: arguments.TensorBoardToo = False
     # TOML file with any of these options as keys and settings in a table [set]; flags override it.
     config: Annotated[Path | None, arguments.optional("FILE")] = None

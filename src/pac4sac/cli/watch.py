@@ -18,8 +18,7 @@ class Watch:
     folder: arguments.TrainedAgent
     # File to write: a .gif, or an .mp4 with the extra pac4sac[video].
     video: Annotated[Path | None, arguments.optional("FILE", "episode.gif in that folder")] = None
-    # Seed of the episode.
-    seed: arguments.Number = 0
+    seed: arguments.Number = 0  # Seed of the episode.
 
     def run(self, console: Console) -> int:
         if self.seed < 0:
