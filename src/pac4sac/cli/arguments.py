@@ -25,11 +25,7 @@ SettingTexts = Annotated[UseAppendAction[list[list[str]]], arg(name="set", metav
 Number = Annotated[int, arg(metavar="N")]
 MaxMinutes = Annotated[float | None, optional("M")]
 Folder = Annotated[Positional[Path], arg(metavar="DIR")]
-TrainedAgent = Annotated[
-    Positional[Path], arg(metavar="DIR", help="Run folder, or experiment folder, of which the best run is taken.")
-]
 Folders = Annotated[Positional[list[Path]], arg(metavar="DIR...", help_behavior_hint="(required)")]
-TensorBoardToo = Annotated[bool, arg(help="Write TensorBoard files too.")]
 
 # Where a flag is not called like its field, as these are words of Python.
 FLAG_NAMES = {"settings": "set", "start_from": "from"}

@@ -10,8 +10,9 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
@@ -27,7 +28,6 @@ EXTRAS = ("mujoco", "dmc", "pandas", "tensorboard", "video", "onnx")
 MODULES = {"dmc": "dm_control", "video": "imageio_ffmpeg", "onnx": "onnxscript"}  # of extras not called like theirs
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_DYNAMIC", "MKL_CBWR")
 TF32_VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
-LITTLE_MEMORY, LITTLE_DISK = 2 * 10**9, 10**9  # bytes
 PYBULLET_IS_BUILT = sys.version_info >= (3, 12)
 BUILT_BY_PIP = "pybullet has no wheel for Python 3.12 and later: pip builds it by a C++ compiler, with Python's headers"
 MARKS = {"fine": "[green]✓[/]", "worth knowing": "[yellow]![/]", "missing": "[red]✗[/]"}
@@ -77,13 +77,13 @@ def software() -> Iterator[Finding]:
 
 def machine() -> Iterator[Finding]:
     yield Finding("processor", f"{platform.system()} {platform.machine()}, {machine_cores()} cores")
-    room = {"free disk here": (shutil.disk_usage(Path.cwd()).free, LITTLE_DISK)}
+    room = {"free disk here": (shutil.disk_usage(Path.cwd()).free / 1e9, 1)}  # GB, and how much is little
     with contextlib.suppress(ImportError):  # which is told as missing software
         import torch
 
         from pac4sac.training.memory import free_bytes
 
-        room["free memory"] = free_bytes(torch.device("cpu")), LITTLE_MEMORY
+        room["free memory"] = free_bytes(torch.device("cpu")) / 1e9, 2
         if not torch.cuda.is_available():
             yield Finding("GPU", "none", "training takes the CPU")
         for index in range(torch.cuda.device_count()):
@@ -96,7 +96,7 @@ def machine() -> Iterator[Finding]:
         headers = (Path(sysconfig.get_path("include")) / "Python.h").exists()
         yield Finding("Python's headers", "there" if headers else "none", "for building pybullet")
     for what, (size, little) in room.items():
-        yield Finding(what, f"{size / 1e9:.1f} GB", state="fine" if size > little else "worth knowing")
+        yield Finding(what, f"{size:.1f} GB", state="fine" if size > little else "worth knowing")
     if not os.access(Path.cwd(), os.W_OK):
         yield Finding("this folder", "read-only", "train with --out FOLDER where you can write", "worth knowing")
 
@@ -134,11 +134,7 @@ def _simulator_seconds() -> float:
 
     with contextlib.closing(make_env(get_task("cartpole-swingup"))) as env:
         env.reset(seed=0)
-        action = env.action_space.sample()
-
-        def step() -> None:
-            env.step(action)
-
+        step: Any = partial(env.step, env.action_space.sample())
         return median_seconds(step, 300)
 
 

@@ -15,7 +15,7 @@ from pac4sac.cli.shared import say, writing
 class Export:
     """Write the deterministic policy of a trained agent as ONNX, and check that it acts like the agent."""
 
-    folder: arguments.TrainedAgent
+    folder: arguments.Folder  # Run folder, or experiment folder, of which the best run is taken.
     onnx: Annotated[Path, arg(metavar="FILE")]  # ONNX file to write.
 
     def run(self, console: Console) -> int:

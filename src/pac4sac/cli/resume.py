@@ -7,7 +7,6 @@ from typing import Annotated
 from rich.console import Console
 
 from pac4sac.cli import arguments
-from pac4sac.cli.train import train_and_show
 
 
 @dataclass(frozen=True)
@@ -17,11 +16,12 @@ class Resume:
     folder: arguments.Folder  # Experiment folder, or one of its run folders.
     steps: Annotated[int | None, arguments.optional("N")] = None  # Extend the experiment to so many steps.
     max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes.
-    tensorboard: arguments.TensorBoardToo = False
+    tensorboard: bool = False  # Write TensorBoard files too.
 
     def run(self, console: Console) -> int:
         inside_a_run = self.folder.parent.name == "runs" and (self.folder / "run.json").is_file()
         folder = self.folder.parent.parent if inside_a_run else self.folder
+        from pac4sac.cli.training_summary import train_and_show
         from pac4sac.training.experiment import resume
 
         training = partial(resume, folder, steps=self.steps, max_minutes=self.max_minutes)

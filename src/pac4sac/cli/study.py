@@ -1,5 +1,6 @@
 """`pac4sac study run|plan|status|collect`."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -138,9 +139,8 @@ class StudyStatusCommand(ChosenStudy):
         if read_study(root) is None:
             raise UserError(f"{root} holds no study yet; start it with: pac4sac study run {self.name}.")
         cohorts = plan(study, root, 10**15)
-        states = []
-        for statuses in (cohort.statuses() for cohort in cohorts):
-            states.append(", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses)))
+        counts = [Counter(cohort.statuses()) for cohort in cohorts]
+        states = [", ".join(f"{number} {status}" for status, number in count.items()) for count in counts]
         console.print(cohort_table(study, cohorts, {"Status": states}))
         return 0
 

@@ -1,22 +1,16 @@
-"""`pac4sac train`, and what `pac4sac resume` shares with it."""
+"""`pac4sac train`."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from rich.console import Console
 from tyro.conf import Positional, arg
 
 from pac4sac.base.errors import UserError
 from pac4sac.cli import arguments
-from pac4sac.cli.shared import code_of_stop, writing
 from pac4sac.runs.seeds import parse_seeds
-
-if TYPE_CHECKING:
-    from pac4sac.training.callbacks import Callback
-    from pac4sac.training.experiment import Result
 
 
 @arguments.with_options(*arguments.OPTIONS)
@@ -39,7 +33,7 @@ class Train:
     # Experiment folder to make; one that holds anything is refused.
     out: Annotated[Path | None, arguments.optional("DIR", "a new one in experiments/")] = None
     max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes; `pac4sac resume` goes on.
-    tensorboard: arguments.TensorBoardToo = False
+    tensorboard: bool = False  # Write TensorBoard files too.
     # TOML file with any of these options as keys and settings in a table [set]; flags override it.
     config: Annotated[Path | None, arguments.optional("FILE")] = None
 
@@ -50,28 +44,10 @@ class Train:
         from pac4sac.tasks import get_task
 
         task = get_task(self.task)
+        from pac4sac.cli.training_summary import train_and_show
         from pac4sac.training.experiment import free_folder, train
 
         folder = self.out or free_folder(Path("experiments"), f"{task.name}-{self.algo}")
         given = {name: value for name, value in vars(self).items() if name not in ("tensorboard", "config")}
         given |= {"task": task, "seeds": seeds, "settings": settings, "out": folder}
         return train_and_show(partial(train, **given), console, folder, self.max_minutes, self.tensorboard)
-
-
-def train_and_show(
-    train: "Callable[..., Result]", console: Console, folder: Path, max_minutes: float | None, tensorboard: bool
-) -> int:
-    """Show training while it goes on and what came of it; give the exit code."""
-    from pac4sac.cli.training_display import BROKEN_OFF, displayed
-    from pac4sac.cli.training_summary import show_result
-
-    with writing(folder):
-        with displayed(console, max_minutes) as display:
-            callbacks: list[Callback] = [display]
-            if tensorboard:
-                from pac4sac.export.tensorboard import TensorBoard
-
-                callbacks.append(TensorBoard())
-            result = train(callbacks=callbacks)
-        show_result(result, console)
-    return code_of_stop(result.reason) or int(all(run.status in BROKEN_OFF for run in result.runs))

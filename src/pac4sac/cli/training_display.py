@@ -98,28 +98,20 @@ class TrainingDisplay(Callback):
     def on_end(self, folder: Path) -> None:
         self.rows = {}
 
-    def speed(self) -> float | None:
-        """Lockstep steps per second."""
-        samples = list(self._samples)  # the live picture is drawn by another thread
-        (start, first), (end, last) = samples[0], samples[-1]
-        return (last - first) / (end - start) if len(samples) > 1 else None
-
-    def seconds_left(self) -> float | None:
-        limits = [] if self.deadline is None else [max(0.0, self.deadline - time.monotonic())]
-        if speed := self.speed():
-            limits.append((self.steps - self.step) / speed)
-        return min(limits, default=None)
-
     def pace(self) -> list[str]:
         """Steps, their speed over all runs, and the time left, in words."""
         parts = [f"{self.step:,} of {self.steps:,} steps"]
-        if speed := self.speed():
+        limits = [] if self.deadline is None else [max(0.0, self.deadline - time.monotonic())]
+        (start, first), *_, (end, last) = [*self._samples, self._samples[-1]]  # copied: another thread draws
+        if last > first:
+            speed = (last - first) / (end - start)  # lockstep steps per second
+            limits.append((self.steps - self.step) / speed)
             running = sum(row.status == "running" for row in self.rows.values())
             parts.append(f"{speed * max(1, running):,.0f} steps/s")
         if self.step == self.steps:
             parts.append("finishing …")
-        elif (left := self.seconds_left()) is not None:
-            parts.append(f"{clock(left)} left")
+        elif limits:
+            parts.append(f"{clock(min(limits))} left")
         return parts
 
 

@@ -1,6 +1,7 @@
-"""What came of an experiment: the paper's two metrics for each run and over the seeds, beside the paper's numbers."""
+"""Training shown as it goes, then what came of it: the paper's two metrics of each run, beside the paper's numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -9,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pac4sac.base.text import brief
-from pac4sac.cli.shared import plain_table, say
-from pac4sac.cli.training_display import BROKEN_OFF, sparkline
+from pac4sac.cli.shared import code_of_stop, plain_table, say, writing
+from pac4sac.cli.training_display import BROKEN_OFF, displayed, sparkline
+from pac4sac.export.tensorboard import TensorBoard
 from pac4sac.paper.numbers import PAPER_TASKS, SEEDS, paper_cell
 from pac4sac.runs.metrics import is_complete, is_solved, score_run
 from pac4sac.runs.reading import RunRecord
@@ -32,12 +34,32 @@ class TableNumber(NamedTuple):
         return f"{'≥ ' if self.at_least else ''}{_short(self.value)}"
 
 
+def train_and_show(
+    train: Callable[..., Result], console: Console, folder: Path, max_minutes: float | None, tensorboard: bool
+) -> int:
+    """Show training while it goes on and what came of it; give the exit code."""
+    with writing(folder):
+        with displayed(console, max_minutes) as display:
+            result = train(callbacks=[display, TensorBoard()] if tensorboard else display)
+        show_result(result, console)
+    return code_of_stop(result.reason) or int(all(run.status in BROKEN_OFF for run in result.runs))
+
+
 def show_result(result: Result, console: Console) -> None:
     """The table, the picture, and in a sentence how it ended."""
     runs = result.runs
     for task in dict.fromkeys(run.task["name"] for run in runs):
         console.print(result_table([run for run in runs if run.task["name"] == task], console.width))
-    console.print(outcome(result, runs), soft_wrap=True)
+    ending = "Training is complete" if result.complete else f"Training was stopped because {result.reason}"
+    text = Text(ending, "bold")
+    if any(run.task["r_limit"] is not None for run in runs):
+        solved = sum(is_solved(run) for run in runs)
+        several = f"{solved} of {len(runs)} runs solved" if len(runs) > 1 else ""
+        text.append(f": {several or ('solved' if solved else 'not solved')}", "bold green" if solved else "bold yellow")
+    text.append(".")
+    if broken := sum(run.status in BROKEN_OFF for run in runs):
+        text.append(f" {broken} of {len(runs)} runs broke off (see status_detail in run.json).", "red")
+    console.print(text, soft_wrap=True)
     if any(run.episodes for run in runs):
         from pac4sac.report.learning_curves import learning_curve_picture  # matplotlib takes a second to import
 
@@ -46,18 +68,6 @@ def show_result(result: Result, console: Console) -> None:
     say(console, f"Run folders:     {result.folder / 'runs'}")
     if not result.complete:
         say(console, f"Go on with:      pac4sac resume {result.folder}")
-
-
-def outcome(result: Result, runs: Sequence[RunRecord]) -> Text:
-    text = Text("Training is complete" if result.complete else f"Training was stopped because {result.reason}", "bold")
-    if any(run.task["r_limit"] is not None for run in runs):
-        solved = sum(is_solved(run) for run in runs)
-        several = f"{solved} of {len(runs)} runs solved" if len(runs) > 1 else ""
-        text.append(f": {several or ('solved' if solved else 'not solved')}", "bold green" if solved else "bold yellow")
-    text.append(".")
-    if broken := sum(run.status in BROKEN_OFF for run in runs):
-        text.append(f" {broken} of {len(runs)} runs broke off (see status_detail in run.json).", "red")
-    return text
 
 
 def result_table(runs: Sequence[RunRecord], width: int) -> Table:
