@@ -267,7 +267,7 @@ def test_tensorboard_missing_names_the_extra(monkeypatch):
 
 def visit() -> tuple[int, str]:
     console = Console(file=io.StringIO(), width=200)
-    code = doctors.DoctorCommand().run(console)
+    code = doctors.Doctor().run(console)
     return code, console.file.getvalue()
 
 

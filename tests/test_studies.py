@@ -11,7 +11,7 @@ from pac4sac.base.errors import UserError
 from pac4sac.base.files import read_jsonl
 from pac4sac.base.stopping import StopReason, StopRequest
 from pac4sac.cli.main import parse
-from pac4sac.cli.train import TrainCommand
+from pac4sac.cli.train import Train
 from pac4sac.runs.reading import read_run, read_runs
 from pac4sac.studies.definition import (
     KINDS,
@@ -242,7 +242,7 @@ def test_the_documentation_shows_a_study_that_can_be_read_and_names_every_key(tm
         assert f"`{name}`" in text, name
     (tmp_path / "train.toml").write_text(config)
     command = parse(["train", "--config", str(tmp_path / "train.toml")])
-    assert isinstance(command, TrainCommand)
+    assert isinstance(command, Train)
     assert (command.task, command.algo, command.stop_when_solved) == ("Pendulum-v1", "sac", True)
     assert command.settings == [["alpha=0.1,0.2"], ["width=64"]]
 

@@ -13,19 +13,19 @@ from pac4sac.base.errors import UserError
 from pac4sac.base.ranges import Interval
 from pac4sac.training.options import AUTO, Options
 
+
+def optional(metavar: str, otherwise: str = "") -> Any:
+    """About an argument that may be left out, with what counts then."""
+    return arg(metavar=metavar, help_behavior_hint=f"(default: {otherwise})" if otherwise else "(optional)")
+
+
 TASK_HELP = "Name from `pac4sac list tasks`, or any Gymnasium id with continuous actions."
 Seeds = Annotated[str, arg(metavar="SEEDS", help="Seeds to train with: 3, 0:5 (without the 5) or 0,2,7.")]
 SettingTexts = Annotated[UseAppendAction[list[list[str]]], arg(name="set", metavar="NAME=VALUE")]
-MaxMinutes = Annotated[float | None, arg(metavar="M", help_behavior_hint="(optional)")]
-TrainedAgent = Annotated[
-    Positional[Path], arg(metavar="DIR", help="Run folder, or experiment folder, of which the best run is taken.")
-]
+Number = Annotated[int, arg(metavar="N")]
+MaxMinutes = Annotated[float | None, optional("M")]
+Folder = Annotated[Positional[Path], arg(metavar="DIR")]
 Folders = Annotated[Positional[list[Path]], arg(metavar="DIR...", help_behavior_hint="(required)")]
-Parallel = Annotated[
-    int | None,
-    arg(metavar="N", help="Cohorts trained side by side.", help_behavior_hint="(default: as the cores allow)"),
-]
-TensorBoardToo = Annotated[bool, arg(help="Write TensorBoard files too.")]
 
 # Where a flag is not called like its field, as these are words of Python.
 FLAG_NAMES = {"settings": "set", "start_from": "from"}
@@ -83,10 +83,14 @@ def parse_settings(groups: Sequence[Sequence[str]]) -> dict[str, list[str]]:
 def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
     """A config file as the flags that would say the same, so that both are checked in one place."""
     kinds = {FLAG_NAMES.get(f.name, f.name): type(f.default) for f in fields(command) if f.name != "config"}
-    task: list[str] = []
-    settings: list[str] = []
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"The config file {path} cannot be read ({error.strerror}).") from error
+    except ValueError as error:  # of TOML, or of UTF-8
+        raise UserError(f"{path} is no TOML file: {error}.") from error
     flags: list[str] = []
-    for key, value in _read_toml(path).items():
+    for key, value in content.items():
         name, flag = key.replace("-", "_"), key.replace("_", "-")
         if name not in kinds:
             known = [known.replace("_", "-") for known in sorted(kinds)]
@@ -97,7 +101,7 @@ def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
             if not isinstance(value, dict):
                 raise UserError(f"{path}: set must be a table of settings, [set] and below it xi = 0.05.")
             for setting, chosen in value.items():
-                settings += ["--set", f"{setting}={_as_text(path, setting, chosen)}"]
+                flags += ["--set", f"{setting}={_as_text(path, setting, chosen)}"]
         elif isinstance(value, bool) != (kinds[name] is bool):
             raise UserError(f"{path}: {key} cannot be {str(value).lower()}; see pac4sac train --help.")
         elif isinstance(value, bool):
@@ -105,18 +109,9 @@ def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
         elif name != "task":
             flags += [f"--{flag}", _as_text(path, key, value)]
         elif with_task:
-            task = [_as_text(path, key, value)]
-    # In this order, and with the name of the file again, lest a --set take a task behind it for one more setting.
-    return [*task, *settings, *flags, "--config", str(path)]
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"The config file {path} cannot be read ({error.strerror}).") from error
-    except ValueError as error:  # of TOML, or of UTF-8
-        raise UserError(f"{path} is no TOML file: {error}.") from error
+            flags.insert(0, _as_text(path, key, value))
+    # The task first and the name of the file again, lest a --set take a task behind it for one more setting.
+    return [*flags, "--config", str(path)]
 
 
 def _as_text(path: Path, key: str, value: Any) -> str:

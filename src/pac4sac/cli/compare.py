@@ -8,13 +8,14 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from pac4sac.cli import arguments
+from pac4sac.cli.arguments import optional
 from pac4sac.cli.shared import writing
 from pac4sac.cli.study_display import StudyDisplay, show_end
 
 
 @arguments.with_options("steps", "device", "backend", "precision")
 @dataclass(frozen=True)
-class CompareCommand:
+class Compare:
     """Train several algorithms on a task and compare them, with intervals.
 
     Example: pac4sac compare Pendulum-v1 --algos pac4sac,sac,ddpg --seeds 0:5
@@ -25,18 +26,13 @@ class CompareCommand:
     algos: Annotated[str, arg(metavar="A,B,C")] = "pac4sac,sac,ddpg"
     seeds: arguments.Seeds = "0:5"
     # Algorithm that the others are tested against.
-    baseline: Annotated[str | None, arg(metavar="A", help_behavior_hint="(default: the first of --algos)")] = None
-    # Set of settings from `pac4sac list presets`, given to those algorithms that have it.
-    preset: str = "paper"
+    baseline: Annotated[str | None, optional("A", "the first of --algos")] = None
+    preset: str = "paper"  # Set of settings from `pac4sac list presets`, given to those algorithms that have it.
     # Settings, given to those algorithms that have them.
     settings: arguments.SettingTexts = field(default_factory=list)
-    # Study folder.
-    out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: experiments/study-compare-TASK)")] = (
-        None
-    )
-    parallel: arguments.Parallel = None
-    # Stop after so many minutes; the same command goes on.
-    max_minutes: arguments.MaxMinutes = None
+    out: Annotated[Path | None, optional("DIR", "experiments/study-compare-TASK")] = None  # Study folder.
+    parallel: Annotated[int | None, optional("N", "as the cores allow")] = None  # Cohorts trained side by side.
+    max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes; the same command goes on.
 
     def run(self, console: Console) -> int:
         given = {**vars(self), "settings": arguments.parse_settings(self.settings)}  # named as in Python

@@ -10,12 +10,13 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from pac4sac.base.cores import machine_cores
 from pac4sac.base.errors import how_to_install
@@ -27,7 +28,6 @@ EXTRAS = ("mujoco", "dmc", "pandas", "tensorboard", "video", "onnx")
 MODULES = {"dmc": "dm_control", "video": "imageio_ffmpeg", "onnx": "onnxscript"}  # of extras not called like theirs
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_DYNAMIC", "MKL_CBWR")
 TF32_VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
-LITTLE_MEMORY, LITTLE_DISK = 2 * 10**9, 10**9  # bytes
 PYBULLET_IS_BUILT = sys.version_info >= (3, 12)
 BUILT_BY_PIP = "pybullet has no wheel for Python 3.12 and later: pip builds it by a C++ compiler, with Python's headers"
 MARKS = {"fine": "[green]✓[/]", "worth knowing": "[yellow]![/]", "missing": "[red]✗[/]"}
@@ -41,7 +41,7 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DoctorCommand:
+class Doctor:
     """Show versions, device, cores, the speed of one step, and what could break reproducibility."""
 
     def run(self, console: Console) -> int:
@@ -50,17 +50,14 @@ class DoctorCommand:
             parts = {"Software": list(software()), "Machine": list(machine())}
             if not any(finding.state == "missing" for finding in parts["Software"]):
                 parts |= {"Speed": list(speed()), "Reproducibility": list(reproducibility())}
-        table = Table.grid(padding=(0, 2, 0, 0))
-        for no_wrap in (True, True, False):
-            table.add_column(no_wrap=no_wrap)
-        table.add_column(overflow="fold", style="dim")
-        missing = []
+        columns = (Column(no_wrap=True), Column(no_wrap=True), Column(), Column(overflow="fold", style="dim"))
+        table = Table.grid(*columns, padding=(0, 2, 0, 0))
         for title, findings in parts.items():
             table.add_row("", f"[bold]{title}[/]")
             for finding in findings:
                 table.add_row(MARKS[finding.state], finding.what, escape(finding.value), escape(finding.note))
-                missing += [finding.what] if finding.state == "missing" else []
         console.print(table)
+        missing = [finding.what for findings in parts.values() for finding in findings if finding.state == "missing"]
         verdict = f"Training would not work here: see {', '.join(missing)}." if missing else "Training works here."
         console.print(f"\n{verdict}", style="bold red" if missing else "bold green")
         return 1 if missing else 0
@@ -71,8 +68,7 @@ def software() -> Iterator[Finding]:
     yield Finding("pac4sac", _version("pac4sac") or "run from source")
     for name in NEEDED:
         version = _version(name)
-        note = "" if version else "pip install pac4sac"
-        note = BUILT_BY_PIP if name == "pybullet" and PYBULLET_IS_BUILT else note
+        note = BUILT_BY_PIP if name == "pybullet" and PYBULLET_IS_BUILT else "" if version else "pip install pac4sac"
         yield Finding(name, version or "missing", note, "fine" if version else "missing")
     absent = [extra for extra in EXTRAS if not importlib.util.find_spec(MODULES.get(extra, extra))]
     note = f"not installed: {', '.join(absent)}; {how_to_install(','.join(absent))}" if absent else ""
@@ -81,13 +77,13 @@ def software() -> Iterator[Finding]:
 
 def machine() -> Iterator[Finding]:
     yield Finding("processor", f"{platform.system()} {platform.machine()}, {machine_cores()} cores")
-    room = {"free disk here": (shutil.disk_usage(Path.cwd()).free, LITTLE_DISK)}
+    room = {"free disk here": (shutil.disk_usage(Path.cwd()).free / 1e9, 1)}  # GB, and how much is little
     with contextlib.suppress(ImportError):  # which is told as missing software
         import torch
 
         from pac4sac.training.backends import free_bytes
 
-        room["free memory"] = free_bytes(torch.device("cpu")), LITTLE_MEMORY
+        room["free memory"] = free_bytes(torch.device("cpu")) / 1e9, 2
         if not torch.cuda.is_available():
             yield Finding("GPU", "none", "training takes the CPU")
         for index in range(torch.cuda.device_count()):
@@ -100,7 +96,7 @@ def machine() -> Iterator[Finding]:
         headers = (Path(sysconfig.get_path("include")) / "Python.h").exists()
         yield Finding("Python's headers", "there" if headers else "none", "for building pybullet")
     for what, (size, little) in room.items():
-        yield Finding(what, f"{size / 1e9:.1f} GB", state="fine" if size > little else "worth knowing")
+        yield Finding(what, f"{size:.1f} GB", state="fine" if size > little else "worth knowing")
     if not os.access(Path.cwd(), os.W_OK):
         yield Finding("this folder", "read-only", "train with --out FOLDER where you can write", "worth knowing")
 
@@ -126,13 +122,10 @@ def _learning_seconds() -> float:
 
     agent = get_algorithm("pac4sac").agent([make_config("pac4sac")], 5, 1)  # the sizes of the cartpole
     learner = Learner(agent, [0], 2000, torch.device("cpu"))
-    threads = torch.get_num_threads()
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(choose_threads(learner))
-        with Rehearsal(learner) as rehearsal:
-            return rehearsal.seconds()
-    finally:
-        torch.set_num_threads(threads)
+        return stack.enter_context(Rehearsal(learner)).seconds()
 
 
 def _simulator_seconds() -> float:
@@ -141,23 +134,21 @@ def _simulator_seconds() -> float:
 
     with contextlib.closing(make_env(get_task("cartpole-swingup"))) as env:
         env.reset(seed=0)
-        action = env.action_space.sample()
-
-        def step() -> None:
-            env.step(action)
-
+        step: Any = partial(env.step, env.action_space.sample())
         return median_seconds(step, 300)
 
 
 def reproducibility() -> Iterator[Finding]:
     import torch
 
-    found = {name: (_version(name) or pinned).split("+")[0] for name, pinned in PINNED.items()}  # 2.13.0+cpu is 2.13.0
-    versions = [f"{name} {found[name]} instead of {pinned}" for name, pinned in PINNED.items() if found[name] != pinned]
-    tf32 = _set_variables(TF32_VARIABLES)
+    here = {name: (_version(name) or pinned).split("+")[0] for name, pinned in PINNED.items()}  # 2.13.0+cpu is 2.13.0
+    versions = [f"{name} {here[name]} instead of {pinned}" for name, pinned in PINNED.items() if here[name] != pinned]
+    threads, tf32 = (
+        [f"{name}={os.environ[name]}" for name in names if name in os.environ]
+        for names in (THREAD_VARIABLES, TF32_VARIABLES)
+    )
     if (precision := torch.get_float32_matmul_precision()) != "highest":
         tf32.append(f"matmul precision {precision}")
-    threads = _set_variables(THREAD_VARIABLES)
     for what, risks, otherwise, note in (
         ("versions", versions, "the pinned ones", "digits may differ from those of the pinned versions"),
         ("threads", threads, "no variable set", "their number changes last digits; an experiment keeps its own"),
@@ -167,10 +158,6 @@ def reproducibility() -> Iterator[Finding]:
     if torch.cuda.is_available():
         note = "digits differ from the CPU's and between kinds of GPU; exact resume is promised on the CPU"
         yield Finding("GPU", "in use", note, "worth knowing")
-
-
-def _set_variables(names: tuple[str, ...]) -> list[str]:
-    return [f"{name}={os.environ[name]}" for name in names if name in os.environ]
 
 
 def _version(name: str) -> str | None:

@@ -1,29 +1,23 @@
 """`pac4sac evaluate`."""
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
 
 from rich.console import Console
-from tyro.conf import Positional, arg
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.text import brief
+from pac4sac.cli import arguments
 from pac4sac.cli.shared import plain_table
 
 
 @dataclass(frozen=True)
-class EvaluateCommand:
+class Evaluate:
     """Let the trained agents act in fresh episodes, the same for every run, and show their returns."""
 
-    # Experiment or run folder.
-    folder: Annotated[Positional[Path], arg(metavar="DIR")]
-    # Episodes of each run and policy.
-    episodes: Annotated[int, arg(metavar="N")] = 10
-    # Seed of the episodes.
-    seed: Annotated[int, arg(metavar="N")] = 0
-    # Take the weights of the best scheduled evaluation instead of the last ones.
-    best: bool = False
+    folder: arguments.Folder  # Experiment or run folder.
+    episodes: arguments.Number = 10  # Episodes of each run and policy.
+    seed: arguments.Number = 0  # Seed of the episodes.
+    best: bool = False  # Take the weights of the best scheduled evaluation instead of the last ones.
 
     def run(self, console: Console) -> int:
         if self.episodes < 1 or self.seed < 0:
@@ -36,7 +30,7 @@ class EvaluateCommand:
         from pac4sac.training.evaluation import Episodes, evaluate, policies_of
 
         title = "Returns of one episode" if self.episodes == 1 else f"Returns of {self.episodes} episodes"
-        table = plain_table(title, ("run", "policy"), ("mean ± sd", "lowest", "highest"))
+        table = plain_table(title, "run", "policy", right=("mean ± sd", "lowest", "highest"))
         for folder in run_folders:
             path = folder / ("best.safetensors" if self.best else "agent.safetensors")
             if not path.is_file():

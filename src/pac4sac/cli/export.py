@@ -12,12 +12,11 @@ from pac4sac.cli.shared import say, writing
 
 
 @dataclass(frozen=True)
-class ExportCommand:
+class Export:
     """Write the deterministic policy of a trained agent as ONNX, and check that it acts like the agent."""
 
-    folder: arguments.TrainedAgent
-    # ONNX file to write.
-    onnx: Annotated[Path, arg(metavar="FILE")]
+    folder: arguments.Folder  # Run folder, or experiment folder, of which the best run is taken.
+    onnx: Annotated[Path, arg(metavar="FILE")]  # ONNX file to write.
 
     def run(self, console: Console) -> int:
         from pac4sac.export.onnx import export_onnx

@@ -3,44 +3,33 @@
 import os
 import sys
 import warnings
-from typing import Annotated, Any
+from functools import partial
 
 import tyro
 from rich.console import Console
-from tyro.conf import subcommand
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.version import __version__
 from pac4sac.cli.arguments import flags_of_file
 from pac4sac.cli.certify import Certify
-from pac4sac.cli.compare import CompareCommand
-from pac4sac.cli.doctor import DoctorCommand
-from pac4sac.cli.evaluate import EvaluateCommand
-from pac4sac.cli.export import ExportCommand
-from pac4sac.cli.list import ListCommand
-from pac4sac.cli.report import ReportCommand
-from pac4sac.cli.resume import ResumeCommand
+from pac4sac.cli.compare import Compare
+from pac4sac.cli.doctor import Doctor
+from pac4sac.cli.evaluate import Evaluate
+from pac4sac.cli.export import Export
+from pac4sac.cli.list import List
+from pac4sac.cli.report import Report
+from pac4sac.cli.resume import Resume
 from pac4sac.cli.shared import INTERRUPTED
 from pac4sac.cli.study import StudyCommand
-from pac4sac.cli.train import TrainCommand
-from pac4sac.cli.watch import WatchCommand
+from pac4sac.cli.train import Train
+from pac4sac.cli.watch import Watch
 
 DESCRIPTION = (
     "PAC-Bayesian Soft Actor-Critic and its rivals: train them, look at them, measure them. "
     "pac4sac --version shows the version."
 )
-Command = (
-    Annotated[TrainCommand, subcommand("train")]
-    | Annotated[ResumeCommand, subcommand("resume")]
-    | Annotated[CompareCommand, subcommand("compare")]
-    | Annotated[StudyCommand, subcommand("study")]
-    | Annotated[ReportCommand, subcommand("report")]
-    | Annotated[EvaluateCommand, subcommand("evaluate")]
-    | Annotated[Certify, subcommand("certify")]
-    | Annotated[WatchCommand, subcommand("watch")]
-    | Annotated[ExportCommand, subcommand("export")]
-    | Annotated[ListCommand, subcommand("list")]
-    | Annotated[DoctorCommand, subcommand("doctor")]
+Command = (  # in the order of the help, each called like its class
+    Train | Resume | Compare | StudyCommand | Report | Evaluate | Certify | Watch | Export | List | Doctor
 )
 
 
@@ -54,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         command = parse(sys.argv[1:] if argv is None else argv)
         with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
+            warnings.showwarning = lambda message, *_, **__: print(f"pac4sac: warning: {message}", file=sys.stderr)
             return command.run(Console())
     except UserError as error:
         print(f"pac4sac: {error}", file=sys.stderr)
@@ -73,17 +62,10 @@ def parse(argv: list[str]) -> Command:
     if argv == ["--version"]:
         print(f"pac4sac {__version__}")
         raise SystemExit(0)
-
-    def parsed(arguments: list[str]) -> Command:
-        return tyro.cli(Command, prog="pac4sac", description=DESCRIPTION, args=arguments)
-
-    command = parsed(argv)
-    if isinstance(command, TrainCommand) and command.config is not None:
+    parsed = partial(tyro.cli, Command, prog="pac4sac", description=DESCRIPTION)
+    command: Command = parsed(args=argv)
+    if isinstance(command, Train) and command.config is not None:
         # What the file says comes first, and the last of equal flags counts.
-        from_file = flags_of_file(command.config, TrainCommand, with_task=command.task is None)
-        command = parsed(["train", *from_file, *argv[1:]])
+        from_file = flags_of_file(command.config, Train, with_task=command.task is None)
+        command = parsed(args=["train", *from_file, *argv[1:]])
     return command
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"pac4sac: warning: {message}", file=sys.stderr)

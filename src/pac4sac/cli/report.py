@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
-from tyro.conf import arg
 
 from pac4sac.base.errors import UserError
 from pac4sac.cli import arguments
@@ -13,13 +12,12 @@ from pac4sac.cli.shared import say, writing
 
 
 @dataclass(frozen=True)
-class ReportCommand:
+class Report:
     """Write tables, figures and a page from the runs in some folders: HTML, Markdown, LaTeX, CSV, SVG and PDF."""
 
-    # Experiment, study or run folders, or archives.
-    folders: arguments.Folders
+    folders: arguments.Folders  # Experiment, study or run folders, or archives.
     # Folder of the report.
-    out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: report/ in the first folder)")] = None
+    out: Annotated[Path | None, arguments.optional("DIR", "report/ in the first folder")] = None
     # Write for a repository: Markdown as a README with a page for each section, and neither LaTeX nor PDF.
     pages: bool = False
 

@@ -1,33 +1,28 @@
 """`pac4sac resume`."""
 
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Annotated
 
 from rich.console import Console
-from tyro.conf import Positional, arg
 
 from pac4sac.cli import arguments
-from pac4sac.cli.train import show_end, shown
 
 
 @dataclass(frozen=True)
-class ResumeCommand:
+class Resume:
     """Go on with an experiment from its last checkpoint, exactly as if it had never stopped."""
 
-    # Experiment folder, or one of its run folders.
-    folder: Annotated[Positional[Path], arg(metavar="DIR")]
-    # Extend the experiment to so many steps.
-    steps: Annotated[int | None, arg(metavar="N", help_behavior_hint="(optional)")] = None
-    # Stop after so many minutes.
-    max_minutes: arguments.MaxMinutes = None
-    tensorboard: arguments.TensorBoardToo = False
+    folder: arguments.Folder  # Experiment folder, or one of its run folders.
+    steps: Annotated[int | None, arguments.optional("N")] = None  # Extend the experiment to so many steps.
+    max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes.
+    tensorboard: bool = False  # Write TensorBoard files too.
 
     def run(self, console: Console) -> int:
         inside_a_run = self.folder.parent.name == "runs" and (self.folder / "run.json").is_file()
         folder = self.folder.parent.parent if inside_a_run else self.folder
+        from pac4sac.cli.training_summary import train_and_show
         from pac4sac.training.experiment import resume
 
-        with shown(console, folder, self.max_minutes, self.tensorboard) as callbacks:
-            result = resume(folder, steps=self.steps, max_minutes=self.max_minutes, callbacks=callbacks)
-        return show_end(result, console)
+        training = partial(resume, folder, steps=self.steps, max_minutes=self.max_minutes)
+        return train_and_show(training, console, folder, self.max_minutes, self.tensorboard)

@@ -17,6 +17,7 @@ INTERRUPTED = 130  # what shells report of a program ended by Ctrl-C
 def say(console: Console, line: str) -> None:
     """A line as it is, so that a log can be searched and a path be copied."""
     console.print(line, soft_wrap=True, highlight=False, markup=False)
+    console.file.flush()  # a log is read while training goes on
 
 
 def code_of_stop(reason: StopReason | None) -> int:
@@ -38,7 +39,7 @@ def writing(target: Path) -> Iterator[None]:
         ) from error
 
 
-def plain_table(title: str, left: Sequence[str], right: Sequence[str] = (), caption: str | None = None) -> Table:
+def plain_table(title: str, *left: str, right: Sequence[str] = (), caption: str | None = None) -> Table:
     """With columns that begin on the left and may be folded, then columns of numbers."""
     table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.title_justify = table.caption_justify = "left"

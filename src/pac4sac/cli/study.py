@@ -1,5 +1,6 @@
 """`pac4sac study run|plan|status|collect`."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -10,6 +11,7 @@ from tyro.conf import OmitSubcommandPrefixes, Positional, arg, subcommand
 from pac4sac.base.errors import UserError
 from pac4sac.base.text import duration
 from pac4sac.cli import arguments
+from pac4sac.cli.arguments import optional
 from pac4sac.cli.shared import say, writing
 from pac4sac.cli.study_display import StudyDisplay, cohort_table, show_end
 from pac4sac.runs.seeds import parse_seeds
@@ -24,8 +26,7 @@ AS_THE_STUDY_SAYS = "as the study says"
 class ChosenStudy:
     # Name from `pac4sac list studies`, or a TOML file of your own.
     name: Annotated[Positional[str], arg(metavar="NAME|FILE.toml")]
-    # Study folder.
-    out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: experiments/study-NAME)")] = None
+    out: Annotated[Path | None, optional("DIR", "experiments/study-NAME")] = None  # Study folder.
 
     def study_and_folder(self) -> "tuple[Study, Path]":
         from pac4sac.studies.definition import load_study
@@ -37,12 +38,10 @@ class ChosenStudy:
 
 @dataclass(frozen=True)
 class PartOfStudy(ChosenStudy):
-    # Seeds to train with instead of the study's own.
-    seeds: Annotated[str | None, arg(metavar="SEEDS", help_behavior_hint="(optional)")] = None
-    # Only these tasks of the study.
-    tasks: Annotated[str | None, arg(metavar="A,B", help_behavior_hint="(optional)")] = None
+    seeds: Annotated[str | None, optional("SEEDS")] = None  # Seeds to train with instead of the study's own.
+    tasks: Annotated[str | None, optional("A,B")] = None  # Only these tasks of the study.
     # Memory that the tensors of one cohort may take, in MB.
-    memory: Annotated[int | None, arg(metavar="MB", help_behavior_hint="(default: half of what is free)")] = None
+    memory: Annotated[int | None, optional("MB", "half of what is free")] = None
 
     def study_and_folder(self) -> "tuple[Study, Path]":
         study, folder = super().study_and_folder()
@@ -69,13 +68,10 @@ class StudyRunCommand(PartOfStudy):
     Example: pac4sac study run smoke
     """
 
-    # Where to train: on this machine, or as tasks of a Ray cluster.
-    engine: Literal["local", "ray"] = "local"
-    # Address of an existing Ray cluster.
-    address: Annotated[str | None, arg(metavar="HOST:PORT", help_behavior_hint="(optional)")] = None
-    parallel: arguments.Parallel = None
-    # Stop after so many minutes.
-    max_minutes: arguments.MaxMinutes = None
+    engine: Literal["local", "ray"] = "local"  # Where to train: on this machine, or as tasks of a Ray cluster.
+    address: Annotated[str | None, optional("HOST:PORT")] = None  # Address of an existing Ray cluster.
+    parallel: Annotated[int | None, optional("N", "as the cores allow")] = None  # Cohorts trained side by side.
+    max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes.
 
     def run(self, console: Console) -> int:
         study, root = self.study_and_folder()
@@ -104,8 +100,7 @@ class StudyPlanCommand(PartOfStudy):
     With --memory, the --device may also be a GPU that this machine lacks.
     """
 
-    # Measure the time of each cohort in a trial.
-    trial: bool = True
+    trial: bool = True  # Measure the time of each cohort in a trial.
 
     def run(self, console: Console) -> int:
         study, root = self.study_and_folder()
@@ -142,9 +137,8 @@ class StudyStatusCommand(ChosenStudy):
         if read_study(root) is None:
             raise UserError(f"{root} holds no study yet; start it with: pac4sac study run {self.name}.")
         cohorts = plan(study, root, 10**15)
-        states = []
-        for statuses in (cohort.statuses() for cohort in cohorts):
-            states.append(", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses)))
+        counts = [Counter(cohort.statuses()) for cohort in cohorts]
+        states = [", ".join(f"{number} {status}" for status, number in count.items()) for count in counts]
         console.print(cohort_table(study, cohorts, {"Status": states}))
         return 0
 
@@ -156,12 +150,10 @@ class StudyCollectCommand:
     Example: pac4sac study collect piece-1 piece-2 --into results
     """
 
-    # Study or experiment folders, or archives.
-    folders: arguments.Folders
+    folders: arguments.Folders  # Study or experiment folders, or archives.
     # Folder of the archive; what it holds already stays, and unfinished runs in it give way to finished ones.
     into: Annotated[Path, arg(metavar="DIR")]
-    # Take unfinished runs too.
-    unfinished: bool = False
+    unfinished: bool = False  # Take unfinished runs too.
     # Of a run trained twice with different returns keep the first: that in the archive, then by the order of folders.
     keep_first: bool = False
 
@@ -198,4 +190,4 @@ class StudySubcommands:
         return self.command.run(console)
 
 
-StudyCommand = OmitSubcommandPrefixes[StudySubcommands]
+StudyCommand = Annotated[OmitSubcommandPrefixes[StudySubcommands], subcommand("study")]

@@ -1,27 +1,21 @@
-"""`pac4sac train`, and what `pac4sac resume` shares with it."""
+"""`pac4sac train`."""
 
-import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from rich.console import Console
 from tyro.conf import Positional, arg
 
 from pac4sac.base.errors import UserError
 from pac4sac.cli import arguments
-from pac4sac.cli.shared import code_of_stop, writing
 from pac4sac.runs.seeds import parse_seeds
-
-if TYPE_CHECKING:
-    from pac4sac.training.callbacks import Callback
-    from pac4sac.training.experiment import Result
 
 
 @arguments.with_options(*arguments.OPTIONS)
 @dataclass(frozen=True)
-class TrainCommand:
+class Train:
     """Train an algorithm on a task, all seeds and settings in lockstep.
 
     Example: pac4sac train cartpole-swingup --seeds 0:5 --set xi=0,0.01,0.1
@@ -31,20 +25,17 @@ class TrainCommand:
         Positional[str | None],
         arg(metavar="TASK", help=arguments.TASK_HELP, help_behavior_hint="(required here or in --config)"),
     ] = None
-    # Name from `pac4sac list algos`, or a class of your own as module:Class.
-    algo: str = "pac4sac"
+    algo: str = "pac4sac"  # Name from `pac4sac list algos`, or a class of your own as module:Class.
     seeds: arguments.Seeds = "0"
-    # Set of settings from `pac4sac list presets`.
-    preset: str = "paper"
+    preset: str = "paper"  # Set of settings from `pac4sac list presets`.
     # Settings of the algorithm, see `pac4sac list settings`; several values, as in xi=0,0.01,0.1, are all tried.
     settings: arguments.SettingTexts = field(default_factory=list)
     # Experiment folder to make; one that holds anything is refused.
-    out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: a new one in experiments/)")] = None
-    # Stop after so many minutes; `pac4sac resume` goes on.
-    max_minutes: arguments.MaxMinutes = None
-    tensorboard: arguments.TensorBoardToo = False
+    out: Annotated[Path | None, arguments.optional("DIR", "a new one in experiments/")] = None
+    max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes; `pac4sac resume` goes on.
+    tensorboard: bool = False  # Write TensorBoard files too.
     # TOML file with any of these options as keys and settings in a table [set]; flags override it.
-    config: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(optional)")] = None
+    config: Annotated[Path | None, arguments.optional("FILE")] = None
 
     def run(self, console: Console) -> int:
         settings, seeds = arguments.parse_settings(self.settings), parse_seeds(self.seeds)
@@ -53,35 +44,10 @@ class TrainCommand:
         from pac4sac.tasks import get_task
 
         task = get_task(self.task)
+        from pac4sac.cli.training_summary import train_and_show
         from pac4sac.training.experiment import free_folder, train
 
         folder = self.out or free_folder(Path("experiments"), f"{task.name}-{self.algo}")
-        known = {"task": task, "seeds": seeds, "settings": settings, "out": folder}
-        as_given = {name: value for name, value in vars(self).items() if name not in ("tensorboard", "config")}
-        with shown(console, folder, self.max_minutes, self.tensorboard) as callbacks:
-            result = train(**{**as_given, **known}, callbacks=callbacks)
-        return show_end(result, console)
-
-
-@contextlib.contextmanager
-def shown(console: Console, folder: Path, max_minutes: float | None, tensorboard: bool) -> "Iterator[list[Callback]]":
-    """The callbacks that show training while it goes on."""
-    from pac4sac.cli.training_display import displayed
-
-    with writing(folder), displayed(console, max_minutes) as display:
-        callbacks: list[Callback] = [display]
-        if tensorboard:
-            from pac4sac.export.tensorboard import TensorBoard
-
-            callbacks.append(TensorBoard())
-        yield callbacks
-
-
-def show_end(result: "Result", console: Console) -> int:
-    """What came of training, and the exit code."""
-    from pac4sac.cli.training_summary import show_result
-    from pac4sac.runs.status import BROKEN_OFF
-
-    with writing(result.folder):
-        show_result(result, console)
-    return code_of_stop(result.reason) or int(all(run.status in BROKEN_OFF for run in result.runs))
+        given = {name: value for name, value in vars(self).items() if name not in ("tensorboard", "config")}
+        given |= {"task": task, "seeds": seeds, "settings": settings, "out": folder}
+        return train_and_show(partial(train, **given), console, folder, self.max_minutes, self.tensorboard)

@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
@@ -61,25 +61,22 @@ class TrainingDisplay(Callback):
     def __init__(self, console: Console, max_minutes: float | None = None) -> None:
         self.console = console
         self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
-        self.folder: Path | None = None
-        self.rows: dict[str, RunProgress] = {}
-        self.title = ""
-        self.step = self.steps = 0
-        self.under_way = False
-        self._samples: deque[tuple[float, int]] = deque(maxlen=SAMPLES)
+        self.rows: dict[str, RunProgress] = {}  # none before a cohort starts and after it has ended
 
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
         self.folder, self.steps, self.step = folder, steps, step
         count = f"{len(runs)} runs in lockstep" if len(runs) > 1 else "one run"
-        self.title = f"{runs[0].algo} on {runs[0].task.name}: {count}{_which_cohort(folder, runs)}"
-        self.rows = {}
-        for run in runs:
-            record = read_run(folder / "runs" / run.id)  # not empty where training goes on
-            self.rows[run.id] = RunProgress(run, status=record.status)
-            self.rows[run.id].add(*record.returns.tolist())
-        self._samples.clear()
-        self._samples.append((time.monotonic(), step))
-        self.under_way = True
+        planned = (read_json(folder / "experiment.json") or {}).get("cohorts", [])
+        cohorts, ours = [[run["run"] for run in cohort] for cohort in planned], [run.id for run in runs]
+        which = f", cohort {cohorts.index(ours) + 1} of {len(cohorts)}" if len(cohorts) > 1 and ours in cohorts else ""
+        self.title = f"{runs[0].algo} on {runs[0].task.name}: {count}{which}"
+        self._samples = deque([(time.monotonic(), step)], maxlen=SAMPLES)
+        rows = {run.id: RunProgress(run) for run in runs}
+        for row in rows.values():
+            record = read_run(folder / "runs" / row.run.id)  # not empty where training goes on
+            row.status = record.status
+            row.add(*record.returns.tolist())
+        self.rows = rows
 
     def on_step(self, step: int) -> None:
         self.step = step
@@ -99,30 +96,22 @@ class TrainingDisplay(Callback):
             self.console.print(Text(f"{run.id} {status}: {detail or 'no reason known'}", "red"))
 
     def on_end(self, folder: Path) -> None:
-        self.under_way = False
-
-    def speed(self) -> float | None:
-        """Lockstep steps per second."""
-        samples = list(self._samples)  # the live picture is drawn by another thread
-        (start, first), (end, last) = samples[0], samples[-1]
-        return (last - first) / (end - start) if len(samples) > 1 else None
-
-    def seconds_left(self) -> float | None:
-        limits = [] if self.deadline is None else [max(0.0, self.deadline - time.monotonic())]
-        if speed := self.speed():
-            limits.append((self.steps - self.step) / speed)
-        return min(limits, default=None)
+        self.rows = {}
 
     def pace(self) -> list[str]:
         """Steps, their speed over all runs, and the time left, in words."""
         parts = [f"{self.step:,} of {self.steps:,} steps"]
-        if speed := self.speed():
+        limits = [] if self.deadline is None else [max(0.0, self.deadline - time.monotonic())]
+        (start, first), *_, (end, last) = [*self._samples, self._samples[-1]]  # copied: another thread draws
+        if last > first:
+            speed = (last - first) / (end - start)  # lockstep steps per second
+            limits.append((self.steps - self.step) / speed)
             running = sum(row.status == "running" for row in self.rows.values())
             parts.append(f"{speed * max(1, running):,.0f} steps/s")
         if self.step == self.steps:
             parts.append("finishing …")
-        elif (left := self.seconds_left()) is not None:
-            parts.append(f"{clock(left)} left")
+        elif limits:
+            parts.append(f"{clock(min(limits))} left")
         return parts
 
 
@@ -130,10 +119,9 @@ class LiveDisplay(TrainingDisplay):
     """A picture that is redrawn three times a second, by a thread of its own; the loop only leaves numbers here."""
 
     def picture(self) -> RenderableType:
-        if not self.under_way:
+        rows, width = list(self.rows.values()), self.console.width
+        if not rows:
             return SPINNER
-        width = self.console.width
-        rows = list(self.rows.values())
         room = max(1, self.console.height - 9)  # all but the rows of the table take nine lines, with some air
         shown = rows if len(rows) <= room else rows[: room - 1]
         bar = min(width, 100)
@@ -143,7 +131,7 @@ class LiveDisplay(TrainingDisplay):
             Text.assemble(("━" * done, "green"), ("━" * (bar - done), "bright_black")),
             Text(" · ".join(self.pace()), "cyan"),
             Text(),
-            *self._table(shown, rows, width),
+            *_table(shown, rows, width),
         ]
         if rest := rows[len(shown) :]:
             lines.append(Text(f"… and {len(rest)} more runs: {totals(rest)}"))
@@ -152,35 +140,39 @@ class LiveDisplay(TrainingDisplay):
             line.truncate(width, overflow="ellipsis")
         return Text("\n").join(lines)
 
-    def _table(self, shown: Sequence[RunProgress], rows: Sequence[RunProgress], width: int) -> list[Text]:
-        """Rows set by hand: rich's own tables would take several times as long, time which training lacks."""
-        several = len({row.run.label for row in rows}) > 1
-        names = [row.run.id if several else f"seed {row.run.seed}" for row in shown]
-        name_width = min(max(map(len, names), default=0), width // 3)
-        least_widths = {"last": 0, "best": 60, "episodes": 72}  # of consoles that have room for the column
-        if any(row.evaluation is not None for row in rows):
-            least_widths["evaluation"] = 84
-        columns = {name: max(len(name) + 2, 9) for name, least in least_widths.items() if width >= least}
-        curve_width = width - name_width - sum(columns.values()) - STATE_WIDTH - 1
-        curve_width = curve_width if curve_width >= 7 else 0
-        returns = [value for row in rows for value in list(row.returns)]
-        scale = (min(returns), max(returns)) if returns else (0.0, 1.0)  # of all curves, which are to be compared
-        curve_title = "return of each episode" if curve_width >= 22 else "returns" if curve_width else ""
-        head = "run".ljust(name_width + 1) + curve_title.ljust(curve_width)
-        head += "".join(column.rjust(columns[column]) for column in columns)
-        lines = [Text(f"{head}  state", "dim")]
-        for name, row in zip(names, shown, strict=True):
-            returns = list(row.returns)
-            numbers = {"last": returns[-1], "best": max(returns)} if returns else {}
-            cells = {column: brief(value) for column, value in numbers.items()} | {"episodes": str(len(returns))}
-            cells["evaluation"] = "" if row.evaluation is None else brief(row.evaluation)
-            line = Text(name)
-            line.truncate(name_width, overflow="ellipsis", pad=True)
-            line.append(" ").append_text(sparkline(returns, curve_width, *scale, row.run.task.r_limit))
-            line.pad_right(name_width + 1 + curve_width - len(line))
-            line.append("".join(cells.get(column, "").rjust(columns[column]) for column in columns))
-            lines.append(line.append("  ").append_text(row.state()))
-        return lines
+
+def _table(shown: Sequence[RunProgress], rows: Sequence[RunProgress], width: int) -> list[Text]:
+    """Lines set by hand: rich's own tables would take several times as long, time which training lacks."""
+    several = len({row.run.label for row in rows}) > 1
+    names = [row.run.id if several else f"seed {row.run.seed}" for row in shown]
+    name_width = min(max(map(len, names), default=0), width // 3)
+    least_widths = {"last": 0, "best": 60, "episodes": 72}  # of consoles that have room for the column
+    if any(row.evaluation is not None for row in rows):
+        least_widths["evaluation"] = 84
+    columns = {name: max(len(name) + 2, 9) for name, least in least_widths.items() if width >= least}
+    room = width - name_width - sum(columns.values()) - STATE_WIDTH - 1
+    curve_width = room if room >= 7 else 0
+    returns = [value for row in rows for value in list(row.returns)]
+    scale = (min(returns), max(returns)) if returns else (0.0, 1.0)  # of all curves, which are to be compared
+
+    def line(name: str, curve: Text, cells: Mapping[str, str], state: Text) -> Text:
+        text = Text(name)
+        text.truncate(name_width, overflow="ellipsis", pad=True)
+        text.append(" ").append_text(curve).pad_right(curve_width - len(curve))
+        text.append("".join(cells.get(column, "").rjust(columns[column]) for column in columns))
+        return text.append("  ").append_text(state)
+
+    title = "return of each episode" if curve_width >= 22 else "returns" if curve_width else ""
+    lines = [line("run", Text(title), {name: name for name in columns}, Text("state"))]
+    lines[0].stylize("dim")
+    for name, row in zip(names, shown, strict=True):
+        returns = list(row.returns)
+        numbers = {"last": returns[-1], "best": max(returns)} if returns else {}
+        numbers |= {} if row.evaluation is None else {"evaluation": row.evaluation}
+        cells = {column: brief(value) for column, value in numbers.items()} | {"episodes": str(len(returns))}
+        curve = sparkline(returns, curve_width, *scale, row.run.task.r_limit)
+        lines.append(line(name, curve, cells, row.state()))
+    return lines
 
 
 class PlainDisplay(TrainingDisplay):
@@ -188,7 +180,7 @@ class PlainDisplay(TrainingDisplay):
 
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
         super().on_start(folder, runs, steps, step)
-        self.say(f"{self.title}, in {folder}" + (f", from step {step:,}" if step else ""))
+        say(self.console, f"{self.title}, in {folder}" + (f", from step {step:,}" if step else ""))
         self._reached, self._said_at = 20 * step // steps, time.monotonic()
 
     def on_step(self, step: int) -> None:
@@ -196,17 +188,13 @@ class PlainDisplay(TrainingDisplay):
         reached = 20 * step // self.steps
         if reached > self._reached or time.monotonic() - self._said_at > 60:
             self._reached, self._said_at = reached, time.monotonic()
-            self.say(f"{step / self.steps:4.0%}  {', '.join(self.pace())}: {totals(list(self.rows.values()))}")
+            say(self.console, f"{step / self.steps:4.0%}  {', '.join(self.pace())}: {totals(list(self.rows.values()))}")
 
     def on_status(self, run: Run, status: str, detail: str | None) -> None:
         super().on_status(run, status, detail)
         solved = self.rows[run.id].solved
         if status == "finished" and solved is not None:
-            self.say(f"{run.id} is solved: {solved} episodes came before the solving ones.")
-
-    def say(self, line: str) -> None:
-        say(self.console, line)
-        self.console.file.flush()  # a log is read while training goes on
+            say(self.console, f"{run.id} is solved: {solved} episodes came before the solving ones.")
 
 
 @contextlib.contextmanager
@@ -219,9 +207,8 @@ def displayed(console: Console, max_minutes: float | None = None) -> Iterator[Tr
         ):
             yield live
     else:
-        plain = PlainDisplay(console, max_minutes)
-        plain.say(PREPARING)
-        yield plain
+        say(console, PREPARING)
+        yield PlainDisplay(console, max_minutes)
 
 
 def sparkline(returns: Sequence[float], width: int, low: float, high: float, limit: float | None = None) -> Text:
@@ -249,10 +236,3 @@ def totals(rows: Sequence[RunProgress]) -> str:
     if broken := sum(row.status in BROKEN_OFF for row in rows):
         parts.append(f"{broken} broke off")
     return ", ".join(parts)
-
-
-def _which_cohort(folder: Path, runs: Sequence[Run]) -> str:
-    cohorts = (read_json(folder / "experiment.json") or {}).get("cohorts", [])
-    ids = [[run["run"] for run in cohort] for cohort in cohorts]
-    ours = [run.id for run in runs]
-    return f", cohort {ids.index(ours) + 1} of {len(ids)}" if len(ids) > 1 and ours in ids else ""

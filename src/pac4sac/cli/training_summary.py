@@ -1,6 +1,7 @@
-"""What came of an experiment: the paper's two metrics for each run and over the seeds, beside the paper's numbers."""
+"""Training shown as it goes, then what came of it: the paper's two metrics of each run, beside the paper's numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -9,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pac4sac.base.text import brief
-from pac4sac.cli.shared import plain_table, say
-from pac4sac.cli.training_display import sparkline
+from pac4sac.cli.shared import code_of_stop, plain_table, say, writing
+from pac4sac.cli.training_display import displayed, sparkline
+from pac4sac.export.tensorboard import TensorBoard
 from pac4sac.paper.numbers import PAPER_TASKS, SEEDS, paper_cell
 from pac4sac.runs.metrics import is_complete, is_solved, score_run
 from pac4sac.runs.reading import RunRecord
@@ -29,13 +31,36 @@ class TableNumber(NamedTuple):
     value: float
     at_least: bool = False
 
+    def __str__(self) -> str:
+        return f"{'≥ ' if self.at_least else ''}{_short(self.value)}"
+
+
+def train_and_show(
+    train: Callable[..., Result], console: Console, folder: Path, max_minutes: float | None, tensorboard: bool
+) -> int:
+    """Show training while it goes on and what came of it; give the exit code."""
+    with writing(folder):
+        with displayed(console, max_minutes) as display:
+            result = train(callbacks=[display, TensorBoard()] if tensorboard else display)
+        show_result(result, console)
+    return code_of_stop(result.reason) or int(all(run.status in BROKEN_OFF for run in result.runs))
+
 
 def show_result(result: Result, console: Console) -> None:
     """The table, the picture, and in a sentence how it ended."""
     runs = result.runs
     for task in dict.fromkeys(run.task["name"] for run in runs):
         console.print(result_table([run for run in runs if run.task["name"] == task], console.width))
-    console.print(outcome(result, runs), soft_wrap=True)
+    ending = "Training is complete" if result.complete else f"Training was stopped because {result.reason}"
+    text = Text(ending, "bold")
+    if any(run.task["r_limit"] is not None for run in runs):
+        solved = sum(is_solved(run) for run in runs)
+        several = f"{solved} of {len(runs)} runs solved" if len(runs) > 1 else ""
+        text.append(f": {several or ('solved' if solved else 'not solved')}", "bold green" if solved else "bold yellow")
+    text.append(".")
+    if broken := sum(run.status in BROKEN_OFF for run in runs):
+        text.append(f" {broken} of {len(runs)} runs broke off (see status_detail in run.json).", "red")
+    console.print(text, soft_wrap=True)
     if any(run.episodes for run in runs):
         from pac4sac.report.learning_curves import learning_curve_picture  # matplotlib takes a second to import
 
@@ -46,18 +71,6 @@ def show_result(result: Result, console: Console) -> None:
         say(console, f"Go on with:      pac4sac resume {result.folder}")
 
 
-def outcome(result: Result, runs: Sequence[RunRecord]) -> Text:
-    text = Text("Training is complete" if result.complete else f"Training was stopped because {result.reason}", "bold")
-    if any(run.task["r_limit"] is not None for run in runs):
-        solved = sum(is_solved(run) for run in runs)
-        several = f"{solved} of {len(runs)} runs solved" if len(runs) > 1 else ""
-        text.append(f": {several or ('solved' if solved else 'not solved')}", "bold green" if solved else "bold yellow")
-    text.append(".")
-    if broken := sum(run.status in BROKEN_OFF for run in runs):
-        text.append(f" {broken} of {len(runs)} runs broke off (see status_detail in run.json).", "red")
-    return text
-
-
 def result_table(runs: Sequence[RunRecord], width: int) -> Table:
     """One task's runs, for a console of that width."""
     r_limit = runs[0].task["r_limit"]
@@ -65,14 +78,12 @@ def result_table(runs: Sequence[RunRecord], width: int) -> Table:
     policies = [policy for policy in EVALUATIONS if any(policy in last_evaluations(run) for run in runs)]
     headers = ["episodes until\nsolved", "regret\n(thousands)"] if scored else [f"mean of\nlast {LAST}"]
     rule = f" (solved: five episodes in a row above {r_limit:g})" if r_limit else ""
-    table = plain_table(runs[0].task["name"] + rule, ["run"])
-    table.add_column("returns", no_wrap=True)
-    for header in (*headers, *(EVALUATIONS[policy] for policy in policies)):
-        table.add_column(header, justify="right", no_wrap=True)
-    table.add_column("state", no_wrap=True)
+    table = plain_table(runs[0].task["name"] + rule, "run")
+    for header in ("returns", *headers, *(EVALUATIONS[policy] for policy in policies), "state"):
+        table.add_column(header, justify="left" if header in ("returns", "state") else "right", no_wrap=True)
 
-    low = min((run.returns.min() for run in runs if run.episodes), default=0.0)
-    high = max((run.returns.max() for run in runs if run.episodes), default=1.0)
+    returns = [run.returns for run in runs if run.episodes]
+    low, high = min((r.min() for r in returns), default=0.0), max((r.max() for r in returns), default=1.0)
     narrow, wide = WIDTHS_OF_CURVES
     curve_width = min(max(narrow, narrow + width - 80), wide)
     labels = [run.run.removesuffix(f"-seed{run.seed}") for run in runs]
@@ -82,25 +93,24 @@ def result_table(runs: Sequence[RunRecord], width: int) -> Table:
         groups[label].append(numbers)
         curve = sparkline(run.returns.tolist(), curve_width, low, high, r_limit)
         name = run.run if len(groups) > 1 else f"seed {run.seed}"
-        table.add_row(name, curve, *map(cell, numbers), state(run))
+        table.add_row(name, curve, *(str(number or "") for number in numbers), state(run))
     table.add_section()
     for label, group in groups.items():
         if len(group) > 1:
             name = f"{label}, mean ± sd" if len(groups) > 1 else "mean ± sd"
             table.add_row(name, "", *map(mean_and_sd, zip(*group, strict=True)), "", style="bold")
-    algos = dict.fromkeys(run.algo for run in runs)
-    for algo in algos if scored else []:
+    algos = list(dict.fromkeys(run.algo for run in runs)) if scored else []
+    for algo in algos:
+        name = f"paper ({SEEDS} seeds)" if len(algos) == 1 else f"paper's {algo} ({SEEDS} seeds)"
         if published := paper_numbers(next(run for run in runs if run.algo == algo)):
-            name = f"paper ({SEEDS} seeds)" if len(algos) == 1 else f"paper's {algo} ({SEEDS} seeds)"
             table.add_row(name, "", *published, style="magenta")
     return table
 
 
 def measured(run: RunRecord, policies: Sequence[str], scored: bool) -> list[TableNumber | None]:
     """The numbers of a run, in the order of the table's columns."""
-    score = score_run(run) if scored else None
     numbers: list[TableNumber | None] = [TableNumber(float(run.returns[-LAST:].mean())) if run.episodes else None]
-    if score is not None:
+    if scored and (score := score_run(run)):
         numbers = [TableNumber(value, not score.complete) for value in (score.episodes, score.regret / 1000)]
     means = last_evaluations(run)
     return numbers + [TableNumber(means[policy]) if policy in means else None for policy in policies]
@@ -123,8 +133,7 @@ def state(run: RunRecord) -> Text:
 
 def paper_numbers(run: RunRecord) -> list[str]:
     """The paper's numbers for this task and algorithm, where the run was scored by the paper's rules."""
-    task, published = run.task, paper_cell(run.task["name"], run.algo)
-    rules = PAPER_TASKS.get(task["name"])
+    task, rules, published = run.task, PAPER_TASKS.get(run.task["name"]), paper_cell(run.task["name"], run.algo)
     if rules is None or published is None or run.preset != "paper" or run.started_from:
         return []
     if task["r_limit"] != rules.r_limit or task["steps"] // task["horizon"] != rules.e_max:
@@ -133,17 +142,13 @@ def paper_numbers(run: RunRecord) -> list[str]:
     return [f"{number.mean / unit:.1f} ± {number.sd / unit:.1f}" for number, unit in cells]
 
 
-def cell(number: TableNumber | None) -> str:
-    return "" if number is None else f"{'≥ ' if number.at_least else ''}{_short(number.value)}"
-
-
 def mean_and_sd(numbers: Sequence[TableNumber | None]) -> str:
     known = [number for number in numbers if number is not None]
+    if len(known) < 2:
+        return "".join(map(str, known))
     values = [number.value for number in known]
-    if len(values) < 2:
-        return cell(known[0]) if known else ""
     mean = TableNumber(float(np.mean(values)), any(number.at_least for number in known))
-    return f"{cell(mean)} ± {_short(float(np.std(values, ddof=1)))}"
+    return f"{mean} ± {_short(float(np.std(values, ddof=1)))}"
 
 
 def _short(value: float) -> str:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
-from tyro.conf import arg
 
 from pac4sac.base.errors import UserError
 from pac4sac.cli import arguments
@@ -13,16 +12,13 @@ from pac4sac.cli.shared import say, writing
 
 
 @dataclass(frozen=True)
-class WatchCommand:
+class Watch:
     """Film one episode of a trained agent; no display is needed."""
 
-    folder: arguments.TrainedAgent
+    folder: arguments.Folder  # Run folder, or experiment folder, of which the best run is taken.
     # File to write: a .gif, or an .mp4 with the extra pac4sac[video].
-    video: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: episode.gif in that folder)")] = (
-        None
-    )
-    # Seed of the episode.
-    seed: Annotated[int, arg(metavar="N")] = 0
+    video: Annotated[Path | None, arguments.optional("FILE", "episode.gif in that folder")] = None
+    seed: arguments.Number = 0  # Seed of the episode.
 
     def run(self, console: Console) -> int:
         if self.seed < 0:
