@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from pac4sac.certificates.calibration import NOMINAL
+from pac4sac.certificates.critic_errors import NOMINAL
 from pac4sac.report.learning_curves import COLOURS, FAINT, INK
 
 if TYPE_CHECKING:

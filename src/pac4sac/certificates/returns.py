@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pac4sac.agents.bounds import check_delta
 from pac4sac.base.errors import UserError
+from pac4sac.certificates.texts import TEXTS
 from pac4sac.runs.statistics import Estimate, mean_interval
 from pac4sac.tasks import Task
 
@@ -54,9 +55,9 @@ def certify_returns(
     if not low < high:
         raise UserError(f"A range of returns needs its lower limit first, not {low:g} and {high:g}.")
     if limits is None:
-        because = "no bound: nothing is known about the least return; give one with --return-range"
+        because = TEXTS["returns"]["unlimited"]
     elif x.min() < low:
-        because = f"no bound: a return of {x.min():g} refutes the assumed lower limit {low:g}"
+        because = TEXTS["returns"]["refuted"].format(least=x.min(), low=low)
     else:
         unit = np.minimum((x - low) / (high - low), 1.0)
         bernstein = low + (high - low) * empirical_bernstein_lower(unit, delta)
@@ -163,18 +164,4 @@ class RewardRange:
         return f"rewards in [{self.low:g}, {self.high:g}] ({'' if self.proven else 'assumed: '}{self.because})"
 
 
-def _walker(low: float, high: float, slowest: int, fastest: int) -> RewardRange:
-    """Speeds have no limit, only none that was ever seen outside these; over an episode, not in each step."""
-    because = f"an episode's mean speed lies within {slowest} and {fastest} m/s"
-    return RewardRange(low, high, because, proven=False, each_step=False)
-
-
-KNOWN = {
-    "pac4sac/CartpoleSwingup-v0": RewardRange(-1, 1, "the reward is the cosine of the pole's angle", proven=True),
-    "Pendulum-v1": RewardRange(
-        -(np.pi**2 + 0.1 * 8**2 + 0.001 * 2**2), 0, "angle, speed and torque are limited", proven=True
-    ),
-    "pac4sac/HalfCheetah-v0": _walker(-3.6, 6, -3, 6),
-    "pac4sac/Ant-v0": _walker(-0.8, 5, -1, 4),
-    "pac4sac/Humanoid-v0": _walker(-0.7, 6, -1, 4),
-}
+KNOWN = {env_id: RewardRange(**about) for env_id, about in TEXTS["reward_ranges"].items()}

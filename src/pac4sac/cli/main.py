@@ -12,7 +12,7 @@ from tyro.conf import subcommand
 from pac4sac.base.errors import UserError
 from pac4sac.base.version import __version__
 from pac4sac.cli.arguments import flags_of_file
-from pac4sac.cli.certify import Certify
+from pac4sac.cli.certify import CertifyCommand
 from pac4sac.cli.compare import CompareCommand
 from pac4sac.cli.doctor import DoctorCommand
 from pac4sac.cli.evaluate import EvaluateCommand
@@ -36,7 +36,7 @@ Command = (
     | Annotated[StudyCommand, subcommand("study")]
     | Annotated[ReportCommand, subcommand("report")]
     | Annotated[EvaluateCommand, subcommand("evaluate")]
-    | Annotated[Certify, subcommand("certify")]
+    | Annotated[CertifyCommand, subcommand("certify")]
     | Annotated[WatchCommand, subcommand("watch")]
     | Annotated[ExportCommand, subcommand("export")]
     | Annotated[ListCommand, subcommand("list")]
