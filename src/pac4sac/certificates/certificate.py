@@ -231,10 +231,7 @@ def saved_agent(path: str | Path) -> Path:
     if not (path.is_file() or any(path.glob("agent.safetensors")) or any(path.glob("runs/*/agent.safetensors"))):
         for experiment in (path, path.resolve().parent.parent):
             if (experiment / "experiment.json").is_file():
-                raise UserError(
-                    f"The training of {path} is unfinished and has saved no agent yet; "
-                    f"let it run, or go on with `pac4sac resume {experiment}`."
-                )
+                raise UserError(REMARKS["not_yet"].format(path=path, experiment=experiment))
     return choose_agent(path)
 
 

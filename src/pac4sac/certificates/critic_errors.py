@@ -283,7 +283,7 @@ def calibrate(
         return []
     episodes, longest = len(measuring.judged), int(measuring.judged.sum(1).max())
     say(f"{episodes} episodes that begin with random actions …")
-    strayed = measure_after_random_steps(agent, state, task, episodes, seed, longest)
+    strayed = after_random_steps(agent, state, task, episodes, seed, longest)
     places = {"π's own states": measuring, "after random actions": strayed}
     return [
         calibration(where, *deviations(agent, state, errors), errors, delta)
@@ -313,9 +313,7 @@ def deviations(agent: Agent, state: State, errors: ValueErrors) -> tuple[str, Fl
     return "the critics' deviation", torch.cat(parts, 1)[0].double().numpy().reshape(errors.m.shape)
 
 
-def measure_after_random_steps(
-    agent: Agent, state: State, task: Task, episodes: int, seed: int, longest: int
-) -> ValueErrors:
+def after_random_steps(agent: Agent, state: State, task: Task, episodes: int, seed: int, longest: int) -> ValueErrors:
     """Episodes that begin with up to `longest` random steps, of which the last is judged."""
     generator = torch.Generator().manual_seed(seed)
     last = torch.randint(max(1, min(longest, LONGEST_WALK)), (1, episodes), generator=generator)

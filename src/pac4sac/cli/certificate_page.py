@@ -23,8 +23,7 @@ STYLES = {"vacuous": "dim", "broken": "bold red", "certificate": "bold green"}  
 SIGNS = {"overestimates": "+", "underestimates": "−", "undecided": "·"}
 
 
-def show(certificate: Certificate, console: Console) -> None:
-    c = certificate
+def show(c: Certificate, console: Console) -> None:
     console.print(Text(PAGE["title"].format(run=c.run, task=c.task), "bold"), soft_wrap=True)
     short = _list(("•", line) for line in (*in_short(c), *(Text(remark, "yellow") for remark in c.remarks)))
     calibration = (calibration_table(c), "") if c.calibration else ()
