@@ -7,7 +7,7 @@ from linear_quadratic import make_linear_agent
 from small_cohorts import agent_on_paper, set_head, value_errors
 
 from pac4sac import Task
-from pac4sac.certificates.critic_errors import calibrate, calibration, deviations, after_random_steps
+from pac4sac.certificates.critic_errors import after_random_steps, calibrate, calibration, deviations
 from pac4sac.training.value_error import measure_value_errors
 
 TWO_STEPS = Task("two-steps", "probe_environments:probe/TwoSteps-v0", 10)

@@ -96,7 +96,7 @@ class BoundTable:
     def _row(self, name: str, quantity: Quantity, losses: Floats, bound: Any, *fails: str, **more: Any) -> BoundRow:
         if self.rewards_outside and not quantity.startswith("bounded"):  # of bounded ones ε is but a scale
             fails = *fails, "rewards"
-        basis = {"n": len(losses), "delta": self.scales.delta, "risk": float(losses.mean())}
+        basis: dict[str, Any] = {"n": len(losses), "delta": self.scales.delta, "risk": float(losses.mean())}
         return BoundRow(name=name, value=float(bound), fails=fails, **basis, **self._of_quantities[quantity], **more)
 
     def _on_replay(self, replay: BellmanErrors, kl: float) -> Iterator[BoundRow]:

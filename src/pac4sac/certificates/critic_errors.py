@@ -5,7 +5,7 @@ import copy
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
@@ -138,7 +138,7 @@ class Measured:
     absolute: Estimate  # E |m_p − G|
     bounded_bellman: Estimate
     bounded_value: Estimate
-    beyond: tuple[Quantity, ...]  # those of which some errors counted less than they were
+    beyond: tuple[Quantity, ...] = field(kw_only=True)  # those of which some errors counted less than they were
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class CriticErrors:
         delta, limited = self.scales.delta, self.values.limited(self.scales.largest["value error"])
         estimates = {quantity: mean_interval(x, 1 - delta) for quantity, x in self.episode_means().items()}
         estimates["value error"] = value_error(limited, delta)
-        return Measured(*estimates.values(), self.beyond())
+        return Measured(*estimates.values(), beyond=self.beyond())
 
 
 def value_error(values: ValueErrors, delta: float) -> Estimate:
@@ -307,7 +307,7 @@ def deviations(agent: Agent, state: State, errors: ValueErrors) -> tuple[str, Fl
     if agent.critic.gaussian:
         return "√v_p", np.sqrt(errors.v)
     s, a = (torch.from_numpy(x).flatten(0, 1)[None] for x in (errors.observation, errors.action))
-    chunks = zip(s.split(STATES_AT_ONCE, 1), a.split(STATES_AT_ONCE, 1), strict=True)
+    chunks = zip(torch.split(s, STATES_AT_ONCE, 1), torch.split(a, STATES_AT_ONCE, 1), strict=True)
     q = agent.params(state, "critic")
     parts = [agent.critic(q, *chunk)[0].std(1, unbiased=False) for chunk in chunks]
     return "the critics' deviation", torch.cat(parts, 1)[0].double().numpy().reshape(errors.m.shape)
