@@ -7,7 +7,7 @@ from linear_quadratic import make_linear_agent
 from small_cohorts import agent_on_paper, set_head, value_errors
 
 from pac4sac import Task
-from pac4sac.certificates.calibration import calibrate, calibration, deviations, measure_after_random_steps
+from pac4sac.certificates.critic_errors import after_random_steps, calibrate, calibration, deviations
 from pac4sac.training.value_error import measure_value_errors
 
 TWO_STEPS = Task("two-steps", "probe_environments:probe/TwoSteps-v0", 10)
@@ -42,7 +42,7 @@ def test_the_deviation_that_a_critic_offers_is_the_root_of_its_variance() -> Non
 
 def test_after_random_actions_the_true_value_is_met_in_the_mean_as_well() -> None:
     agent, state = make_linear_agent({})
-    errors = measure_after_random_steps(agent, state, LINEAR_QUADRATIC, 150, 0, longest=30)
+    errors = after_random_steps(agent, state, LINEAR_QUADRATIC, 150, 0, longest=30)
     assert errors.judged.sum(1).tolist() == [1] * 150
     error = errors.error[errors.judged]
     assert abs(error.mean()) < 3 * error.std() / np.sqrt(150)
@@ -53,7 +53,7 @@ def test_after_random_actions_the_true_value_is_met_in_the_mean_as_well() -> Non
 
 def test_of_an_episode_that_begins_at_random_the_last_random_action_is_judged() -> None:
     agent, state = agent_on_paper("ddpg", {"gamma": 0.8})  # whose own action is 0
-    errors = measure_after_random_steps(agent, state, LINEAR_QUADRATIC, 20, 0, longest=12)
+    errors = after_random_steps(agent, state, LINEAR_QUADRATIC, 20, 0, longest=12)
     random = errors.action[:, :, 0] != 0
     step = np.arange(random.shape[1])
     np.testing.assert_array_equal(random, step <= errors.judged.argmax(1)[:, None])

@@ -14,9 +14,16 @@ from pac4sac import Task
 from pac4sac.agents import bounds
 from pac4sac.agents.replay import Batch
 from pac4sac.base.errors import UserError
-from pac4sac.certificates.bound_rows import CAVEATS, BoundRow, bound_rows, chernoff
+from pac4sac.certificates.bound_rows import BoundRow, BoundTable, chernoff
 from pac4sac.certificates.certificate import bias_along
-from pac4sac.certificates.critic_errors import BellmanErrors, Scales, bellman_errors, fresh_errors, measure, value_error
+from pac4sac.certificates.critic_errors import (
+    BellmanErrors,
+    CriticErrors,
+    Scales,
+    bellman_errors,
+    fresh_errors,
+    value_error,
+)
 from pac4sac.certificates.returns import (
     RewardRange,
     betting_lower,
@@ -24,6 +31,7 @@ from pac4sac.certificates.returns import (
     certify_returns,
     empirical_bernstein_lower,
 )
+from pac4sac.certificates.texts import CAVEATS
 from pac4sac.tasks import TASKS, get_task, make_env
 from pac4sac.training.value_error import ValueErrors, measure_value_errors
 
@@ -192,8 +200,8 @@ def test_certificates_hold_as_often_as_they_say_where_their_assumptions_do() -> 
         replay, fresh = errors_of(*data, m, v), errors_of(*regression(luck, 60), m, v)
         truth = errors_of(*large, m, v)
         kl = float(bounds.gaussian_kl(torch.from_numpy(m), torch.from_numpy(v)))
-        values = values_of(fresh)
-        rows = bound_rows(replay, fresh, values, measure(fresh, values, scales), scales, kl, seed=repetition)
+        errors = CriticErrors(fresh, values_of(fresh), scales)
+        rows = BoundTable(replay, errors, errors.measured(), kl, seed=repetition).rows()
         true_loss = truth.bounded(1.0).mean()
         memorised += replay.bounded(1.0).mean() < true_loss
         for row in rows:
@@ -224,8 +232,8 @@ def regression_rows(kl: float | None = 5.0, replay: bool = True, scale: float = 
         for size, x in zip((1.0, scale, scale), error, strict=True)
     )
 
-    measured = measure(checked, values_of(checked, 4), scales)
-    return bound_rows(old if replay else None, fresh, values_of(fresh, 4), measured, scales, kl)
+    certifying, measuring = (CriticErrors(errors, values_of(errors, 4), scales) for errors in (fresh, checked))
+    return BoundTable(old if replay else None, certifying, measuring.measured(), kl).rows()
 
 
 def table_of(rows: list[BoundRow], quantity: str = "bounded Bellman error") -> list[BoundRow]:
@@ -254,7 +262,8 @@ def test_variances_that_follow_and_the_width_of_the_rewards_enter_as_printed() -
     kl, scales = 9 - np.log(100), Scales(RewardRange(-0.5, 0.5, "", proven=True), 0.5, 0.05)
     right = value_errors(np.zeros((1, 40)), np.zeros((1, 40)), np.zeros((1, 40)), np.ones((1, 40), bool))
     same = constant_errors(40)
-    rows = bound_rows(same, same, right, measure(same, right, scales), scales, kl)
+    errors = CriticErrors(same, right, scales)
+    rows = BoundTable(same, errors, errors.measured(), kl).rows()
     final, forgetful, remembering = [row for row in rows if row.kl is not None and row.quantity == "value error"]
     assert forgetful.value == pytest.approx(4 * (0.75 + np.sqrt(9 / 4) - 0.25))
     assert "valid: N = 40 exceeds 2 R_max² ‖Γ‖² = 8" in forgetful.remark
@@ -337,8 +346,8 @@ def test_certified_value_errors_hold_as_often_as_they_say_and_a_wrong_critic_is_
     }
     failures, bounds_found = 0, {0: [], 1: []}
     for run, errors in enumerate(everyone):
-        fresh = fresh_errors(single, single_state, errors, seed=run)
-        rows = bound_rows(None, fresh, errors, measure(fresh, errors, scales), scales, kl=None)
+        fresh = fresh_errors(single, single_state, errors, scales, seed=run)
+        rows = BoundTable(None, fresh, fresh.measured(), kl=None).rows()
         by_quantity = {row.quantity: row.value for row in rows if row.name == "test set, by episodes"}
         failures += any(by_quantity[quantity] < value for quantity, value in truth[run % 2].items())
         bounds_found[run % 2].append(by_quantity["absolute value error"])
@@ -365,12 +374,13 @@ def test_the_squared_distance_to_the_true_value_is_that_of_a_constant_mistake() 
 def test_the_bellman_error_of_the_true_value_is_zero_in_the_mean() -> None:
     agent, state = make_linear_agent({})
     (errors,) = measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 60, "certificate")
-    right = fresh_errors(agent, state, errors, 0)
+    scales = Scales(RewardRange(-3, 0, "", proven=False), 0.9, DELTA)
+    right = fresh_errors(agent, state, errors, scales, 0).bellman
     assert len(right.m) == errors.judged.sum()  # time limits come after the judged steps
     means = right.episode_means(right.y - right.m)
     assert abs(means.mean()) < 3 * means.std(ddof=1) / np.sqrt(len(means))
     state["hyper/mistake"] += 5.0
-    wrong = fresh_errors(agent, state, errors, 0)
+    wrong = fresh_errors(agent, state, errors, scales, 0).bellman
     gap = wrong.episode_means(wrong.y - wrong.m)
     assert gap.mean() == pytest.approx(means.mean() - (1 - 0.9) * 5.0, abs=0.05)  # y moves by γ of the mistake
 

@@ -1,7 +1,6 @@
 """`pac4sac.certify`: all that can be said about how far a trained critic and its policy may be trusted."""
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,11 @@ from pac4sac.agents.base import Agent, State
 from pac4sac.agents.bounds import check_delta
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import write_whole
-from pac4sac.certificates.bound_rows import CAVEATS, BoundRow, bound_rows
-from pac4sac.certificates.calibration import Calibration, calibrate
-from pac4sac.certificates.critic_errors import Measured, Scales, bellman_errors, fresh_errors, measure, stored_replay
+from pac4sac.certificates import critic_errors
+from pac4sac.certificates.bound_rows import BoundRow, BoundTable
+from pac4sac.certificates.critic_errors import Progress
 from pac4sac.certificates.returns import Limits, ReturnCertificate, RewardRange, certify_returns
+from pac4sac.certificates.texts import CAVEATS, TEXTS
 from pac4sac.runs.reading import read_run
 from pac4sac.runs.statistics import Estimate
 from pac4sac.tasks.registry import time_limit
@@ -24,9 +24,8 @@ from pac4sac.training.agent_file import choose_agent, load
 from pac4sac.training.evaluation import Episodes, evaluate
 from pac4sac.training.value_error import Bias, ValueErrors, measure_value_errors
 
-Progress = Callable[[str], None]
+REMARKS: dict[str, str] = TEXTS["remarks"]
 VERSION = 1
-EPISODES = 64  # to measure, and as many again to certify
 FEWEST = 4
 SHOOTING_SHARE = 4  # a fourth as many episodes of the shooting policy, which costs hundreds of times more
 NOT_FINITE = {"Infinity": "infinite", "-Infinity": "-infinite", "NaN": None}  # JSON has no such numbers
@@ -61,9 +60,9 @@ class Certificate:
     bias: dict[str, Bias]  # by policy
     along: list[BiasAlong]
     unjudged_steps: int  # of π's measuring episodes: too near to the time limit to know the rest of their return
-    measured: Measured
+    measured: critic_errors.Measured
     rows: list[BoundRow]
-    calibration: list[Calibration]
+    calibration: list[critic_errors.Calibration]
     returns: list[ReturnCertificate]
     remarks: list[str]  # what is left out, and why
 
@@ -100,7 +99,7 @@ class Certificate:
 def certify(
     path: str | Path,
     *,
-    episodes: int = EPISODES,
+    episodes: int = 64,
     delta: float = 0.05,
     seed: int = 0,
     reward_range: Limits | None = None,
@@ -133,9 +132,9 @@ def _examine(
     file: Path, episodes: int, delta: float, seed: int, given: RewardRange | None, limits: Limits | None, say: Progress
 ) -> Certificate:
     trained = load(file)
-    stored = stored_replay(file, trained)
+    stored = critic_errors.stored_replay(file, trained)
     agent, state, task = trained.agent, trained.state | stored.prior, trained.run.task
-    remarks = [text] if (text := unfinished(file)) else []
+    remarks = unfinished(file)
     say(f"{2 * episodes} episodes of the policy …")
     (played,) = measure_value_errors(agent, state, task, [seed], 2 * episodes, "certificate")
     measuring, certifying = played.part(slice(episodes)), played.part(slice(episodes, None))
@@ -149,36 +148,29 @@ def _examine(
     rewards = assumed = given or RewardRange.known(task)
     if rewards is None:  # and then nothing is assumed: extremes that were merely seen are no limits
         rewards = RewardRange.observed((*replayed, measuring.rewards())[0])
-        remarks.append(f"Nothing is known about this task's rewards; errors are judged by {rewards}.")
+        remarks.append(REMARKS["unknown_rewards"].format(rewards=rewards))
     seen = [e.rewards() for e in (played, *errors.values())]
     outside = rewards.farthest_outside(np.concatenate(seen + replayed))
     if outside is not None:
         limits_of = "each step" if rewards.each_step else "an episode's mean"
-        remarks.append(
-            f"A reward of {outside:.3g} lies outside [{rewards.low:g}, {rewards.high:g}], assumed of {limits_of}: "
-            "what rests on that range is no certificate; bounded errors do not."
-        )
+        remarks.append(REMARKS["outside"].format(reward=outside, range=rewards, limits_of=limits_of))
         assumed = None if rewards.each_step else assumed
 
     say("the critic on replay and fresh transitions …")
-    scales = Scales(rewards, played.gamma, delta)
-    replay = None if stored.batch is None else bellman_errors(agent, state, stored.batch, seed)
+    scales = critic_errors.Scales(rewards, played.gamma, delta)
+    replay = None if stored.batch is None else critic_errors.bellman_errors(agent, state, stored.batch, seed)
     kl, faults = posterior(agent, state)
     if kl is None:
-        remarks.append(
-            "This critic's weights are plain numbers: the PAC-Bayes bounds, which need a posterior, do not apply."
-        )
+        remarks.append(REMARKS["plain_weights"])
     elif replay is None:
-        remarks.append(f"The bounds on the replay are left out: {stored.missing}.")
-    measured = measure(fresh_errors(agent, state, measuring, seed), measuring, scales)
-    bellman = fresh_errors(agent, state, certifying, seed + 1)
-    rows = bound_rows(
-        replay, bellman, certifying, measured, scales, kl, faults, seed, rewards_outside=outside is not None
-    )
+        remarks.append(REMARKS["no_replay"].format(missing=stored.missing))
+    measured = critic_errors.fresh_errors(agent, state, measuring, scales, seed).measured()
+    fresh = critic_errors.fresh_errors(agent, state, certifying, scales, seed + 1)
+    rows = BoundTable(replay, fresh, measured, kl, faults, seed, rewards_outside=outside is not None).rows()
 
-    calibrations = calibrate(agent, state, task, measuring, seed, delta, say)
+    calibrations = critic_errors.calibrate(agent, state, task, measuring, seed, delta, say)
     if not calibrations:
-        remarks.append("A single plain critic offers no uncertainty: there is nothing to calibrate.")
+        remarks.append(REMARKS["no_uncertainty"])
     say(f"{episodes} episodes of the deterministic policy …")
     greedy = evaluate(Episodes(agent, state, task, [seed], episodes, "certificate"), "greedy")[0]
     limit = time_limit(task)
@@ -188,23 +180,20 @@ def _examine(
     because = "returns in the range that you gave"
     if limits is None and assumed is not None and limit is not None:
         limits, because = assumed.of_returns(limit), f"{assumed}, {limit} steps at most"
-    biases = {policy: e.bias(1 - delta) for policy, e in errors.items()}
     return Certificate(
         run=trained.run.id,
         task=task.name,
         algo=trained.run.algo,
         agent_file=file,
         seed=seed,
-        delta=delta,
         episodes=episodes,
-        gamma=played.gamma,
         alpha=played.alpha,
-        rewards=rewards,
+        **vars(scales),  # rewards, gamma and delta
         epsilon=scales.epsilon,
         epsilon_value=scales.epsilon_value,
         kl=kl,
         replay_tuples=None if replay is None else len(replay.m),
-        bias={policy: bias for policy, bias in biases.items() if bias is not None},
+        bias={policy: bias for policy, e in errors.items() if (bias := e.bias(1 - delta))},
         along=[bias_along(policy, e, delta) for policy, e in errors.items()],
         unjudged_steps=int((measuring.within(limit) & ~measuring.judged).sum()),
         measured=measured,
@@ -229,9 +218,8 @@ def posterior(agent: Agent, state: State) -> tuple[float | None, tuple[str, ...]
 def bias_along(policy: str, errors: ValueErrors, delta: float) -> BiasAlong:
     last = int(np.flatnonzero(errors.judged.any(0)).max(initial=0)) + 1
     parts = np.array_split(np.arange(last), min(PARTS, last))
-    biases = [(float(part.mean()), errors.part(steps=part).bias(1 - delta)) for part in parts]
-    judged = [(middle, bias.estimate) for middle, bias in biases if bias is not None]
-    return BiasAlong(policy, [middle for middle, _ in judged], [estimate for _, estimate in judged])
+    judged = {float(part.mean()): bias for part in parts if (bias := errors.part(steps=part).bias(1 - delta))}
+    return BiasAlong(policy, [*judged], [bias.estimate for bias in judged.values()])
 
 
 # --- the agent file, and its training
@@ -243,23 +231,18 @@ def saved_agent(path: str | Path) -> Path:
     if not (path.is_file() or any(path.glob("agent.safetensors")) or any(path.glob("runs/*/agent.safetensors"))):
         for experiment in (path, path.resolve().parent.parent):
             if (experiment / "experiment.json").is_file():
-                raise UserError(
-                    f"The training of {path} is unfinished and has saved no agent yet; "
-                    f"let it run, or go on with `pac4sac resume {experiment}`."
-                )
+                raise UserError(REMARKS["not_yet"].format(path=path, experiment=experiment))
     return choose_agent(path)
 
 
-def unfinished(agent_file: Path) -> str | None:
-    """Why the training ended early, or that it goes on; None where it is finished or nothing is known of it."""
+def unfinished(agent_file: Path) -> list[str]:
+    """Why the training ended early, or that it goes on; nothing where it is finished or not known."""
     try:
         run = read_run(agent_file.parent)
     except UserError:
-        return None
-    if run.status == "finished":
-        return None
+        return []
     why = ": ".join(part for part in (run.status, run.status_detail) if part)
-    return f"The training of this agent is unfinished ({why})."
+    return [] if run.status == "finished" else [REMARKS["unfinished"].format(why=why)]
 
 
 def _with(one: Bias | BoundRow, *derived: str) -> dict[str, Any]:

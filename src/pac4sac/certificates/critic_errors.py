@@ -1,9 +1,13 @@
-"""The errors of a critic: on transitions of its replay and of fresh episodes, and as measured beside the bounds."""
+"""The errors of a critic: on transitions of its replay and of fresh episodes, as measured beside the bounds, and beside
+what the critic offers as its uncertainty."""
 
+import copy
+import itertools
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -12,22 +16,28 @@ from scipy.special import stdtrit
 from torch import Tensor
 
 from pac4sac.agents import replay
-from pac4sac.agents.base import Agent, Hyper, State
+from pac4sac.agents.base import Agent, Draw, Hyper, State
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import read_jsonl
-from pac4sac.certificates.returns import RewardRange
+from pac4sac.certificates.returns import RewardRange, betting_lower, betting_upper
 from pac4sac.runs.statistics import Estimate, mean_interval
+from pac4sac.tasks import Task
 from pac4sac.training import checkpoint
 from pac4sac.training.agent_file import TrainedAgent
 from pac4sac.training.experiment import read_experiment
-from pac4sac.training.value_error import Floats, ValueErrors, bounded_error
+from pac4sac.training.value_error import Floats, ValueErrors, bounded_error, measure_value_errors
 
+Progress = Callable[[str], None]
 Quantity = Literal[
     "squared Bellman error", "value error", "absolute value error", "bounded Bellman error", "bounded value error"
 ]
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 CHUNK = 2000  # transitions that go through the networks at once
+STATES_AT_ONCE = 4096  # the same for several critics alone
 NEXT_ACTIONS = 4  # of which the target's expectation over a′ ~ π is the mean
+WIDTH = 2.0  # deviations to each side
+NOMINAL = 0.954  # covered by them, were the errors Gaussian with that deviation
+LONGEST_WALK = 200  # random steps
 
 
 @dataclass(frozen=True)
@@ -62,9 +72,7 @@ class BellmanErrors:
 
 
 @torch.no_grad()
-def bellman_errors(
-    agent: Agent, state: State, batch: replay.Batch, seed: int, episode: NDArray[np.int64] | None = None
-) -> BellmanErrors:
+def bellman_errors(agent: Agent, state: State, batch: replay.Batch, seed: int) -> BellmanErrors:
     """On a batch [1, N, ·] of any length. The target is that of the critic itself, as the paper's inequality between
     Bellman error and value error asks, not of the slow copy it was trained with."""
     generator = torch.Generator().manual_seed(seed)
@@ -90,11 +98,112 @@ def bellman_errors(
         soft_value, variance = (torch.stack(x).mean(0) for x in zip(*following, strict=True))
         chunks.append((*claims(s, a), r + gamma * (1 - terminated) * soft_value, variance * (1 - terminated)))
     m, v, y, next_variance = (torch.cat(x, 1)[0].double().numpy() for x in zip(*chunks, strict=True))
-    return BellmanErrors(m, v, y, next_variance, np.zeros(len(m), np.int64) if episode is None else episode)
+    return BellmanErrors(m, v, y, next_variance, np.zeros(len(m), np.int64))
 
 
-def fresh_errors(agent: Agent, state: State, values: ValueErrors, seed: int) -> BellmanErrors:
-    """On the judged steps of fresh episodes; a step before a time limit, whose next state nobody saw, is left out."""
+# --- what bounds are held against
+
+
+@dataclass(frozen=True)
+class Scales:
+    """On which errors are judged; fixed before fresh episodes are played. The bounded losses are 1 − exp(−error²/ε²):
+    for Bellman errors ε is the width of the rewards' range, for value errors a tenth of that of possible values."""
+
+    rewards: RewardRange
+    gamma: float
+    delta: float
+
+    @property
+    def epsilon(self) -> float:
+        return self.rewards.width
+
+    @property
+    def epsilon_value(self) -> float:
+        return self.largest["absolute value error"] / 10
+
+    @property
+    def largest(self) -> dict[Quantity, float]:
+        """What each quantity can be at most as long as values are possible: known without any data."""
+        low, high = self.rewards.of_values(self.gamma)
+        width = high - low
+        return dict(zip(QUANTITIES, (width**2, width**2, width, 1.0, 1.0), strict=True))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Means over fresh episodes with their intervals: what the bounds are held against, in the order of QUANTITIES."""
+
+    bellman: Estimate
+    value: Estimate  # from below without, from above with the chance in a single return
+    absolute: Estimate  # E |m_p − G|
+    bounded_bellman: Estimate
+    bounded_value: Estimate
+    beyond: tuple[Quantity, ...] = field(kw_only=True)  # those of which some errors counted less than they were
+
+
+@dataclass(frozen=True)
+class CriticErrors:
+    """Of both kinds, in the same fresh episodes."""
+
+    bellman: BellmanErrors
+    values: ValueErrors
+    scales: Scales
+
+    def episode_means(self) -> dict[Quantity, Floats]:
+        """Squared and absolute errors beyond the largest possible count as that."""
+        bellman, values, largest = self.bellman, self.values, self.scales.largest
+        square, width = largest["value error"], largest["absolute value error"]
+        return {
+            "squared Bellman error": bellman.episode_means(np.minimum(bellman.squared, square)),
+            "value error": values.episode_means(values.limited(square).squared),
+            "absolute value error": values.episode_means(np.minimum(np.abs(values.error), width)),
+            "bounded Bellman error": bellman.episode_means(bellman.bounded(self.scales.epsilon)),
+            "bounded value error": values.episode_means(values.bounded(self.scales.epsilon_value)),
+        }
+
+    def beyond(self) -> tuple[Quantity, ...]:
+        """The quantities of which some errors are larger than possible values allow."""
+        judged = self.values.judged  # bounded errors never are:
+        sizes = self.bellman.squared, self.values.squared[judged], np.abs(self.values.error[judged])
+        limits = zip(self.scales.largest.items(), sizes, strict=False)
+        return tuple(quantity for (quantity, largest), size in limits if size.max(initial=0.0) > largest)
+
+    def measured(self) -> Measured:
+        delta, limited = self.scales.delta, self.values.limited(self.scales.largest["value error"])
+        estimates = {quantity: mean_interval(x, 1 - delta) for quantity, x in self.episode_means().items()}
+        estimates["value error"] = value_error(limited, delta)
+        return Measured(*estimates.values(), beyond=self.beyond())
+
+
+def value_error(values: ValueErrors, delta: float) -> Estimate:
+    """E‖Q_π − Q‖², which a single return G per step only brackets. Above: the mean of (Q − G)², which adds the chance
+    in G. Below: the square of the mean error at each time of the episode, from products of different episodes, so
+    that chance cancels; by Jensen's inequality the error itself is at least that."""
+    above = mean_interval(values.episode_means(values.squared), 1 - delta)
+    weight = np.where(values.judged, 1 / values.judged.sum(1, keepdims=True).clip(1), 0.0)
+    error = np.where(values.judged, values.error, 0.0)
+    everyone = np.flatnonzero(values.judged.any(1))
+    n = len(everyone)
+    if n < 3:
+        return Estimate(above.value, None, above.high)
+
+    def below(chosen: NDArray[np.int64]) -> float:
+        w, x = weight[chosen], error[chosen]
+        pairs = w.sum(0) ** 2 - (w**2).sum(0)
+        product = (w * x).sum(0) ** 2 - ((w * x) ** 2).sum(0)
+        at_time = np.divide(product, pairs, out=np.zeros_like(pairs), where=pairs > 1e-12)
+        importance = np.where(pairs > 1e-12, w.sum(0), 0.0)
+        return float((at_time * importance).sum() / importance.sum()) if importance.sum() else 0.0
+
+    without = np.array([below(np.delete(everyone, k)) for k in range(n)])  # the jackknife
+    deviation = math.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())
+    spread = float(values.episode_means(values.v).mean())
+    low = below(everyone) + spread - float(stdtrit(n - 1, 1 - delta / 2)) * deviation
+    return Estimate(above.value, max(low, spread, 0.0), above.high)
+
+
+def fresh_errors(agent: Agent, state: State, values: ValueErrors, scales: Scales, seed: int) -> CriticErrors:
+    """With Bellman errors on the judged steps; one before a time limit, whose next state nobody saw, is left out."""
     last = np.arange(values.judged.shape[1]) == values.length[:, None] - 1
     at = episode, step = np.nonzero(values.judged & (~last | values.terminated[:, None]))
     if not len(step):
@@ -102,7 +211,7 @@ def fresh_errors(agent: Agent, state: State, values: ValueErrors, seed: int) -> 
     following = values.observation[episode, np.minimum(step + 1, last.shape[1] - 1)]
     arrays = values.observation[at], values.action[at], values.reward[at], following, last[at]
     batch = replay.Batch(*(torch.from_numpy(x).float()[None] for x in arrays))
-    return bellman_errors(agent, state, batch, seed, episode)
+    return CriticErrors(replace(bellman_errors(agent, state, batch, seed), episode=episode), values, scales)
 
 
 # --- the replay of a finished or running training
@@ -148,95 +257,76 @@ def _own_rows(run_folder: Path, saved: checkpoint.Checkpoint, place: int, filled
     return written % filled
 
 
-# --- what bounds are held against
+# --- calibration
 
 
 @dataclass(frozen=True)
-class Scales:
-    """On which errors are judged; fixed before fresh episodes are played. The bounded losses are 1 − exp(−error²/ε²):
-    for Bellman errors ε is the width of the rewards' range, for value errors a tenth of that of possible values."""
-
-    rewards: RewardRange
-    gamma: float
-    delta: float
-
-    @property
-    def epsilon(self) -> float:
-        return self.rewards.width
-
-    @property
-    def epsilon_value(self) -> float:
-        return self.largest["absolute value error"] / 10
-
-    @property
-    def largest(self) -> dict[Quantity, float]:
-        """What each quantity can be at most as long as values are possible: known without any data."""
-        low, high = self.rewards.of_values(self.gamma)
-        width = high - low
-        return dict(zip(QUANTITIES, (width**2, width**2, width, 1.0, 1.0), strict=True))
+class Calibration:
+    where: str
+    deviation: str  # what the critic offers as its uncertainty
+    share: Estimate  # of returns within m_p ± 2 deviations
+    ratio: float  # root mean square of error by deviation: 1 where the critic knows its error
+    rms_error: float
+    rms_deviation: float
+    steps: int
 
 
-def episode_errors(bellman: BellmanErrors, values: ValueErrors, scales: Scales) -> dict[Quantity, Floats]:
-    """The mean of each episode. Squared and absolute errors beyond the largest possible count as that."""
-    square, width = scales.largest["value error"], scales.largest["absolute value error"]
-    return {
-        "squared Bellman error": bellman.episode_means(np.minimum(bellman.squared, square)),
-        "value error": values.episode_means(values.limited(square).squared),
-        "absolute value error": values.episode_means(np.minimum(np.abs(values.error), width)),
-        "bounded Bellman error": bellman.episode_means(bellman.bounded(scales.epsilon)),
-        "bounded value error": values.episode_means(values.bounded(scales.epsilon_value)),
-    }
+def calibrate(
+    agent: Agent, state: State, task: Task, measuring: ValueErrors, seed: int, delta: float, say: Progress
+) -> list[Calibration]:
+    """Does a critic know what it does not know: do m_p ± 2√v_p cover the return that follows? Empty for a single plain
+    critic, which offers no uncertainty.
+
+    In distribution, the states are those of π's own episodes. Out of it, an episode begins with random actions; judged
+    is the last of these, and what π makes of it afterwards."""
+    if not agent.critic.gaussian and agent.critic.members < 2:
+        return []
+    episodes, longest = len(measuring.judged), int(measuring.judged.sum(1).max())
+    say(f"{episodes} episodes that begin with random actions …")
+    strayed = after_random_steps(agent, state, task, episodes, seed, longest)
+    places = {"π's own states": measuring, "after random actions": strayed}
+    return [
+        calibration(where, *deviations(agent, state, errors), errors, delta)
+        for where, errors in places.items()
+        if errors.judged.any()
+    ]
 
 
-def beyond(bellman: BellmanErrors, values: ValueErrors, scales: Scales) -> tuple[Quantity, ...]:
-    """The quantities of which some errors are larger than possible values allow."""
-    error = values.error[values.judged]
-    sizes = (bellman.squared, error**2 + values.v[values.judged], np.abs(error))  # bounded errors never are
-    limits = zip(scales.largest.items(), sizes, strict=False)
-    return tuple(quantity for (quantity, largest), size in limits if size.max(initial=0.0) > largest)
+def calibration(where: str, name: str, deviation: Floats, errors: ValueErrors, delta: float) -> Calibration:
+    """Of the judged steps, with deviations [E, T]; the interval is over episodes."""
+    shares = errors.episode_means((np.abs(errors.error) <= WIDTH * deviation).astype(np.float64))
+    share = Estimate(float(shares.mean()), betting_lower(shares, delta / 2), betting_upper(shares, delta / 2))
+    e, d = errors.error[errors.judged], np.maximum(deviation[errors.judged], 1e-12)
+    ratio, rms_error, rms_deviation = (float(np.sqrt(np.mean(x**2))) for x in (e / d, e, d))
+    return Calibration(where, name, share, ratio, rms_error, rms_deviation, steps=len(e))
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Means over fresh episodes with their intervals: what the bounds are held against, in the order of QUANTITIES."""
-
-    bellman: Estimate
-    value: Estimate  # from below without, from above with the chance in a single return
-    absolute: Estimate  # E |m_p − G|
-    bounded_bellman: Estimate
-    bounded_value: Estimate
-    beyond: tuple[Quantity, ...]  # those of which some errors counted less than they were
-
-
-def measure(bellman: BellmanErrors, values: ValueErrors, scales: Scales) -> Measured:
-    errors = episode_errors(bellman, values, scales)
-    estimates: dict[str, Any] = {quantity: mean_interval(x, 1 - scales.delta) for quantity, x in errors.items()}
-    estimates["value error"] = value_error(values.limited(scales.largest["value error"]), scales.delta)
-    return Measured(*(estimates | {"beyond": beyond(bellman, values, scales)}).values())
+@torch.no_grad()
+def deviations(agent: Agent, state: State, errors: ValueErrors) -> tuple[str, Floats]:
+    """√v_p, or how far several critics lie apart."""
+    if agent.critic.gaussian:
+        return "√v_p", np.sqrt(errors.v)
+    s, a = (torch.from_numpy(x).flatten(0, 1)[None] for x in (errors.observation, errors.action))
+    chunks = zip(torch.split(s, STATES_AT_ONCE, 1), torch.split(a, STATES_AT_ONCE, 1), strict=True)
+    q = agent.params(state, "critic")
+    parts = [agent.critic(q, *chunk)[0].std(1, unbiased=False) for chunk in chunks]
+    return "the critics' deviation", torch.cat(parts, 1)[0].double().numpy().reshape(errors.m.shape)
 
 
-def value_error(values: ValueErrors, delta: float) -> Estimate:
-    """E‖Q_π − Q‖², which a single return G per step only brackets. Above: the mean of (Q − G)², which adds the chance
-    in G. Below: the square of the mean error at each time of the episode, from products of different episodes, so
-    that chance cancels; by Jensen's inequality the error itself is at least that."""
-    above = mean_interval(values.episode_means(values.squared), 1 - delta)
-    weight = np.where(values.judged, 1 / values.judged.sum(1, keepdims=True).clip(1), 0.0)
-    error = np.where(values.judged, values.error, 0.0)
-    everyone = np.flatnonzero(values.judged.any(1))
-    n = len(everyone)
-    if n < 3:
-        return Estimate(above.value, None, above.high)
+def after_random_steps(agent: Agent, state: State, task: Task, episodes: int, seed: int, longest: int) -> ValueErrors:
+    """Episodes that begin with up to `longest` random steps, of which the last is judged."""
+    generator = torch.Generator().manual_seed(seed)
+    last = torch.randint(max(1, min(longest, LONGEST_WALK)), (1, episodes), generator=generator)
+    time = itertools.count()
 
-    def below(chosen: NDArray[np.int64]) -> float:
-        w, x = weight[chosen], error[chosen]
-        pairs = w.sum(0) ** 2 - (w**2).sum(0)
-        product = (w * x).sum(0) ** 2 - ((w * x) ** 2).sum(0)
-        at_time = np.divide(product, pairs, out=np.zeros_like(pairs), where=pairs > 1e-12)
-        importance = np.where(pairs > 1e-12, w.sum(0), 0.0)
-        return float((at_time * importance).sum() / importance.sum()) if importance.sum() else 0.0
+    def wander(state: State, s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
+        a, log_pi = agent.sample_policy(state, s, draw)
+        random = 2 * torch.rand(a.shape, generator=generator) - 1
+        wandering = last >= next(time)
+        return torch.where(wandering.unsqueeze(-1), random, a), torch.where(wandering, 0.0, log_pi)
 
-    without = np.array([below(np.delete(everyone, k)) for k in range(n)])  # the jackknife
-    deviation = math.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())
-    spread = float(values.episode_means(values.v).mean())
-    low = below(everyone) + spread - float(stdtrit(n - 1, 1 - delta / 2)) * deviation
-    return Estimate(above.value, max(low, spread, 0.0), above.high)
+    wanderer = copy.copy(agent)
+    vars(wanderer)["sample_policy"] = wander
+    (errors,) = measure_value_errors(wanderer, state, task, [seed], episodes, "after random steps")
+    step = np.arange(errors.m.shape[1])
+    return replace(errors, judged=errors.judged & (step == last[0].numpy()[:, None]))

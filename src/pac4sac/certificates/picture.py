@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from pac4sac.certificates.calibration import NOMINAL
+from pac4sac.certificates.critic_errors import NOMINAL
 from pac4sac.report.figures import COLOURS, FAINT, INK
 
 if TYPE_CHECKING:
@@ -29,12 +29,8 @@ def draw(certificate: "Certificate", path: Path) -> None:
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
     left.set_axis_off()
     grid = left.get_subplotspec().subgridspec(2, 1, height_ratios=(1.5, 1))
-    panels = {
-        _draw_bias: figure.add_subplot(grid[0]),
-        _draw_calibration: figure.add_subplot(grid[1]),
-        _draw_bounds: right,
-    }
-    for draw_panel, panel in panels.items():
+    panels = figure.add_subplot(grid[0]), figure.add_subplot(grid[1]), right
+    for draw_panel, panel in zip((_draw_bias, _draw_calibration, _draw_bounds), panels, strict=True):
         draw_panel(panel, certificate)
         panel.spines[["top", "right"]].set_visible(False)
         panel.tick_params(colors=INK)

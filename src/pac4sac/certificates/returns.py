@@ -7,14 +7,14 @@ distribution, no large number.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pac4sac.agents.bounds import check_delta
 from pac4sac.base.errors import UserError
+from pac4sac.certificates.texts import TEXTS
 from pac4sac.runs.statistics import Estimate, mean_interval
 from pac4sac.tasks import Task
 
-Floats = NDArray[np.float64]
 Limits = tuple[float, float]  # the lower first
 BETS = (np.arange(20) + 0.5) / 20  # shares of what can be lost at once, from careful to bold
 BISECTIONS = 60
@@ -44,19 +44,17 @@ def certify_returns(
     """Lower bounds on the expected return. Only the lower limit is an assumption: returns above the upper one are cut
     to it, which can but lower the mean."""
     x = np.asarray(returns, np.float64)
-    if x.ndim != 1 or not len(x) or not np.isfinite(x).all():
-        raise UserError(
-            f"No finite returns of the policy {policy!r}: it needs an episode whose simulator does not fail."
-        )
+    if not len(x) or not np.isfinite(x).all():
+        raise UserError(TEXTS["returns"]["none"].format(policy=policy))
     check_delta(delta)
     bernstein = betting = None
     low, high = limits or (-np.inf, np.inf)
     if not low < high:
         raise UserError(f"A range of returns needs its lower limit first, not {low:g} and {high:g}.")
     if limits is None:
-        because = "no bound: nothing is known about the least return; give one with --return-range"
+        because = TEXTS["returns"]["unlimited"]
     elif x.min() < low:
-        because = f"no bound: a return of {x.min():g} refutes the assumed lower limit {low:g}"
+        because = TEXTS["returns"]["refuted"].format(least=x.min(), low=low)
     else:
         unit = np.minimum((x - low) / (high - low), 1.0)
         bernstein = low + (high - low) * empirical_bernstein_lower(unit, delta)
@@ -69,7 +67,7 @@ def certify_returns(
 
 def empirical_bernstein_lower(unit: ArrayLike, delta: float) -> float:
     """Maurer and Pontil (2009), theorem 4: mean − √(2 V ln(2/δ)/n) − 7 ln(2/δ)/(3(n − 1)), V the sample variance."""
-    x = _checked(unit, delta)
+    x = np.asarray(unit, np.float64)
     if len(x) < 2:
         return 0.0
     log = np.log(2 / delta)
@@ -84,7 +82,7 @@ def betting_lower(unit: ArrayLike, delta: float) -> float:
     expectation 1 if m is the mean, so that by Markov's inequality it reaches 1/δ with probability δ at most. The stake
     is spread evenly over `BETS`. Capital falls as m grows, hence bisection.
     """
-    x = _checked(unit, delta)
+    x = np.asarray(unit, np.float64)
 
     def refuted(m: float) -> bool:
         log_capital = np.log1p(BETS[:, None] * (x / m - 1)).sum(1)
@@ -103,14 +101,6 @@ def betting_lower(unit: ArrayLike, delta: float) -> float:
 def betting_upper(unit: ArrayLike, delta: float) -> float:
     """The same for the other side: what the expectation lies below."""
     return 1.0 - betting_lower(1.0 - np.asarray(unit, np.float64), delta)
-
-
-def _checked(unit: ArrayLike, delta: float) -> Floats:
-    check_delta(delta)
-    x = np.asarray(unit, np.float64)
-    if not len(x) or x.min() < 0 or x.max() > 1:
-        raise UserError("A bound for samples in [0, 1] needs at least one, and all of them within.")
-    return x
 
 
 # --- between which numbers a task's rewards lie: what a bound for bounded losses or returns has to assume
@@ -163,18 +153,4 @@ class RewardRange:
         return f"rewards in [{self.low:g}, {self.high:g}] ({'' if self.proven else 'assumed: '}{self.because})"
 
 
-def _walker(low: float, high: float, slowest: int, fastest: int) -> RewardRange:
-    """Speeds have no limit, only none that was ever seen outside these; over an episode, not in each step."""
-    because = f"an episode's mean speed lies within {slowest} and {fastest} m/s"
-    return RewardRange(low, high, because, proven=False, each_step=False)
-
-
-KNOWN = {
-    "pac4sac/CartpoleSwingup-v0": RewardRange(-1, 1, "the reward is the cosine of the pole's angle", proven=True),
-    "Pendulum-v1": RewardRange(
-        -(np.pi**2 + 0.1 * 8**2 + 0.001 * 2**2), 0, "angle, speed and torque are limited", proven=True
-    ),
-    "pac4sac/HalfCheetah-v0": _walker(-3.6, 6, -3, 6),
-    "pac4sac/Ant-v0": _walker(-0.8, 5, -1, 4),
-    "pac4sac/Humanoid-v0": _walker(-0.7, 6, -1, 4),
-}
+KNOWN = {env_id: RewardRange(**about) for env_id, about in TEXTS["reward_ranges"].items()}

@@ -41,17 +41,14 @@ class Certify:
     json: bool = False
 
     def run(self, console: "Console") -> int:
-        ranges: dict[str, Any] = {
-            "reward_range": parse_range("--reward-range", self.reward_range),
-            "return_range": parse_range("--return-range", self.return_range),
-        }
+        asked: dict[str, Any] = {name: getattr(self, name) for name in ("episodes", "delta", "seed")}
+        for name in ("reward_range", "return_range"):
+            asked[name] = parse_range(f"--{name.replace('_', '-')}", getattr(self, name))
         from pac4sac.certificates.certificate import certify
         from pac4sac.cli.certificate_page import show
 
         with console.status("reading the agent …") as status:
-            certificate = certify(
-                self.folder, episodes=self.episodes, delta=self.delta, seed=self.seed, progress=status.update, **ranges
-            )
+            certificate = certify(self.folder, **asked, progress=status.update)
         out = self.out or certificate.agent_file.parent
         try:
             written = certificate.write(out)
