@@ -78,7 +78,7 @@ def compare(
 
     study = comparison_study(task, algos, seeds, settings, steps, baseline, preset)
     make_options(study.tasks[0].steps, options)  # a mistake is told before a folder is made
-    root = study_folder(study, Path(out) if out is not None else None)
+    root = study_folder(study, out)
     result, report = train_and_report(
         study, root, watcher or Watcher(), options=options, parallel=parallel, max_minutes=max_minutes
     )

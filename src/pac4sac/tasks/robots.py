@@ -1,26 +1,15 @@
 """The four robots of the paper, quirks of the original library included (docs/tasks.md lists them)."""
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from pac4sac.tasks.rendering import Camera
-from pac4sac.tasks.simulator import DT, GROUND, BulletEnv, Colour, Vector, pybullet
-
-SLATE, ORANGE, BLUE, TEAL = (0.36, 0.42, 0.52), (0.96, 0.58, 0.24), (0.26, 0.52, 0.88), (0.20, 0.68, 0.66)
+from pac4sac.tasks.simulator import DT, GROUND, BulletEnv, Vector, described, pybullet
 
 
 class CartpoleSwingup(BulletEnv):
-    model = "inverted_pendulum.xml"
-    observation_size = 5
-    substeps = 1
-    has_ground = False
-    motors: ClassVar[dict[str, float]] = {"slider": 100.0}
-    start: ClassVar[dict[str, float]] = {"hinge": 3.1415}  # hanging; the cart starts where the model has it
-    joints = ("slider", "hinge")
-    camera = Camera(distance=2.9, yaw=0.0, pitch=-8.0, height=-0.05, floor=-0.8)
-    colours: ClassVar[dict[str, Colour]] = {"slider": SLATE, "hinge": ORANGE, "base": SLATE}
+    robot, observation_size = described("CartpoleSwingup"), 5
 
     def _first_observation(self) -> Vector:
         return self._outcome([])[0]
@@ -39,13 +28,7 @@ class CartpoleSwingup(BulletEnv):
 
 
 class HalfCheetah(BulletEnv):
-    model = "half_cheetah.xml"
-    observation_size = 17
-    motors = {"bthigh": 120.0, "bshin": 90.0, "bfoot": 60.0} | {"fthigh": 140.0, "fshin": 60.0, "ffoot": 30.0}
-    joints = ("ignorex", "ignorez", "ignorey", *motors)
-    start = dict.fromkeys(joints, 0.0)
-    camera = Camera(distance=3.4, yaw=15.0, pitch=-14.0, height=0.5)
-    colours: ClassVar[dict[str, Colour]] = {"b": BLUE, "f": TEAL, "ignore": ORANGE}
+    robot, observation_size = described("HalfCheetah"), 17
 
     def _first_observation(self) -> Vector:
         # In the original a misplaced body number gives the ground this friction from the second episode on.
@@ -71,7 +54,7 @@ class HalfCheetah(BulletEnv):
     def _lagged_torso_x(self, states: Any) -> float:
         """The original reads the torso from Bullet's link poses, which are one substep old."""
         root = states[0]
-        return float(root[0] - root[1] * (DT / self.substeps))
+        return float(root[0] - root[1] * (DT / self.robot.substeps))
 
     def _observation(self, states: Any) -> Vector:
         return np.array([state[0] for state in states[1:]] + [state[1] for state in states], np.float32)
@@ -80,16 +63,11 @@ class HalfCheetah(BulletEnv):
 class _FloatingRobot(BulletEnv):
     """Ant and humanoid: rewarded for the progress of the mean position of all parts towards x = 1000."""
 
-    alive_bonus: ClassVar[float]
-    fallen_below: ClassVar[float]
-    height_counted_twice: ClassVar[float]
-    empty_entries: ClassVar[int]  # observation entries reserved for contact forces, which the original never fills
-
     def __init__(self, compact: bool = False, terminate_when_fallen: bool = False, **common: Any) -> None:
-        self._padding = 0 if compact else self.empty_entries
-        self.observation_size = 11 + 2 * len(self.joints) + self._padding
+        self._padding = 0 if compact else self.robot.empty_entries
+        self.observation_size = 11 + 2 * len(self.robot.joints) + self._padding
         # The original adds the starting height to a height that is absolute already, so that nothing ever falls.
-        self._extra_height = 0.0 if terminate_when_fallen else self.height_counted_twice
+        self._extra_height = 0.0 if terminate_when_fallen else self.robot.height_counted_twice
         super().__init__(**common)
 
     def _find_joints(self) -> None:
@@ -110,8 +88,8 @@ class _FloatingRobot(BulletEnv):
         numbers, (x, y), positions = self._read()
         before, self._potential = self._potential, _potential(x, y, self._parts)
         progress = self._potential - before
-        fallen = numbers[0] + self._extra_height <= self.fallen_below
-        alive = -1.0 if fallen else self.alive_bonus
+        fallen = numbers[0] + self._extra_height <= self.robot.fallen_below
+        alive = -1.0 if fallen else self.robot.alive_bonus
         near = zip(positions, self._near_limits, strict=True)
         limits = -0.1 * sum([abs(position - middle) > reach for position, (middle, reach) in near])
         info = {"reward_alive": alive, "reward_progress": progress, "reward_joint_limits": limits}
@@ -149,32 +127,8 @@ def _potential(x: float, y: float, parts: int) -> float:
 
 
 class Ant(_FloatingRobot):
-    model = "ant.xml"
-    joints = ("hip_1", "ankle_1", "hip_2", "ankle_2", "hip_3", "ankle_3", "hip_4", "ankle_4")
-    motors = dict.fromkeys(joints, 250.0)
-    start = dict.fromkeys(joints, 0.0)
-    camera = Camera(distance=5.0, yaw=35.0, pitch=-24.0, height=0.4)
-    colours: ClassVar[dict[str, Colour]] = {"hip": ORANGE, "ankle": BLUE, "base": SLATE}
-    alive_bonus = 1.0
-    fallen_below = 0.26
-    height_counted_twice = 0.75
-    empty_entries = 84
-
-
-LEG, ARM = {"hip_x": 100, "hip_z": 100, "hip_y": 300, "knee": 200}, {"shoulder1": 75, "shoulder2": 75, "elbow": 75}
-HUMANOID_POWERS = {"abdomen_z": 100, "abdomen_y": 100, "abdomen_x": 100} | {
-    f"{side}_{joint}": power for limb in (LEG, ARM) for side in ("right", "left") for joint, power in limb.items()
-}
+    robot = described("Ant")
 
 
 class Humanoid(_FloatingRobot):
-    model = "humanoid_symmetric.xml"
-    motors: ClassVar[dict[str, float]] = {joint: power * 0.41 for joint, power in HUMANOID_POWERS.items()}
-    joints = tuple(motors)
-    start = dict.fromkeys(joints, 0.0)
-    camera = Camera(distance=4.2, yaw=40.0, pitch=-14.0, height=0.8)
-    colours: ClassVar[dict[str, Colour]] = {"right": BLUE, "left": TEAL, "": ORANGE}
-    alive_bonus = 2.0
-    fallen_below = 0.78
-    height_counted_twice = 0.8
-    empty_entries = 331
+    robot = described("Humanoid")

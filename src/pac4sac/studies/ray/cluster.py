@@ -34,17 +34,14 @@ LOSSES = 5  # of a cohort without a new checkpoint between them; then its worker
 WRITERS = 8  # threads of the keeper
 
 
-def run_on_ray(cohorts: Sequence[PlannedCohort], address: str, stop: StopRequest, watcher: Watcher) -> bool:
-    """Train all cohorts to their end; False where a stop was asked for. One that fails leaves the others going.
-    `address` is one that `cluster_address` gave."""
+def run_on_ray(cohorts: Sequence[PlannedCohort], address: str, stop: StopRequest, watcher: Watcher) -> list[str]:
+    """Train all cohorts to their end, or until a stop; returns what failed, which leaves the others going. `address` is
+    one that `cluster_address` gave."""
     with contextlib.ExitStack() as leaving:
         for cohort in cohorts:
             leaving.enter_context(alone_in(cohort.folder))
         ray = leaving.enter_context(_connected(address))
-        failures = _Dispatch(ray, cohorts, watcher).run(stop)
-    if failures:
-        raise UserError(f"{len(failures)} of {len(cohorts)} cohorts failed: {'; '.join(failures)}")
-    return not stop.wanted
+        return _Dispatch(ray, cohorts, watcher).run(stop)
 
 
 class _Dispatch:

@@ -16,7 +16,7 @@ from typing import Any
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import sync_folder
 from pac4sac.runs.run import Run
-from pac4sac.studies.cohort_process import StepReporter
+from pac4sac.studies.local import StepReporter
 from pac4sac.training.checkpoint import KEPT, newest_first
 from pac4sac.training.experiment import resume
 
