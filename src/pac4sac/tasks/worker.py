@@ -46,8 +46,7 @@ def patience() -> float:
 
 def cell(board: Board, name: str, worker: int) -> memoryview:
     """One number of the board, in a form that is read quickly."""
-    data: memoryview = board[name][worker : worker + 1].data
-    return data
+    return memoryview(board[name][worker : worker + 1])
 
 
 class Bell:
