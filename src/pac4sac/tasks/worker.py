@@ -46,7 +46,8 @@ def patience() -> float:
 
 def cell(board: Board, name: str, worker: int) -> memoryview:
     """One number of the board, in a form that is read quickly."""
-    return memoryview(board[name][worker : worker + 1])
+    data: memoryview = board[name][worker : worker + 1].data
+    return data
 
 
 class Bell:
