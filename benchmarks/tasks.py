@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pac4sac.tasks import TASKS, Task, get_task, make_env
 from pac4sac.tasks.pool import EnvPool
-from pac4sac.tasks.simulator import pybullet
+from pac4sac.tasks.robots import pybullet
 
 
 class Stopwatch:

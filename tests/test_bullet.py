@@ -16,7 +16,7 @@ from gymnasium.utils.env_checker import check_env
 from numpy.typing import NDArray
 
 from pac4sac.tasks import TASKS, make_env
-from pac4sac.tasks.simulator import BulletEnv, pybullet
+from pac4sac.tasks.robots import BulletEnv, pybullet
 
 WALKERS = ["half-cheetah", "ant", "humanoid"]
 FLOATING = {"ant": 27, "humanoid": 45}  # number of observation entries that are not constant zero

@@ -43,10 +43,10 @@ def cohorts_trained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Nothing is trained; what would have been."""
     asked: list[Any] = []
 
-    def not_now(cohorts: Any, parallel: int, stop: StopRequest, *_: Any) -> bool:
+    def not_now(cohorts: Any, parallel: int, stop: StopRequest, *_: Any) -> list[str]:
         asked.extend(cohorts)
-        stop.deadline = 0 if cohorts else None
-        return not stop.wanted
+        stop.deadline = 0
+        return []
 
     monkeypatch.setattr("pac4sac.studies.run.run_local", not_now)
     return asked
@@ -176,9 +176,9 @@ def test_a_task_that_is_none_is_told(call: Any, tmp_path: Path) -> None:
 
 
 def test_a_warning_of_a_cohort_reaches_whoever_called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def warned(cohorts: Any, parallel: int, stop: StopRequest, watcher: Any, on_gpu: bool) -> bool:
+    def warned(cohorts: Any, parallel: int, stop: StopRequest, watcher: Any, on_gpu: bool) -> list[str]:
         watcher.warning(cohorts[0], "compiling failed here")
-        return True
+        return []
 
     monkeypatch.setattr("pac4sac.studies.run.run_local", warned)
     monkeypatch.setattr("pac4sac.studies.run.name_the_same", lambda *_: None)

@@ -104,7 +104,8 @@ def test_each_turn_has_the_threads_of_its_algorithm(
 ) -> None:
     acting = watched(monkeypatch, Learner, "act", lambda learner: learner)
     preparing = watched(monkeypatch, backends, "prepare", lambda learner, backend: learner)
-    about = json.loads(cost.measure_cost(study, tmp_path, Options(steps=1, device="cpu")).read_text())
+    cost.measure_cost(study, tmp_path, Options(steps=1, device="cpu"))
+    about = json.loads((tmp_path / "cost.json").read_text())
     assert set(acting) == {(False, 1), (True, 2)}
     assert set(preparing) == {(False, threads_before), (True, threads_before)}
     assert torch.get_num_threads() == threads_before

@@ -11,7 +11,7 @@ import pytest
 
 from pac4sac.base.errors import UserError
 from pac4sac.runs.run import make_runs
-from pac4sac.studies import cohort_process
+from pac4sac.studies import local
 from pac4sac.studies.plan import PlannedCohort
 from pac4sac.studies.ray import remote_cohort
 from pac4sac.studies.ray.cluster import _needs, cluster_address, got_on
@@ -143,7 +143,7 @@ def test_a_cohort_that_was_lost_goes_on_from_its_checkpoint_to_the_same_results(
     resume(alone)
     keeper = FolderKeeper([str(kept)])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cohort_process, "INTERVAL", 0.0)
+        patch.setattr(local, "INTERVAL", 0.0)
         with pytest.raises(ConnectionError):
             train_remotely(tmp_path / "first node", asking(keeper, lose_at="step-000000090"))
         assert [path.name for path in sorted(kept.glob("cohorts/000/*"))][-2:] == ["step-000000060", "times.jsonl"]

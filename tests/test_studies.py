@@ -141,7 +141,7 @@ def test_options_of_a_task_go_before_those_of_the_study(tiny: Path, tmp_path: Pa
         options = json.loads(path.read_bytes())["options"]
         assert (options["log_every"], options["bias_every"], options["checkpoint_every"]) == (7, 70, 100)
     told = mistake(tmp_path, tiny.read_text().replace("log_every = 7", "log_evry = 7"))
-    assert "[task.Pendulum-v1.options] has no key 'log_evry'; did you mean 'log_every'?" in told
+    assert "[task.Pendulum-v1.options] has no key 'log_evry'; did you mean log_every" in told
 
 
 def test_overestimation_measures_runs_of_table_1() -> None:
@@ -170,7 +170,7 @@ def test_variants_that_differ_per_run_share_a_cohort_and_those_with_other_struct
     [
         (
             'tasks = ["ant"]\nsedes = "0:5"\n[[variant]]\nalgo = "sac"',
-            "line 2: a study has no key 'sedes'; did you mean 'seeds'?",
+            "line 2: a study has no key 'sedes'; did you mean seeds",
         ),
         ('tasks = ["ant"]\n[[variant]]\nalgo = "sca"', "line 3: There is no algorithm 'sca'; did you mean sac"),
         ('tasks = ["ant"]\n[[variant]]\nalgo = "sac"\nset = { xi = 0.1 }', "sac has no setting 'xi'"),
@@ -191,11 +191,11 @@ def test_variants_that_differ_per_run_share_a_cohort_and_those_with_other_struct
         ),
         (
             'kind = "tabel-1"\ntasks = ["ant"]\n[[variant]]\nalgo = "sac"',
-            "line 1: there is no kind 'tabel-1'; did you mean 'table-1'?",
+            "line 1: there is no kind 'tabel-1'; did you mean table-1",
         ),
         (
-            'kind = "nope"\ntasks = ["ant"]\n[[variant]]\nalgo = "sac"',
-            "line 1: there is no kind 'nope'; there are comparison, table-1",
+            'kind = "qqq"\ntasks = ["ant"]\n[[variant]]\nalgo = "sac"',
+            "line 1: there is no kind 'qqq'; there are comparison, table-1",
         ),
         ("tasks = [", "wrong.toml: "),
         ('tasks = ["ant", "ant"]\n[[variant]]\nalgo = "sac"', "line 1: the task 'ant' is named twice"),
@@ -256,8 +256,8 @@ def test_a_definition_that_is_no_text_is_refused(tmp_path: Path) -> None:
 def test_an_unknown_study_is_answered_with_near_names_or_all() -> None:
     with pytest.raises(UserError, match="did you mean table-1"):
         load_study("table1")
-    with pytest.raises(UserError, match=f"there are {', '.join(shipped_studies())}, or"):
-        load_study("nope")
+    with pytest.raises(UserError, match=f"there are {', '.join(shipped_studies())}"):
+        load_study("qqq")
 
 
 def test_cohorts_are_split_to_fit_the_memory() -> None:
@@ -299,7 +299,7 @@ def test_an_interrupted_study_goes_on_to_the_same_result(tiny: Path, tmp_path: P
     root = tmp_path / "interrupted"
     cohorts = plan(study, root, PLENTY)
     begin(study, root, cohorts, {})
-    assert not run_local(cohorts, 1, stop, StopSoon())
+    assert run_local(cohorts, 1, stop, StopSoon()) == []
     assert any(cohort.done() < len(cohort.runs) for cohort in cohorts)
     assert run_study(study, root, Notes(), parallel=1).complete
     assert run_study(study, tmp_path / "straight", Notes(), parallel=1).complete
@@ -313,18 +313,22 @@ def test_a_stop_that_comes_before_a_cohort_has_begun_is_no_failure(tiny: Path, t
     cohorts = plan(study, root, PLENTY)
     begin(study, root, cohorts, {})
     stop = StopRequest(max_minutes=0.001)  # over while the child still imports
-    assert not run_local(cohorts, 2, stop, notes)
+    assert run_local(cohorts, 2, stop, notes) == []
     assert set(notes.outcomes) <= {"stopped"}
 
 
-def test_a_cohort_that_cannot_train_leaves_the_others_going(tiny: Path, tmp_path: Path) -> None:
+def test_a_cohort_that_cannot_train_leaves_the_others_going(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study, root, notes = load_study(str(tiny)), tmp_path / "study", Notes()
     cohorts = plan(study, root, PLENTY)
     begin(study, root, cohorts, {})
     (cohorts[0].folder / "experiment.json").write_text("{")
-    with pytest.raises(UserError, match=r"1 of 2 cohorts failed.*damaged"):
-        run_local(cohorts, 1, StopRequest(), notes)
+    failures = run_local(cohorts, 1, StopRequest(), notes)
     assert sorted(notes.outcomes) == ["complete", "failed"]
+    monkeypatch.setattr("pac4sac.studies.run.run_local", lambda *_: failures)
+    with pytest.raises(UserError, match=r"1 of 2 cohorts failed.*damaged"):
+        run_study(study, tmp_path / "other", notes)
 
 
 def test_a_study_hears_that_a_backend_does_not_work(tiny: Path, tmp_path: Path, monkeypatch) -> None:

@@ -57,9 +57,10 @@ def begins_only(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Studies are written down and not trained; the cohorts that would have been, by each call."""
     asked: list[list[str]] = []
 
-    def not_now(cohorts: Any, *_: Any) -> bool:
+    def not_now(cohorts: Any, parallel: int, stop: StopRequest, *_: Any) -> list[str]:
         asked.append([cohort.folder.name for cohort in cohorts])
-        return False
+        stop.deadline = 0
+        return []
 
     monkeypatch.setattr("pac4sac.studies.run.run_local", not_now)
     return asked
@@ -198,12 +199,12 @@ def test_a_study_that_was_interrupted_ends_like_such_training(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def stopped(cohorts: Any, parallel: int, stop: StopRequest, *_: Any) -> bool:
+    def stopped(cohorts: Any, parallel: int, stop: StopRequest, *_: Any) -> list[str]:
         if reason == "signal":
             signal.raise_signal(signal.SIGINT)
         else:
             stop.deadline = 0
-        return not stop.wanted
+        return []
 
     monkeypatch.setattr("pac4sac.studies.run.run_local", stopped)
     assert main(command) == code

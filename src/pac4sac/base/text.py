@@ -1,6 +1,8 @@
 """Numbers, durations and names as text: every page, table and terminal writes them alike."""
 
+import difflib
 import re
+from collections.abc import Iterable
 from typing import Any
 
 NOTHING = "—"
@@ -58,3 +60,9 @@ def duration(seconds: float) -> str:
 def file_name(text: str, allowed: str = "") -> str:
     """In small letters, digits and dots, and what else is allowed."""
     return re.sub(rf"[^a-z0-9.{re.escape(allowed)}]+", "-", text.lower()).strip("-")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about a name that there is not."""
+    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.4)
+    return f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known)}."

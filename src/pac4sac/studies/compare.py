@@ -78,7 +78,7 @@ def compare(
 
     study = comparison_study(task, algos, seeds, settings, steps, baseline, preset)
     make_options(study.tasks[0].steps, options)  # a mistake is told before a folder is made
-    root = study_folder(study, Path(out) if out is not None else None)
+    root = study_folder(study, out)
     result, report = train_and_report(
         study, root, watcher or Watcher(), options=options, parallel=parallel, max_minutes=max_minutes
     )
@@ -112,7 +112,14 @@ def comparison_study(
     if swept := [name for name, values in grid.items() if len(values) != 1]:
         raise UserError(f"compare takes one value for {swept[0]}; sweep it with train, or in a study file.")
     chosen = get_task(task, steps)
-    variants = {name: _variant(name, preset, {name: values[0] for name, values in grid.items()}) for name in names}
+    variants = {}
+    for name in names:  # each with what it has of the settings, and with the preset where it has that
+        agent = get_algorithm(name).agent
+        known = {setting.name for setting in dataclasses.fields(agent.Config)}
+        own = {setting: values[0] for setting, values in grid.items() if setting in known}
+        own_preset = preset if preset in agent.presets else "paper"
+        label = name if own_preset == "paper" else f"{name}-{preset}"
+        variants[name] = StudyVariant(label, name, own_preset, own)
     if preset not in {variant.preset for variant in variants.values()}:
         raise UserError(f"None of {', '.join(names)} has a preset {preset!r}; see pac4sac list presets.")
     if unknown := sorted(set(grid).difference(*(variant.settings for variant in variants.values()))):
@@ -125,12 +132,3 @@ def comparison_study(
         seeds=tuple(seed_list(seeds)),
         baseline=variants[baseline or names[0]].name,
     )
-
-
-def _variant(algo: str, preset: str, settings: Mapping[str, Any]) -> StudyVariant:
-    """The algorithm with what it has of the settings, and with the preset where it has that."""
-    agent = get_algorithm(algo).agent
-    known = {setting.name for setting in dataclasses.fields(agent.Config)}
-    has_preset = preset in agent.presets and preset != "paper"
-    own = {name: value for name, value in settings.items() if name in known}
-    return StudyVariant(f"{algo}-{preset}" if has_preset else algo, algo, preset if has_preset else "paper", own)

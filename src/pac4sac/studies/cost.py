@@ -25,19 +25,16 @@ MEASURED_STEPS = 1000
 VERSION = 2  # in version 1 one algorithm was timed after another
 
 
-def measure_cost(study: Study, root: Path, options: Options) -> Path:
+def measure_cost(study: Study, root: Path, options: Options) -> None:
     """Write `cost.json`: for each algorithm the times of 1000 steps with their updates, round by round. One run of it
     is timed, and only variants that are called by the algorithm's name."""
-    runs: dict[str, Run] = {}
-    for run in study.runs():
-        if run.label == run.algo:
-            runs.setdefault(run.label, run)
+    first_runs = {run.label: run for run in reversed(study.runs()) if run.label == run.algo}
     device = backends.pick_device(options.device)
     threads = torch.get_num_threads()
     timed = []
     try:
         with ExitStack() as pools:
-            for run in runs.values():
+            for run in reversed(first_runs.values()):
                 torch.set_num_threads(threads)  # which compiled code keeps: it must not be those of the one before
                 pool = pools.enter_context(EnvPool(run.task, [run.seed], 0))
                 timed.append(TimedRun(run, pool, study.repetitions, device, options))
@@ -47,9 +44,7 @@ def measure_cost(study: Study, root: Path, options: Options) -> Path:
     about = {"version": VERSION, "date": datetime.now(UTC).date().isoformat(), "machine": machine()}
     about |= {"versions": versions(), "device": str(device), "rows": [one.row for one in timed]}
     root.mkdir(parents=True, exist_ok=True)
-    path = root / "cost.json"
-    write_whole(path, json.dumps(about, indent=1).encode())
-    return path
+    write_whole(root / "cost.json", json.dumps(about, indent=1).encode())
 
 
 class TimedRun:

@@ -1,17 +1,17 @@
 """Study definitions in TOML, shipped with the package or the user's own."""
 
 import dataclasses
-import difflib
 import itertools
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pac4sac.agents import make_config
 from pac4sac.base.errors import UserError
+from pac4sac.base.text import did_you_mean
 from pac4sac.paper.shipped import FOLDER as SHIPPED_STUDIES
 from pac4sac.paper.shipped import shipped_study
 from pac4sac.runs.run import Run, make_runs, safe_label
@@ -27,23 +27,20 @@ KINDS = (
 AS_WRITTEN = ("title", "question", "kind", "baseline", "repetitions", "options")
 STUDY_KEYS = (*AS_WRITTEN, "tasks", "seeds", "set", "task", "variant")
 VARIANT_KEYS = ("name", "algo", "preset", "set", "sweep", "tasks")
-TASK_KEYS = ("horizon", "r_limit", "steps", "updates_per_step", "env_kwargs", "options")
+COUNTS = ("horizon", "steps", "updates_per_step")
+TASK_KEYS = (*COUNTS, "r_limit", "env_kwargs", "options")
 # Steps are the task's, and all runs of a study start from nothing.
 OPTION_KEYS = tuple(f.name for f in dataclasses.fields(Options) if f.name not in ("steps", "start_from"))
-
 
 # What a value must be, the keys of such values, and how it is seen. `Options` checks its own; seeds may be many things.
 VALUES: Mapping[str, tuple[Sequence[str], Callable[[Any], bool]]] = {
     "a text": ([*AS_WRITTEN[:4], "name", "algo", "preset"], lambda value: isinstance(value, str)),
-    "a whole number from 1 on": (
-        ["repetitions", "horizon", "steps", "updates_per_step"],
-        lambda value: type(value) is int and value > 0,
-    ),
+    "a whole number from 1 on": (["repetitions", *COUNTS], lambda value: type(value) is int and value > 0),
     "a number": (["r_limit"], lambda value: type(value) in (int, float)),
     "a table": (["options", "set", "sweep", "env_kwargs"], lambda value: isinstance(value, dict)),
-    "a table of tables": (["task"], lambda value: isinstance(value, dict) and _are(dict, value.values())),
-    "a list of tables": (["variant"], lambda value: isinstance(value, list) and _are(dict, value)),
-    "a list of names": (["tasks"], lambda value: isinstance(value, list) and _are(str, value)),
+    "a table of tables": (["task"], lambda value: isinstance(value, dict) and {*map(type, value.values())} <= {dict}),
+    "a list of tables": (["variant"], lambda value: isinstance(value, list) and {*map(type, value)} <= {dict}),
+    "a list of names": (["tasks"], lambda value: isinstance(value, list) and {*map(type, value)} <= {str}),
 }
 
 
@@ -98,9 +95,8 @@ def load_study(name: str) -> Study:
     is_own = Path(name).suffix == ".toml"
     path = Path(name) if is_own else SHIPPED_STUDIES / f"{name}.toml"
     if not is_own and not path.is_file():
-        close, known = difflib.get_close_matches(name, shipped_studies(), n=3), ", ".join(shipped_studies())
-        hint = f"did you mean {' or '.join(close)}?" if close else f"there are {known}, or give a .toml file."
-        raise UserError(f"There is no study {name!r}; {hint}")
+        hint = did_you_mean(name, shipped_studies())
+        raise UserError(f"There is no study {name!r}, nor is that a .toml file; {hint}")
     try:
         return _Reader(path, path.read_text(encoding="utf-8")).study()
     except OSError as error:
@@ -139,7 +135,7 @@ class _Reader:
         self._check_options(content, "[options]")
         kind = content.get("kind", KINDS[0])
         if kind not in KINDS:
-            raise self._mistake("kind", f"there is no kind {kind!r}; {_hint(kind, KINDS)}")
+            raise self._mistake("kind", f"there is no kind {kind!r}; {did_you_mean(kind, KINDS)}")
         seeds = content.get("seeds", "0:5")
         seeds_text = ",".join(map(str, seeds)) if isinstance(seeds, list) else str(seeds)
         study = Study(
@@ -189,7 +185,7 @@ class _Reader:
     def _check(self, table: Mapping[str, Any], keys: Collection[str], what: str) -> None:
         for key, value in table.items():
             if key not in keys:
-                raise self._mistake(key, f"{what} has no key {key!r}; {_hint(key, keys)}")
+                raise self._mistake(key, f"{what} has no key {key!r}; {did_you_mean(key, keys)}")
             for meaning, (such, is_so) in VALUES.items():
                 if key in such and not is_so(value):
                     raise self._mistake(key, f"{key} must be {meaning}, not {value!r}")
@@ -204,15 +200,6 @@ class _Reader:
         word = re.compile(rf"(?<!\w){re.escape(key)}(?!\w)")  # not `task` in `tasks`
         line = next((number for number, text in enumerate(self.lines, 1) if word.search(text)), 1)
         return UserError(f"{self.path}, line {line}: {reason}{'' if reason.endswith(('.', '?')) else '.'}")
-
-
-def _hint(name: str, known: Collection[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
-
-
-def _are(kind: type, values: Iterable[Any]) -> bool:
-    return all(isinstance(value, kind) for value in values)
 
 
 def _repeated(names: Sequence[str]) -> str | None:

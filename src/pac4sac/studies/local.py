@@ -1,8 +1,14 @@
-"""Training the cohorts of a study on this machine, some of them side by side, each in a process of its own."""
+"""Training the cohorts of a study on this machine, some of them side by side, each in a process of its own.
+
+That is `python -m pac4sac.studies.local FOLDER`. It speaks to its parent in lines of JSON, {"step": ..., "steps": ...}
+and {"warning": ...}. It ends with 0 when the cohort is complete, with 3 when it was stopped after a checkpoint, and
+with 2 after a sentence about what the user can mend.
+"""
 
 import contextlib
 import json
 import logging
+import math
 import os
 import queue
 import shutil
@@ -11,18 +17,26 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import pac4sac
 from pac4sac.base.cores import SHARE, cores, share_out
 from pac4sac.base.errors import UserError
 from pac4sac.base.stopping import StopRequest
-from pac4sac.studies import cohort_process
+from pac4sac.runs.run import Run
 from pac4sac.studies.plan import PlannedCohort
 from pac4sac.studies.watcher import Watcher
+from pac4sac.training.callbacks import Callback
+from pac4sac.training.experiment import resume
 
 log = logging.getLogger(__name__)
 
+COMPLETE, MISTAKE, STOPPED = 0, 2, 3
+INTERVAL = 0.5  # seconds between two reports
 CORES_PER_COHORT = 4  # a learner, and simulators beside it
 MPS_CONTROL = "nvidia-cuda-mps-control"
 MPS_PLACE = "CUDA_MPS_PIPE_DIRECTORY"  # who has it set uses a service of their own, which is left alone
@@ -35,11 +49,10 @@ def side_by_side(cohorts: int) -> int:
 
 def run_local(
     cohorts: Sequence[PlannedCohort], parallel: int, stop: StopRequest, watcher: Watcher, on_gpu: bool = False
-) -> bool:
-    """Train all cohorts to their end; False where a stop was asked for. One that fails leaves the others going."""
-    waiting, active = list(cohorts), set[_Child]()
-    messages: _Messages = queue.Queue()
-    failures = []
+) -> list[str]:
+    """Train all cohorts to their end, or until a stop; returns what failed, which leaves the others going."""
+    waiting, active, messages = list(cohorts), set[_Child](), _Messages()
+    failures: list[str] = []
     with shared_gpu(wanted=on_gpu and min(parallel, len(cohorts)) > 1) as variables:
         try:
             while waiting or active:
@@ -52,7 +65,7 @@ def run_local(
                         limits[SHARE] = str(share_out(len(cohort.runs), all_runs))
                     active.add(_Child(cohort, {**variables, **limits}, messages))
                 if stop.wanted and not active:
-                    return False
+                    return []
                 if stop.wanted:
                     for child in active:
                         child.process.terminate()  # it writes a checkpoint and ends
@@ -73,9 +86,7 @@ def run_local(
                 child.process.terminate()
             for child in active:
                 child.process.wait()
-    if failures:
-        raise UserError(f"{len(failures)} of {len(cohorts)} cohorts failed: {'; '.join(failures)}")
-    return not stop.wanted
+    return failures
 
 
 class _Child:
@@ -86,7 +97,7 @@ class _Child:
         # Not a pipe: nobody reads it before the end, and a full one would stop the cohort.
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
-            [sys.executable, "-m", cohort_process.__name__, str(cohort.folder)],
+            [sys.executable, "-m", "pac4sac.studies.local", str(cohort.folder)],
             stdout=subprocess.PIPE,
             stderr=self.errors,
             text=True,
@@ -112,9 +123,9 @@ class _Child:
     def outcome(self, stopping: bool) -> tuple[str, str]:
         """What has become of the cohort, and why where it failed."""
         code = self.process.wait()
-        if code == cohort_process.COMPLETE:
+        if code == COMPLETE:
             return "complete", ""
-        if code == cohort_process.STOPPED or (stopping and code == -signal.SIGTERM):  # the latter had not begun yet
+        if code == STOPPED or (stopping and code == -signal.SIGTERM):  # the latter had not begun yet
             return "stopped", ""
         self.errors.seek(0)
         return "failed", (self.errors.read().strip().splitlines() or [f"ended with code {code}"])[-1]
@@ -148,3 +159,46 @@ def shared_gpu(wanted: bool) -> Iterator[dict[str, str]]:
         finally:
             with contextlib.suppress(OSError, subprocess.SubprocessError):
                 subprocess.run([control], input=b"quit\n", check=False, **how)
+
+
+# --- the process of one cohort
+
+
+class StepReporter(Callback):
+    """Reports the step at the start, now and then, and at the end."""
+
+    steps, reported = 0, -math.inf
+
+    def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
+        self.steps, self.reported = steps, -math.inf
+        self.on_step(step)
+
+    def on_step(self, step: int) -> None:
+        if step == self.steps or time.monotonic() - self.reported > INTERVAL:
+            self.report(step)
+            self.reported = time.monotonic()
+
+    def report(self, step: int) -> None:
+        print(json.dumps({"step": step, "steps": self.steps}), flush=True)
+
+
+def _tell_warning(message: Warning | str, category: type[Warning], filename: str, *_: Any, **__: Any) -> None:
+    """Our own warnings, such as of a backend that does not work here; those of libraries say nothing to a user."""
+    if Path(filename).is_relative_to(Path(pac4sac.__file__).parent):
+        print(json.dumps({"warning": str(message)}), flush=True)
+
+
+def main(folder: str) -> int:
+    # Outside of training, which has a handler of its own, a request to stop comes too early or too late: the parent
+    # repeats it until this process has ended.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    warnings.showwarning = _tell_warning
+    try:
+        return COMPLETE if resume(folder, callbacks=[StepReporter()]).complete else STOPPED
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return MISTAKE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

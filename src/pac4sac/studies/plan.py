@@ -166,11 +166,11 @@ def measured_seconds(cohort: PlannedCohort, device: torch.device) -> float:
         rehearsal.seconds(2)
         act, update = rehearsal.seconds_of("act"), rehearsal.seconds_of("update")
     with EnvPool(task, seeds, "auto") as pool:
+
+        def random_step() -> None:
+            pool.send(torch.rand(pool.runs, pool.action_size).mul_(2).sub_(1).numpy())
+            pool.receive()
+
         pool.reset()
-        simulate = backends.median_seconds(lambda: _random_step(pool), 20)
+        simulate = backends.median_seconds(random_step, 20)
     return cohort.steps * (act + max(simulate, update * agent.updates_per_step))
-
-
-def _random_step(pool: EnvPool) -> None:
-    pool.send(torch.rand(pool.runs, pool.action_size).mul_(2).sub_(1).numpy())
-    pool.receive()

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 WITH_COST = ("cost", "smoke")
 
 
-def study_folder(study: Study, out: Path | None) -> Path:
-    return out if out is not None else Path("experiments") / f"study-{study.name}"
+def study_folder(study: Study, out: str | Path | None) -> Path:
+    return Path("experiments", f"study-{study.name}") if out is None else Path(out)
 
 
 def train_and_report(
@@ -62,15 +62,17 @@ def run_study(
     unfinished = [cohort for cohort in cohorts if cohort.done() < len(cohort.runs)]
     cluster = cluster_address(address) if unfinished and engine == "ray" else None  # before anything is written
     begin(study, root, cohorts, options)
-    complete = True
-    with stop:
-        if cluster is not None:
-            complete = run_on_ray(unfinished, cluster, stop, watcher)
-        elif unfinished:
-            beside = parallel or side_by_side(len(unfinished))
-            complete = run_local(unfinished, beside, stop, watcher, place.on_gpu)
-    if not complete:
-        return Result(root, complete=False, reason=stop.reason)
+    if unfinished:
+        with stop:
+            if cluster is not None:
+                failures = run_on_ray(unfinished, cluster, stop, watcher)
+            else:
+                beside = parallel or side_by_side(len(unfinished))
+                failures = run_local(unfinished, beside, stop, watcher, place.on_gpu)
+        if failures:
+            raise UserError(f"{len(failures)} of {len(unfinished)} cohorts failed: {'; '.join(failures)}")
+        if stop.wanted:
+            return Result(root, complete=False, reason=stop.reason)
     name_the_same(study.runs(), cohorts)
     if study.kind in WITH_COST and not (root / "cost.json").exists():
         measure_cost(study, root, Options(**{**study.options, **options, "steps": 1}))

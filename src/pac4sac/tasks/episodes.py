@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pac4sac.base.errors import UserError
-from pac4sac.tasks.adapters import make_env
-from pac4sac.tasks.registry import Task
+from pac4sac.tasks.registry import Task, make_env
 
 Board = NDArray[np.void]
 

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from pac4sac.base.cores import cores
 from pac4sac.base.errors import UserError
-from pac4sac.tasks.adapters import make_env, task_sizes
 from pac4sac.tasks.episodes import Board, board_layout
-from pac4sac.tasks.hosts import Host, LocalHost, WorkerHost, close_hosts, portable
-from pac4sac.tasks.registry import Task
+from pac4sac.tasks.registry import Task, make_env, task_sizes
+from pac4sac.tasks.worker import Host, LocalHost, WorkerHost, close_hosts, portable
 
 log = logging.getLogger(__name__)
 

@@ -21,6 +21,8 @@ FIELD_OF_VIEW = 40.0  # degrees, vertical
 SAMPLES = 2  # per pixel and direction, for smooth edges of the robot
 
 LIGHT = np.array([-0.35, -0.45, 0.82])  # towards the light
+SHADING = {"lightDirection": (10 * LIGHT).tolist(), "lightColor": (1, 1, 1), "lightAmbientCoeff": 0.55}
+SHADING |= {"lightDiffuseCoeff": 0.55, "lightSpecularCoeff": 0.05, "shadow": 0}
 LIGHT_DISTANCE = 60.0  # metres: far enough for parallel rays
 SHADOW_SIZE = 384  # pixels of the shadow map, each way
 SHADOW_REACH = 3.0  # metres from its middle to its edges
@@ -125,20 +127,8 @@ class Painter:
         return np.where(inside, row * SHADOW_SIZE + column, 0)
 
     def _shoot(self, client: int, width: int, height: int, view: Any, projection: Any) -> tuple[Pixels, Mask]:
-        _, _, colours, _, bodies = self._pybullet.getCameraImage(
-            width,
-            height,
-            view,
-            projection,
-            lightDirection=(10 * LIGHT).tolist(),
-            lightColor=(1, 1, 1),
-            lightAmbientCoeff=0.55,
-            lightDiffuseCoeff=0.55,
-            lightSpecularCoeff=0.05,
-            shadow=0,
-            renderer=self._pybullet.ER_TINY_RENDERER,
-            physicsClientId=client,
-        )
+        how = SHADING | {"renderer": self._pybullet.ER_TINY_RENDERER, "physicsClientId": client}
+        _, _, colours, _, bodies = self._pybullet.getCameraImage(width, height, view, projection, **how)
         pixels = np.asarray(colours, np.uint8).reshape(height, width, 4)[..., :3]
         return pixels, np.asarray(bodies).reshape(height, width) >= 0
 

@@ -1,26 +1,184 @@
-"""The four robots of the paper, quirks of the original library included (docs/tasks.md lists them)."""
+"""The four robots of the paper, quirks of the original library included (docs/tasks.md lists them), and the PyBullet
+world that they share: loading, resetting, one control interval, being looked at."""
 
+import contextlib
+import importlib
 import math
+import os
+import tomllib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import gymnasium
 import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
 
-from pac4sac.tasks.rendering import Camera
-from pac4sac.tasks.simulator import DT, GROUND, BulletEnv, Colour, Vector, pybullet
+from pac4sac.tasks.rendering import Camera, Painter, Window
 
-SLATE, ORANGE, BLUE, TEAL = (0.36, 0.42, 0.52), (0.96, 0.58, 0.24), (0.26, 0.52, 0.88), (0.20, 0.68, 0.66)
+Vector = NDArray[np.float32]
+
+
+@contextlib.contextmanager
+def _silent_stderr() -> Iterator[None]:
+    """The wheel prints its build date from C when imported; Python's own redirection does not reach that."""
+    saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(null, 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(null)
+
+
+with _silent_stderr():
+    pybullet: Any = importlib.import_module("pybullet")
+DATA: str = importlib.import_module("pybullet_data").getDataPath()
+
+DT = 0.0165  # seconds of one environment step
+GROUND = 0  # body number: the ground is loaded first
+SELF_COLLISION = pybullet.URDF_USE_SELF_COLLISION | pybullet.URDF_USE_SELF_COLLISION_EXCLUDE_ALL_PARENTS
+
+
+def described(name: str) -> SimpleNamespace:
+    """The robot that robots.toml calls so. Where it does not say otherwise, the joints with motors are observed, and
+    what is observed starts at 0."""
+    about = tomllib.loads((Path(__file__).parent / "robots.toml").read_text())[name]
+    joints = about.get("joints", list(about["motors"]))
+    return SimpleNamespace(**{"joints": joints, "start": dict.fromkeys(joints, 0.0)} | about)
+
+
+class BulletEnv(gymnasium.Env[Vector, Vector], ABC):
+    """The environment of a robot; subclasses read it out (`_first_observation`, `_outcome`).
+
+    The default is the original library's behaviour, with two deviations that make episodes reproducible: contacts are
+    processed in a fixed order, and the world is reloaded at every reset. `restore_state` resets the original's way,
+    after which an episode can depend on those before it.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array", "human"], "render_fps": round(1 / DT)}  # noqa: RUF012
+    episode_option = True  # reset takes options={"episode": n}, n counted from 0 in the life of an instance
+
+    robot: ClassVar[SimpleNamespace]
+    observation_size: int
+
+    def __init__(self, render_mode: str | None = None, restore_state: bool = False) -> None:
+        self.render_mode, self.restore_state = render_mode, restore_state
+        self.episode = self._client = self._body = -1
+        self.action_space = spaces.Box(-1.0, 1.0, (len(self.robot.motors),), np.float32)
+        self.observation_space = spaces.Box(-np.inf, np.inf, (self.observation_size,), np.float32)
+        self._saved_state: int | None = None
+        self._painter: Painter | None = None
+        self._window: Window | None = None
+        self._camera = Camera(**self.robot.camera)
+        self._gains = [torque * self.robot.power for torque in self.robot.motors.values()]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Vector, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.episode = int((options or {}).get("episode", self.episode + 1))
+        if self._client < 0:
+            self._window = Window.open(pybullet, self._camera, DT) if self.render_mode == "human" else None
+            self._client = self._window.client if self._window else int(pybullet.connect(pybullet.DIRECT))
+        if self._saved_state is None:
+            self._load_world()
+        else:
+            pybullet.restoreState(self._saved_state, physicsClientId=self._client)
+        noise = self.np_random.uniform(-0.1, 0.1, size=len(self.robot.start)).tolist()
+        for (joint, position), deviation in zip(self.robot.start.items(), noise, strict=True):
+            pybullet.resetJointState(self._body, self._index[joint], position + deviation, 0.0, self._client)
+        observation = self._first_observation()
+        if self.restore_state and self._saved_state is None:
+            self._saved_state = pybullet.saveState(physicsClientId=self._client)
+        return observation, {}
+
+    def step(self, action: Vector) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
+        wanted: list[float] = action.tolist()
+        if not math.isfinite(sum(wanted)):
+            raise ValueError(f"The action {wanted} is not finite.")
+        forces = [
+            gain * (-1.0 if a < -1.0 else 1.0 if a > 1.0 else a) for gain, a in zip(self._gains, wanted, strict=True)
+        ]
+        self._drive(forces)
+        pybullet.stepSimulation(self._client)
+        observation, reward, terminated, info = self._outcome(wanted)
+        if self._window:
+            self._window.show(*self._place())
+        return observation, reward, terminated, False, info
+
+    def render(self) -> NDArray[np.uint8] | None:
+        if self.render_mode != "rgb_array":
+            return None  # a window shows every step by itself
+        if self._painter is None:
+            self._painter = Painter(pybullet, self._camera)
+        return self._painter.paint(self._client, *self._place())
+
+    def close(self) -> None:
+        if self._client >= 0:
+            pybullet.disconnect(physicsClientId=self._client)
+            self._client, self._saved_state, self._window = -1, None, None
+
+    @abstractmethod
+    def _first_observation(self) -> Vector: ...
+
+    @abstractmethod
+    def _outcome(self, action: list[float]) -> tuple[Vector, float, bool, dict[str, Any]]: ...
+
+    def _drive(self, forces: list[float]) -> None:
+        pybullet.setJointMotorControlArray(
+            self._body, self._driven, pybullet.TORQUE_CONTROL, forces=forces, physicsClientId=self._client
+        )
+
+    def _joint_states(self) -> Any:
+        return pybullet.getJointStates(self._body, self._observed, self._client)
+
+    def _place(self) -> tuple[float, float]:
+        """Where on the floor the robot is, for the camera to follow it."""
+        return 0.0, 0.0
+
+    def _load_world(self) -> None:
+        client = self._client
+        pybullet.resetSimulation(physicsClientId=client)
+        pybullet.setGravity(0.0, 0.0, -9.8, physicsClientId=client)
+        engine = {"fixedTimeStep": DT, "numSolverIterations": 5, "numSubSteps": self.robot.substeps, "contactERP": 0.9}
+        pybullet.setPhysicsEngineParameter(**engine, deterministicOverlappingPairs=1, physicsClientId=client)
+        if self.robot.has_ground:
+            pybullet.loadSDF(os.path.join(DATA, "plane_stadium.sdf"), physicsClientId=client)
+            pybullet.changeDynamics(GROUND, -1, lateralFriction=0.8, restitution=0.5, physicsClientId=client)
+        path = os.path.join(DATA, "mjcf", self.robot.model)
+        self._body = pybullet.loadMJCF(path, flags=SELF_COLLISION, physicsClientId=client)[-1]
+        self._find_joints()
+        # Joints come with a velocity motor each, which would act as friction.
+        every, gains = range(len(self._joint_info)), [0.1] * len(self._joint_info)
+        how = {"positionGains": gains, "velocityGains": gains, "forces": [0.0 for _ in every]}
+        pybullet.setJointMotorControlArray(self._body, every, pybullet.POSITION_CONTROL, **how, physicsClientId=client)
+        if self.render_mode is not None:
+            self._colour_parts()
+
+    def _find_joints(self) -> None:
+        count = pybullet.getNumJoints(self._body, physicsClientId=self._client)
+        self._joint_info = [pybullet.getJointInfo(self._body, i, physicsClientId=self._client) for i in range(count)]
+        self._index = {info[1].decode(): index for index, info in enumerate(self._joint_info)}
+        self._driven = [self._index[joint] for joint in self.robot.motors]
+        self._observed = [self._index[joint] for joint in self.robot.joints]
+
+    def _colour_parts(self) -> None:
+        moved_by = {-1: "base"}
+        for link, info in enumerate(self._joint_info):
+            name, parent = info[1].decode(), info[16]
+            moved_by[link] = moved_by[parent] if name.startswith("jointfix") else name
+        for link, name in moved_by.items():
+            colour = next(colour for prefix, colour in self.robot.colours.items() if name.startswith(prefix))
+            pybullet.changeVisualShape(self._body, link, rgbaColor=(*colour, 1.0), physicsClientId=self._client)
+        if self.robot.has_ground and self._window is None:  # the painter has its own floor
+            pybullet.changeVisualShape(GROUND, -1, rgbaColor=(1.0, 1.0, 1.0, 0.0), physicsClientId=self._client)
 
 
 class CartpoleSwingup(BulletEnv):
-    model = "inverted_pendulum.xml"
-    observation_size = 5
-    substeps = 1
-    has_ground = False
-    motors: ClassVar[dict[str, float]] = {"slider": 100.0}
-    start: ClassVar[dict[str, float]] = {"hinge": 3.1415}  # hanging; the cart starts where the model has it
-    joints = ("slider", "hinge")
-    camera = Camera(distance=2.9, yaw=0.0, pitch=-8.0, height=-0.05, floor=-0.8)
-    colours: ClassVar[dict[str, Colour]] = {"slider": SLATE, "hinge": ORANGE, "base": SLATE}
+    robot, observation_size = described("CartpoleSwingup"), 5
 
     def _first_observation(self) -> Vector:
         return self._outcome([])[0]
@@ -39,13 +197,7 @@ class CartpoleSwingup(BulletEnv):
 
 
 class HalfCheetah(BulletEnv):
-    model = "half_cheetah.xml"
-    observation_size = 17
-    motors = {"bthigh": 120.0, "bshin": 90.0, "bfoot": 60.0} | {"fthigh": 140.0, "fshin": 60.0, "ffoot": 30.0}
-    joints = ("ignorex", "ignorez", "ignorey", *motors)
-    start = dict.fromkeys(joints, 0.0)
-    camera = Camera(distance=3.4, yaw=15.0, pitch=-14.0, height=0.5)
-    colours: ClassVar[dict[str, Colour]] = {"b": BLUE, "f": TEAL, "ignore": ORANGE}
+    robot, observation_size = described("HalfCheetah"), 17
 
     def _first_observation(self) -> Vector:
         # In the original a misplaced body number gives the ground this friction from the second episode on.
@@ -71,7 +223,7 @@ class HalfCheetah(BulletEnv):
     def _lagged_torso_x(self, states: Any) -> float:
         """The original reads the torso from Bullet's link poses, which are one substep old."""
         root = states[0]
-        return float(root[0] - root[1] * (DT / self.substeps))
+        return float(root[0] - root[1] * (DT / self.robot.substeps))
 
     def _observation(self, states: Any) -> Vector:
         return np.array([state[0] for state in states[1:]] + [state[1] for state in states], np.float32)
@@ -80,16 +232,11 @@ class HalfCheetah(BulletEnv):
 class _FloatingRobot(BulletEnv):
     """Ant and humanoid: rewarded for the progress of the mean position of all parts towards x = 1000."""
 
-    alive_bonus: ClassVar[float]
-    fallen_below: ClassVar[float]
-    height_counted_twice: ClassVar[float]
-    empty_entries: ClassVar[int]  # observation entries reserved for contact forces, which the original never fills
-
     def __init__(self, compact: bool = False, terminate_when_fallen: bool = False, **common: Any) -> None:
-        self._padding = 0 if compact else self.empty_entries
-        self.observation_size = 11 + 2 * len(self.joints) + self._padding
+        self._padding = 0 if compact else self.robot.empty_entries
+        self.observation_size = 11 + 2 * len(self.robot.joints) + self._padding
         # The original adds the starting height to a height that is absolute already, so that nothing ever falls.
-        self._extra_height = 0.0 if terminate_when_fallen else self.height_counted_twice
+        self._extra_height = 0.0 if terminate_when_fallen else self.robot.height_counted_twice
         super().__init__(**common)
 
     def _find_joints(self) -> None:
@@ -110,8 +257,8 @@ class _FloatingRobot(BulletEnv):
         numbers, (x, y), positions = self._read()
         before, self._potential = self._potential, _potential(x, y, self._parts)
         progress = self._potential - before
-        fallen = numbers[0] + self._extra_height <= self.fallen_below
-        alive = -1.0 if fallen else self.alive_bonus
+        fallen = numbers[0] + self._extra_height <= self.robot.fallen_below
+        alive = -1.0 if fallen else self.robot.alive_bonus
         near = zip(positions, self._near_limits, strict=True)
         limits = -0.1 * sum([abs(position - middle) > reach for position, (middle, reach) in near])
         info = {"reward_alive": alive, "reward_progress": progress, "reward_joint_limits": limits}
@@ -149,32 +296,8 @@ def _potential(x: float, y: float, parts: int) -> float:
 
 
 class Ant(_FloatingRobot):
-    model = "ant.xml"
-    joints = ("hip_1", "ankle_1", "hip_2", "ankle_2", "hip_3", "ankle_3", "hip_4", "ankle_4")
-    motors = dict.fromkeys(joints, 250.0)
-    start = dict.fromkeys(joints, 0.0)
-    camera = Camera(distance=5.0, yaw=35.0, pitch=-24.0, height=0.4)
-    colours: ClassVar[dict[str, Colour]] = {"hip": ORANGE, "ankle": BLUE, "base": SLATE}
-    alive_bonus = 1.0
-    fallen_below = 0.26
-    height_counted_twice = 0.75
-    empty_entries = 84
-
-
-LEG, ARM = {"hip_x": 100, "hip_z": 100, "hip_y": 300, "knee": 200}, {"shoulder1": 75, "shoulder2": 75, "elbow": 75}
-HUMANOID_POWERS = {"abdomen_z": 100, "abdomen_y": 100, "abdomen_x": 100} | {
-    f"{side}_{joint}": power for limb in (LEG, ARM) for side in ("right", "left") for joint, power in limb.items()
-}
+    robot = described("Ant")
 
 
 class Humanoid(_FloatingRobot):
-    model = "humanoid_symmetric.xml"
-    motors: ClassVar[dict[str, float]] = {joint: power * 0.41 for joint, power in HUMANOID_POWERS.items()}
-    joints = tuple(motors)
-    start = dict.fromkeys(joints, 0.0)
-    camera = Camera(distance=4.2, yaw=40.0, pitch=-14.0, height=0.8)
-    colours: ClassVar[dict[str, Colour]] = {"right": BLUE, "left": TEAL, "": ORANGE}
-    alive_bonus = 2.0
-    fallen_below = 0.78
-    height_counted_twice = 0.8
-    empty_entries = 331
+    robot = described("Humanoid")

@@ -24,9 +24,8 @@ from pac4sac.base.stopping import StopRequest
 from pac4sac.base.version import __version__
 from pac4sac.studies.local import CORES_PER_COHORT
 from pac4sac.studies.plan import PlannedCohort
-from pac4sac.studies.ray.remote_cohort import FolderKeeper, train_remotely
+from pac4sac.studies.ray.remote_cohort import FolderKeeper, checkpoints, train_remotely
 from pac4sac.studies.watcher import Watcher
-from pac4sac.training.checkpoint import newest_first
 from pac4sac.training.experiment import alone_in, read_experiment
 
 POLL = 0.5  # seconds
@@ -34,17 +33,14 @@ LOSSES = 5  # of a cohort without a new checkpoint between them; then its worker
 WRITERS = 8  # threads of the keeper
 
 
-def run_on_ray(cohorts: Sequence[PlannedCohort], address: str, stop: StopRequest, watcher: Watcher) -> bool:
-    """Train all cohorts to their end; False where a stop was asked for. One that fails leaves the others going.
-    `address` is one that `cluster_address` gave."""
+def run_on_ray(cohorts: Sequence[PlannedCohort], address: str, stop: StopRequest, watcher: Watcher) -> list[str]:
+    """Train all cohorts to their end, or until a stop; returns what failed, which leaves the others going. `address` is
+    one that `cluster_address` gave."""
     with contextlib.ExitStack() as leaving:
         for cohort in cohorts:
             leaving.enter_context(alone_in(cohort.folder))
         ray = leaving.enter_context(_connected(address))
-        failures = _Dispatch(ray, cohorts, watcher).run(stop)
-    if failures:
-        raise UserError(f"{len(failures)} of {len(cohorts)} cohorts failed: {'; '.join(failures)}")
-    return not stop.wanted
+        return _Dispatch(ray, cohorts, watcher).run(stop)
 
 
 class _Dispatch:
@@ -100,8 +96,7 @@ class _Dispatch:
         if outcome == "lost" and stopping:
             outcome = "stopped"
         if outcome == "lost":
-            newest = _newest_checkpoint(cohort)
-            self.losses[number].append(newest.name if newest else "")
+            self.losses[number].append("".join(newest.name for newest in checkpoints(cohort.folder)[:1]))
             if got_on(self.losses[number]):
                 self._hand_out(number)
                 return
@@ -207,12 +202,8 @@ def _needs(ray: ModuleType, cohort: PlannedCohort) -> dict[str, Any]:
 
 def _device(cohort: PlannedCohort) -> str:
     """Where the cohort was begun, since it goes on in the same way; or what was asked for."""
-    if (newest := _newest_checkpoint(cohort)) is not None:
+    for newest in checkpoints(cohort.folder)[:1]:
         # Where it is damaged, the task says so, or uses another.
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             return str(json.loads((newest / "progress.json").read_bytes())["placement"]["device"])
     return str(read_experiment(cohort.folder)["options"]["device"])
-
-
-def _newest_checkpoint(cohort: PlannedCohort) -> Path | None:
-    return next((path for folder in cohort.folder.glob("cohorts/*") for path in newest_first(folder)), None)

@@ -16,7 +16,7 @@ from typing import Any
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import sync_folder
 from pac4sac.runs.run import Run
-from pac4sac.studies.cohort_process import StepReporter
+from pac4sac.studies.local import StepReporter
 from pac4sac.training.checkpoint import KEPT, newest_first
 from pac4sac.training.experiment import resume
 
@@ -61,10 +61,14 @@ class FolderKeeper:
             return answers[what](self.folders[cohort], *arguments)
 
 
+def checkpoints(folder: Path) -> list[Path]:
+    """The newest first. Each experiment of a study has one cohort."""
+    return [path for cohort_folder in folder.glob("cohorts/*") for path in newest_first(cohort_folder)]
+
+
 def kept(folder: Path) -> list[tuple[str, int]]:
     """Path and size of all that a cohort needs to go on: what was asked for, its checkpoints and its logs."""
-    whole = [path for cohort_folder in folder.glob("cohorts/*") for path in newest_first(cohort_folder)]
-    saved = [file for path in whole for file in path.iterdir()]
+    saved = [file for path in checkpoints(folder) for file in path.iterdir()]
     needed = [folder / "experiment.json", *saved, *folder.rglob("*.jsonl")]
     return [(str(path.relative_to(folder)), path.stat().st_size) for path in needed]
 
@@ -116,7 +120,7 @@ class RemoteCohort(StepReporter):
     def __init__(self, folder: Path, ask: Ask) -> None:
         self.folder, self.ask = folder, ask
         self.versions: dict[Path, tuple[int, int]] = {}  # of the files that the keeper has: size and time of change
-        self.newest: list[Path] | None = None  # the checkpoints that it has
+        self.newest: list[Path] | None = None  # the checkpoint that it has
 
     def fetch(self) -> None:
         for name, size in self.ask("kept"):
@@ -132,14 +136,14 @@ class RemoteCohort(StepReporter):
         super().on_start(folder, runs, steps, step)
 
     def report(self, step: int) -> None:
-        if self._newest() != self.newest:
+        if checkpoints(self.folder)[:1] != self.newest:
             self.push()
         if self.ask("heard", step, self.steps):
             signal.raise_signal(signal.SIGTERM)  # as the local engine asks: a checkpoint, and then the end
 
     def push(self) -> None:
         """Send what the keeper does not have, and return when it is on its disk."""
-        newest = self._newest()
+        newest = checkpoints(self.folder)[:1]
         files = [path for folder in newest for path in folder.iterdir()]
         files += [*self.folder.glob("cohorts/*/*.jsonl"), *self.folder.glob("runs/*/*")]
         versions = {path: _version(path) for path in files if path.suffix != ".part"}
@@ -151,10 +155,6 @@ class RemoteCohort(StepReporter):
         if changed:
             self.ask("publish", [str(path.relative_to(self.folder)) for path in changed])
         self.versions, self.newest = versions, newest
-
-    def _newest(self) -> list[Path]:
-        """The newest checkpoint of each cohort of the experiment."""
-        return [path for cohort in self.folder.glob("cohorts/*") for path in newest_first(cohort)[:1]]
 
 
 def _version(path: Path) -> tuple[int, int]:
