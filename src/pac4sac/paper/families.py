@@ -1,13 +1,13 @@
 """What all sections of a report are made of, with what this paper adds: rows of its tables, and families of variants. A
 test is corrected for the others of its family, and each variant is in one of them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from pac4sac.paper.numbers import PAPER_TASKS
+from pac4sac.paper.numbers import PAPER_TASKS, shipped_study
 from pac4sac.paper.paper_rows import TERMS, PaperRows, find_paper_rows
-from pac4sac.paper.shipped import shipped_study
 from pac4sac.report.comparison import Context, Family, first_with_results
 from pac4sac.report.variants import Variant, defaults, variants_by_task
 from pac4sac.runs.collection import Collection, FoundStudy
@@ -27,55 +27,44 @@ class PaperContext(Context):
 def context_of(collection: Collection) -> PaperContext:
     variants = variants_by_task(collection.runs, list(PAPER_TASKS), ORDER)
     rows = find_paper_rows(variants)
-    results = {title: [variant for variant in members if variant.is_result] for title, members in variants.items()}
-    ours = [variant for (_, algo), variant in rows.table_1.items() if algo == "pac4sac"]
-    return PaperContext(
-        collection=collection,
-        variants=variants,
-        families={title: families(members, rows, collection.studies) for title, members in results.items()},
-        baselines={title: find_baseline(collection.studies, members) for title, members in results.items()},
-        references={variant.task.title: variant for variant in ours},
-        rows=rows,
+    ours = {variant.task.title: variant for (_, algo), variant in rows.table_1.items() if algo == "pac4sac"}
+    context = PaperContext(collection, variants, families={}, baselines={}, references=ours, rows=rows)
+    return replace(
+        context,
+        families={title: families_of(context, title) for title in variants},
+        baselines={title: find_baseline(collection.studies, context.results(title)) for title in variants},
     )
 
 
-def families(results: Sequence[Variant], rows: PaperRows, studies: Sequence[FoundStudy]) -> list[Family]:
-    """Of the variants of one task, each in the first family that has it."""
-
-    def of_study(kind: str) -> list[Variant]:
-        return study_members(kind, results, rows, studies)
-
-    wanted: dict[str, Sequence[Variant]] = {
-        TABLE_1: list(rows.table_1.values()),
-        TABLE_2: list(rows.table_2.values()),
+def families_of(context: PaperContext, task: str) -> list[Family]:
+    """Of the results on one task, each in the first family that has it."""
+    rows, of_study = context.rows, partial(study_members, context, task=task)
+    wanted: dict[str, Iterable[Variant]] = {
+        TABLE_1: rows.table_1.values(),
+        TABLE_2: rows.table_2.values(),
         # S = 1 is a control wherever there are controls, as on their own page; the shots are compared with it.
         STUDY_TITLES[CONTROLS]: of_study(CONTROLS),
-        SHOTS: list(rows.shooting.values()),
+        SHOTS: rows.shooting.values(),
         **{STUDY_TITLES[kind]: of_study(kind) for kind in (BEYOND, BEST, OTHERS)},
     }
-    families_of_task: list[Family] = []
-    left = list(results)
-    for title, candidates in wanted.items():
-        if members := [variant for variant in left if variant in candidates]:
-            families_of_task.append(Family(title, members))
-            left = [variant for variant in left if variant not in members]
-    return [Family(ALL, families_of_task[0].members)] if len(families_of_task) == 1 else families_of_task
+    first = {variant: title for title, candidates in reversed(wanted.items()) for variant in candidates}
+    members = {title: [v for v in context.results(task) if first.get(v) == title] for title in wanted}
+    families = [Family(title, variants) for title, variants in members.items() if variants]
+    return [Family(ALL, families[0].members)] if len(families) == 1 else families
 
 
-def study_members(
-    kind: str, results: Sequence[Variant], rows: PaperRows, studies: Sequence[FoundStudy]
-) -> list[Variant]:
-    """The variants of one task that a study of this kind has, or that neither a study nor a table has."""
-    asked = {study.name: study.kind for study in studies if study.kind in STUDY_TITLES}
+def study_members(context: PaperContext, kind: str, task: str) -> list[Variant]:
+    """The results on one task that a study of this kind has, or that neither a study nor a table has."""
+    asked = {study.name: study.kind for study in context.collection.studies if study.kind in STUDY_TITLES}
 
     def belongs(variant: Variant) -> bool:
         kinds = {asked[name] for name in variant.studies if name in asked}
-        if not kinds and variant not in rows.all:  # trained by hand: the studies of the package may know it
+        if not kinds and variant not in context.rows.all:  # trained by hand: the studies of the package may know it
             kinds = {next((known for known in (CONTROLS, BEYOND, BEST) if _is_shipped(variant, known)), OTHERS)}
         # The preset meets all that its study sets it against, whoever trained it.
         return kind in kinds or (kind == BEST and _is_shipped(variant, BEST))
 
-    return [variant for variant in results if belongs(variant)]
+    return [variant for variant in context.results(task) if belongs(variant)]
 
 
 def is_preset_best(variant: Variant) -> bool:
@@ -114,13 +103,12 @@ def coverage_baseline(studies: Sequence[FoundStudy], variants: Sequence[Variant]
     return next(ours, None) or find_baseline(studies, variants)
 
 
-def family_baseline(
-    family: Family, results: Sequence[Variant], rows: PaperRows, studies: Sequence[FoundStudy]
-) -> Variant | None:
+def family_baseline(context: PaperContext, family: Family) -> Variant | None:
     """What its study asks about: all three terms, S = 1, or what the studies name."""
-    full = rows.table_2.get((family.members[0].task.name, TERMS[True, True]))
-    asked = {TABLE_2: full, SHOTS: rows.shooting.get(1)}.get(family.title)
+    task, rows = family.members[0].task, context.rows
+    results = context.results(task.title)
+    asked = {TABLE_2: rows.table_2.get((task.name, TERMS[True, True])), SHOTS: rows.shooting.get(1)}.get(family.title)
     if asked and asked in results and asked.has_results:
         return asked
     kind = next((kind for kind, title in STUDY_TITLES.items() if title == family.title), None)
-    return find_baseline(studies, results, kind)
+    return find_baseline(context.collection.studies, results, kind)

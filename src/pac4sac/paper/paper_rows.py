@@ -10,24 +10,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pac4sac.base.text import setting_text
-from pac4sac.paper.numbers import PAPER_TASKS, TABLE_2
+from pac4sac.paper.numbers import ALGORITHMS, PAPER_TASKS, TABLE_1, TABLE_2, TERM_TITLES, PaperCell
 from pac4sac.report.variants import TaskView, Variant
 
-ALGORITHMS = {"ddpg": "DDPG", "sac": "SAC", "oac": "OAC", "pac4sac": "PAC4SAC"}
-TASKS = {"cartpole-swingup": "Cartpole Swingup", "half-cheetah": "Half Cheetah", "ant": "Ant", "humanoid": "Humanoid"}
 # By whether the conservative and the exploration term are switched on.
 TERMS = {(c, x): "bellman" + c * "+conservative" + x * "+exploration" for c in (False, True) for x in (False, True)}
-TERM_TITLES = {
-    "bellman": "Bellman",
-    "bellman+conservative": "Bellman + conservative",
-    "bellman+exploration": "Bellman + exploration",
-    "bellman+conservative+exploration": "all three (PAC4SAC)",
-}
 SHOOTING_TASK = "cartpole-swingup"
 PAPER_SHOTS = 500
 HORIZON = 1000  # of the paper's tasks
 XI, CONSERVATIVE = 0.01, 1.0  # of a term that is switched on
 SWEPT = ("xi", "conservative", "shots")
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table of the paper, and our variants in their places in it."""
+
+    name: str  # that of its study too
+    title: str
+    head: str  # of the rows
+    titles: Mapping[str, str]  # of the rows, by their names
+    printed: Mapping[str, Mapping[str, PaperCell]]  # by task, then row
+    variants: Mapping[tuple[str, str], Variant]  # by task and row
+    free: Sequence[str] = ()  # settings that make the rows, so no departures from the paper's
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,14 @@ class PaperRows:
     @property
     def all(self) -> list[Variant]:
         return [*self.table_1.values(), *self.table_2.values(), *self.shooting.values()]
+
+    @property
+    def tables(self) -> list[PaperTable]:
+        terms, free = "Table 2: the terms of the critic's loss", ("xi", "conservative")
+        return [
+            PaperTable("table-1", "Table 1: the four algorithms", "Algorithm", ALGORITHMS, TABLE_1, self.table_1),
+            PaperTable("table-2", terms, "Loss terms", TERM_TITLES, TABLE_2, self.table_2, free),
+        ]
 
 
 def task_differences(task: TaskView) -> list[str]:
