@@ -9,9 +9,8 @@ from scipy import stats
 
 from pac4sac.base.text import NOTHING, p_text
 from pac4sac.paper.cost import COMPARABLE, REFERENCE, machines
-from pac4sac.paper.families import PaperContext
+from pac4sac.paper.families import FULL, PAPER_SHOTS, SHOOTING_TASK, PaperContext, departures
 from pac4sac.paper.numbers import COST, TASKS, TEXTS
-from pac4sac.paper.paper_rows import PAPER_SHOTS, SHOOTING_TASK, TERMS, departures
 from pac4sac.paper.table_sections import verdict_cell
 from pac4sac.paper.verdicts import NO_DATA
 from pac4sac.report.comparison import SIGNIFICANT, UNFINISHED, Compared, Quantity, compare
@@ -84,7 +83,7 @@ def _rivals(context: PaperContext) -> Iterator[Judged]:
     """PAC4SAC against the other rows of the paper's tables, then against plain critics that shoot. The paper lets none
     of its rivals shoot: those that do tell what the critic adds to shooting."""
     claims = TEXTS["claims_of_rivals"]
-    for table, row_of_ours in zip(context.rows.tables, (OURS, TERMS[True, True]), strict=True):
+    for table, row_of_ours in zip(context.rows.tables, (OURS, FULL), strict=True):
         for (metric, better), task in product(BETTER.items(), TASKS):
             rivals = {name: table.variants.get((task, row)) for row, name in table.titles.items() if row != row_of_ours}
             others = {name: v if v and not departures(v, table.free) else None for name, v in rivals.items()}
@@ -106,15 +105,6 @@ def _against(
     compare, or our runs are not of the paper's setting."""
     if own is None or departures(own):
         return
-    rows = {row.variant: row for row in _compare([other for other in others.values() if other], own, metric)}
-    if any(row.difference or row.verdict == UNFINISHED for row in rows.values()):
-        tests = [_test_of(name, rows[v], own, metric) if v else ClaimTest(name, NO_DATA) for name, v in others.items()]
-        shown_in = ", thousands" if metric == "regret" else ""
-        yield Judged(claim, TASKS[task], f"Δ {METRICS[metric].title}", tests, shown_in)
-
-
-def _compare(others: Sequence[Variant], own: Variant, metric: str) -> list[Compared]:
-    """Ours minus theirs."""
 
     def test(other: Variant, own: Variant) -> Difference:
         difference = welch(summarise(own.values(metric)), summarise(other.values(metric)))
@@ -123,7 +113,12 @@ def _compare(others: Sequence[Variant], own: Variant, metric: str) -> list[Compa
         p = fisher((own.solved, len(own.judged)), (other.solved, len(other.judged)))
         return Difference(difference.value, None, None, p)
 
-    return compare(others, own, Quantity(lambda variant: variant.values(metric), CONTRADICTED, HOLDS, test))
+    quantity = Quantity(lambda variant: variant.values(metric), CONTRADICTED, HOLDS, test)
+    rows = {row.variant: row for row in compare([other for other in others.values() if other], own, quantity)}
+    if any(row.difference or row.verdict == UNFINISHED for row in rows.values()):
+        tests = [_test_of(name, rows[v], own, metric) if v else ClaimTest(name, NO_DATA) for name, v in others.items()]
+        shown_in = ", thousands" if metric == "regret" else ""
+        yield Judged(claim, TASKS[task], f"Δ {METRICS[metric].title}", tests, shown_in)
 
 
 def _is_by_solved(own: Variant, other: Variant, metric: str) -> bool:
@@ -152,18 +147,17 @@ def _biases(context: PaperContext) -> Iterator[Judged]:
         if not own or not sac or departures(own) or departures(sac) or not BIAS.measured([own, sac]):
             continue
         theirs, row = compare([sac, own], sac, quantity)
-        runs = (len(row.values), len(theirs.values))
         test = ClaimTest("SAC", UNFINISHED)
         if row.verdict != UNFINISHED:
-            if min(runs) < 2:
+            if min(len(row.values), len(theirs.values)) < 2:
                 continue
             # Above SAC's and above zero, or neither: otherwise it cannot be told.
             above = {OVERESTIMATES: True, UNDERESTIMATES: False}.get(row.verdict)
             speaks = not above if above == (critic_verdict(own) == OVERESTIMATES) else None
-            p = NOTHING if row.p is None else p_text(row.p)
-            text = f"{with_interval(row.difference, digits=1)} ({p}), PAC4SAC's own bias "
-            text += with_interval(final_bias(own), digits=1)
-            test = ClaimTest("SAC", text, speaks, row.difference, row.p, f"{runs[0]} and {runs[1]}")
+            difference, bias = with_interval(row.difference, digits=1), with_interval(final_bias(own), digits=1)
+            text = f"{difference} ({NOTHING if row.p is None else p_text(row.p)}), PAC4SAC's own bias {bias}"
+            runs = f"{len(row.values)} and {len(theirs.values)}"
+            test = ClaimTest("SAC", text, speaks, row.difference, row.p, runs)
         measure = "Δ value bias at the end of training"
         yield Judged("Overestimation is cured with one critic", title, measure, [test])
 

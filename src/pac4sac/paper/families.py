@@ -1,22 +1,145 @@
-"""What all sections of a report are made of, with what this paper adds: rows of its tables, and families of variants. A
-test is corrected for the others of its family, and each variant is in one of them."""
+"""Which variants are the rows of the paper's tables and the boxes of its figure, and in which families all are tested.
 
-from collections.abc import Iterable, Sequence
+Rows are found by their settings, not by their names: the four algorithms as our reading of the paper has them, the
+four combinations of loss terms, the numbers of shots. Runs in miniature, of the smoke study say, fill the rows too,
+and are then marked as not comparable. A test is corrected for the others of its family, and each variant is in one.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from pac4sac.paper.numbers import PAPER_TASKS, shipped_study
-from pac4sac.paper.paper_rows import TERMS, PaperRows, find_paper_rows
+from pac4sac.base.text import setting_text
+from pac4sac.paper.numbers import ALGORITHMS, PAPER_TASKS, TABLE_1, TABLE_2, TERM_TITLES, PaperCell, shipped_study
 from pac4sac.report.comparison import Context, Family, first_with_results
-from pac4sac.report.variants import Variant, defaults, variants_by_task
+from pac4sac.report.variants import TaskView, Variant, defaults, variants_by_task
 from pac4sac.runs.collection import Collection, FoundStudy
 
+# By whether the conservative and the exploration term are switched on.
+TERMS = {(c, x): "bellman" + c * "+conservative" + x * "+exploration" for c in (False, True) for x in (False, True)}
+FULL = TERMS[True, True]
+SHOOTING_TASK = "cartpole-swingup"
+PAPER_SHOTS = 500
+HORIZON = 1000  # of the paper's tasks
+XI, CONSERVATIVE = 0.01, 1.0  # of a term that is switched on
+SWEPT = ("xi", "conservative", "shots")
 CONTROLS, BEYOND, BEST, OTHERS = "controls", "beyond", "best", "others"
 STUDY_TITLES = {CONTROLS: "Controls", BEYOND: "Beyond the paper", BEST: "The preset `best`", OTHERS: "Other runs"}
-TABLE_1, TABLE_2, SHOTS = "Algorithms of Table 1", "Loss terms of Table 2", "Numbers of shots"
+OF_TABLE_1, OF_TABLE_2, SHOTS = "Algorithms of Table 1", "Loss terms of Table 2", "Numbers of shots"
 ALL = "All variants"
 ORDER = ("pac4sac", "ddpg", "sac", "oac")  # of variants, before all others
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table of the paper, and our variants in their places in it."""
+
+    name: str  # that of its study too
+    title: str
+    head: str  # of the rows
+    titles: Mapping[str, str]  # of the rows, by their names
+    printed: Mapping[str, Mapping[str, PaperCell]]  # by task, then row
+    variants: Mapping[tuple[str, str], Variant]  # by task and row
+    free: Sequence[str] = ()  # settings that make the rows, so no departures from the paper's
+
+
+@dataclass(frozen=True)
+class PaperRows:
+    table_1: Mapping[tuple[str, str], Variant]  # by task and algorithm
+    table_2: Mapping[tuple[str, str], Variant]  # by task and loss terms
+    shooting: Mapping[int, Variant]  # by S
+
+    @property
+    def all(self) -> list[Variant]:
+        return [*self.table_1.values(), *self.table_2.values(), *self.shooting.values()]
+
+    @property
+    def tables(self) -> list[PaperTable]:
+        terms, free = "Table 2: the terms of the critic's loss", ("xi", "conservative")
+        return [
+            PaperTable("table-1", "Table 1: the four algorithms", "Algorithm", ALGORITHMS, TABLE_1, self.table_1),
+            PaperTable("table-2", terms, "Loss terms", TERM_TITLES, TABLE_2, self.table_2, free),
+        ]
+
+
+def task_differences(task: TaskView) -> list[str]:
+    """In what it is not the paper's task."""
+    paper = PAPER_TASKS.get(task.name)
+    if paper is None:
+        return ["the paper has no such task"]
+    wanted = {"horizon": HORIZON, "r_limit": paper.r_limit, "steps": paper.e_max * HORIZON, "env_kwargs": {}}
+    return [f"{key}={setting_text(task.settings[key])}" for key, value in wanted.items() if task.settings[key] != value]
+
+
+def departures(variant: Variant, free: Sequence[str] = ()) -> list[str]:
+    """In what it is not the paper's setting, but for settings that are free."""
+    changed = {name: value for name, value in variant.departures.items() if name not in free}
+    return [*task_differences(variant.task), *(f"{name}={setting_text(value)}" for name, value in changed.items())]
+
+
+def find_paper_rows(variants: Mapping[str, Sequence[Variant]]) -> PaperRows:
+    table_1: dict[tuple[str, str], Variant] = {}
+    table_2: dict[tuple[str, str], Variant] = {}
+    shooting: dict[int, Variant] = {}
+    on_tasks = [members for members in variants.values() if members[0].task.name in PAPER_TASKS]
+
+    def rank(members: Sequence[Variant]) -> tuple[int, int, str]:
+        """The task as the paper has it before any that was changed."""
+        task = members[0].task
+        return list(PAPER_TASKS).index(task.name), len(task_differences(task)), task.title
+
+    for members in sorted(on_tasks, key=rank):
+        name = members[0].task.name
+        # Another preset is no reading of the paper, not even where nothing nearer to it was trained.
+        results = [variant for variant in members if variant.is_result and variant.preset == "paper"]
+        family = _family([variant for variant in results if variant.algo == "pac4sac"])
+        main = _main_shots(family)
+        for variant in family:
+            terms = TERMS[variant.config["conservative"] > 0, variant.config["xi"] > 0]
+            is_main = variant.config["shots"] == main
+            if is_main and name in TABLE_2:
+                table_2.setdefault((name, terms), variant)
+            if name == SHOOTING_TASK and terms == FULL:
+                shooting.setdefault(variant.config["shots"], variant)
+            if is_main and terms == FULL:
+                table_1.setdefault((name, "pac4sac"), variant)
+        # As our reading of the paper has it, or at least called by the algorithm's name alone.
+        plain = [v for v in results if v.algo in ALGORITHMS and (not v.departures or v.algo in v.labels)]
+        for variant in sorted(plain, key=lambda v: (list(ALGORITHMS).index(v.algo), len(v.departures))):
+            table_1.setdefault((name, variant.algo), variant)
+    only_full = all(terms == FULL for _, terms in table_2)
+    return PaperRows(table_1, {} if only_full else table_2, shooting if len(shooting) > 1 else {})
+
+
+def _family(variants: Sequence[Variant]) -> list[Variant]:
+    """Variants alike but for loss terms and shots: those nearest to the paper's settings, or else the most."""
+    families: dict[str, list[Variant]] = {}
+    for variant in variants:
+        c = variant.config
+        if "shots" in c and c.get("xi") in (0, XI) and c.get("conservative") in (0, CONSERVATIVE):
+            rest = {name: value for name, value in variant.config.items() if name not in SWEPT}
+            families.setdefault(json.dumps(rest, sort_keys=True), []).append(variant)
+
+    def rank(family: list[Variant]) -> tuple[int, int, str]:
+        departures = min(len(set(variant.departures) - set(SWEPT)) for variant in family)
+        return (departures, -len(family), family[0].label)
+
+    return min(families.values(), key=rank, default=[])
+
+
+def _main_shots(family: Sequence[Variant]) -> int | None:
+    """The S at which the loss terms are compared: the paper's, else the one of the plain name, else the only one."""
+    shots = [variant.config["shots"] for variant in family]
+    if PAPER_SHOTS in shots:
+        return PAPER_SHOTS
+    named = [variant.config["shots"] for variant in family if variant.algo in variant.labels]
+    several = sorted({s for s in shots if shots.count(s) > 1}, reverse=True)
+    return next(iter([*named, *several]), shots[0] if len(set(shots)) == 1 else None)
+
+
+# --- families
 
 
 @dataclass(frozen=True)
@@ -40,8 +163,8 @@ def families_of(context: PaperContext, task: str) -> list[Family]:
     """Of the results on one task, each in the first family that has it."""
     rows, of_study = context.rows, partial(study_members, context, task=task)
     wanted: dict[str, Iterable[Variant]] = {
-        TABLE_1: rows.table_1.values(),
-        TABLE_2: rows.table_2.values(),
+        OF_TABLE_1: rows.table_1.values(),
+        OF_TABLE_2: rows.table_2.values(),
         # S = 1 is a control wherever there are controls, as on their own page; the shots are compared with it.
         STUDY_TITLES[CONTROLS]: of_study(CONTROLS),
         SHOTS: rows.shooting.values(),
@@ -107,7 +230,7 @@ def family_baseline(context: PaperContext, family: Family) -> Variant | None:
     """What its study asks about: all three terms, S = 1, or what the studies name."""
     task, rows = family.members[0].task, context.rows
     results = context.results(task.title)
-    asked = {TABLE_2: rows.table_2.get((task.name, TERMS[True, True])), SHOTS: rows.shooting.get(1)}.get(family.title)
+    asked = {OF_TABLE_2: rows.table_2.get((task.name, FULL)), SHOTS: rows.shooting.get(1)}.get(family.title)
     if asked and asked in results and asked.has_results:
         return asked
     kind = next((kind for kind, title in STUDY_TITLES.items() if title == family.title), None)

@@ -9,9 +9,8 @@ from typing import Any
 
 from pac4sac.base.text import NOTHING, file_name, setting_text
 from pac4sac.paper import families
-from pac4sac.paper.families import BEST, STUDY_TITLES, PaperContext
+from pac4sac.paper.families import BEST, STUDY_TITLES, PaperContext, PaperTable, task_differences
 from pac4sac.paper.numbers import TABLE_1, TASKS, TEXTS, MeanSd, paper_cell
-from pac4sac.paper.paper_rows import PaperTable, task_differences
 from pac4sac.paper.table_sections import METRICS, OURS_ABOVE, beside_the_paper, cell_beside
 from pac4sac.paper.verdicts import compare_cell
 from pac4sac.report.comparison import BETTER, compare_headline, comparison_table, runs_cell, tally
@@ -51,7 +50,8 @@ def _study_on_task(context: PaperContext, kind: str, title: str) -> list[Any]:
     others = [variant for variant in results if variant in main and variant not in members]
     if kind == families.CONTROLS and others:
         # SAC stands beside its controls, with the verdict of the family in which it is tested.
-        compared += [row for row in compare_headline(others, baseline, families.TABLE_1) if row.variant.algo == "sac"]
+        rivals = compare_headline(others, baseline, families.OF_TABLE_1)
+        compared += [row for row in rivals if row.variant.algo == "sac"]
     task, name = baseline.task, f"{kind}-{file_name(title)}"
     sign = 1 if task.headline.lower_is_better else -1
     estimates = {row.variant.label: row.iqm for row in compared if row.iqm}

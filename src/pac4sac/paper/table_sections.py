@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from pac4sac.base.text import NOTHING
+from pac4sac.paper.families import PaperTable
 from pac4sac.paper.numbers import MEDIANS, SEEDS, TASKS, TEXTS, MeanSd
-from pac4sac.paper.paper_rows import PaperTable
 from pac4sac.paper.verdicts import NOT_COMPARABLE, VERDICTS, Verdict, compare_cell
 from pac4sac.report.figures import COLOURS, add_legend, finish_panel, new_figure
 from pac4sac.report.record_sections import mixtures

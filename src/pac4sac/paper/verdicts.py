@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pac4sac.base.text import p_text
+from pac4sac.paper.families import departures
 from pac4sac.paper.numbers import PAPER_TASKS, SEEDS, MeanSd
-from pac4sac.paper.paper_rows import departures
 from pac4sac.report.comparison import BETTER, SIGNIFICANT, UNFINISHED, WORSE, side_of_zero
 from pac4sac.report.variants import Variant
 from pac4sac.runs.statistics import Estimate, Summary, fisher, median, welch
