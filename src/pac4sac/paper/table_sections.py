@@ -92,7 +92,8 @@ def beside_the_paper(table: PaperTable) -> tuple[list[Any], list[ComparedCell]]:
     counts = [len(variant.outcomes) for variant in table.variants.values()]
     seeds = " to ".join(str(n) for n in dict.fromkeys((min(counts), max(counts))))
     caption = f"{table.title}. {OURS_ABOVE} ({seeds} seeds) above the paper's ({SEEDS})"
-    compared, blocks = list(cells.values()), []
+    compared = list(cells.values())
+    blocks: list[Any] = []
     if reasons := {c.judged.reason for c in compared if c.judged.verdict == NOT_COMPARABLE}:
         blocks.append([f"Not comparable: {reason}." for reason in sorted(reasons)])
     if absent := [task for task in table.printed if task not in trained]:
