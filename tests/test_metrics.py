@@ -99,8 +99,8 @@ def test_mean_return() -> None:
 def test_the_papers_cells_are_found_by_task_and_algorithm() -> None:
     cell = paper_cell("cartpole-swingup", "pac4sac")
     assert cell is not None
-    assert cell.regret == MeanSd(5700.0, 300.0)
-    assert cell.episodes == MeanSd(22.0, 5.1)
+    assert cell.regret == MeanSd(5, 5700.0, 300.0)
+    assert cell.episodes == MeanSd(5, 22.0, 5.1)
     assert paper_cell("cartpole-swingup", "sac-nr") is None
     assert paper_cell("Pendulum-v1", "sac") is None
 

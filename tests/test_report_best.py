@@ -9,7 +9,7 @@ from report_folders import task, write_run, write_study
 from test_report import Page, rows_of, variants_of
 
 from pac4sac.paper import families as families_module
-from pac4sac.paper.paper_rows import TASKS
+from pac4sac.paper.numbers import TASKS
 from pac4sac.paper.report import read_context, write_report
 from pac4sac.paper.study_sections import study_sections
 from pac4sac.report import variants as variants_module

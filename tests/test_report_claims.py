@@ -11,7 +11,7 @@ from test_report import variants_of
 
 from pac4sac.paper.claims import claims_section
 from pac4sac.paper.report import read_context
-from pac4sac.paper.study_sections import calibration_section, search_section
+from pac4sac.paper.study_sections import chosen_section
 from pac4sac.report.tables import Table
 from pac4sac.report.task_sections import across_tasks_section, task_section
 
@@ -179,7 +179,7 @@ class TestCalibration:
                     about = (task("cartpole-swingup"), algo, seed, [r + seed % 2 for r in returns], label)
                     write_run(tmp_path, *about, {"updates_per_step": updates})
         write_study(tmp_path, "updates-per-step", "calibration", None, [])
-        section = calibration_section(read_context([tmp_path]))
+        section = chosen_section(read_context([tmp_path]), "calibration")
         assert section is not None
         told = next(block for block in section.blocks[1:] if isinstance(block, str))
         nearest, farthest = re.findall(r"`(updates_per_step=\d)` \(a factor of ([\d.]+)\)", told)
@@ -195,7 +195,7 @@ class TestCalibration:
         write_run(tmp_path, task("cartpole-swingup"), "sac", 1002, [1.0] * 30, "sac-updates_per_step=1",
                   {"updates_per_step": 1}, status="interrupted")  # fmt: skip
         write_study(tmp_path, "updates-per-step", "calibration", None, [])
-        section = calibration_section(read_context([tmp_path]))
+        section = chosen_section(read_context([tmp_path]), "calibration")
         assert section is not None
         _, told, table = section.blocks
         assert (
@@ -215,8 +215,8 @@ class TestCalibration:
         write_study(tmp_path / "search", "search", "search", None, [])
         write_run(tmp_path / "table", task("cartpole-swingup"), "pac4sac", 0, None, "auto", {"learn_alpha": True})
         context = read_context([tmp_path])
-        assert calibration_section(context) is None
-        section = search_section(context)
+        assert chosen_section(context, "calibration") is None
+        section = chosen_section(context, "search")
         assert section is not None
         (table,) = section.blocks[1:]
         assert {(row["variant"], row["runs"]) for row in table.records} == {("auto (search)", 2), ("slow (search)", 1)}

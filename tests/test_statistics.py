@@ -188,7 +188,7 @@ class TestSolvedFractions:
 class TestVerdicts:
     """Against the paper's 100 ± 10 of five seeds, unless told otherwise."""
 
-    paper = MeanSd(100.0, 10.0)
+    paper = MeanSd(5, 100.0, 10.0)
 
     @pytest.mark.parametrize(
         ("ours", "verdict"),
@@ -226,8 +226,8 @@ class TestVerdicts:
         assert compare_solved(solved, n).verdict == verdict
 
     def test_only_e_max_without_spread_means_never_solved(self) -> None:
-        assert is_never_solved(MeanSd(250.0, 0.0), 250)
-        assert not is_never_solved(MeanSd(223.6, 14.6), 250)
+        assert is_never_solved(MeanSd(5, 250.0, 0.0), 250)
+        assert not is_never_solved(MeanSd(5, 223.6, 14.6), 250)
 
     @pytest.mark.parametrize(
         ("ours", "verdict"),

@@ -3,14 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from operator import attrgetter
 
 from scipy import stats
 
 from pac4sac.base.text import NOTHING, p_text
 from pac4sac.paper.cost import COMPARABLE, REFERENCE, machines
-from pac4sac.paper.families import PaperContext
-from pac4sac.paper.numbers import COST, TEXTS
-from pac4sac.paper.paper_rows import ALGORITHMS, PAPER_SHOTS, SHOOTING_TASK, TASKS, TERM_TITLES, TERMS, departures
+from pac4sac.paper.families import FULL, PAPER_SHOTS, SHOOTING_TASK, PaperContext, departures
+from pac4sac.paper.numbers import COST, TASKS, TEXTS
+from pac4sac.paper.table_sections import verdict_cell
 from pac4sac.paper.verdicts import NO_DATA
 from pac4sac.report.comparison import SIGNIFICANT, UNFINISHED, Compared, Quantity, compare
 from pac4sac.report.measurements import BIAS, OVERESTIMATES, UNDERESTIMATES, critic_verdict, final_bias
@@ -20,9 +21,8 @@ from pac4sac.report.variants import METRICS, Variant
 from pac4sac.runs.statistics import Difference, Estimate, fisher, holm, summarise, welch
 
 HOLDS, IN_PART, CONTRADICTED, NOT_SHOWN = "holds", "in part", "contradicted", "not shown"
-OURS, FULL = "pac4sac", TERMS[True, True]
+OURS = "pac4sac"
 BETTER = {"episodes": "fewer episodes until solved", "regret": "less regret"}
-SPEAKS = {HOLDS: True, CONTRADICTED: False}
 
 
 @dataclass(frozen=True)
@@ -60,57 +60,46 @@ class Judged:
 
 
 def claims_section(context: PaperContext) -> Section | None:
-    judged = [*_rows(context), *_critics(context), *_biases(context), *_shots(context), *_costs(context)]
+    judged = [claim for kind in (_rivals, _biases, _shots, _costs) for claim in kind(context)]
     if not judged:
         return None
+    about = attrgetter("claim", "on", "verdict", "measure")
     columns = [
         words("Claim", "claim"),
         words("On", "on"),
-        words("Verdict", lambda claim: Cell("", claim.verdict, verdict=claim.verdict)),
+        words("Verdict", lambda claim: verdict_cell(claim.verdict)),
         words("Evidence", lambda claim: Cell(claim.evidence)),
-        data("claim", "on", "verdict", "measure", get=lambda part: part[0]),
-        data("compared", get=lambda part: part[1].name),
-        data("estimate", "low", "high", get=lambda part: part[1].estimate),
-        data("p_holm", "runs", get=lambda part: (part[1].p, part[1].runs)),
+        data("claim", "on", "verdict", "measure", get=lambda line: about(line[0])),
+        data("compared", get=lambda line: line[1].name),
+        data("estimate", "low", "high", get=lambda line: line[1].estimate),
+        data("p_holm", "runs", get=lambda line: (line[1].p, line[1].runs)),
     ]
-
-    def tests(c: Judged) -> list[tuple[tuple[str, ...], ClaimTest]]:
-        return [((c.claim, c.on, c.verdict, c.measure), test) for test in c.tests]
-
-    table = Table("claims", "Verdicts", columns, judged, tests)
+    table = Table("claims", "Verdicts", columns, judged, lambda claim: [(claim, test) for test in claim.tests])
     notes = mixtures([*context.rows.table_1.values(), *context.rows.table_2.values()])
     return Section("claims", "What the paper claims", [TEXTS["claims"].format(comparable=COMPARABLE), table, *notes])
 
 
-def _rows(context: PaperContext) -> Iterator[Judged]:
-    """PAC4SAC against the other rows of the paper's tables."""
-    for claim, variants, own, titles, free in (
-        ("PAC4SAC: {} than its rivals", context.rows.table_1, OURS, ALGORITHMS, ()),
-        ("All three loss terms are needed: {} than with fewer", context.rows.table_2, FULL, TERM_TITLES,
-         ("xi", "conservative")),
-    ):  # fmt: skip
-        for (metric, better), (task, title) in product(BETTER.items(), TASKS.items()):
-            rivals = {name: variants.get((task, row)) for row, name in titles.items() if row != own}
-            others = {name: v if v and not departures(v, free) else None for name, v in rivals.items()}
-            yield from _against(claim.format(better), title, variants.get((task, own)), others, metric)
-
-
-def _critics(context: PaperContext) -> Iterator[Judged]:
-    """The paper lets none of its rivals shoot: those that do tell what the critic adds to shooting."""
-    named = {"SAC that shoots": {}, "one plain critic that shoots": {"critics": 1}}
-    for task, title in TASKS.items():
+def _rivals(context: PaperContext) -> Iterator[Judged]:
+    """PAC4SAC against the other rows of the paper's tables, then against plain critics that shoot. The paper lets none
+    of its rivals shoot: those that do tell what the critic adds to shooting."""
+    claims = TEXTS["claims_of_rivals"]
+    for table, row_of_ours in zip(context.rows.tables, (OURS, FULL), strict=True):
+        for (metric, better), task in product(BETTER.items(), TASKS):
+            rivals = {name: table.variants.get((task, row)) for row, name in table.titles.items() if row != row_of_ours}
+            others = {name: v if v and not departures(v, table.free) else None for name, v in rivals.items()}
+            own = table.variants.get((task, row_of_ours))
+            yield from _against(claims[table.name].format(better), task, own, others, metric)
+    shooting = {"SAC that shoots": {"shots": PAPER_SHOTS}}
+    shooting["one plain critic that shoots"] = {"shots": PAPER_SHOTS, "critics": 1}
+    for task in TASKS:
         own = context.rows.table_1.get((task, OURS))
-        beside = context.results(own.task.title) if own else []
-        others = {
-            name: next((v for v in beside if v.algo == "sac" and v.departures == {"shots": PAPER_SHOTS, **more}), None)
-            for name, more in named.items()
-        }
-        claim = "The critic makes the gain: less regret than plain critics that shoot as much"
-        yield from _against(claim, title, own, others, "regret")
+        plain = [v for v in context.results(own.task.title) if v.algo == "sac"] if own else []
+        others = {name: next((v for v in plain if v.departures == how), None) for name, how in shooting.items()}
+        yield from _against(claims["critics"], task, own, others, "regret")
 
 
 def _against(
-    claim: str, on: str, own: Variant | None, others: Mapping[str, Variant | None], metric: str
+    claim: str, task: str, own: Variant | None, others: Mapping[str, Variant | None], metric: str
 ) -> Iterator[Judged]:
     """All that the claim names; None where there is none of the paper's setting. Nothing where there is nothing to
     compare, or our runs are not of the paper's setting."""
@@ -119,21 +108,20 @@ def _against(
 
     def test(other: Variant, own: Variant) -> Difference:
         difference = welch(summarise(own.values(metric)), summarise(other.values(metric)))
-        if not _by_solved(own, other, metric):
+        if not _is_by_solved(own, other, metric):
             return difference
         p = fisher((own.solved, len(own.judged)), (other.solved, len(other.judged)))
         return Difference(difference.value, None, None, p)
 
     quantity = Quantity(lambda variant: variant.values(metric), CONTRADICTED, HOLDS, test)
     rows = {row.variant: row for row in compare([other for other in others.values() if other], own, quantity)}
-    if not any(row.difference or row.verdict == UNFINISHED for row in rows.values()):
-        return
-    tests = [_test_of(name, rows[v], own, metric) if v else ClaimTest(name, NO_DATA) for name, v in others.items()]
-    shown_in = ", thousands" if metric == "regret" else ""
-    yield Judged(claim, on, f"Δ {METRICS[metric].title}", tests, shown_in)
+    if any(row.difference or row.verdict == UNFINISHED for row in rows.values()):
+        tests = [_test_of(name, rows[v], own, metric) if v else ClaimTest(name, NO_DATA) for name, v in others.items()]
+        shown_in = ", thousands" if metric == "regret" else ""
+        yield Judged(claim, TASKS[task], f"Δ {METRICS[metric].title}", tests, shown_in)
 
 
-def _by_solved(own: Variant, other: Variant, metric: str) -> bool:
+def _is_by_solved(own: Variant, other: Variant, metric: str) -> bool:
     return metric == "episodes" and not (own.solved and other.solved)
 
 
@@ -142,9 +130,9 @@ def _test_of(name: str, row: Compared, own: Variant, metric: str) -> ClaimTest:
     if row.difference is None:
         return ClaimTest(name, UNFINISHED if row.verdict == UNFINISHED else NO_DATA)
     text = with_interval(row.difference, 1000.0 if metric == "regret" else 1.0, 1)
-    text += f", solved {own.solved_text} and {other.solved_text}" if _by_solved(own, other, metric) else ""
+    text += f", solved {own.solved_text} and {other.solved_text}" if _is_by_solved(own, other, metric) else ""
     text += "" if row.p is None else f" ({p_text(row.p)})"
-    speaks = SPEAKS.get(row.verdict)
+    speaks = {HOLDS: True, CONTRADICTED: False}.get(row.verdict)
     # What a diverged run would have cost is not known, and leaving it out flatters its side.
     if speaks is not None and (diverged := (own if speaks else other).count("diverged")):
         speaks, text = None, f"{text} ({diverged} diverged left out)"
@@ -159,18 +147,17 @@ def _biases(context: PaperContext) -> Iterator[Judged]:
         if not own or not sac or departures(own) or departures(sac) or not BIAS.measured([own, sac]):
             continue
         theirs, row = compare([sac, own], sac, quantity)
-        runs = (len(row.values), len(theirs.values))
         test = ClaimTest("SAC", UNFINISHED)
         if row.verdict != UNFINISHED:
-            if min(runs) < 2:
+            if min(len(row.values), len(theirs.values)) < 2:
                 continue
             # Above SAC's and above zero, or neither: otherwise it cannot be told.
             above = {OVERESTIMATES: True, UNDERESTIMATES: False}.get(row.verdict)
             speaks = not above if above == (critic_verdict(own) == OVERESTIMATES) else None
-            p = NOTHING if row.p is None else p_text(row.p)
-            text = f"{with_interval(row.difference, digits=1)} ({p}), PAC4SAC's own bias "
-            text += with_interval(final_bias(own), digits=1)
-            test = ClaimTest("SAC", text, speaks, row.difference, row.p, f"{runs[0]} and {runs[1]}")
+            difference, bias = with_interval(row.difference, digits=1), with_interval(final_bias(own), digits=1)
+            text = f"{difference} ({NOTHING if row.p is None else p_text(row.p)}), PAC4SAC's own bias {bias}"
+            runs = f"{len(row.values)} and {len(theirs.values)}"
+            test = ClaimTest("SAC", text, speaks, row.difference, row.p, runs)
         measure = "Δ value bias at the end of training"
         yield Judged("Overestimation is cured with one critic", title, measure, [test])
 
@@ -179,17 +166,16 @@ def _shots(context: PaperContext) -> Iterator[Judged]:
     """Over all S, and over those that shoot at all."""
     variants = {shots: v for shots, v in context.rows.shooting.items() if not departures(v, ("shots",))}
     for metric, better in BETTER.items():
-        trends = []
-        for name, least in (("all S", 1), ("S > 1", 2)):
-            runs = [(shots, x) for shots, v in variants.items() if shots >= least for x in v.values(metric)]
-            if len({shots for shots, _ in runs}) > 2:
-                tau = stats.kendalltau(*zip(*runs, strict=True))
-                trends.append((name, float(tau.statistic), float(tau.pvalue), str(len(runs))))
+        runs = [(shots, value) for shots, variant in variants.items() for value in variant.values(metric)]
+        groups = {"all S": runs, "S > 1": [run for run in runs if run[0] > 1]}
+        groups = {name: members for name, members in groups.items() if len({shots for shots, _ in members}) > 2}
+        trends = [stats.kendalltau(*zip(*members, strict=True)) for members in groups.values()]
         tests = []
-        for (name, tau, _, runs_text), p in zip(trends, holm([p for _, _, p, _ in trends]), strict=True):
-            text = f"{tau:.2f}".replace("-", "−") + (f" ({p_text(p)})" if p is not None else "")
-            speaks = tau < 0 if p is not None and p < SIGNIFICANT else None
-            tests.append(ClaimTest(name, text, speaks, Estimate(tau), p, runs_text))
+        for name, trend, p in zip(groups, trends, holm([float(trend.pvalue) for trend in trends]), strict=True):
+            tau = Estimate(float(trend.statistic))
+            text = with_interval(tau, digits=2) + (f" ({p_text(p)})" if p is not None else "")
+            speaks = tau.value < 0 if p is not None and p < SIGNIFICANT else None
+            tests.append(ClaimTest(name, text, speaks, tau, p, str(len(groups[name]))))
         if tests:
             measure = f"τ of S and {METRICS[metric].title}"
             yield Judged(f"More shots are better: {better}", TASKS[SHOOTING_TASK], measure, tests)
@@ -202,7 +188,9 @@ def _costs(context: PaperContext) -> Iterator[Judged]:
             continue
         low, high = ratio.low, ratio.high
         speaks = None if low is None or high is None or low <= COMPARABLE < high else high <= COMPARABLE
-        test = ClaimTest("PAC4SAC", with_interval(ratio, digits=2), speaks, ratio, None, str(machine.times[OURS].n))
+        test = ClaimTest(
+            "PAC4SAC", with_interval(ratio, digits=2), speaks, ratio, None, str(len(machine.seconds[OURS]))
+        )
         printed = COST[OURS].mean / COST[REFERENCE].mean
         measure = f"seconds, times those of SAC (paper {printed:.2f})"
         yield Judged("PAC4SAC costs about as much as SAC", machine.title, measure, [test])

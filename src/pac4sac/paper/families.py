@@ -1,22 +1,145 @@
-"""What all sections of a report are made of, with what this paper adds: rows of its tables, and families of variants. A
-test is corrected for the others of its family, and each variant is in one of them."""
+"""Which variants are the rows of the paper's tables and the boxes of its figure, and in which families all are tested.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+Rows are found by their settings, not by their names: the four algorithms as our reading of the paper has them, the
+four combinations of loss terms, the numbers of shots. Runs in miniature, of the smoke study say, fill the rows too,
+and are then marked as not comparable. A test is corrected for the others of its family, and each variant is in one.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from pac4sac.paper.numbers import PAPER_TASKS
-from pac4sac.paper.paper_rows import TERMS, PaperRows, find_paper_rows
-from pac4sac.paper.shipped import shipped_study
+from pac4sac.base.text import setting_text
+from pac4sac.paper.numbers import ALGORITHMS, PAPER_TASKS, TABLE_1, TABLE_2, TERM_TITLES, PaperCell, shipped_study
 from pac4sac.report.comparison import Context, Family, first_with_results
-from pac4sac.report.variants import Variant, defaults, variants_by_task
+from pac4sac.report.variants import TaskView, Variant, defaults, variants_by_task
 from pac4sac.runs.collection import Collection, FoundStudy
 
+# By whether the conservative and the exploration term are switched on.
+TERMS = {(c, x): "bellman" + c * "+conservative" + x * "+exploration" for c in (False, True) for x in (False, True)}
+FULL = TERMS[True, True]
+SHOOTING_TASK = "cartpole-swingup"
+PAPER_SHOTS = 500
+HORIZON = 1000  # of the paper's tasks
+XI, CONSERVATIVE = 0.01, 1.0  # of a term that is switched on
+SWEPT = ("xi", "conservative", "shots")
 CONTROLS, BEYOND, BEST, OTHERS = "controls", "beyond", "best", "others"
 STUDY_TITLES = {CONTROLS: "Controls", BEYOND: "Beyond the paper", BEST: "The preset `best`", OTHERS: "Other runs"}
-TABLE_1, TABLE_2, SHOTS = "Algorithms of Table 1", "Loss terms of Table 2", "Numbers of shots"
+OF_TABLE_1, OF_TABLE_2, SHOTS = "Algorithms of Table 1", "Loss terms of Table 2", "Numbers of shots"
 ALL = "All variants"
 ORDER = ("pac4sac", "ddpg", "sac", "oac")  # of variants, before all others
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table of the paper, and our variants in their places in it."""
+
+    name: str  # that of its study too
+    title: str
+    head: str  # of the rows
+    titles: Mapping[str, str]  # of the rows, by their names
+    printed: Mapping[str, Mapping[str, PaperCell]]  # by task, then row
+    variants: Mapping[tuple[str, str], Variant]  # by task and row
+    free: Sequence[str] = ()  # settings that make the rows, so no departures from the paper's
+
+
+@dataclass(frozen=True)
+class PaperRows:
+    table_1: Mapping[tuple[str, str], Variant]  # by task and algorithm
+    table_2: Mapping[tuple[str, str], Variant]  # by task and loss terms
+    shooting: Mapping[int, Variant]  # by S
+
+    @property
+    def all(self) -> list[Variant]:
+        return [*self.table_1.values(), *self.table_2.values(), *self.shooting.values()]
+
+    @property
+    def tables(self) -> list[PaperTable]:
+        terms, free = "Table 2: the terms of the critic's loss", ("xi", "conservative")
+        return [
+            PaperTable("table-1", "Table 1: the four algorithms", "Algorithm", ALGORITHMS, TABLE_1, self.table_1),
+            PaperTable("table-2", terms, "Loss terms", TERM_TITLES, TABLE_2, self.table_2, free),
+        ]
+
+
+def task_differences(task: TaskView) -> list[str]:
+    """In what it is not the paper's task."""
+    paper = PAPER_TASKS.get(task.name)
+    if paper is None:
+        return ["the paper has no such task"]
+    wanted = {"horizon": HORIZON, "r_limit": paper.r_limit, "steps": paper.e_max * HORIZON, "env_kwargs": {}}
+    return [f"{key}={setting_text(task.settings[key])}" for key, value in wanted.items() if task.settings[key] != value]
+
+
+def departures(variant: Variant, free: Sequence[str] = ()) -> list[str]:
+    """In what it is not the paper's setting, but for settings that are free."""
+    changed = {name: value for name, value in variant.departures.items() if name not in free}
+    return [*task_differences(variant.task), *(f"{name}={setting_text(value)}" for name, value in changed.items())]
+
+
+def find_paper_rows(variants: Mapping[str, Sequence[Variant]]) -> PaperRows:
+    table_1: dict[tuple[str, str], Variant] = {}
+    table_2: dict[tuple[str, str], Variant] = {}
+    shooting: dict[int, Variant] = {}
+    on_tasks = [members for members in variants.values() if members[0].task.name in PAPER_TASKS]
+
+    def rank(members: Sequence[Variant]) -> tuple[int, int, str]:
+        """The task as the paper has it before any that was changed."""
+        task = members[0].task
+        return list(PAPER_TASKS).index(task.name), len(task_differences(task)), task.title
+
+    for members in sorted(on_tasks, key=rank):
+        name = members[0].task.name
+        # Another preset is no reading of the paper, not even where nothing nearer to it was trained.
+        results = [variant for variant in members if variant.is_result and variant.preset == "paper"]
+        family = _family([variant for variant in results if variant.algo == "pac4sac"])
+        main = _main_shots(family)
+        for variant in family:
+            terms = TERMS[variant.config["conservative"] > 0, variant.config["xi"] > 0]
+            is_main = variant.config["shots"] == main
+            if is_main and name in TABLE_2:
+                table_2.setdefault((name, terms), variant)
+            if name == SHOOTING_TASK and terms == FULL:
+                shooting.setdefault(variant.config["shots"], variant)
+            if is_main and terms == FULL:
+                table_1.setdefault((name, "pac4sac"), variant)
+        # As our reading of the paper has it, or at least called by the algorithm's name alone.
+        plain = [v for v in results if v.algo in ALGORITHMS and (not v.departures or v.algo in v.labels)]
+        for variant in sorted(plain, key=lambda v: (list(ALGORITHMS).index(v.algo), len(v.departures))):
+            table_1.setdefault((name, variant.algo), variant)
+    only_full = all(terms == FULL for _, terms in table_2)
+    return PaperRows(table_1, {} if only_full else table_2, shooting if len(shooting) > 1 else {})
+
+
+def _family(variants: Sequence[Variant]) -> list[Variant]:
+    """Variants alike but for loss terms and shots: those nearest to the paper's settings, or else the most."""
+    families: dict[str, list[Variant]] = {}
+    for variant in variants:
+        c = variant.config
+        if "shots" in c and c.get("xi") in (0, XI) and c.get("conservative") in (0, CONSERVATIVE):
+            rest = {name: value for name, value in variant.config.items() if name not in SWEPT}
+            families.setdefault(json.dumps(rest, sort_keys=True), []).append(variant)
+
+    def rank(family: list[Variant]) -> tuple[int, int, str]:
+        departures = min(len(set(variant.departures) - set(SWEPT)) for variant in family)
+        return (departures, -len(family), family[0].label)
+
+    return min(families.values(), key=rank, default=[])
+
+
+def _main_shots(family: Sequence[Variant]) -> int | None:
+    """The S at which the loss terms are compared: the paper's, else the one of the plain name, else the only one."""
+    shots = [variant.config["shots"] for variant in family]
+    if PAPER_SHOTS in shots:
+        return PAPER_SHOTS
+    named = [variant.config["shots"] for variant in family if variant.algo in variant.labels]
+    several = sorted({s for s in shots if shots.count(s) > 1}, reverse=True)
+    return next(iter([*named, *several]), shots[0] if len(set(shots)) == 1 else None)
+
+
+# --- families
 
 
 @dataclass(frozen=True)
@@ -27,55 +150,44 @@ class PaperContext(Context):
 def context_of(collection: Collection) -> PaperContext:
     variants = variants_by_task(collection.runs, list(PAPER_TASKS), ORDER)
     rows = find_paper_rows(variants)
-    results = {title: [variant for variant in members if variant.is_result] for title, members in variants.items()}
-    ours = [variant for (_, algo), variant in rows.table_1.items() if algo == "pac4sac"]
-    return PaperContext(
-        collection=collection,
-        variants=variants,
-        families={title: families(members, rows, collection.studies) for title, members in results.items()},
-        baselines={title: find_baseline(collection.studies, members) for title, members in results.items()},
-        references={variant.task.title: variant for variant in ours},
-        rows=rows,
+    ours = {variant.task.title: variant for (_, algo), variant in rows.table_1.items() if algo == "pac4sac"}
+    context = PaperContext(collection, variants, families={}, baselines={}, references=ours, rows=rows)
+    return replace(
+        context,
+        families={title: families_of(context, title) for title in variants},
+        baselines={title: find_baseline(collection.studies, context.results(title)) for title in variants},
     )
 
 
-def families(results: Sequence[Variant], rows: PaperRows, studies: Sequence[FoundStudy]) -> list[Family]:
-    """Of the variants of one task, each in the first family that has it."""
-
-    def of_study(kind: str) -> list[Variant]:
-        return study_members(kind, results, rows, studies)
-
-    wanted: dict[str, Sequence[Variant]] = {
-        TABLE_1: list(rows.table_1.values()),
-        TABLE_2: list(rows.table_2.values()),
+def families_of(context: PaperContext, task: str) -> list[Family]:
+    """Of the results on one task, each in the first family that has it."""
+    rows, of_study = context.rows, partial(study_members, context, task=task)
+    wanted: dict[str, Iterable[Variant]] = {
+        OF_TABLE_1: rows.table_1.values(),
+        OF_TABLE_2: rows.table_2.values(),
         # S = 1 is a control wherever there are controls, as on their own page; the shots are compared with it.
         STUDY_TITLES[CONTROLS]: of_study(CONTROLS),
-        SHOTS: list(rows.shooting.values()),
+        SHOTS: rows.shooting.values(),
         **{STUDY_TITLES[kind]: of_study(kind) for kind in (BEYOND, BEST, OTHERS)},
     }
-    families_of_task: list[Family] = []
-    left = list(results)
-    for title, candidates in wanted.items():
-        if members := [variant for variant in left if variant in candidates]:
-            families_of_task.append(Family(title, members))
-            left = [variant for variant in left if variant not in members]
-    return [Family(ALL, families_of_task[0].members)] if len(families_of_task) == 1 else families_of_task
+    first = {variant: title for title, candidates in reversed(wanted.items()) for variant in candidates}
+    members = {title: [v for v in context.results(task) if first.get(v) == title] for title in wanted}
+    families = [Family(title, variants) for title, variants in members.items() if variants]
+    return [Family(ALL, families[0].members)] if len(families) == 1 else families
 
 
-def study_members(
-    kind: str, results: Sequence[Variant], rows: PaperRows, studies: Sequence[FoundStudy]
-) -> list[Variant]:
-    """The variants of one task that a study of this kind has, or that neither a study nor a table has."""
-    asked = {study.name: study.kind for study in studies if study.kind in STUDY_TITLES}
+def study_members(context: PaperContext, kind: str, task: str) -> list[Variant]:
+    """The results on one task that a study of this kind has, or that neither a study nor a table has."""
+    asked = {study.name: study.kind for study in context.collection.studies if study.kind in STUDY_TITLES}
 
     def belongs(variant: Variant) -> bool:
         kinds = {asked[name] for name in variant.studies if name in asked}
-        if not kinds and variant not in rows.all:  # trained by hand: the studies of the package may know it
+        if not kinds and variant not in context.rows.all:  # trained by hand: the studies of the package may know it
             kinds = {next((known for known in (CONTROLS, BEYOND, BEST) if _is_shipped(variant, known)), OTHERS)}
         # The preset meets all that its study sets it against, whoever trained it.
         return kind in kinds or (kind == BEST and _is_shipped(variant, BEST))
 
-    return [variant for variant in results if belongs(variant)]
+    return [variant for variant in context.results(task) if belongs(variant)]
 
 
 def is_preset_best(variant: Variant) -> bool:
@@ -114,13 +226,12 @@ def coverage_baseline(studies: Sequence[FoundStudy], variants: Sequence[Variant]
     return next(ours, None) or find_baseline(studies, variants)
 
 
-def family_baseline(
-    family: Family, results: Sequence[Variant], rows: PaperRows, studies: Sequence[FoundStudy]
-) -> Variant | None:
+def family_baseline(context: PaperContext, family: Family) -> Variant | None:
     """What its study asks about: all three terms, S = 1, or what the studies name."""
-    full = rows.table_2.get((family.members[0].task.name, TERMS[True, True]))
-    asked = {TABLE_2: full, SHOTS: rows.shooting.get(1)}.get(family.title)
+    task, rows = family.members[0].task, context.rows
+    results = context.results(task.title)
+    asked = {OF_TABLE_2: rows.table_2.get((task.name, FULL)), SHOTS: rows.shooting.get(1)}.get(family.title)
     if asked and asked in results and asked.has_results:
         return asked
     kind = next((kind for kind, title in STUDY_TITLES.items() if title == family.title), None)
-    return find_baseline(studies, results, kind)
+    return find_baseline(context.collection.studies, results, kind)

@@ -1,35 +1,32 @@
-"""The paper's published numbers, to be shown beside ours."""
+"""The data files of this package: the paper's published numbers, to be shown beside ours, the long texts of a report,
+and the studies that are shipped."""
 
 import tomllib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pac4sac.runs.statistics import Summary
 
 SEEDS = 5  # Table 2 leaves its number of seeds open; five is our reading
+FOLDER = Path(__file__).parent
+SHIPPED_STUDIES = FOLDER / "studies"  # one TOML file each
 
 
 @dataclass(frozen=True)
-class MeanSd:
-    """Mean ± standard deviation over seeds or repetitions."""
+class MeanSd(Summary):
+    """Over seeds or repetitions, as the paper prints it."""
 
-    mean: float
     sd: float
 
-    @property
-    def summary(self) -> Summary:
-        return Summary(SEEDS, self.mean, self.sd)
 
-
-@dataclass(frozen=True)
-class PaperTask:
+class PaperTask(NamedTuple):
     r_limit: float
     e_max: int
 
 
-@dataclass(frozen=True)
-class PaperCell:
+class PaperCell(NamedTuple):
     """One cell of Table 1 or 2; the regret in units of return, where the paper prints thousands."""
 
     regret: MeanSd
@@ -38,14 +35,22 @@ class PaperCell:
 
 def _cell(regret: float, regret_sd: float, episodes: float, episodes_sd: float) -> PaperCell:
     # One decimal of a thousand is a whole hundred: rounding removes the dust of the multiplication.
-    return PaperCell(MeanSd(round(regret * 1000.0, 1), round(regret_sd * 1000.0, 1)), MeanSd(episodes, episodes_sd))
+    in_returns = MeanSd(SEEDS, round(regret * 1000.0, 1), round(regret_sd * 1000.0, 1))
+    return PaperCell(in_returns, MeanSd(SEEDS, episodes, episodes_sd))
 
 
-def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads((Path(__file__).parent / name).read_text(encoding="utf-8"))
+@cache
+def _read(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-TEXTS, _FILE = _read("texts.toml"), _read("numbers.toml")
+def shipped_study(name: str) -> dict[str, Any]:
+    """The definition of a study of the package, as it is written."""
+    return _read(SHIPPED_STUDIES / f"{name}.toml")
+
+
+TEXTS, _FILE = _read(FOLDER / "texts.toml"), _read(FOLDER / "numbers.toml")
+TASKS, ALGORITHMS, TERM_TITLES = (_FILE["titles"][name] for name in ("tasks", "table-1", "table-2"))
 PAPER_TASKS = {task: PaperTask(*numbers) for task, numbers in _FILE["tasks"].items()}
 TABLE_1, TABLE_2 = (
     {task: {row: _cell(*numbers) for row, numbers in rows.items()} for task, rows in _FILE[name].items()}
@@ -55,7 +60,7 @@ MEDIANS = {  # of the shooting figure, by metric and S
     metric: {int(shots): medians[place] for shots, medians in _FILE["shooting"].items()}
     for place, metric in enumerate(("regret", "episodes"))
 }
-COST = {algo: MeanSd(*seconds) for algo, seconds in _FILE["cost"].items()}
+COST = {algo: MeanSd(SEEDS, *seconds) for algo, seconds in _FILE["cost"].items()}
 
 
 def paper_cell(task: str, algo: str) -> PaperCell | None:

@@ -15,8 +15,8 @@ from pac4sac.paper.claims import claims_section
 from pac4sac.paper.cost import cost_section
 from pac4sac.paper.families import PaperContext, context_of, coverage_baseline, family_baseline
 from pac4sac.paper.numbers import SEEDS, TEXTS
-from pac4sac.paper.study_sections import calibration_section, search_section, study_sections
-from pac4sac.paper.table_sections import count_verdicts, shooting_section, table_section
+from pac4sac.paper.study_sections import chosen_section, study_sections
+from pac4sac.paper.table_sections import shooting_section, table_section
 from pac4sac.report import figures, html
 from pac4sac.report.comparison import compare_headline, tally
 from pac4sac.report.formats import markdown_files, to_csv, to_latex
@@ -24,7 +24,7 @@ from pac4sac.report.measurements import bias_section, coverage_section
 from pac4sac.report.record_sections import facts, left_out, method_section, provenance_section, runs_section
 from pac4sac.report.tables import Picture, Section, Table
 from pac4sac.report.task_sections import across_tasks_section, task_section, threshold_section
-from pac4sac.runs.collection import collect
+from pac4sac.runs.collection import CHOOSING, collect
 
 MARK = "report.html"
 
@@ -83,21 +83,20 @@ def _write(path: Path, text: str) -> None:
 def compose(context: PaperContext) -> list[Section]:
     """Pictures are drawn when they are written."""
     collection = context.collection
-    tables = [table for name in ("table-1", "table-2") if (table := table_section(name, context.rows))]
-    counts = [f"{section.name.replace('-', ' ').capitalize()}, {count_verdicts(cells)}." for section, cells in tables]
+    tables = [table_section(table) for table in context.rows.tables if table.variants]
+    counts = [f"{section.name.replace('-', ' ').capitalize()}, {of_cells}." for section, of_cells in tables]
     sections: list[Section | None] = [
         summary_section(context, counts),
         claims_section(context),
         *(section for section, _ in tables),
-        shooting_section(context.rows),
+        shooting_section(context.rows.shooting),
         *study_sections(context),
         across_tasks_section(context),
         *(task_section(context, title) for title in context.variants if context.results(title)),
         bias_section(context),
         coverage_section(context, partial(coverage_baseline, collection.studies)),
         threshold_section(context, TEXTS["threshold"]),
-        calibration_section(context),
-        search_section(context),
+        *(chosen_section(context, kind) for kind in CHOOSING),
         cost_section(collection.costs),
         runs_section(context),
         method_section([text.format(seeds=SEEDS) for text in TEXTS["method"]]),
@@ -124,7 +123,7 @@ def summary_section(context: PaperContext, counts: Sequence[str]) -> Section:
     items += counts
     for title, families in context.families.items():
         for family in families:
-            baseline = family_baseline(family, context.results(title), context.rows, studies)
+            baseline = family_baseline(context, family)
             rivals = [row for row in compare_headline(family.members, baseline) if not row.is_baseline]
             if baseline and rivals:
                 of = f"{family.title} on {title}, by {baseline.task.headline.title} against `{baseline.label}`"

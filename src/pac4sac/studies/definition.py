@@ -12,8 +12,7 @@ from typing import Any
 from pac4sac.agents import make_config
 from pac4sac.base.errors import UserError
 from pac4sac.base.text import did_you_mean
-from pac4sac.paper.shipped import FOLDER as SHIPPED_STUDIES
-from pac4sac.paper.shipped import shipped_study
+from pac4sac.paper.numbers import SHIPPED_STUDIES, shipped_study
 from pac4sac.runs.run import Run, make_runs, safe_label
 from pac4sac.runs.seeds import parse_seeds
 from pac4sac.tasks import Task, get_task
