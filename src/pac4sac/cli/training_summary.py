@@ -37,7 +37,7 @@ def show_result(result: Result, console: Console) -> None:
         console.print(result_table([run for run in runs if run.task["name"] == task], console.width))
     console.print(outcome(result, runs), soft_wrap=True)
     if any(run.episodes for run in runs):
-        from pac4sac.report.learning_curves import learning_curve_picture  # matplotlib takes a second to import
+        from pac4sac.report.figures import learning_curve_picture  # matplotlib takes a second to import
 
         learning_curve_picture(result.folder / PICTURE, runs)
         say(console, f"Learning curves: {result.folder / PICTURE}")

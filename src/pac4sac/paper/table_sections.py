@@ -15,7 +15,7 @@ from pac4sac.paper.numbers import TEXTS
 from pac4sac.paper.paper_rows import ALGORITHMS, TASKS, TERM_TITLES, PaperRows
 from pac4sac.paper.verdicts import NOT_COMPARABLE, VERDICTS, Verdict, compare_cell, compare_shooting
 from pac4sac.report.figures import COLOURS, add_legend, finish_panel, new_figure
-from pac4sac.report.record_sections import mixtures
+from pac4sac.report.sections import mixtures
 from pac4sac.report.tables import (
     Cell,
     Column,

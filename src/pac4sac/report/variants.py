@@ -77,6 +77,7 @@ class Variant:
         self.is_result = not chose
         self.runs = [outcome.run.record for outcome in outcomes]
         self.algo, self.preset = self.runs[0].algo, self.runs[0].preset
+        self.seeds = seeds_text(run.seed for run in self.runs)
         self.shots = int(config.get("shots", 1))
         self.labels = sorted({name for outcome in outcomes for name in outcome.run.labels})
         self.studies = {name for outcome in outcomes for name in outcome.run.studies}
@@ -129,7 +130,7 @@ class Variant:
         if known and any(self.task.settings.get(key) != value for key, value in known.items() if key not in free):
             studies = sorted(self.studies)
             return f"pac4sac study run {studies[0]}" if studies else "(a changed task; see its run.json)"
-        parts = ["pac4sac train", self.task.name, "--algo", self.algo, "--seeds", seeds_text(r.seed for r in self.runs)]
+        parts = ["pac4sac train", self.task.name, "--algo", self.algo, "--seeds", self.seeds]
         steps = self.task.settings.get("steps", DEFAULT_STEPS)
         if steps != (known["steps"] if known else DEFAULT_STEPS):
             parts += ["--steps", str(steps)]
