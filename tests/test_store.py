@@ -219,10 +219,10 @@ class TestCurves:
             tmp_path, "t0", [1.0], algo="sac", status="failed", task=TASK | {"name": "Pendulum-v1", "r_limit": None}
         )
         picture = tmp_path / "curves.png"
-        learning_curve_picture(picture, read_runs(tmp_path), title="all at once")
+        learning_curve_picture(picture, read_runs(tmp_path))
         assert picture.read_bytes().startswith(b"\x89PNG")
         again = tmp_path / "again.png"
-        learning_curve_picture(again, read_runs(tmp_path), title="all at once")
+        learning_curve_picture(again, read_runs(tmp_path))
         assert again.read_bytes() == picture.read_bytes()
 
 

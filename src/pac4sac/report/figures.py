@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import cycle
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
@@ -35,7 +35,7 @@ AT_ONCE = 7  # variants in one picture
 FEWEST_FOR_INTERVAL = 3  # seeds
 BARS = 4  # intervals drawn along a curve of solved runs
 Floats = NDArray[np.float64]
-T = TypeVar("T")
+Draw = Callable[[list[Variant]], Figure]
 
 
 def new_figure(panels: int, width: float = 10.4, height: float = 4.2) -> tuple[Figure, list[Any]]:
@@ -45,7 +45,7 @@ def new_figure(panels: int, width: float = 10.4, height: float = 4.2) -> tuple[F
 
 
 def pictures(
-    name: str, sets: Sequence[tuple[str, Sequence[T]]], draw: Callable[[list[T]], Figure], reference: T | None = None
+    name: str, sets: Sequence[tuple[str, Sequence[Variant]]], draw: Draw, reference: Variant | None = None
 ) -> list[Picture]:
     """Of variants with their caption, as many as it takes with a few in each, and the reference beside them."""
     drawn: list[Picture] = []
@@ -85,7 +85,11 @@ def finish_panel(panel: Any, x: str, y: str) -> None:
 
 def finish_over_steps(panel: Any, y: str) -> None:
     finish_panel(panel, "environment steps", y)
-    panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+    panel.xaxis.set_major_formatter(FuncFormatter(short_count))
+
+
+def short_count(steps: float, _position: int) -> str:
+    return f"{steps / 1e6:g}M" if steps >= 1e6 else f"{steps / 1e3:g}k" if steps >= 1e3 else f"{steps:g}"
 
 
 def add_legend(figure: Figure, panel: Any, columns: int = 3) -> None:
@@ -113,7 +117,7 @@ def ranking_figure(estimates: dict[str, Estimate], baseline: str, unit: str, sca
 # --- learning curves: every seed, the mean, its 95 % interval, and the line to cross
 
 
-def learning_curve_picture(path: str | Path, runs: Sequence[RunRecord], title: str | None = None) -> None:
+def learning_curve_picture(path: str | Path, runs: Sequence[RunRecord]) -> None:
     """Draws one panel per task, one colour per algorithm and variant; the suffix of `path` chooses the format."""
     variants = group_by_variant(runs)
     tasks = list(dict.fromkeys(run.task["name"] for run in runs))
@@ -131,8 +135,6 @@ def learning_curve_picture(path: str | Path, runs: Sequence[RunRecord], title: s
             panel.set_title("bold: mean of the seeds; band: its 95 % interval", loc="right", color=FAINT, fontsize=8.5)
         panel.set_xlim(left=0)
         panel.legend(loc="upper left", bbox_to_anchor=(0, -0.14), ncols=2, fontsize=9, frameon=False, labelcolor=INK)
-    if title:
-        figure.suptitle(title, color=INK, fontsize=13)
     figure.savefig(path, dpi=150)
 
 

@@ -4,25 +4,15 @@ they visited. Of each the last rows for a table, and curves over the steps."""
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from pac4sac.base.text import file_name, p_value
+from pac4sac.report import figures
 from pac4sac.report.comparison import UNFINISHED, VERDICTS, Compared, Context, Quantity, compare, in_words, side_of_zero
-from pac4sac.report.figures import (
-    DASHED,
-    FEWEST_FOR_INTERVAL,
-    add_legend,
-    count_seeds,
-    draw_mean,
-    finish_over_steps,
-    half_width_of,
-    new_figure,
-    pictures,
-    styled,
-)
 from pac4sac.report.sections import mixtures
 from pac4sac.report.tables import TEXTS, Block, Cell, Column, Section, Table, data, with_ends, words
 from pac4sac.report.variants import Variant
@@ -82,30 +72,30 @@ class Measurements:
                 sentences, columns = about(title, members)
                 name, texts = f"{self.log}-{file_name(title)}", TEXTS[self.log]
                 table = Table(name, texts["table"].format(title), [*first, *columns], members)
-                drawn = pictures(name, [(texts["picture"].format(title), members)], draw)
+                drawn = figures.pictures(name, [(texts["picture"].format(title), members)], draw)
                 blocks += [*sentences, *drawn, table, *mixtures(members)]
         return Section(self.log, TEXTS[self.log]["title"], [TEXTS[self.log]["intro"], *blocks]) if blocks else None
 
     def figure(self, variants: Sequence[Variant], quantities: Mapping[str, str]) -> Figure:
         """A panel for each quantity, with the title of its axis, over the steps of training."""
-        figure, panels = new_figure(len(quantities))
+        figure, panels = figures.new_figure(len(quantities))
         for panel, (name, title) in zip(panels, quantities.items(), strict=True):
-            for variant, colour, line in styled(variants):
+            for variant, colour, line in figures.styled(variants):
                 sound = [run for run in variant.runs if run.status not in BROKEN_OFF]
                 self._draw(panel, name, variant.label, sound or variant.runs, colour, line)
-            finish_over_steps(panel, title)
-        add_legend(figure, panels[0])
+            figures.finish_over_steps(panel, title)
+        figures.add_legend(figure, panels[0])
         return figure
 
     def _draw(self, panel: Any, name: str, label: str, runs: Sequence[RunRecord], colour: str, line: str) -> None:
         curves = [{row["step"]: row[name] for row in rows} for run in runs if (rows := self.of(run))]
-        for curve in curves if 1 < len(curves) < FEWEST_FOR_INTERVAL else []:
+        for curve in curves if 1 < len(curves) < figures.FEWEST_FOR_INTERVAL else []:
             panel.plot(list(curve), list(curve.values()), color=colour, linewidth=0.7, alpha=0.35)
         # Where one of the runs has no measurement, the mean would be of other runs.
         steps = sorted(set.intersection(*map(set, curves))) if curves else []
         values = np.array([[curve[step] for step in steps] for curve in curves])
-        mean = (np.array(steps), values.mean(0), half_width_of(values)) if curves else None
-        draw_mean(panel, mean, f"{label} ({count_seeds(len(curves))})", colour, line)
+        mean = (np.array(steps), values.mean(0), figures.half_width_of(values)) if curves else None
+        figures.draw_mean(panel, mean, f"{label} ({figures.count_seeds(len(curves))})", colour, line)
 
 
 BIAS = Measurements("bias", ("step", "bias", "rms", "mean_return"), "overestimation")
@@ -166,7 +156,7 @@ def bias_figure(variants: Sequence[Variant]) -> Figure:
     """Left the bias, right the root-mean-square error, both over the steps of training."""
     figure = BIAS.figure(variants, {"bias": "bias, above 0 overestimated", "rms": "root-mean-square error"})
     left, right = figure.axes
-    left.axhline(0, **DASHED)
+    left.axhline(0, **figures.DASHED)
     sizes = [abs(row["bias"]) for variant in variants for run in variant.runs for row in BIAS.of(run) if row["bias"]]
     typical = float(np.median(sizes)) if sizes else 0.0
     if typical and max(sizes) > WIDE * typical:
@@ -181,16 +171,27 @@ def bias_figure(variants: Sequence[Variant]) -> Figure:
 def coverage_section(context: Context, choose: Callable[[Sequence[Variant]], Variant | None]) -> Section | None:
     """`choose` finds the baseline among those that were measured."""
 
+    def end(name: str, variant: Variant) -> Estimate | None:
+        values = COVERAGE.ends(variant, name)
+        return mean_interval(values) if values else None
+
     def about(title: str, variants: Sequence[Variant]) -> tuple[list[str], list[Column]]:
-        baseline, columns, sentences = choose(variants), list[Column](), []
+        baseline, columns, sentences = choose(variants), list[Column](), list[str]()
         for name, quantity in QUANTITIES.items():
             rows = compare_coverage(name, variants, baseline)
-            columns += _coverage_columns(name, {row.variant: row for row in rows})
+            names = ("difference", "p", "verdict")
+            of = {key: {row.variant: getattr(row, key) for row in rows}.__getitem__ for key in names}
+            columns += [
+                Column("at the end [95 %]", partial(end, name), with_ends(name), quantity),
+                Column("difference [95 %]", of["difference"], with_ends(f"{name}_difference"), quantity),
+                Column("p (Holm)", of["p"], f"{name}_p_holm", quantity, show=p_value),
+                Column("mean over training", partial(over_training, name=name), f"{name}_over_training", quantity),
+                words("against baseline", of["verdict"], f"{name}_against_baseline", quantity),
+            ]
             verdicts = in_words([(row.verdict, f"`{row.variant.label}`") for row in rows], WIDTHS)
             sentences.append(f"By {quantity}, {verdicts or 'nothing to compare'}.")
-        if not baseline:
-            return [], columns
-        return [f"On {title} at the end of training, against `{baseline.label}`. {' '.join(sentences)}"], columns
+        against = f"On {title} at the end of training, against `{baseline.label}`." if baseline else ""
+        return [" ".join([against, *sentences])] if baseline else [], columns
 
     return COVERAGE.section(context, about, coverage_figure)
 
@@ -202,20 +203,6 @@ def compare_coverage(name: str, variants: Sequence[Variant], baseline: Variant |
 def over_training(variant: Variant, name: str) -> float | None:
     runs = COVERAGE.at_the_end(variant)
     return float(np.mean([np.mean([row[name] for row in rows]) for rows in runs])) if runs else None
-
-
-def _coverage_columns(name: str, rows: Mapping[Variant, Compared]) -> list[Column]:
-    def end(variant: Variant) -> Estimate | None:
-        return mean_interval(rows[variant].values) if rows[variant].values else None
-
-    group = QUANTITIES[name]
-    return [
-        Column("at the end [95 %]", end, with_ends(name), group),
-        Column("difference [95 %]", lambda v: rows[v].difference, with_ends(f"{name}_difference"), group),
-        Column("p (Holm)", lambda v: rows[v].p, f"{name}_p_holm", group, show=p_value),
-        Column("mean over training", lambda v: over_training(v, name), f"{name}_over_training", group),
-        words("against baseline", lambda v: rows[v].verdict, f"{name}_against_baseline", group),
-    ]
 
 
 def coverage_figure(variants: Sequence[Variant]) -> Figure:

@@ -12,17 +12,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from pac4sac.base.text import file_name, setting_text
+from pac4sac.report import figures
 from pac4sac.report.comparison import Context, compare_headline, comparison_table, metric_cell
-from pac4sac.report.figures import (
-    DASHED,
-    add_legend,
-    finish_panel,
-    learning_figure,
-    new_figure,
-    pictures,
-    ranking_figure,
-    styled,
-)
 from pac4sac.report.tables import TEXTS, Block, Cell, Column, Picture, Section, Table, command, data, numbered, words
 from pac4sac.report.variants import METRICS, TaskView, Variant
 from pac4sac.runs.collection import Collection
@@ -49,7 +40,7 @@ def task_section(context: Context, title: str) -> Section:
         _about(context, task, baseline),
         comparison_table(f"task-{name}", f"All variants on {title}", compared, task),
         *mixtures(results),
-        *pictures(f"learning-{name}", drawn, learning_figure, context.references.get(title)),
+        *figures.pictures(f"learning-{name}", drawn, figures.learning_figure, context.references.get(title)),
         _further_metrics(f"metrics-{name}", task, results),
     ]
     return Section(f"task-{name}", f"Task {title}", blocks)
@@ -71,15 +62,16 @@ def _further_metrics(name: str, task: TaskView, variants: Sequence[Variant]) -> 
     known = [m for m in METRICS.values() if any(variant.shown(m.key)[0] for variant in variants)]
     scales = {m.key: task.scale if "regret" in m.key else 1.0 for m in known}
 
-    def runs(variant: Variant) -> list[tuple[Any, ...]]:
-        about = [(o, (variant.label, o.run.record.seed, o.state, o.solved)) for o in variant.outcomes]
-        return [(*numbers, *map(outcome.metrics.get, scales)) for outcome, numbers in about]
-
     columns = [words("Variant", "label")]
     columns += [Column(m.title, partial(metric_cell, metric=m.key, scale=scales[m.key])) for m in known]
     columns.append(data("variant", "seed", "state", "solved", *scales, get=lambda numbers: numbers))
     unit = " (regrets in thousands)" if task.scale > 1 else ""
     caption = f"All metrics on {task.title}, mean ± sd{unit}; the CSV has every run"
+    runs = [
+        (variant.label, outcome.run.record.seed, outcome.state, outcome.solved, *map(outcome.metrics.get, scales))
+        for variant in variants
+        for outcome in variant.outcomes
+    ]
     return Table(name, caption, columns, variants, runs, folded=True)
 
 
@@ -101,21 +93,21 @@ def across_tasks_section(context: Context) -> Section | None:
     named = [context.baselines[title] for title in tasks]
     baseline = next((variant.label for variant in named if variant and variant.label in strata), next(iter(strata)))
     iqm = {label: interquartile_mean(scores) for label, scores in strata.items()}
+    better = {
+        label: probability_of_improvement(scores, strata[baseline], lower_is_better=True)
+        for label, scores in strata.items()
+        if label != baseline
+    }
 
     def runs_cell(label: str) -> Cell:
         runs, diverged = sum(map(len, strata[label])), sum(variant.count("diverged") for variant in of_label[label])
         return Cell(str(runs), runs, note=f"{diverged} diverged left out" if diverged else "")
 
-    def better(label: str) -> Any:
-        if label == baseline:
-            return None
-        return probability_of_improvement(strata[label], strata[baseline], lower_is_better=True)
-
     columns = [
         words("Variant", str),
         Column("Runs", runs_cell),
         Column("IQM of normalised regret [95 %]", iqm.__getitem__, digits=3),
-        Column(f"P(better than {baseline}) [95 %]", better, digits=2),
+        Column(f"P(better than {baseline}) [95 %]", better.get, digits=2),
     ]
     ranked = dict(sorted(iqm.items(), key=lambda item: item[1].value))
     name, caption = "across-tasks", TEXTS["across_tasks"]["caption"]
@@ -123,7 +115,7 @@ def across_tasks_section(context: Context) -> Section | None:
         TEXTS["across_tasks"]["intro"].format(tasks=", ".join(tasks)),
         Table(name, caption, columns, list(strata)),
         *mixtures(variant for members in tasks.values() for variant in members if variant.label in strata),
-        Picture(name, caption, lambda: ranking_figure(ranked, baseline, "normalised regret", 1.0)),
+        Picture(name, caption, lambda: figures.ranking_figure(ranked, baseline, "normalised regret", 1.0)),
     ]
     return Section(name, "Across tasks", blocks)
 
@@ -147,7 +139,7 @@ def threshold_section(context: Context, intro: str) -> Section | None:
         rows = [(label, *(fmean(values) if values else None for values in at[label].values())) for label in at]
         limits = [f"{limit:g}" for limit in at[results[0].label]]
         drawn = [(f"{caption}; dashed, the task's own. {f.title}", f.members) for f in context.families[title]]
-        blocks += pictures(name, drawn, sweep_figure, context.references.get(title))
+        blocks += figures.pictures(name, drawn, sweep_figure, context.references.get(title))
         blocks += [Table(name, caption, numbered(("Variant", *limits), limits), rows), *mixtures(results)]
     return Section("threshold", "How much the limit for “solved” matters", [intro, *blocks]) if blocks else None
 
@@ -165,16 +157,16 @@ def sweep(variant: Variant, parts: Iterable[float]) -> dict[float, list[float]]:
 
 
 def sweep_figure(variants: Sequence[Variant]) -> Figure:
-    figure, (panel,) = new_figure(1, 7.6, 4.4)
-    for variant, colour, line in styled(variants):
+    figure, (panel,) = figures.new_figure(1, 7.6, 4.4)
+    for variant, colour, line in figures.styled(variants):
         points = [(limit, fmean(episodes)) for limit, episodes in sweep(variant, DRAWN).items() if episodes]
         if points:
             panel.plot(*zip(*points, strict=True), line, color=colour, linewidth=1.8, label=variant.label)
-    panel.axvline(variants[0].task.r_limit, **DASHED)
-    finish_panel(panel, "return that counts as solved", "episodes until solved, mean")
+    panel.axvline(variants[0].task.r_limit, **figures.DASHED)
+    figures.finish_panel(panel, "return that counts as solved", "episodes until solved, mean")
     panel.set_ylim(bottom=0)
     if panel.get_legend_handles_labels()[0]:
-        add_legend(figure, panel)
+        figures.add_legend(figure, panel)
     return figure
 
 
@@ -263,12 +255,10 @@ def _computing_table(variants: Sequence[Variant]) -> Table:
     for variant, run in ((v, run) for v in variants for run in v.runs):
         counts[variant.task.title, *(run.computed.get(name, NOT_RECORDED) for name in HOW)][variant.label] += 1
 
-    def by_variant(row: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        return [(*row[:4], label, n) for label, n in counts[row[:4]].items()]
-
     columns = numbered(("Task", "Device", "Backend", "Precision", "Variants", "Runs"), ("Runs",))
     columns.append(data("task", *HOW, "variant", "runs", get=lambda part: part))
     rows = [(*key, Cell(", ".join(labels)), labels.total()) for key, labels in counts.items()]
+    by_variant = [(*key, label, n) for key, labels in counts.items() for label, n in labels.items()]
     return Table("computing", "How the runs were computed", columns, rows, by_variant)
 
 
