@@ -61,11 +61,12 @@ def write_report(paths: Sequence[Path], out: Path, *, in_pages: bool = False) ->
             if not in_pages:
                 _write(out / "tables" / f"{block.name}.tex", to_latex(block))
         elif isinstance(block, Picture):
-            svg = figures.to_svg(block.figure, block.name)
+            figure = block.draw()
+            svg = figures.to_svg(figure, block.name)
             drawings[block.name] = figures.inline_svg(svg, block.caption)
             _write(out / "figures" / f"{block.name}.svg", figures.opaque(svg))
             if not in_pages:
-                (out / "figures" / f"{block.name}.pdf").write_bytes(figures.to_pdf(block.figure))
+                (out / "figures" / f"{block.name}.pdf").write_bytes(figures.to_pdf(figure))
     titles = list(dict.fromkeys(study.title for study in context.collection.studies))
     tasks = "Report on " + ", ".join(context.variants) if context.variants else "Report"
     about = (titles[0] if len(titles) == 1 else tasks, general.facts(context), sections)

@@ -151,10 +151,9 @@ def in_words(labels: Iterable[tuple[str, str]], order: Sequence[str]) -> str:
 
 
 def tally(rows: Sequence[Compared]) -> str:
-    def by_rank(row: Compared) -> str:
-        return f" (P(better) = {row.improvement.value:.2f})" if MORE_OFTEN in row.verdict and row.improvement else ""
-
-    return in_words([(row.verdict, row.variant.label + by_rank(row)) for row in rows if not row.is_baseline], VERDICTS)
+    rivals = [(row, MORE_OFTEN in row.verdict and row.improvement) for row in rows if not row.is_baseline]
+    by_rank = [(row, f" (P(better) = {better.value:.2f})" if better else "") for row, better in rivals]
+    return in_words([(row.verdict, row.variant.label + note) for row, note in by_rank], VERDICTS)
 
 
 # --- the table that shows it

@@ -189,9 +189,8 @@ def html_page(title: str, facts: Facts, sections: Sequence[Section], drawings: M
     """`drawings` are the figures as SVG for a page, by name."""
     contents = "".join(f'<a href="#{s.name}">{_html(s.title)}</a>' for s in sections)
     cards = "".join(f"<div><b>{_html(value)}</b><span>{_html(name)}</span></div>" for value, name in facts)
-    blocks = ["\n".join(_html_block(block, drawings) for block in section.blocks) for section in sections]
-    titled = [(s.name, _html(s.title), text) for s, text in zip(sections, blocks, strict=True)]
-    body = "\n".join(f'<section id="{name}"><h2>{head}</h2>\n{text}\n</section>' for name, head, text in titled)
+    blocks = [(s, "\n".join(_html_block(block, drawings) for block in s.blocks)) for s in sections]
+    body = "\n".join(f'<section id="{s.name}"><h2>{_html(s.title)}</h2>\n{text}\n</section>' for s, text in blocks)
     template = Template(TEMPLATE.read_text(encoding="utf-8"))
     return template.substitute(title=_html(title), contents=contents, cards=cards, body=body)
 

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from operator import attrgetter, itemgetter
 from pathlib import Path
@@ -135,11 +135,7 @@ class Table:
 class Picture:
     name: str
     caption: str
-    draw: Callable[[], Any] = field(repr=False)  # called when it is written
-
-    @cached_property
-    def figure(self) -> Any:
-        return self.draw()
+    draw: Callable[[], Any]  # a figure, when it is written
 
 
 @dataclass(frozen=True)

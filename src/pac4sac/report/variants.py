@@ -122,13 +122,12 @@ class Variant:
         if known and any(self.task.settings.get(key) != value for key, value in known.items() if key not in free):
             studies = sorted(self.studies)
             return f"pac4sac study run {studies[0]}" if studies else "(a changed task; see its run.json)"
-        usual_steps = known.get("steps", DEFAULT_STEPS)
-        steps = self.task.settings.get("steps", DEFAULT_STEPS)
+        usual_steps, steps = (settings.get("steps", DEFAULT_STEPS) for settings in (known, self.task.settings))
         usual = defaults(self.algo, self.preset, self.task)
         if known and usual:  # what the task has today, not when it was trained
             usual |= updates(self.algo, self.preset, known)
         changed, agent = differing(self.config, usual), self.config.get("started_from")
-        settings = [f"{name}={setting_text(value)}" for name, value in changed.items() if name != "started_from"]
+        changes = [f"{name}={setting_text(value)}" for name, value in changed.items() if name != "started_from"]
         # The options that compute as before, where all runs were computed alike and say how.
         ways = {(run.computed.get("precision"), run.computed.get("device")) for run in self.runs}
         precision, device = ways.pop() if len(ways) == 1 else (None, None)
@@ -138,7 +137,7 @@ class Variant:
             "--steps": str(steps) if steps != usual_steps else "",
             "--preset": self.preset if self.preset != "paper" else "",
             "--from": f"AGENT-{agent}" if agent else "",
-            "--set": " ".join(settings),
+            "--set": " ".join(changes),
             "--precision": precision if precision != "float32" else "",
             "--device": device,
         }
@@ -172,14 +171,12 @@ def variants_by_task(
         tasks[json.dumps(settings, sort_keys=True)].append(run)
     views = {_task_view(members, list(tasks.values())): members for members in tasks.values()}
 
-    def rank_task(task: TaskView) -> tuple[int, str]:
-        return _place(task.name, first_tasks), task.title
-
     def rank(variant: Variant) -> tuple[int, bool, list[tuple[int, str]]]:
         place = _place(variant.label, first_labels)
         return place, place == len(first_labels) and not variant.is_result, natural(variant.label)
 
-    return {task.title: sorted(_variants(task, views[task]), key=rank) for task in sorted(views, key=rank_task)}
+    in_order = sorted(views, key=lambda task: (_place(task.name, first_tasks), task.title))
+    return {task.title: sorted(_variants(task, views[task]), key=rank) for task in in_order}
 
 
 def _place(name: str, order: Sequence[str]) -> int:
