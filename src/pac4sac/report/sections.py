@@ -67,11 +67,11 @@ def _further_metrics(name: str, task: TaskView, variants: Sequence[Variant]) -> 
     columns.append(data("variant", "seed", "state", "solved", *scales, get=lambda numbers: numbers))
     unit = " (regrets in thousands)" if task.scale > 1 else ""
     caption = f"All metrics on {task.title}, mean ± sd{unit}; the CSV has every run"
-    runs = [
-        (variant.label, outcome.run.record.seed, outcome.state, outcome.solved, *map(outcome.metrics.get, scales))
-        for variant in variants
-        for outcome in variant.outcomes
-    ]
+
+    def runs(variant: Variant) -> list[tuple[Any, ...]]:
+        about = [(variant.label, o.run.record.seed, o.state, o.solved) for o in variant.outcomes]
+        return [(*names, *map(o.metrics.get, scales)) for names, o in zip(about, variant.outcomes, strict=True)]
+
     return Table(name, caption, columns, variants, runs, folded=True)
 
 
@@ -258,7 +258,10 @@ def _computing_table(variants: Sequence[Variant]) -> Table:
     columns = numbered(("Task", "Device", "Backend", "Precision", "Variants", "Runs"), ("Runs",))
     columns.append(data("task", *HOW, "variant", "runs", get=lambda part: part))
     rows = [(*key, Cell(", ".join(labels)), labels.total()) for key, labels in counts.items()]
-    by_variant = [(*key, label, n) for key, labels in counts.items() for label, n in labels.items()]
+
+    def by_variant(row: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        return [(*row[:4], label, n) for label, n in counts[row[:4]].items()]
+
     return Table("computing", "How the runs were computed", columns, rows, by_variant)
 
 

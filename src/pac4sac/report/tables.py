@@ -110,7 +110,7 @@ class Table:
     caption: str
     columns: Sequence[Column]
     rows: Sequence[Any]
-    lines: Sequence[Any] = ()  # of the CSV, where they are not the rows
+    parts: Callable[[Any], Iterable[Any]] = lambda row: [row]  # of a row, each a line of the CSV
     folded: bool = False
     header: Sequence[str] = ()  # order of the keys in CSV, where it is not that of the columns
 
@@ -126,7 +126,7 @@ class Table:
     def records(self) -> list[dict[str, Any]]:
         """What CSV gets; nothing where no column has a key, which then gets the cells as shown."""
         keyed = [column for column in self.columns if column.keys]
-        lines = (self.lines or self.rows) if keyed else []
+        lines = [part for row in self.rows for part in self.parts(row)] if keyed else []
         records = [{key: value for column in keyed for key, value in column.record(line).items()} for line in lines]
         return [{key: record[key] for key in self.header or record} for record in records]
 
