@@ -3,7 +3,7 @@ words. All of the report that compares variants does it here."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pac4sac.base.text import p_value
@@ -101,9 +101,7 @@ class Compared:
         return NO_DIFFERENCE
 
 
-def compare(
-    variants: Sequence[Variant], baseline: Variant | None, quantity: Quantity, family: str = ""
-) -> list[Compared]:
+def compare(variants: Sequence[Variant], baseline: Variant | None, quantity: Quantity) -> list[Compared]:
     """The variants are one family: p-values are corrected for all of them."""
     theirs = quantity.values(baseline) if baseline else []
     tested: list[tuple[Difference | None, float | None]] = []
@@ -117,7 +115,7 @@ def compare(
     p_means = statistics.holm([difference.p if difference else None for difference, _ in tested])
     p_ranks = statistics.holm([rank for _, rank in tested])
     rows = zip(variants, tested, p_means, p_ranks, strict=True)
-    return [Compared(variant, baseline, quantity, d, p, p_rank, family) for variant, (d, _), p, p_rank in rows]
+    return [Compared(variant, baseline, quantity, d, p, p_rank) for variant, (d, _), p, p_rank in rows]
 
 
 def compare_headline(variants: Sequence[Variant], baseline: Variant | None, family: str = "") -> list[Compared]:
@@ -125,7 +123,7 @@ def compare_headline(variants: Sequence[Variant], baseline: Variant | None, fami
     metric = variants[0].task.headline
     words_of = (WORSE, BETTER) if metric.lower_is_better else (BETTER, WORSE)
     quantity = Quantity(lambda variant: variant.values(metric.key), *words_of, lower_is_better=metric.lower_is_better)
-    return compare(variants, baseline, quantity, family)
+    return [replace(row, family=family) for row in compare(variants, baseline, quantity)]
 
 
 def first_with_results(variants: Sequence[Variant], names: Iterable[str] = ()) -> Variant | None:

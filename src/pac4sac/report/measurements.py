@@ -25,6 +25,7 @@ CRITICS = (OVERESTIMATES, UNDERESTIMATES, "undecided", UNFINISHED, NOT_MEASURED)
 WIDER, NARROWER = "wider", "narrower"
 WIDTHS = (WIDER, NARROWER, *VERDICTS)
 QUANTITIES = {"nearest": "distance to the nearest state", "log_volume": "log-volume"}
+About = Callable[[str, Sequence[Variant]], tuple[list[str], list[Column]]]  # of a task and the variants measured on it
 WIDE = 30.0  # ratio of biases above which a linear axis hides the small ones
 
 
@@ -51,12 +52,7 @@ class Measurements:
     def ends(self, variant: Variant, name: str) -> list[float]:
         return [rows[-1][name] for rows in self.at_the_end(variant)]
 
-    def section(
-        self,
-        context: Context,
-        about: Callable[[str, Sequence[Variant]], tuple[list[str], list[Column]]],
-        draw: Callable[[list[Variant]], Figure],
-    ) -> Section | None:
+    def section(self, context: Context, about: About, draw: figures.Draw) -> Section | None:
         """Of all tasks on which something was measured; `about` has sentences and the further columns of a table."""
 
         def runs_cell(variant: Variant) -> Cell:
@@ -179,17 +175,18 @@ def coverage_section(context: Context, choose: Callable[[Sequence[Variant]], Var
         baseline, columns, sentences = choose(variants), list[Column](), list[str]()
         for name, quantity in QUANTITIES.items():
             rows = compare_coverage(name, variants, baseline)
-            names = ("difference", "p", "verdict")
-            of = {key: {row.variant: getattr(row, key) for row in rows}.__getitem__ for key in names}
+            differences = {row.variant: row.difference for row in rows}
+            p_values = {row.variant: row.p for row in rows}
+            verdicts = {row.variant: row.verdict for row in rows}
             columns += [
                 Column("at the end [95 %]", partial(end, name), with_ends(name), quantity),
-                Column("difference [95 %]", of["difference"], with_ends(f"{name}_difference"), quantity),
-                Column("p (Holm)", of["p"], f"{name}_p_holm", quantity, show=p_value),
+                Column("difference [95 %]", differences.get, with_ends(f"{name}_difference"), quantity),
+                Column("p (Holm)", p_values.get, f"{name}_p_holm", quantity, show=p_value),
                 Column("mean over training", partial(over_training, name=name), f"{name}_over_training", quantity),
-                words("against baseline", of["verdict"], f"{name}_against_baseline", quantity),
+                words("against baseline", verdicts.get, f"{name}_against_baseline", quantity),
             ]
-            verdicts = in_words([(row.verdict, f"`{row.variant.label}`") for row in rows], WIDTHS)
-            sentences.append(f"By {quantity}, {verdicts or 'nothing to compare'}.")
+            told_apart = in_words([(verdict, f"`{variant.label}`") for variant, verdict in verdicts.items()], WIDTHS)
+            sentences.append(f"By {quantity}, {told_apart or 'nothing to compare'}.")
         against = f"On {title} at the end of training, against `{baseline.label}`." if baseline else ""
         return [" ".join([against, *sentences])] if baseline else [], columns
 

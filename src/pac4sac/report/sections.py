@@ -33,8 +33,8 @@ def task_section(context: Context, title: str) -> Section:
     results, families = context.results(title), context.families[title]
     task, name, baseline = results[0].task, file_name(title), context.baselines[title]
     compared = [row for family in families for row in compare_headline(family.members, baseline, family.title)]
-    texts = TEXTS["task"]
-    curves = texts["curves"] + (texts["curves_solved"] if task.r_limit is not None and task.e_max else "")
+    shows_solved = task.r_limit is not None and task.e_max
+    curves = TEXTS["task"]["curves"] + (TEXTS["task"]["curves_solved"] if shows_solved else "")
     drawn = [(f"{title}: {family.title}. {curves}", family.members) for family in families]
     blocks: list[Block] = [
         _about(context, task, baseline),
