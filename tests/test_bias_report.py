@@ -76,7 +76,7 @@ def test_runs_that_diverged_are_drawn_but_not_judged(tmp_path: Path) -> None:
     assert "overestimates" not in sentence
     assert "undecided: `sac`" in sentence
     assert table.cells[0][2].text == "3 of 4"
-    assert picture.figure.axes[0].lines
+    assert picture.draw().axes[0].lines
 
 
 def test_while_runs_are_under_way_those_solved_first_do_not_stand_for_all(tmp_path: Path) -> None:

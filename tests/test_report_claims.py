@@ -12,8 +12,8 @@ from test_report import variants_of
 from pac4sac.paper.claims import claims_section
 from pac4sac.paper.report import read_context
 from pac4sac.paper.study_sections import chosen_section
+from pac4sac.report.sections import across_tasks_section, task_section
 from pac4sac.report.tables import Table
-from pac4sac.report.task_sections import across_tasks_section, task_section
 
 
 class TestClaims:

@@ -11,8 +11,8 @@ from test_report import rows_of, variants_of
 from pac4sac.paper.report import read_context, write_report
 from pac4sac.paper.study_sections import study_sections
 from pac4sac.report.comparison import compare_headline
+from pac4sac.report.sections import sweep
 from pac4sac.report.tables import Table
-from pac4sac.report.task_sections import sweep
 from pac4sac.runs.metrics import score
 
 

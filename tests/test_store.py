@@ -11,7 +11,7 @@ import pytest
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import read_jsonl
-from pac4sac.report.learning_curves import group_by_variant, learning_curve_picture, mean_curve, smooth
+from pac4sac.report.figures import group_by_variant, learning_curve_picture, mean_curve, smooth
 from pac4sac.runs.identity import usual_settings
 from pac4sac.runs.reading import RunRecord, find_runs, read_run, read_runs, results, varying_settings
 
@@ -219,10 +219,10 @@ class TestCurves:
             tmp_path, "t0", [1.0], algo="sac", status="failed", task=TASK | {"name": "Pendulum-v1", "r_limit": None}
         )
         picture = tmp_path / "curves.png"
-        learning_curve_picture(picture, read_runs(tmp_path), title="all at once")
+        learning_curve_picture(picture, read_runs(tmp_path))
         assert picture.read_bytes().startswith(b"\x89PNG")
         again = tmp_path / "again.png"
-        learning_curve_picture(again, read_runs(tmp_path), title="all at once")
+        learning_curve_picture(again, read_runs(tmp_path))
         assert again.read_bytes() == picture.read_bytes()
 
 
@@ -230,7 +230,7 @@ def test_reporting_works_without_simulators_and_a_display() -> None:
     program = (
         "import sys\n"
         "sys.modules['pybullet'] = None\n"
-        "import pac4sac.runs.metrics, pac4sac.paper.numbers, pac4sac.runs.reading, pac4sac.report.learning_curves\n"
+        "import pac4sac.runs.metrics, pac4sac.paper.numbers, pac4sac.runs.reading, pac4sac.report.figures\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -62,7 +62,7 @@ def show_result(result: Result, console: Console) -> None:
         text.append(f" {broken} of {len(runs)} runs broke off (see status_detail in run.json).", "red")
     console.print(text, soft_wrap=True)
     if any(run.episodes for run in runs):
-        from pac4sac.report.learning_curves import learning_curve_picture  # matplotlib takes a second to import
+        from pac4sac.report.figures import learning_curve_picture  # matplotlib takes a second to import
 
         learning_curve_picture(result.folder / PICTURE, runs)
         say(console, f"Learning curves: {result.folder / PICTURE}")

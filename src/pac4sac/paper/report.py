@@ -17,13 +17,11 @@ from pac4sac.paper.families import PaperContext, context_of, coverage_baseline, 
 from pac4sac.paper.numbers import SEEDS, TEXTS
 from pac4sac.paper.study_sections import chosen_section, study_sections
 from pac4sac.paper.table_sections import shooting_section, table_section
-from pac4sac.report import figures, html
+from pac4sac.report import figures, measurements
+from pac4sac.report import sections as general
 from pac4sac.report.comparison import compare_headline, tally
-from pac4sac.report.formats import markdown_files, to_csv, to_latex
-from pac4sac.report.measurements import bias_section, coverage_section
-from pac4sac.report.record_sections import facts, left_out, method_section, provenance_section, runs_section
+from pac4sac.report.formats import html_page, markdown_files, to_csv, to_latex
 from pac4sac.report.tables import Picture, Section, Table
-from pac4sac.report.task_sections import across_tasks_section, task_section, threshold_section
 from pac4sac.runs.collection import CHOOSING, collect
 
 MARK = "report.html"
@@ -48,7 +46,7 @@ def write_report(paths: Sequence[Path], out: Path, *, in_pages: bool = False) ->
         raise UserError(f"{out} is a file; name a folder with --out.")
     if out.is_dir() and any(out.iterdir()) and not (out / MARK).exists():
         raise UserError(f"{out} holds something that is no report; name another folder with --out.")
-    for sentence in left_out(context.collection):
+    for sentence in general.left_out(context.collection):
         warnings.warn(sentence, stacklevel=2)
     sections = compose(context)
     for folder in (out, out / "tables", out / "figures"):
@@ -63,16 +61,18 @@ def write_report(paths: Sequence[Path], out: Path, *, in_pages: bool = False) ->
             if not in_pages:
                 _write(out / "tables" / f"{block.name}.tex", to_latex(block))
         elif isinstance(block, Picture):
-            drawings[block.name] = figures.to_svg(block.figure, block.name)
-            _write(out / "figures" / f"{block.name}.svg", figures.opaque(drawings[block.name]))
+            figure = block.draw()
+            svg = figures.to_svg(figure, block.name)
+            drawings[block.name] = figures.inline_svg(svg, block.caption)
+            _write(out / "figures" / f"{block.name}.svg", figures.opaque(svg))
             if not in_pages:
-                (out / "figures" / f"{block.name}.pdf").write_bytes(figures.to_pdf(block.figure))
+                (out / "figures" / f"{block.name}.pdf").write_bytes(figures.to_pdf(figure))
     titles = list(dict.fromkeys(study.title for study in context.collection.studies))
     tasks = "Report on " + ", ".join(context.variants) if context.variants else "Report"
-    about = (titles[0] if len(titles) == 1 else tasks, facts(context), sections)
+    about = (titles[0] if len(titles) == 1 else tasks, general.facts(context), sections)
     for name, text in markdown_files(*about, in_pages).items():
         _write(out / name, text)
-    _write(out / MARK, html.page(*about, drawings))
+    _write(out / MARK, html_page(*about, drawings))
     return WrittenReport(out / MARK, context, main_tables(sections))
 
 
@@ -91,16 +91,16 @@ def compose(context: PaperContext) -> list[Section]:
         *(section for section, _ in tables),
         shooting_section(context.rows.shooting),
         *study_sections(context),
-        across_tasks_section(context),
-        *(task_section(context, title) for title in context.variants if context.results(title)),
-        bias_section(context),
-        coverage_section(context, partial(coverage_baseline, collection.studies)),
-        threshold_section(context, TEXTS["threshold"]),
+        general.across_tasks_section(context),
+        *(general.task_section(context, title) for title in context.variants if context.results(title)),
+        measurements.bias_section(context),
+        measurements.coverage_section(context, partial(coverage_baseline, collection.studies)),
+        general.threshold_section(context, TEXTS["threshold"]),
         *(chosen_section(context, kind) for kind in CHOOSING),
         cost_section(collection.costs),
-        runs_section(context),
-        method_section([text.format(seeds=SEEDS) for text in TEXTS["method"]]),
-        provenance_section(context),
+        general.runs_section(context),
+        general.method_section([text.format(seeds=SEEDS) for text in TEXTS["method"]]),
+        general.provenance_section(context),
     ]
     return [section for section in sections if section is not None]
 

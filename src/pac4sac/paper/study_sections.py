@@ -15,7 +15,7 @@ from pac4sac.paper.table_sections import METRICS, OURS_ABOVE, beside_the_paper, 
 from pac4sac.paper.verdicts import compare_cell
 from pac4sac.report.comparison import BETTER, compare_headline, comparison_table, runs_cell, tally
 from pac4sac.report.figures import ranking_figure
-from pac4sac.report.record_sections import mixtures
+from pac4sac.report.sections import mixtures
 from pac4sac.report.tables import TEXTS as GENERAL_TEXTS
 from pac4sac.report.tables import Cell, Column, Picture, Section, Table, command, data, words
 from pac4sac.report.variants import METRICS as ALL_METRICS

@@ -15,7 +15,7 @@ from pac4sac.paper.families import PaperTable
 from pac4sac.paper.numbers import MEDIANS, SEEDS, TASKS, TEXTS, MeanSd
 from pac4sac.paper.verdicts import NOT_COMPARABLE, VERDICTS, Verdict, compare_cell
 from pac4sac.report.figures import COLOURS, add_legend, finish_panel, new_figure
-from pac4sac.report.record_sections import mixtures
+from pac4sac.report.sections import mixtures
 from pac4sac.report.tables import Cell, Column, Picture, Section, Table, command, data, with_ends, words
 from pac4sac.report.variants import Variant
 from pac4sac.runs.statistics import Estimate, Summary, interquartile_mean, median, summarise

@@ -1,8 +1,9 @@
 """Variants against a baseline: the difference of their means with its interval, its corrected p-value, and a verdict in
 words. All of the report that compares variants does it here."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pac4sac.base.text import p_value
@@ -100,25 +101,21 @@ class Compared:
         return NO_DIFFERENCE
 
 
-def compare(
-    variants: Sequence[Variant], baseline: Variant | None, quantity: Quantity, family: str = ""
-) -> list[Compared]:
+def compare(variants: Sequence[Variant], baseline: Variant | None, quantity: Quantity) -> list[Compared]:
     """The variants are one family: p-values are corrected for all of them."""
     theirs = quantity.values(baseline) if baseline else []
-    differences: list[Difference | None] = []
-    ranks: list[float | None] = []
+    tested: list[tuple[Difference | None, float | None]] = []
     for variant in variants:
-        ours = quantity.values(variant)
-        rival = baseline if ours and theirs and variant is not baseline else None
-        if rival and quantity.test:
-            differences.append(quantity.test(variant, rival))
-        else:
-            differences.append(statistics.welch(summarise(ours), summarise(theirs)) if rival else None)
-        by_rank = rival and quantity.lower_is_better is not None
-        ranks.append(statistics.mann_whitney(ours, theirs) if by_rank else None)
-    p_means, p_ranks = statistics.holm([d.p if d else None for d in differences]), statistics.holm(ranks)
-    rows = zip(variants, differences, p_means, p_ranks, strict=True)
-    return [Compared(variant, baseline, quantity, d, p, p_rank, family) for variant, d, p, p_rank in rows]
+        difference, rank = None, None
+        if baseline and variant is not baseline and theirs and (ours := quantity.values(variant)):
+            welch = statistics.welch(summarise(ours), summarise(theirs))
+            difference = quantity.test(variant, baseline) if quantity.test else welch
+            rank = statistics.mann_whitney(ours, theirs) if quantity.lower_is_better is not None else None
+        tested.append((difference, rank))
+    p_means = statistics.holm([difference.p if difference else None for difference, _ in tested])
+    p_ranks = statistics.holm([rank for _, rank in tested])
+    rows = zip(variants, tested, p_means, p_ranks, strict=True)
+    return [Compared(variant, baseline, quantity, d, p, p_rank) for variant, (d, _), p, p_rank in rows]
 
 
 def compare_headline(variants: Sequence[Variant], baseline: Variant | None, family: str = "") -> list[Compared]:
@@ -126,7 +123,7 @@ def compare_headline(variants: Sequence[Variant], baseline: Variant | None, fami
     metric = variants[0].task.headline
     words_of = (WORSE, BETTER) if metric.lower_is_better else (BETTER, WORSE)
     quantity = Quantity(lambda variant: variant.values(metric.key), *words_of, lower_is_better=metric.lower_is_better)
-    return compare(variants, baseline, quantity, family)
+    return [replace(row, family=family) for row in compare(variants, baseline, quantity)]
 
 
 def first_with_results(variants: Sequence[Variant], names: Iterable[str] = ()) -> Variant | None:
@@ -136,7 +133,7 @@ def first_with_results(variants: Sequence[Variant], names: Iterable[str] = ()) -
     return next(named, known[0] if known else None)
 
 
-def side_of_zero(estimate: Estimate | Difference | None, above: str, below: str, neither: str) -> str:
+def side_of_zero(estimate: Estimate | None, above: str, below: str, neither: str) -> str:
     """The word for the side on which the whole interval lies."""
     if estimate is None or estimate.low is None or estimate.high is None:
         return neither
@@ -145,18 +142,16 @@ def side_of_zero(estimate: Estimate | Difference | None, above: str, below: str,
 
 def in_words(labels: Iterable[tuple[str, str]], order: Sequence[str]) -> str:
     """Of verdicts and labels, as in `better: a, b; worse: c`."""
-    by_verdict: dict[str, list[str]] = {}
+    by_verdict: dict[str, list[str]] = defaultdict(list)
     for verdict, label in labels:
-        by_verdict.setdefault(verdict, []).append(label)
+        by_verdict[verdict].append(label)
     return "; ".join(f"{verdict}: {', '.join(by_verdict[verdict])}" for verdict in order if verdict in by_verdict)
 
 
 def tally(rows: Sequence[Compared]) -> str:
-    def label(row: Compared) -> str:
-        by_rank = MORE_OFTEN in row.verdict and row.improvement
-        return row.variant.label + (f" (P(better) = {by_rank.value:.2f})" if by_rank else "")
-
-    return in_words([(row.verdict, label(row)) for row in rows if not row.is_baseline], VERDICTS)
+    rivals = [(row, MORE_OFTEN in row.verdict and row.improvement) for row in rows if not row.is_baseline]
+    by_rank = [(row, f" (P(better) = {better.value:.2f})" if better else "") for row, better in rivals]
+    return in_words([(row.verdict, row.variant.label + note) for row, note in by_rank], VERDICTS)
 
 
 # --- the table that shows it
@@ -168,7 +163,6 @@ def comparison_table(name: str, caption: str, rows: Sequence[Compared], task: Ta
         Column(second.title, lambda row: metric_cell(row.variant, second.key)),
         Column("solved", lambda row: Cell(row.variant.solved_text, row.variant.solved), "solved"),
     ]
-    final = "final evaluation"
     beside_baseline = [
         Column("P(better than baseline) [95 %]", "improvement", with_ends("p_improvement"), digits=2),
         Column("means (Welch)", "p", "p_holm", "p (Holm)", show=p_value),
@@ -181,8 +175,8 @@ def comparison_table(name: str, caption: str, rows: Sequence[Compared], task: Ta
         Column(task.unit, lambda row: metric_cell(row.variant, metric.key, task.scale)),
         Column("IQM [95 %]", "iqm", with_ends("iqm"), scale=task.scale),
         *shown_if(task.r_limit is not None, until_solved),
-        Column("deterministic", lambda row: metric_cell(row.variant, "final_greedy"), group=final),
-        Column("shooting", lambda row: metric_cell(row.variant, "final_shooting"), group=final),
+        Column("deterministic", lambda row: metric_cell(row.variant, "final_greedy"), group="final evaluation"),
+        Column("shooting", lambda row: metric_cell(row.variant, "final_shooting"), group="final evaluation"),
         *shown_if(any(row.is_baseline for row in rows), beside_baseline),
         *shown_if(len({row.family for row in rows}) > 1, [words("Family", "family", "family")]),
         command("variant.command", "command"),

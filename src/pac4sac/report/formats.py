@@ -1,39 +1,53 @@
-"""A table for a terminal, as Markdown, LaTeX and CSV, and a report as Markdown: in one file, or, as code hosts show it
-best, as a README with a page for each section."""
+"""A table for a terminal, as CSV, LaTeX, Markdown and HTML, and a report: as one page that needs nothing but a browser,
+and as Markdown, in one file, or, as code hosts show it best, as a README with a page for each section."""
 
 import csv
 import html
 import io
 import re
-from collections.abc import Sequence
-from itertools import chain, groupby
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import chain, compress, groupby
+from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any
 
-from pac4sac.report.tables import Block, Cell, Column, Picture, Section, Table
+from pac4sac.report.tables import TEXTS, Block, Cell, Column, Picture, Section, Table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+TEMPLATE = Path(__file__).parent / "template.html"
 IN_THE_README = ("summary", "claims")
 GIVEN_UP_FIRST = ("final evaluation", "Family", "Runs", "solved", "P(better", "p (Holm)", "IQM")  # on a narrow terminal
 Facts = Sequence[tuple[str, str]]
 
 
 def to_csv(table: Table) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    if records := table.records:
-        writer.writerow(records[0])
-        writer.writerows([_plain(value) for value in record.values()] for record in records)
-    else:
-        writer.writerow([column.head for column in table.shown])
-        writer.writerows([f"{c.text} ({c.note})" if c.note else c.text for c in row] for row in table.cells)
+    records, out = table.records, io.StringIO()
+    lines: list[list[str]] = [[_plain(value) for value in record.values()] for record in records]
+    if not records:
+        lines = [[f"{c.text} ({c.note})" if c.note else c.text for c in row] for row in table.cells]
+    head = list(records[0]) if records else [column.head for column in table.shown]
+    csv.writer(out, lineterminator="\n").writerows([head, *lines])
     return out.getvalue()
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any) -> str:
     # Ten digits are more than any result has, and fewer than two machines may disagree in.
-    return "" if value is None else f"{value:.10g}" if isinstance(value, float) else value
+    return "" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
+def _without(table: Table, heads: tuple[str, ...] = ()) -> tuple[list[Column], list[list[Cell]]]:
+    """Its columns and rows, but no commands, nor columns of which the head begins like one of these."""
+    kept = [not (column.code or column.head.startswith(heads)) for column in table.shown]
+    return list(compress(table.shown, kept)), [list(compress(row, kept)) for row in table.cells]
+
+
+def _groups(columns: Sequence[Column]) -> list[tuple[str, int]]:
+    """The heads over neighbours, each with the number of its columns; none where no column has one."""
+    spans = [(group, len(list(members))) for group, members in groupby(c.group for c in columns)]
+    return spans if any(group for group, _ in spans) else []
 
 
 # --- on a terminal
@@ -56,66 +70,49 @@ def show_tables(console: "Console", tables: Sequence[Table]) -> None:
 
     for table in tables:
         rich_table = RichTable(title=table.caption, title_justify="left", box=box.SIMPLE)
-        places = columns_that_fit(table, console.width)
-        for column in (table.shown[place] for place in places):
+        columns, rows = _that_fits(table, console.width)
+        for column in columns:
             head = f"{column.group}\n{column.title}" if column.group else column.title
             rich_table.add_column(head, justify="right" if column.numeric else "left")
-        for row in table.cells:
-            rich_table.add_row(*("\n".join(row[place].lines) for place in places))
+        for row in rows:
+            rich_table.add_row(*("\n".join(cell.lines) for cell in row))
         console.print(rich_table)
 
 
-def columns_that_fit(table: Table, width: int) -> list[int]:
-    """Places of the columns a console has room for; what is left out is in the report anyway."""
-    places = [place for place, column in enumerate(table.shown) if not column.code]
-    lines = [[line for row in table.cells for line in row[place].lines] for place, _ in enumerate(table.shown)]
-    widest = [max(map(len, [*c.title.split(), *lines[place]])) for place, c in enumerate(table.shown)]
-    for title in GIVEN_UP_FIRST:
-        if sum(widest[place] + 3 for place in places) <= width:
+def _that_fits(table: Table, width: int) -> tuple[list[Column], list[list[Cell]]]:
+    """What a console has room for; what is left out is in the report anyway."""
+    for given_up in range(len(GIVEN_UP_FIRST) + 1):
+        columns, rows = _without(table, GIVEN_UP_FIRST[:given_up])
+        texts = [[*column.title.split(), *chain(*(row[k].lines for row in rows))] for k, column in enumerate(columns)]
+        if sum(max(map(len, of_column)) + 3 for of_column in texts) <= width:
             break
-        places = [place for place in places if not table.shown[place].head.startswith(title)]
-    return places
+    return columns, rows
 
 
 # --- LaTeX
 
-LATEX = {
-    **{c: f"\\{c}" for c in "&%$#_{}"},
-    **{"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}"},
-    **{"±": "$\\pm$", "−": "$-$", "—": "---", "≤": "$\\le$", "×": "$\\times$", "<": "$<$", ">": "$>$"},
-    **{"ξ": "$\\xi$", "α": "$\\alpha$", "√": "$\\sqrt{}$", "≥": "$\\ge$"},
-}
-
 
 def to_latex(table: Table) -> str:
     """A `tabular` for the booktabs package, to be put into a table by the one who inputs it."""
-    columns, rows = _without_commands(table)
-    lines = [f"% {table.caption}", "% needs \\usepackage{booktabs}"]
-    lines += ["\\begin{tabular}{" + "".join("r" if c.numeric else "l" for c in columns) + "}", "\\toprule"]
-    if any(c.group for c in columns):
-        spans = [(group, len(list(members))) for group, members in groupby(c.group for c in columns)]
-        heads = [f"\\multicolumn{{{n}}}{{c}}{{{_latex(group)}}}" if group else " & " * (n - 1) for group, n in spans]
-        lines.append(" & ".join(heads) + " \\\\")
-    lines += [" & ".join(_latex(c.title) for c in columns) + " \\\\", "\\midrule"]
+    columns, rows = _without(table)
+    groups = [
+        f"\\multicolumn{{{n}}}{{c}}{{{_latex(group)}}}" if group else " & " * (n - 1) for group, n in _groups(columns)
+    ]
+    heads = [_latex(column.title) for column in columns]
+    body = []
     for row in rows:
-        lines.append(" & ".join(_latex(cell.text) for cell in row) + " \\\\")
+        body.append([_latex(cell.text) for cell in row])
         if any(cell.published or cell.note for cell in row):
-            lines.append(" & ".join(map(_small, row)) + " \\\\")
-    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
-
-
-def _small(cell: Cell) -> str:
-    below = "; ".join(part for part in (cell.note, cell.published, cell.verdict) if part)
-    return f"{{\\footnotesize {_latex(below)}}}" if below else ""
+            below = [_latex("; ".join(filter(None, (c.note, c.published, c.verdict)))) for c in row]
+            body.append([f"{{\\footnotesize {text}}}" if text else "" for text in below])
+    over, middle = ([" & ".join(line) + " \\\\" for line in lines if line] for lines in ([groups, heads], body))
+    kinds = "".join("r" if column.numeric else "l" for column in columns)
+    opening = [f"% {table.caption}", "% needs \\usepackage{booktabs}", f"\\begin{{tabular}}{{{kinds}}}", "\\toprule"]
+    return "\n".join([*opening, *over, "\\midrule", *middle, "\\bottomrule", "\\end{tabular}\n"])
 
 
 def _latex(text: str) -> str:
-    return "".join(LATEX.get(c, c) for c in text)
-
-
-def _without_commands(table: Table) -> tuple[list[Column], list[list[Cell]]]:
-    kept = [place for place, column in enumerate(table.shown) if not column.code]
-    return [table.shown[place] for place in kept], [[row[place] for place in kept] for row in table.cells]
+    return "".join(TEXTS["latex"].get(c, c) for c in text)
 
 
 # --- Markdown
@@ -123,29 +120,28 @@ def _without_commands(table: Table) -> tuple[list[Column], list[list[Cell]]]:
 
 def to_markdown(table: Table) -> str:
     """Commands would make a table too wide to read on a code host: they follow it, a line each."""
-    columns, rows = _without_commands(table)
-    lines = ["| " + " | ".join(_markdown(column.head) for column in columns) + " |"]
-    lines.append("|" + "|".join("---:" if c.numeric else "---" for c in columns) + "|")
-    lines += ["| " + " | ".join(map(_markdown_cell, row)) + " |" for row in rows]
-    body = "\n".join(lines) + "\n" + _commands(table)
+    columns, rows = _without(table)
+    cells = [[_markdown(column.head) for column in columns], *(map(_markdown_cell, row) for row in rows)]
+    heads, *lines = ["| " + " | ".join(row) + " |" for row in cells]
+    rule = "|" + "|".join("---:" if c.numeric else "---" for c in columns) + "|"
+    body = "\n".join([heads, rule, *lines]) + "\n" + _commands(table)
     if table.folded:
         return f"<details><summary>{html.escape(table.caption, quote=False)}</summary>\n\n{body}\n</details>\n"
     return f"**{_markdown(table.caption)}**\n\n{body}"
 
 
 def _commands(table: Table) -> str:
-    rows_of: dict[str, list[list[str]]] = {}
+    rows_of: dict[str, list[list[str]]] = defaultdict(list)
     # Two names tell a row; the rest of it stands in the table.
     names = next((k for k, column in enumerate(table.shown[:2]) if column.numeric), 2)
     for row in table.cells:
         for cell, column in zip(row, table.shown, strict=True):
             if column.code and cell.text:
-                rows_of.setdefault(cell.text, []).append([c.text for c in row[:names]])
+                rows_of[cell.text].append([c.text for c in row[:names]])
     lines = []
     for line, rows in rows_of.items():
         common = [texts[0] for texts in zip(*rows, strict=True) if len(set(texts)) == 1]
-        lines += [f"# {', '.join(common)}"] if common else []
-        lines.append(line)
+        lines += [f"# {', '.join(common)}", line] if common else [line]
     return "\n```sh\n" + "\n".join(lines).replace("`", "'") + "\n```\n" if lines else ""
 
 
@@ -160,23 +156,21 @@ def _markdown(text: str) -> str:
 
 def markdown_files(title: str, facts: Facts, sections: Sequence[Section], in_pages: bool) -> dict[str, str]:
     """The text of each, by its name. The README says what is on the other pages."""
-    parts = {section.name: [f"## {section.title}", *map(_block, section.blocks)] for section in sections}
+    first = [section for section in sections if section.name in IN_THE_README or not in_pages]
+    others = [section for section in sections if section not in first]
     head = [f"# {title}", "; ".join(f"{value} {name}" for value, name in facts)]
+    shown = [text for section in first for text in (f"## {section.title}", *map(_markdown_block, section.blocks))]
     if not in_pages:
-        return {"report.md": _join([*head, *chain(*parts.values())])}
-    others = [section for section in sections if section.name not in IN_THE_README]
+        return {"report.md": _join(*head, *shown)}
     links = [f"* [{section.title}]({section.name}.md)" for section in others]
-    links.append("* [all on one page](report.html), with tables that can be sorted; to be opened in a browser")
-    head.append("Written by `pac4sac report --pages` from stored runs, and not edited by hand.")
-    first = chain(*(parts[name] for name in parts if name in IN_THE_README))
-    pages = {"README.md": _join([*head, *first, "## Pages", "\n".join(links)])}
-    for section in others:
-        _, *blocks = parts[section.name]
-        pages[f"{section.name}.md"] = _join([f"# {section.title}", *blocks, "[All results](README.md)"])
-    return pages
+    readme = _join(*head, TEXTS["by_whom"], *shown, "## Pages", "\n".join([*links, TEXTS["on_one_page"]]))
+    return {"README.md": readme} | {
+        f"{section.name}.md": _join(f"# {section.title}", *map(_markdown_block, section.blocks), TEXTS["back"])
+        for section in others
+    }
 
 
-def _block(block: Block) -> str:
+def _markdown_block(block: Block) -> str:
     if isinstance(block, Table):
         return to_markdown(block).rstrip()
     if isinstance(block, Picture):
@@ -184,5 +178,62 @@ def _block(block: Block) -> str:
     return "\n".join(f"* {item}" for item in block) if isinstance(block, list) else block
 
 
-def _join(parts: Sequence[str]) -> str:
+def _join(*parts: str) -> str:
     return "\n\n".join(parts) + "\n"
+
+
+# --- HTML
+
+
+def html_page(title: str, facts: Facts, sections: Sequence[Section], drawings: Mapping[str, str]) -> str:
+    """`drawings` are the figures as SVG for a page, by name."""
+    contents = "".join(f'<a href="#{s.name}">{_html(s.title)}</a>' for s in sections)
+    cards = "".join(f"<div><b>{_html(value)}</b><span>{_html(name)}</span></div>" for value, name in facts)
+    blocks = [(s, "\n".join(_html_block(block, drawings) for block in s.blocks)) for s in sections]
+    body = "\n".join(f'<section id="{s.name}"><h2>{_html(s.title)}</h2>\n{text}\n</section>' for s, text in blocks)
+    template = Template(TEMPLATE.read_text(encoding="utf-8"))
+    return template.substitute(title=_html(title), contents=contents, cards=cards, body=body)
+
+
+def _html_block(block: Block, drawings: Mapping[str, str]) -> str:
+    if isinstance(block, Table):
+        return _html_table(block)
+    if isinstance(block, Picture):
+        whole = f'<div class="scroll">{drawings[block.name]}</div><figcaption>{_html(block.caption)}</figcaption>'
+        return f'<figure id="figure-{html.escape(block.name)}">{whole}</figure>'
+    if isinstance(block, list):
+        return "<ul>" + "".join(f"<li>{_html(item)}</li>" for item in block) + "</ul>"
+    return f"<p>{_html(block)}</p>"
+
+
+def _html_table(table: Table) -> str:
+    heads = [
+        f'<th scope="col" class="{_kind(c)}" aria-sort="none"><button>{_html(c.title)}</button></th>'
+        for c in table.shown
+    ]
+    groups = [f'<th colspan="{n}" class="group">{_html(group)}</th>' for group, n in _groups(table.shown)]
+    head = "".join(f"<tr>{''.join(cells)}</tr>" for cells in (groups, heads) if cells)
+    rows = "\n".join(f"<tr>{''.join(map(_html_cell, row, table.shown))}</tr>" for row in table.cells)
+    caption = _html(table.caption)
+    whole = (
+        f'<div class="scroll"><table id="table-{html.escape(table.name)}"><caption>{caption}</caption>'
+        f"<thead>{head}</thead><tbody>\n{rows}\n</tbody></table></div>"
+    )
+    return f"<details><summary>{caption}</summary>{whole}</details>" if table.folded else whole
+
+
+def _html_cell(cell: Cell, column: Column) -> str:
+    hint = f' title="{html.escape(cell.hint)}"' if cell.hint else ""
+    text = f"<code>{html.escape(cell.text)}</code>" if column.code else _html(cell.text)
+    text += "".join(f"<small>{_html(below)}</small>" for below in (cell.note, cell.published) if below)
+    if cell.verdict:
+        text += f'<span class="verdict {cell.verdict.replace(" ", "-")}">{_html(cell.verdict)}</span>'
+    return f'<td class="{_kind(column)}" data-value="{html.escape(_plain(cell.value))}"{hint}>{text}</td>'
+
+
+def _kind(column: Column) -> str:
+    return "n" if column.numeric else "t"
+
+
+def _html(text: str) -> str:
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(text, quote=False))

@@ -2,14 +2,14 @@
 
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
 from pac4sac.base.text import NOTHING, decimals, digits_of, number
-from pac4sac.runs.statistics import Difference, Estimate, Summary
+from pac4sac.runs.statistics import Estimate, Summary
 
 TEXTS = tomllib.loads((Path(__file__).parent / "texts.toml").read_text(encoding="utf-8"))  # the long ones
 
@@ -30,6 +30,9 @@ class Cell:
         return [part for part in (self.text, self.note, self.published, self.verdict) if part]
 
 
+Get = Callable[[Any], Any] | str
+
+
 @dataclass(frozen=True)
 class Column:
     """What `get` takes from a row, or the attribute of that name, and how it is shown: a number, text, Estimate,
@@ -37,7 +40,7 @@ class Column:
     summary a mean and a deviation."""
 
     title: str  # without one it is for CSV alone
-    get: Callable[[Any], Any] | str
+    get: Get
     keys: str | tuple[str, ...] = ()
     group: str = ""  # a common head over neighbours
     numeric: bool = True
@@ -58,31 +61,28 @@ class Column:
         if isinstance(content, Cell):
             return content
         scale = self.scale(row) if callable(self.scale) else self.scale
-        if self.show:
+        if content is None:
+            text = NOTHING
+        elif self.show:
             text = self.show(content)
-        elif isinstance(content, Estimate | Difference):
+        elif isinstance(content, Estimate):
             text = with_interval(content, scale, self.digits)
         elif isinstance(content, Summary):
             text = mean_sd(content, scale)
         else:
-            text = number(content, scale) if content is None or isinstance(content, float) else str(content)
+            text = number(content, scale) if isinstance(content, float) else str(content)
         return Cell(text) if self.code else Cell(text, _numbers(content)[0])
 
     def record(self, row: Any) -> dict[str, Any]:
         keys = (self.keys,) if isinstance(self.keys, str) else self.keys
-        numbers = _numbers(self.content(row)) if keys else ()
-        return dict.fromkeys(keys) | dict(zip(keys, numbers, strict=False))
+        return dict.fromkeys(keys) | dict(zip(keys, _numbers(self.content(row)), strict=False))
 
 
-Get = Callable[[Any], Any] | str
+words = partial(Column, numeric=False)
 
 
-def words(title: str, get: Get, keys: str | tuple[str, ...] = (), group: str = "") -> Column:
-    return Column(title, get, keys, group, numeric=False)
-
-
-def command(get: Get, keys: str | tuple[str, ...] = (), title: str = "Repeat with") -> Column:
-    return Column(title, get, keys, numeric=False, code=True)
+def command(get: Get, key: str = "", title: str = "Repeat with") -> Column:
+    return words(title, get, key, code=True)
 
 
 def data(*keys: str, get: Get) -> Column:
@@ -135,11 +135,7 @@ class Table:
 class Picture:
     name: str
     caption: str
-    draw: Callable[[], Any] = field(repr=False)  # called when it is written
-
-    @cached_property
-    def figure(self) -> Any:
-        return self.draw()
+    draw: Callable[[], Any]  # a figure, when it is written
 
 
 @dataclass(frozen=True)
@@ -153,7 +149,7 @@ Block = str | list[str] | Table | Picture  # a list has an item for each sentenc
 
 
 def _numbers(content: Any) -> tuple[Any, ...]:
-    if isinstance(content, Estimate | Difference):
+    if isinstance(content, Estimate):
         return content.value, content.low, content.high
     if isinstance(content, Summary):
         return content.mean, content.sd
@@ -168,11 +164,10 @@ def mean_sd(summary: Summary | None, scale: float = 1.0) -> str:
     return decimals(summary.mean / scale, digits) + sd
 
 
-def with_interval(estimate: Estimate | Difference | None, scale: float = 1.0, digits: int | None = None) -> str:
+def with_interval(estimate: Estimate | None, scale: float = 1.0, digits: int | None = None) -> str:
     if estimate is None:
         return NOTHING
     digits = digits_of(estimate.value / scale) if digits is None else digits
-    value = decimals(estimate.value / scale, digits)
-    if estimate.low is None or estimate.high is None:
-        return value
-    return f"{value} [{decimals(estimate.low / scale, digits)}, {decimals(estimate.high / scale, digits)}]"
+    known = [x for x in (estimate.value, estimate.low, estimate.high) if x is not None]
+    value, *ends = (decimals(x / scale, digits) for x in known)
+    return f"{value} [{', '.join(ends)}]" if ends else value

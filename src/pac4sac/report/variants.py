@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,14 +12,17 @@ import numpy as np
 
 from pac4sac.base.files import natural
 from pac4sac.base.text import setting_text
+from pac4sac.report.tables import TEXTS
 from pac4sac.runs.collection import FoundRun
 from pac4sac.runs.identity import updates_of_task, usual_settings
 from pac4sac.runs.metrics import has_equal_episodes, is_complete, is_solved, score, score_run, solved_at
 from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.seeds import seeds_text
 from pac4sac.runs.statistics import Summary, fraction, summarise
+from pac4sac.runs.status import BROKEN_OFF
 from pac4sac.tasks import TASKS
 
+SCORES = ("regret", "episodes", "regret_unclipped", "fixed_horizon_regret")
 DEFAULT_STEPS = 100_000  # of a task that is not shipped
 
 
@@ -29,19 +33,7 @@ class Metric:
     lower_is_better: bool
 
 
-METRICS = {
-    metric.key: metric
-    for metric in (
-        Metric("regret", "cumulative regret", True),
-        Metric("episodes", "episodes until solved", True),
-        Metric("regret_unclipped", "regret, not clipped", True),
-        Metric("fixed_horizon_regret", "regret over all episodes", True),
-        Metric("mean_return", "mean return (area under the curve)", False),
-        Metric("steps_until_solved", "steps until solved", True),
-        Metric("final_greedy", "final evaluation, deterministic policy", False),
-        Metric("final_shooting", "final evaluation, shooting policy", False),
-    )
-}
+METRICS = {key: Metric(key, **about) for key, about in TEXTS["metrics"].items()}
 
 
 @dataclass(frozen=True)
@@ -77,6 +69,7 @@ class Variant:
         self.is_result = not chose
         self.runs = [outcome.run.record for outcome in outcomes]
         self.algo, self.preset = self.runs[0].algo, self.runs[0].preset
+        self.seeds = seeds_text(run.seed for run in self.runs)
         self.shots = int(config.get("shots", 1))
         self.labels = sorted({name for outcome in outcomes for name in outcome.run.labels})
         self.studies = {name for outcome in outcomes for name in outcome.run.studies}
@@ -129,26 +122,27 @@ class Variant:
         if known and any(self.task.settings.get(key) != value for key, value in known.items() if key not in free):
             studies = sorted(self.studies)
             return f"pac4sac study run {studies[0]}" if studies else "(a changed task; see its run.json)"
-        parts = ["pac4sac train", self.task.name, "--algo", self.algo, "--seeds", seeds_text(r.seed for r in self.runs)]
-        steps = self.task.settings.get("steps", DEFAULT_STEPS)
-        if steps != (known["steps"] if known else DEFAULT_STEPS):
-            parts += ["--steps", str(steps)]
-        if self.preset != "paper":
-            parts += ["--preset", self.preset]
+        usual_steps, steps = (settings.get("steps", DEFAULT_STEPS) for settings in (known, self.task.settings))
         usual = defaults(self.algo, self.preset, self.task)
         if known and usual:  # what the task has today, not when it was trained
             usual |= updates(self.algo, self.preset, known)
-        changed = differing(self.config, usual)
-        changed.pop("started_from", None)
-        if agent := self.config.get("started_from"):
-            parts += ["--from", f"AGENT-{agent}"]
-        if changed:
-            parts += ["--set", *(f"{name}={setting_text(value)}" for name, value in changed.items())]
+        changed, agent = differing(self.config, usual), self.config.get("started_from")
+        changes = [f"{name}={setting_text(value)}" for name, value in changed.items() if name != "started_from"]
         # The options that compute as before, where all runs were computed alike and say how.
         ways = {(run.computed.get("precision"), run.computed.get("device")) for run in self.runs}
         precision, device = ways.pop() if len(ways) == 1 else (None, None)
-        parts += ["--precision", precision] if precision and precision != "float32" else []
-        return " ".join([*parts, "--device", device] if device else parts)
+        options = {
+            "--algo": self.algo,
+            "--seeds": self.seeds,
+            "--steps": str(steps) if steps != usual_steps else "",
+            "--preset": self.preset if self.preset != "paper" else "",
+            "--from": f"AGENT-{agent}" if agent else "",
+            "--set": " ".join(changes),
+            "--precision": precision if precision != "float32" else "",
+            "--device": device,
+        }
+        train = f"pac4sac train {self.task.name}"
+        return " ".join([train, *(f"{option} {value}" for option, value in options.items() if value)])
 
 
 def defaults(algo: str, preset: str, task: TaskView) -> dict[str, Any]:
@@ -171,22 +165,18 @@ def variants_by_task(
     runs: Sequence[FoundRun], first_tasks: Sequence[str] = (), first_labels: Sequence[str] = ()
 ) -> dict[str, list[Variant]]:
     """The variants of each task by its title: first those named, in that order, then the others by name."""
-    tasks: dict[str, list[FoundRun]] = {}
+    tasks: dict[str, list[FoundRun]] = defaultdict(list)
     for run in runs:
         settings = {name: value for name, value in run.record.task.items() if name != "updates_per_step"}
-        tasks.setdefault(json.dumps(settings, sort_keys=True), []).append(run)
-    views = {key: _task_view(members, list(tasks.values())) for key, members in tasks.items()}
-
-    def rank_task(key: str) -> tuple[int, str]:
-        return _place(views[key].name, first_tasks), views[key].title
+        tasks[json.dumps(settings, sort_keys=True)].append(run)
+    views = {_task_view(members, list(tasks.values())): members for members in tasks.values()}
 
     def rank(variant: Variant) -> tuple[int, bool, list[tuple[int, str]]]:
         place = _place(variant.label, first_labels)
         return place, place == len(first_labels) and not variant.is_result, natural(variant.label)
 
-    return {
-        views[key].title: sorted(_variants(views[key], tasks[key]), key=rank) for key in sorted(tasks, key=rank_task)
-    }
+    in_order = sorted(views, key=lambda task: (_place(task.name, first_tasks), task.title))
+    return {task.title: sorted(_variants(task, views[task]), key=rank) for task in in_order}
 
 
 def _place(name: str, order: Sequence[str]) -> int:
@@ -194,53 +184,38 @@ def _place(name: str, order: Sequence[str]) -> int:
 
 
 def outcome_of(run: FoundRun) -> Outcome:
-    record = run.record
-    metrics: dict[str, float | None] = {}
-    complete = is_complete(record)
-    state = "complete" if complete else record.status if record.status in ("diverged", "failed") else "unfinished"
-    solved: bool | None = None
-    if (r_limit := record.task.get("r_limit")) is not None:
-        solved = is_solved(record) or (False if complete or state == "diverged" else None)
-        if complete and not has_equal_episodes(record):
-            first = solved_at(record.returns, r_limit)
-            before = 0 if not first else int(record.steps[first - 1])
-            metrics["steps_until_solved"] = float(record.task.get("steps", 0) if first is None else before)
+    record, task = run.record, run.record.task
+    r_limit, steps, horizon = task.get("r_limit"), task.get("steps"), task.get("horizon")
+    complete, metrics = is_complete(record), dict[str, float | None]()
+    state = "complete" if complete else record.status if record.status in BROKEN_OFF else "unfinished"
+    solved = None if r_limit is None else is_solved(record) or (False if complete or state == "diverged" else None)
+    if complete and r_limit is not None and not has_equal_episodes(record):
+        first = solved_at(record.returns, r_limit)
+        metrics["steps_until_solved"] = steps or 0 if first is None else [0, *record.steps][first]
     if complete and (scored := score_run(record)):
-        metrics |= {"regret": scored.regret, "episodes": float(scored.episodes)}
-        metrics |= {"regret_unclipped": scored.regret_unclipped, "fixed_horizon_regret": scored.fixed_horizon_regret}
-    if record.episodes and _whole_budget(record):
-        lengths = [row["length"] for row in record.episodes]
-        metrics["mean_return"] = float(np.average(record.returns, weights=lengths))
-    for row in record.evaluations:  # the last of each policy counts
-        mean = row.get("mean")
-        if row.get("policy") in ("greedy", "shooting") and isinstance(mean, int | float) and complete:
-            metrics[f"final_{row['policy']}"] = float(mean)
-    return Outcome(run, state, solved, {name: value for name, value in metrics.items() if value is not None})
-
-
-def _whole_budget(record: RunRecord) -> bool:
-    """Ended by the budget: a curve that stops when solved has no area to compare."""
-    steps, horizon = record.task.get("steps"), record.task.get("horizon")
-    if steps and horizon:
-        return bool(record.steps[-1] + horizon > steps)
-    return record.status == "finished" and not (record.status_detail or "").startswith("solved")
+        metrics |= {name: getattr(scored, name) for name in SCORES}
+    # A curve that stops when solved has no area to compare: the whole budget must have been used.
+    cut_short = record.status != "finished" or (record.status_detail or "").startswith("solved")
+    if record.episodes and (record.steps[-1] + horizon > steps if steps and horizon else not cut_short):
+        metrics["mean_return"] = np.average(record.returns, weights=[row["length"] for row in record.episodes])
+    for row in record.evaluations if complete else []:  # the last of each policy counts
+        if row.get("policy") in ("greedy", "shooting") and isinstance(row.get("mean"), int | float):
+            metrics[f"final_{row['policy']}"] = row["mean"]
+    return Outcome(run, state, solved, {name: float(value) for name, value in metrics.items() if value is not None})
 
 
 def _variants(task: TaskView, runs: Sequence[FoundRun]) -> list[Variant]:
-    alike: dict[str, list[FoundRun]] = {}
+    alike: dict[str, list[FoundRun]] = defaultdict(list)
     for run in runs:
-        key = [run.record.algo, _whole_config(run.record, task), run.chose]
-        alike.setdefault(json.dumps(key, sort_keys=True), []).append(run)
-    configs: dict[tuple[str, str], list[dict[str, Any]]] = {}  # of those named alike
-    for members in alike.values():
-        configs.setdefault((_label(members), members[0].chose), []).append(_whole_config(members[0].record, task))
+        alike[json.dumps([run.record.algo, _whole_config(run.record, task), run.chose], sort_keys=True)].append(run)
+    named = [(_label(same), same[0].chose, _whole_config(same[0].record, task), same) for same in alike.values()]
     variants = []
-    for members in alike.values():
-        label, chose, config = _label(members), members[0].chose, _whole_config(members[0].record, task)
-        if len(configs[label, chose]) > 1:
-            label += f" ({_differences(config, configs[label, chose]) or members[0].record.algo})"
+    for label, chose, config, members in named:
+        rivals = [other for name, kind, other, _ in named if (name, kind) == (label, chose)]
+        differences = f" ({_differences(config, rivals) or members[0].record.algo})" if len(rivals) > 1 else ""
         outcomes = [outcome_of(run) for run in sorted(members, key=lambda run: run.record.seed)]
-        variants.append(Variant(f"{label} ({chose})" if chose else label, task, config, outcomes, chose))
+        whole_label = label + differences + (f" ({chose})" if chose else "")
+        variants.append(Variant(whole_label, task, config, outcomes, chose))
     return variants
 
 

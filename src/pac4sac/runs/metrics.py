@@ -59,12 +59,10 @@ def score(returns: Returns, r_limit: float, e_max: int | None = None) -> Score:
 
 def solved_at(returns: Returns, r_limit: float, streak: int = STREAK) -> int | None:
     """Index of the first episode of the first `streak` in a row above `r_limit`; None where there is none."""
-    in_a_row = 0
-    for episode, above in enumerate(np.asarray(returns) > r_limit):
-        in_a_row = in_a_row + 1 if above else 0
-        if in_a_row == streak:
-            return episode - streak + 1
-    return None
+    if len(returns) < streak:
+        return None
+    in_a_row = np.convolve(np.asarray(returns) > r_limit, np.ones(streak), mode="valid")
+    return next(iter(np.flatnonzero(in_a_row == streak).tolist()), None)
 
 
 def _regret(returns: Returns, r_limit: float, *, clipped: bool = True) -> float:
