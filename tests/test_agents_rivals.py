@@ -306,7 +306,7 @@ def test_nr_pulls_only_the_mapped_features() -> None:
     leaves = {name: view.detach().requires_grad_() for name, view in agent.params(state, "actor").items()}
     clean = batch.s.clone().requires_grad_()
     mapped = (2 * batch.s).requires_grad_()
-    distance = agent.distance(state, agent.actor, leaves, (mapped,), (clean,)).sum()
+    distance = agent.distance(state, agent.actor, leaves, mapped, clean).sum()
     assert torch.autograd.grad(distance, (clean, mapped), allow_unused=True, retain_graph=True)[0] is None
     assert torch.autograd.grad(distance, mapped)[0].any()
 
