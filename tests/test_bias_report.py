@@ -12,7 +12,7 @@ import pytest
 from report_folders import own_task, task, write_run, write_study
 
 from pac4sac.paper.report import read_context, write_report
-from pac4sac.report.measurements import BIAS, bias_section, final_bias
+from pac4sac.report.bias_and_coverage import BIAS, bias_section, final_bias
 from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.reading import read_runs
 

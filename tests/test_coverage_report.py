@@ -14,7 +14,7 @@ from test_bias_report import write_bias
 
 from pac4sac.paper.families import coverage_baseline
 from pac4sac.paper.report import read_context, write_report
-from pac4sac.report.measurements import COVERAGE, compare_coverage, coverage_section, over_training
+from pac4sac.report.bias_and_coverage import COVERAGE, compare_coverage, coverage_section, over_training
 from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.collection import collect
 from pac4sac.runs.reading import read_runs

@@ -17,7 +17,7 @@ from pac4sac.paper.families import PaperContext, context_of, coverage_baseline, 
 from pac4sac.paper.numbers import SEEDS, TEXTS
 from pac4sac.paper.study_sections import chosen_section, study_sections
 from pac4sac.paper.table_sections import shooting_section, table_section
-from pac4sac.report import figures, measurements
+from pac4sac.report import bias_and_coverage, figures
 from pac4sac.report import sections as general
 from pac4sac.report.comparison import compare_headline, tally
 from pac4sac.report.formats import html_page, markdown_files, to_csv, to_latex
@@ -93,8 +93,8 @@ def compose(context: PaperContext) -> list[Section]:
         *study_sections(context),
         general.across_tasks_section(context),
         *(general.task_section(context, title) for title in context.variants if context.results(title)),
-        measurements.bias_section(context),
-        measurements.coverage_section(context, partial(coverage_baseline, collection.studies)),
+        bias_and_coverage.bias_section(context),
+        bias_and_coverage.coverage_section(context, partial(coverage_baseline, collection.studies)),
         general.threshold_section(context, TEXTS["threshold"]),
         *(chosen_section(context, kind) for kind in CHOOSING),
         cost_section(collection.costs),
