@@ -13,12 +13,12 @@ from pac4sac.paper.families import FULL, PAPER_SHOTS, SHOOTING_TASK, PaperContex
 from pac4sac.paper.numbers import COST, TASKS, TEXTS
 from pac4sac.paper.table_sections import verdict_cell
 from pac4sac.paper.verdicts import NO_DATA
-from pac4sac.report.bias_and_coverage import BIAS, OVERESTIMATES, UNDERESTIMATES, critic_verdict, final_bias
+from pac4sac.report.bias_and_coverage import BIAS, critic_verdict, final_bias
 from pac4sac.report.comparison import SIGNIFICANT, UNFINISHED, Compared, Quantity, compare
 from pac4sac.report.sections import mixtures
 from pac4sac.report.tables import Cell, Section, Table, data, with_interval, words
 from pac4sac.report.variants import METRICS, Variant
-from pac4sac.runs.statistics import Difference, Estimate, fisher, holm, summarise, welch
+from pac4sac.runs.statistics import OVERESTIMATES, UNDERESTIMATES, Difference, Estimate, fisher, holm, summarise, welch
 
 HOLDS, IN_PART, CONTRADICTED, NOT_SHOWN = "holds", "in part", "contradicted", "not shown"
 OURS = "pac4sac"

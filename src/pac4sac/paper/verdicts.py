@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pac4sac.base.text import p_text
 from pac4sac.paper.families import departures
 from pac4sac.paper.numbers import PAPER_TASKS, SEEDS, MeanSd
-from pac4sac.report.comparison import BETTER, SIGNIFICANT, UNFINISHED, WORSE, side_of_zero
+from pac4sac.report.comparison import BETTER, SIGNIFICANT, UNFINISHED, WORSE
 from pac4sac.report.variants import Variant
-from pac4sac.runs.statistics import Estimate, Summary, fisher, median, welch
+from pac4sac.runs.statistics import Estimate, Summary, fisher, median, side_of_zero, welch
 
 REPRODUCED, INCONCLUSIVE, NOT_COMPARABLE, NO_DATA = "reproduced", "inconclusive", "not comparable", "no data"
 VERDICTS = (REPRODUCED, BETTER, WORSE, INCONCLUSIVE, UNFINISHED, NOT_COMPARABLE, NO_DATA)

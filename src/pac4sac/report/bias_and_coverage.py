@@ -12,16 +12,16 @@ from matplotlib.figure import Figure
 
 from pac4sac.base.text import file_name, p_value
 from pac4sac.report import figures
-from pac4sac.report.comparison import UNFINISHED, VERDICTS, Compared, Context, Quantity, compare, in_words, side_of_zero
+from pac4sac.report.comparison import UNFINISHED, VERDICTS, Compared, Context, Quantity, compare, in_words
 from pac4sac.report.sections import mixtures
 from pac4sac.report.tables import TEXTS, Block, Cell, Column, Section, Table, data, with_ends, words
 from pac4sac.report.variants import Variant
 from pac4sac.runs.reading import RunRecord
-from pac4sac.runs.statistics import Estimate, mean_interval
+from pac4sac.runs.statistics import OVERESTIMATES, UNDECIDED, UNDERESTIMATES, Estimate, bias_verdict, mean_interval
 from pac4sac.runs.status import BROKEN_OFF
 
-OVERESTIMATES, UNDERESTIMATES, NOT_MEASURED = "overestimates", "underestimates", "no measurement at the end"
-CRITICS = (OVERESTIMATES, UNDERESTIMATES, "undecided", UNFINISHED, NOT_MEASURED)
+NOT_MEASURED = "no measurement at the end"
+CRITICS = (OVERESTIMATES, UNDERESTIMATES, UNDECIDED, UNFINISHED, NOT_MEASURED)
 WIDER, NARROWER = "wider", "narrower"
 WIDTHS = (WIDER, NARROWER, *VERDICTS)
 QUANTITIES = {"nearest": "distance to the nearest state", "log_volume": "log-volume"}
@@ -117,7 +117,7 @@ def critic_verdict(variant: Variant) -> str:
     if variant.under_way:
         return UNFINISHED
     bias = final_bias(variant)
-    return side_of_zero(bias, OVERESTIMATES, UNDERESTIMATES, "undecided") if bias else NOT_MEASURED
+    return bias_verdict(bias) if bias else NOT_MEASURED
 
 
 def bias_section(context: Context) -> Section | None:

@@ -133,13 +133,6 @@ def first_with_results(variants: Sequence[Variant], names: Iterable[str] = ()) -
     return next(named, known[0] if known else None)
 
 
-def side_of_zero(estimate: Estimate | None, above: str, below: str, neither: str) -> str:
-    """The word for the side on which the whole interval lies."""
-    if estimate is None or estimate.low is None or estimate.high is None:
-        return neither
-    return above if estimate.low > 0 else below if estimate.high < 0 else neither
-
-
 def in_words(labels: Iterable[tuple[str, str]], order: Sequence[str]) -> str:
     """Of verdicts and labels, as in `better: a, b; worse: c`."""
     by_verdict: dict[str, list[str]] = defaultdict(list)

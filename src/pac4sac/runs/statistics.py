@@ -6,7 +6,6 @@ Several tasks come as strata, one array of runs for each; a bootstrap resamples 
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +13,7 @@ from scipy import stats
 from scipy.special import stdtrit
 
 Floats = NDArray[np.float64]
-Verdict = Literal["overestimates", "underestimates", "undecided"]
+OVERESTIMATES, UNDERESTIMATES, UNDECIDED = "overestimates", "underestimates", "undecided"  # what a critic does
 CONFIDENCE = 0.95
 RESAMPLES = 9999
 SEED = 20240721  # of every bootstrap: the same runs give the same interval
@@ -57,11 +56,16 @@ def mean_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Estimate
     return Estimate(summary.mean, summary.mean - half_width, summary.mean + half_width)
 
 
-def bias_verdict(bias: Estimate) -> Verdict:
-    """On a critic whose values lie that far above what follows; undecided where the interval holds 0 or is missing."""
-    if bias.low is None or bias.high is None:
-        return "undecided"
-    return "overestimates" if bias.low > 0 else "underestimates" if bias.high < 0 else "undecided"
+def side_of_zero(estimate: Estimate | None, above: str, below: str, neither: str) -> str:
+    """The word for the side on which the whole interval lies."""
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return neither
+    return above if estimate.low > 0 else below if estimate.high < 0 else neither
+
+
+def bias_verdict(bias: Estimate) -> str:
+    """On a critic whose values lie that far above what follows."""
+    return side_of_zero(bias, OVERESTIMATES, UNDERESTIMATES, UNDECIDED)
 
 
 def interquartile_mean(strata: Sequence[ArrayLike], seed: int = SEED) -> Estimate:

@@ -22,7 +22,7 @@ from torch import Tensor
 from pac4sac.agents import bounds
 from pac4sac.agents.base import Agent, Draw, Hyper, State
 from pac4sac.base.stopping import StopRequest
-from pac4sac.runs.statistics import CONFIDENCE, Estimate, Verdict, bias_verdict, mean_interval
+from pac4sac.runs.statistics import CONFIDENCE, Estimate, bias_verdict, mean_interval
 from pac4sac.tasks import Task
 from pac4sac.tasks.registry import time_limit
 from pac4sac.training.evaluation import Episodes, play, read_draw
@@ -57,7 +57,7 @@ class Bias:
         return self.bias / abs(self.mean_return) if self.mean_return else math.nan
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> str:
         if abs(self.bias) <= ROUNDING * (1 + abs(self.mean_return)):
             return "undecided"
         return bias_verdict(self.estimate)
