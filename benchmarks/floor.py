@@ -12,7 +12,7 @@ from measuring import seconds_each
 from pac4sac.agents.base import Agent
 from pac4sac.agents.nets import DeterministicActor
 from pac4sac.agents.oac import Oac
-from pac4sac.agents.reconstructions import SacFpi, SacNr
+from pac4sac.agents.reconstructed_rivals import SacFpi, SacNr
 
 
 class Passes:

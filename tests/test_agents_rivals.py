@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pac4sac.agents.base import Agent, State, Target
 from pac4sac.agents.oac import Oac
-from pac4sac.agents.reconstructions import SacFpi
+from pac4sac.agents.reconstructed_rivals import SacFpi
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac
 

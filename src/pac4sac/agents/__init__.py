@@ -11,7 +11,7 @@ from pac4sac.agents.base import Agent
 from pac4sac.agents.beyond_the_paper import BeyondPac4Sac
 from pac4sac.agents.ddpg import Ddpg, Pac4Ddpg
 from pac4sac.agents.oac import Oac, OacGauss, OacLab
-from pac4sac.agents.reconstructions import SacFpi, SacNr
+from pac4sac.agents.reconstructed_rivals import SacFpi, SacNr
 from pac4sac.agents.sac import Sac
 from pac4sac.agents.settings import AgentConfig, convert_value
 from pac4sac.base.errors import UserError

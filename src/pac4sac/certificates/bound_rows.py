@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from pac4sac.agents import bounds
-from pac4sac.certificates.critic_errors import QUANTITIES, BellmanErrors, CriticErrors, Measured, Quantity, Scales
+from pac4sac.certificates.critic_errors import QUANTITIES, BellmanErrors, CriticErrors, ErrorQuantity, Measured, Scales
 from pac4sac.certificates.returns import NEGLIGIBLE, betting_upper
 from pac4sac.runs.statistics import Estimate
 from pac4sac.training.value_error import Floats
@@ -24,7 +24,7 @@ from pac4sac.training.value_error import Floats
 @dataclass(frozen=True, kw_only=True)
 class BoundRow:
     name: str
-    quantity: Quantity
+    quantity: ErrorQuantity
     data: Literal["replay", "fresh"] = "fresh"
     n: int
     kl: float | None = None  # None: the bound has none
@@ -84,7 +84,7 @@ class BoundTable:
         return sorted(rows, key=lambda row: QUANTITIES.index(row.quantity))
 
     @cached_property
-    def _of_quantities(self) -> dict[Quantity, dict[str, Any]]:
+    def _of_quantities(self) -> dict[ErrorQuantity, dict[str, Any]]:
         """What all rows of a quantity share."""
         clipped = {*self.measured.beyond, *self.fresh.beyond()}
         estimates = zip(self.scales.largest.items(), vars(self.measured).values(), strict=False)
@@ -93,7 +93,9 @@ class BoundTable:
             for (quantity, largest), measured in estimates
         }
 
-    def _row(self, name: str, quantity: Quantity, losses: Floats, bound: Any, *fails: str, **more: Any) -> BoundRow:
+    def _row(
+        self, name: str, quantity: ErrorQuantity, losses: Floats, bound: Any, *fails: str, **more: Any
+    ) -> BoundRow:
         if self.rewards_outside and not quantity.startswith("bounded"):  # of bounded ones ε is but a scale
             fails = *fails, "rewards"
         basis: dict[str, Any] = {"n": len(losses), "delta": self.scales.delta, "risk": float(losses.mean())}
@@ -102,7 +104,9 @@ class BoundTable:
     def _on_replay(self, replay: BellmanErrors, kl: float) -> Iterator[BoundRow]:
         n, delta, largest = len(replay.m), self.scales.delta, self.scales.largest["squared Bellman error"]
 
-        def row(name: str, quantity: Quantity, bound: Callable[..., Tensor], *fails: str, **known: float) -> BoundRow:
+        def row(
+            name: str, quantity: ErrorQuantity, bound: Callable[..., Tensor], *fails: str, **known: float
+        ) -> BoundRow:
             losses = replay.bounded(self.scales.epsilon) if quantity == "bounded Bellman error" else replay.squared
             value = bound(float(losses.mean()), kl, n, delta, **known)
             fails = *fails, "independence", "trained", "policies", *self.posterior_fails
@@ -144,7 +148,7 @@ class BoundTable:
         """Test-set bounds: Chernoff's for one step per episode, betting on the means of episodes."""
         delta, bellman, values = self.scales.delta, self.fresh.bellman, self.fresh.values
 
-        def betting(name: str, quantity: Quantity, units: Floats, *fails: str) -> BoundRow:
+        def betting(name: str, quantity: ErrorQuantity, units: Floats, *fails: str) -> BoundRow:
             top = self.scales.largest[quantity]
             return self._row(name, quantity, units, top * betting_upper(np.minimum(units / top, 1.0), delta), *fails)
 

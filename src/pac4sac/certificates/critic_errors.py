@@ -28,10 +28,10 @@ from pac4sac.training.experiment import read_experiment
 from pac4sac.training.value_error import Floats, ValueErrors, bounded_error, measure_value_errors
 
 Progress = Callable[[str], None]
-Quantity = Literal[
+ErrorQuantity = Literal[
     "squared Bellman error", "value error", "absolute value error", "bounded Bellman error", "bounded value error"
 ]
-QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
+QUANTITIES: tuple[ErrorQuantity, ...] = get_args(ErrorQuantity)
 CHUNK = 2000  # transitions that go through the networks at once
 STATES_AT_ONCE = 4096  # the same for several critics alone
 NEXT_ACTIONS = 4  # of which the target's expectation over a′ ~ π is the mean
@@ -122,7 +122,7 @@ class Scales:
         return self.largest["absolute value error"] / 10
 
     @property
-    def largest(self) -> dict[Quantity, float]:
+    def largest(self) -> dict[ErrorQuantity, float]:
         """What each quantity can be at most as long as values are possible: known without any data."""
         low, high = self.rewards.of_values(self.gamma)
         width = high - low
@@ -138,7 +138,7 @@ class Measured:
     absolute: Estimate  # E |m_p − G|
     bounded_bellman: Estimate
     bounded_value: Estimate
-    beyond: tuple[Quantity, ...] = field(kw_only=True)  # those of which some errors counted less than they were
+    beyond: tuple[ErrorQuantity, ...] = field(kw_only=True)  # those of which some errors counted less than they were
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class CriticErrors:
     values: ValueErrors
     scales: Scales
 
-    def episode_means(self) -> dict[Quantity, Floats]:
+    def episode_means(self) -> dict[ErrorQuantity, Floats]:
         """Squared and absolute errors beyond the largest possible count as that."""
         bellman, values, largest = self.bellman, self.values, self.scales.largest
         square, width = largest["value error"], largest["absolute value error"]
@@ -161,7 +161,7 @@ class CriticErrors:
             "bounded value error": values.episode_means(values.bounded(self.scales.epsilon_value)),
         }
 
-    def beyond(self) -> tuple[Quantity, ...]:
+    def beyond(self) -> tuple[ErrorQuantity, ...]:
         """The quantities of which some errors are larger than possible values allow."""
         judged = self.values.judged  # bounded errors never are:
         sizes = self.bellman.squared, self.values.squared[judged], np.abs(self.values.error[judged])

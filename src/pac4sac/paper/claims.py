@@ -22,7 +22,7 @@ from pac4sac.runs.statistics import OVERESTIMATES, UNDERESTIMATES, Difference, E
 
 HOLDS, IN_PART, CONTRADICTED, NOT_SHOWN = "holds", "in part", "contradicted", "not shown"
 OURS = "pac4sac"
-BETTER = {"episodes": "fewer episodes until solved", "regret": "less regret"}
+LESS = {"episodes": "fewer episodes until solved", "regret": "less regret"}
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ClaimTest:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedClaim:
     claim: str
     on: str
     measure: str
@@ -79,12 +79,12 @@ def claims_section(context: PaperContext) -> Section | None:
     return Section("claims", "What the paper claims", [TEXTS["claims"].format(comparable=COMPARABLE), table, *notes])
 
 
-def _rivals(context: PaperContext) -> Iterator[Judged]:
+def _rivals(context: PaperContext) -> Iterator[JudgedClaim]:
     """PAC4SAC against the other rows of the paper's tables, then against plain critics that shoot. The paper lets none
     of its rivals shoot: those that do tell what the critic adds to shooting."""
     claims = TEXTS["claims_of_rivals"]
     for table, row_of_ours in zip(context.rows.tables, (OURS, FULL), strict=True):
-        for (metric, better), task in product(BETTER.items(), TASKS):
+        for (metric, better), task in product(LESS.items(), TASKS):
             rivals = {name: table.variants.get((task, row)) for row, name in table.titles.items() if row != row_of_ours}
             others = {name: v if v and not departures(v, table.free) else None for name, v in rivals.items()}
             own = table.variants.get((task, row_of_ours))
@@ -100,7 +100,7 @@ def _rivals(context: PaperContext) -> Iterator[Judged]:
 
 def _against(
     claim: str, task: str, own: Variant | None, others: Mapping[str, Variant | None], metric: str
-) -> Iterator[Judged]:
+) -> Iterator[JudgedClaim]:
     """All that the claim names; None where there is none of the paper's setting. Nothing where there is nothing to
     compare, or our runs are not of the paper's setting."""
     if own is None or departures(own):
@@ -118,7 +118,7 @@ def _against(
     if any(row.difference or row.verdict == UNFINISHED for row in rows.values()):
         tests = [_test_of(name, rows[v], own, metric) if v else ClaimTest(name, NO_DATA) for name, v in others.items()]
         shown_in = ", thousands" if metric == "regret" else ""
-        yield Judged(claim, TASKS[task], f"Δ {METRICS[metric].title}", tests, shown_in)
+        yield JudgedClaim(claim, TASKS[task], f"Δ {METRICS[metric].title}", tests, shown_in)
 
 
 def _is_by_solved(own: Variant, other: Variant, metric: str) -> bool:
@@ -140,7 +140,7 @@ def _test_of(name: str, row: Compared, own: Variant, metric: str) -> ClaimTest:
     return ClaimTest(name, text, speaks, row.difference, row.p, runs)
 
 
-def _biases(context: PaperContext) -> Iterator[Judged]:
+def _biases(context: PaperContext) -> Iterator[JudgedClaim]:
     quantity = Quantity(lambda variant: BIAS.ends(variant, "bias"), OVERESTIMATES, UNDERESTIMATES)
     for task, title in TASKS.items():
         own, sac = context.rows.table_1.get((task, OURS)), context.rows.table_1.get((task, "sac"))
@@ -159,13 +159,13 @@ def _biases(context: PaperContext) -> Iterator[Judged]:
             runs = f"{len(row.values)} and {len(theirs.values)}"
             test = ClaimTest("SAC", text, speaks, row.difference, row.p, runs)
         measure = "Δ value bias at the end of training"
-        yield Judged("Overestimation is cured with one critic", title, measure, [test])
+        yield JudgedClaim("Overestimation is cured with one critic", title, measure, [test])
 
 
-def _shots(context: PaperContext) -> Iterator[Judged]:
+def _shots(context: PaperContext) -> Iterator[JudgedClaim]:
     """Over all S, and over those that shoot at all."""
     variants = {shots: v for shots, v in context.rows.shooting.items() if not departures(v, ("shots",))}
-    for metric, better in BETTER.items():
+    for metric, better in LESS.items():
         runs = [(shots, value) for shots, variant in variants.items() for value in variant.values(metric)]
         groups = {"all S": runs, "S > 1": [run for run in runs if run[0] > 1]}
         groups = {name: members for name, members in groups.items() if len({shots for shots, _ in members}) > 2}
@@ -178,10 +178,10 @@ def _shots(context: PaperContext) -> Iterator[Judged]:
             tests.append(ClaimTest(name, text, speaks, tau, p, str(len(groups[name]))))
         if tests:
             measure = f"τ of S and {METRICS[metric].title}"
-            yield Judged(f"More shots are better: {better}", TASKS[SHOOTING_TASK], measure, tests)
+            yield JudgedClaim(f"More shots are better: {better}", TASKS[SHOOTING_TASK], measure, tests)
 
 
-def _costs(context: PaperContext) -> Iterator[Judged]:
+def _costs(context: PaperContext) -> Iterator[JudgedClaim]:
     for machine in machines(context.collection.costs):
         ratio = machine.relative(OURS)
         if ratio is None or machine.study != "cost":
@@ -193,4 +193,4 @@ def _costs(context: PaperContext) -> Iterator[Judged]:
         )
         printed = COST[OURS].mean / COST[REFERENCE].mean
         measure = f"seconds, times those of SAC (paper {printed:.2f})"
-        yield Judged("PAC4SAC costs about as much as SAC", machine.title, measure, [test])
+        yield JudgedClaim("PAC4SAC costs about as much as SAC", machine.title, measure, [test])

@@ -26,7 +26,7 @@ KEPT = "_=+"  # in names of files
 
 
 @dataclass
-class Added:
+class ArchiveChanges:
     """What became of the runs that were offered."""
 
     new: int = 0
@@ -39,11 +39,11 @@ class Added:
 
 def add_to_archive(
     folders: Sequence[Path], archive: Path, *, unfinished: bool = False, keep_first: bool = False
-) -> Added:
+) -> ArchiveChanges:
     """Put the runs, studies and costs below some folders into an archive, which need not exist yet."""
     check_folders(folders)
     held = {run.identity: run for run in _runs_below(archive, experiments=False)}
-    added, left_out = Added(), {}
+    added, left_out = ArchiveChanges(), {}
     for run in (run for folder in folders for run in _runs_below(folder)):
         before = held.get(run.identity)
         if not (unfinished or end(run)):

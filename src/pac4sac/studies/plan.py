@@ -125,7 +125,7 @@ def read_study(root: Path) -> dict[str, Any] | None:
 
 
 @dataclass(frozen=True)
-class Place:
+class CohortPlace:
     """Where cohorts are to be trained, for which they are cut."""
 
     device: torch.device
@@ -137,7 +137,7 @@ class Place:
         return self.device.type == "cuda"
 
 
-def place_for_cohorts(device: str, memory: int | None) -> Place:
+def place_for_cohorts(device: str, memory: int | None) -> CohortPlace:
     """A GPU need not be in this machine where it is told how much memory a cohort may take there."""
     try:
         chosen = backends.pick_device(device)
@@ -149,9 +149,9 @@ def place_for_cohorts(device: str, memory: int | None) -> Place:
                 f"This machine has no {device} whose free memory could be asked for; plan for one with --memory, "
                 "the MB that one cohort may take there."
             ) from error
-        return Place(torch.device(device), memory, here=False)
+        return CohortPlace(torch.device(device), memory, here=False)
     # Half of what is free now: the rest is for activations' peaks, checkpoints and other work.
-    return Place(chosen, backends.free_bytes(chosen) // 2 if memory is None else memory)
+    return CohortPlace(chosen, backends.free_bytes(chosen) // 2 if memory is None else memory)
 
 
 def measured_seconds(cohort: PlannedCohort, device: torch.device) -> float:

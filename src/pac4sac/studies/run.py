@@ -13,7 +13,7 @@ from pac4sac.runs.run import Run
 from pac4sac.studies.cost import measure_cost
 from pac4sac.studies.definition import Study
 from pac4sac.studies.local import run_local, side_by_side
-from pac4sac.studies.plan import Place, PlannedCohort, begin, place_for_cohorts, plan
+from pac4sac.studies.plan import CohortPlace, PlannedCohort, begin, place_for_cohorts, plan
 from pac4sac.studies.ray.cluster import cluster_address, run_on_ray
 from pac4sac.studies.watcher import Watcher
 from pac4sac.training.experiment import Result, check_computing
@@ -79,7 +79,7 @@ def run_study(
     return Result(root, complete=True)
 
 
-def place_of(study: Study, engine: str, memory: int | None, options: Mapping[str, Any]) -> Place:
+def place_of(study: Study, engine: str, memory: int | None, options: Mapping[str, Any]) -> CohortPlace:
     """What the cohorts are cut for. What this machine cannot compute as asked is told before anything is written."""
     if engine not in ("local", "ray"):
         raise UserError(f"There is no engine {engine!r}; use local or ray.")

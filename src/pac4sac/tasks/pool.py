@@ -20,7 +20,7 @@ from pac4sac.base.cores import cores
 from pac4sac.base.errors import UserError
 from pac4sac.tasks.episodes import Board, board_layout
 from pac4sac.tasks.registry import Task, make_env, task_sizes
-from pac4sac.tasks.worker import Host, LocalHost, WorkerHost, close_hosts, portable
+from pac4sac.tasks.worker import Host, HostInProcess, HostInWorker, close_hosts, portable
 
 log = logging.getLogger(__name__)
 
@@ -79,10 +79,10 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
             self._closing = weakref.finalize(self, close_hosts, self._hosts, memory)
             self._board: Board = np.ndarray((), layout, buffer=mmap.mmap(memory, layout.itemsize))
             for first in range(self.workers):
-                self._hosts.append(WorkerHost(self._job, self._each_run[first :: self.workers].tolist(), self._board))
+                self._hosts.append(HostInWorker(self._job, self._each_run[first :: self.workers].tolist(), self._board))
         else:
             self._board = np.zeros((), layout)
-            self._hosts.append(LocalHost(task, self.seeds, purpose, self._board))
+            self._hosts.append(HostInProcess(task, self.seeds, purpose, self._board))
             self._closing = weakref.finalize(self, close_hosts, self._hosts, None)
 
         # The caller sees a copy, because simulators write the board while the learner reads.
@@ -186,7 +186,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         """Bring every run to the episode and step that the pool has down for it; what is observed there."""
         hosted = {run for host in self._hosts for run in host.runs}
         if orphans := [int(run) for run in np.flatnonzero(self._active) if run not in hosted]:
-            self._hosts.append(WorkerHost(self._job, orphans, self._board))
+            self._hosts.append(HostInWorker(self._job, orphans, self._board))
         self._replay(self._hosts)
         self._collect()
         for run in map(int, np.flatnonzero(self._board["refused"] & self._active)):
@@ -215,7 +215,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         for host in self._hosts:
             host.second_life = False
 
-    def _revive(self, dead: Host) -> list[WorkerHost]:
+    def _revive(self, dead: Host) -> list[HostInWorker]:
         """Successors of a dead worker, brought to where it was; the step in flight is still on the board."""
         ending = dead.ending()
         self._hosts.remove(dead)
@@ -226,7 +226,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         log.warning("The worker process of runs %s died %s; restarting it and replaying their episodes.", runs, ending)
         # After a second death each run gets a process of its own: the one that kills it is out, the others go on.
         groups = [[run] for run in runs] if dead.second_life else [runs]
-        successors = [WorkerHost(self._job, group, self._board, second_life=True) for group in groups if group]
+        successors = [HostInWorker(self._job, group, self._board, second_life=True) for group in groups if group]
         self._hosts += successors
         self._replay(successors)
         if self._state == "stepping":

@@ -93,7 +93,7 @@ class Bell:
         return bool(self._heard[0] >= rings)
 
 
-class LocalHost:
+class HostInProcess:
     second_life = False
 
     def __init__(self, task: Task, seeds: list[int], purpose: str, board: Board) -> None:
@@ -122,7 +122,7 @@ class LocalHost:
         return "closed"
 
 
-class WorkerHost:
+class HostInWorker:
     """A process started afresh (no fork: the learner's threads and CUDA state stay out of it). It steps when a bell
     rings, and gets episodes to begin by letter."""
 
@@ -183,7 +183,7 @@ class WorkerHost:
         return f"by signal {signal.Signals(-status).name}" if status < 0 else f"with exit status {status}"
 
 
-Host = LocalHost | WorkerHost
+Host = HostInProcess | HostInWorker
 
 
 def close_hosts(hosts: list[Host], memory: int | None) -> None:
