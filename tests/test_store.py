@@ -1,4 +1,4 @@
-"""Run folders read back: tolerant of what a killed writer leaves, clear about what is no run, and without torch."""
+"""Run folders read back: tolerant of what a killed writer leaves, clear about what is no run."""
 
 import json
 import subprocess
