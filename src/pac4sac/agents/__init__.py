@@ -1,7 +1,6 @@
 """The algorithms by name, and the settings a name, a preset and overrides give."""
 
 import dataclasses
-import difflib
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from pac4sac.agents.reconstructed_rivals import SacFpi, SacNr
 from pac4sac.agents.sac import Sac
 from pac4sac.agents.settings import AgentConfig, convert_value
 from pac4sac.base.errors import UserError
+from pac4sac.base.text import did_you_mean
 
 __all__ = ["ALGORITHMS", "Agent", "Algorithm", "get_algorithm", "make_config"]
 
@@ -49,9 +49,7 @@ def get_algorithm(name: str) -> Algorithm:
     if name in ALGORITHMS:
         return ALGORITHMS[name]
     if ":" not in name:
-        close = difflib.get_close_matches(name, ALGORITHMS, n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(ALGORITHMS)}."
-        raise UserError(f"There is no algorithm {name!r}; {hint}")
+        raise UserError(f"There is no algorithm {name!r}; {did_you_mean(name, ALGORITHMS)}")
     module_name, class_name = name.split(":", 1)
     if not (module_name and class_name):
         raise UserError(f"{name!r} is no algorithm; name a class of your own as module:Class.")
@@ -76,8 +74,6 @@ def make_config(algo: str, preset: str = "paper", overrides: Mapping[str, Any] |
     values: dict[str, Any] = {**algorithm.defaults, **presets[preset]}
     for name, value in (overrides or {}).items():
         if name not in fields:
-            close = difflib.get_close_matches(name, fields, n=3, cutoff=0.4)
-            hint = f"did you mean {' or '.join(close)}?" if close else f"it has {', '.join(fields)}."
-            raise UserError(f"{algo} has no setting {name!r}; {hint}")
+            raise UserError(f"{algo} has no setting {name!r}; {did_you_mean(name, fields, 'it has')}")
         values[name] = convert_value(fields[name], value) if isinstance(value, str) else value
     return algorithm.agent.Config(**values)

@@ -62,7 +62,7 @@ def file_name(text: str, allowed: str = "") -> str:
     return re.sub(rf"[^a-z0-9.{re.escape(allowed)}]+", "-", text.lower()).strip("-")
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "there are") -> str:
     """The end of a sentence about a name that there is not."""
     close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.4)
-    return f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known)}."
+    return f"did you mean {' or '.join(close)}?" if close else f"{otherwise} {', '.join(known)}."

@@ -1,6 +1,5 @@
 """Arguments that several commands take, and how they are read: options of training, settings, a TOML file."""
 
-import difflib
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, field, fields, make_dataclass
@@ -11,6 +10,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.ranges import Interval
+from pac4sac.base.text import did_you_mean
 from pac4sac.training.options import AUTO, Options
 
 
@@ -94,9 +94,7 @@ def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
         name, flag = key.replace("-", "_"), key.replace("_", "-")
         if name not in kinds:
             known = [known.replace("_", "-") for known in sorted(kinds)]
-            close = difflib.get_close_matches(key, known, n=3, cutoff=0.4)
-            hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known)}."
-            raise UserError(f"{path} has an unknown key {key!r}; {hint}")
+            raise UserError(f"{path} has an unknown key {key!r}; {did_you_mean(key, known)}")
         if name == "set":
             if not isinstance(value, dict):
                 raise UserError(f"{path}: set must be a table of settings, [set] and below it xi = 0.05.")

@@ -33,16 +33,18 @@ class List:
         return 0
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        from pac4sac.agents import ALGORITHMS, get_algorithm
+        if self.what == "tasks":
+            from pac4sac.tasks import TASKS
+
+            for task in TASKS.values():
+                limit = "" if task.r_limit is None else f"{task.r_limit:g}"
+                numbers = (f"{task.steps:,}", f"{task.horizon or '':,}", limit, str(task.updates_per_step))
+                yield task.name, task.env_id, *numbers
+            return
+        from pac4sac.agents import ALGORITHMS, get_algorithm  # torch takes its time to import
         from pac4sac.studies.definition import load_study, shipped_studies
-        from pac4sac.tasks import TASKS
 
         match self.what:
-            case "tasks":
-                for task in TASKS.values():
-                    limit = "" if task.r_limit is None else f"{task.r_limit:g}"
-                    numbers = (f"{task.steps:,}", f"{task.horizon or '':,}", limit, str(task.updates_per_step))
-                    yield task.name, task.env_id, *numbers
             case "algos":
                 for name, algorithm in ALGORITHMS.items():
                     yield name, algorithm.title or algorithm.agent.title, ", ".join(algorithm.agent.presets)

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pac4sac.base.stopping import StopRequest
 from pac4sac.base.text import brief
 from pac4sac.cli.shared import code_of_stop, plain_table, say, writing
 from pac4sac.cli.training_display import displayed, sparkline
@@ -39,6 +40,7 @@ def train_and_show(
     train: Callable[..., Result], console: Console, folder: Path, max_minutes: float | None, tensorboard: bool
 ) -> int:
     """Show training while it goes on and what came of it; give the exit code."""
+    StopRequest(max_minutes)  # says what is wrong with it before anything is prepared
     with writing(folder):
         with displayed(console, max_minutes) as display:
             result = train(callbacks=[display, TensorBoard()] if tensorboard else display)

@@ -136,8 +136,9 @@ def threshold_section(context: Context, intro: str) -> Section | None:
         if not any(values for limits in at.values() for values in limits.values()):
             continue
         name, caption = f"threshold-{file_name(title)}", f"{title}: mean episodes until solved as the limit is moved"
-        rows = [(label, *(fmean(values) if values else None for values in at[label].values())) for label in at]
-        limits = [f"{limit:g}" for limit in at[results[0].label]]
+        swept = sorted(at[results[0].label])
+        rows = [(label, *(fmean(by[limit]) if by[limit] else None for limit in swept)) for label, by in at.items()]
+        limits = [f"{limit:g}" for limit in swept]
         drawn = [(f"{caption}; dashed, the task's own. {f.title}", f.members) for f in context.families[title]]
         blocks += figures.pictures(name, drawn, sweep_figure, context.references.get(title))
         blocks += [Table(name, caption, numbered(("Variant", *limits), limits), rows), *mixtures(results)]

@@ -94,8 +94,8 @@ def load_study(name: str) -> Study:
     is_own = Path(name).suffix == ".toml"
     path = Path(name) if is_own else SHIPPED_STUDIES / f"{name}.toml"
     if not is_own and not path.is_file():
-        hint = did_you_mean(name, shipped_studies())
-        raise UserError(f"There is no study {name!r}, nor is that a .toml file; {hint}")
+        known = ", ".join(shipped_studies())
+        raise UserError(f"There is no study {name!r}; there are {known}, or give a .toml file.")
     try:
         return _Reader(path, path.read_text(encoding="utf-8")).study()
     except OSError as error:
