@@ -22,7 +22,7 @@ from pac4sac.base.errors import UserError
 from pac4sac.tasks import Task, get_task, make_env
 from pac4sac.tasks import worker as waiting
 from pac4sac.tasks.episodes import board_layout, simulator_seed
-from pac4sac.tasks.pool import EnvPool, choose_workers
+from pac4sac.tasks.pool import EnvPool, choose_workers, pools_in_turns
 
 SEEDS = [3, 5, 8]
 VICTIM = 1
@@ -145,6 +145,37 @@ def test_a_reset_may_start_at_a_later_episode():
     with EnvPool(faulty(), SEEDS, purpose="evaluate") as pool:
         env = make_env(faulty())
         np.testing.assert_array_equal(pool.reset(7)[2], env.reset(seed=simulator_seed(SEEDS[2], "evaluate", 7))[0])
+
+
+def play_in_turns(pools: list[EnvPool], steps: int) -> list[list[list[bytes]]]:
+    """What the runs of each pool saw, from the reset on; each is sent its actions while the others step."""
+    seen = [[[row.tobytes() for row in pool.reset()]] for pool in pools]
+    for pool in pools:
+        pool.send(actions_at(0, pool))
+    for step in range(1, steps + 1):
+        for number, pool in enumerate(pools):
+            transitions = pool.receive()
+            seen[number].append([b"".join(array[run].tobytes() for array in transitions) for run in range(pool.runs)])
+            if step < steps:
+                pool.send(actions_at(step, pool))
+    return seen
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 5])
+def test_pools_that_take_turns_see_what_each_would_see_alone(workers):
+    first, second = pools_in_turns(faulty(), [SEEDS, [13, 21]], workers)
+    with first, second:
+        assert play_in_turns([first, second], 30) == [record(faulty(), 30), record(faulty(), 30, seeds=[13, 21])]
+        first.close()
+        assert len(play(second, range(30, 40))) == 10  # it outlives the other
+
+
+def test_a_worker_that_dies_is_replaced_in_every_pool_it_worked_for(tmp_path):
+    first, second = pools_in_turns(faulty("exit once", marker=tmp_path / "died"), [SEEDS, [13, 21]], 1)
+    with first, second:
+        assert play_in_turns([first, second], 12) == [record(faulty(), 12), record(faulty(), 12, seeds=[13, 21])]
+        assert not first.failures | second.failures
+    assert (tmp_path / "died").exists()
 
 
 def test_what_was_received_stays_while_the_next_step_is_under_way():
@@ -502,11 +533,11 @@ def test_a_bell_is_heard_asleep_and_awake(monkeypatch, patience):
     monkeypatch.setattr(waiting, "LOOK_UP", 60_000)  # a sleeper is woken, and does not find out by itself
     with two_ends() as (pool, worker, board, _):
         for count in range(1, 4):
+            threading.Timer(0.02, pool.ring).start()
+            assert waiting.wait([worker]).rung()
             threading.Timer(0.02, worker.ring).start()
-            assert pool.wait(count)
-            pool.ring()
-            assert worker.wait(count)
-        assert (pool.rings, worker.rings) == (3, 3)
+            assert waiting.wait([pool]).rung()
+            assert (board["asked"][1], board["answered"][1]) == (count, count)
         assert board["asked"].tolist() == [0, 3, 0]  # at its place alone
         assert not board["pool_sleeps"].any()
         assert not board["worker_sleeps"].any()
@@ -515,7 +546,8 @@ def test_a_bell_is_heard_asleep_and_awake(monkeypatch, patience):
 def test_whoever_waits_is_awake_for_a_while_and_then_sleeps(monkeypatch):
     monkeypatch.setattr(waiting, "patience", lambda: 0.2)
     with two_ends() as (pool, worker, board, _):
-        waiter = threading.Thread(target=pool.wait, args=(1,))
+        board["asked"][1] = 1
+        waiter = threading.Thread(target=waiting.wait, args=([pool],))
         waiter.start()
         assert not board["pool_sleeps"][1]
         assert wait_until(lambda: board["pool_sleeps"][1], seconds=5)
@@ -527,7 +559,8 @@ def test_whoever_waits_is_awake_for_a_while_and_then_sleeps(monkeypatch):
 def test_a_sleeper_finds_out_by_itself_where_the_ring_did_not_see_it_sleep(monkeypatch):
     monkeypatch.setattr(waiting, "patience", lambda: 0.0)
     with two_ends() as (pool, worker, board, _):
-        waiter = threading.Thread(target=pool.wait, args=(1,))
+        board["asked"][1] = 1
+        waiter = threading.Thread(target=waiting.wait, args=([pool],))
         waiter.start()
         assert wait_until(lambda: board["pool_sleeps"][1], seconds=5)
         board["pool_sleeps"][1] = False  # as if the worker had looked a moment earlier
@@ -540,10 +573,12 @@ def test_a_sleeper_finds_out_by_itself_where_the_ring_did_not_see_it_sleep(monke
 def test_nobody_waits_for_the_dead(monkeypatch, patience):
     monkeypatch.setattr(waiting, "patience", lambda: patience)
     with two_ends() as (pool, worker, _, there):
+        pool.ring()
         worker.ring()
         there.close()
-        assert pool.wait(1)  # this was done before
-        assert not pool.wait(2)
+        assert waiting.wait([pool]).rung()  # this was done before
+        pool.ring()
+        assert not waiting.wait([pool]).rung()
 
 
 def test_rings_that_nobody_reads_block_nobody(monkeypatch):
@@ -552,7 +587,7 @@ def test_rings_that_nobody_reads_block_nobody(monkeypatch):
         board["pool_sleeps"][1] = True
         for _ in range(300_000):
             worker.ring()
-        assert pool.wait(300_000)
+        assert waiting.wait([pool]).rung()
 
 
 @pytest.mark.parametrize("patience", [0.0, 60.0])

@@ -16,11 +16,11 @@ import safetensors.torch
 from tiny_experiments import DRIFT, STEPS, Mortals, SignalAt, about, contents, copy, logs, newest, rows, same, train
 
 import pac4sac
-from pac4sac import Task
+from pac4sac import Callback, Result, Task
 from pac4sac.base.errors import UserError
 from pac4sac.runs.run import make_agent
 from pac4sac.tasks.episodes import simulator_seed
-from pac4sac.training import backends, checkpoint, loop
+from pac4sac.training import backends, checkpoint, experiment, loop
 
 RUNS = ("sac-seed0", "sac-seed1")
 
@@ -330,3 +330,36 @@ def test_two_processes_never_train_the_same_experiment(tmp_path: Path) -> None:
 
     assert train(tmp_path / "x", steps=50, callbacks=[Second()]).complete
     assert refusals
+
+
+def in_turns(folder: Path, monkeypatch: pytest.MonkeyPatch, together: int, **options: Any) -> Result:
+    """Four seeds as two cohorts, which take turns or train one after the other."""
+    turns = {1: lambda cohorts, _: [[cohort] for cohort in cohorts], 2: lambda cohorts, _: [cohorts]}
+    monkeypatch.setattr(experiment, "by_turns", turns[together])
+    monkeypatch.setattr(experiment, "plan_cohorts", lambda runs, _: [runs[:2], runs[2:]])
+    return train(folder, seeds=range(4), **options)
+
+
+def test_cohorts_that_take_turns_train_as_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = in_turns(tmp_path / "alone", monkeypatch, together=1)
+    seen: list[int] = []
+
+    class Steps(Callback):
+        def on_step(self, step: int) -> None:
+            seen.append(step)
+
+    turns = in_turns(tmp_path / "turns", monkeypatch, together=2, workers=2, callbacks=[Steps()])
+    assert turns.complete
+    assert seen == list(range(1, STEPS + 1))  # told once of each
+    assert same(turns.folder, alone.folder)
+
+
+def test_cohorts_that_take_turns_go_on_exactly_where_a_signal_stopped_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = in_turns(tmp_path / "alone", monkeypatch, together=1)
+    stopped = in_turns(tmp_path / "x", monkeypatch, together=2, callbacks=[SignalAt(signal.SIGTERM, step=101)])
+    assert not stopped.complete
+    assert newest(stopped.folder, "000").name != newest(stopped.folder, "001").name  # stopped in the middle of a round
+    assert pac4sac.resume(stopped.folder).complete
+    assert same(stopped.folder, alone.folder)

@@ -67,8 +67,9 @@ class TrainingDisplay(Callback):
         self.folder, self.steps, self.step = folder, steps, step
         count = f"{len(runs)} runs in lockstep" if len(runs) > 1 else "one run"
         planned = (read_json(folder / "experiment.json") or {}).get("cohorts", [])
-        cohorts, ours = [[run["run"] for run in cohort] for cohort in planned], [run.id for run in runs]
-        which = f", cohort {cohorts.index(ours) + 1} of {len(cohorts)}" if len(cohorts) > 1 and ours in cohorts else ""
+        all_runs = [run["run"] for cohort in planned for run in cohort]
+        first = all_runs.index(runs[0].id) + 1 if runs[0].id in all_runs else 0
+        which = f", {first} to {first + len(runs) - 1} of {len(all_runs)}" if len(runs) < len(all_runs) else ""
         self.title = f"{runs[0].algo} on {runs[0].task.name}: {count}{which}"
         self._samples = deque([(time.monotonic(), step)], maxlen=SAMPLES)
         rows = {run.id: RunProgress(run) for run in runs}

@@ -20,7 +20,7 @@ from pac4sac.base.cores import cores
 from pac4sac.base.errors import UserError
 from pac4sac.tasks.episodes import Board, board_layout
 from pac4sac.tasks.registry import Task, make_env, task_sizes
-from pac4sac.tasks.worker import Host, HostInProcess, HostInWorker, close_hosts, portable
+from pac4sac.tasks.worker import Crew, Host, HostInProcess, HostInWorker, WorkerProcess, close_hosts, portable
 
 log = logging.getLogger(__name__)
 
@@ -43,26 +43,23 @@ class Transitions(NamedTuple):
 
 
 class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
-    """Steps R environments; the number of workers changes the speed and nothing else.
+    """Steps R environments; the number of workers changes the speed and nothing else. Pools that take turns can share
+    their workers (`pools_in_turns`).
 
     ``failures`` maps each run whose simulator failed to the cause; such a run is out, the others go on.
     After an exception out of send() or receive() (Ctrl-C, say) only close() is meaningful.
     """
 
     def __init__(
-        self, task: Task, seeds: Sequence[int], workers: int | Literal["auto"] = 0, purpose: str = "train"
+        self, task: Task, seeds: Sequence[int], workers: int | Literal["auto"] | Crew = 0, purpose: str = "train"
     ) -> None:
         if not len(seeds) or min(seeds) < 0:
             raise UserError("A pool needs one seed per run, none of them negative.")
         self.task, self.seeds, self.runs = task, [int(seed) for seed in seeds], len(seeds)
         self.failures: dict[int, str] = {}
         self.observation_size, self.action_size = task_sizes(task)  # tells the user at once what cannot work
-        if workers == "auto":
-            with contextlib.closing(make_env(task, unit_actions=True)) as env:
-                workers = choose_workers(self.runs, _step_seconds(env), cores())
-        if workers < 0:
-            raise UserError(f"A pool cannot have {workers} workers; use 0 (no processes), a positive number or 'auto'.")
-        self.workers = min(workers, self.runs)
+        crew = workers if isinstance(workers, Crew) else Crew(settle_workers(task, [self.runs], workers))
+        self.workers = crew.size
 
         self._episode, self._steps = np.zeros((2, self.runs), np.int64)  # steps taken in the present episode
         self._history = np.zeros((self.runs, 1024, self.action_size), np.float32)  # the actions of those steps
@@ -78,8 +75,12 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
             self._job |= {"shape": shape, "memory": memory}
             self._closing = weakref.finalize(self, close_hosts, self._hosts, memory)
             self._board: Board = np.ndarray((), layout, buffer=mmap.mmap(memory, layout.itemsize))
-            for first in range(self.workers):
-                self._hosts.append(HostInWorker(self._job, self._each_run[first :: self.workers].tolist(), self._board))
+            for worker, runs in crew.deal(self.runs):
+                host = HostInWorker(self._job, runs, self._board)
+                self._hosts.append(host)
+                crew.hosts[worker].append(host)
+            if crew is not workers:
+                crew.start()
         else:
             self._board = np.zeros((), layout)
             self._hosts.append(HostInProcess(task, self.seeds, purpose, self._board))
@@ -186,7 +187,9 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         """Bring every run to the episode and step that the pool has down for it; what is observed there."""
         hosted = {run for host in self._hosts for run in host.runs}
         if orphans := [int(run) for run in np.flatnonzero(self._active) if run not in hosted]:
-            self._hosts.append(HostInWorker(self._job, orphans, self._board))
+            host = HostInWorker(self._job, orphans, self._board)
+            WorkerProcess([host])
+            self._hosts.append(host)
         self._replay(self._hosts)
         self._collect()
         for run in map(int, np.flatnonzero(self._board["refused"] & self._active)):
@@ -227,6 +230,8 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         # After a second death each run gets a process of its own: the one that kills it is out, the others go on.
         groups = [[run] for run in runs] if dead.second_life else [runs]
         successors = [HostInWorker(self._job, group, self._board, second_life=True) for group in groups if group]
+        for successor in successors:
+            WorkerProcess([successor])
         self._hosts += successors
         self._replay(successors)
         if self._state == "stepping":
@@ -273,12 +278,32 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         self._active[run], self._failed[run] = False, True
 
 
-def choose_workers(runs: int, step_seconds: float, cores: int) -> int:
+def pools_in_turns(task: Task, seeds: Sequence[Sequence[int]], workers: int | Literal["auto"]) -> list[EnvPool]:
+    """A pool for each list of seeds. They share workers, so that the simulators of one can work while another waits for
+    its actions."""
+    crew = Crew(settle_workers(task, [len(of_pool) for of_pool in seeds], workers))
+    pools = [EnvPool(task, of_pool, crew) for of_pool in seeds]
+    crew.start()
+    return pools
+
+
+def settle_workers(task: Task, runs: Sequence[int], workers: int | Literal["auto"]) -> int:
+    """The number of workers of pools that take turns, each with so many runs."""
+    if workers == "auto":
+        with contextlib.closing(make_env(task, unit_actions=True)) as env:
+            workers = choose_workers(sum(runs), _step_seconds(env), cores(), len(runs))
+    if workers < 0:
+        raise UserError(f"A pool cannot have {workers} workers; use 0 (no processes), a positive number or 'auto'.")
+    return min(workers, sum(runs))
+
+
+def choose_workers(runs: int, step_seconds: float, cores: int, pools: int = 1) -> int:
     """The number of workers with the shortest lockstep step by this account of it.
 
     Without workers a step takes all runs one after another. With W of them it takes the runs of the fullest worker,
     plus waking the workers and hearing from them. The fewest workers win a draw: 20 runs on 16 cores get 10 workers
-    of two runs each, and the learner keeps six cores.
+    of two runs each, and the learner keeps six cores. Pools that take turns keep all their workers busy; then the
+    learner needs one core, and the workers have the others.
     """
 
     def seconds(workers: int) -> float:
@@ -286,7 +311,8 @@ def choose_workers(runs: int, step_seconds: float, cores: int) -> int:
             return runs * step_seconds
         return -(-runs // workers) * step_seconds + ROUND_TRIP + workers * ROUND_TRIP_PER_WORKER
 
-    return min(range(min(runs, cores) + 1), key=seconds)
+    best = min(range(min(runs, cores) + 1), key=seconds)
+    return max(1, min(runs, cores - 1)) if best and pools > 1 else best
 
 
 def _step_seconds(env: gymnasium.Env[Any, Any]) -> float:

@@ -1,8 +1,9 @@
 """Where simulators live: in the process of the pool, or in worker processes that may die; and the bell by which pool
 and worker wait for each other.
 
-A worker steps the simulators of its runs over shared memory, one command at a time. It is started as
-``python -m pac4sac.tasks.worker JOB``; the job is JSON, memory and sockets are inherited descriptors.
+A worker steps the simulators of its runs over shared memory, one command at a time, for one pool or for several that
+take turns. It is started as ``python -m pac4sac.tasks.worker JOBS``; a job is what it does for one pool. Jobs are JSON,
+memory and sockets are inherited descriptors.
 """
 
 import contextlib
@@ -19,6 +20,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -29,7 +31,7 @@ from pac4sac.base.errors import UserError
 from pac4sac.tasks.episodes import LETTER, Board, RunEnvironment, board_layout
 from pac4sac.tasks.registry import Task
 
-SPINS = 200  # looks at a counter before the core is offered to others, some 10 µs
+SPINS = 100  # looks at a counter before the core is offered to others, some 10 µs
 LOOK_UP = 50  # milliseconds after which a sleeper looks by itself: the flag that it sleeps can cross with a ring
 PR_SET_PDEATHSIG = 1
 CLOSING = 1.0  # seconds a worker gets to close its environments
@@ -59,42 +61,59 @@ class Bell:
         if end == "worker":
             names = ["answered", "asked", "worker_sleeps", "pool_sleeps"]
         self._rung, self._heard, self._asleep, self._other_asleep = (cell(board, name, worker) for name in names)
-        self.worker, self._channel, self._poller = worker, channel, select.poll()
-        self._poller.register(channel, select.POLLIN)
+        self._lead = 1 if end == "worker" else 0  # a worker waits for the next question, a pool for the last answer
+        self.worker, self.channel, self.gone = worker, channel, False
 
-    @property
-    def rings(self) -> int:
-        return int(self._rung[0])
+    def rung(self) -> bool:
+        """Whether what this end waits for has come."""
+        return self._heard[0] >= self._rung[0] + self._lead
 
     def ring(self) -> None:
         self._rung[0] += 1
         if self._other_asleep[0]:
             with contextlib.suppress(BlockingIOError, ConnectionError):  # rung already, or gone, which a wait will tell
-                self._channel.send(b".", socket.MSG_DONTWAIT)
+                self.channel.send(b".", socket.MSG_DONTWAIT)
 
-    def wait(self, rings: int) -> bool:
-        """Until the other end has rung so often; False when it is gone before."""
-        if patience():
-            until = time.perf_counter() + patience()
-            while time.perf_counter() < until:
-                for _ in range(SPINS):
-                    if self._heard[0] >= rings:
-                        return True
-                os.sched_yield()
-        self._asleep[0] = True
+    def lie_down(self, asleep: bool) -> None:
+        self._asleep[0] = asleep
+
+    def wake(self) -> None:
+        """Take what the socket has; at its end the other one is gone."""
         try:
-            while self._heard[0] < rings:
-                if self._poller.poll(LOOK_UP) and not self._channel.recv(4096):
-                    break
+            self.gone = not self.channel.recv(4096)
         except ConnectionError:
-            pass
-        finally:
-            self._asleep[0] = False
-        return bool(self._heard[0] >= rings)
+            self.gone = True
+
+
+def wait(bells: Sequence[Bell]) -> Bell:
+    """The first of the bells that rings, or whose other end is gone."""
+    if patience():
+        until = time.perf_counter() + patience()
+        while time.perf_counter() < until:
+            for _ in range(SPINS):
+                for bell in bells:
+                    if bell.rung():
+                        return bell
+            os.sched_yield()
+    poller, sleeping = select.poll(), {bell.channel.fileno(): bell for bell in bells}
+    for descriptor in sleeping:
+        poller.register(descriptor, select.POLLIN)
+    for bell in bells:
+        bell.lie_down(True)
+    try:
+        while True:
+            for bell in bells:
+                if bell.rung() or bell.gone:
+                    return bell
+            for descriptor, _ in poller.poll(LOOK_UP):
+                sleeping[descriptor].wake()
+    finally:
+        for bell in bells:
+            bell.lie_down(False)
 
 
 class HostInProcess:
-    second_life = False
+    second_life = shared = False
 
     def __init__(self, task: Task, seeds: list[int], purpose: str, board: Board) -> None:
         self.runs = list(range(len(seeds)))
@@ -123,8 +142,9 @@ class HostInProcess:
 
 
 class HostInWorker:
-    """A process started afresh (no fork: the learner's threads and CUDA state stay out of it). It steps when a bell
-    rings, and gets episodes to begin by letter."""
+    """What a worker does for one pool: it steps when a bell rings, and gets episodes to begin by letter."""
+
+    process: "WorkerProcess | None" = None  # none before it is started
 
     def __init__(self, job: dict[str, Any], runs: list[int], board: Board, second_life: bool = False) -> None:
         self.runs = runs
@@ -135,25 +155,9 @@ class HostInWorker:
         self._post, their_post = socket.socketpair()
         self._channel, their_channel = socket.socketpair()
         self._bell = Bell(self._channel, board, self._place, "pool")
-        job = job | {"post": their_post.fileno(), "channel": their_channel.fileno()}
-        job |= {"seeds": [(run, job["seeds"][run]) for run in runs]}
-        import_path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path if isinstance(entry, str))
-        # The child inherits the mask: Ctrl-C at the terminal, or its end, reaches the pool's process alone, which ends
-        # the workers.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
-        try:
-            self._process = subprocess.Popen(
-                # -P: the working directory is importable only if it is here.
-                [sys.executable, "-P", "-m", "pac4sac.tasks.worker", json.dumps(job)],
-                pass_fds=(job["post"], job["channel"], job["memory"]),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": import_path},
-            )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            their_post.close()
-            their_channel.close()
+        self.given = (their_post, their_channel)
+        self.job = job | {"post": their_post.fileno(), "channel": their_channel.fileno()}
+        self.job |= {"seeds": [(run, job["seeds"][run]) for run in runs]}
 
     def begin(self, run: int, episode: int, actions: NDArray[np.float32]) -> None:
         self._letters[self._place] += 1
@@ -166,21 +170,78 @@ class HostInWorker:
 
     def answered(self) -> bool:
         """Wait until everything asked for is on the board; False when the worker died before."""
-        return self._bell.wait(self._bell.rings)
+        return self._bell.rung() or wait([self._bell]).rung()
 
     def end(self) -> None:
         self._post.close()
         self._channel.close()
+        if self.process is not None:
+            self.process.hosts.discard(self)
+
+    @property
+    def shared(self) -> bool:
+        """Whether the process still works for another pool."""
+        return self.process is not None and bool(self.process.hosts - {self})
 
     def ending(self) -> str:
         """See the process ended and all it held freed; tells how it ended."""
         self.end()
+        return "before it began" if self.process is None else self.process.ending()
+
+
+class WorkerProcess:
+    """Started afresh (no fork: the learner's threads and CUDA state stay out of it), for hosts of one or more pools."""
+
+    def __init__(self, hosts: Sequence[HostInWorker]) -> None:
+        self.hosts = set(hosts)  # in use
+        given = [end for host in hosts for end in host.given]
+        memories = [host.job["memory"] for host in hosts]
+        import_path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path if isinstance(entry, str))
+        # The child inherits the mask: Ctrl-C at the terminal, or its end, reaches the pool's process alone, which ends
+        # the workers.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+        try:
+            self._process = subprocess.Popen(
+                # -P: the working directory is importable only if it is here.
+                [sys.executable, "-P", "-m", "pac4sac.tasks.worker", json.dumps([host.job for host in hosts])],
+                pass_fds=(*(end.fileno() for end in given), *memories),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": import_path},
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            for end in given:
+                end.close()
+        for host in hosts:
+            host.process = self
+
+    def ending(self) -> str:
         try:
             status = self._process.wait(CLOSING)
         except subprocess.TimeoutExpired:
             self._process.kill()
             status = self._process.wait()
         return f"by signal {signal.Signals(-status).name}" if status < 0 else f"with exit status {status}"
+
+
+class Crew:
+    """Worker processes of one pool, or of several that take turns."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self._dealt = size, 0
+        self.hosts: list[list[HostInWorker]] = [[] for _ in range(size)]  # by worker
+
+    def deal(self, runs: int) -> Iterator[tuple[int, list[int]]]:
+        """The runs of the next pool by worker, going on where the pool before ended: all get about as many."""
+        workers = [(self._dealt + run) % self.size for run in range(runs)]
+        self._dealt += runs
+        for worker in dict.fromkeys(workers):
+            yield worker, [run for run in range(runs) if workers[run] == worker]
+
+    def start(self) -> None:
+        for hosts in self.hosts:
+            WorkerProcess(hosts)
 
 
 Host = HostInProcess | HostInWorker
@@ -190,7 +251,8 @@ def close_hosts(hosts: list[Host], memory: int | None) -> None:
     for host in hosts:
         host.end()
     for host in hosts:
-        host.ending()
+        if not host.shared:
+            host.ending()
     hosts.clear()
     if memory is not None:
         os.close(memory)
@@ -212,20 +274,51 @@ def portable(task: Task) -> dict[str, Any]:
 # --- the worker process
 
 
-def serve(bell: Bell, post: socket.socket, board: Board, environments: dict[int, RunEnvironment]) -> None:
-    """Obey until the pool closes its end or dies, which reads the same here."""
-    letters, worked, opened = cell(board, "letters", bell.worker), board["worked"], 0
-    while bell.wait(bell.rings + 1):
-        if letters[0] > opened:
-            opened += 1
-            run, episode, size = LETTER.unpack(receive(post, LETTER.size))
-            environments[run].begin(episode, receive(post, size))
+class Service:
+    """What this process does for one pool."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        for name in ("post", "channel", "memory"):  # else a process started by an environment would keep sockets open
+            os.set_inheritable(job[name], False)
+        layout = board_layout(*job["shape"])
+        board = np.ndarray((), layout, buffer=mmap.mmap(job["memory"], layout.itemsize))
+        task, purpose, place = Task(**job["task"]), job["purpose"], job["seeds"][0][0]
+        self.environments = {run: RunEnvironment(task, run, seed, purpose, board) for run, seed in job["seeds"]}
+        self.bell = Bell(socket.socket(fileno=job["channel"]), board, place, "worker")
+        self._post = socket.socket(fileno=job["post"])
+        self._letters, self._opened = cell(board, "letters", place), 0
+        self._worked = board["worked"][place : place + 1]
+
+    def answer(self) -> None:
+        if self._letters[0] > self._opened:
+            self._opened += 1
+            run, episode, size = LETTER.unpack(receive(self._post, LETTER.size))
+            self.environments[run].begin(episode, receive(self._post, size))
         else:
             started = time.perf_counter()
-            for environment in environments.values():
+            for environment in self.environments.values():
                 environment.step()
-            worked[bell.worker] = time.perf_counter() - started
-        bell.ring()
+            self._worked[0] = time.perf_counter() - started
+        self.bell.ring()
+
+    def close(self) -> None:
+        for environment in self.environments.values():
+            environment.close()
+
+
+def serve(services: dict[Bell, Service]) -> None:
+    """Obey until each pool has closed its end or died, which reads the same here."""
+    while services:
+        bell = wait(list(services))
+        service = services.pop(bell)
+        try:
+            if bell.rung():
+                service.answer()
+                services[bell] = service  # behind the others, which may have rung meanwhile
+                continue
+        except OSError:  # the pool went away in the middle of a command
+            pass
+        service.close()
 
 
 def receive(post: socket.socket, size: int) -> bytes:
@@ -235,23 +328,17 @@ def receive(post: socket.socket, size: int) -> bytes:
     return data
 
 
-def main(job: dict[str, Any]) -> None:
+def main(jobs: list[dict[str, Any]]) -> None:
     if sys.platform == "linux":
         # The closed socket ends an idle worker; this ends one that hangs inside its simulator when the pool is killed.
         # (It fires too when only the thread that started the worker ends: the pool then restarts the worker.)
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    for name in ("post", "channel", "memory"):  # else a process started by an environment would keep sockets open
-        os.set_inheritable(job[name], False)
-    layout = board_layout(*job["shape"])
-    board = np.ndarray((), layout, buffer=mmap.mmap(job["memory"], layout.itemsize))
-    task = Task(**job["task"])
-    environments = {run: RunEnvironment(task, run, seed, job["purpose"], board) for run, seed in job["seeds"]}
-    bell = Bell(socket.socket(fileno=job["channel"]), board, job["seeds"][0][0], "worker")
-    with contextlib.ExitStack() as closing:
-        for environment in environments.values():
-            closing.callback(environment.close)
-        with contextlib.suppress(OSError):  # the pool went away in the middle of a command
-            serve(bell, socket.socket(fileno=job["post"]), board, environments)
+    services = [Service(job) for job in jobs]
+    try:
+        serve({service.bell: service for service in services})
+    finally:
+        for service in services:
+            service.close()
 
 
 if __name__ == "__main__":

@@ -104,14 +104,17 @@ class CudaGraph:
     def capture(self) -> None:
         """In the precision that is set now."""
         before = {name: tensor.clone() for name, tensor in self.tensors.items()}
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        # Products keep their workspace by the stream of the capture; graphs that run side by side must not share one.
+        stream = torch.cuda.current_stream()
+        if stream == torch.cuda.default_stream():  # which cannot be captured
+            stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
             for _ in range(3):  # lazy initialisation must not happen during capture
                 self.program()
-        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.current_stream().wait_stream(stream)
         self.captured = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.captured):
+        with torch.cuda.graph(self.captured, stream=stream):
             self.program()
         put_back(self.tensors, before)
 

@@ -27,6 +27,7 @@ from pac4sac.training.callbacks import Callback, Callbacks, Watchers
 from pac4sac.training.learner import cohort_bytes
 from pac4sac.training.loop import Cohort
 from pac4sac.training.options import Options, make_options
+from pac4sac.training.turns import by_turns, halves, train_in_turns
 
 VERSION = 1
 
@@ -81,6 +82,8 @@ def startable_cohorts(runs: Sequence[Run], options: Options) -> list[list[Run]]:
     """Runs of one task by cohort. Whatever cannot work is said before a folder is made for it."""
     device = check_computing(options)
     cohorts = plan_cohorts(runs, device.type == "cuda")
+    if device.type == "cuda":
+        cohorts = [half for cohort in cohorts for half in halves(cohort)]
     for cohort in cohorts:
         needed, free = cohort_bytes(cohort), free_bytes(device)
         if needed > free:
@@ -136,8 +139,9 @@ def _go_on(folder: Path, watcher: Callback, stop: StopRequest, steps: int | None
         # The extension is written down once a cohort goes on, since its checkpoint was usable then.
         started = functools.partial(_write, folder, about)
     with alone_in(folder), stop:
-        for number, runs in enumerate(cohorts):
-            if not Cohort(folder, f"{number:03d}", runs, options, watcher).train(stop, started):
+        waiting = [Cohort(folder, f"{number:03d}", runs, options, watcher) for number, runs in enumerate(cohorts)]
+        for together in by_turns(waiting, pick_device(options.device)):
+            if not train_in_turns(together, stop, watcher, started):
                 return Result(folder, complete=False, reason=stop.reason)
     return Result(folder, complete=True)
 

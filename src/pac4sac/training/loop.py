@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,31 +49,28 @@ class Cohort:
 
     # --- start and end
 
-    def train(self, stop: StopRequest, started: Callable[[], None] | None = None) -> bool:
-        """Train until all runs are done; False where a stop was asked for before that. `started` is called once all
-        that it needs was seen to be usable."""
-        self.stop = stop
-        saved = checkpoint.load_newest(self.folder, self.fingerprint, self._check)
-        if saved is None:
+    def is_done(self) -> bool:
+        """Whether its newest checkpoint leaves nothing to do."""
+        self.saved = checkpoint.load_newest(self.folder, self.fingerprint, self._check)
+        if self.saved is None:
             check_that_nothing_was_saved(self.folders, self.options.checkpoint_every)
-        elif saved.progress["complete"] and not any(self._to_be_extended(saved)):
-            return True
-        with EnvPool(self.task, self.seeds, self.options.workers) as self.pool:
-            self.agent = make_agent(self.runs, self.pool.observation_size, self.pool.action_size)
-            if stop.reason is not None:  # before the compiler takes its time
-                return False
-            self._place(saved.progress["placement"] if saved else None)
-            logs = self._resume(saved) if saved else self._begin()
-            for run, folder in enumerate(self.folders):
-                folder.cut_back(logs[run])
-                folder.describe(self.status[run], self.details[run])
-            if started is not None:
-                started()
-            self.watcher.on_start(self.root, self.runs, self.options.steps, self.learner.step)
-            try:
-                return self._loop()
-            finally:
-                self.watcher.on_end(self.root)
+            return False
+        return self.saved.progress["complete"] and not any(self._to_be_extended(self.saved))
+
+    def prepare(self, pool: EnvPool, stop: StopRequest) -> bool:
+        """Be ready for the next step, the first or that after the checkpoint that `is_done` found; False where a stop
+        was asked for."""
+        self.pool, self.stop, saved = pool, stop, self.saved
+        self.agent = make_agent(self.runs, pool.observation_size, pool.action_size)
+        if stop.reason is not None:  # before the compiler takes its time
+            return False
+        self._place(saved.progress["placement"] if saved else None)
+        logs = self._resume(saved) if saved else self._begin()
+        self.saved = None  # a replay takes much memory
+        for run, folder in enumerate(self.folders):
+            folder.cut_back(logs[run])
+            folder.describe(self.status[run], self.details[run])
+        return True
 
     def _check(self, saved: checkpoint.Checkpoint) -> None:
         """Refuse a checkpoint that does not fit the logs beside it, or whose progress we did not write."""
@@ -97,6 +94,8 @@ class Cohort:
         device, threads = backends.pick_device(how["device"]), how["threads"]
         precision = how.get("precision", "float32")  # of which older checkpoints say nothing
         backends.set_precision(precision)
+        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self.take_turn()
         self.learner = Learner(self.agent, self.seeds, self.options.steps, device)
         if threads != "auto":
             torch.set_num_threads(threads)
@@ -133,15 +132,24 @@ class Cohort:
             raise UserError(f"The checkpoint in {self.folder} does not fit its runs ({error}).") from error
         return list(progress["logs"])
 
-    def _loop(self) -> bool:
+    def take_turn(self) -> None:
+        """On a GPU, compute behind what this cohort computed last, and beside the others."""
+        if self.stream is not None:
+            torch.cuda.set_stream(self.stream)
+
+    def steps(self, told: Callable[[], None]) -> Generator[None, None, bool]:
+        """All steps that are left, each of which gives way while its simulators work; `told` is called after each.
+        Ends with False where a stop was asked for."""
         started = time.monotonic()
         try:
             if not self.measured:
                 self._measure()
             while self.learner.step < self.options.steps and Status.RUNNING in self.status:
-                self._step()
+                self._send()
+                yield
+                self._receive()
                 step = self.learner.step
-                self.watcher.on_step(step)
+                told()
                 if self.stop.wanted:
                     self._save()
                     raise Stopped
@@ -170,15 +178,16 @@ class Cohort:
 
     # --- one lockstep step
 
-    def _step(self) -> None:
-        learner = self.learner
-        actions = learner.act()
+    def _send(self) -> None:
+        actions = self.learner.act()
         if not np.isfinite(actions).all():
             self._bury_the_dead(actions)
             actions = np.nan_to_num(actions, posinf=0, neginf=0)
         self.pool.send(actions)
-        learner.learn()  # while the simulators step, from every transition but the one under way
-        seen = self.pool.receive()
+        self.learner.learn()  # while the simulators step, from every transition but the one under way
+
+    def _receive(self) -> None:
+        learner, seen = self.learner, self.pool.receive()
         learner.store(seen.final_observation, seen.observation, seen.reward, seen.terminated)
         self.so_far += seen.reward
         self.length += 1
