@@ -3,10 +3,11 @@
     python benchmarks/end_to_end.py --task half-cheetah --runs 20 --algo pac4sac --steps 3000
     python benchmarks/end_to_end.py --runs 80 --split 2         # two cohorts: one acts while the other simulates
     python benchmarks/end_to_end.py --cohorts 4 --runs 5        # the algorithms of Table 1 side by side
-    python benchmarks/end_to_end.py --table-1                   # that for every task, and what all of it would take
+    python benchmarks/end_to_end.py --table-1 --folder DIR      # the study itself, from the first process to the last
 
 Each cohort trains in a process of its own, as in a study. All start together once the last has compiled, and are
-measured over the same stretch of time, after the warm-up and with updates.
+measured over the same stretch of time, after the warm-up and with updates. Table 1 is trained as `study run` does it,
+compiling, checkpoints and final evaluations included, and held against what its simulators alone would need.
 """
 
 import json
@@ -16,17 +17,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from measuring import HERE, Report, parser
 from probe import PARTS, WORKERS
+from tasks import apart
 
-from pac4sac.agents.settings import AgentConfig
 from pac4sac.base.cores import SHARE, cores, share_out
+from pac4sac.runs.seeds import parse_seeds
 from pac4sac.studies.definition import load_study
-from pac4sac.studies.local import shared_gpu, side_by_side
-from pac4sac.tasks import TASKS
-from pac4sac.training.options import Options
+from pac4sac.studies.local import shared_gpu
+from pac4sac.studies.plan import PlannedCohort, plan
+from pac4sac.studies.run import run_study
+from pac4sac.studies.watcher import Watcher
 
 MEANING = {
     "act": "act, with the transfer of the actions (on a GPU also the wait for the update before it)",
@@ -36,8 +41,8 @@ MEANING = {
     "store": "storing transitions, with their transfer (on a GPU its launch)",
     "rest": "the loop, logs and display",
 }
+APART = 3.0  # seconds for which simulators that wait for nobody are counted
 MARGIN = 50  # steps after the first update before anything is measured
-CAPACITY = AgentConfig().capacity
 
 
 class CohortProcess:
@@ -165,6 +170,7 @@ def show(report: Report, title: str, measured: Sequence[dict[str, Any]]) -> None
                 "learner alone ms": 1e3 * learner,
                 "its device busy": learner / lockstep,
                 "simulator alone µs": 1e6 * cohort["simulate"],
+                "turns": cohort["turns"],
                 "workers": cohort["workers"],
                 **{f"{name} ms": 1e3 * cohort[name] for name in WORKERS},
                 "cores busy simulating": simulators / lockstep,
@@ -186,34 +192,55 @@ def show(report: Report, title: str, measured: Sequence[dict[str, Any]]) -> None
     )
 
 
-def project(report: Report, measured: Sequence[dict[str, Any]], parallel: int) -> None:
-    """The whole study, each cohort at its measured rate, started as places become free."""
-    free = [0.0] * parallel
-    rows = []
-    for cohort in measured:
-        task = TASKS[cohort["task"]]
-        training = task.steps * cohort["lockstep"]
-        # A checkpoint is mostly replay, which here was not full yet.
-        filled = min(CAPACITY, task.steps) / min(CAPACITY, cohort["rows"])
-        saving = task.steps / Options(steps=1).checkpoint_every * cohort["checkpoint"] * filled
-        free.sort()
-        free[0] += cohort["start_up"] + training + saving
+class Progress(Watcher):
+    """Writes down when each cohort began, ended, and how far it was at each moment."""
+
+    def __init__(self, report: Report) -> None:
+        self.report, self.began = report, time.monotonic()
+        self.history: dict[str, list[tuple[float, int]]] = {}
+        self.ends: dict[str, tuple[float, str]] = {}
+
+    def progress(self, cohort: PlannedCohort, step: int, steps: int) -> None:
+        self.history.setdefault(cohort.title, []).append((time.monotonic() - self.began, step))
+
+    def ended(self, cohort: PlannedCohort, outcome: str, reason: str) -> None:
+        self.ends[cohort.title] = (time.monotonic() - self.began, outcome)
+        self.report.console.print(f"{self.ends[cohort.title][0]:6.0f} s  {cohort.title}: {outcome} {reason}")
+
+
+def table_1(report: Report, folder: Path, seeds: Sequence[int], minutes: float | None, how: dict[str, Any]) -> None:
+    """The study as it is, in a folder, and beside it what its simulators would need if they never waited."""
+    study = replace(load_study("table-1"), seeds=tuple(seeds))
+    rates = {task.name: apart(task, cores(), APART) for task in study.tasks}
+    watcher = Progress(report)
+    result = run_study(study, folder, watcher, max_minutes=minutes, **how)
+    seconds = time.monotonic() - watcher.began
+    rows: list[dict[str, Any]] = []
+    for cohort in plan(study, folder, 10**15, on_gpu=report.device.type == "cuda"):
+        history, runs = watcher.history.get(cohort.title, [(0.0, 0)]), len(cohort.runs)
+        ended, outcome = watcher.ends.get(cohort.title, (seconds, "running"))
         rows.append(
             {
-                "task": task.name,
-                "algorithm": cohort["algo"],
-                "million run-steps": cohort["runs"] * task.steps / 1e6,
-                "run-steps/s": cohort["runs"] / cohort["lockstep"],
-                "start min": cohort["start_up"] / 60,
-                "training min": training / 60,
-                "checkpoints min": saving / 60,
-                "done at min": free[0] / 60,
+                "cohort": cohort.title,
+                "runs": runs,
+                "steps": history[-1][1],
+                "of": cohort.steps,
+                "simulators alone s": runs * history[-1][1] / rates[cohort.runs[0].task.name],
+                "first step after s": history[0][0],
+                "ended after s": ended,
+                "outcome": outcome,
             }
         )
-    report.table("projection", f"All of Table 1, {parallel} cohorts side by side", rows)
+    report.table("table 1", f"All of Table 1, seeds {', '.join(map(str, seeds))}", rows)
+    report.content["tables"]["table 1"] |= {"simulator steps/s": rates, "seconds": seconds, "complete": result.complete}
+    report.content["tables"]["table 1"]["history"] = {
+        title: steps[:: max(1, len(steps) // 100)] for title, steps in watcher.history.items()
+    }
+    run_steps, floor = sum(row["runs"] * row["steps"] for row in rows), sum(row["simulators alone s"] for row in rows)
     report.note(
-        f"{sum(row['million run-steps'] for row in rows):.1f} million run-steps would take {max(free) / 60:.0f} "
-        "minutes, without the final evaluations."
+        f"{run_steps / 1e6:.1f} million run-steps in {seconds / 60:.1f} minutes, {run_steps / seconds:,.0f} a second: "
+        f"{seconds / floor:.2f} times the {floor / 60:.1f} minutes of {cores()} simulators with random actions that "
+        f"wait for nobody. {'It is complete.' if result.complete else 'It was stopped before its end.'}"
     )
 
 
@@ -225,8 +252,13 @@ def main(arguments: list[str] | None = None) -> None:
     made.add_argument("--steps", type=int, default=3000, help="lockstep steps to measure")
     made.add_argument("--cohorts", type=int, default=1, help="this many algorithms of Table 1 side by side")
     made.add_argument("--split", type=int, default=1, help="the runs in this many cohorts side by side")
-    made.add_argument("--table-1", action="store_true", help="all tasks, and a projection for the whole study")
-    made.add_argument("--tasks", default=",".join(TASKS), help="with --table-1, only these")
+    made.add_argument(
+        "--turns", type=int, help="a cohort in so many parts that take turns, instead of as training does"
+    )
+    made.add_argument("--table-1", action="store_true", help="the whole study")
+    made.add_argument("--folder", type=Path, help="with --table-1, where it is trained")
+    made.add_argument("--seeds", default="0:5", help="with --table-1")
+    made.add_argument("--minutes", type=float, help="with --table-1, after which it is stopped")
     made.add_argument("--backend", default="auto")
     made.add_argument("--workers", type=lambda text: text if text == "auto" else int(text), default="auto")
     options = made.parse_args(arguments)
@@ -240,6 +272,7 @@ def main(arguments: list[str] | None = None) -> None:
     study = load_study("table-1")
     algos = [variant.algo for variant in study.variants][-options.cohorts :]
     common = {"device": str(report.device), "backend": options.backend, "workers": options.workers}
+    common |= {"turns": options.turns}
     common |= {
         "precision": options.precision,
         "quick": options.quick,
@@ -252,14 +285,9 @@ def main(arguments: list[str] | None = None) -> None:
     for part, meaning in MEANING.items():
         report.console.print(f"{part:6} {meaning}", style="dim")
     if options.table_1:
-        algos, parallel = [variant.algo for variant in study.variants], side_by_side(len(study.variants))
-        measured = []
-        for task in options.tasks.split(","):
-            for first in range(0, len(algos), parallel):
-                together = measure(jobs(task, algos[first : first + parallel], len(study.seeds)), options.steps)
-                show(report, f"{task}, {len(together)} cohorts side by side", together)
-                measured += together
-        project(report, measured, parallel)
+        how = {"device": str(report.device), "precision": options.precision, "backend": options.backend}
+        with tempfile.TemporaryDirectory() as folder:
+            table_1(report, options.folder or Path(folder), parse_seeds(options.seeds), options.minutes, how)
     elif options.cohorts > 1:
         measured = measure(jobs(options.task, algos, 5), options.steps)
         show(report, f"{options.task}, {options.cohorts} cohorts side by side", measured)

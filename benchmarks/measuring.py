@@ -169,7 +169,9 @@ class Report:
         self.console = Console(highlight=False)
         self.console.width = max(self.console.width, 120)  # a log has no width of its own
         about = machine(self.device)
-        asked = {name: value for name, value in vars(options).items() if name != "out"}  # no paths of this machine
+        asked = {
+            name: value for name, value in vars(options).items() if name not in ("out", "folder")
+        }  # no paths of this machine
         self.content: dict[str, Any] = {"machine": about, "options": asked, "tables": {}, "notes": []}
         where = f"{about['gpu']}, " if about["gpu"] else ""
         self.console.print(

@@ -16,6 +16,7 @@ from pac4sac import Callback, train
 from pac4sac.runs.run import Run
 from pac4sac.tasks import make_env
 from pac4sac.tasks.pool import EnvPool
+from pac4sac.training import turns
 from pac4sac.training.backends import Rehearsal
 from pac4sac.training.learner import Learner
 
@@ -39,7 +40,7 @@ class Probe(Callback):
     def __init__(self, quick: bool) -> None:
         self.quick, self.reported = quick, 0.0
         self.spent = dict.fromkeys((*PARTS, *WORKERS), 0.0)
-        self.seen: dict[type, Any] = {}  # the learner and the pool that the loop made
+        self.seen: dict[type, list[Any]] = {Learner: [], EnvPool: []}  # those that training made
         for part, (owner, method) in PARTS.items():
             setattr(owner, method, self.timed(part, getattr(owner, method)))
         for owner, method in ((Learner, "begin"), (EnvPool, "reset")):
@@ -58,7 +59,7 @@ class Probe(Callback):
 
     def remembering(self, owner: type, function: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(instance: Any, *arguments: Any) -> Any:
-            self.seen.setdefault(owner, instance)
+            self.seen[owner].append(instance)
             return function(instance, *arguments)
 
         return wrapper
@@ -72,13 +73,14 @@ class Probe(Callback):
         tell(step=step, time=time.monotonic(), spent=self.spent)
 
     def alone(self, run: Run) -> dict[str, Any]:
-        learner: Learner = self.seen[Learner]
-        repetitions = 5 if self.quick else 100
-        with Rehearsal(learner):
-            operations = {
-                name: (operation(), seconds_each(operation, repetitions, learner.device))[1]
-                for name, operation in learner.run.items()
-            }
+        learners: list[Learner] = self.seen[Learner]
+        repetitions, learner = 5 if self.quick else 100, learners[0]
+        operations = dict.fromkeys(learner.run, 0.0)  # of all that take turns together
+        for each in learners:
+            with Rehearsal(each):
+                for name, operation in each.run.items():
+                    operation()
+                    operations[name] += seconds_each(operation, repetitions, learner.device)
         env = make_env(run.task)
         env.reset(seed=0)
         actions = iter(np.random.default_rng(0).uniform(-1, 1, (MEASURED, *(env.action_space.shape or ()))))
@@ -87,7 +89,8 @@ class Probe(Callback):
         return {
             "operations": operations,
             "simulate": simulate,
-            "workers": self.seen[EnvPool].workers,
+            "workers": self.seen[EnvPool][0].workers,
+            "turns": len(learners),
             "first_update": learner.first_update,
             "updates_per_step": learner.agent.updates_per_step,
         }
@@ -96,9 +99,10 @@ class Probe(Callback):
         tell(ended=time.monotonic())
 
     def on_step(self, step: int) -> None:
-        worked = self.seen[EnvPool].worked()
-        for name, of_all in WORKERS.items():
-            self.spent[name] += float(of_all(worked))
+        for pool in self.seen[EnvPool]:
+            worked = pool.worked()
+            for name, of_all in WORKERS.items():
+                self.spent[name] += float(of_all(worked))
         now = time.monotonic()
         if now - self.reported >= PACE:
             self.reported = now
@@ -111,6 +115,10 @@ def tell(**message: Any) -> None:
 
 def child(job: dict[str, Any]) -> None:
     runs, probe = job.pop("runs"), Probe(job.pop("quick"))
+    if parts := job.pop("turns"):
+        each = -(-runs // parts)
+        turns.halves = lambda runs: [runs[first : first + each] for first in range(0, len(runs), each)]
+        turns.by_turns = lambda cohorts, device: [cohorts]
     train(**job, seeds=range(runs), callbacks=[probe], evaluation_episodes=0)
 
 

@@ -104,14 +104,3 @@ def test_runs_that_cannot_be_split_are_refused(arguments, capsys):
     with pytest.raises(SystemExit):
         importlib.import_module("end_to_end").main(arguments)
     assert "split" in capsys.readouterr().err.splitlines()[-1]
-
-
-def test_the_projection_fills_places_as_they_become_free(tmp_path):
-    end_to_end, measuring = importlib.import_module("end_to_end"), importlib.import_module("measuring")
-    report = measuring.Report(measuring.parser("").parse_args(["--device", "cpu"]))
-    cohort = {"task": "cartpole-swingup", "runs": 5, "start_up": 0.0, "checkpoint": 0.0, "rows": 1000}
-    paces = [60 / 40_000, 120 / 40_000, 60 / 40_000]  # one, two and one minute
-    cohorts = [cohort | {"algo": str(k), "lockstep": pace} for k, pace in enumerate(paces)]
-    end_to_end.project(report, cohorts, parallel=2)
-    rows = report.content["tables"]["projection"]["rows"]
-    assert [row["done at min"] for row in rows] == pytest.approx([1, 2, 2])

@@ -27,8 +27,8 @@ def test_a_container_has_no_more_cores_than_its_quota(monkeypatch, tmp_path, lim
     assert cores.machine_cores() == expected
 
 
-def test_cohorts_get_cores_by_their_runs(monkeypatch):
+def test_cohorts_get_cores_by_the_work_of_their_simulators(monkeypatch):
     monkeypatch.setenv(cores.SHARE, "16")
-    assert [cores.share_out(runs, 70) for runs in (25, 15, 10, 5, 5, 5, 5)] == [7, 4, 3, 1, 1, 1, 1]
+    assert [cores.share_out(work, 64) for work in (9, 6, 4, 1)] == [5, 3, 1, 1]  # the first needs 2.25 on average
     assert cores.share_out(79, 80) == 16  # never more than there are
-    assert cores.share_out(1, 1000) == 1
+    assert cores.share_out(0, 0) == 1

@@ -20,7 +20,7 @@ from pac4sac import Callback, Result, Task
 from pac4sac.base.errors import UserError
 from pac4sac.runs.run import make_agent
 from pac4sac.tasks.episodes import simulator_seed
-from pac4sac.training import backends, checkpoint, experiment, loop
+from pac4sac.training import backends, checkpoint, experiment, loop, turns
 
 RUNS = ("sac-seed0", "sac-seed1")
 
@@ -334,8 +334,8 @@ def test_two_processes_never_train_the_same_experiment(tmp_path: Path) -> None:
 
 def in_turns(folder: Path, monkeypatch: pytest.MonkeyPatch, together: int, **options: Any) -> Result:
     """Four seeds as two cohorts, which take turns or train one after the other."""
-    turns = {1: lambda cohorts, _: [[cohort] for cohort in cohorts], 2: lambda cohorts, _: [cohorts]}
-    monkeypatch.setattr(experiment, "by_turns", turns[together])
+    together_or_not = {1: lambda cohorts, _: [[cohort] for cohort in cohorts], 2: lambda cohorts, _: [cohorts]}
+    monkeypatch.setattr(turns, "by_turns", together_or_not[together])
     monkeypatch.setattr(experiment, "plan_cohorts", lambda runs, _: [runs[:2], runs[2:]])
     return train(folder, seeds=range(4), **options)
 
@@ -348,10 +348,10 @@ def test_cohorts_that_take_turns_train_as_one_after_the_other(tmp_path: Path, mo
         def on_step(self, step: int) -> None:
             seen.append(step)
 
-    turns = in_turns(tmp_path / "turns", monkeypatch, together=2, workers=2, callbacks=[Steps()])
-    assert turns.complete
+    result = in_turns(tmp_path / "turns", monkeypatch, together=2, workers=2, callbacks=[Steps()])
+    assert result.complete
     assert seen == list(range(1, STEPS + 1))  # told once of each
-    assert same(turns.folder, alone.folder)
+    assert same(result.folder, alone.folder)
 
 
 def test_cohorts_that_take_turns_go_on_exactly_where_a_signal_stopped_them(

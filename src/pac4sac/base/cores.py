@@ -29,7 +29,9 @@ def cores() -> int:
     return int(share)
 
 
-def share_out(runs: int, all_runs: int) -> int:
-    """The cores of a cohort beside others, by its share of the runs. A quarter is shared out twice, since simulators
-    rest while their learner acts."""
-    return min(cores(), max(1, round(1.25 * cores() * runs / all_runs)))
+def share_out(work: float, all_work: float) -> int:
+    """The cores of a cohort beside others, by its share of the simulators' work: its own, where it needs no more, or
+    twice what it needs on average, since its simulators rest while it acts and others leave theirs when they end. The
+    system lets each have what the others do not use."""
+    needed = cores() * work / all_work if all_work else 1.0
+    return 1 if needed <= 1 else min(cores(), math.ceil(2 * needed))

@@ -6,6 +6,7 @@ with 2 after a sentence about what the user can mend.
 """
 
 import contextlib
+import itertools
 import json
 import logging
 import math
@@ -23,6 +24,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import pac4sac
 from pac4sac.base.cores import SHARE, cores, share_out
 from pac4sac.base.errors import UserError
@@ -30,6 +33,7 @@ from pac4sac.base.stopping import StopRequest
 from pac4sac.runs.run import Run
 from pac4sac.studies.plan import PlannedCohort
 from pac4sac.studies.watcher import Watcher
+from pac4sac.training.backends import free_bytes
 from pac4sac.training.callbacks import Callback
 from pac4sac.training.experiment import resume
 
@@ -38,13 +42,20 @@ log = logging.getLogger(__name__)
 COMPLETE, MISTAKE, STOPPED = 0, 2, 3
 INTERVAL = 0.5  # seconds between two reports
 CORES_PER_COHORT = 4  # a learner, and simulators beside it
+GPU_BYTES, HOST_BYTES = 0.8e9, 3e9  # that a process takes beside its tensors, on a GPU and in the machine
 MPS_CONTROL = "nvidia-cuda-mps-control"
 MPS_PLACE = "CUDA_MPS_PIPE_DIRECTORY"  # who has it set uses a service of their own, which is left alone
 MPS_PATIENCE = 20.0  # seconds
 
 
-def side_by_side(cohorts: int) -> int:
-    return max(1, min(cohorts, cores() // CORES_PER_COHORT))
+def side_by_side(cohorts: Sequence[PlannedCohort], device: torch.device) -> int:
+    """How many to train at a time. On a CPU learners need the cores. A GPU has room for many small cohorts, which keep
+    the simulators of each other's cores busy, as far as the memories go."""
+    if device.type == "cpu":
+        return max(1, min(len(cohorts), cores() // CORES_PER_COHORT))
+    on_device = itertools.accumulate(sorted((GPU_BYTES + 1.5 * cohort.bytes for cohort in cohorts), reverse=True))
+    fitting = sum(needed <= free_bytes(device) for needed in on_device)
+    return max(1, min(fitting, cores(), int(free_bytes(torch.device("cpu")) // HOST_BYTES)))
 
 
 def run_local(
@@ -52,6 +63,8 @@ def run_local(
 ) -> list[str]:
     """Train all cohorts to their end, or until a stop; returns what failed, which leaves the others going."""
     waiting, active, messages = list(cohorts), set[_Child](), _Messages()
+    if parallel > 1:  # the longest first, so that none of them is left for the end
+        waiting.sort(key=lambda cohort: -cohort.simulating / len(cohort.runs))
     failures: list[str] = []
     with shared_gpu(wanted=on_gpu and min(parallel, len(cohorts)) > 1) as variables:
         try:
@@ -61,8 +74,8 @@ def run_local(
                     beside = [*(child.cohort for child in active), *waiting[: parallel - len(active) - 1]]
                     limits = {"OMP_NUM_THREADS": str(max(1, cores() // parallel))}  # of libraries that ask nobody
                     if beside:
-                        all_runs = sum(len(each.runs) for each in [cohort, *beside])
-                        limits[SHARE] = str(share_out(len(cohort.runs), all_runs))
+                        all_work = sum(each.simulating for each in [cohort, *beside])
+                        limits[SHARE] = str(share_out(cohort.simulating, all_work))
                     active.add(_Child(cohort, {**variables, **limits}, messages))
                 if stop.wanted and not active:
                     return []

@@ -21,7 +21,7 @@ from pac4sac.base.files import read_json, write_whole
 from pac4sac.runs.reading import read_run
 from pac4sac.runs.run import Run, make_agent, plan_cohorts, safe_label
 from pac4sac.studies.definition import Study
-from pac4sac.tasks import task_sizes
+from pac4sac.tasks import simulator_seconds, task_sizes
 from pac4sac.tasks.pool import EnvPool
 from pac4sac.training import backends
 from pac4sac.training.experiment import create, experiment_runs, read_experiment
@@ -48,6 +48,11 @@ class PlannedCohort:
     @property
     def steps(self) -> int:
         return self.runs[0].task.steps
+
+    @property
+    def simulating(self) -> float:
+        """Seconds that one core would need for its simulators."""
+        return len(self.runs) * self.steps * simulator_seconds(self.runs[0].task)
 
     def done(self) -> int:
         """Runs that have come to their end."""

@@ -67,7 +67,7 @@ def run_study(
             if cluster is not None:
                 failures = run_on_ray(unfinished, cluster, stop, watcher)
             else:
-                beside = parallel or side_by_side(len(unfinished))
+                beside = parallel or side_by_side(unfinished, place.device)
                 failures = run_local(unfinished, beside, stop, watcher, place.on_gpu)
         if failures:
             raise UserError(f"{len(failures)} of {len(unfinished)} cohorts failed: {'; '.join(failures)}")

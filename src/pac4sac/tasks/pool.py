@@ -6,20 +6,18 @@ import logging
 import mmap
 import os
 import tempfile
-import time
 import warnings
 import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
-import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
 from pac4sac.base.cores import cores
 from pac4sac.base.errors import UserError
 from pac4sac.tasks.episodes import Board, board_layout
-from pac4sac.tasks.registry import Task, make_env, task_sizes
+from pac4sac.tasks.registry import Task, simulator_seconds, task_sizes
 from pac4sac.tasks.worker import Crew, Host, HostInProcess, HostInWorker, WorkerProcess, close_hosts, portable
 
 log = logging.getLogger(__name__)
@@ -290,8 +288,7 @@ def pools_in_turns(task: Task, seeds: Sequence[Sequence[int]], workers: int | Li
 def settle_workers(task: Task, runs: Sequence[int], workers: int | Literal["auto"]) -> int:
     """The number of workers of pools that take turns, each with so many runs."""
     if workers == "auto":
-        with contextlib.closing(make_env(task, unit_actions=True)) as env:
-            workers = choose_workers(sum(runs), _step_seconds(env), cores(), len(runs))
+        workers = choose_workers(sum(runs), simulator_seconds(task), cores(), len(runs))
     if workers < 0:
         raise UserError(f"A pool cannot have {workers} workers; use 0 (no processes), a positive number or 'auto'.")
     return min(workers, sum(runs))
@@ -313,23 +310,6 @@ def choose_workers(runs: int, step_seconds: float, cores: int, pools: int = 1) -
 
     best = min(range(min(runs, cores) + 1), key=seconds)
     return max(1, min(runs, cores - 1)) if best and pools > 1 else best
-
-
-def _step_seconds(env: gymnasium.Env[Any, Any]) -> float:
-    env.action_space.seed(0)
-    taken = []
-    try:
-        env.reset(seed=0)
-        for _ in range(50):
-            action = env.action_space.sample()
-            start = time.perf_counter()
-            _, _, terminated, truncated, _ = env.step(action)
-            taken.append(time.perf_counter() - start)
-            if terminated or truncated:
-                env.reset()
-    except Exception:
-        return 0.0  # it will fail its runs, each with its cause; no workers are needed for that
-    return sorted(taken)[len(taken) // 4]  # the lower quartile: a busy machine should not look like a slow simulator
 
 
 def _anonymous_memory(size: int) -> int:

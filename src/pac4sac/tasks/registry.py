@@ -7,6 +7,7 @@ import difflib
 import functools
 import importlib
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, SupportsFloat
@@ -175,16 +176,40 @@ def make_env(task: Task, render_mode: str | None = None, *, unit_actions: bool =
 
 
 _sizes: dict[str, tuple[EnvSpec, tuple[int, int]]] = {}  # by environment and its options
+_seconds: dict[str, float] = {}
+
+
+def _key(task: Task) -> str:
+    return f"{task.env_id} {task.env_kwargs}"
 
 
 def task_sizes(task: Task) -> tuple[int, int]:
     """Lengths of an observation and of an action. An environment is built for them once, and again when another one was
     registered under its id."""
-    key, spec = f"{task.env_id} {task.env_kwargs}", find_spec(task.env_id)
+    key, spec = _key(task), find_spec(task.env_id)
     if key not in _sizes or _sizes[key][0] is not spec:
         with contextlib.closing(make_env(task, unit_actions=True)) as env:
             _sizes[key] = spec, (math.prod(env.observation_space.shape or ()), math.prod(env.action_space.shape or ()))
     return _sizes[key][1]
+
+
+def simulator_seconds(task: Task) -> float:
+    """Of one step with random actions, measured once; 0 where the environment raises. The lower quartile of some steps:
+    a busy machine should not look like a slow simulator."""
+    if _key(task) not in _seconds:
+        taken = [0.0]
+        with contextlib.closing(make_env(task, unit_actions=True)) as env, contextlib.suppress(Exception):
+            env.action_space.seed(0)
+            env.reset(seed=0)
+            for _ in range(50):
+                action = env.action_space.sample()
+                start = time.perf_counter()
+                _, _, terminated, truncated, _ = env.step(action)
+                taken.append(time.perf_counter() - start)
+                if terminated or truncated:
+                    env.reset()
+        _seconds[_key(task)] = sorted(taken)[len(taken) // 4]
+    return _seconds[_key(task)]
 
 
 def _action_adapter(space: spaces.Space[Any], name: str) -> tuple[spaces.Space[Vector], ToAction | None]:

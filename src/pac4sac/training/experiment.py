@@ -21,13 +21,13 @@ from pac4sac.runs.reading import RunRecord, read_runs
 from pac4sac.runs.run import Run, make_agent, make_runs, plan_cohorts, settings_grid
 from pac4sac.runs.seeds import seed_list
 from pac4sac.tasks import Task, get_task, task_sizes
+from pac4sac.training import turns
 from pac4sac.training.agent_file import agent_checksum, start_from
 from pac4sac.training.backends import choose_backend, free_bytes, pick_device
 from pac4sac.training.callbacks import Callback, Callbacks, Watchers
 from pac4sac.training.learner import cohort_bytes
 from pac4sac.training.loop import Cohort
 from pac4sac.training.options import Options, make_options
-from pac4sac.training.turns import by_turns, halves, train_in_turns
 
 VERSION = 1
 
@@ -78,12 +78,12 @@ def train(
     return _go_on(folder, watcher, stop)
 
 
-def startable_cohorts(runs: Sequence[Run], options: Options) -> list[list[Run]]:
+def startable_cohorts(runs: Sequence[Run], options: Options) -> list[Sequence[Run]]:
     """Runs of one task by cohort. Whatever cannot work is said before a folder is made for it."""
     device = check_computing(options)
-    cohorts = plan_cohorts(runs, device.type == "cuda")
+    cohorts: list[Sequence[Run]] = [*plan_cohorts(runs, device.type == "cuda")]
     if device.type == "cuda":
-        cohorts = [half for cohort in cohorts for half in halves(cohort)]
+        cohorts = [half for cohort in cohorts for half in turns.halves(cohort)]
     for cohort in cohorts:
         needed, free = cohort_bytes(cohort), free_bytes(device)
         if needed > free:
@@ -140,8 +140,8 @@ def _go_on(folder: Path, watcher: Callback, stop: StopRequest, steps: int | None
         started = functools.partial(_write, folder, about)
     with alone_in(folder), stop:
         waiting = [Cohort(folder, f"{number:03d}", runs, options, watcher) for number, runs in enumerate(cohorts)]
-        for together in by_turns(waiting, pick_device(options.device)):
-            if not train_in_turns(together, stop, watcher, started):
+        for together in turns.by_turns(waiting, pick_device(options.device)):
+            if not turns.train_in_turns(together, stop, watcher, started):
                 return Result(folder, complete=False, reason=stop.reason)
     return Result(folder, complete=True)
 
