@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from measuring import HERE, Report, parser
-from probe import PARTS, WORKERS
+from probe import PARTS
 from tasks import apart
 
 from pac4sac.base.cores import SHARE, cores, share_out
@@ -140,7 +140,7 @@ def between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     each = {name: (after["spent"][name] - before["spent"][name]) / steps for name in after["spent"]}
     parts = {part: each[part] for part in PARTS}
     seconds = {"lockstep": whole, "parts": parts | {"rest": whole - sum(parts.values())}}
-    return seconds | {name: each[name] for name in WORKERS}
+    return seconds | {"simulating": each["simulating"]}
 
 
 # --- what is shown
@@ -154,7 +154,6 @@ def show(report: Report, title: str, measured: Sequence[dict[str, Any]]) -> None
             seconds * (cohort["updates_per_step"] if name == "update" else 1)
             for name, seconds in cohort["operations"].items()
         )
-        simulators = runs * cohort["simulate"]
         rates.append(
             {
                 "algorithm": cohort["algo"],
@@ -172,9 +171,8 @@ def show(report: Report, title: str, measured: Sequence[dict[str, Any]]) -> None
                 "simulator alone µs": 1e6 * cohort["simulate"],
                 "turns": cohort["turns"],
                 "workers": cohort["workers"],
-                **{f"{name} ms": 1e3 * cohort[name] for name in WORKERS},
-                "cores busy simulating": simulators / lockstep,
-                "each worker busy": simulators / lockstep / max(1, cohort["workers"]),
+                "in training µs": 1e6 * cohort["simulating"] / runs,
+                "cores busy simulating": cohort["simulating"] / lockstep,
                 "start s": cohort["start_up"],
                 "checkpoint s": cohort["checkpoint"],
             }

@@ -26,7 +26,7 @@ from pac4sac.agents import get_algorithm, make_config
 from pac4sac.base.cores import cores
 from pac4sac.runs.writing import versions
 from pac4sac.training import backends
-from pac4sac.training.backends import Rehearsal, choose_threads, pick_device
+from pac4sac.training.backends import Rehearsal, learning_threads, pick_device
 from pac4sac.training.learner import Learner
 
 HERE = Path(__file__).resolve().parent
@@ -140,17 +140,18 @@ def prepare(
     config = make_config(algo, "paper", settings)
     agent = get_algorithm(algo).agent([config] * runs, *sizes)
     learner = Learner(agent, range(runs), config.capacity, device)
+    torch.set_num_threads(learning_threads(learner))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         return learner, backends.prepare(learner, backends.choose_backend(backend, device, backends.COMPILING_PAYS))
 
 
 class Trial:
-    """A learner in the middle of learning whose operations are timed alone, on the threads that suit it best."""
+    """A learner in the middle of learning whose operations are timed alone, on the threads that training takes."""
 
     def __init__(self, learner: Learner, backend: str) -> None:
         self.learner, self.backend, self.device = learner, backend, learner.device
-        self.threads = choose_threads(learner)
+        self.threads = learning_threads(learner)
         Rehearsal(learner).__enter__()  # for good: this learner learns nothing else
 
     def milliseconds(self, operation: str, repetitions: int) -> float:

@@ -28,8 +28,6 @@ PARTS: dict[str, tuple[type, str]] = {
     "wait": (EnvPool, "receive"),
     "store": (Learner, "store"),
 }
-# Of the seconds that the workers took for a step.
-WORKERS: dict[str, Callable[..., Any]] = {"mean worker": np.mean, "slowest worker": np.max}
 PACE = 0.1  # seconds between reports
 MEASURED = 200  # environment steps whose cost is measured alone
 
@@ -39,7 +37,7 @@ class Probe(Callback):
 
     def __init__(self, quick: bool) -> None:
         self.quick, self.reported = quick, 0.0
-        self.spent = dict.fromkeys((*PARTS, *WORKERS), 0.0)
+        self.spent = dict.fromkeys(PARTS, 0.0)
         self.seen: dict[type, list[Any]] = {Learner: [], EnvPool: []}  # those that training made
         for part, (owner, method) in PARTS.items():
             setattr(owner, method, self.timed(part, getattr(owner, method)))
@@ -70,7 +68,7 @@ class Probe(Callback):
         if input() == "measure":
             tell(**self.alone(runs[0]))
             input()
-        tell(step=step, time=time.monotonic(), spent=self.spent)
+        tell(step=step, time=time.monotonic(), spent=self.spent | {"simulating": 0.0})
 
     def alone(self, run: Run) -> dict[str, Any]:
         learners: list[Learner] = self.seen[Learner]
@@ -99,14 +97,11 @@ class Probe(Callback):
         tell(ended=time.monotonic())
 
     def on_step(self, step: int) -> None:
-        for pool in self.seen[EnvPool]:
-            worked = pool.worked()
-            for name, of_all in WORKERS.items():
-                self.spent[name] += float(of_all(worked))
         now = time.monotonic()
         if now - self.reported >= PACE:
             self.reported = now
-            tell(step=step, time=now, spent=self.spent)
+            simulating = sum(pool.worked().sum() for pool in self.seen[EnvPool])
+            tell(step=step, time=now, spent=self.spent | {"simulating": simulating})
 
 
 def tell(**message: Any) -> None:
@@ -117,7 +112,7 @@ def child(job: dict[str, Any]) -> None:
     runs, probe = job.pop("runs"), Probe(job.pop("quick"))
     if parts := job.pop("turns"):
         each = -(-runs // parts)
-        turns.halves = lambda runs: [runs[first : first + each] for first in range(0, len(runs), each)]
+        turns.parts = lambda runs: [runs[first : first + each] for first in range(0, len(runs), each)]
         turns.by_turns = lambda cohorts, device: [cohorts]
     train(**job, seeds=range(runs), callbacks=[probe], evaluation_episodes=0)
 

@@ -106,10 +106,13 @@ def apart(task: Task, processes: int, seconds: float) -> float:
             taken += 20
         rates.put(taken / elapsed)
 
-    for _ in range(processes):
-        context.Process(target=simulate, daemon=True).start()
-    # A process that broke would never tell.
-    return float(sum(rates.get(timeout=60 + seconds) for _ in range(processes)))
+    simulators = [context.Process(target=simulate, daemon=True) for _ in range(processes)]
+    for simulator in simulators:
+        simulator.start()
+    rate = float(sum(rates.get(timeout=60 + seconds) for _ in simulators))  # one that broke would never tell
+    for simulator in simulators:
+        simulator.join()
+    return rate
 
 
 def lockstep_seconds(pool: EnvPool | Bare, steps: int) -> float:

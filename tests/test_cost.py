@@ -32,7 +32,7 @@ ROUNDS = 3
 def study(monkeypatch: pytest.MonkeyPatch) -> Study:
     """SAC, which shall have one thread, and PAC4SAC, which shall have two."""
     monkeypatch.setattr(cost, "MEASURED_STEPS", 10)
-    monkeypatch.setattr(backends, "choose_threads", choose_threads)
+    monkeypatch.setattr(backends, "learning_threads", lambda learner: 1 + is_pac4sac(learner))
     shipped = load_study("cost")
     settings: dict[str, dict[str, Any]] = {"sac": SMALL, "pac4sac": SMALL | {"shots": 2}}
     chosen = [replace(v, settings=settings[v.algo]) for v in shipped.variants if v.algo in settings]
@@ -50,11 +50,6 @@ def threads_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         noting.setattr(torch, "get_num_threads", lambda: noted[0])
         yield 3
     torch.set_num_threads(own)
-
-
-def choose_threads(learner: Learner) -> int:
-    torch.set_num_threads(7)  # like the real one, it leaves behind what it tried last
-    return 1 + is_pac4sac(learner)
 
 
 def is_pac4sac(learner: Learner) -> bool:
@@ -107,7 +102,7 @@ def test_each_turn_has_the_threads_of_its_algorithm(
     cost.measure_cost(study, tmp_path, Options(steps=1, device="cpu"))
     about = json.loads((tmp_path / "cost.json").read_text())
     assert set(acting) == {(False, 1), (True, 2)}
-    assert set(preparing) == {(False, threads_before), (True, threads_before)}
+    assert set(preparing) == {(False, 1), (True, 2)}  # compiled code keeps them
     assert torch.get_num_threads() == threads_before
     assert about["version"] == 2
     assert [(row["label"], row["threads"], row["backend"]) for row in about["rows"]] == [

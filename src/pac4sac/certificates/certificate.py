@@ -21,6 +21,7 @@ from pac4sac.runs.reading import read_run
 from pac4sac.runs.statistics import Estimate
 from pac4sac.tasks.registry import time_limit
 from pac4sac.training.agent_file import choose_agent, load
+from pac4sac.training.backends import on_threads
 from pac4sac.training.evaluation import Episodes, evaluate
 from pac4sac.training.value_error import Bias, ValueErrors, measure_value_errors
 
@@ -117,12 +118,8 @@ def certify(
     check_delta(delta)
     given = None if reward_range is None else RewardRange(*reward_range, "you gave it", proven=False)
     file = saved_agent(path)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # batches this small are slower on several, and many times so where the cores are busy
-    try:
+    with on_threads(1):  # batches this small are slower on several, and many times so where the cores are busy
         certificate = _examine(file, episodes, delta, seed, given, return_range, progress or (lambda text: None))
-    finally:
-        torch.set_num_threads(threads)
     if out is not None:
         certificate.write(out)
     return certificate

@@ -117,15 +117,13 @@ def _learning_seconds() -> float:
     import torch
 
     from pac4sac.agents import get_algorithm, make_config
-    from pac4sac.training.backends import Rehearsal, choose_threads
+    from pac4sac.training.backends import Rehearsal, learning_threads, on_threads
     from pac4sac.training.learner import Learner
 
     agent = get_algorithm("pac4sac").agent([make_config("pac4sac")], 5, 1)  # the sizes of the cartpole
     learner = Learner(agent, [0], 2000, torch.device("cpu"))
-    with contextlib.ExitStack() as stack:
-        stack.callback(torch.set_num_threads, torch.get_num_threads())
-        torch.set_num_threads(choose_threads(learner))
-        return stack.enter_context(Rehearsal(learner)).seconds()
+    with on_threads(learning_threads(learner)), Rehearsal(learner) as rehearsal:
+        return rehearsal.seconds()
 
 
 def _simulator_seconds() -> float:

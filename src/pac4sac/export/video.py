@@ -7,13 +7,13 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-import torch
 from PIL import Image, ImageDraw, ImageFont
 
 from pac4sac.base.errors import UserError, import_extra
 from pac4sac.tasks import Task, make_env
 from pac4sac.tasks.episodes import simulator_seed
 from pac4sac.training.agent_file import TrainedAgent, choose_agent, load
+from pac4sac.training.backends import on_threads, suitable_threads
 
 Picture = Image.Image
 Progress = Callable[[int, int], None]  # pictures drawn, pictures expected at most
@@ -39,19 +39,17 @@ def record_video(
     agent = load(choose_agent(path))
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.stem}.part{out.suffix}")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # one observation at a time is too little work to share
     try:
-        frames = pictures(agent, seed, shooting, progress)
-        if imageio is None:
-            write_gif(part, frames)
-        else:
-            with imageio.get_writer(part, fps=FPS, codec="libx264", macro_block_size=2) as writer:
-                for frame in frames:
-                    writer.append_data(np.asarray(frame))
+        with on_threads(suitable_threads(agent.agent, max(agent.agent.shots(evaluating=True)) if shooting else 1)):
+            frames = pictures(agent, seed, shooting, progress)
+            if imageio is None:
+                write_gif(part, frames)
+            else:
+                with imageio.get_writer(part, fps=FPS, codec="libx264", macro_block_size=2) as writer:
+                    for frame in frames:
+                        writer.append_data(np.asarray(frame))
         part.replace(out)
     finally:
-        torch.set_num_threads(threads)
         part.unlink(missing_ok=True)
     return out
 

@@ -86,10 +86,12 @@ def check_that_nothing_was_saved(folders: Sequence[RunFolder], checkpoint_every:
         )
 
 
-def log_time(cohort: Path, step: int, started: float) -> None:
+def log_time(cohort: Path, step: int, started: float, simulating: float) -> None:
+    """How long it took, and how long its simulators worked, all of them together."""
     seconds, date = round(time.monotonic() - started, 3), datetime.now(UTC).isoformat(timespec="seconds")
+    row = {"step": step, "seconds": seconds, "simulating": round(simulating, 3), "date": date}
     with (cohort / "times.jsonl").open("a") as file:
-        file.write(json.dumps({"step": step, "seconds": seconds, "date": date}) + "\n")
+        file.write(json.dumps(row) + "\n")
 
 
 def versions() -> dict[str, str]:

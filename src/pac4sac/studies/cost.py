@@ -35,7 +35,6 @@ def measure_cost(study: Study, root: Path, options: Options) -> None:
     try:
         with ExitStack() as pools:
             for run in reversed(first_runs.values()):
-                torch.set_num_threads(threads)  # which compiled code keeps: it must not be those of the one before
                 pool = pools.enter_context(EnvPool(run.task, [run.seed], 0))
                 timed.append(TimedRun(run, pool, study.repetitions, device, options))
             take_turns(timed, study.repetitions)
@@ -57,11 +56,10 @@ class TimedRun:
         agent = make_agent([run], pool.observation_size, pool.action_size)
         self.warmup = max(agent.learning_starts())
         self.learner = Learner(agent, [run.seed], self.warmup + rounds * MEASURED_STEPS, device)
-        if options.threads != "auto":
-            torch.set_num_threads(options.threads)
+        self.threads = backends.learning_threads(self.learner) if options.threads == "auto" else options.threads
+        torch.set_num_threads(self.threads)  # which compiled code keeps
         updates = rounds * MEASURED_STEPS * agent.updates_per_step
         backend = backends.prepare(self.learner, backends.choose_backend(options.backend, device, updates))
-        self.threads = backends.choose_threads(self.learner) if options.threads == "auto" else options.threads
         self.learner.begin(pool.reset())
         self.row: dict[str, object] = {"algo": run.algo, "label": run.label, "backend": backend}
         self.row |= {"threads": self.threads, "seconds_per_1000_steps": self.seconds}

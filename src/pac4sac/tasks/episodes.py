@@ -29,7 +29,7 @@ def board_layout(runs: int, observation_size: int, action_size: int) -> np.dtype
             ("refused", np.bool_, (runs,)),  # the environment could not be built, and the user can mend it
             ("cause", "S400", (runs,)),  # of a failure
             # Of each worker, at the place of its first run: what it was asked for, how much of that by letter, what it
-            # has done, and the seconds its last step took; who sleeps and must be woken.
+            # has done, and the seconds its steps took; who sleeps and must be woken.
             *[(name, np.int64, (runs,)) for name in ("asked", "letters", "answered")],
             ("worked", np.float64, (runs,)),
             *[(name, np.bool_, (runs,)) for name in ("pool_sleeps", "worker_sleeps")],

@@ -125,7 +125,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         return self._seen
 
     def worked(self) -> NDArray[np.float64]:
-        """Seconds that each worker took for the last step; zero where there are none."""
+        """Seconds for which each worker, or this process in place of workers, has stepped since its start."""
         return np.array([self._board["worked"][host.runs[0]] for host in self._hosts])
 
     def park(self, run: int) -> None:

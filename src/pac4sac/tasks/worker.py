@@ -116,7 +116,7 @@ class HostInProcess:
     second_life = shared = False
 
     def __init__(self, task: Task, seeds: list[int], purpose: str, board: Board) -> None:
-        self.runs = list(range(len(seeds)))
+        self.runs, self._worked = list(range(len(seeds))), board["worked"]
         self._environments = [RunEnvironment(task, run, seed, purpose, board) for run, seed in enumerate(seeds)]
         self._due = False
 
@@ -128,9 +128,10 @@ class HostInProcess:
 
     def answered(self) -> bool:
         if self._due:
-            self._due = False
+            self._due, started = False, time.perf_counter()
             for environment in self._environments:
                 environment.step()
+            self._worked[0] += time.perf_counter() - started
         return True
 
     def end(self) -> None:
@@ -298,7 +299,7 @@ class Service:
             started = time.perf_counter()
             for environment in self.environments.values():
                 environment.step()
-            self._worked[0] = time.perf_counter() - started
+            self._worked[0] += time.perf_counter() - started
         self.bell.ring()
 
     def close(self) -> None:

@@ -4,13 +4,13 @@ program, gradients included) or `graph` (the same captured once as a CUDA graph 
 A faster backend is compared with eager on the real cohort before it is used.
 """
 
-import math
+import contextlib
 import os
 import re
 import shutil
 import timeit
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,14 @@ import numpy as np
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from pac4sac.agents.base import Agent
 from pac4sac.base.cores import cores
 from pac4sac.base.errors import UserError
 from pac4sac.training.learner import Learner, Operation, Prepare, Tensors, eager
 
 COMPILING_PAYS = 20_000  # updates: below this the wait for the compiler is longer than what it saves
 TOLERANCE = 1e-3  # relative, in the norm, of gradients after one update
-CLEARLY = 1.15  # more threads must be faster by this factor: on busy cores they suffer first
+PER_THREAD = 4_000_000  # products in a pass: with fewer, threads wait for each other longer than they save
 WEIGHT_TOLERANCE = 0.1  # of the length of the weights' step
 REHEARSALS = 3  # in which a backend may agree with eager
 ROUNDING = 1e-5  # of the weights' own length, for steps so short that float32 hardly holds them
@@ -83,9 +84,11 @@ def compiled(operation: Operation, tensors: Tensors) -> Callable[[], None]:
 
     traced = make_fx(flat, tracing_mode="fake")(*values)
     # Not torch.compile, which would check in every call whether anything but the numbers has changed. On the CPU the
-    # kernels are called from C++; on a GPU a captured graph calls them.
+    # kernels are called from C++; on a GPU a captured graph calls them, and kernels that need nothing of each other are
+    # joined.
     on_cpu = values[0].device.type == "cpu"
-    program: Any = torch._inductor.compile(traced, values, options={"cpp_wrapper": on_cpu})
+    options = {"cpp_wrapper": True} if on_cpu else {"combo_kernels": True, "combo_kernel_allow_mixed_sizes": 2}
+    program: Any = torch._inductor.compile(traced, values, options=options)
 
     def run() -> None:
         with torch.no_grad():
@@ -240,15 +243,24 @@ def prepare(learner: Learner, backend: str) -> str:
     return "eager"
 
 
-def choose_threads(learner: Learner) -> int:
-    """The fastest number of threads for this cohort on this CPU, by trying: many are slower than one on small nets."""
-    if learner.device.type == "cuda" or cores() == 1:
-        return 1
-    options = sorted({1, *(2**k for k in range(1, 6) if 2**k <= cores()), cores()})
-    seconds: dict[int, float] = dict.fromkeys(options, math.inf)
-    with Rehearsal(learner) as rehearsal:
-        for threads in 3 * options:  # in turns, and the best of them: what else the machine does must not decide
-            torch.set_num_threads(threads)
-            rehearsal.seconds(2)
-            seconds[threads] = min(seconds[threads], rehearsal.seconds(5))
-    return min(threads for threads, needed in seconds.items() if needed < CLEARLY * min(seconds.values()))
+def suitable_threads(agent: Agent, rows: int) -> int:
+    """For passes of so many rows a run through the networks, on a CPU. A rule, not a trial: the last bits of a result
+    depend on the number of threads, and must not depend on what else the machine did at the start."""
+    weights = sum(net.members * sum(net.sizes) for net in agent.nets.values())
+    return max(1, min(cores(), agent.runs * rows * weights // PER_THREAD))
+
+
+def learning_threads(learner: Learner) -> int:
+    """For act and update; on a GPU the CPU only launches them."""
+    rows = learner.agent.config.batch + max(learner.agent.shots(evaluating=False))
+    return 1 if learner.device.type == "cuda" else suitable_threads(learner.agent, rows)
+
+
+@contextlib.contextmanager
+def on_threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -16,6 +16,7 @@ from pac4sac.base.stopping import StopRequest
 from pac4sac.tasks import Task
 from pac4sac.tasks.pool import EnvPool, Transitions
 from pac4sac.tasks.registry import time_limit
+from pac4sac.training.backends import on_threads, suitable_threads
 
 EvaluatedPolicy = Literal["greedy", "shooting"]
 Moment = tuple[Tensor, Tensor, Transitions, NDArray[np.bool_]]  # a lockstep step of all episodes, see `play`
@@ -62,7 +63,8 @@ def evaluate(episodes: Episodes, policy: EvaluatedPolicy) -> NDArray[np.float64]
 
     tape = episodes.tape(agent.behaviour_streams(episodes.count, True) if policy == "shooting" else {})
     returns = np.where(episodes.present, 0.0, np.nan)
-    for _, _, seen, going in play(episodes, act, tape):
+    shots = max(agent.shots(evaluating=True)) if policy == "shooting" else 1
+    for _, _, seen, going in play(episodes, act, tape, shots):
         returns[going] += seen.reward[going]
         returns[seen.failed] = np.nan
     return returns.reshape(-1, episodes.count)
@@ -75,13 +77,17 @@ def read_draw(tape: Tape, position: int) -> Draw:
 
 
 @torch.no_grad()
-def play(episodes: Episodes, act: Callable[[Tensor, Draw], Tensor], tape: Tape) -> Iterator[Moment]:
+def play(episodes: Episodes, act: Callable[[Tensor, Draw], Tensor], tape: Tape, shots: int = 1) -> Iterator[Moment]:
     """All episodes of all runs side by side, until the last one has ended: s [R, E, ds], a [R, E, da], what R·E
     simulators then show, which the next step overwrites, and [R·E] whether an episode was under way. Where nothing
     limits an episode, the task's step budget does: no episode of training was longer."""
     task, limit, going = episodes.task, time_limit(episodes.task), episodes.present
     starts = [evaluation_seed(seed, episodes.occasion, k) for seed in episodes.seeds for k in range(episodes.count)]
-    with EnvPool(replace(task, horizon=limit or task.steps), starts, episodes.workers, purpose="evaluate") as pool:
+    threads = suitable_threads(episodes.agent, episodes.count * shots)
+    with (
+        on_threads(threads),
+        EnvPool(replace(task, horizon=limit or task.steps), starts, episodes.workers, purpose="evaluate") as pool,
+    ):
         # Episode 1, not 0: an instance's first episode has quirks of its own in some tasks.
         observation = pool.reset(episode=1)
         for absent in np.flatnonzero(~going):

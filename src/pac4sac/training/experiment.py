@@ -83,7 +83,7 @@ def startable_cohorts(runs: Sequence[Run], options: Options) -> list[Sequence[Ru
     device = check_computing(options)
     cohorts: list[Sequence[Run]] = [*plan_cohorts(runs, device.type == "cuda")]
     if device.type == "cuda":
-        cohorts = [half for cohort in cohorts for half in turns.halves(cohort)]
+        cohorts = [part for cohort in cohorts for part in turns.parts(cohort)]
     for cohort in cohorts:
         needed, free = cohort_bytes(cohort), free_bytes(device)
         if needed > free:

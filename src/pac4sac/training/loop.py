@@ -97,15 +97,12 @@ class Cohort:
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self.take_turn()
         self.learner = Learner(self.agent, self.seeds, self.options.steps, device)
-        if threads != "auto":
-            torch.set_num_threads(threads)
+        threads = backends.learning_threads(self.learner) if threads == "auto" else threads
+        torch.set_num_threads(threads)
         updates = self.options.steps * self.agent.updates_per_step
         backend = backends.prepare(self.learner, backends.choose_backend(how["backend"], device, updates))
         if saved and backend != saved["backend"]:
             raise UserError(f"The {saved['backend']} backend, with which this experiment began, does not work here.")
-        if threads == "auto":
-            threads = backends.choose_threads(self.learner)
-            torch.set_num_threads(threads)
         self.placement = {"device": str(device), "backend": backend, "precision": precision, "threads": threads}
         for folder in self.folders:
             folder.computed = {"device": device.type, "backend": backend, "precision": precision}
@@ -155,13 +152,13 @@ class Cohort:
                     raise Stopped
                 if step % self.options.checkpoint_every == 0 and step < self.options.steps:
                     self._save()
-                    log_time(self.folder, step, started)
+                    log_time(self.folder, step, started, self.pool.worked().sum())
             self._finish()
         except Stopped:
             for run in self._running():
                 self.folders[run].describe(Status.INTERRUPTED, str(self.stop.reason))
             return False
-        log_time(self.folder, self.learner.step, started)
+        log_time(self.folder, self.learner.step, started, self.pool.worked().sum())
         return True
 
     def _finish(self) -> None:

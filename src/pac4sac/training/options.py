@@ -29,7 +29,7 @@ class Options:
         AUTO, NON_NEGATIVE, "Processes for the simulators; 0 keeps them in the process that learns."
     )
     threads: int | Literal["auto"] = _option(
-        AUTO, AT_LEAST_ONE, "Threads for the networks; auto tries several numbers and takes the fastest."
+        AUTO, AT_LEAST_ONE, "Threads for the networks; auto gives large networks and cohorts more of them, by a rule."
     )
     log_every: int = _option(1000, AT_LEAST_ONE, "Steps between lines of metrics.jsonl.")
     checkpoint_every: int = _option(20_000, AT_LEAST_ONE, "Steps between checkpoints.")

@@ -12,18 +12,20 @@ from pac4sac.tasks.pool import pools_in_turns
 from pac4sac.training.callbacks import Callback
 from pac4sac.training.loop import Cohort
 
-WORTH_HALVING = 10  # runs: fewer have a worker each anyway, and two updates of few runs cost more than one
+MOST = 4  # cohorts that take turns on a GPU
+FEWEST_RUNS = 10  # in a part: updates of fewer runs cost nearly as much
 
 
-def halves(runs: Sequence[Run]) -> list[Sequence[Run]]:
-    """A cohort that has a GPU for itself, as two that take turns where it has the runs for that."""
-    middle = (len(runs) + 1) // 2 if len(runs) >= WORTH_HALVING else len(runs)
-    return [part for part in (runs[:middle], runs[middle:]) if part]
+def parts(runs: Sequence[Run]) -> list[Sequence[Run]]:
+    """A cohort that has a GPU for itself, as several of about the same size that take turns, where it has the runs for
+    that."""
+    each = -(-len(runs) // max(1, min(MOST, len(runs) // FEWEST_RUNS)))
+    return [runs[first : first + each] for first in range(0, len(runs), each)]
 
 
 def by_turns(cohorts: Sequence[Cohort], device: torch.device) -> list[Sequence[Cohort]]:
     """Which cohorts train at the same time. On a CPU each has it for itself, since learning takes the cores there."""
-    together = 2 if device.type == "cuda" else 1
+    together = MOST if device.type == "cuda" else 1
     return [cohorts[first : first + together] for first in range(0, len(cohorts), together)]
 
 
