@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pac4sac.base.errors import DamagedCheckpoint, UserError
 from pac4sac.base.stopping import Stopped, StopRequest
 from pac4sac.runs.metrics import solved_at
-from pac4sac.runs.run import Run, make_agent
+from pac4sac.runs.run import Run, check_code, make_agent
 from pac4sac.runs.status import BROKEN_OFF, Status
 from pac4sac.runs.writing import Mark, RunFolder, check_that_nothing_was_saved, log_time
 from pac4sac.tasks.pool import EnvPool
@@ -58,6 +58,7 @@ class Cohort:
             check_that_nothing_was_saved(self.folders, self.options.checkpoint_every)
         elif saved.progress["complete"] and not any(self._to_be_extended(saved)):
             return True
+        check_code(self.runs)
         with EnvPool(self.task, self.seeds, self.options.workers) as self.pool:
             self.agent = make_agent(self.runs, self.pool.observation_size, self.pool.action_size)
             if stop.reason is not None:  # before the compiler takes its time
@@ -65,8 +66,8 @@ class Cohort:
             self._place(saved.progress["placement"] if saved else None)
             logs = self._resume(saved) if saved else self._begin()
             for run, folder in enumerate(self.folders):
+                folder.describe(self.status[run], self.details[run])  # first: a seal would be of what is then cut off
                 folder.cut_back(logs[run])
-                folder.describe(self.status[run], self.details[run])
             if started is not None:
                 started()
             self.watcher.on_start(self.root, self.runs, self.options.steps, self.learner.step)
@@ -165,6 +166,8 @@ class Cohort:
         self._log_coverage(self._running())
         for run in self._running():
             self._end_run(run, Status.FINISHED, None)
+        for run, folder in enumerate(self.folders):
+            folder.describe(self.status[run], self.details[run], ended=True)
         self.complete = True
         self._save()
 
