@@ -123,7 +123,7 @@ def test_what_other_code_has_trained_is_told_and_trained_again(own: Path, traine
     assert labels(compare(out)) == ["sac", "my_agent.Mine"]
     assert len(trained) == 2  # nothing changed, nothing trained
     edit(own / "my_agent.py")
-    with pytest.warns(UserWarning, match="the source of my_agent was edited.*count no longer"):
+    with pytest.warns(UserWarning, match="the source of my_agent was edited.*to be trained again"):
         again = compare(out)
     assert len(trained) == 3
     assert labels(again) == ["sac", "my_agent.Mine"]

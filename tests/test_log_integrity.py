@@ -141,7 +141,7 @@ class TestTheFinalEvaluation:
         assert self.evaluated(tmp_path, self.row(20_000, 1.0), self.row(40_000, 2.0))["final_greedy"] == 2.0
 
     def test_is_unknown_where_later_lines_are_broken(self, tmp_path: Path) -> None:
-        assert "final_greedy" not in self.evaluated(tmp_path, self.row(20_000, 1.0), "garbled\n")
+        assert "final_greedy" not in self.evaluated(tmp_path, self.row(40_000, 1.0), "garbled\n")
         with pytest.warns(UserWarning, match=r"sac-seed0`: evaluations \(1 unreadable line\)"):
             page = write_report([tmp_path], tmp_path / "report").page.read_text()
         assert "every line of their logs was read" not in page
@@ -150,9 +150,9 @@ class TestTheFinalEvaluation:
 
     def test_or_cut_off(self, tmp_path: Path) -> None:
         assert "final_greedy" not in self.evaluated(tmp_path / "a", self.row(20_000, 1.0))  # of an older run, unsealed
-        whole = self.row(39_500, 1.0) + self.row(40_000, 2.0)
+        whole = self.row(40_000, 1.0) + self.row(40_500, 2.0)
         logs = {"logs": {"evaluations": seal_of(whole.encode())}}
-        metrics = self.evaluated(tmp_path / "b", self.row(39_500, 1.0), **logs)
+        metrics = self.evaluated(tmp_path / "b", self.row(40_000, 1.0), **logs)
         assert "final_greedy" not in metrics
 
     def test_or_where_its_simulators_failed(self, tmp_path: Path) -> None:

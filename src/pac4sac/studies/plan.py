@@ -103,7 +103,7 @@ def plan(
             cohort = PlannedCohort(stored.folder, stored.runs, cohort_bytes(stored.runs))
             if stored.edited:
                 kept = keep_stale and cohort.done() == len(cohort.runs)
-                outcome = "are kept, and marked" if kept else "count no longer; --keep-stale keeps those that ended"
+                outcome = "are kept, and marked" if kept else "are to be trained again, unless --keep-stale keeps them"
                 runs = f"{cohort.title}: {len(cohort.runs)} runs were trained by other code than today's"
                 warnings.warn(f"{runs} ({stored.edited}) and {outcome}.", stacklevel=2)
                 if not kept:
