@@ -289,7 +289,8 @@ def test_an_agent_of_an_unfinished_training_is_certified_as_such_and_one_not_sav
 
 
 def test_a_run_that_ended_before_its_cohort_counts_only_what_it_saw(tmp_path) -> None:
-    (tmp_path / "episodes.jsonl").write_text('{"step": 30}\n{"step": 55}\n')
+    episodes = [{"episode": k, "step": step, "return": 0.0, "length": 25} for k, step in enumerate((30, 55))]
+    (tmp_path / "episodes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in episodes))
 
     def saved(detail: str | None) -> Checkpoint:
         return Checkpoint(

@@ -84,7 +84,7 @@ class TestAnArchive:
         (folder / "episodes.jsonl").write_text("\n".join(lines) + "\n")
         kept, original = self._round_trip(tmp_path)
         assert kept.episodes == original.episodes
-        assert kept.skipped_lines == original.skipped_lines == 1
+        assert kept.damage == original.damage == {"episodes": "1 unreadable line"}
 
     def _round_trip(self, tmp_path: Path) -> tuple[Any, Any]:
         add_to_archive([tmp_path / "in"], tmp_path / "archive")

@@ -91,9 +91,9 @@ class TestWhatIsNotThere:
         lines = (run / "episodes.jsonl").read_text().splitlines()
         lines[3] = "garbled"
         (run / "episodes.jsonl").write_text("\n".join([*lines, '{"episode": 40, "step"']))
-        with pytest.warns(UserWarning, match="Unreadable lines left out of logs: 2, in `in/runs/sac-seed0`"):
+        with pytest.warns(UserWarning, match=r"Damaged logs.*: `in/runs/sac-seed0`: episodes \(2 unreadable lines\)"):
             page = write_report([tmp_path / "in"], tmp_path / "out").page
-        assert "Unreadable lines left out of logs: 2, in <code>in/runs/sac-seed0</code> (2)." in page.read_text()
+        assert "<code>in/runs/sac-seed0</code>: episodes (2 unreadable lines)." in page.read_text()
 
     def test_an_unreadable_run_is_named_and_the_rest_reported(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

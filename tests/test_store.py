@@ -117,7 +117,7 @@ class TestReadingRuns:
         assert run.config["xi"] == 0.01
         assert run.returns.tolist() == [1.5, 2.5]
         assert run.steps.tolist() == [1000, 2000]
-        assert run.skipped_lines == 0
+        assert run.damage == {}
 
     def test_rows_that_are_no_episodes_are_counted_as_skipped(self, tmp_path: Path) -> None:
         folder = write_run(tmp_path, "sac-s0", [1.0])
@@ -125,7 +125,7 @@ class TestReadingRuns:
             log.write('{"episode": 1, "step": 2000, "return": "high", "length": 1000}\n{"episode": 2}\n{"epis')
         run = read_run(folder)
         assert run.returns.tolist() == [1.0]
-        assert run.skipped_lines == 3
+        assert run.damage == {"episodes": "3 unreadable lines"}
 
     @pytest.mark.parametrize(
         ("text", "reason"),

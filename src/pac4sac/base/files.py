@@ -42,11 +42,13 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 def read_jsonl(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The rows of a file, and the number of lines skipped because they are damaged or half-written."""
-    if not path.exists():
-        return [], 0
+    return parse_jsonl(path.read_bytes()) if path.is_file() else ([], 0)
+
+
+def parse_jsonl(content: bytes) -> tuple[list[dict[str, Any]], int]:
     rows: list[dict[str, Any]] = []
     skipped = 0
-    for line in path.read_bytes().split(b"\n"):
+    for line in content.split(b"\n"):
         if not line.strip():
             continue
         try:

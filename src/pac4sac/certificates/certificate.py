@@ -17,7 +17,7 @@ from pac4sac.certificates.bound_rows import BoundRow, BoundTable
 from pac4sac.certificates.critic_errors import Progress
 from pac4sac.certificates.returns import Limits, ReturnCertificate, RewardRange, certify_returns
 from pac4sac.certificates.texts import CAVEATS, TEXTS
-from pac4sac.runs.reading import read_run
+from pac4sac.runs.reading import damage_text, read_run
 from pac4sac.runs.statistics import Estimate
 from pac4sac.tasks.registry import time_limit
 from pac4sac.training.agent_file import choose_agent, load
@@ -131,7 +131,7 @@ def _examine(
     trained = load(file)
     stored = critic_errors.stored_replay(file, trained)
     agent, state, task = trained.agent, trained.state | stored.prior, trained.run.task
-    remarks = unfinished(file)
+    remarks = about_training(file)
     say(f"{2 * episodes} episodes of the policy …")
     (played,) = measure_value_errors(agent, state, task, [seed], 2 * episodes, "certificate")
     measuring, certifying = played.part(slice(episodes)), played.part(slice(episodes, None))
@@ -232,14 +232,15 @@ def saved_agent(path: str | Path) -> Path:
     return choose_agent(path)
 
 
-def unfinished(agent_file: Path) -> list[str]:
-    """Why the training ended early, or that it goes on; nothing where it is finished or not known."""
+def about_training(agent_file: Path) -> list[str]:
+    """Why it ended early, or that it goes on, and what of its logs is damaged; nothing where that is not known."""
     try:
         run = read_run(agent_file.parent)
     except UserError:
         return []
     why = ": ".join(part for part in (run.status, run.status_detail) if part)
-    return [] if run.status == "finished" else [REMARKS["unfinished"].format(why=why)]
+    told = [] if run.status == "finished" else [REMARKS["unfinished"].format(why=why)]
+    return told + ([REMARKS["damaged"].format(logs=damage_text(run))] if run.damage else [])
 
 
 def _with(one: Bias | BoundRow, *derived: str) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from torch import Tensor
 from pac4sac.agents import replay
 from pac4sac.agents.base import Agent, Draw, Hyper, State
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import read_jsonl
 from pac4sac.certificates.returns import RewardRange, betting_lower, betting_upper
+from pac4sac.runs.logs import read_log
 from pac4sac.runs.statistics import Estimate, mean_interval
 from pac4sac.tasks import Task
 from pac4sac.training import checkpoint
@@ -252,8 +252,8 @@ def _own_rows(run_folder: Path, saved: checkpoint.Checkpoint, place: int, filled
     step = int(saved.learner["step"])
     written = np.arange(step - filled, step)
     if saved.progress["status"][place] != "running" and saved.progress["details"][place] is not None:
-        episodes, _ = read_jsonl(run_folder / "episodes.jsonl")
-        written = written[written < max((row.get("step", 0) for row in episodes), default=0)]
+        episodes, _ = read_log(run_folder / "episodes.jsonl")
+        written = written[written < max((row["step"] for row in episodes), default=0)]
     return written % filled
 
 

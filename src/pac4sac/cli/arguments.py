@@ -24,6 +24,9 @@ Seeds = Annotated[str, arg(metavar="SEEDS", help="Seeds to train with: 3, 0:5 (w
 SettingTexts = Annotated[UseAppendAction[list[list[str]]], arg(name="set", metavar="NAME=VALUE")]
 Number = Annotated[int, arg(metavar="N")]
 MaxMinutes = Annotated[float | None, optional("M")]
+KeepStale = Annotated[
+    bool, arg(help="Keep runs that other code than today's has trained, marked in every table, and train none again.")
+]
 Folder = Annotated[Positional[Path], arg(metavar="DIR")]
 Folders = Annotated[Positional[list[Path]], arg(metavar="DIR...", help_behavior_hint="(required)")]
 

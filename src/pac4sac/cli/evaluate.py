@@ -22,7 +22,7 @@ class Evaluate:
     def run(self, console: Console) -> int:
         if self.episodes < 1 or self.seed < 0:
             raise UserError("--episodes must be at least 1 and --seed at least 0.")
-        from pac4sac.runs.reading import find_runs
+        from pac4sac.runs.reading import find_runs, read_below, tell_damage
 
         run_folders = find_runs(self.folder)
         from pac4sac.cli.training_summary import TableNumber, mean_and_sd
@@ -31,6 +31,7 @@ class Evaluate:
 
         title = "Returns of one episode" if self.episodes == 1 else f"Returns of {self.episodes} episodes"
         table = plain_table(title, "run", "policy", right=("mean ± sd", "lowest", "highest"))
+        tell_damage(*read_below(self.folder))
         for folder in run_folders:
             path = folder / ("best.safetensors" if self.best else "agent.safetensors")
             if not path.is_file():

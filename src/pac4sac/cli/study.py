@@ -72,6 +72,7 @@ class StudyRunCommand(PartOfStudy):
     address: Annotated[str | None, optional("HOST:PORT")] = None  # Address of an existing Ray cluster.
     parallel: Annotated[int | None, optional("N", "as the cores allow")] = None  # Cohorts trained side by side.
     max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes.
+    keep_stale: arguments.KeepStale = False
 
     def run(self, console: Console) -> int:
         study, root = self.study_and_folder()
@@ -87,6 +88,7 @@ class StudyRunCommand(PartOfStudy):
                 parallel=self.parallel,
                 memory=self.memory_in_bytes(),
                 max_minutes=self.max_minutes,
+                keep_stale=self.keep_stale,
                 options=arguments.options_of(self),
             )
         return show_end(console, result, report.page, report.main_tables)

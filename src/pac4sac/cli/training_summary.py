@@ -15,8 +15,8 @@ from pac4sac.cli.shared import code_of_stop, plain_table, say, writing
 from pac4sac.cli.training_display import displayed, sparkline
 from pac4sac.export.tensorboard import TensorBoard
 from pac4sac.paper.numbers import PAPER_TASKS, SEEDS, paper_cell
-from pac4sac.runs.metrics import is_complete, is_solved, score_run
-from pac4sac.runs.reading import RunRecord
+from pac4sac.runs.metrics import is_complete, is_solved, last_evaluations, score_run
+from pac4sac.runs.reading import RunRecord, tell_damage
 from pac4sac.runs.status import BROKEN_OFF
 from pac4sac.training.experiment import Result
 
@@ -51,6 +51,7 @@ def train_and_show(
 def show_result(result: Result, console: Console) -> None:
     """The table, the picture, and in a sentence how it ended."""
     runs = result.runs
+    tell_damage(runs)
     for task in dict.fromkeys(run.task["name"] for run in runs):
         console.print(result_table([run for run in runs if run.task["name"] == task], console.width))
     ending = "Training is complete" if result.complete else f"Training was stopped because {result.reason}"
@@ -116,11 +117,6 @@ def measured(run: RunRecord, policies: Sequence[str], scored: bool) -> list[Tabl
         numbers = [TableNumber(value, not score.complete) for value in (score.episodes, score.regret / 1000)]
     means = last_evaluations(run)
     return numbers + [TableNumber(means[policy]) if policy in means else None for policy in policies]
-
-
-def last_evaluations(run: RunRecord) -> dict[str, float]:
-    """The mean return of the last evaluation of each policy."""
-    return {row["policy"]: row["mean"] for row in run.evaluations if row.get("mean") is not None and "policy" in row}
 
 
 def state(run: RunRecord) -> Text:

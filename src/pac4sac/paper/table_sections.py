@@ -48,6 +48,7 @@ class ComparedCell:
             return cell
         n, runs = len(self.values), len(self.variant.outcomes)
         note = cell.note or (f"{n} of {runs} runs" if n < runs else "")
+        note = ", ".join(filter(None, (note, self.variant.code_note)))
         return replace(cell, note=note, hint=f"{cell.hint}; solved: {self.variant.solved_text}")
 
 

@@ -1,7 +1,6 @@
 """What runs measured at some steps of their training: the value bias of their critics, and how widely states lie that
 they visited. Of each the last rows for a table, and curves over the steps."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ from pac4sac.report.comparison import UNFINISHED, VERDICTS, Compared, Context, Q
 from pac4sac.report.sections import mixtures
 from pac4sac.report.tables import TEXTS, Block, Cell, Column, Section, Table, data, with_ends, words
 from pac4sac.report.variants import Variant
+from pac4sac.runs.logs import is_number
 from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.statistics import OVERESTIMATES, UNDECIDED, UNDERESTIMATES, Estimate, bias_verdict, mean_interval
 from pac4sac.runs.status import BROKEN_OFF
@@ -37,7 +37,7 @@ class Measurements:
 
     def of(self, run: RunRecord) -> list[Mapping[str, float]]:
         """The rows of a run that are whole; one that diverged has some of no finite size."""
-        return [row for row in getattr(run, self.log) if all(is_finite(row.get(name)) for name in self.numbers)]
+        return [row for row in getattr(run, self.log) if all(is_number(row.get(name)) for name in self.numbers)]
 
     def measured(self, variants: Sequence[Variant]) -> list[Variant]:
         return [variant for variant in variants if any(map(self.of, variant.runs))]
@@ -46,7 +46,7 @@ class Measurements:
         """All rows of each run that is complete and was measured at its end; none while others are under way, since
         the first to be complete are those solved early."""
         complete = [] if variant.under_way else [outcome.run.record for outcome in variant.complete]
-        measured = [(run.steps[-1:], rows) for run in complete if (rows := self.of(run))]
+        measured = [(run.steps[-1:], rows) for run in complete if self.log not in run.damage and (rows := self.of(run))]
         return [rows for last_step, rows in measured if all(rows[-1]["step"] >= last_step)]
 
     def ends(self, variant: Variant, name: str) -> list[float]:
@@ -98,17 +98,13 @@ BIAS = Measurements("bias", ("step", "bias", "rms", "mean_return"), "overestimat
 COVERAGE = Measurements("coverage", ("step", "nearest", "log_volume"))
 
 
-def is_finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 # --- what critics claim against what then happens
 
 
 def final_bias(variant: Variant) -> Estimate | None:
     """At the end of training, over the seeds that came to it."""
     rows = [rows[-1] for rows in BIAS.at_the_end(variant)]
-    if len(rows) == 1 and is_finite(rows[0].get("low")) and is_finite(rows[0].get("high")):
+    if len(rows) == 1 and is_number(rows[0].get("low")) and is_number(rows[0].get("high")):
         return Estimate(rows[0]["bias"], rows[0]["low"], rows[0]["high"])
     return mean_interval([row["bias"] for row in rows]) if rows else None
 

@@ -195,4 +195,5 @@ def metric_cell(variant: Variant, metric: str, scale: float = 1.0) -> Cell:
 
 def runs_cell(variant: Variant) -> Cell:
     broken = [f"{n} {state}" for state in ("diverged", "failed", "unfinished") if (n := variant.count(state))]
+    broken += [f"{n} with damaged logs"] if (n := sum(bool(run.damage) for run in variant.runs)) else []
     return Cell(variant.complete_text + (f" ({', '.join(broken)})" if broken else ""), len(variant.complete))

@@ -18,6 +18,7 @@ from pac4sac.report.tables import TEXTS, Block, Cell, Column, Picture, Section, 
 from pac4sac.report.variants import METRICS, TaskView, Variant
 from pac4sac.runs.collection import Collection
 from pac4sac.runs.metrics import solved_at
+from pac4sac.runs.reading import damage_text
 from pac4sac.runs.seeds import seeds_text
 from pac4sac.runs.statistics import RESAMPLES, interquartile_mean, probability_of_improvement
 from pac4sac.runs.status import BROKEN_OFF
@@ -216,11 +217,10 @@ def runs_section(context: Context) -> Section:
 def left_out(collection: Collection) -> list[str]:
     """Sentences on what is damaged and therefore not in the report."""
     notes = [f"Not readable: {sentence}" for sentence in collection.unreadable]
-    skipped = {run.place: run.record.skipped_lines for run in collection.runs if run.record.skipped_lines}
-    if skipped:
-        total, most = sum(skipped.values()), ", ".join(f"`{place}` ({n})" for place, n in sorted(skipped.items()))
-        notes.append(f"Unreadable lines left out of logs: {total}, in {most}.")
-    return notes
+    damaged = [f"`{run.place}`: {damage_text(run.record)}" for run in collection.runs if run.record.damage]
+    return notes + (
+        [f"Damaged logs, of which the whole lines were read: {'; '.join(sorted(damaged))}."] if damaged else []
+    )
 
 
 # --- how numbers are made, and where they come from: on which device, by which backend, how precisely

@@ -1,6 +1,7 @@
 """Runs of one task that differ in their seed alone, what they achieved, and the command that repeats them."""
 
 import dataclasses
+import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,15 @@ from pac4sac.base.text import setting_text
 from pac4sac.report.tables import TEXTS
 from pac4sac.runs.collection import FoundRun
 from pac4sac.runs.identity import updates_of_task, usual_settings
-from pac4sac.runs.metrics import has_equal_episodes, is_complete, is_solved, score, score_run, solved_at
+from pac4sac.runs.metrics import (
+    has_equal_episodes,
+    is_complete,
+    is_solved,
+    last_evaluations,
+    score,
+    score_run,
+    solved_at,
+)
 from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.seeds import seeds_text
 from pac4sac.runs.statistics import Summary, fraction, summarise
@@ -23,6 +32,7 @@ from pac4sac.runs.status import BROKEN_OFF
 from pac4sac.tasks import TASKS
 
 SCORES = ("regret", "episodes", "regret_unclipped", "fixed_horizon_regret")
+STALE = " (by older code)"
 DEFAULT_STEPS = 100_000  # of a task that is not shipped
 
 
@@ -74,7 +84,8 @@ class Variant:
         self.labels = sorted({name for outcome in outcomes for name in outcome.run.labels})
         self.studies = {name for outcome in outcomes for name in outcome.run.studies}
         self.complete = [outcome for outcome in outcomes if outcome.state == "complete"]
-        self.complete_text = f"{len(self.complete)} of {len(outcomes)}"
+        self.code_note = STALE.strip(" ()") if any(outcome.run.instead for outcome in outcomes) else ""
+        self.complete_text = f"{len(self.complete)} of {len(outcomes)}" + (STALE if self.code_note else "")
         # Runs that have begun and may yet go on, so that nobody knows how they end.
         self.under_way = [o for o in outcomes if o.state in ("unfinished", "failed") and o.run.record.episodes]
         # Runs of which it is known whether they were solved; a diverged run never will be.
@@ -198,21 +209,25 @@ def outcome_of(run: FoundRun) -> Outcome:
     cut_short = record.status != "finished" or (record.status_detail or "").startswith("solved")
     if record.episodes and (record.steps[-1] + horizon > steps if steps and horizon else not cut_short):
         metrics["mean_return"] = np.average(record.returns, weights=[row["length"] for row in record.episodes])
-    for row in record.evaluations if complete else []:  # the last of each policy counts
-        if row.get("policy") in ("greedy", "shooting") and isinstance(row.get("mean"), int | float):
-            metrics[f"final_{row['policy']}"] = row["mean"]
+    if complete:
+        final = last_evaluations(record, since=max(record.steps, default=0))
+        metrics |= {f"final_{policy}": mean for policy, mean in final.items()}
     return Outcome(run, state, solved, {name: float(value) for name, value in metrics.items() if value is not None})
 
 
 def _variants(task: TaskView, runs: Sequence[FoundRun]) -> list[Variant]:
     alike: dict[str, list[FoundRun]] = defaultdict(list)
     for run in runs:
-        alike[json.dumps([run.record.algo, _whole_config(run.record, task), run.chose], sort_keys=True)].append(run)
+        what = [run.record.algo, _whole_config(run.record, task), run.chose, _code(run), bool(run.instead)]
+        alike[json.dumps(what, sort_keys=True)].append(run)
     named = [(_label(same), same[0].chose, _whole_config(same[0].record, task), same) for same in alike.values()]
     variants = []
     for label, chose, config, members in named:
-        rivals = [other for name, kind, other, _ in named if (name, kind) == (label, chose)]
-        differences = f" ({_differences(config, rivals) or members[0].record.algo})" if len(rivals) > 1 else ""
+        stale = bool(members[0].instead)
+        alike_called = [rival for rival in named if rival[:2] == (label, chose) and bool(rival[3][0].instead) == stale]
+        rivals = [other | _code(same[0]) for _, _, other, same in alike_called]
+        differing_in = _differences(config | _code(members[0]), rivals) or members[0].record.algo
+        differences = (f" ({differing_in})" if len(rivals) > 1 else "") + (STALE if stale else "")
         outcomes = [outcome_of(run) for run in sorted(members, key=lambda run: run.record.seed)]
         whole_label = label + differences + (f" ({chose})" if chose else "")
         variants.append(Variant(whole_label, task, config, outcomes, chose))
@@ -224,6 +239,13 @@ def _whole_config(record: RunRecord, task: TaskView) -> dict[str, Any]:
     with set it apart like a setting."""
     began = {"started_from": record.started_from} if record.started_from else {}
     return {**defaults(record.algo, record.preset, task), **record.config, **began}
+
+
+def _code(run: FoundRun) -> dict[str, Any]:
+    """Runs of different code are never taken together."""
+    sources = run.record.about.get("code") or {}
+    code = hashlib.sha256(json.dumps(sources, sort_keys=True).encode()).hexdigest()[:8] if sources else "unknown"
+    return {"revision": run.record.about.get("revision", 1), "code": code}
 
 
 def _label(members: Sequence[FoundRun]) -> str:

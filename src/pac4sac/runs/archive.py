@@ -20,7 +20,7 @@ from pac4sac.base.files import natural, read_json, read_jsonl, write_whole
 from pac4sac.base.text import file_name
 from pac4sac.runs.logs import as_columns, episode_columns
 from pac4sac.runs.merging import contradict, end, merge
-from pac4sac.runs.reading import RunRecord, files_below, read_below
+from pac4sac.runs.reading import LINE_SUM, RunRecord, files_below, read_below, sum_of_line, tell_damage
 
 KEPT = "_=+"  # in names of files
 
@@ -93,6 +93,7 @@ def _runs_below(folder: Path, experiments: bool = True) -> Iterator[RunRecord]:
     runs, unreadable = read_below(folder, experiments=experiments)
     if unreadable:
         raise unreadable[0]
+    tell_damage(runs)
     for run in runs:
         if "same_as" not in run.about:  # a copy under another name, which the study knows
             yield dataclasses.replace(run, about=_cohort(run) | run.about)
@@ -117,10 +118,13 @@ def _lines_by_task(runs: Iterable[RunRecord]) -> dict[str, list[str]]:
     for run in sorted(runs, key=lambda run: (natural(str(run.about.get("label", run.run))), run.seed, run.identity)):
         logs = {name: as_columns(getattr(run, name)) for name in ("evaluations", "bias", "coverage")}
         row = run.about | {"episodes": episode_columns(run.episodes)} | {name: log for name, log in logs.items() if log}
-        if run.skipped_lines:
-            row["skipped_lines"] = run.skipped_lines
+        if run.damage:
+            row["damage"] = dict(run.damage)
         if "cohort" in row:
             row["cohort"] = row.pop("cohort")  # last, as it was always written
+        # The line as a whole, in place of the logs' files; older runs have neither, and stay as they are.
+        if row.pop("logs", None) or row.pop(LINE_SUM, None):
+            row[LINE_SUM] = sum_of_line(row)
         lines.setdefault(file_name(run.task["name"], KEPT), []).append(json.dumps(row) + "\n")
     return lines
 
@@ -130,6 +134,12 @@ def _lines_by_task(runs: Iterable[RunRecord]) -> dict[str, list[str]]:
 
 def study_files(folders: Iterable[Path]) -> list[Path]:
     return files_below(folders, "study.json", "studies/*.json")
+
+
+def stale_runs(study: dict[str, Any]) -> dict[str, str]:
+    """The identities of runs that other code than the study's has trained, each with that which takes its place."""
+    stale = study.get("stale")
+    return {key: str(instead) for key, instead in stale.items()} if isinstance(stale, dict) else {}
 
 
 def _merged_studies(folders: Sequence[Path]) -> dict[str, dict[str, Any]]:
@@ -142,7 +152,9 @@ def _merged_studies(folders: Sequence[Path]) -> dict[str, dict[str, Any]]:
         before = studies.get(about["study"], {}).get("expected_runs", [])
         rows = {(r["task"], r["label"], r["seed"]): r for r in [*before, *about.get("expected_runs", [])]}
         order = sorted(rows, key=lambda key: (key[0], natural(key[1]), key[2]))
-        studies[about["study"]] = about | {"expected_runs": [rows[key] for key in order]}
+        stale = stale_runs(studies.get(about["study"], {})) | stale_runs(about)
+        about |= {"expected_runs": [rows[key] for key in order]} | ({"stale": stale} if stale else {})
+        studies[about["study"]] = about
     return studies
 
 

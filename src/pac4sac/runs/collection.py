@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pac4sac.agents import ALGORITHMS
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import natural, read_json, read_jsonl
-from pac4sac.runs.archive import check_folders, read_costs, study_files
+from pac4sac.runs.archive import check_folders, read_costs, stale_runs, study_files
 from pac4sac.runs.identity import identity
 from pac4sac.runs.merging import merge, why
 from pac4sac.runs.reading import RunRecord, files_below, read_below
@@ -29,6 +30,7 @@ class FoundRun:
     labels: tuple[str, ...]  # under which it was found, in whatever folders
     studies: tuple[str, ...]
     chose: str  # kind of the study that was to choose a setting by it; such a run must not count as a result
+    instead: str | None = None  # of a run by other code than today's: the identity that it would have by today's
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,10 @@ def collect(paths: Sequence[Path]) -> Collection:
     records, reasons = read_below(*roots)
     unreadable += [str(reason).replace(f"{base}/", "") for reason in reasons]
     runs, twice = _each_once(_with_studies(records, studies, place), place)
+    present = {run.record.identity for run in runs}
+    for run in (run for run in runs if run.instead in present):
+        twice += (f"`{run.place}` was left out: it was trained by older code, and the same run by newer code is here.",)
+    runs = tuple(run for run in runs if run.instead not in present)
     costs = tuple(FoundCost(place(path), cost["study"], cost) for path, cost in read_costs(roots))
     if not (runs or costs or studies):
         folders = ", ".join(map(str, roots)) or "Nothing"
@@ -106,6 +112,7 @@ def _with_studies(
     for about, row in _expected(studies.values()):
         for key in (row.get("identity"), (row.get("task"), row.get("label"), row.get("seed"))):
             expecting.setdefault(key, []).append((about, str(row.get("label"))))
+    stale = {known: instead for about in studies.values() for known, instead in stale_runs(about).items()}
     for record in records:
         name = (record.task["name"], record.label, record.seed)
         members = expecting.get(record.identity) or expecting.get(name, [])
@@ -114,7 +121,15 @@ def _with_studies(
         labels = (record.label, *(label for _, label in members))
         names = tuple(str(about.get("study")) for about in (*around, *beside))
         chose = next((str(about["kind"]) for about in around or beside if about.get("kind") in CHOOSING), "")
-        yield FoundRun(record, place(record.folder), labels, names, chose)
+        instead = stale.get(record.identity, _of_today(record))
+        yield FoundRun(record, place(record.folder), labels, names, chose, instead)
+
+
+def _of_today(record: RunRecord) -> str | None:
+    """The identity that a run of a shipped algorithm would have by its revision of today, where that is another."""
+    revision = record.about.get("revision")
+    today = ALGORITHMS[record.algo].agent.revision if record.algo in ALGORITHMS else revision
+    return identity(record.about | {"revision": today}) if revision not in (None, today) else None
 
 
 def _each_once(runs: Iterable[FoundRun], place: Place) -> tuple[tuple[FoundRun, ...], tuple[str, ...]]:
@@ -127,7 +142,7 @@ def _each_once(runs: Iterable[FoundRun], place: Place) -> tuple[tuple[FoundRun, 
         best, others = merge([copy.record for copy in copies])
         labels = sorted({label for copy in copies for label in copy.labels}, key=natural)
         studies = sorted({name for copy in copies for name in copy.studies})
-        kept.append(FoundRun(best, place(best.folder), tuple(labels), tuple(studies), chose))
+        kept.append(FoundRun(best, place(best.folder), tuple(labels), tuple(studies), chose, copies[0].instead))
         # A study keeps a run that it knows by two names under both, side by side: nothing to tell.
         if others := [other for other in others if other.folder.parent != best.folder.parent]:
             left_out, reason = ", ".join(place(other.folder) for other in others), why(best, others)

@@ -16,8 +16,8 @@ def identity(about: Mapping[str, Any]) -> str:
     usual = usual_settings(about["algo"])
     trained = {key: about.get(key) for key in ("task", "algo", "revision", "seed")}
     trained["config"] = {k: value for k, value in about["config"].items() if k not in usual or value != usual[k]}
-    if about.get("started_from"):  # otherwise not even named, so that no run from scratch gets another identity
-        trained["started_from"] = about["started_from"]
+    # Otherwise not even named, so that no run from scratch, and none of shipped code, gets another identity.
+    trained |= {name: about[name] for name in ("started_from", "code") if about.get(name)}
     return hashlib.sha256(json.dumps(trained, sort_keys=True).encode()).hexdigest()
 
 

@@ -17,17 +17,21 @@ def end(run: RunRecord) -> int:
 
 def merge(copies: Sequence[RunRecord]) -> tuple[RunRecord, list[RunRecord]]:
     """The best copy, with what was measured of another to the same end, and the others: first the complete, then those
-    that ended, then the longer, then those of which more was measured; the first of equals stays the first."""
+    that ended, then the longer, then the undamaged, then those of which more was measured; the first of equals stays
+    the first."""
 
     def merit(run: RunRecord) -> tuple[int, ...]:
         measured = (len(getattr(run, name)) for name in MEASUREMENTS)
-        return is_complete(run), end(run), len(run.episodes), *measured
+        return is_complete(run), end(run), len(run.episodes), not run.damage, *measured
 
     best, *others = sorted(copies, key=merit, reverse=True)
     for other in others:
         logs = {name: getattr(other, name) for name in MEASUREMENTS if not getattr(best, name)}
         if any(logs.values()) and _same_returns(best, other):
-            best = dataclasses.replace(best, **logs)
+            damage = best.damage | {
+                name: other.damage[name] for name, log in logs.items() if log and name in other.damage
+            }
+            best = dataclasses.replace(best, **logs, damage=damage)
     return best, others
 
 

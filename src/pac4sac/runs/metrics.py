@@ -81,6 +81,13 @@ def is_solved(run: RunRecord) -> bool:
     return scored.solved if scored else r_limit is not None and solved_at(run.returns, r_limit) is not None
 
 
+def last_evaluations(run: RunRecord, since: int = 0) -> dict[str, float]:
+    """The mean return of each policy by its last evaluation; nothing where that may be among what is damaged, where it
+    was made before a step, or where its simulators failed."""
+    last = {} if "evaluations" in run.damage else {row["policy"]: row for row in run.evaluations}
+    return {name: row["mean"] for name, row in last.items() if row["step"] >= since and row.get("mean") is not None}
+
+
 def is_complete(run: RunRecord) -> bool:
     """Whether its metrics are final: solved already, or at the end of its budget."""
     scored = score_run(run)

@@ -1,9 +1,11 @@
 """Reading runs back: an experiment folder holds `runs/<id>/` with `run.json` and logs; an archive holds
 `runs/<task>.jsonl`, where each line is a run with its logs (written by `archive.py`)."""
 
+import hashlib
 import importlib
 import json
 import re
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,10 +18,11 @@ from numpy.typing import NDArray
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import natural, read_jsonl
 from pac4sac.runs.identity import identity, usual_settings
-from pac4sac.runs.logs import EPISODE_COLUMNS, REPORTED, LogRow, as_rows, episode_rows
+from pac4sac.runs.logs import EPISODE_COLUMNS, LOGS, REPORTED, LogRow, as_rows, episode_rows, fits, read_log, unreadable
 
 VERSION = 1
 HOW = ("device", "backend", "precision")
+LINE_SUM = "sha256"  # of a line of an archive
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class RunRecord:
     computed: dict[str, str]  # device, backend, precision; older runs do not tell
     versions: dict[str, Any]
     machine: dict[str, Any]
-    skipped_lines: int  # of episodes.jsonl, damaged or half-written by a killed process
+    damage: dict[str, str]  # in words, by log: lines that are no rows, or that were there when the run ended
     episodes: tuple[LogRow, ...]
     evaluations: tuple[LogRow, ...] = field(repr=False)
     bias: tuple[LogRow, ...] = field(repr=False)  # of the values that the critic claims
@@ -77,9 +80,10 @@ def find_runs(path: str | Path) -> list[Path]:
 
 def read_runs(path: str | Path) -> list[RunRecord]:
     """Of an experiment or study folder, one run folder, or an archive."""
-    archived = sorted(Path(path).glob("runs/*.jsonl"))
-    lines = ((file, line) for file in archived for line in read_jsonl(file)[0])
-    return [archived_run(*line) for line in lines] if archived else [read_run(run) for run in find_runs(path)]
+    runs, unreadable = read_below(Path(path))
+    if unreadable:
+        raise unreadable[0]
+    return runs or [read_run(run) for run in find_runs(path)]  # which tells that there are none
 
 
 def read_below(*folders: Path, experiments: bool = True) -> tuple[list[RunRecord], list[UserError]]:
@@ -107,21 +111,35 @@ def read_run(folder: Path) -> RunRecord:
     except (OSError, ValueError, RecursionError) as reason:
         raise UserError(f"{path} cannot be read ({reason}); leave this run out, or train it again.") from reason
     _check(about, str(path))
-    logs = {name: read_jsonl(folder / f"{name}.jsonl") for name in REPORTED}
-    return _record(folder, about, {name: rows for name, (rows, _) in logs.items()}, logs["episodes"][1])
+    seals = about["logs"] if isinstance(about.get("logs"), dict) else {}  # older runs have none
+    logs = {name: read_log(folder / f"{name}.jsonl", seals.get(name)) for name in LOGS}
+    damage = {name: wrong for name, (_, wrong) in logs.items() if wrong}
+    return _record(folder, about, {name: logs[name][0] for name in REPORTED}, damage)
 
 
 def archived_run(file: Path, line: dict[str, Any]) -> RunRecord:
     _check(line, f"A line of {file}")
+    sealed = {name: value for name, value in line.items() if name != LINE_SUM}
+    if LINE_SUM in line and line[LINE_SUM] != sum_of_line(sealed):
+        raise UserError(f"The line of {line['run']} in {file} was changed since it was written; take it from a copy.")
     try:
         logs = {name: as_rows(line.get(name, {})) for name in REPORTED if name != "episodes"}
         logs["episodes"] = episode_rows(line.get("episodes", {}))
-        skipped = int(line.get("skipped_lines", 0))
+        damage = {"episodes": unreadable(int(line.get("skipped_lines", 0)))}  # as it was told by earlier versions
+        damage |= {str(name): str(wrong) for name, wrong in line.get("damage", {}).items()}
     except (AttributeError, TypeError, ValueError) as error:
         what = f"The logs of {line['run']} in {file} cannot be read"
         raise UserError(f"{what}; take that line from an older one.") from error
-    about = {name: value for name, value in line.items() if name not in (*REPORTED, "skipped_lines")}
-    return _record(file / about["run"], about, logs, skipped)
+    about = {name: value for name, value in line.items() if name not in (*REPORTED, "skipped_lines", "damage")}
+    for name, rows in logs.items():
+        logs[name] = [row for row in rows if fits(name, row)]
+        if lost := unreadable(len(rows) - len(logs[name])):
+            damage[name] = ", ".join(filter(None, (damage.get(name), lost)))
+    return _record(file / about["run"], about, logs, {name: wrong for name, wrong in damage.items() if wrong})
+
+
+def sum_of_line(line: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(line).encode()).hexdigest()
 
 
 def _check(about: Any, path: str) -> None:
@@ -138,11 +156,10 @@ def _check(about: Any, path: str) -> None:
         raise UserError(f"{path} lacks a readable {', '.join(wrong)}; leave this run out, or train it again.")
 
 
-def _record(folder: Path, about: dict[str, Any], logs: dict[str, list[LogRow]], skipped: int) -> RunRecord:
-    rows, computed = logs["episodes"], about.get("computed")
-    episodes = [row for row in rows if all(type(row.get(name)) in (int, float) for name in EPISODE_COLUMNS)]
+def _record(folder: Path, about: dict[str, Any], logs: dict[str, list[LogRow]], damage: dict[str, str]) -> RunRecord:
+    computed = about.get("computed")
     is_recorded = isinstance(computed, dict) and all(name in computed for name in HOW)
-    stored: dict[str, Any] = {name: tuple(rows) for name, rows in (logs | {"episodes": episodes}).items()}
+    stored: dict[str, Any] = {name: tuple(rows) for name, rows in logs.items()}
     as_they_are = ("run", "task", "algo", "seed", "status", "status_detail", "started_from")
     stored |= {name: about.get(name) for name in as_they_are}
     return RunRecord(
@@ -156,9 +173,23 @@ def _record(folder: Path, about: dict[str, Any], logs: dict[str, list[LogRow]], 
         computed={name: str(computed[name]) for name in HOW} if computed and is_recorded else {},
         versions=about.get("versions", {}),
         machine=about.get("machine", {}),
-        skipped_lines=skipped + len(rows) - len(episodes),
+        damage=damage,
         **stored,
     )
+
+
+def damage_text(run: RunRecord) -> str:
+    return ", ".join(f"{log} ({wrong})" for log, wrong in sorted(run.damage.items()))
+
+
+def tell_damage(runs: Iterable[RunRecord], unreadable: Iterable[UserError] = ()) -> list[str]:
+    """Warn of what could not be read; the sentences."""
+    damaged = ((run.folder, damage_text(run)) for run in runs if run.damage)
+    sentences = [f"{run} has damaged logs, of which the whole lines were read: {text}." for run, text in damaged]
+    sentences = [*map(str, unreadable), *sentences]
+    for sentence in sentences:
+        warnings.warn(sentence, stacklevel=3)
+    return sentences
 
 
 def varying_settings(runs: Iterable[RunRecord]) -> tuple[str, ...]:
@@ -175,9 +206,13 @@ def varying_settings(runs: Iterable[RunRecord]) -> tuple[str, ...]:
 def results(path: str | Path) -> Any:
     """Every training episode of a run, experiment or study: a pandas DataFrame, or a dict of arrays without pandas.
 
-    Columns: run, task, algo, seed, episode, step, return, length, and each setting in which the runs differ.
+    Columns: run, task, algo, seed, episode, step, return, length, and each setting in which the runs differ. What is
+    damaged is left out with a warning; the sentences are in the frame's `attrs["left_out"]` too.
     """
-    runs = read_runs(path)
+    runs, unreadable = read_below(Path(path))
+    if not runs:
+        runs, unreadable = read_runs(path), []
+    left_out = tell_damage(runs, unreadable)
     settings = varying_settings(runs)
     rows = []
     for run in runs:
@@ -190,4 +225,6 @@ def results(path: str | Path) -> Any:
         pandas = importlib.import_module("pandas")
     except ImportError:
         return {name: np.array(values) for name, values in columns.items()}
-    return pandas.DataFrame(columns)
+    frame = pandas.DataFrame(columns)
+    frame.attrs["left_out"] = left_out
+    return frame

@@ -5,15 +5,17 @@ import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pac4sac.agents import Agent, get_algorithm, make_config
 from pac4sac.agents.settings import AgentConfig
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import plain
+from pac4sac.base.version import own_sources
 from pac4sac.runs.identity import identity
 from pac4sac.tasks import Task
+from pac4sac.tasks.registry import environment_modules
 
 LARGEST_SEED = 2**64 - 1  # that a checkpoint holds
 
@@ -29,6 +31,9 @@ class Run:
     config: AgentConfig
     label: str  # algorithm, and the settings in which it differs from its neighbours
     started_from: str | None = None  # the agent whose weights it began with, by the checksum of its file
+    # The code that trains it: the revision of its algorithm, and checksums of the user's own modules by name.
+    revision: int = 1
+    code: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -38,11 +43,12 @@ class Run:
         return dataclasses.replace(self, started_from=agent, label=f"{self.label}-from-{agent}")
 
     def describe(self) -> dict[str, Any]:
-        revision = get_algorithm(self.algo).agent.revision
         about: dict[str, Any] = {"run": self.id, "label": self.label, "task": dataclasses.asdict(self.task)}
-        about |= {"algo": self.algo, "preset": self.preset, "revision": revision, "seed": self.seed}
+        about |= {"algo": self.algo, "preset": self.preset, "revision": self.revision, "seed": self.seed}
         about |= {"config": dataclasses.asdict(self.config)}
-        return about | ({"started_from": self.started_from} if self.started_from else {})
+        # Neither is named where there is none: so were runs described that are known by their checksums.
+        further = {"started_from": self.started_from, "code": dict(self.code)}
+        return about | {name: value for name, value in further.items() if value}
 
     @property
     def identity(self) -> str:
@@ -53,7 +59,36 @@ class Run:
     def from_description(about: Mapping[str, Any]) -> "Run":
         config = get_algorithm(about["algo"]).agent.Config(**about["config"])
         what = (Task(**about["task"]), about["algo"], about["preset"], about["seed"], config, about["label"])
-        return Run(*what, about.get("started_from"))
+        return Run(*what, about.get("started_from"), about.get("revision", 1), dict(about.get("code", {})))
+
+    def edited(self) -> str:
+        """In words, which of the code that trained it has changed since; nothing where that is not recorded."""
+        today, parts = revision_of(self.algo), list[str]()
+        if self.revision != today:
+            parts.append(f"{self.algo} had revision {self.revision} and now has {today}")
+        sources = code_of(self.algo, self.task) if self.code else {}
+        if changed := [name for name in sorted({*self.code, *sources}) if self.code.get(name) != sources.get(name)]:
+            parts.append(f"the source of {' and '.join(changed)} was edited")
+        return "; ".join(parts)
+
+
+def revision_of(algo: str) -> int:
+    return get_algorithm(algo).agent.revision
+
+
+def code_of(algo: str, task: Task) -> dict[str, str]:
+    """The source, as it is now, of an algorithm and an environment of the user's own."""
+    return own_sources({home.__module__ for home in get_algorithm(algo).agent.__mro__} | environment_modules(task))
+
+
+def check_code(runs: Sequence[Run]) -> None:
+    """A training goes on exactly or not at all."""
+    for run in runs:
+        if edited := run.edited():
+            raise UserError(
+                f"{run.id} cannot go on as if it had never stopped: {edited}. Put back what it was, or train again "
+                "into another folder."
+            )
 
 
 def settings_grid(settings: Mapping[str, Any] | None) -> dict[str, Sequence[Any]]:
@@ -73,13 +108,14 @@ def make_runs(
     # The paper leaves the number of updates per step open; our reading fixes it for each task.
     times = get_algorithm(algo).agent.updates_of_task.get(preset)
     updates = {"updates_per_step": times * task.updates_per_step} if times else {}
+    code = (revision_of(algo), code_of(algo, task))
     runs = []
     for values in itertools.product(*settings.values()):
         chosen = dict(zip(settings, values, strict=True))
         config = make_config(algo, preset, updates | chosen)
         swept = [f"{name}={value}" for name, value in chosen.items() if len(settings[name]) > 1]
         label = safe_label("-".join([algo, *([preset] if preset != "paper" else []), *swept]))
-        runs += [Run(task, algo, preset, seed, config, label) for seed in seeds]
+        runs += [Run(task, algo, preset, seed, config, label, None, *code) for seed in seeds]
     if len({run.id for run in runs}) < len(runs):
         raise UserError("A setting is given the same value twice.")
     return runs

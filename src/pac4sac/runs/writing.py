@@ -19,8 +19,8 @@ from typing import Any
 
 from pac4sac.base.errors import DamagedCheckpoint, UserError
 from pac4sac.base.files import plain, write_whole
-from pac4sac.base.version import __version__
-from pac4sac.runs.logs import LOGS
+from pac4sac.base.version import __version__, package_source
+from pac4sac.runs.logs import LOGS, seal_of
 from pac4sac.runs.reading import VERSION, read_run
 from pac4sac.runs.run import Run
 
@@ -66,9 +66,13 @@ class RunFolder:
             if path.exists():
                 os.truncate(path, marks.get(name, EMPTY)[0])
 
-    def describe(self, status: str, detail: str | None = None) -> None:
+    def describe(self, status: str, detail: str | None = None, *, ended: bool = False) -> None:
+        """With lines and checksums of the logs once nothing more will be written into them."""
         about = {"version": VERSION, **self.run.describe(), "status": status, "status_detail": detail}
         about |= {"computed": self.computed, "versions": versions(), "machine": machine()}
+        if ended:
+            whole = {name: path.read_bytes() if path.exists() else b"" for name, path in self._logs.items()}
+            about["logs"] = {name: seal_of(content) for name, content in whole.items()}
         write_whole(self.path / "run.json", json.dumps(about, indent=1).encode())
 
 
@@ -95,7 +99,7 @@ def log_time(cohort: Path, step: int, started: float, simulating: float) -> None
 
 
 def versions() -> dict[str, str]:
-    installed = {"python": platform.python_version(), "pac4sac": __version__}
+    installed = {"python": platform.python_version(), "pac4sac": __version__, "pac4sac source": package_source()}
     for name in ("torch", "numpy", "gymnasium", "pybullet", "mujoco", "dm_control"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             installed[name] = importlib.metadata.version(name)

@@ -63,11 +63,13 @@ def compare(
     out: str | Path | None = None,
     parallel: int | None = None,
     max_minutes: float | None = None,
+    keep_stale: bool = False,
     watcher: Watcher | None = None,
     **options: Any,
 ) -> Comparison:
     """Train several algorithms on a task, as far as they are not trained yet, and compare them with a baseline, by
-    default the first. Called again, it goes on, or adds what is new; the report and its figures lie in the folder.
+    default the first. Called again, it goes on, or adds what is new; the report and its figures lie in the folder. What
+    was trained by other code than today's is trained again, or with `keep_stale` kept, and marked in every table.
 
     A preset or a setting goes to those algorithms that have it; `options` are those of `train`. Cohorts train in
     processes of their own, `parallel` of them at a time, so an environment or algorithm of yours must be one that can
@@ -79,12 +81,11 @@ def compare(
     study = comparison_study(task, algos, seeds, settings, steps, baseline, preset)
     make_options(study.tasks[0].steps, options)  # a mistake is told before a folder is made
     root = study_folder(study, out)
-    result, report = train_and_report(
-        study, root, watcher or Watcher(), options=options, parallel=parallel, max_minutes=max_minutes
-    )
+    launching = {"parallel": parallel, "max_minutes": max_minutes, "keep_stale": keep_stale}
+    result, report = train_and_report(study, root, watcher or Watcher(), options=options, **launching)
     asked = {run.identity for run in study.runs()}
     collection, tables = report.context.collection, report.main_tables
-    runs = tuple(run for run in collection.runs if run.record.identity in asked)
+    runs = tuple(run for run in collection.runs if (run.instead or run.record.identity) in asked)
     if len(runs) < len(collection.runs):  # the folder holds more
         tables = main_tables(compose(context_of(dataclasses.replace(collection, runs=runs))))
     return Comparison(**vars(result), records=[run.record for run in runs], tables=tables, page=report.page)

@@ -1,16 +1,18 @@
 """Planning a study: which runs are there already, and how the others go into cohorts that fit the memory.
 
 A study folder holds `study.json` and `experiments/`, one ordinary experiment folder for each planned cohort. A run is
-identified by its task, settings, seed and the revision of its algorithm, so that nothing is trained twice, also after
-a study was extended by seeds or variants.
+identified by its task, settings, seed and the code that trains it, so that nothing is trained twice, also after a study
+was extended by seeds or variants, and what was trained by other code than today's is trained again.
 """
 
 import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,15 @@ import torch
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import read_json, write_whole
+from pac4sac.runs.archive import stale_runs
+from pac4sac.runs.identity import identity
 from pac4sac.runs.reading import read_run
 from pac4sac.runs.run import Run, make_agent, plan_cohorts, safe_label
 from pac4sac.studies.definition import Study
 from pac4sac.tasks import simulator_seconds, task_sizes
 from pac4sac.tasks.pool import EnvPool
 from pac4sac.training import backends
-from pac4sac.training.experiment import create, experiment_runs, read_experiment
+from pac4sac.training.experiment import create, read_experiment
 from pac4sac.training.learner import Learner, cohort_bytes
 from pac4sac.training.options import Options
 
@@ -63,19 +67,57 @@ class PlannedCohort:
         return [read_run(f).status if (f / "run.json").exists() else "waiting" for f in folders]
 
 
-def plan(study: Study, root: Path, memory: int, on_gpu: bool = False) -> list[PlannedCohort]:
-    """The cohorts of a study in a folder: those begun there, then those to be begun, each within `memory` bytes."""
+@dataclass(frozen=True)
+class StoredCohort:
+    """What an experiment folder of a study holds, and whether the code of today would train the same."""
+
+    folder: Path
+    identities: tuple[str, ...]  # of its runs as they were trained
+    runs: tuple[Run, ...]  # by the code of today; none where that lacks a setting of theirs
+    edited: str  # in words, how the code of today differs; nothing where it does not
+
+
+def stored_cohorts(study: Study, root: Path) -> Iterator[StoredCohort]:
+    """Of the algorithms and environments that the study names: no other code is imported because data name it."""
+    today = {(run.algo, run.task.env_id): {"revision": run.revision, "code": run.code} for run in study.runs()}
+    for path in sorted(root.glob("experiments/*/experiment.json")):
+        stored = [about for cohort in read_experiment(path.parent)["cohorts"] for about in cohort]
+        known = [today.get((about["algo"], about["task"]["env_id"])) for about in stored]
+        code = next((code for code in known if code), None)  # of all: a cohort has one class and one environment
+        if code is not None:
+            trained_by = {"revision": stored[0].get("revision", 1), "code": stored[0].get("code", {})}
+            edited, runs = "" if trained_by == code else "their code is not recorded", list[Run]()
+            try:
+                runs = [Run.from_description(about | code) for about in stored]
+                edited = replace(runs[0], **trained_by).edited() or edited
+            except TypeError:
+                edited = "their algorithm lacks a setting that it had"
+            yield StoredCohort(path.parent, tuple(map(identity, stored)), tuple(runs), edited)
+
+
+def plan(
+    study: Study, root: Path, memory: int, on_gpu: bool = False, *, keep_stale: bool = False
+) -> list[PlannedCohort]:
+    """The cohorts of a study in a folder: those begun there, then those to be begun, each within `memory` bytes. What
+    was begun by other code than today's counts only if it came to its end and is to be kept."""
     cohorts = []
     # Each identity once: the same run under a second name is not trained again.
     wanted = dict(reversed({run.identity: run for run in reversed(study.runs())}.items()))
-    for path in sorted(root.glob("experiments/*/experiment.json")):
-        runs = [run for cohort in experiment_runs(read_experiment(path.parent)) for run in cohort]
-        if any(run.identity in wanted for run in runs):
-            cohorts.append(PlannedCohort(path.parent, tuple(runs), cohort_bytes(runs)))
-            for run in runs:
+    for stored in sorted(stored_cohorts(study, root), key=lambda stored: stored.edited != ""):
+        if any(run.identity in wanted for run in stored.runs):
+            cohort = PlannedCohort(stored.folder, stored.runs, cohort_bytes(stored.runs))
+            if stored.edited:
+                kept = keep_stale and cohort.done() == len(cohort.runs)
+                outcome = "are kept, and marked" if kept else "are to be trained again, unless --keep-stale keeps them"
+                runs = f"{cohort.title}: {len(cohort.runs)} runs were trained by other code than today's"
+                warnings.warn(f"{runs} ({stored.edited}) and {outcome}.", stacklevel=2)
+                if not kept:
+                    continue
+            cohorts.append(cohort)
+            for run in stored.runs:
                 wanted.pop(run.identity, None)
-    for cohort in plan_cohorts(list(wanted.values()), on_gpu):
-        for part in split_by_memory(cohort, memory):
+    for together in plan_cohorts(list(wanted.values()), on_gpu):
+        for part in split_by_memory(together, memory):
             digest = hashlib.sha256("".join(run.identity for run in part).encode()).hexdigest()[:8]
             name = f"{part[0].task.name}-{part[0].algo}-{digest}".replace("/", "-").replace(":", "-")
             cohorts.append(PlannedCohort(root / "experiments" / name, tuple(part), cohort_bytes(part)))
@@ -101,15 +143,23 @@ def begin(study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides:
     names = ("run", "task", "algo", "label", "seed", "identity")
     values = [(run.id, run.task.name, run.algo, run.label, run.seed, run.identity) for run in runs]
     expected = [dict(zip(names, row, strict=True)) for row in values]
+    # Runs by their identity, each with that of the run which takes its place.
+    stale = dict[str, str]()
+    for stored in stored_cohorts(study, root):
+        if stored.edited:
+            stale |= dict(zip_longest(stored.identities, (run.identity for run in stored.runs), fillvalue=""))
     if (previous := read_study(root)) is not None:
         if previous["study"] != study.name:
             raise UserError(f"{root} holds the study {previous['study']!r}; choose another folder with --out.")
         # What was asked for before, with more seeds or tasks perhaps, is asked for still.
-        rows = [*previous["expected_runs"], *expected]
+        rows, stale = [*previous["expected_runs"], *expected], stale_runs(previous) | stale
         expected = list({(row["task"], row["label"], row["seed"]): row for row in rows}.values())
     about = {"version": VERSION, "study": study.name, "title": study.title, "question": study.question}
     # Reports know a variant by its label.
     about |= {"kind": study.kind, "baseline": study.baseline and safe_label(study.baseline), "expected_runs": expected}
+    current = {row.get("identity") for row in expected}
+    if stale := {known: instead for known, instead in stale.items() if known not in current}:
+        about["stale"] = stale
     write_whole(root / "study.json", json.dumps(about, indent=1).encode())
     for cohort in cohorts:
         if not (cohort.folder / "experiment.json").exists():

@@ -48,16 +48,18 @@ def run_study(
     parallel: int | None = None,
     memory: int | None = None,
     max_minutes: float | None = None,
+    keep_stale: bool = False,
     **options: Any,
 ) -> Result:
-    """Train what is not trained yet. Called again, it goes on. `options` override those of the study."""
+    """Train what is not trained yet, or was by other code than today's, unless that is kept. Called again, it goes on.
+    `options` override those of the study."""
     stop = StopRequest(max_minutes)
     if address is not None and engine != "ray":
         raise UserError(f"--address {address} is that of a Ray cluster; add --engine ray to train there.")
     if parallel is not None and parallel < 1:
         raise UserError(f"At least 1 cohort must be trained at a time, not {parallel}; leave --parallel out to choose.")
     place = place_of(study, engine, memory, options)
-    cohorts = plan(study, root, place.memory, place.on_gpu) if study.kind != "cost" else []
+    cohorts = plan(study, root, place.memory, place.on_gpu, keep_stale=keep_stale) if study.kind != "cost" else []
     watcher.planned(study, root, cohorts, place.memory)
     unfinished = [cohort for cohort in cohorts if cohort.done() < len(cohort.runs)]
     cluster = cluster_address(address) if unfinished and engine == "ray" else None  # before anything is written

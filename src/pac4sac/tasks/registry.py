@@ -109,6 +109,13 @@ def find_spec(env_id: str) -> EnvSpec:
     return spec
 
 
+def environment_modules(task: Task) -> set[str]:
+    """Where an environment is registered, and where it is written."""
+    home = find_spec(task.env_id).entry_point
+    home = home.split(":")[0] if isinstance(home, str) else getattr(home, "__module__", "")
+    return {task.env_id.rpartition(":")[0], home} - {""}
+
+
 @functools.cache
 def _registered_by(module: str) -> set[str]:
     """The ids that come with the import of a module; none where it was imported before."""

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from pac4sac.agents.base import Agent, State
 from pac4sac.agents.tape import Tape, read
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import write_whole
+from pac4sac.runs.metrics import last_evaluations
 from pac4sac.runs.reading import RunRecord, find_runs, read_run
 from pac4sac.runs.run import Run, make_agent
 from pac4sac.tasks import make_env
@@ -75,8 +77,7 @@ def choose_agent(path: str | Path) -> Path:
 
 def _merit(run: RunRecord) -> tuple[bool, float]:
     """The last evaluation; a run without one ranks behind, by its last training episodes."""
-    means = [row["mean"] for row in run.evaluations if row.get("mean") is not None]
-    if means:  # where an agent shoots, that is the later of the two rows of an evaluation
+    if means := list(last_evaluations(run).values()):  # where an agent shoots, that is the later of the two
         return True, float(means[-1])
     return False, float(np.mean(run.returns[-LAST_EPISODES:])) if len(run.returns) else -np.inf
 
@@ -127,6 +128,9 @@ def load(path: str | Path) -> TrainedAgent:
     if missing := sorted(needed - tensors.keys()):
         raise UserError(f"{path} is incomplete: it lacks {', '.join(missing)}.")
     adopt(state, tensors, str(path))
+    with contextlib.suppress(UserError):  # of an environment that is not here, which acting may not need
+        if edited := run.edited():
+            warnings.warn(f"{path} was trained by other code ({edited}), so that it may act otherwise.", stacklevel=2)
     return TrainedAgent(run, agent, state)
 
 

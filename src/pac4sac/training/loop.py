@@ -55,7 +55,7 @@ class Cohort:
         if self.saved is None:
             check_that_nothing_was_saved(self.folders, self.options.checkpoint_every)
             return False
-        return self.saved.progress["complete"] and not any(self._to_be_extended(self.saved))
+        return bool(self.saved.progress["complete"]) and not any(self._to_be_extended(self.saved))
 
     def prepare(self, pool: EnvPool, stop: StopRequest) -> bool:
         """Be ready for the next step, the first or that after the checkpoint that `is_done` found; False where a stop
@@ -68,8 +68,8 @@ class Cohort:
         logs = self._resume(saved) if saved else self._begin()
         self.saved = None  # a replay takes much memory
         for run, folder in enumerate(self.folders):
+            folder.describe(self.status[run], self.details[run])  # first: a seal would be of what is then cut off
             folder.cut_back(logs[run])
-            folder.describe(self.status[run], self.details[run])
         return True
 
     def _check(self, saved: checkpoint.Checkpoint) -> None:
@@ -170,6 +170,8 @@ class Cohort:
         self._log_coverage(self._running())
         for run in self._running():
             self._end_run(run, Status.FINISHED, None)
+        for run, folder in enumerate(self.folders):
+            folder.describe(self.status[run], self.details[run], ended=True)
         self.complete = True
         self._save()
 

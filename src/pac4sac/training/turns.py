@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from pac4sac.base.stopping import StopRequest
-from pac4sac.runs.run import Run
+from pac4sac.runs.run import Run, check_code
 from pac4sac.tasks.pool import pools_in_turns
 from pac4sac.training.callbacks import Callback
 from pac4sac.training.loop import Cohort
@@ -37,6 +37,8 @@ def train_in_turns(
     going = [cohort for cohort in cohorts if not cohort.is_done()]
     if not going:
         return True
+    for cohort in going:
+        check_code(cohort.runs)
     root, options, runs = going[0].root, going[0].options, [run for cohort in going for run in cohort.runs]
     with contextlib.ExitStack() as closing:
         pools = pools_in_turns(going[0].task, [cohort.seeds for cohort in going], options.workers)

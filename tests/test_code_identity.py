@@ -1,0 +1,224 @@
+"""A run is known by the code that trained it too: what was edited since is told, and trained again or marked."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_folders import task, write_run, write_table_1
+from tiny_experiments import OPTIONS, SETTINGS, about, train
+
+import pac4sac
+from pac4sac.agents.sac import Sac
+from pac4sac.base.errors import UserError
+from pac4sac.base.version import own_sources, package_source
+from pac4sac.paper.report import write_report
+from pac4sac.report.variants import variants_by_task
+from pac4sac.runs.archive import add_to_archive
+from pac4sac.runs.collection import collect
+from pac4sac.runs.reading import read_runs
+from pac4sac.runs.run import Run, make_runs
+from pac4sac.studies import run as study_run
+from pac4sac.studies.compare import comparison_study
+from pac4sac.studies.plan import begin, plan
+from pac4sac.tasks import Task
+
+AGENT = "from pac4sac.agents.sac import Sac\n\n\nclass Mine(Sac):\n    title = 'mine'\n"
+WORLD = (
+    "import gymnasium\n"
+    "from training_environments import Drift\n\n"
+    "class Hill(Drift):\n    pass\n\n"
+    "gymnasium.register('Hill-v0', 'my_world:Hill', max_episode_steps=30)\n"
+)
+HILL = Task("hill", "my_world:Hill-v0", 30, steps=60)
+
+
+@pytest.fixture(scope="module")
+def importable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One folder for all tests, since a module is imported once."""
+    folder = tmp_path_factory.mktemp("own")
+    sys.path.insert(0, str(folder))
+    yield folder
+    sys.path.remove(str(folder))
+
+
+@pytest.fixture
+def own(importable: Path) -> Path:
+    """The folder of an agent and an environment of the user's own."""
+    (importable / "my_agent.py").write_text(AGENT)
+    (importable / "my_world.py").write_text(WORLD)
+    return importable
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Cohorts are trained in this process, and noted here."""
+    folders: list[Path] = []
+
+    def train_here(cohorts: Any, *_: Any) -> list[str]:
+        folders.extend(cohort.folder for cohort in cohorts)
+        for cohort in cohorts:
+            pac4sac.resume(cohort.folder)
+        return []
+
+    monkeypatch.setattr(study_run, "run_local", train_here)
+    return folders
+
+
+def compare(out: Path, **more: Any) -> pac4sac.Comparison:
+    settings = {name: value for name, value in SETTINGS.items() if name != "warmup"}
+    return pac4sac.compare(
+        HILL, ["sac", "my_agent:Mine"], seeds=[0], settings=settings, steps=60, out=out, **OPTIONS, **more
+    )
+
+
+def edit(file: Path) -> None:
+    file.write_text(file.read_text() + "# better\n")
+
+
+def labels(comparison: pac4sac.Comparison) -> list[str]:
+    return [row["variant"] for row in comparison.rows]
+
+
+def test_a_run_carries_the_source_of_the_users_own_modules_and_of_no_other(own: Path) -> None:
+    (run,) = make_runs(HILL, "my_agent:Mine", "paper", [0], {})
+    assert set(run.code) == {"my_agent", "my_world"}
+    assert Run.from_description(json.loads(json.dumps(run.describe()))) == run
+    (shipped,) = make_runs(Task("Pendulum-v1", "Pendulum-v1"), "sac", "paper", [0], {})
+    assert shipped.code == {}
+    assert "code" not in shipped.describe()
+
+
+def test_an_edit_makes_another_run_and_an_unchanged_file_the_same(own: Path) -> None:
+    def identity() -> str:
+        return make_runs(HILL, "my_agent:Mine", "paper", [0], {})[0].identity
+
+    before = identity()
+    assert identity() == before
+    edit(own / "my_world.py")
+    after_the_environment = identity()
+    edit(own / "my_agent.py")
+    assert len({before, after_the_environment, identity()}) == 3
+
+
+def test_what_has_no_file_or_does_not_exist_has_no_checksum() -> None:
+    assert own_sources(["nowhere", "nowhere.below", "sys", "__main__", "pac4sac.agents"]) == {}
+
+
+def test_the_stored_revision_counts_when_a_run_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    (run,) = make_runs(Task("Pendulum-v1", "Pendulum-v1"), "sac", "paper", [0], {})
+    stored = run.describe()
+    monkeypatch.setattr(Sac, "revision", 2)
+    assert Run.from_description(stored).revision == 1
+    assert Run.from_description(stored).identity == run.identity
+    assert Run.from_description(stored).edited() == "sac had revision 1 and now has 2"
+
+
+def test_what_other_code_has_trained_is_told_and_trained_again(own: Path, trained: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "study"
+    compare(out)
+    assert len(trained) == 2
+    assert labels(compare(out)) == ["sac", "my_agent.Mine"]
+    assert len(trained) == 2  # nothing changed, nothing trained
+    edit(own / "my_agent.py")
+    with pytest.warns(UserWarning, match="the source of my_agent was edited.*to be trained again"):
+        again = compare(out)
+    assert len(trained) == 3
+    assert labels(again) == ["sac", "my_agent.Mine"]
+    assert trained[2] in {run.folder.parents[1] for run in again.runs}
+    assert "was left out: it was trained by older code" in (out / "report" / "report.md").read_text()
+    # An archive of both tells the same.
+    add_to_archive([out], tmp_path / "archive")
+    assert len(read_runs(tmp_path / "archive")) == 3
+    assert len(collect([tmp_path / "archive"]).runs) == 2
+
+
+def test_or_it_is_kept_and_marked(own: Path, trained: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "study"
+    compare(out)
+    edit(own / "my_agent.py")
+    with pytest.warns(UserWarning, match="are kept, and marked"):
+        kept = compare(out, keep_stale=True)
+    assert len(trained) == 2
+    assert labels(kept) == ["sac", "my_agent.Mine (by older code)"]
+    assert "my_agent.Mine (by older code)" in (out / "report" / "report.html").read_text()
+    (own / "my_agent.py").write_text(AGENT)  # as it was
+    assert labels(compare(out)) == ["sac", "my_agent.Mine"]
+    assert len(trained) == 2
+
+
+def test_a_study_trains_again_what_an_older_revision_has_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = comparison_study("Pendulum-v1", ["sac", "ddpg"], [0], SETTINGS | {"width": 8}, 50, None)
+    begin(study, tmp_path, plan(study, tmp_path, 10**12), {})
+    monkeypatch.setattr(Sac, "revision", 2)
+    with pytest.warns(UserWarning, match="sac had revision 1 and now has 2"):
+        cohorts = plan(study, tmp_path, 10**12)
+    assert [(cohort.folder / "experiment.json").exists() for cohort in cohorts] == [True, False]
+    assert cohorts[1].runs[0].algo == "sac"
+
+
+def test_a_training_whose_code_was_edited_does_not_go_on(own: Path, tmp_path: Path) -> None:
+    folder = train(tmp_path / "x", "my_agent:Mine", HILL, steps=60, max_minutes=1e-9).folder
+    assert read_runs(folder)[0].status == "interrupted"
+    edit(own / "my_world.py")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(UserError, match=r"the source of my_world was edited\. Put back"):
+        pac4sac.resume(folder)
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.warns(UserWarning, match="trained by other code"):
+        pac4sac.load(folder / "runs" / "my_agent.Mine-seed0")
+    (own / "my_world.py").write_text(WORLD)
+    assert pac4sac.resume(folder).complete
+    edit(own / "my_world.py")
+    assert pac4sac.resume(folder).complete  # nothing is left to train
+
+
+def test_runs_tell_which_package_trained_them(tmp_path: Path) -> None:
+    folder = train(tmp_path / "x", seeds=[0], steps=40).folder
+    versions = about(folder, "sac-seed0")["versions"]
+    assert versions["pac4sac source"] == package_source()
+    write_report([folder], tmp_path / "report")
+    assert package_source() in (tmp_path / "report" / "report.md").read_text()
+
+
+class TestAReport:
+    CARTPOLE = task("cartpole-swingup")
+
+    def test_never_takes_runs_of_different_code_together(self, tmp_path: Path) -> None:
+        for seed, code in enumerate(({"mine": "a"}, {"mine": "b"})):
+            write_run(tmp_path, self.CARTPOLE, "mine:Own", seed, code=code)
+        (variants,) = variants_by_task(collect([tmp_path]).runs).values()
+        assert [len(variant.runs) for variant in variants] == [1, 1]
+        assert all("code=" in variant.label for variant in variants)
+
+    def test_marks_shipped_algorithms_of_an_older_revision(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write_run(tmp_path / "old", self.CARTPOLE, "sac", 0)
+        monkeypatch.setattr(Sac, "revision", 2)
+        (variants,) = variants_by_task(collect([tmp_path]).runs).values()
+        assert [variant.label for variant in variants] == ["sac (by older code)"]
+        write_run(tmp_path / "new", self.CARTPOLE, "sac", 0, revision=2)
+        collection = collect([tmp_path])
+        assert [run.place for run in collection.runs] == [f"{tmp_path.name}/new/runs/sac-seed0"]
+        assert any("old/runs/sac-seed0` was left out" in sentence for sentence in collection.twice)
+
+
+def test_a_plan_imports_nothing_that_the_study_does_not_name(tmp_path: Path) -> None:
+    study = comparison_study("Pendulum-v1", ["sac", "ddpg"], [0], {"width": 8}, 50, None)
+    begin(study, tmp_path, plan(study, tmp_path, 10**12), {})
+    for path in tmp_path.glob("experiments/*/experiment.json"):
+        path.write_text(path.read_text().replace('"algo": "sac"', '"algo": "nowhere:Sac"'))
+    assert [(cohort.folder / "experiment.json").exists() for cohort in plan(study, tmp_path, 10**12)] == [True, True]
+
+
+def test_older_code_is_marked_in_the_papers_tables_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_table_1(tmp_path / "in", ("cartpole-swingup",), seeds=2)
+    monkeypatch.setattr(Sac, "revision", 2)
+    write_report([tmp_path / "in"], tmp_path / "out")
+    for table in ("table-1", "table-1-details", "task-cartpole-swingup", "settings"):
+        assert "by older code" in (tmp_path / "out" / "tables" / f"{table}.tex").read_text()

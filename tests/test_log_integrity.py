@@ -1,0 +1,256 @@
+"""Logs know their length, and what is damaged is told by name: on the terminal, on the page and in a data frame."""
+
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_folders import curve, task, write_run
+from tiny_experiments import about, copy, same, train
+
+import pac4sac
+from pac4sac.base.errors import UserError
+from pac4sac.certificates.certificate import about_training
+from pac4sac.cli.main import main
+from pac4sac.paper.report import write_report
+from pac4sac.report.variants import outcome_of
+from pac4sac.runs.archive import add_to_archive
+from pac4sac.runs.collection import collect
+from pac4sac.runs.logs import LOGS, fits, read_log, seal_of
+from pac4sac.runs.metrics import last_evaluations
+from pac4sac.runs.reading import read_run, read_runs, results
+
+CARTPOLE = task("cartpole-swingup")
+SEEDS = ("sac-seed0", "sac-seed1")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tmp_path_factory.mktemp("logs") / "x", bias_every=100, bias_episodes=2, coverage_every=100).folder
+
+
+@pytest.fixture
+def experiment(finished: Path, tmp_path: Path) -> Path:
+    return copy(finished, tmp_path / "x")
+
+
+def change(path: Path, edit: Callable[[list[str]], list[str]]) -> None:
+    path.write_text("".join(edit(path.read_text().splitlines(keepends=True))))
+
+
+class TestARunThatHasEnded:
+    def test_knows_lines_and_checksum_of_every_log(self, experiment: Path) -> None:
+        for run in SEEDS:
+            seals = about(experiment, run)["logs"]
+            assert set(seals) == set(LOGS)
+            for name, seal in seals.items():
+                content = (experiment / "runs" / run / f"{name}.jsonl").read_bytes()
+                assert seal == seal_of(content)
+                assert seal["lines"] == len(content.splitlines()) > 0
+        assert all(run.damage == {} for run in read_runs(experiment))
+
+    @pytest.mark.parametrize("log", LOGS)
+    def test_a_log_cut_at_the_end_of_a_line_is_noticed(self, experiment: Path, log: str) -> None:
+        path = experiment / "runs" / SEEDS[0] / f"{log}.jsonl"
+        lines = len(path.read_text().splitlines())
+        change(path, lambda rows: rows[:-1])
+        damaged, whole = read_runs(experiment)
+        assert damaged.damage == {log: f"{lines - 1} of {lines} lines"}
+        assert whole.damage == {}
+        path.unlink()
+        assert read_run(path.parent).damage == {log: f"0 of {lines} lines"}
+
+    def test_so_is_a_changed_digit_and_a_line_written_twice(self, experiment: Path) -> None:
+        path = experiment / "runs" / SEEDS[0] / "episodes.jsonl"
+        whole = path.read_text()
+        path.write_text(whole.replace('"length": ', '"length": 1', 1))
+        assert read_run(path.parent).damage == {"episodes": "changed since the run ended"}
+        path.write_text(whole + whole.splitlines(keepends=True)[-1])
+        lines = len(whole.splitlines())
+        assert read_run(path.parent).damage == {"episodes": f"{lines + 1} of {lines} lines"}
+
+    def test_an_unfinished_run_knows_no_length_and_gets_it_at_its_end(self, finished: Path, tmp_path: Path) -> None:
+        measured = {"bias_every": 100, "bias_episodes": 2, "coverage_every": 100}
+        folder = train(tmp_path / "y", max_minutes=1e-9, **measured).folder
+        assert "logs" not in about(folder, SEEDS[0])
+        assert pac4sac.resume(folder).complete
+        assert same(folder, finished, "run.json")
+
+    def test_an_extended_run_is_sealed_anew(self, experiment: Path) -> None:
+        pac4sac.resume(experiment, steps=260)
+        assert all(run.damage == {} and run.episodes[-1]["step"] > 230 for run in read_runs(experiment))
+        assert "logs" in about(experiment, SEEDS[0])
+
+
+class TestTheSchema:
+    @pytest.mark.parametrize(
+        ("log", "good", "bad"),
+        [
+            (
+                "episodes",
+                {"episode": 0, "step": 5, "return": -1.5, "length": 5},
+                [
+                    *({"return": float("nan")}, {"return": None}, {"length": 5.5}, {"step": -1}, {"episode": True}),
+                    *({"return": 10**400}, {"step": 2**63}, {"return": "1"}, {"step": [5]}),
+                ],
+            ),
+            (
+                "evaluations",
+                {"step": 5, "policy": "greedy", "mean": None, "returns": [1.0, None]},
+                [{"step": "5"}, {"policy": "\ud800"}, {"mean": float("inf")}, {"returns": 7}, {"returns": ["x"]}],
+            ),
+            ("metrics", {"step": 5, "critic_loss": None, "alpha": 0.2}, [{"alpha": "high"}, {"step": None}]),
+            ("bias", {"step": 5, "bias": 0.1, "low": None}, [{"bias": float("-inf")}, {"low": []}, {"step": 0.5}]),
+            ("coverage", {"step": 5, "nearest": 1.0, "states": 2}, [{"states": {}}, {"nearest": True}]),
+        ],
+    )
+    def test_rows_are_of_the_right_types_in_range_and_finite(
+        self, tmp_path: Path, log: str, good: dict[str, Any], bad: list[dict[str, Any]]
+    ) -> None:
+        assert fits(log, good)
+        rows = [good | wrong for wrong in bad]
+        assert not any(fits(log, row) for row in rows)
+        path = tmp_path / f"{log}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, good]) + "garbled\n")
+        assert read_log(path) == ([good], f"{len(bad) + 1} unreadable lines")
+
+    def test_what_is_no_file_is_told(self, tmp_path: Path) -> None:
+        (tmp_path / "bias.jsonl").mkdir()
+        assert read_log(tmp_path / "bias.jsonl") == ([], "no file")
+        assert read_log(tmp_path / "coverage.jsonl") == ([], "")
+
+    def test_a_seal_that_makes_no_sense_is_told_and_none_is_no_complaint(self, tmp_path: Path) -> None:
+        path = tmp_path / "coverage.jsonl"
+        path.write_text('{"step": 1}\n')
+        for seal, damage in ((None, ""), ([], ""), ({"lines": "x"}, "1 of x lines"), ({"lines": 1}, "changed since")):
+            assert read_log(path, seal)[1].startswith(damage)
+
+
+class TestTheFinalEvaluation:
+    def evaluated(self, folder: Path, *lines: str, **changes: Any) -> dict[str, float]:
+        run = write_run(folder, CARTPOLE, "sac", 0, curve(CARTPOLE, (1.2, 0.3), 0), **changes)
+        (run / "evaluations.jsonl").write_text("".join(lines))
+        return dict(outcome_of(collect([folder]).runs[0]).metrics)
+
+    def row(self, step: int, mean: float | None) -> str:
+        return json.dumps({"step": step, "policy": "greedy", "mean": mean, "returns": []}) + "\n"
+
+    def test_is_the_last(self, tmp_path: Path) -> None:
+        assert self.evaluated(tmp_path, self.row(20_000, 1.0), self.row(40_000, 2.0))["final_greedy"] == 2.0
+
+    def test_is_unknown_where_later_lines_are_broken(self, tmp_path: Path) -> None:
+        assert "final_greedy" not in self.evaluated(tmp_path, self.row(40_000, 1.0), "garbled\n")
+        with pytest.warns(UserWarning, match=r"sac-seed0`: evaluations \(1 unreadable line\)"):
+            page = write_report([tmp_path], tmp_path / "report").page.read_text()
+        assert "every line of their logs was read" not in page
+        assert "evaluations (1 unreadable line)" in page
+        assert "1 with damaged logs" in page
+
+    def test_or_cut_off(self, tmp_path: Path) -> None:
+        assert "final_greedy" not in self.evaluated(tmp_path / "a", self.row(20_000, 1.0))  # of an older run, unsealed
+        whole = self.row(40_000, 1.0) + self.row(40_500, 2.0)
+        logs = {"logs": {"evaluations": seal_of(whole.encode())}}
+        metrics = self.evaluated(tmp_path / "b", self.row(40_000, 1.0), **logs)
+        assert "final_greedy" not in metrics
+
+    def test_or_where_its_simulators_failed(self, tmp_path: Path) -> None:
+        assert "final_greedy" not in self.evaluated(tmp_path, self.row(20_000, 1.0), self.row(40_000, None))
+        assert last_evaluations(read_runs(tmp_path)[0]) == {}
+
+
+class TestWhoReadsLogsTells:
+    @pytest.fixture
+    def damaged(self, experiment: Path) -> Path:
+        change(experiment / "runs" / SEEDS[0] / "evaluations.jsonl", lambda rows: [*rows[:-1], "{\n"])
+        change(experiment / "runs" / SEEDS[1] / "episodes.jsonl", lambda rows: rows[1:])
+        return experiment
+
+    def told(self, text: str) -> bool:
+        lost = (
+            f"{SEEDS[0]} has damaged logs" in text and "evaluations (changed since the run ended, 1 unreadable" in text
+        )
+        return lost and f"{SEEDS[1]} has damaged logs" in text and "episodes (" in text
+
+    def test_results(self, damaged: Path) -> None:
+        pytest.importorskip("pandas")
+        with pytest.warns(UserWarning, match="has damaged logs") as caught:
+            frame = results(damaged)
+        assert [str(warning.message) for warning in caught] == frame.attrs["left_out"]
+        assert self.told("\n".join(frame.attrs["left_out"]))
+        assert len(frame.attrs["left_out"]) == 2
+
+    def test_results_of_what_is_whole_say_nothing(self, finished: Path) -> None:
+        pytest.importorskip("pandas")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert results(finished).attrs["left_out"] == []
+
+    def test_results_of_an_archive_with_a_broken_line(self, finished: Path, tmp_path: Path) -> None:
+        pytest.importorskip("pandas")
+        add_to_archive([finished], tmp_path / "archive")
+        change(tmp_path / "archive" / "runs" / "drift.jsonl", lambda rows: [rows[0], rows[1][:50] + "\n"])
+        with pytest.warns(UserWarning, match="1 lines that are no JSON"):
+            frame = results(tmp_path / "archive")
+        assert set(frame["run"]) == {SEEDS[0]}
+        assert len(frame.attrs["left_out"]) == 1
+
+    @pytest.mark.parametrize("command", ["resume", "evaluate", "collect"])
+    def test_commands(self, damaged: Path, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        given = {
+            "resume": ["resume", str(damaged)],
+            "evaluate": ["evaluate", str(damaged), "--episodes", "1"],
+            "collect": ["study", "collect", str(damaged), "--into", str(tmp_path / "archive")],
+        }
+        code = main(given[command])
+        error = capsys.readouterr().err
+        if command == "resume":  # whose checkpoint counts on the logs
+            assert code == 2
+            assert "was changed or cut after it" in error
+        else:
+            assert code == 0
+            assert self.told(error)
+
+    def test_a_certificate(self, damaged: Path) -> None:
+        (remark,) = about_training(damaged / "runs" / SEEDS[0] / "agent.safetensors")
+        assert "Logs of its training are damaged: evaluations (" in remark
+
+    def test_an_archive_keeps_the_damage(self, damaged: Path, tmp_path: Path) -> None:
+        with pytest.warns(UserWarning, match="damaged logs"):
+            add_to_archive([damaged], tmp_path / "archive")
+        kept, original = read_runs(tmp_path / "archive"), read_runs(damaged)
+        assert [run.damage for run in kept] == [run.damage for run in original]
+        assert all(run.damage for run in kept)
+
+    def test_an_undamaged_copy_is_preferred(self, damaged: Path, finished: Path) -> None:
+        assert all(run.record.damage == {} for run in collect([damaged, finished]).runs)
+
+
+class TestAnArchivedLine:
+    def test_has_a_checksum_that_tells_a_change(self, finished: Path, tmp_path: Path) -> None:
+        archive = tmp_path / "archive"
+        add_to_archive([finished], archive)
+        file = archive / "runs" / "drift.jsonl"
+        whole = file.read_bytes()
+        assert len(read_runs(archive)) == 2
+        add_to_archive([finished], archive)
+        assert file.read_bytes() == whole
+        change(file, lambda rows: [rows[0].replace('"seed": 0', '"seed": 7', 1), rows[1]])
+        with pytest.raises(UserError, match=f"line of {SEEDS[0]} in .* was changed since it was written"):
+            read_runs(archive)
+        collection = collect([archive])
+        assert [run.record.run for run in collection.runs] == [SEEDS[1]]
+        assert "was changed since it was written" in collection.unreadable[0]
+
+    def test_of_an_older_run_has_none_and_stays_as_it_is(self, tmp_path: Path) -> None:
+        write_run(tmp_path / "in", CARTPOLE, "sac", 0)
+        add_to_archive([tmp_path / "in"], tmp_path / "archive")
+        assert "sha256" not in (tmp_path / "archive" / "runs" / "cartpole-swingup.jsonl").read_text()
+        assert read_runs(tmp_path / "archive")[0].damage == {}
+
+
+def test_the_published_runs_are_undamaged() -> None:
+    runs = read_runs(Path(__file__).parents[1] / "results")
+    assert len(runs) > 100
+    assert not any(run.damage for run in runs)
