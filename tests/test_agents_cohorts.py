@@ -29,6 +29,7 @@ MIXED: dict[str, list[Any]] = {
     "delta": [0.05, 0.5],
     "objective": ["paper", "kl", "lambda", "quadratic", "classic"],
     "noise": [0.1, 0.6],
+    "noise_kind": ["ornstein-uhlenbeck", "white"],
     "beta": [4.66, -1.0],
     "shift": [23.53, 0.1],
     "smoothing": [0.447, 0.1],

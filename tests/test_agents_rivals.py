@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_cohorts import CPU, agent_on_paper, column, make_agent, random_batch, set_head, tape_reading
+from small_cohorts import CPU, agent_on_paper, column, make_agent, make_learner, random_batch, set_head, tape_reading
 from torch import Tensor
 
 from pac4sac.agents.base import Agent, State, Target
@@ -99,6 +99,60 @@ def test_ddpg_follows_its_critic_and_explores_with_clipped_noise() -> None:
     noise = torch.tensor([3.0, -1.0]).view(1, 2, 1).expand(2, -1, -1)
     actions = agent.behaviour(state, batch.s, {"noise": noise}).squeeze(-1)
     torch.testing.assert_close(actions, torch.tensor([[TANH_HALF + 0.3, TANH_HALF - 0.1], [1.0, -1.0]]))
+
+
+DRIFTING = {"noise_kind": "ornstein-uhlenbeck", "noise": 0.3}
+
+
+def test_ornstein_uhlenbeck_noise_drifts_fades_and_starts_anew_in_each_episode() -> None:
+    """Beside a run with white noise, which knows nothing of it. The actor says 0, so that actions are noise."""
+    agent, state = agent_on_paper("ddpg", DRIFTING, {"noise": 0.3})
+    s = torch.ones(2, 1)
+
+    def actions(epsilon: float) -> list[float]:
+        draw = {"noise": torch.full((2, 1, 1), epsilon), "warmup": torch.zeros(2, 1)}
+        a = agent.act(state, s, draw).flatten().tolist()
+        state["step"] += 1
+        return a
+
+    # Episode 0 has k = 0 and σ = 0.3: x = 0.3, then 0.85 · 0.3 − 0.6, then 0.85 · (−0.345) + 1.5, of which 1 is left.
+    assert actions(1.0) == pytest.approx([0.3, 0.3])
+    assert actions(-2.0) == pytest.approx([-0.345, -0.6])
+    assert actions(5.0) == pytest.approx([1.0, 1.0])
+    assert state["noise"][0].item() == pytest.approx(1.20675)  # the action is clipped, the noise is not
+    agent.end_of_episode(state, torch.tensor([False, True]))
+    assert actions(0.0) == pytest.approx([1.0, 0.0])  # 0.85 · 1.20675 = 1.0257
+    agent.end_of_episode(state, torch.tensor([True, True]))
+    assert actions(0.0) == [0.0, 0.0]
+    # 25 episodes later, in step 1000 of episode 26: k = 26,000 and σ = 0.3 · 0.74.
+    state["episode"] += 25
+    state["step"] += 999
+    assert actions(1.0) == pytest.approx([0.222, 0.3])
+    # In step 4000, k = 104,000: nothing new comes, and what there was goes.
+    state["step"] += 2999
+    assert actions(1.0) == pytest.approx([0.85 * 0.222, 0.3])
+
+
+@pytest.mark.parametrize("algo", ["ddpg", "pac4ddpg"])
+def test_white_noise_is_what_it_was_and_needs_no_state(algo: str) -> None:
+    alone, beside = make_learner(algo, {}, seeds=[3]), make_learner(algo, {}, DRIFTING, seeds=[3, 4])
+    assert not {"noise", "episode", "episode_began"} & alone.state.keys()  # so that older checkpoints stay whole
+    s, draw = torch.randn(1, 4, 3), {"noise": torch.randn(1, 4, 2)}
+    for learner in (alone, beside):
+        state = {name: t[:1] if t.dim() else t for name, t in learner.state.items()}
+        white = learner.agent.greedy(state, s) + 0.1 * draw["noise"]
+        assert torch.equal(learner.agent.behaviour(state, s, draw), white.clamp(-1, 1))
+
+
+def test_a_pac_bayes_critic_moves_its_prior_and_still_starts_the_noise_anew() -> None:
+    agent = make_agent("pac4ddpg", DRIFTING | {"prior": "moving"})
+    state = agent.initial_state([0], CPU)
+    state["noise"].fill_(0.5)
+    state["prior_mean"].fill_(7.0)
+    agent.end_of_episode(state, torch.tensor([True]))
+    assert not state["noise"].any()
+    assert state["episode"].tolist() == [1]
+    assert not (state["prior_mean"] == 7).any()
 
 
 # --- OAC

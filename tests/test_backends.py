@@ -38,8 +38,9 @@ def test_operations_traced_with_their_gradients_learn_what_eager_learns(
 
 @needs_compiler
 def test_compiled_acting_and_storing_agrees_with_eager() -> None:
-    """Cheap to compile, unlike an update."""
-    learner = make_learner("ddpg", {}, {}, depth=1, norm=False, activation="relu")
+    """Cheap to compile, unlike an update. With noise that drifts, acting changes the state too."""
+    drifting = {"noise_kind": "ornstein-uhlenbeck"}
+    learner = make_learner("ddpg", {}, drifting, depth=1, norm=False, activation="relu")
     with Rehearsal(learner) as rehearsal:
         expected = rehearsal.once()
         for name, operation in (("act", learner.act_operation), ("store", learner.store_operation)):

@@ -10,6 +10,7 @@ from report_folders import task, write_run, write_study
 from test_report import variants_of
 
 from pac4sac.paper.claims import claims_section
+from pac4sac.paper.numbers import TABLE_1
 from pac4sac.paper.report import read_context
 from pac4sac.paper.study_sections import chosen_section
 from pac4sac.report.sections import across_tasks_section, task_section
@@ -181,7 +182,7 @@ class TestCalibration:
         write_study(tmp_path, "updates-per-step", "calibration", None, [])
         section = chosen_section(read_context([tmp_path]), "calibration")
         assert section is not None
-        told = next(block for block in section.blocks[1:] if isinstance(block, str))
+        told = next(block for block in section.blocks if str(block).startswith("On cartpole-swingup"))
         nearest, farthest = re.findall(r"`(updates_per_step=\d)` \(a factor of ([\d.]+)\)", told)
         assert (nearest[0], farthest[0]) == ("updates_per_step=4", "updates_per_step=1")
         assert float(farthest[1]) == pytest.approx(2.0, abs=0.01)
@@ -197,13 +198,55 @@ class TestCalibration:
         write_study(tmp_path, "updates-per-step", "calibration", None, [])
         section = chosen_section(read_context([tmp_path]), "calibration")
         assert section is not None
-        _, told, table = section.blocks
+        _, _, told, table = section.blocks
         assert (
             told == "On cartpole-swingup the settings are not ranked: runs of `sac-updates_per_step=1` are unfinished."
         )
         verdicts = {row["variant"]: row["regret_verdict"] for row in table.records}
         assert verdicts["sac-updates_per_step=1"] == "unfinished"
         assert "unfinished" not in {verdicts[label] for label in verdicts if label != "sac-updates_per_step=1"}
+
+    def write_sac(self, folder: Path, name: str, alpha: float, updates: int, factor: float) -> None:
+        """Two runs whose regret is so many times the paper's."""
+        e_max, r_limit = {"cartpole-swingup": (40, 850.0), "ant": (500, 2500.0)}[name]
+        regret = factor * TABLE_1[name]["sac"].regret.mean
+        label = f"sac-alpha={alpha}-updates_per_step={updates}"
+        settings = {"alpha": alpha, "updates_per_step": updates}
+        for seed in (1000, 1001):
+            write_run(folder / name, task(name), "sac", seed, [r_limit - regret / e_max] * e_max, label, settings)
+
+    def test_makes_one_choice_for_all_tasks_with_updates_per_step_by_task(self, tmp_path: Path) -> None:
+        factors = {(0.1, 1): 1.5, (0.1, 2): 1.21, (0.2, 1): 0.5, (0.2, 2): 3.0}  # on both tasks, on one the other way
+        for (alpha, updates), factor in factors.items():
+            self.write_sac(tmp_path / "new", "cartpole-swingup", alpha, updates, factor)
+            self.write_sac(tmp_path / "new", "ant", alpha, 3 - updates, 1 / factor)
+        write_study(tmp_path / "new", "calibrate-rivals", "calibration", None, [])
+        # What another study began with these settings and other seeds takes no part.
+        settings = {"alpha": 0.2, "updates_per_step": 1}
+        write_run(tmp_path / "old", task("ant"), "sac", 1004, [1.0] * 30, "old", settings, status="interrupted")
+        write_study(tmp_path / "old", "older", "calibration", None, [])
+        section = chosen_section(read_context([tmp_path]), "calibration")
+        assert section is not None
+        told = [block for block in section.blocks[1:] if isinstance(block, str)]
+        over = "SAC over cartpole-swingup, ant, with the updates per step that suit each task best"
+        assert f"{over}, from the nearest to the paper's regret: `sac-alpha=0.1` (a factor of 1.21, with 2, 1), then " \
+               "`sac-alpha=0.2` (a factor of 2.00, with 1, 2)." in told  # fmt: skip
+        assert "On ant the settings are not ranked: runs of `sac` are unfinished." in told
+        tables = {block.name: block for block in section.blocks if isinstance(block, Table)}
+        assert list(tables) == ["calibrate-rivals-cartpole-swingup", "calibrate-rivals-ant", "older-ant"]
+        labels = [row["variant"] for row in tables["calibrate-rivals-ant"].records]
+        assert labels[0] == "sac-alpha=0.1-updates_per_step=1"
+        assert {row["runs"] for row in tables["calibrate-rivals-ant"].records} == {2}
+
+    def test_readings_of_oac_are_all_set_beside_its_row(self, tmp_path: Path) -> None:
+        for algo, factor in (("oac", 1.5), ("oac-lab", 1.1)):
+            returns = [850.0 - factor * 22_700 / 40] * 40
+            write_run(tmp_path, task("cartpole-swingup"), algo, 1000, returns)
+        write_study(tmp_path, "calibrate-oac", "calibration", None, [])
+        section = chosen_section(read_context([tmp_path]), "calibration")
+        assert section is not None
+        (told,) = [block for block in section.blocks if str(block).startswith("OAC over")]
+        assert told.endswith("`oac-lab` (a factor of 1.10, with 4), then `oac` (a factor of 1.50, with 4).")
 
     def test_runs_of_a_search_have_a_section_of_their_own_and_are_no_results(self, tmp_path: Path) -> None:
         for seed in (1000, 1001):
@@ -218,7 +261,7 @@ class TestCalibration:
         assert chosen_section(context, "calibration") is None
         section = chosen_section(context, "search")
         assert section is not None
-        (table,) = section.blocks[1:]
+        _, table = section.blocks[1:]
         assert {(row["variant"], row["runs"]) for row in table.records} == {("auto (search)", 2), ("slow (search)", 1)}
         counted = context.results("cartpole-swingup")
         assert [(variant.label, len(variant.runs)) for variant in counted] == [("auto", 1)]

@@ -236,6 +236,7 @@ class BeyondCritic(PacBayesCritic):
         return super().extra_state(seeds, device) | prior | covariance
 
     def end_of_episode(self, state: State, ended: Tensor) -> None:
+        super().end_of_episode(state, ended)
         moving = self.Config.choices("prior").index("moving")
         if moving in self.numbers("prior") and self.critic.gaussian:
             ended = ended & (Hyper(state).prior == moving)

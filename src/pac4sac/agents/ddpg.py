@@ -1,20 +1,28 @@
 """Deep deterministic policy gradient (Lillicrap et al. 2015), and the same with the PAC-Bayes critic."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
-from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
+from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target, count_up
 from pac4sac.agents.beyond_the_paper import BeyondConfig, BeyondCritic
 from pac4sac.agents.nets import DeterministicActor, Net, Params
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.settings import NON_NEGATIVE, AgentConfig, per_run
 from pac4sac.agents.tape import Stream
 
+KEPT = 0.85  # of the Ornstein–Uhlenbeck noise, from one step to the next
+FADED = 1e5  # (number of the episode) × (step in it) from which on that noise is given nothing new
+
 
 @dataclass(frozen=True, kw_only=True)
 class DdpgConfig(AgentConfig):
-    noise: float = per_run(0.1, NON_NEGATIVE, "deviation of the Gaussian exploration noise")
+    noise: float = per_run(0.1, NON_NEGATIVE, "deviation of the Gaussian exploration noise; its first where it fades")
+    noise_kind: str = per_run(
+        "white", ("white", "ornstein-uhlenbeck"), "noise drawn anew for each step, or one that drifts and fades"
+    )
 
 
 class Ddpg(Agent):
@@ -39,6 +47,8 @@ class Ddpg(Agent):
 
     def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
         noise = Hyper(state).noise[:, None, None] * draw["noise"]
+        if self.drifting:
+            noise = torch.where(Hyper(state).noise_kind.view(-1, 1, 1) > 0, state["noise"], noise)
         return (self.greedy(state, s) + noise).clamp(-1, 1)
 
     def greedy(self, state: State, s: Tensor) -> Tensor:
@@ -46,6 +56,33 @@ class Ddpg(Agent):
 
     def behaviour_streams(self, states: int, evaluating: bool = False) -> dict[str, Stream]:
         return {"noise": Stream((states, self.da))}
+
+    # --- Ornstein–Uhlenbeck noise, where a run of the cohort has it: x ← 0.85 x + σ ε, from 0 in each episode, with
+    # σ = noise · (1 − min(1, k/10⁵)) and k the episode's number times the step in it, both from 0.
+
+    @property
+    def drifting(self) -> bool:
+        return any(self.numbers("noise_kind"))  # white is 0
+
+    def act(self, state: State, s: Tensor, draw: Draw) -> Tensor:
+        if self.drifting:
+            k = state["episode"] * (state["step"] - state["episode_began"])
+            sigma = Hyper(state).noise * (1 - (k / FADED).clamp_max(1))
+            state["noise"].mul_(KEPT).add_(sigma[:, None, None] * draw["noise"])
+        return super().act(state, s, draw)
+
+    def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
+        noise = torch.zeros(self.runs, 1, self.da, device=device)
+        zeros = torch.zeros(self.runs, dtype=torch.int64, device=device)
+        own = {"noise": noise, "episode": zeros, "episode_began": zeros.clone()} if self.drifting else {}
+        return super().extra_state(seeds, device) | own
+
+    def end_of_episode(self, state: State, ended: Tensor) -> None:
+        super().end_of_episode(state, ended)
+        if self.drifting:
+            count_up(state["episode"], ended)
+            state["episode_began"].copy_(torch.where(ended, state["step"], state["episode_began"]))
+            state["noise"].masked_fill_(ended.view(-1, 1, 1), 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)

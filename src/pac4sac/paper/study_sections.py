@@ -3,14 +3,15 @@ brings the baselines to the paper's numbers, or by search, what has the least re
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from pac4sac.base.files import natural
 from pac4sac.base.text import NOTHING, file_name, setting_text
 from pac4sac.paper import families
 from pac4sac.paper.families import BEST, STUDY_TITLES, PaperContext, PaperTable, task_differences
-from pac4sac.paper.numbers import TABLE_1, TASKS, TEXTS, MeanSd, paper_cell
+from pac4sac.paper.numbers import ALGORITHMS, TABLE_1, TASKS, TEXTS, MeanSd, paper_cell
 from pac4sac.paper.table_sections import METRICS, OURS_ABOVE, beside_the_paper, cell_beside
 from pac4sac.paper.verdicts import compare_cell
 from pac4sac.report.comparison import BETTER, compare_headline, comparison_table, runs_cell, tally
@@ -23,6 +24,7 @@ from pac4sac.report.variants import Variant
 from pac4sac.runs.statistics import Summary, summarise
 
 BASELINES = ("ddpg", "sac")
+READINGS = {"oac-gauss": "oac", "oac-lab": "oac"}  # of one row of the paper
 
 
 def study_sections(context: PaperContext) -> list[Section]:
@@ -89,15 +91,24 @@ def _preset_beside_the_paper(context: PaperContext) -> list[Any]:
 
 
 def chosen_section(context: PaperContext, kind: str) -> Section | None:
-    """Of the studies of this kind, calibration or search."""
+    """Of the studies of this kind, calibration or search, each with its own runs: another may have begun more."""
     blocks: list[Any] = []
-    for title, variants in context.variants.items():
-        if members := [variant for variant in variants if variant.chose == kind]:
-            task, name, caption = members[0].task, f"{kind}-{file_name(title)}", f"{kind.capitalize()} on {title}"
-            if kind == "calibration" and not task_differences(task):
+    for study in {study.name: study for study in context.collection.studies if study.kind == kind}.values():
+        chosen = {
+            title: [v.of_study(study.name) for v in variants if v.chose == kind and study.name in v.studies]
+            for title, variants in context.variants.items()
+        }
+        on_tasks = {title: members for title, members in chosen.items() if members}
+        # Where there is something of the paper's to compare with.
+        beside = {t: m for t, m in on_tasks.items() if kind == "calibration" and not task_differences(m[0].task)}
+        blocks += [f"{study.title}. {study.question}".rstrip(), *_nearest_over_tasks(beside)] if on_tasks else []
+        for title, members in on_tasks.items():
+            name, caption = file_name(f"{study.name}-{title}"), f"{kind.capitalize()} on {title}"
+            if title in beside:
                 blocks += [*_nearest(members), _calibration_table(name, caption, members)]
-            else:  # nothing of the paper's to compare with
-                blocks.append(comparison_table(name, caption, compare_headline(members, None), task))
+            else:
+                compared = compare_headline(members, None)
+                blocks.append(comparison_table(name, caption, compared, members[0].task))
     return Section(kind, kind.capitalize(), [TEXTS[kind], *blocks]) if blocks else None
 
 
@@ -114,7 +125,12 @@ def _calibration_table(name: str, caption: str, members: Sequence[Variant]) -> T
         theirs = _published(variant, metric)
         return theirs.mean if theirs else None, beside(metric, variant).verdict
 
-    columns = [data("task", get="task.title"), words("Variant", _label, "variant"), Column("Runs", runs_cell, "runs")]
+    names = {variant: _name(variant.algo, settings) for variant, settings in _choices(members).items()}
+    columns = [
+        data("task", get="task.title"),
+        words("Variant", names.__getitem__, "variant"),
+        Column("Runs", runs_cell, "runs"),
+    ]
     for metric, (title, _) in METRICS.items():
         columns += [Column(title, partial(beside, metric)), data(metric, f"{metric}_sd", get=partial(own, metric))]
         columns += [data("regret_note", get=lambda v: v.shown("regret")[1])] if metric == "regret" else []
@@ -124,15 +140,39 @@ def _calibration_table(name: str, caption: str, members: Sequence[Variant]) -> T
         Column("solved", lambda v: Cell(v.solved_text, v.solved), "solved"),
         command("command", "command"),
     ]
-    return Table(name, f"{caption}. {OURS_ABOVE} above the paper's", columns, members)
+    return Table(
+        name, f"{caption}. {OURS_ABOVE} above the paper's", columns, sorted(members, key=lambda v: natural(names[v]))
+    )
 
 
-def _label(variant: Variant) -> str:
-    return variant.label.removesuffix(" (calibration)")
+def _name(algo: str, settings: Mapping[str, Any]) -> str:
+    return "-".join([algo, *(f"{name}={setting_text(value)}" for name, value in settings.items())])
+
+
+def _choices(members: Sequence[Variant]) -> dict[Variant, dict[str, Any]]:
+    """The settings in which the variants of an algorithm differ."""
+    configs = defaultdict(list)
+    for variant in members:
+        configs[variant.algo].append(variant.config)
+    return {
+        v: {
+            k: value for k, value in sorted(v.config.items()) if any(other.get(k) != value for other in configs[v.algo])
+        }
+        for v in members
+    }
+
+
+def _row(variant: Variant) -> str:
+    """The row of the paper's Table 1 that it is to reach."""
+    return READINGS.get(variant.algo, variant.algo)
+
+
+def _is_rival(variant: Variant) -> bool:
+    return _row(variant) in ALGORITHMS and _row(variant) != "pac4sac"
 
 
 def _published(variant: Variant, metric: str) -> MeanSd | None:
-    return getattr(paper_cell(variant.task.name, variant.algo), metric, None)
+    return getattr(paper_cell(variant.task.name, _row(variant)), metric, None)
 
 
 def regret_ratio(variant: Variant) -> float | None:
@@ -141,18 +181,49 @@ def regret_ratio(variant: Variant) -> float | None:
 
 
 def _nearest(members: Sequence[Variant]) -> list[str]:
-    """The settings by how far the baselines' regrets are from the paper's, as a factor, whichever way."""
-    title, baselines = members[0].task.title, [variant for variant in members if variant.algo in BASELINES]
-    if waiting := ", ".join(f"`{_label(variant)}`" for variant in baselines if variant.under_way):
+    """The settings that the baselines share, by how far their regrets are from the paper's, as a factor, whichever
+    way."""
+    title, choices = members[0].task.title, _choices(members)
+    rivals = [variant for variant in members if _is_rival(variant)]
+    if waiting := ", ".join(f"`{_name(v.algo, choices[v])}`" for v in rivals if v.under_way):
         return [f"On {title} the settings are not ranked: runs of {waiting} are unfinished."]
-    of_algo = {variant.algo: variant.config for variant in reversed(members)}  # the first of each
-    varied = [k for k in members[0].config if any(of_algo[v.algo].get(k) != v.config.get(k) for v in members)]
     ratios = defaultdict(list)
-    for variant in baselines:
-        if ratio := regret_ratio(variant):
-            setting = ", ".join(f"{name}={setting_text(variant.config.get(name))}" for name in varied)
+    for variant in rivals:
+        if variant.algo in BASELINES and choices[variant] and (ratio := regret_ratio(variant)):
+            setting = ", ".join(f"{name}={setting_text(value)}" for name, value in choices[variant].items())
             ratios[setting].append(abs(math.log(ratio)))
-    factors = {s: math.exp(sum(logs) / len(logs)) for s, logs in ratios.items() if len(logs) == len(BASELINES)}
+    factors = {s: _factor(logs) for s, logs in ratios.items() if len(logs) == len(BASELINES)}
     ranked = [f"`{s}` (a factor of {factors[s]:.2f})" for s in sorted(factors, key=factors.__getitem__)]
     text = f"On {title}, from the nearest to the paper's regret of DDPG and SAC: {', then '.join(ranked)}."
     return [text] if len(ranked) > 1 else []
+
+
+def _nearest_over_tasks(on_tasks: Mapping[str, Sequence[Variant]]) -> list[str]:
+    """For each rival its choices by how far its regrets are from the paper's over the tasks on which all its runs are
+    complete, with the updates per step that bring a choice nearest on each task."""
+    sentences = []
+    for row, algorithm in ALGORITHMS.items():
+        found: dict[str, dict[str, tuple[float, int]]] = defaultdict(dict)  # by choice and task
+        for title, members in on_tasks.items():
+            rivals = [variant for variant in members if _is_rival(variant) and _row(variant) == row]
+            ratios, choices = {variant: regret_ratio(variant) for variant in rivals}, _choices(members)
+            for variant, ratio in ratios.items() if all(ratios.values()) else ():
+                settings = {name: value for name, value in choices[variant].items() if name != "updates_per_step"}
+                here = (abs(math.log(ratio or math.nan)), variant.config["updates_per_step"])
+                of_choice = found[_name(variant.algo, settings)]
+                of_choice[title] = min(of_choice.get(title, here), here)
+        tasks = {title: None for of_choice in found.values() for title in of_choice}
+        ranked = sorted(
+            (_factor([log for log, _ in of_choice.values()]), choice, ", ".join(str(n) for _, n in of_choice.values()))
+            for choice, of_choice in found.items()
+            if of_choice.keys() == tasks.keys()
+        )
+        if len(ranked) > 1:
+            nearest = ", then ".join(f"`{name}` (a factor of {x:.2f}, with {updates})" for x, name, updates in ranked)
+            over = f"{algorithm} over {', '.join(tasks)}, with the updates per step that suit each task best"
+            sentences.append(f"{over}, from the nearest to the paper's regret: {nearest}.")
+    return sentences
+
+
+def _factor(logs: Sequence[float]) -> float:
+    return math.exp(sum(logs) / len(logs))

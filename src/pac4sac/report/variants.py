@@ -121,6 +121,11 @@ class Variant:
     def count(self, state: str) -> int:
         return sum(outcome.state == state for outcome in self.outcomes)
 
+    def of_study(self, study: str) -> "Variant":
+        """With the runs of one study alone."""
+        outcomes = [outcome for outcome in self.outcomes if study in outcome.run.studies]
+        return Variant(self.label, self.task, self.config, outcomes, self.chose)
+
     @cached_property
     def departures(self) -> dict[str, Any]:
         """Settings that are not those of the preset `paper`."""
