@@ -11,8 +11,8 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 
 from pac4sac.base.errors import UserError, import_extra
-from pac4sac.tasks import Task, make_env
 from pac4sac.tasks.episodes import simulator_seed
+from pac4sac.tasks.registry import Task, make_env
 from pac4sac.training.agent_file import TrainedAgent, choose_agent, load
 
 Picture = Image.Image

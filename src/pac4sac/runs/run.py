@@ -12,6 +12,7 @@ from pac4sac.agents import Agent, get_algorithm, make_config
 from pac4sac.agents.settings import AgentConfig
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import plain
+from pac4sac.base.trust import trusted_module
 from pac4sac.runs.identity import identity
 from pac4sac.tasks import Task
 
@@ -51,7 +52,9 @@ class Run:
 
     @staticmethod
     def from_description(about: Mapping[str, Any]) -> "Run":
+        """Of a file, so that its algorithm and its environment must be such as the user allows."""
         config = get_algorithm(about["algo"]).agent.Config(**about["config"])
+        trusted_module(about["task"]["env_id"])
         what = (Task(**about["task"]), about["algo"], about["preset"], about["seed"], config, about["label"])
         return Run(*what, about.get("started_from"))
 

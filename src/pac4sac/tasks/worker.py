@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from pac4sac.base.cores import machine_cores
 from pac4sac.base.errors import UserError
+from pac4sac.base.trust import import_path
 from pac4sac.tasks.episodes import LETTER, Board, RunEnvironment, board_layout
 from pac4sac.tasks.registry import Task
 
@@ -137,7 +138,6 @@ class HostInWorker:
         self._bell = Bell(self._channel, board, self._place, "pool")
         job = job | {"post": their_post.fileno(), "channel": their_channel.fileno()}
         job |= {"seeds": [(run, job["seeds"][run]) for run in runs]}
-        import_path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path if isinstance(entry, str))
         # The child inherits the mask: Ctrl-C at the terminal, or its end, reaches the pool's process alone, which ends
         # the workers.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
@@ -148,7 +148,7 @@ class HostInWorker:
                 pass_fds=(job["post"], job["channel"], job["memory"]),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": import_path},
+                env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": import_path()},
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)

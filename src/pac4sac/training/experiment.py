@@ -16,6 +16,7 @@ import torch
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import write_whole
 from pac4sac.base.stopping import StopReason, StopRequest
+from pac4sac.base.trust import allow, allow_named
 from pac4sac.runs.metrics import Score, score_run
 from pac4sac.runs.reading import RunRecord, read_runs
 from pac4sac.runs.run import Run, make_agent, make_runs, plan_cohorts, settings_grid
@@ -66,6 +67,7 @@ def train(
     `settings` are those of the algorithm; a list of values is swept, inside the cohort where it can be. `options` are
     those of `Options`: device, backend, workers, checkpoint_every, evaluate_every, stop_when_solved and so on.
     """
+    allow_named(algo, getattr(task, "env_id", task))
     task, watcher, stop = get_task(task, steps), Callbacks(callbacks), StopRequest(max_minutes)
     how = make_options(task.steps, options)
     runs = make_runs(task, algo, preset, seed_list(seeds), settings_grid(settings))
@@ -116,9 +118,16 @@ def create(folder: Path, cohorts: Sequence[Sequence[Run]], options: Options) -> 
 
 
 def resume(
-    folder: str | Path, *, steps: int | None = None, max_minutes: float | None = None, callbacks: Watchers = ()
+    folder: str | Path,
+    *,
+    steps: int | None = None,
+    max_minutes: float | None = None,
+    callbacks: Watchers = (),
+    trust: str | Iterable[str] = (),
 ) -> Result:
-    """Go on with an experiment from its last checkpoints, exactly; with `steps`, up to a larger number of them."""
+    """Go on with an experiment from its last checkpoints, exactly; with `steps`, up to a larger number of them. `trust`
+    names modules of yours that its algorithms or its environment come from."""
+    allow(trust)
     return _go_on(Path(folder), Callbacks(callbacks), StopRequest(max_minutes), steps)
 
 
