@@ -39,6 +39,7 @@ def record_video(
     agent = load(choose_agent(path))
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.stem}.part{out.suffix}")
+    part.unlink(missing_ok=True)  # lest it be a link
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # one observation at a time is too little work to share
     try:

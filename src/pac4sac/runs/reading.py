@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import natural, read_jsonl
+from pac4sac.base.files import check_inside, check_links, is_file_name, natural, read_jsonl
 from pac4sac.runs.identity import identity, usual_settings
 from pac4sac.runs.logs import EPISODE_COLUMNS, REPORTED, LogRow, as_rows, episode_rows
 
@@ -58,7 +58,12 @@ class RunRecord:
 
 def files_below(folders: Iterable[Path], *patterns: str) -> list[Path]:
     """The files of all the folders, however deep, each once."""
-    return sorted({path for folder in folders for pattern in patterns for path in folder.rglob(pattern)})
+    files = set()
+    for folder in folders:
+        found = {path for pattern in patterns for path in folder.rglob(pattern)}
+        check_inside(folder, *found)
+        files |= found
+    return sorted(files)
 
 
 def run_folders_below(*folders: Path) -> list[Path]:
@@ -72,12 +77,15 @@ def find_runs(path: str | Path) -> list[Path]:
     if not (runs := run_folders_below(path)):
         state = "does not exist" if not path.exists() else "holds neither run.json nor runs/"
         raise UserError(f"{path} {state}: give the folder of an experiment, or of one of its runs.")
+    for run in runs:
+        check_links(run)
     return runs
 
 
 def read_runs(path: str | Path) -> list[RunRecord]:
     """Of an experiment or study folder, one run folder, or an archive."""
     archived = sorted(Path(path).glob("runs/*.jsonl"))
+    check_inside(Path(path), *archived)
     lines = ((file, line) for file in archived for line in read_jsonl(file)[0])
     return [archived_run(*line) for line in lines] if archived else [read_run(run) for run in find_runs(path)]
 
@@ -102,6 +110,7 @@ def read_below(*folders: Path, experiments: bool = True) -> tuple[list[RunRecord
 
 def read_run(folder: Path) -> RunRecord:
     path = folder / "run.json"
+    check_links(folder)
     try:
         about = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as reason:
@@ -132,6 +141,8 @@ def _check(about: Any, path: str) -> None:
         raise UserError(f"{path} has version {about['version']}, and {reads}")
     expected = {"run": str, "task": dict, "algo": str, "seed": int, "config": dict, "status": str}
     wrong = [name for name, kind in expected.items() if not isinstance(about.get(name), kind)]
+    if "run" not in wrong and not is_file_name(about["run"]):
+        wrong.append("run")
     if "task" not in wrong and not isinstance(about["task"].get("name"), str):
         wrong.append("task.name")
     if wrong:

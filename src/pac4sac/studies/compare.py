@@ -8,6 +8,7 @@ from typing import Any
 
 from pac4sac.agents import get_algorithm
 from pac4sac.base.errors import UserError
+from pac4sac.base.text import file_name
 from pac4sac.base.trust import allow, allow_named
 from pac4sac.report.formats import tables_as_text
 from pac4sac.report.tables import Table
@@ -130,7 +131,7 @@ def comparison_study(
     if unknown := sorted(set(grid).difference(*(variant.settings for variant in variants.values()))):
         raise UserError(f"None of {', '.join(names)} has a setting {', '.join(unknown)}.")
     return Study(
-        name=f"compare-{chosen.name}".replace("/", "-").replace(":", "-").lower(),
+        name=file_name(f"compare-{chosen.name}".lower()),
         title=f"{', '.join(names)} on {chosen.name}",
         tasks=(chosen,),
         variants=tuple(variants.values()),

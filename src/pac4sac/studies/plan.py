@@ -17,9 +17,10 @@ from typing import Any
 import torch
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import read_json, write_whole
+from pac4sac.base.files import check_links, read_json, write_whole
+from pac4sac.base.text import file_name
 from pac4sac.runs.reading import read_run
-from pac4sac.runs.run import Run, make_agent, plan_cohorts, safe_label
+from pac4sac.runs.run import Run, make_agent, plan_cohorts
 from pac4sac.studies.definition import Study
 from pac4sac.tasks import task_sizes
 from pac4sac.tasks.pool import EnvPool
@@ -61,6 +62,7 @@ class PlannedCohort:
 def plan(study: Study, root: Path, memory: int, on_gpu: bool = False) -> list[PlannedCohort]:
     """The cohorts of a study in a folder: those begun there, then those to be begun, each within `memory` bytes."""
     cohorts = []
+    check_links(root)
     # Each identity once: the same run under a second name is not trained again.
     wanted = dict(reversed({run.identity: run for run in reversed(study.runs())}.items()))
     for path in sorted(root.glob("experiments/*/experiment.json")):
@@ -72,7 +74,7 @@ def plan(study: Study, root: Path, memory: int, on_gpu: bool = False) -> list[Pl
     for cohort in plan_cohorts(list(wanted.values()), on_gpu):
         for part in split_by_memory(cohort, memory):
             digest = hashlib.sha256("".join(run.identity for run in part).encode()).hexdigest()[:8]
-            name = f"{part[0].task.name}-{part[0].algo}-{digest}".replace("/", "-").replace(":", "-")
+            name = file_name(f"{part[0].task.name}-{part[0].algo}-{digest}")
             cohorts.append(PlannedCohort(root / "experiments" / name, tuple(part), cohort_bytes(part)))
     return cohorts
 
@@ -103,8 +105,7 @@ def begin(study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides:
         rows = [*previous["expected_runs"], *expected]
         expected = list({(row["task"], row["label"], row["seed"]): row for row in rows}.values())
     about = {"version": VERSION, "study": study.name, "title": study.title, "question": study.question}
-    # Reports know a variant by its label.
-    about |= {"kind": study.kind, "baseline": study.baseline and safe_label(study.baseline), "expected_runs": expected}
+    about |= {"kind": study.kind, "baseline": study.baseline, "expected_runs": expected}
     write_whole(root / "study.json", json.dumps(about, indent=1).encode())
     for cohort in cohorts:
         if not (cohort.folder / "experiment.json").exists():

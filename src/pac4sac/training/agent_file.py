@@ -18,7 +18,7 @@ from torch import Tensor
 from pac4sac.agents.base import Agent, State
 from pac4sac.agents.tape import Tape, read
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import write_whole
+from pac4sac.base.files import check_links, write_whole
 from pac4sac.base.trust import allow
 from pac4sac.runs.reading import RunRecord, find_runs, read_run
 from pac4sac.runs.run import Run, make_agent
@@ -54,6 +54,7 @@ def checksum(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
 def agent_file(path: str | Path) -> Path:
     """The agent file meant by a path: itself, that of a run folder, or that of an experiment with a single run."""
     path = Path(path)
+    check_links(path)  # of a file that is named itself there is nothing to ask
     own = [file for file in (path, path / "agent.safetensors") if file.is_file()]
     agents = own[:1] or sorted(path.glob("runs/*/agent.safetensors"))
     if not agents:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import write_whole
+from pac4sac.base.files import check_links, write_whole
 from pac4sac.base.stopping import StopReason, StopRequest
 from pac4sac.base.trust import allow, allow_named
 from pac4sac.runs.metrics import Score, score_run
@@ -132,6 +132,7 @@ def resume(
 
 
 def _go_on(folder: Path, watcher: Callback, stop: StopRequest, steps: int | None = None) -> Result:
+    check_links(folder)
     about, started = read_experiment(folder), None
     try:
         options, cohorts = Options(**about["options"]), experiment_runs(about)
@@ -185,7 +186,11 @@ def read_experiment(folder: Path) -> dict[str, Any]:
 
 def experiment_runs(about: Mapping[str, Any]) -> list[list[Run]]:
     """The runs of an experiment by cohort."""
-    return [[Run.from_description(run) for run in cohort] for cohort in about["cohorts"]]
+    cohorts = [[Run.from_description(run) for run in cohort] for cohort in about["cohorts"]]
+    ids = [run.id for cohort in cohorts for run in cohort]
+    if len(set(ids)) < len(ids):
+        raise UserError("The experiment has two runs of one name, which would write into one folder; train them anew.")
+    return cohorts
 
 
 def free_folder(parent: Path, name: str) -> Path:
