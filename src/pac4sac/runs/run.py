@@ -82,7 +82,7 @@ def make_runs(
         chosen = dict(zip(settings, values, strict=True))
         config = make_config(algo, preset, updates | chosen)
         swept = [f"{name}={value}" for name, value in chosen.items() if len(settings[name]) > 1]
-        label = "-".join([algo, *([preset] if preset != "paper" else []), *swept])
+        label = "-".join([algo.replace(":", "."), *([preset] if preset != "paper" else []), *swept])
         runs += [Run(task, algo, preset, seed, config, label) for seed in seeds]
     if len({run.id for run in runs}) < len(runs):
         raise UserError("A setting is given the same value twice.")
