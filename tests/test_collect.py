@@ -41,7 +41,13 @@ class TestAnArchive:
         write_report([tmp_path / "archive"], tmp_path / "report-2")
         first, second = contents(tmp_path / "report-1"), contents(tmp_path / "report-2")
         # Only these tell where runs lie.
-        for name in ("report.html", "report.md", "tables/unfinished-runs.csv", "tables/unfinished-runs.tex"):
+        for name in (
+            "report.html",
+            "report.md",
+            "manifest.json",
+            "tables/unfinished-runs.csv",
+            "tables/unfinished-runs.tex",
+        ):
             del first[name], second[name]
         assert first == second
 

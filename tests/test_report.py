@@ -112,7 +112,7 @@ class TestThePage:
     def test_a_latex_table_escapes_what_latex_reads(self, tmp_path: Path) -> None:
         write_run(tmp_path / "in", own_task(), "sac", 0, label="50%_of_#1")
         write_report([tmp_path / "in"], tmp_path / "out")
-        told = (tmp_path / "out" / "tables" / "task-pendulum-v1.tex").read_text()
+        told = (tmp_path / "out" / "tables" / "task-Pendulum-v1.tex").read_text()
         assert r"50\%\_of\_\#1" in told
 
 
@@ -266,7 +266,7 @@ class TestOwnTasks:
             for seed in range(4):
                 write_run(tmp_path / "in", own_task(), algo, seed, curve(own_task(), (level, 0.3), seed))
         write_report([tmp_path / "in"], tmp_path / "out")
-        rows = {row["variant"]: row for row in rows_of(tmp_path / "out/tables/task-pendulum-v1.csv")}
+        rows = {row["variant"]: row for row in rows_of(tmp_path / "out/tables/task-Pendulum-v1.csv")}
         assert rows["pac4sac"]["metric"] == "mean_return"
         assert rows["pac4sac"]["against_baseline"] == "better"
         assert rows["sac"]["against_baseline"] == "baseline"

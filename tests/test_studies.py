@@ -271,9 +271,9 @@ def test_a_study_trains_each_identity_once_and_gives_it_every_name(tiny: Path, t
     assert run_study(study, root, notes, parallel=1).complete
     assert notes.outcomes == ["complete", "complete"]
     runs = {path.name: read_run(path) for path in root.glob("experiments/*/runs/*")}
-    assert set(runs) == {f"{label}-seed{seed}" for label in ("sac", "pac", "pac.again") for seed in (0, 1)}
+    assert set(runs) == {f"{label}-seed{seed}" for label in ("sac", "pac", "pac again") for seed in (0, 1)}
     assert all(run.status == "finished" and len(run.episodes) == 6 for run in runs.values())
-    assert runs["pac-seed1"].episodes == runs["pac.again-seed1"].episodes
+    assert runs["pac-seed1"].episodes == runs["pac again-seed1"].episodes
     expected = json.loads((root / "study.json").read_text())["expected_runs"]
     assert {run["run"] for run in expected} == set(runs)
 

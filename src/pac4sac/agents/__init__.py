@@ -15,6 +15,7 @@ from pac4sac.agents.sac import Sac
 from pac4sac.agents.settings import AgentConfig, convert_value
 from pac4sac.base.errors import UserError
 from pac4sac.base.text import did_you_mean
+from pac4sac.base.trust import trusted_module
 
 __all__ = ["ALGORITHMS", "Agent", "Algorithm", "get_algorithm", "make_config"]
 
@@ -50,11 +51,11 @@ def get_algorithm(name: str) -> Algorithm:
         return ALGORITHMS[name]
     if ":" not in name:
         raise UserError(f"There is no algorithm {name!r}; {did_you_mean(name, ALGORITHMS)}")
-    module_name, class_name = name.split(":", 1)
+    module_name, _, class_name = name.rpartition(":")
     if not (module_name and class_name):
         raise UserError(f"{name!r} is no algorithm; name a class of your own as module:Class.")
     try:
-        agent = getattr(importlib.import_module(module_name), class_name)
+        agent = getattr(importlib.import_module(trusted_module(name)), class_name)
     except (ImportError, AttributeError) as error:
         raise UserError(f"The algorithm {name!r} could not be imported: {error}.") from error
     if not (isinstance(agent, type) and issubclass(agent, Agent)):

@@ -8,9 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pac4sac.base.errors import UserError
+
 
 def write_durably(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
+    """Not through a link: what is written lies where it was to be written."""
+    with open(path, "wb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o666)) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -21,6 +24,28 @@ def write_whole(path: Path, data: bytes) -> None:
     part = path.with_name(path.name + ".part")
     write_durably(part, data)
     part.replace(path)
+
+
+def is_file_name(name: str) -> bool:
+    """Of a file or folder right here: neither a path nor a way up."""
+    return name not in ("", ".", "..") and not {"/", "\\", "\0"}.intersection(name)
+
+
+def check_inside(folder: Path, *paths: Path) -> None:
+    """Refuse paths that symbolic links lead out of a folder that the user named."""
+    root = os.path.realpath(folder)
+    for path in paths:
+        if os.path.commonpath([root, os.path.realpath(path)]) != root:
+            raise UserError(
+                f"{path} is or lies behind a symbolic link that leads out of {folder}; put what it leads to in its "
+                "place, or name the folder that it leads to."
+            )
+
+
+def check_links(folder: Path) -> None:
+    """Refuse a folder in which any link leads out of it, so that whatever is read or written there lies there."""
+    below = (Path(place, name) for place, folders, files in os.walk(folder) for name in (*folders, *files))
+    check_inside(folder, *(path for path in below if path.is_symlink()))
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,11 +1,13 @@
 """Numbers, durations and names as text: every page, table and terminal writes them alike."""
 
 import difflib
+import hashlib
 import re
 from collections.abc import Iterable
 from typing import Any
 
 NOTHING = "—"
+LONGEST_NAME = 200  # bytes, which leave room for a seed and an ending
 
 
 def number(x: float | None, scale: float = 1.0) -> str:
@@ -57,9 +59,14 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
-def file_name(text: str, allowed: str = "") -> str:
-    """In small letters, digits and dots, and what else is allowed."""
-    return re.sub(rf"[^a-z0-9.{re.escape(allowed)}]+", "-", text.lower()).strip("-")
+def file_name(text: str, also: str = "") -> str:
+    """A name for a file or folder: letters, digits and _.=+- stay, and what else is allowed. Two texts have two names:
+    where something was replaced or cut, the beginning of the text's checksum follows, behind a ~ that no other has."""
+    clean = re.sub(rf"[^\w.=+{re.escape(also)}-]+", "-", text)
+    if clean == text and text.strip(".") and len(text.encode()) <= LONGEST_NAME:
+        return text
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
+    return f"{clean.strip('-')[: LONGEST_NAME // 4]}~{digest}"
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "there are") -> str:

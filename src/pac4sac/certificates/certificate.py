@@ -1,6 +1,7 @@
 """`pac4sac.certify`: all that can be said about how far a trained critic and its policy may be trusted."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from pac4sac.agents.base import Agent, State
 from pac4sac.agents.bounds import check_delta
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import write_whole
+from pac4sac.base.trust import allow
 from pac4sac.certificates import critic_errors
 from pac4sac.certificates.bound_rows import BoundRow, BoundTable
 from pac4sac.certificates.critic_errors import Progress
@@ -107,10 +109,13 @@ def certify(
     return_range: Limits | None = None,
     out: str | Path | None = None,
     progress: Progress | None = None,
+    trust: str | Iterable[str] = (),
 ) -> Certificate:
     """Look at the agent at `path` (an agent file, a run, or an experiment, whose best run is taken) on fresh episodes:
     `episodes` to measure its errors, and as many again to certify them. `reward_range` and `return_range` say what is
-    known of the task's rewards in a step and in an episode. With `out`, certificate.json and .png are written there."""
+    known of the task's rewards in a step and in an episode. With `out`, certificate.json and .png are written there.
+    `trust` names modules of yours that the agent or its environment comes from."""
+    allow(trust)
     if episodes < FEWEST:
         raise UserError(f"A certificate needs at least {FEWEST} episodes, not {episodes}.")
     if seed < 0:

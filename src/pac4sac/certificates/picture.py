@@ -1,11 +1,13 @@
 """The certificate as a picture: bias along the episode, bounds against the measured error, calibration."""
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from pac4sac.base.files import write_whole
 from pac4sac.certificates.critic_errors import NOMINAL
 from pac4sac.report.figures import COLOURS, FAINT, INK
 
@@ -37,7 +39,9 @@ def draw(certificate: "Certificate", path: Path) -> None:
         panel.grid(color="#e8e8e8", linewidth=0.8)
         panel.set_axisbelow(True)
     figure.suptitle(f"{certificate.run} on {certificate.task}", color=INK, fontsize=13)
-    figure.savefig(path, metadata={"Software": None})
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", metadata={"Software": None})
+    write_whole(path, picture.getvalue())
 
 
 def _draw_bias(panel: Any, c: "Certificate") -> None:

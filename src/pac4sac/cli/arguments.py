@@ -23,6 +23,10 @@ TASK_HELP = "Name from `pac4sac list tasks`, or any Gymnasium id with continuous
 Seeds = Annotated[str, arg(metavar="SEEDS", help="Seeds to train with: 3, 0:5 (without the 5) or 0,2,7.")]
 SettingTexts = Annotated[UseAppendAction[list[list[str]]], arg(name="set", metavar="NAME=VALUE")]
 Number = Annotated[int, arg(metavar="N")]
+Trust = Annotated[
+    UseAppendAction[list[str]],
+    arg(metavar="MODULE", help="Module that the files read may name, so that its code runs; see docs/trust.md."),
+]
 MaxMinutes = Annotated[float | None, optional("M")]
 KeepStale = Annotated[
     bool, arg(help="Keep runs that other code than today's has trained, marked in every table, and train none again.")
@@ -85,7 +89,8 @@ def parse_settings(groups: Sequence[Sequence[str]]) -> dict[str, list[str]]:
 
 def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
     """A config file as the flags that would say the same, so that both are checked in one place."""
-    kinds = {FLAG_NAMES.get(f.name, f.name): type(f.default) for f in fields(command) if f.name != "config"}
+    taken = [f for f in fields(command) if f.name not in ("config", "trust")]  # a file cannot ask to be trusted
+    kinds = {FLAG_NAMES.get(f.name, f.name): type(f.default) for f in taken}
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

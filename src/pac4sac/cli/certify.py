@@ -1,13 +1,14 @@
 """`pac4sac certify`."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
 from pac4sac.base.errors import UserError
+from pac4sac.cli import arguments
 from pac4sac.cli.shared import say
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Certify:
     out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: that of the run)")] = None
     # Print the certificate as JSON instead of a page.
     json: bool = False
+    trust: arguments.Trust = field(default_factory=list)
 
     def run(self, console: "Console") -> int:
         asked: dict[str, Any] = {name: getattr(self, name) for name in ("episodes", "delta", "seed")}

@@ -34,6 +34,7 @@ class Compare:
     parallel: Annotated[int | None, optional("N", "as the cores allow")] = None  # Cohorts trained side by side.
     max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes; the same command goes on.
     keep_stale: arguments.KeepStale = False
+    trust: arguments.Trust = field(default_factory=list)
 
     def run(self, console: Console) -> int:
         given = {**vars(self), "settings": arguments.parse_settings(self.settings)}  # named as in Python

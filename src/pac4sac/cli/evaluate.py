@@ -1,6 +1,6 @@
 """`pac4sac evaluate`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rich.console import Console
 
@@ -18,6 +18,7 @@ class Evaluate:
     episodes: arguments.Number = 10  # Episodes of each run and policy.
     seed: arguments.Number = 0  # Seed of the episodes.
     best: bool = False  # Take the weights of the best scheduled evaluation instead of the last ones.
+    trust: arguments.Trust = field(default_factory=list)
 
     def run(self, console: Console) -> int:
         if self.episodes < 1 or self.seed < 0:

@@ -1,6 +1,6 @@
 """`pac4sac export`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +17,7 @@ class Export:
 
     folder: arguments.Folder  # Run folder, or experiment folder, of which the best run is taken.
     onnx: Annotated[Path, arg(metavar="FILE")]  # ONNX file to write.
+    trust: arguments.Trust = field(default_factory=list)
 
     def run(self, console: Console) -> int:
         from pac4sac.export.onnx import export_onnx

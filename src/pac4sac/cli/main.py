@@ -9,6 +9,7 @@ import tyro
 from rich.console import Console
 
 from pac4sac.base.errors import UserError
+from pac4sac.base.trust import allow, allow_named, consent_of_one_command, trusted, trusted_module
 from pac4sac.base.version import __version__
 from pac4sac.cli.arguments import flags_of_file
 from pac4sac.cli.certify import Certify
@@ -38,11 +39,9 @@ def main(argv: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a curve of question marks rather than no curve, where ± is unknown
-    if "" not in sys.path:
-        sys.path.append("")  # environments and algorithms of the user's own, as with python -m
     try:
-        command = parse(sys.argv[1:] if argv is None else argv)
-        with warnings.catch_warnings():
+        with consent_of_one_command(), warnings.catch_warnings():
+            command = parse(sys.argv[1:] if argv is None else argv)
             warnings.showwarning = lambda message, *_, **__: print(f"pac4sac: warning: {message}", file=sys.stderr)
             return command.run(Console())
     except UserError as error:
@@ -64,8 +63,21 @@ def parse(argv: list[str]) -> Command:
         raise SystemExit(0)
     parsed = partial(tyro.cli, Command, prog="pac4sac", description=DESCRIPTION)
     command: Command = parsed(args=argv)
+    take_consent(command)
     if isinstance(command, Train) and command.config is not None:
         # What the file says comes first, and the last of equal flags counts.
         from_file = flags_of_file(command.config, Train, with_task=command.task is None)
-        command = parsed(args=["train", *from_file, *argv[1:]])
+        merged: Train = parsed(args=["train", *from_file, *argv[1:]])
+        for name in (merged.task or "", merged.algo):
+            trusted_module(name)
+        return merged
     return command
+
+
+def take_consent(command: Command) -> None:
+    """What is named on the command line may be imported, from the working directory too, as with python -m."""
+    given = vars(getattr(command, "command", command))  # that of `study`
+    allow(given.get("trust", ()))
+    allow_named(given.get("task"), given.get("algo"), *given.get("algos", "").split(","))
+    if trusted() and "" not in sys.path:
+        sys.path.append("")

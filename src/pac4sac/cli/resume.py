@@ -1,6 +1,6 @@
 """`pac4sac resume`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated
 
@@ -17,6 +17,7 @@ class Resume:
     steps: Annotated[int | None, arguments.optional("N")] = None  # Extend the experiment to so many steps.
     max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes.
     tensorboard: bool = False  # Write TensorBoard files too.
+    trust: arguments.Trust = field(default_factory=list)
 
     def run(self, console: Console) -> int:
         inside_a_run = self.folder.parent.name == "runs" and (self.folder / "run.json").is_file()

@@ -1,7 +1,7 @@
 """`pac4sac study run|plan|status|collect`."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -27,6 +27,7 @@ class ChosenStudy:
     # Name from `pac4sac list studies`, or a TOML file of your own.
     name: Annotated[Positional[str], arg(metavar="NAME|FILE.toml")]
     out: Annotated[Path | None, optional("DIR", "experiments/study-NAME")] = None  # Study folder.
+    trust: arguments.Trust = field(default_factory=list)
 
     def study_and_folder(self) -> "tuple[Study, Path]":
         from pac4sac.studies.definition import load_study

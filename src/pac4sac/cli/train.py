@@ -36,6 +36,7 @@ class Train:
     tensorboard: bool = False  # Write TensorBoard files too.
     # TOML file with any of these options as keys and settings in a table [set]; flags override it.
     config: Annotated[Path | None, arguments.optional("FILE")] = None
+    trust: arguments.Trust = field(default_factory=list)
 
     def run(self, console: Console) -> int:
         settings, seeds = arguments.parse_settings(self.settings), parse_seeds(self.seeds)
@@ -48,6 +49,6 @@ class Train:
         from pac4sac.training.experiment import free_folder, train
 
         folder = self.out or free_folder(Path("experiments"), f"{task.name}-{self.algo}")
-        given = {name: value for name, value in vars(self).items() if name not in ("tensorboard", "config")}
+        given = {name: value for name, value in vars(self).items() if name not in ("tensorboard", "config", "trust")}
         given |= {"task": task, "seeds": seeds, "settings": settings, "out": folder}
         return train_and_show(partial(train, **given), console, folder, self.max_minutes, self.tensorboard)

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from pac4sac.base.stopping import StopRequest
 from pac4sac.base.text import brief
+from pac4sac.base.trust import trusted
 from pac4sac.cli.shared import code_of_stop, plain_table, say, writing
 from pac4sac.cli.training_display import displayed, sparkline
 from pac4sac.export.tensorboard import TensorBoard
@@ -71,7 +72,8 @@ def show_result(result: Result, console: Console) -> None:
         say(console, f"Learning curves: {result.folder / PICTURE}")
     say(console, f"Run folders:     {result.folder / 'runs'}")
     if not result.complete:
-        say(console, f"Go on with:      pac4sac resume {result.folder}")
+        allowed = "".join(f" --trust {module}" for module in trusted())
+        say(console, f"Go on with:      pac4sac resume {result.folder}{allowed}")
 
 
 def result_table(runs: Sequence[RunRecord], width: int) -> Table:

@@ -1,6 +1,6 @@
 """`pac4sac watch`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +19,7 @@ class Watch:
     # File to write: a .gif, or an .mp4 with the extra pac4sac[video].
     video: Annotated[Path | None, arguments.optional("FILE", "episode.gif in that folder")] = None
     seed: arguments.Number = 0  # Seed of the episode.
+    trust: arguments.Trust = field(default_factory=list)
 
     def run(self, console: Console) -> int:
         if self.seed < 0:

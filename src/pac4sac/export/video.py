@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from pac4sac.base.errors import UserError, import_extra
-from pac4sac.tasks import Task, make_env
 from pac4sac.tasks.episodes import simulator_seed
+from pac4sac.tasks.registry import Task, make_env
 from pac4sac.training.agent_file import TrainedAgent, choose_agent, load
 from pac4sac.training.backends import on_threads, suitable_threads
 
@@ -39,6 +39,7 @@ def record_video(
     agent = load(choose_agent(path))
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.stem}.part{out.suffix}")
+    part.unlink(missing_ok=True)  # lest it be a link
     try:
         with on_threads(suitable_threads(agent.agent, max(agent.agent.shots(evaluating=True)) if shooting else 1)):
             frames = pictures(agent, seed, shooting, progress)

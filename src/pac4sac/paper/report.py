@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pac4sac.base.errors import UserError
 from pac4sac.paper.claims import claims_section
 from pac4sac.paper.cost import cost_section
 from pac4sac.paper.families import PaperContext, context_of, coverage_baseline, family_baseline
@@ -20,6 +19,7 @@ from pac4sac.paper.table_sections import shooting_section, table_section
 from pac4sac.report import bias_and_coverage, figures
 from pac4sac.report import sections as general
 from pac4sac.report.comparison import compare_headline, tally
+from pac4sac.report.folder import check_folder, write_files
 from pac4sac.report.formats import html_page, markdown_files, to_csv, to_latex
 from pac4sac.report.tables import Picture, Section, Table
 from pac4sac.runs.collection import CHOOSING, collect
@@ -42,42 +42,30 @@ def write_report(paths: Sequence[Path], out: Path, *, in_pages: bool = False) ->
     """Write the report into the folder `out`, over an earlier one if there is. `in_pages` is for a repository: Markdown
     in several files, and neither LaTeX nor PDF."""
     context, out = read_context(paths), Path(out)
-    if out.exists() and not out.is_dir():
-        raise UserError(f"{out} is a file; name a folder with --out.")
-    if out.is_dir() and any(out.iterdir()) and not (out / MARK).exists():
-        raise UserError(f"{out} holds something that is no report; name another folder with --out.")
+    check_folder(out, MARK)
     for sentence in general.left_out(context.collection):
         warnings.warn(sentence, stacklevel=2)
     sections = compose(context)
-    for folder in (out, out / "tables", out / "figures"):
-        folder.mkdir(parents=True, exist_ok=True)
-        for old in folder.iterdir():
-            if old.suffix in (".md", ".tex", ".csv", ".svg", ".pdf"):
-                old.unlink()
     drawings: dict[str, str] = {}
+    files: dict[str, str | bytes] = {}
     for block in (block for section in sections for block in section.blocks):
         if isinstance(block, Table):
-            _write(out / "tables" / f"{block.name}.csv", to_csv(block))
+            files[f"tables/{block.name}.csv"] = to_csv(block)
             if not in_pages:
-                _write(out / "tables" / f"{block.name}.tex", to_latex(block))
+                files[f"tables/{block.name}.tex"] = to_latex(block)
         elif isinstance(block, Picture):
             figure = block.draw()
             svg = figures.to_svg(figure, block.name)
             drawings[block.name] = figures.inline_svg(svg, block.caption)
-            _write(out / "figures" / f"{block.name}.svg", figures.opaque(svg))
+            files[f"figures/{block.name}.svg"] = figures.opaque(svg)
             if not in_pages:
-                (out / "figures" / f"{block.name}.pdf").write_bytes(figures.to_pdf(figure))
+                files[f"figures/{block.name}.pdf"] = figures.to_pdf(figure)
     titles = list(dict.fromkeys(study.title for study in context.collection.studies))
     tasks = "Report on " + ", ".join(context.variants) if context.variants else "Report"
     about = (titles[0] if len(titles) == 1 else tasks, general.facts(context), sections)
-    for name, text in markdown_files(*about, in_pages).items():
-        _write(out / name, text)
-    _write(out / MARK, html_page(*about, drawings))
+    files |= {**markdown_files(*about, in_pages), MARK: html_page(*about, drawings)}
+    write_files(out, {name: text.encode() if isinstance(text, str) else text for name, text in files.items()})
     return WrittenReport(out / MARK, context, main_tables(sections))
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_bytes(text.encode())
 
 
 def compose(context: PaperContext) -> list[Section]:

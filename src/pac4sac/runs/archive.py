@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import natural, read_json, read_jsonl, write_whole
+from pac4sac.base.files import check_links, natural, read_json, read_jsonl, write_whole
 from pac4sac.base.text import file_name
 from pac4sac.runs.logs import as_columns, episode_columns
 from pac4sac.runs.merging import contradict, end, merge
 from pac4sac.runs.reading import LINE_SUM, RunRecord, files_below, read_below, sum_of_line, tell_damage
-
-KEPT = "_=+"  # in names of files
 
 
 @dataclass
@@ -42,6 +40,7 @@ def add_to_archive(
 ) -> ArchiveChanges:
     """Put the runs, studies and costs below some folders into an archive, which need not exist yet."""
     check_folders(folders)
+    check_links(archive)
     held = {run.identity: run for run in _runs_below(archive, experiments=False)}
     added, left_out = ArchiveChanges(), {}
     for run in (run for folder in folders for run in _runs_below(folder)):
@@ -74,7 +73,7 @@ def add_to_archive(
     for name, about in studies.items():
         expected = about["expected_runs"]
         added.studies[name] = sum(row.get("identity") in held for row in expected), len(expected)
-        _write(archive / "studies" / f"{file_name(name, KEPT)}.json", _study_text(about))
+        _write(archive / "studies" / f"{file_name(name)}.json", _study_text(about))
     for name, cost in costs.items():
         _write(archive / "costs" / f"{name}.json", json.dumps(cost, indent=1) + "\n")
     return added
@@ -125,7 +124,7 @@ def _lines_by_task(runs: Iterable[RunRecord]) -> dict[str, list[str]]:
         # The line as a whole, in place of the logs' files; older runs have neither, and stay as they are.
         if row.pop("logs", None) or row.pop(LINE_SUM, None):
             row[LINE_SUM] = sum_of_line(row)
-        lines.setdefault(file_name(run.task["name"], KEPT), []).append(json.dumps(row) + "\n")
+        lines.setdefault(file_name(run.task["name"].lower()), []).append(json.dumps(row) + "\n")
     return lines
 
 
@@ -177,7 +176,7 @@ def _machine_name(cost: dict[str, Any]) -> str:
     machine, device = cost.get("machine", {}), str(cost.get("device", "cpu"))
     what = machine.get("gpu") if device != "cpu" else f"{machine.get('processor', '')}-{machine.get('cores', '')}-cores"
     study = "" if cost["study"] == "cost" else f"{cost['study']}-"
-    return file_name(f"{study}{device}-{what or ''}", KEPT)
+    return file_name("-".join(f"{study}{device}-{what or ''}".lower().split()))
 
 
 def _write(path: Path, text: str) -> None:

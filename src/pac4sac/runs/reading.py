@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import natural, read_jsonl
+from pac4sac.base.files import check_inside, check_links, is_file_name, natural, read_jsonl
 from pac4sac.runs.identity import identity, usual_settings
 from pac4sac.runs.logs import EPISODE_COLUMNS, LOGS, REPORTED, LogRow, as_rows, episode_rows, fits, read_log, unreadable
 
@@ -61,7 +61,12 @@ class RunRecord:
 
 def files_below(folders: Iterable[Path], *patterns: str) -> list[Path]:
     """The files of all the folders, however deep, each once."""
-    return sorted({path for folder in folders for pattern in patterns for path in folder.rglob(pattern)})
+    files = set()
+    for folder in folders:
+        found = {path for pattern in patterns for path in folder.rglob(pattern)}
+        check_inside(folder, *found)
+        files |= found
+    return sorted(files)
 
 
 def run_folders_below(*folders: Path) -> list[Path]:
@@ -75,6 +80,8 @@ def find_runs(path: str | Path) -> list[Path]:
     if not (runs := run_folders_below(path)):
         state = "does not exist" if not path.exists() else "holds neither run.json nor runs/"
         raise UserError(f"{path} {state}: give the folder of an experiment, or of one of its runs.")
+    for run in runs:
+        check_links(run)
     return runs
 
 
@@ -106,6 +113,7 @@ def read_below(*folders: Path, experiments: bool = True) -> tuple[list[RunRecord
 
 def read_run(folder: Path) -> RunRecord:
     path = folder / "run.json"
+    check_links(folder)
     try:
         about = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as reason:
@@ -150,6 +158,8 @@ def _check(about: Any, path: str) -> None:
         raise UserError(f"{path} has version {about['version']}, and {reads}")
     expected = {"run": str, "task": dict, "algo": str, "seed": int, "config": dict, "status": str}
     wrong = [name for name, kind in expected.items() if not isinstance(about.get(name), kind)]
+    if "run" not in wrong and not is_file_name(about["run"]):
+        wrong.append("run")
     if "task" not in wrong and not isinstance(about["task"].get("name"), str):
         wrong.append("task.name")
     if wrong:

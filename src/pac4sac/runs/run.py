@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +11,8 @@ from pac4sac.agents import Agent, get_algorithm, make_config
 from pac4sac.agents.settings import AgentConfig
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import plain
+from pac4sac.base.text import file_name
+from pac4sac.base.trust import trusted_module
 from pac4sac.base.version import own_sources
 from pac4sac.runs.identity import identity
 from pac4sac.tasks import Task
@@ -37,7 +38,8 @@ class Run:
 
     @property
     def id(self) -> str:
-        return f"{self.label}-seed{self.seed}"
+        """The name of its folder, whatever its label is made of."""
+        return f"{file_name(self.label, ' ,')}-seed{self.seed}"
 
     def starting_from(self, agent: str) -> "Run":
         return dataclasses.replace(self, started_from=agent, label=f"{self.label}-from-{agent}")
@@ -57,7 +59,9 @@ class Run:
 
     @staticmethod
     def from_description(about: Mapping[str, Any]) -> "Run":
+        """Of a file, so that its algorithm and its environment must be such as the user allows."""
         config = get_algorithm(about["algo"]).agent.Config(**about["config"])
+        trusted_module(about["task"]["env_id"])
         what = (Task(**about["task"]), about["algo"], about["preset"], about["seed"], config, about["label"])
         return Run(*what, about.get("started_from"), about.get("revision", 1), dict(about.get("code", {})))
 
@@ -114,16 +118,11 @@ def make_runs(
         chosen = dict(zip(settings, values, strict=True))
         config = make_config(algo, preset, updates | chosen)
         swept = [f"{name}={value}" for name, value in chosen.items() if len(settings[name]) > 1]
-        label = safe_label("-".join([algo, *([preset] if preset != "paper" else []), *swept]))
+        label = "-".join([algo.replace(":", "."), *([preset] if preset != "paper" else []), *swept])
         runs += [Run(task, algo, preset, seed, config, label, None, *code) for seed in seeds]
     if len({run.id for run in runs}) < len(runs):
         raise UserError("A setting is given the same value twice.")
     return runs
-
-
-def safe_label(label: str) -> str:
-    """A label as it can stand in the name of a folder."""
-    return re.sub(r"[^\w.=+-]", ".", label)
 
 
 def plan_cohorts(runs: Sequence[Run], on_gpu: bool = False) -> list[list[Run]]:

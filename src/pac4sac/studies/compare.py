@@ -8,6 +8,8 @@ from typing import Any
 
 from pac4sac.agents import get_algorithm
 from pac4sac.base.errors import UserError
+from pac4sac.base.text import file_name
+from pac4sac.base.trust import allow, allow_named
 from pac4sac.report.formats import tables_as_text
 from pac4sac.report.tables import Table
 from pac4sac.runs.reading import RunRecord
@@ -65,6 +67,7 @@ def compare(
     max_minutes: float | None = None,
     keep_stale: bool = False,
     watcher: Watcher | None = None,
+    trust: str | Iterable[str] = (),
     **options: Any,
 ) -> Comparison:
     """Train several algorithms on a task, as far as they are not trained yet, and compare them with a baseline, by
@@ -73,8 +76,10 @@ def compare(
 
     A preset or a setting goes to those algorithms that have it; `options` are those of `train`. Cohorts train in
     processes of their own, `parallel` of them at a time, so an environment or algorithm of yours must be one that can
-    be imported, as "module:Name". A `watcher` is told how they get on.
+    be imported, as "module:Name". A `watcher` is told how they get on. `trust` names modules that
+    other runs of the folder come from.
     """
+    allow(trust)
     from pac4sac.paper.families import context_of
     from pac4sac.paper.report import compose, main_tables  # matplotlib takes a second to import
 
@@ -112,6 +117,7 @@ def comparison_study(
     grid = settings_grid(settings)
     if swept := [name for name, values in grid.items() if len(values) != 1]:
         raise UserError(f"compare takes one value for {swept[0]}; sweep it with train, or in a study file.")
+    allow_named(*names, getattr(task, "env_id", task))
     chosen = get_task(task, steps)
     variants = {}
     for name in names:  # each with what it has of the settings, and with the preset where it has that
@@ -126,7 +132,7 @@ def comparison_study(
     if unknown := sorted(set(grid).difference(*(variant.settings for variant in variants.values()))):
         raise UserError(f"None of {', '.join(names)} has a setting {', '.join(unknown)}.")
     return Study(
-        name=f"compare-{chosen.name}".replace("/", "-").replace(":", "-").lower(),
+        name=file_name(f"compare-{chosen.name}".lower()),
         title=f"{', '.join(names)} on {chosen.name}",
         tasks=(chosen,),
         variants=tuple(variants.values()),

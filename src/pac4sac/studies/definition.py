@@ -13,7 +13,7 @@ from pac4sac.agents import make_config
 from pac4sac.base.errors import UserError
 from pac4sac.base.text import did_you_mean
 from pac4sac.paper.numbers import SHIPPED_STUDIES, shipped_study
-from pac4sac.runs.run import Run, make_runs, safe_label
+from pac4sac.runs.run import Run, make_runs
 from pac4sac.runs.seeds import parse_seeds
 from pac4sac.tasks import Task, get_task
 from pac4sac.training.options import Options
@@ -80,7 +80,7 @@ class Study:
             if variant.is_for(task):
                 grid = {name: [value] for name, value in variant.settings.items()}
                 made = make_runs(task, variant.algo, variant.preset, self.seeds, grid)
-                runs += [dataclasses.replace(run, label=safe_label(variant.name)) for run in made]
+                runs += [dataclasses.replace(run, label=variant.name) for run in made]
         return runs
 
 

@@ -30,6 +30,7 @@ import pac4sac
 from pac4sac.base.cores import SHARE, cores, share_out
 from pac4sac.base.errors import UserError
 from pac4sac.base.stopping import StopRequest
+from pac4sac.base.trust import import_path
 from pac4sac.runs.run import Run
 from pac4sac.studies.plan import PlannedCohort
 from pac4sac.studies.watcher import Watcher
@@ -110,11 +111,12 @@ class _Child:
         # Not a pipe: nobody reads it before the end, and a full one would stop the cohort.
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "pac4sac.studies.local", str(cohort.folder)],
+            # -P: the working directory is importable only if it is here.
+            [sys.executable, "-P", "-m", "pac4sac.studies.local", str(cohort.folder)],
             stdout=subprocess.PIPE,
             stderr=self.errors,
             text=True,
-            env={**os.environ, **variables, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env={**os.environ, **variables, "PYTHONPATH": import_path()},
             start_new_session=True,  # so that a Ctrl-C reaches the parent alone, which decides
         )
         threading.Thread(target=self._forward, args=(messages,), daemon=True).start()

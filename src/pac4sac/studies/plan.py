@@ -19,11 +19,12 @@ from typing import Any
 import torch
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import read_json, write_whole
+from pac4sac.base.files import check_links, read_json, write_whole
+from pac4sac.base.text import file_name
 from pac4sac.runs.archive import stale_runs
 from pac4sac.runs.identity import identity
 from pac4sac.runs.reading import read_run
-from pac4sac.runs.run import Run, make_agent, plan_cohorts, safe_label
+from pac4sac.runs.run import Run, make_agent, plan_cohorts
 from pac4sac.studies.definition import Study
 from pac4sac.tasks import simulator_seconds, task_sizes
 from pac4sac.tasks.pool import EnvPool
@@ -101,6 +102,7 @@ def plan(
     """The cohorts of a study in a folder: those begun there, then those to be begun, each within `memory` bytes. What
     was begun by other code than today's counts only if it came to its end and is to be kept."""
     cohorts = []
+    check_links(root)
     # Each identity once: the same run under a second name is not trained again.
     wanted = dict(reversed({run.identity: run for run in reversed(study.runs())}.items()))
     for stored in sorted(stored_cohorts(study, root), key=lambda stored: stored.edited != ""):
@@ -119,7 +121,7 @@ def plan(
     for together in plan_cohorts(list(wanted.values()), on_gpu):
         for part in split_by_memory(together, memory):
             digest = hashlib.sha256("".join(run.identity for run in part).encode()).hexdigest()[:8]
-            name = f"{part[0].task.name}-{part[0].algo}-{digest}".replace("/", "-").replace(":", "-")
+            name = file_name(f"{part[0].task.name}-{part[0].algo}-{digest}")
             cohorts.append(PlannedCohort(root / "experiments" / name, tuple(part), cohort_bytes(part)))
     return cohorts
 
@@ -155,8 +157,7 @@ def begin(study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides:
         rows, stale = [*previous["expected_runs"], *expected], stale_runs(previous) | stale
         expected = list({(row["task"], row["label"], row["seed"]): row for row in rows}.values())
     about = {"version": VERSION, "study": study.name, "title": study.title, "question": study.question}
-    # Reports know a variant by its label.
-    about |= {"kind": study.kind, "baseline": study.baseline and safe_label(study.baseline), "expected_runs": expected}
+    about |= {"kind": study.kind, "baseline": study.baseline, "expected_runs": expected}
     current = {row.get("identity") for row in expected}
     if stale := {known: instead for known, instead in stale.items() if known not in current}:
         about["stale"] = stale

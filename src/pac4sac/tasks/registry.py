@@ -19,6 +19,7 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 from pac4sac.base.errors import UserError, how_to_install
+from pac4sac.base.trust import trusted_module
 
 Vector = NDArray[np.float32]
 ToVector = Callable[[Any], Vector]
@@ -82,7 +83,7 @@ def time_limit(task: Task) -> int | None:
 
 def find_spec(env_id: str) -> EnvSpec:
     register_environments()
-    module, _, plain_id = env_id.rpartition(":")
+    module, plain_id = trusted_module(env_id), env_id.rpartition(":")[2]
     if module:
         try:
             _registered_by(module)
@@ -154,8 +155,7 @@ class TaskEnv(gymnasium.Wrapper[Vector, Vector, Any, Any]):
 
 
 def make_env(task: Task, render_mode: str | None = None, *, unit_actions: bool = False) -> TaskEnv:
-    """The environment of a task, with observations as one vector. Actions are its own, as those of a trained agent are;
-    or in [-1, 1], as learners give them."""
+    """What `pac4sac.make_env` makes, of a task whose module may be imported."""
     # Without the stack of wrappers that gymnasium.make puts around: TaskEnv keeps the time.
     spec = copy.deepcopy(find_spec(task.env_id))
     spec.order_enforce = False

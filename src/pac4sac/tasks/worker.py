@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from pac4sac.base.cores import machine_cores
 from pac4sac.base.errors import UserError
+from pac4sac.base.trust import import_path
 from pac4sac.tasks.episodes import LETTER, Board, RunEnvironment, board_layout
 from pac4sac.tasks.registry import Task
 
@@ -197,7 +198,6 @@ class WorkerProcess:
         self.hosts = set(hosts)  # in use
         given = [end for host in hosts for end in host.given]
         memories = [host.job["memory"] for host in hosts]
-        import_path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path if isinstance(entry, str))
         # The child inherits the mask: Ctrl-C at the terminal, or its end, reaches the pool's process alone, which ends
         # the workers.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
@@ -208,7 +208,7 @@ class WorkerProcess:
                 pass_fds=(*(end.fileno() for end in given), *memories),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": import_path},
+                env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": import_path()},
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)

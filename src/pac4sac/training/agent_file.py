@@ -5,7 +5,7 @@ import functools
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,12 @@ from torch import Tensor
 from pac4sac.agents.base import Agent, State
 from pac4sac.agents.tape import Tape, read
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import write_whole
+from pac4sac.base.files import check_links, write_whole
+from pac4sac.base.trust import allow
 from pac4sac.runs.metrics import last_evaluations
 from pac4sac.runs.reading import RunRecord, find_runs, read_run
 from pac4sac.runs.run import Run, make_agent
-from pac4sac.tasks import make_env
+from pac4sac.tasks.registry import make_env
 
 FORMAT, VERSION = "pac4sac agent", 1
 LAST_EPISODES = 10  # by which agents are ranked that were not evaluated
@@ -55,6 +56,7 @@ def checksum(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
 def agent_file(path: str | Path) -> Path:
     """The agent file meant by a path: itself, that of a run folder, or that of an experiment with a single run."""
     path = Path(path)
+    check_links(path)  # of a file that is named itself there is nothing to ask
     own = [file for file in (path, path / "agent.safetensors") if file.is_file()]
     agents = own[:1] or sorted(path.glob("runs/*/agent.safetensors"))
     if not agents:
@@ -115,7 +117,9 @@ class TrainedAgent:
         return from_unit(self.agent.behaviour(self.state, s, draw)[0, 0].numpy())
 
 
-def load(path: str | Path) -> TrainedAgent:
+def load(path: str | Path, *, trust: str | Iterable[str] = ()) -> TrainedAgent:
+    """The agent of a file or a run. `trust` names modules of yours that its algorithm or environment comes from."""
+    allow(trust)
     path = agent_file(path)
     about, tensors = read_agent_file(path)
     try:

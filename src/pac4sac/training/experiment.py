@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import write_whole
+from pac4sac.base.files import check_links, write_whole
 from pac4sac.base.stopping import StopReason, StopRequest
+from pac4sac.base.trust import allow, allow_named
 from pac4sac.runs.metrics import Score, score_run
 from pac4sac.runs.reading import RunRecord, read_runs
 from pac4sac.runs.run import Run, make_agent, make_runs, plan_cohorts, settings_grid
@@ -67,6 +68,7 @@ def train(
     `settings` are those of the algorithm; a list of values is swept, inside the cohort where it can be. `options` are
     those of `Options`: device, backend, workers, checkpoint_every, evaluate_every, stop_when_solved and so on.
     """
+    allow_named(algo, getattr(task, "env_id", task))
     task, watcher, stop = get_task(task, steps), Callbacks(callbacks), StopRequest(max_minutes)
     how = make_options(task.steps, options)
     runs = make_runs(task, algo, preset, seed_list(seeds), settings_grid(settings))
@@ -119,13 +121,21 @@ def create(folder: Path, cohorts: Sequence[Sequence[Run]], options: Options) -> 
 
 
 def resume(
-    folder: str | Path, *, steps: int | None = None, max_minutes: float | None = None, callbacks: Watchers = ()
+    folder: str | Path,
+    *,
+    steps: int | None = None,
+    max_minutes: float | None = None,
+    callbacks: Watchers = (),
+    trust: str | Iterable[str] = (),
 ) -> Result:
-    """Go on with an experiment from its last checkpoints, exactly; with `steps`, up to a larger number of them."""
+    """Go on with an experiment from its last checkpoints, exactly; with `steps`, up to a larger number of them. `trust`
+    names modules of yours that its algorithms or its environment come from."""
+    allow(trust)
     return _go_on(Path(folder), Callbacks(callbacks), StopRequest(max_minutes), steps)
 
 
 def _go_on(folder: Path, watcher: Callback, stop: StopRequest, steps: int | None = None) -> Result:
+    check_links(folder)
     about, started = read_experiment(folder), None
     try:
         options, cohorts = Options(**about["options"]), experiment_runs(about)
@@ -180,7 +190,11 @@ def read_experiment(folder: Path) -> dict[str, Any]:
 
 def experiment_runs(about: Mapping[str, Any]) -> list[list[Run]]:
     """The runs of an experiment by cohort."""
-    return [[Run.from_description(run) for run in cohort] for cohort in about["cohorts"]]
+    cohorts = [[Run.from_description(run) for run in cohort] for cohort in about["cohorts"]]
+    ids = [run.id for cohort in cohorts for run in cohort]
+    if len(set(ids)) < len(ids):
+        raise UserError("The experiment has two runs of one name, which would write into one folder; train them anew.")
+    return cohorts
 
 
 def free_folder(parent: Path, name: str) -> Path:

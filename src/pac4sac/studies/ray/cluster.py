@@ -21,6 +21,7 @@ from typing import Any
 from pac4sac.base.cores import SHARE
 from pac4sac.base.errors import UserError, how_to_install
 from pac4sac.base.stopping import StopRequest
+from pac4sac.base.trust import allow, trusted
 from pac4sac.base.version import __version__
 from pac4sac.studies.local import CORES_PER_COHORT
 from pac4sac.studies.plan import PlannedCohort
@@ -87,7 +88,7 @@ class _Dispatch:
         remote = self.ray.remote(max_retries=0, max_calls=1, **self.needs[number])(_train)
         self.started.discard(number)
         cpus = self.needs[number]["num_cpus"]
-        self.active[remote.remote(self.keeper, number, attempt, __version__, cpus)] = number
+        self.active[remote.remote(self.keeper, number, attempt, __version__, cpus, trusted())] = number
 
     def _take_back(self, task: Any, stopping: bool) -> None:
         number = self.active.pop(task)
@@ -127,8 +128,8 @@ def got_on(losses: Sequence[str]) -> bool:
     return len(losses) < LOSSES or len(set(losses[-LOSSES:])) > 1
 
 
-def _train(keeper: Any, cohort: int, attempt: int, version: str, cpus: int) -> tuple[str, str]:
-    """The Ray task."""
+def _train(keeper: Any, cohort: int, attempt: int, version: str, cpus: int, modules: list[str]) -> tuple[str, str]:
+    """The Ray task, which may import what the driver may."""
     if __version__ != version:
         here = f"{platform.node()} has pac4sac {__version__}"
         return "failed", f"{here}, and the driver has {version}; install the same on both."
@@ -138,6 +139,7 @@ def _train(keeper: Any, cohort: int, attempt: int, version: str, cpus: int) -> t
         return keeper.ask.remote(cohort, attempt, what, *arguments).future().result()
 
     os.environ[SHARE] = str(cpus)
+    allow(modules)
     with tempfile.TemporaryDirectory(prefix="pac4sac-") as folder:
         return train_remotely(Path(folder), ask)
 

@@ -1,0 +1,7 @@
+"""Modules beside the tests, or made by them, are trusted as if each test had named them; tests of trust have others."""
+
+from pac4sac.base.trust import allow
+
+allow(["linear_quadratic", "pool_environments", "probe_environments", "training_agents", "training_environments"])
+allow(["my_environments", "their_environments", "no_such_module", "own_environment"])
+allow(["gymnasium", "math", "pac4sac.agents.base", "pac4sac.agents.sac"])
