@@ -3,5 +3,5 @@
 from pac4sac.base.trust import allow
 
 allow(["linear_quadratic", "pool_environments", "probe_environments", "training_agents", "training_environments"])
-allow(["my_environments", "their_environments", "no_such_module", "own_environment"])
+allow(["my_agent", "my_environments", "my_world", "their_environments", "no_such_module", "own_environment"])
 allow(["gymnasium", "math", "pac4sac.agents.base", "pac4sac.agents.sac"])

@@ -120,13 +120,13 @@ def test_what_other_code_has_trained_is_told_and_trained_again(own: Path, traine
     out = tmp_path / "study"
     compare(out)
     assert len(trained) == 2
-    assert labels(compare(out)) == ["sac", "my_agent.Mine"]
+    assert labels(compare(out)) == ["sac", "my_agent:Mine"]
     assert len(trained) == 2  # nothing changed, nothing trained
     edit(own / "my_agent.py")
     with pytest.warns(UserWarning, match="the source of my_agent was edited.*to be trained again"):
         again = compare(out)
     assert len(trained) == 3
-    assert labels(again) == ["sac", "my_agent.Mine"]
+    assert labels(again) == ["sac", "my_agent:Mine"]
     assert trained[2] in {run.folder.parents[1] for run in again.runs}
     assert "was left out: it was trained by older code" in (out / "report" / "report.md").read_text()
     # An archive of both tells the same.
@@ -142,10 +142,10 @@ def test_or_it_is_kept_and_marked(own: Path, trained: list[Path], tmp_path: Path
     with pytest.warns(UserWarning, match="are kept, and marked"):
         kept = compare(out, keep_stale=True)
     assert len(trained) == 2
-    assert labels(kept) == ["sac", "my_agent.Mine (by older code)"]
-    assert "my_agent.Mine (by older code)" in (out / "report" / "report.html").read_text()
+    assert labels(kept) == ["sac", "my_agent:Mine (by older code)"]
+    assert "my_agent:Mine (by older code)" in (out / "report" / "report.html").read_text()
     (own / "my_agent.py").write_text(AGENT)  # as it was
-    assert labels(compare(out)) == ["sac", "my_agent.Mine"]
+    assert labels(compare(out)) == ["sac", "my_agent:Mine"]
     assert len(trained) == 2
 
 
