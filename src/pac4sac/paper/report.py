@@ -98,7 +98,7 @@ def compose(context: PaperContext) -> list[Section]:
         bias_and_coverage.coverage_section(context, partial(coverage_baseline, collection.studies)),
         general.threshold_section(context, TEXTS["threshold"]),
         *(chosen_section(context, kind) for kind in CHOOSING),
-        cost_section(collection.costs),
+        cost_section(collection.costs, context.rows.table_1),
         general.runs_section(context),
         general.method_section([text.format(seeds=SEEDS, margin=MARGIN_TEXT) for text in TEXTS["method"]]),
         general.provenance_section(context),
