@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from report_folders import write_study
+from report_folders import task, write_run, write_study
 
 from pac4sac.agents.pac4sac import Pac4Sac
 from pac4sac.paper.claims import claims_section
@@ -143,6 +143,21 @@ def test_every_pool_is_closed_when_a_turn_fails(
     assert not (tmp_path / "cost.json").exists()
 
 
+def test_a_study_of_cost_alone_times_every_task_with_its_own_updates(
+    study: Study, tmp_path: Path, threads_before: int
+) -> None:
+    tasks = (study.tasks[0], load_study("table-1").tasks[1])
+    few = tuple(
+        replace(v, settings={k: s for k, s in SMALL.items() if k != "updates_per_step"}) for v in study.variants
+    )
+    both = replace(study, tasks=tasks, variants=few[:1], repetitions=1)
+    cost.measure_cost(both, tmp_path, Options(steps=1, device="cpu"))
+    rows = json.loads((tmp_path / "cost.json").read_text())["rows"]
+    assert [(row["task"], row["updates_per_step"]) for row in rows] == [("cartpole-swingup", 4), ("half-cheetah", 1)]
+    cost.measure_cost(replace(both, kind="smoke"), tmp_path, Options(steps=1, device="cpu"))
+    assert len(json.loads((tmp_path / "cost.json").read_text())["rows"]) == 1
+
+
 # --- the report
 
 
@@ -220,3 +235,24 @@ def test_in_an_archive_a_new_measurement_takes_the_place_of_an_older_one(tmp_pat
         add_to_archive([folder], tmp_path / "archive")
     (kept,) = (tmp_path / "archive" / "costs").iterdir()
     assert json.loads(kept.read_text())["version"] == 2
+
+
+def test_a_solved_run_costs_the_steps_of_all_runs_over_those_solved(tmp_path: Path) -> None:
+    """SAC: 40 + 10 + 10 thousand steps for two that were solved, at 2 and 0.5 seconds per thousand."""
+    for seed, fails in enumerate((40, 10, 10)):
+        returns = [0.0] * fails + [900.0] * (40 - fails)
+        write_run(tmp_path / "runs", task("cartpole-swingup"), "sac", seed, returns)
+    write_run(tmp_path / "runs", task("cartpole-swingup"), "ddpg", 0, [0.0] * 40)
+    for device, seconds in (("cpu", 2.0), ("cuda", 0.5)):
+        about = content(2, {"sac": [seconds, 9 * seconds, seconds], "ddpg": [seconds]})
+        about["machine"]["gpu"] = "A GPU"
+        rows = [row | {"task": "cartpole-swingup"} for row in about["rows"]]
+        write_study(tmp_path / device, "cost-to-solve", "cost", "sac", [])
+        about |= {"device": device, "precision": "tf32", "rows": rows}
+        (tmp_path / device / "cost.json").write_text(json.dumps(about))
+    write_report([tmp_path], tmp_path / "out")
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert "| Cartpole Swingup | SAC | 2 of 3 | 30.0 | 2.00 | 1 min 00 s | 0.50 | 15 s |" in page
+    assert "| Cartpole Swingup | DDPG | 0 of 1 | — | 2.00 | — | 0.50 | — |" in page
+    assert "`pac4sac study run cost-to-solve --device cuda --precision tf32`" in page
+    assert "with one update per step" not in page  # that is the other study

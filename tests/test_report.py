@@ -211,7 +211,7 @@ class TestThePapersRows:
         write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 5, [1.0], status="diverged")
         write_report([tmp_path / "in"], tmp_path / "out")
         row = next(r for r in rows_of(table) if r["row"] == "sac")
-        assert (row["verdict"], row["complete_runs"], row["runs"]) == ("inconclusive", "5", "6")
+        assert (row["verdict"], row["complete_runs"], row["runs"]) == ("undecided", "5", "6")
         assert "1 diverged run is left out" in row["reason"]
 
 

@@ -161,6 +161,14 @@ class TestClaims:
         assert (row["against_baseline"], row["family"]) == ("better", "Algorithms of Table 1")
         assert "Algorithms of Table 1 (3), Other runs (20)" in section.blocks[0]
 
+    def test_say_where_a_difference_is_shown_to_be_small(self, tmp_path: Path) -> None:
+        self.write(tmp_path, "pac4sac", 600.0)
+        for algo, level in (("sac", 600.0), ("ddpg", 200.0)):
+            self.write(tmp_path, algo, level)
+        evidence = self.evidence(tmp_path, "PAC4SAC: less regret than its rivals")
+        assert re.search(r"SAC 0\.0 \[[^]]*\] \(p = 1\.000\), equal within 15 %", evidence)
+        assert evidence.count("equal within") == 1
+
     def test_are_not_judged_by_runs_in_miniature(self, tmp_path: Path) -> None:
         for algo in ("pac4sac", "sac"):
             for seed in range(3):

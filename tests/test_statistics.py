@@ -9,19 +9,25 @@ from scipy import stats
 
 from pac4sac.paper.numbers import MeanSd
 from pac4sac.paper.verdicts import (
-    INCONCLUSIVE,
+    MARGIN,
     REPRODUCED,
     compare_means,
     compare_median,
     compare_solved,
     is_never_solved,
+    is_same,
+    tally,
 )
 from pac4sac.report.comparison import BETTER, WORSE
 from pac4sac.runs.statistics import (
+    EQUIVALENCE,
+    UNDECIDED,
+    Estimate,
     Summary,
     fraction,
     holm,
     interquartile_mean,
+    is_within,
     mann_whitney,
     mean_interval,
     median,
@@ -159,6 +165,31 @@ class TestWelch:
         assert (found.value, found.low, found.p) == (2.0, None, None)
 
 
+class TestEquivalence:
+    @pytest.mark.parametrize("shift", [-0.9, -0.3, 0.0, 0.2, 0.8, 2.0])
+    def test_is_two_one_sided_tests_at_five_per_cent(self, shift: float) -> None:
+        generator = np.random.default_rng(5)
+        ours, theirs, margin = generator.normal(10 + shift, 0.5, 6), generator.normal(10, 0.8, 9), 1.5
+        above = stats.ttest_ind(ours + margin, theirs, equal_var=False, alternative="greater").pvalue
+        below = stats.ttest_ind(ours - margin, theirs, equal_var=False, alternative="less").pvalue
+        interval = welch(summarise(ours), summarise(theirs), EQUIVALENCE)
+        assert is_within(interval, margin) == (max(above, below) < 0.05)
+        # The margin at which the harder of the two tests just fails is the farther end of the interval.
+        farther = max(abs(interval.low or 0), abs(interval.high or 0))
+        assert is_within(interval, 1.001 * farther)
+        assert not is_within(interval, 0.999 * farther)
+
+    def test_by_hand(self) -> None:
+        # 103 ± 10 of 5 and 100 ± 10 of 5: error √(20 + 20) = 6.325, 8 degrees of freedom, t(0.95) = 1.8595.
+        found = welch(Summary(5, 103.0, 10.0), Summary(5, 100.0, 10.0), EQUIVALENCE)
+        assert (found.low, found.high) == (pytest.approx(-8.760, abs=1e-3), pytest.approx(14.760, abs=1e-3))
+        assert is_within(found, 15.0)
+        assert not is_within(found, 14.0)
+
+    def test_nothing_is_shown_without_an_interval(self) -> None:
+        assert not is_within(Estimate(0.0), 1.0)
+
+
 class TestHolm:
     @pytest.mark.parametrize("p_values", [[0.01, 0.04, 0.03], [0.2, 0.001, 0.02, 0.02], [0.5], [0.9, 0.6, 0.04]])
     def test_is_the_closed_test_of_bonferroni(self, p_values: list[float]) -> None:
@@ -193,32 +224,50 @@ class TestVerdicts:
     @pytest.mark.parametrize(
         ("ours", "verdict"),
         [
-            (Summary(5, 103.0, 10.0), REPRODUCED),
-            (Summary(5, 103.0, 60.0), INCONCLUSIVE),  # an interval so wide says nothing
+            (Summary(5, 103.0, 10.0), REPRODUCED),  # 90 % interval from −8.8 to 14.8
+            (Summary(5, 104.0, 10.0), UNDECIDED),  # to 15.8: it may differ by more than 15, or not at all
+            (Summary(5, 96.0, 10.0), UNDECIDED),
+            (Summary(5, 103.0, 60.0), UNDECIDED),
             (Summary(5, 60.0, 10.0), BETTER),
             (Summary(5, 150.0, 10.0), WORSE),
-            (Summary(1, 100.0, None), INCONCLUSIVE),
+            (Summary(1, 100.0, None), UNDECIDED),
         ],
     )
-    def test_come_from_the_interval_of_the_difference(self, ours: Summary, verdict: str) -> None:
+    def test_are_equality_within_a_margin_or_else_a_difference_or_neither(self, ours: Summary, verdict: str) -> None:
         assert compare_means(ours, self.paper).verdict == verdict
 
-    def test_an_interval_of_just_half_the_papers_value_does_not_reproduce(self) -> None:
-        def width(sd: float) -> float:
-            found = compare_means(Summary(5, 100.0, sd), self.paper)
-            assert found.low is not None
-            assert found.high is not None
-            return found.high - found.low
+    def test_a_difference_that_is_shown_to_be_small_still_reproduces(self) -> None:
+        found = compare_means(Summary(50, 108.0, 5.0), MeanSd(50, 100.0, 5.0))
+        assert found.low is not None
+        assert found.low > 0
+        assert found.verdict == REPRODUCED
+        assert found.reason == "equal within 15 %; 90 % interval 6 to 10 % of the paper's value"
 
-        sds = np.linspace(10, 60, 200)
-        below = [sd for sd in sds if width(sd) < 50]
-        above = [sd for sd in sds if width(sd) >= 50]
-        assert compare_means(Summary(5, 100.0, below[-1]), self.paper).verdict == REPRODUCED
-        assert compare_means(Summary(5, 100.0, above[0]), self.paper).verdict == INCONCLUSIVE
+    def test_runs_that_were_never_solved_reproduce_no_mean_below_the_cap(self) -> None:
+        """Though E_max may be within 15 % of it."""
+        capped, paper = Summary(5, 500.0, 0.0), MeanSd(5, 473.8, 18.5)
+        assert compare_means(capped, paper).verdict == REPRODUCED
+        assert compare_means(capped, paper, is_capped=True).verdict == WORSE
+        assert compare_means(capped, MeanSd(5, 482.2, 15.9), is_capped=True).verdict == UNDECIDED
+
+    def test_hang_on_the_papers_own_uncertainty(self) -> None:
+        ours = Summary(50, 100.0, 1.0)
+        assert compare_means(ours, MeanSd(5, 100.0, 1.0)).verdict == REPRODUCED
+        assert compare_means(ours, MeanSd(5, 100.0, 20.0)).verdict == UNDECIDED
+
+    def test_own_runs_are_the_same_by_the_same_rule(self) -> None:
+        assert MARGIN == 0.15
+        assert is_same(Summary(5, 103.0, 10.0), Summary(5, 100.0, 10.0))
+        assert not is_same(Summary(5, 104.0, 10.0), Summary(5, 100.0, 10.0))
+
+    def test_are_counted_with_both_ways_to_differ_as_one(self) -> None:
+        told = tally([WORSE, REPRODUCED, UNDECIDED, BETTER, WORSE])
+        assert told == "1 reproduced, 3 different (1 better, 2 worse), 1 undecided"
+        assert tally([UNDECIDED]) == "1 undecided"
 
     @pytest.mark.parametrize(
         ("solved", "n", "verdict"),
-        [(0, 5, REPRODUCED), (0, 3, INCONCLUSIVE), (3, 5, INCONCLUSIVE), (4, 5, BETTER), (5, 5, BETTER)],
+        [(0, 5, REPRODUCED), (0, 3, UNDECIDED), (3, 5, UNDECIDED), (4, 5, BETTER), (5, 5, BETTER)],
     )
     def test_where_the_paper_never_solved_the_numbers_of_solved_runs_decide(
         self, solved: int, n: int, verdict: str
@@ -235,8 +284,8 @@ class TestVerdicts:
             ([98.0, 99.0, 101.0, 104.0, 97.0], REPRODUCED),
             ([50.0, 52.0, 49.0, 60.0, 55.0], BETTER),
             ([150.0, 152.0, 149.0, 160.0, 155.0], WORSE),
-            ([20.0, 99.0, 180.0, 101.0, 240.0], INCONCLUSIVE),
-            ([100.0], INCONCLUSIVE),
+            ([20.0, 99.0, 180.0, 101.0, 240.0], UNDECIDED),
+            ([100.0], UNDECIDED),
         ],
     )
     def test_a_median_without_spread_is_taken_as_exact(self, ours: list[float], verdict: str) -> None:

@@ -13,6 +13,7 @@ from pac4sac.base.stopping import StopReason, StopRequest
 from pac4sac.cli.main import parse
 from pac4sac.cli.train import Train
 from pac4sac.runs.reading import read_run, read_runs
+from pac4sac.runs.run import make_runs, plan_cohorts
 from pac4sac.studies.definition import (
     KINDS,
     OPTION_KEYS,
@@ -26,6 +27,7 @@ from pac4sac.studies.local import run_local
 from pac4sac.studies.plan import PlannedCohort, begin, plan, split_by_memory
 from pac4sac.studies.run import place_of, run_study
 from pac4sac.studies.watcher import Watcher
+from pac4sac.tasks import TASKS
 from pac4sac.training.learner import cohort_bytes
 
 PLENTY = 10**12
@@ -116,6 +118,40 @@ def test_published_runs_are_those_that_their_study_would_train_today() -> None:
     expected = {row["identity"] for row in about["expected_runs"]}
     assert expected <= {run.identity for run in load_study("updates-per-step").runs()}
     assert expected <= {run.identity for run in read_runs(archive)}
+
+
+@pytest.mark.parametrize("name", ["controls", "best"])
+def test_a_study_that_was_extended_knows_its_published_runs_by_the_same_names(name: str) -> None:
+    about = json.loads((Path(__file__).parents[1] / "results" / "studies" / f"{name}.json").read_text())
+    published = {(row["task"], row["label"], row["seed"]): row["identity"] for row in about["expected_runs"]}
+    study = replace(load_study(name), seeds=tuple(range(10)))
+    today = {(run.task.name, run.label, run.seed): run.identity for run in study.runs()}
+    assert published.items() <= today.items()
+
+
+def test_all_controls_are_defined_on_all_four_tasks() -> None:
+    controls = {"pac4sac-without-shooting", "one-plain-critic", "one-plain-critic+shooting", "sac+shooting", "sac-auto"}
+    controls |= {"sac-auto+shooting", "sac-calibrated+shooting"}
+    for name, labels in {"controls": controls, "best": {"sac+shooting-early", "sac-auto-early"}}.items():
+        study = load_study(name)
+        for task in ("cartpole-swingup", "half-cheetah", "ant", "humanoid"):
+            assert labels <= {run.label for run in study.runs() if run.task.name == task}
+
+
+def test_a_gpu_trains_all_that_is_to_be_calibrated_of_an_algorithm_in_one_cohort() -> None:
+    planned = plan_cohorts(load_study("calibrate-rivals").runs(), on_gpu=True)
+    assert sorted((cohort[0].task.name, cohort[0].algo, len(cohort)) for cohort in planned) == sorted(
+        (task, algo, runs)
+        for task in ("cartpole-swingup", "half-cheetah", "ant", "humanoid")
+        for algo, runs in (("sac", 24), ("ddpg", 9))
+    )
+
+
+def test_the_calibrated_sac_differs_in_alpha_alone() -> None:
+    (changed,) = make_runs(TASKS["ant"], "sac", "paper", [0], {"alpha": [0.1]})
+    (preset,) = make_runs(TASKS["ant"], "sac", "calibrated", [0], {})
+    assert preset.identity == changed.identity
+    assert preset.config.updates_per_step == 1
 
 
 def test_the_identity_of_a_run_stays_what_it_was_when_it_was_published() -> None:

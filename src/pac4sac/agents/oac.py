@@ -1,7 +1,8 @@
 """Optimistic actor-critic (Ciosek et al. 2019): SAC that explores with a policy shifted towards an upper bound of Q."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -79,6 +80,7 @@ class OacLab(Oac):
 
     title = "Optimistic actor-critic as the authors' group later coded it"
     Config = OacLabConfig
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"paper": {}}  # it has no entropy to calibrate
     with_target: ClassVar[tuple[str, ...]] = ("critic", "actor")
 
     def next_action(self, state: State, s2: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ from pac4sac.paper.cost import COMPARABLE, REFERENCE, machines
 from pac4sac.paper.families import FULL, PAPER_SHOTS, SHOOTING_TASK, PaperContext, departures
 from pac4sac.paper.numbers import COST, TASKS, TEXTS
 from pac4sac.paper.table_sections import verdict_cell
-from pac4sac.paper.verdicts import NO_DATA
+from pac4sac.paper.verdicts import MARGIN_TEXT, NO_DATA, is_same
 from pac4sac.report.bias_and_coverage import BIAS, critic_verdict, final_bias
 from pac4sac.report.comparison import SIGNIFICANT, UNFINISHED, Compared, Quantity, compare
 from pac4sac.report.sections import mixtures
@@ -63,20 +63,21 @@ def claims_section(context: PaperContext) -> Section | None:
     judged = [claim for kind in (_rivals, _biases, _shots, _costs) for claim in kind(context)]
     if not judged:
         return None
-    about = attrgetter("claim", "on", "verdict", "measure")
+    row = attrgetter("claim", "on", "verdict", "measure")
     columns = [
         words("Claim", "claim"),
         words("On", "on"),
         words("Verdict", lambda claim: verdict_cell(claim.verdict)),
         words("Evidence", lambda claim: Cell(claim.evidence)),
-        data("claim", "on", "verdict", "measure", get=lambda line: about(line[0])),
+        data("claim", "on", "verdict", "measure", get=lambda line: row(line[0])),
         data("compared", get=lambda line: line[1].name),
         data("estimate", "low", "high", get=lambda line: line[1].estimate),
         data("p_holm", "runs", get=lambda line: (line[1].p, line[1].runs)),
     ]
     table = Table("claims", "Verdicts", columns, judged, lambda claim: [(claim, test) for test in claim.tests])
     notes = mixtures([*context.rows.table_1.values(), *context.rows.table_2.values()])
-    return Section("claims", "What the paper claims", [TEXTS["claims"].format(comparable=COMPARABLE), table, *notes])
+    about = TEXTS["claims"].format(comparable=COMPARABLE, margin=MARGIN_TEXT)
+    return Section("claims", "What the paper claims", [about, table, *notes])
 
 
 def _rivals(context: PaperContext) -> Iterator[JudgedClaim]:
@@ -133,6 +134,10 @@ def _test_of(name: str, row: Compared, own: Variant, metric: str) -> ClaimTest:
     text += f", solved {own.solved_text} and {other.solved_text}" if _is_by_solved(own, other, metric) else ""
     text += "" if row.p is None else f" ({p_text(row.p)})"
     speaks = {HOLDS: True, CONTRADICTED: False}.get(row.verdict)
+    # Of a cap and of runs that diverged a mean says too little.
+    by_means = not _is_by_solved(own, other, metric) and not own.count("diverged") + other.count("diverged")
+    if speaks is None and by_means and is_same(summarise(own.values(metric)), summarise(row.values)):
+        text += f", equal within {MARGIN_TEXT}"
     # What a diverged run would have cost is not known, and leaving it out flatters its side.
     if speaks is not None and (diverged := (own if speaks else other).count("diverged")):
         speaks, text = None, f"{text} ({diverged} diverged left out)"

@@ -1,19 +1,25 @@
 """The section on cost: every machine side by side with the paper's."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from pac4sac.paper.numbers import COST, TEXTS
+from pac4sac.base.text import NOTHING, duration
+from pac4sac.paper.families import HORIZON, departures
+from pac4sac.paper.numbers import ALGORITHMS, COST, TASKS, TEXTS
 from pac4sac.report.tables import Cell, Column, Section, Table, data, with_interval, words
+from pac4sac.report.variants import Variant
 from pac4sac.runs.collection import FoundCost
 from pac4sac.runs.statistics import Estimate, median, summarise
 
 REFERENCE = "sac"
 COMPARABLE = 1.25  # times the cost of SAC, at most
 NORMAL_97_5 = 1.959964
+SOLVING = "cost-to-solve"  # the study that times all tasks, with their own updates per step
 TURNS = 2  # the version of cost.json since which the algorithms are timed in turns
 
 
@@ -23,7 +29,10 @@ class Machine:
         self.content = content
         self.in_turns = int(content.get("version", 1)) >= TURNS
         self.device = str(content.get("device", "cpu"))
-        self.rows: dict[str, Any] = {str(row.get("label", row.get("algo"))): row for row in content["rows"]}
+        # Of a study on several tasks, those of its first.
+        tasks = [row.get("task") for row in content["rows"]]
+        first = [row for row, task in zip(content["rows"], tasks, strict=True) if task == tasks[0]]
+        self.rows: dict[str, Any] = {str(row.get("label", row.get("algo"))): row for row in first}
         times = {label: row.get("seconds_per_1000_steps", []) for label, row in self.rows.items()}
         seconds = {label: [float(s) for s in row if isinstance(s, int | float)] for label, row in times.items()}
         # Round by round or repetition by repetition.
@@ -37,19 +46,21 @@ class Machine:
         else:
             name = f"CPU {about['processor']}" if about.get("processor") else "CPU"
             name += f", {about['cores']} cores" if about.get("cores") else ""
-        return name if self.study == "cost" else f"{name} (study {self.study})"
+        return name if self.study in ("cost", SOLVING) else f"{name} (study {self.study})"
 
     @property
     def about(self) -> str:
         versions = {name: self.content.get("versions", {}).get(name) for name in ("pac4sac", "torch")}
         how = {name: self._how(name) or None for name in ("backend", "threads")}
-        known = {**self.content.get("machine", {}), **versions, **how}
+        precision = {"precision": self.content.get("precision")}
+        known = {**self.content.get("machine", {}), **versions, **how, **precision}
         parts = [f"{name} {value}" for name, value in known.items() if value is not None]
         parts.append(f"{min(map(len, self.seconds.values()))} {'rounds' if self.in_turns else 'repetitions'}")
         parts += [str(self.content["date"])] if self.content.get("date") else []
         note = "" if self.in_turns else f" {TEXTS['cost_one_after_another']}"
-        repeat = f"`pac4sac study run {self.study} --device {self.device}`"
-        return f"{self.title}: {', '.join(parts)}. Repeat with {repeat}.{note}"
+        repeat = f"pac4sac study run {self.study} --device {self.device}"
+        repeat += " --precision tf32" if self.content.get("precision") == "tf32" else ""
+        return f"{self.title}: {', '.join(parts)}. Repeat with `{repeat}`.{note}"
 
     def _how(self, name: str) -> str:
         """Once where all algorithms agree."""
@@ -57,6 +68,11 @@ class Machine:
         if len(set(known.values())) == 1:
             return next(iter(known.values()))
         return " and ".join(f"{value} ({label})" for label, value in known.items())
+
+    def median_of(self, task: str, algo: str) -> float | None:
+        """Seconds per 1000 steps on a task that the measurement names."""
+        rows = [row for row in self.content["rows"] if (row.get("task"), row.get("label")) == (task, algo)]
+        return float(np.median(rows[0]["seconds_per_1000_steps"])) if rows else None
 
     def numbers(self, label: str) -> tuple[Any, ...]:
         """How many times it was timed, their middle, deviation and ends, and their ratio to SAC's with its interval."""
@@ -98,13 +114,67 @@ class Machine:
 
 
 def machines(costs: Sequence[FoundCost]) -> list[Machine]:
-    return [machine for machine in map(Machine, costs) if machine.seconds]
+    return [machine for machine in map(Machine, costs) if machine.seconds and machine.study != SOLVING]
 
 
-def cost_section(costs: Sequence[FoundCost]) -> Section | None:
-    timed = machines(costs)
+def cost_section(costs: Sequence[FoundCost], table_1: Mapping[tuple[str, str], Variant]) -> Section | None:
+    blocks = [*_per_step(machines(costs)), *_until_solved(costs, table_1)]
+    return Section("cost", "Cost", blocks) if blocks else None
+
+
+def _until_solved(costs: Sequence[FoundCost], table_1: Mapping[tuple[str, str], Variant]) -> list[Any]:
+    """What a solved run costs: the steps of all runs until they were solved or ended, over the number solved, times the
+    seconds of a step on each machine."""
+    timed = [machine for machine in map(Machine, costs) if machine.study == SOLVING and machine.seconds]
+    places = [place for place in product(TASKS, ALGORITHMS) if any(m.median_of(*place) for m in timed)]
+
+    def steps(place: tuple[str, str]) -> float | None:
+        """In thousands, as seconds are given for."""
+        variant = table_1.get(place)
+        episodes = variant.values("episodes") if variant and not departures(variant) else []
+        return sum(episodes) * HORIZON / 1000 / variant.solved if variant and episodes and variant.solved else None
+
+    def seconds(machine: Machine, place: tuple[str, str]) -> float | None:
+        middle, thousands = machine.median_of(*place), steps(place)
+        return middle * thousands if middle and thousands else None
+
+    def solved(place: tuple[str, str]) -> Cell:
+        variant = table_1.get(place)
+        return Cell(variant.solved_text, variant.solved) if variant else Cell()
+
+    def step_cell(machine: Machine, place: tuple[str, str]) -> Cell:
+        middle = machine.median_of(*place)
+        return Cell(f"{middle:.2f}", middle) if middle else Cell()
+
+    def time_cell(machine: Machine, place: tuple[str, str]) -> Cell:
+        needed = seconds(machine, place)
+        return Cell(duration(needed), needed) if needed else Cell()
+
+    def on_machines(place: tuple[str, str]) -> list[tuple[Any, ...]]:
+        return [(*place, m.title, m.device, m.median_of(*place), steps(place), seconds(m, place)) for m in timed]
+
+    columns = [
+        words("Task", lambda place: TASKS[place[0]]),
+        words("Algorithm", lambda place: ALGORITHMS[place[1]]),
+        Column("solved", solved),
+        Column("thousand steps per solved run", steps, show=lambda x: f"{x:.1f}" if x else NOTHING),
+        data(
+            *["task", "algorithm", "machine", "device", "seconds", "thousand_steps", "seconds_per_solved"],
+            get=lambda row: row,
+        ),
+    ]
+    for m in timed:
+        columns += [
+            Column("seconds per 1000", partial(step_cell, m), group=m.title),
+            Column("per solved run", partial(time_cell, m), group=m.title),
+        ]
+    table = Table("cost-to-solve", "Wall-clock time of a solved run, one run at a time", columns, places, on_machines)
+    return [TEXTS["cost_to_solve"], table, [m.about for m in timed]] if places else []
+
+
+def _per_step(timed: Sequence[Machine]) -> list[Any]:
     if not timed:
-        return None
+        return []
     relative_of_paper = {label: seconds.mean / COST[REFERENCE].mean for label, seconds in COST.items()}
 
     def paper_seconds(label: str) -> Cell:
@@ -127,4 +197,4 @@ def cost_section(costs: Sequence[FoundCost]) -> Section | None:
     labels = list(dict.fromkeys([*COST, *(label for machine in timed for label in machine.seconds)]))
     caption = "Seconds per 1000 steps, and how many times those of SAC"
     table = Table("cost", caption, columns, labels, on_machines)
-    return Section("cost", "Cost", [TEXTS["cost"] + in_turns, table, [m.about for m in timed]])
+    return [TEXTS["cost"] + in_turns, table, [m.about for m in timed]]

@@ -16,6 +16,7 @@ from pac4sac.paper.families import PaperContext, context_of, coverage_baseline, 
 from pac4sac.paper.numbers import SEEDS, TEXTS
 from pac4sac.paper.study_sections import chosen_section, study_sections
 from pac4sac.paper.table_sections import shooting_section, table_section
+from pac4sac.paper.verdicts import MARGIN_TEXT
 from pac4sac.report import bias_and_coverage, figures
 from pac4sac.report import sections as general
 from pac4sac.report.comparison import compare_headline, tally
@@ -85,9 +86,9 @@ def compose(context: PaperContext) -> list[Section]:
         bias_and_coverage.coverage_section(context, partial(coverage_baseline, collection.studies)),
         general.threshold_section(context, TEXTS["threshold"]),
         *(chosen_section(context, kind) for kind in CHOOSING),
-        cost_section(collection.costs),
+        cost_section(collection.costs, context.rows.table_1),
         general.runs_section(context),
-        general.method_section([text.format(seeds=SEEDS) for text in TEXTS["method"]]),
+        general.method_section([text.format(seeds=SEEDS, margin=MARGIN_TEXT) for text in TEXTS["method"]]),
         general.provenance_section(context),
     ]
     return [section for section in sections if section is not None]

@@ -1,6 +1,5 @@
 """Sections that set our numbers beside the paper's: Tables 1 and 2, the shooting figure."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,7 +12,7 @@ from matplotlib.figure import Figure
 from pac4sac.base.text import NOTHING
 from pac4sac.paper.families import PaperTable
 from pac4sac.paper.numbers import MEDIANS, SEEDS, TASKS, TEXTS, MeanSd
-from pac4sac.paper.verdicts import NOT_COMPARABLE, VERDICTS, Verdict, compare_cell
+from pac4sac.paper.verdicts import NOT_COMPARABLE, Verdict, compare_cell, tally
 from pac4sac.report.figures import COLOURS, add_legend, finish_panel, new_figure
 from pac4sac.report.sections import mixtures
 from pac4sac.report.tables import Cell, Column, Picture, Section, Table, command, data, with_ends, words
@@ -74,8 +73,7 @@ def verdict_cell(verdict: str, hint: str = "") -> Cell:
 def table_section(table: PaperTable) -> tuple[Section, str]:
     """With how many cells have which verdict."""
     blocks, compared = beside_the_paper(table)
-    counts = Counter(cell.judged.verdict for cell in compared)
-    of_cells = f"{len(compared)} cells: " + ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v])
+    of_cells = f"{len(compared)} cells: {tally(cell.judged.verdict for cell in compared)}"
     return Section(table.name, table.title, [f"Of {of_cells}.", *blocks]), of_cells
 
 

@@ -1,22 +1,35 @@
 """Verdicts on our numbers against the paper's. Less regret and fewer episodes are better."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pac4sac.base.text import p_text
+from pac4sac.base.text import decimals, p_text
 from pac4sac.paper.families import departures
 from pac4sac.paper.numbers import PAPER_TASKS, SEEDS, MeanSd
 from pac4sac.report.comparison import BETTER, SIGNIFICANT, UNFINISHED, WORSE
 from pac4sac.report.variants import Variant
-from pac4sac.runs.statistics import Estimate, Summary, fisher, median, side_of_zero, welch
+from pac4sac.runs.statistics import (
+    EQUIVALENCE,
+    UNDECIDED,
+    Estimate,
+    Summary,
+    fisher,
+    is_within,
+    median,
+    side_of_zero,
+    welch,
+)
 
-REPRODUCED, INCONCLUSIVE, NOT_COMPARABLE, NO_DATA = "reproduced", "inconclusive", "not comparable", "no data"
-VERDICTS = (REPRODUCED, BETTER, WORSE, INCONCLUSIVE, UNFINISHED, NOT_COMPARABLE, NO_DATA)
+REPRODUCED, NOT_COMPARABLE, NO_DATA = "reproduced", "not comparable", "no data"
+VERDICTS = (REPRODUCED, BETTER, WORSE, UNDECIDED, UNFINISHED, NOT_COMPARABLE, NO_DATA)
+MARGIN = 0.15  # of the other's value: what differs by less is the same. Not to be changed: it was fixed in advance.
+MARGIN_TEXT = f"{100 * MARGIN:.0f} %"
 REASONS = {
-    BETTER: "lies below zero",
-    WORSE: "lies above zero",
-    REPRODUCED: "holds zero and is narrow",
-    INCONCLUSIVE: "is wider than half the paper's value",
+    BETTER: "the 95 % interval of the difference lies below zero",
+    WORSE: "the 95 % interval of the difference lies above zero",
+    REPRODUCED: f"equal within {MARGIN_TEXT}",
+    UNDECIDED: f"neither a difference nor equality within {MARGIN_TEXT} is shown",
 }
 
 
@@ -49,25 +62,36 @@ def compare_cell(variant: Variant | None, metric: str, paper: MeanSd | float | N
         return compare_solved(variant.solved, len(variant.judged))
     if not (summary := variant.summary(metric)):
         return NO_RUN
-    judged, diverged = compare_means(summary, paper), variant.count("diverged")
+    # Where none is solved, each is E_max and would have been more: that is near the paper's mean by the cap alone.
+    is_capped = metric == "episodes" and not variant.solved
+    judged, diverged = compare_means(summary, paper, is_capped), variant.count("diverged")
     if diverged and judged.verdict in (REPRODUCED, BETTER):
         # What a diverged run would have cost is not known, and leaving it out flatters.
         reason = f"{diverged} diverged {'run is' if diverged == 1 else 'runs are'} left out of the mean"
-        return Verdict(INCONCLUSIVE, reason, judged.low, judged.high)
+        return Verdict(UNDECIDED, reason, judged.low, judged.high)
     return judged
 
 
-def compare_means(ours: Summary, paper: Summary) -> Verdict:
-    """By the 95 % Welch interval of the difference: reproduced where it holds zero and is narrower than half the
-    paper's value."""
+def compare_means(ours: Summary, paper: Summary, is_capped: bool = False) -> Verdict:
+    """By Welch's intervals of the difference, with the paper's own deviation: reproduced where that of 90 % lies within
+    the margin, better or worse where it does not and that of 95 % leaves out zero. What is capped may differ, but
+    cannot be shown to be the same."""
     if ours.sd is None:
-        return Verdict(INCONCLUSIVE, "one complete run gives no interval")
-    return _judge(welch(ours, paper), paper.mean, "neither side has any spread, so there is no interval")
+        return Verdict(UNDECIDED, "one complete run gives no interval")
+    intervals = welch(ours, paper), welch(ours, paper, EQUIVALENCE)
+    return _judge(*intervals, paper.mean, "neither side has any spread, so there is no interval", is_capped)
 
 
 def compare_median(ours: Sequence[float], paper: float) -> Verdict:
-    """By the bootstrap interval of our median: the figure shows no spread, so its median is taken as exact."""
-    return _judge(median([value - paper for value in ours]), paper, "one complete run gives no interval")
+    """By bootstrap intervals of our median: the figure shows no spread, so its median is taken as exact."""
+    differences = [value - paper for value in ours]
+    intervals = median(differences), median(differences, confidence=EQUIVALENCE)
+    return _judge(*intervals, paper, "one complete run gives no interval")
+
+
+def is_same(ours: Summary, theirs: Summary) -> bool:
+    """Whether a mean is shown to be within the margin of another."""
+    return is_within(welch(ours, theirs, EQUIVALENCE), MARGIN * abs(theirs.mean))
 
 
 def compare_solved(solved: int, n: int) -> Verdict:
@@ -76,18 +100,33 @@ def compare_solved(solved: int, n: int) -> Verdict:
     counts = f"{solved} of {n} runs solved, none of the paper's {SEEDS}"
     if solved:
         p = fisher((solved, n), (0, SEEDS))
-        return Verdict(BETTER if p < SIGNIFICANT else INCONCLUSIVE, f"{counts}; Fisher's exact test, {p_text(p)}")
-    return Verdict(REPRODUCED, counts) if n >= SEEDS else Verdict(INCONCLUSIVE, f"{counts}, but ours are fewer")
+        return Verdict(BETTER if p < SIGNIFICANT else UNDECIDED, f"{counts}; Fisher's exact test, {p_text(p)}")
+    return Verdict(REPRODUCED, counts) if n >= SEEDS else Verdict(UNDECIDED, f"{counts}, but ours are fewer")
 
 
 def is_never_solved(paper: Summary, e_max: int) -> bool:
     return paper.sd == 0 and paper.mean == e_max
 
 
-def _judge(difference: Estimate, paper: float, without_interval: str) -> Verdict:
-    low, high = difference.low, difference.high
+def _judge(
+    difference: Estimate, narrower: Estimate, paper: float, without_interval: str, is_capped: bool = False
+) -> Verdict:
+    low, high = narrower.low, narrower.high
     if low is None or high is None:
-        return Verdict(INCONCLUSIVE, without_interval)
-    neither = REPRODUCED if high - low < abs(paper) / 2 else INCONCLUSIVE
-    verdict = side_of_zero(difference, WORSE, BETTER, neither)
-    return Verdict(verdict, f"the interval of the difference {REASONS[verdict]}", low, high)
+        return Verdict(UNDECIDED, without_interval)
+    is_equal = is_within(narrower, MARGIN * abs(paper)) and not is_capped
+    verdict = REPRODUCED if is_equal else side_of_zero(difference, WORSE, BETTER, UNDECIDED)
+    ends = " to ".join(decimals(100 * end / abs(paper), 0) for end in (low, high))
+    reason = f"{REASONS[verdict]}; 90 % interval {ends} % of the paper's value"
+    reason += ", of runs that were never solved" if is_capped else ""
+    return Verdict(verdict, reason, difference.low, difference.high)
+
+
+def tally(verdicts: Iterable[str]) -> str:
+    """How many have which verdict, in words: better and worse are the two ways to differ."""
+    counts = Counter(verdicts)
+    ways = ", ".join(f"{counts[way]} {way}" for way in (BETTER, WORSE) if counts[way])
+    differing = [f"{counts[BETTER] + counts[WORSE]} different ({ways})"] if ways else []
+    others = {verdict: f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]}
+    first = [others.pop(REPRODUCED)] if REPRODUCED in others else []
+    return ", ".join([*first, *differing, *(others[v] for v in others if v not in (BETTER, WORSE))])

@@ -15,6 +15,7 @@ from scipy.special import stdtrit
 Floats = NDArray[np.float64]
 OVERESTIMATES, UNDERESTIMATES, UNDECIDED = "overestimates", "underestimates", "undecided"  # what a critic does
 CONFIDENCE = 0.95
+EQUIVALENCE = 0.90  # confidence of the interval whose two ends are one-sided tests at 5 % each
 RESAMPLES = 9999
 SEED = 20240721  # of every bootstrap: the same runs give the same interval
 
@@ -78,8 +79,8 @@ def interquartile_mean(strata: Sequence[ArrayLike], seed: int = SEED) -> Estimat
     return _bootstrap(strata, middle_half, seed)
 
 
-def median(values: ArrayLike, seed: int = SEED) -> Estimate:
-    return _bootstrap([values], lambda x, axis: np.median(x, axis=axis), seed)
+def median(values: ArrayLike, seed: int = SEED, confidence: float = CONFIDENCE) -> Estimate:
+    return _bootstrap([values], lambda x, axis: np.median(x, axis=axis), seed, confidence)
 
 
 def probability_of_improvement(
@@ -96,16 +97,23 @@ def probability_of_improvement(
     return _bootstrap([*ours, *theirs], probability, seed)
 
 
-def welch(ours: Summary, theirs: Summary) -> Difference:
+def welch(ours: Summary, theirs: Summary, confidence: float = CONFIDENCE) -> Difference:
     """Ours minus theirs, from means and standard deviations, so that published numbers can stand on one side."""
     difference = ours.mean - theirs.mean
     if ours.sd is None or theirs.sd is None or ours.sd == theirs.sd == 0:
         return Difference(difference)
     a, b = ours.sd**2 / ours.n, theirs.sd**2 / theirs.n
     freedom = (a + b) ** 2 / (a**2 / (ours.n - 1) + b**2 / (theirs.n - 1))
-    half_width = float(stdtrit(freedom, (1 + CONFIDENCE) / 2) * np.sqrt(a + b))
+    half_width = float(stdtrit(freedom, (1 + confidence) / 2) * np.sqrt(a + b))
     p = float(2 * stats.t.sf(abs(difference) / np.sqrt(a + b), freedom))
     return Difference(difference, difference - half_width, difference + half_width, p)
+
+
+def is_within(difference: Estimate, margin: float) -> bool:
+    """Of a 90 % interval: two one-sided tests at 5 % each (TOST), that the difference is more than −margin, and less
+    than margin."""
+    low, high = difference.low, difference.high
+    return low is not None and high is not None and -margin < low and high < margin
 
 
 def mann_whitney(ours: ArrayLike, theirs: ArrayLike) -> float | None:
@@ -143,12 +151,14 @@ def solved_fraction_curve(solved_at: Sequence[int | None], until: int) -> tuple[
     return episodes, [by_count[int((first <= episode).sum())] for episode in episodes]
 
 
-def _bootstrap(samples: Sequence[ArrayLike], statistic: Callable[..., Floats], seed: int) -> Estimate:
+def _bootstrap(
+    samples: Sequence[ArrayLike], statistic: Callable[..., Floats], seed: int, confidence: float = CONFIDENCE
+) -> Estimate:
     arrays = [np.asarray(sample, dtype=np.float64) for sample in samples]
     value = float(statistic(*arrays, axis=-1))
     if min(map(len, arrays)) < 2:
         return Estimate(value)
-    how = {"confidence_level": CONFIDENCE, "n_resamples": RESAMPLES, "method": "percentile", "batch": 2000}
+    how = {"confidence_level": confidence, "n_resamples": RESAMPLES, "method": "percentile", "batch": 2000}
     generator = np.random.default_rng(seed)
     interval = stats.bootstrap(arrays, statistic, axis=-1, vectorized=True, random_state=generator, **how)
     low, high = interval.confidence_interval

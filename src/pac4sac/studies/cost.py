@@ -27,8 +27,11 @@ VERSION = 2  # in version 1 one algorithm was timed after another
 
 def measure_cost(study: Study, root: Path, options: Options) -> None:
     """Write `cost.json`: for each algorithm the times of 1000 steps with their updates, round by round. One run of it
-    is timed, and only variants that are called by the algorithm's name."""
-    first_runs = {run.label: run for run in reversed(study.runs()) if run.label == run.algo}
+    is timed on each task, of a study that also trains on its first, and only variants that are called by the
+    algorithm's name."""
+    tasks = study.tasks if study.kind == "cost" else study.tasks[:1]
+    named = [run for run in study.runs() if run.label == run.algo and run.task in tasks]
+    first_runs = {(run.task.name, run.label): run for run in reversed(named)}
     device = backends.pick_device(options.device)
     threads = torch.get_num_threads()
     timed = []
@@ -41,7 +44,8 @@ def measure_cost(study: Study, root: Path, options: Options) -> None:
     finally:
         torch.set_num_threads(threads)
     about = {"version": VERSION, "date": datetime.now(UTC).date().isoformat(), "machine": machine()}
-    about |= {"versions": versions(), "device": str(device), "rows": [one.row for one in timed]}
+    about |= {"versions": versions(), "device": str(device), "precision": options.precision}
+    about |= {"rows": [one.row for one in timed]}
     root.mkdir(parents=True, exist_ok=True)
     write_whole(root / "cost.json", json.dumps(about, indent=1).encode())
 
@@ -61,7 +65,8 @@ class TimedRun:
         updates = rounds * MEASURED_STEPS * agent.updates_per_step
         backend = backends.prepare(self.learner, backends.choose_backend(options.backend, device, updates))
         self.learner.begin(pool.reset())
-        self.row: dict[str, object] = {"algo": run.algo, "label": run.label, "backend": backend}
+        self.row: dict[str, object] = {"algo": run.algo, "label": run.label, "task": run.task.name}
+        self.row |= {"updates_per_step": agent.updates_per_step, "backend": backend}
         self.row |= {"threads": self.threads, "seconds_per_1000_steps": self.seconds}
 
     def take(self, steps: int) -> float:
