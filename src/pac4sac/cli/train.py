@@ -45,9 +45,10 @@ class Train:
 
         task = get_task(self.task)
         from pac4sac.cli.training_summary import train_and_show
-        from pac4sac.training.experiment import free_folder, train
+        from pac4sac.training.experiment import train
 
-        folder = self.out or free_folder(Path("experiments"), f"{task.name}-{self.algo}")
         given = {name: value for name, value in vars(self).items() if name not in ("tensorboard", "config")}
-        given |= {"task": task, "seeds": seeds, "settings": settings, "out": folder}
-        return train_and_show(partial(train, **given), console, folder, self.max_minutes, self.tensorboard)
+        given |= {"task": task, "seeds": seeds, "settings": settings}
+        return train_and_show(
+            partial(train, **given), console, self.out or Path("experiments"), self.max_minutes, self.tensorboard
+        )

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import fcntl
 import functools
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -69,12 +70,13 @@ def train(
     task, watcher, stop = get_task(task, steps), Callbacks(callbacks), StopRequest(max_minutes)
     how = make_options(task.steps, options)
     runs = make_runs(task, algo, preset, seed_list(seeds), settings_grid(settings))
-    folder = Path(out) if out is not None else free_folder(Path("experiments"), f"{task.name}-{algo}")
     if how.start_from:
         agent = agent_checksum(how.start_from)
         runs = [run.starting_from(agent) for run in runs]
-    create(folder, startable_cohorts(runs, how), how)
-    return _go_on(folder, watcher, stop)
+    cohorts = startable_cohorts(runs, how)
+    folder = Path(out) if out is not None else make_free_folder(Path("experiments"), f"{task.name}-{algo}")
+    with created(folder, cohorts, how):
+        return _go_on(folder, watcher, stop, is_ours=True)
 
 
 def startable_cohorts(runs: Sequence[Run], options: Options) -> list[list[Run]]:
@@ -103,16 +105,25 @@ def check_computing(options: Options) -> torch.device:
     return device
 
 
-def create(folder: Path, cohorts: Sequence[Sequence[Run]], options: Options) -> None:
-    """Write down the experiment; `resume` then trains it."""
+@contextlib.contextmanager
+def created(folder: Path, cohorts: Sequence[Sequence[Run]], options: Options) -> Iterator[None]:
+    """Write down the experiment and keep others out of its folder: of many who try at once, one comes to train."""
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file, and an experiment is a folder; choose another name with --out.")
-    # A process killed in the first moment leaves an unfinished experiment.json, and nothing that could be lost.
-    if folder.exists() and any(path.name != "experiment.json.part" for path in folder.iterdir()):
-        raise UserError(f"{folder} exists and is not empty; resume it, or choose another folder with --out.")
     folder.mkdir(parents=True, exist_ok=True)
-    described = [[run.describe() for run in cohort] for cohort in cohorts]
-    _write(folder, {"version": VERSION, "options": dataclasses.asdict(options), "cohorts": described})
+    with alone_in(folder):
+        # A process killed in the first moment leaves an unfinished experiment.json, and nothing that could be lost.
+        if any(path.name != "experiment.json.part" for path in folder.iterdir()):
+            raise UserError(f"{folder} exists and is not empty; resume it, or choose another folder with --out.")
+        described = [[run.describe() for run in cohort] for cohort in cohorts]
+        _write(folder, {"version": VERSION, "options": dataclasses.asdict(options), "cohorts": described})
+        yield
+
+
+def create(folder: Path, cohorts: Sequence[Sequence[Run]], options: Options) -> None:
+    """Write down the experiment; `resume` then trains it."""
+    with created(folder, cohorts, options):
+        pass
 
 
 def resume(
@@ -122,7 +133,9 @@ def resume(
     return _go_on(Path(folder), Callbacks(callbacks), StopRequest(max_minutes), steps)
 
 
-def _go_on(folder: Path, watcher: Callback, stop: StopRequest, steps: int | None = None) -> Result:
+def _go_on(
+    folder: Path, watcher: Callback, stop: StopRequest, steps: int | None = None, is_ours: bool = False
+) -> Result:
     about, started = read_experiment(folder), None
     try:
         options, cohorts = Options(**about["options"]), experiment_runs(about)
@@ -135,7 +148,7 @@ def _go_on(folder: Path, watcher: Callback, stop: StopRequest, steps: int | None
         about["options"]["steps"], options = steps, longer
         # The extension is written down once a cohort goes on, since its checkpoint was usable then.
         started = functools.partial(_write, folder, about)
-    with alone_in(folder), stop:
+    with contextlib.nullcontext() if is_ours else alone_in(folder), stop:
         for number, runs in enumerate(cohorts):
             if not Cohort(folder, f"{number:03d}", runs, options, watcher).train(stop, started):
                 return Result(folder, complete=False, reason=stop.reason)
@@ -179,8 +192,13 @@ def experiment_runs(about: Mapping[str, Any]) -> list[list[Run]]:
     return [[Run.from_description(run) for run in cohort] for cohort in about["cohorts"]]
 
 
-def free_folder(parent: Path, name: str) -> Path:
-    """parent/name, or with a number behind it where that is taken."""
+def make_free_folder(parent: Path, name: str) -> Path:
+    """parent/name, or with a number behind it where that is taken. It is made at once, lest another take it."""
     clean = name.replace("/", "-").replace(":", "-").lower()
-    candidates = (parent / (clean if k == 1 else f"{clean}-{k}") for k in range(1, 10_000))
-    return next(path for path in candidates if not path.exists())
+    candidates = (parent / (clean if k == 1 else f"{clean}-{k}") for k in itertools.count(1))
+    parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        path = next(candidates)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir()
+            return path
