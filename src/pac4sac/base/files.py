@@ -1,9 +1,11 @@
 """Files that appear whole or not at all, files that may be damaged, and what can be written into JSON."""
 
+import errno
 import json
 import math
 import os
 import re
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,13 @@ def write_whole(path: Path, data: bytes) -> None:
     part.replace(path)
 
 
+def read_file(path: Path) -> bytes:
+    """Of a file as we write them; anything else, such as a pipe, would keep its reader waiting."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is no ordinary file", str(path))
+    return path.read_bytes()
+
+
 def sync_folder(folder: Path) -> None:
     """What was made, renamed or removed in a folder is on the disk for good."""
     descriptor = os.open(folder, os.O_RDONLY)
@@ -32,10 +41,32 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+SUSPECT = re.compile(rb"\\u[dD][89a-fA-F]|\d{19}")  # half a character perhaps, or more than 64 bits
+
+
+def parse_json(data: bytes | str) -> Any:
+    """A ValueError where it is no JSON, or has half a character or a number beyond 64 bits, which nothing we write has
+    and hardly anything can take."""
+    data = data.encode() if isinstance(data, str) else data
+    try:
+        content = json.loads(data, parse_int=_whole_number if SUSPECT.search(data) else None)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if SUSPECT.search(data):
+        json.dumps(content, ensure_ascii=False).encode()
+    return content
+
+
+def _whole_number(text: str) -> int:
+    if len(text) > 20 or not -(2**63) <= int(text) < 2**64:
+        raise ValueError(f"{text[:20]}… has more than 64 bits")
+    return int(text)
+
+
 def read_json(path: Path) -> dict[str, Any] | None:
     try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        content = parse_json(read_file(path))
+    except (OSError, ValueError):
         return None
     return content if isinstance(content, dict) else None
 
@@ -46,12 +77,12 @@ def read_jsonl(path: Path) -> tuple[list[dict[str, Any]], int]:
         return [], 0
     rows: list[dict[str, Any]] = []
     skipped = 0
-    for line in path.read_bytes().split(b"\n"):
+    for line in read_file(path).split(b"\n"):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
+            row = parse_json(line)
+        except ValueError:
             row = None
         if isinstance(row, dict):
             rows.append(row)

@@ -1,6 +1,7 @@
 """`pac4sac.certify`: all that can be said about how far a trained critic and its policy may be trusted."""
 
 import json
+import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -231,7 +232,7 @@ def saved_agent(path: str | Path) -> Path:
     if not (path.is_file() or any(path.glob("agent.safetensors")) or any(path.glob("runs/*/agent.safetensors"))):
         for experiment in (path, path.resolve().parent.parent):
             if (experiment / "experiment.json").is_file():
-                raise UserError(REMARKS["not_yet"].format(path=path, experiment=experiment))
+                raise UserError(REMARKS["not_yet"].format(path=path, experiment=shlex.quote(str(experiment))))
     return choose_agent(path)
 
 

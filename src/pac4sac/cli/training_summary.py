@@ -1,5 +1,6 @@
 """Training shown as it goes, then what came of it: the paper's two metrics of each run, beside the paper's numbers."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -70,7 +71,7 @@ def show_result(result: Result, console: Console) -> None:
         say(console, f"Learning curves: {result.folder / PICTURE}")
     say(console, f"Run folders:     {result.folder / 'runs'}")
     if not result.complete:
-        say(console, f"Go on with:      pac4sac resume {result.folder}")
+        say(console, f"Go on with:      pac4sac resume {shlex.quote(str(result.folder))}")
 
 
 def result_table(runs: Sequence[RunRecord], width: int) -> Table:

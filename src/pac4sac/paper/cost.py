@@ -1,5 +1,6 @@
 """The section on cost: every machine side by side with the paper's."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import astuple
 from typing import Any
@@ -48,7 +49,7 @@ class Machine:
         parts.append(f"{min(map(len, self.seconds.values()))} {'rounds' if self.in_turns else 'repetitions'}")
         parts += [str(self.content["date"])] if self.content.get("date") else []
         note = "" if self.in_turns else f" {TEXTS['cost_one_after_another']}"
-        repeat = f"`pac4sac study run {self.study} --device {self.device}`"
+        repeat = f"`{shlex.join(['pac4sac', 'study', 'run', self.study, '--device', self.device])}`"
         return f"{self.title}: {', '.join(parts)}. Repeat with {repeat}.{note}"
 
     def _how(self, name: str) -> str:

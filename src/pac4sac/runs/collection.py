@@ -38,6 +38,7 @@ class FoundStudy:
     title: str
     kind: str
     question: str
+    definition: str  # by which it is called, nothing where it is no study of `pac4sac study`
     baseline: str | None
 
 
@@ -47,6 +48,7 @@ class MissingRun:
     label: str
     seed: int
     studies: tuple[str, ...]  # all that wait for it; none where an experiment alone does
+    experiment: str  # that waits for it, as the report shows its place, or nothing
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def collect(paths: Sequence[Path]) -> Collection:
     return Collection(
         runs=runs,
         studies=tuple(_study(path, about, place) for path, about in studies.items()),
-        missing=_missing(runs, [*studies.values(), *_experiments(roots)]),
+        missing=_missing(runs, [*studies.values(), *_experiments(roots, place)]),
         costs=costs,
         twice=twice,
         unreadable=tuple(unreadable),
@@ -140,13 +142,13 @@ def _expected(studies: Iterable[Description]) -> Iterator[tuple[Description, dic
     return ((about, row) for about in studies for row in about.get("expected_runs", []) if isinstance(row, dict))
 
 
-def _experiments(roots: Sequence[Path]) -> Iterator[Description]:
+def _experiments(roots: Sequence[Path], place: Place) -> Iterator[Description]:
     """Experiments expect runs as studies do, under no name."""
     for path in files_below(roots, "experiment.json"):
         for cohort in (read_json(path) or {}).get("cohorts", []):
             names = [{"task": run["task"]["name"], "label": run["label"], "seed": run["seed"]} for run in cohort]
             rows = [name | {"identity": identity(run)} for name, run in zip(names, cohort, strict=True)]
-            yield {"study": "", "expected_runs": rows}
+            yield {"study": "", "expected_runs": rows, "experiment": place(path.parent)}
 
 
 def _missing(runs: Sequence[FoundRun], studies: Iterable[Description]) -> tuple[MissingRun, ...]:
@@ -154,6 +156,7 @@ def _missing(runs: Sequence[FoundRun], studies: Iterable[Description]) -> tuple[
     present |= {(run.record.task["name"], label, run.record.seed) for run in runs for label in run.labels}
     first_names: dict[Any, tuple[str, str, int]] = {}  # studies may know a run by different names
     waiting: dict[tuple[str, str, int], set[str]] = {}
+    experiments: dict[tuple[str, str, int], str] = {}
     for about, row in _expected(studies):
         task, label, seed = str(row.get("task")), str(row.get("label")), row.get("seed")
         keys = [row.get("identity") or (task, label, seed), (task, label, seed)]
@@ -161,7 +164,9 @@ def _missing(runs: Sequence[FoundRun], studies: Iterable[Description]) -> tuple[
             name = next((first_names[key] for key in keys if key in first_names), (task, label, seed))
             first_names |= dict.fromkeys(keys, name)
             waiting.setdefault(name, set()).add(str(about.get("study")))
-    missing = [MissingRun(*name, tuple(sorted(names - {""}))) for name, names in waiting.items()]
+            experiments.setdefault(name, "")
+            experiments[name] = experiments[name] or about.get("experiment", "")
+    missing = [MissingRun(*name, tuple(sorted(names - {""})), experiments[name]) for name, names in waiting.items()]
     return tuple(sorted(missing, key=lambda run: (run.task, natural(run.label), run.seed)))
 
 
@@ -169,4 +174,5 @@ def _study(path: Path, about: Description, place: Place) -> FoundStudy:
     where = place(path.parent if path.name == "study.json" else path)
     name = str(about.get("study", where))
     title, question = str(about.get("title", name)), str(about.get("question", ""))
-    return FoundStudy(where, name, title, str(about.get("kind", "")), question, about.get("baseline"))
+    kind, definition = str(about.get("kind", "")), str(about.get("definition", name))
+    return FoundStudy(where, name, title, kind, question, definition, about.get("baseline"))

@@ -2,7 +2,6 @@
 `runs/<task>.jsonl`, where each line is a run with its logs (written by `archive.py`)."""
 
 import importlib
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import natural, read_jsonl
+from pac4sac.base.files import natural, parse_json, read_file, read_jsonl
 from pac4sac.runs.identity import identity, usual_settings
 from pac4sac.runs.logs import EPISODE_COLUMNS, REPORTED, LogRow, as_rows, episode_rows
 
@@ -103,8 +102,8 @@ def read_below(*folders: Path, experiments: bool = True) -> tuple[list[RunRecord
 def read_run(folder: Path) -> RunRecord:
     path = folder / "run.json"
     try:
-        about = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as reason:
+        about = parse_json(read_file(path))
+    except (OSError, ValueError) as reason:
         raise UserError(f"{path} cannot be read ({reason}); leave this run out, or train it again.") from reason
     _check(about, str(path))
     logs = {name: read_jsonl(folder / f"{name}.jsonl") for name in REPORTED}

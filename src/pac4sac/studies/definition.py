@@ -64,6 +64,7 @@ class Study:
     tasks: tuple[Task, ...]
     variants: tuple[StudyVariant, ...]
     seeds: tuple[int, ...]
+    definition: str = ""  # what `pac4sac study run` calls it by
     kind: str = KINDS[0]
     question: str = ""
     baseline: str | None = None
@@ -139,6 +140,7 @@ class _Reader:
         seeds_text = ",".join(map(str, seeds)) if isinstance(seeds, list) else str(seeds)
         study = Study(
             name=self.path.stem,
+            definition=self.path.stem if self.path.parent == SHIPPED_STUDIES else str(self.path),
             tasks=tasks,
             variants=variants,
             seeds=tuple(self._located("seeds", parse_seeds, seeds_text)),

@@ -103,6 +103,7 @@ def begin(study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides:
         rows = [*previous["expected_runs"], *expected]
         expected = list({(row["task"], row["label"], row["seed"]): row for row in rows}.values())
     about = {"version": VERSION, "study": study.name, "title": study.title, "question": study.question}
+    about["definition"] = study.definition
     # Reports know a variant by its label.
     about |= {"kind": study.kind, "baseline": study.baseline and safe_label(study.baseline), "expected_runs": expected}
     write_whole(root / "study.json", json.dumps(about, indent=1).encode())

@@ -18,7 +18,7 @@ from torch import Tensor
 from pac4sac.agents.base import Agent, State
 from pac4sac.agents.tape import Tape, read
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import write_whole
+from pac4sac.base.files import parse_json, write_whole
 from pac4sac.runs.reading import RunRecord, find_runs, read_run
 from pac4sac.runs.run import Run, make_agent
 from pac4sac.tasks import make_env
@@ -141,10 +141,10 @@ def adopt(state: State, tensors: Mapping[str, Tensor], source: str) -> None:
 def read_agent_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         with safetensors.safe_open(path, "pt") as file:
-            label = json.loads((file.metadata() or {})[FORMAT])
+            label = parse_json((file.metadata() or {})[FORMAT])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         version, about, expected = label["version"], dict(label["about"]), label["sha256"]
-    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is no agent of pac4sac, or it is damaged ({error}).") from error
     if version != VERSION:
         raise UserError(f"{path} has version {version}, and this pac4sac reads version {VERSION}.")

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import write_whole
+from pac4sac.base.files import parse_json, read_file, write_whole
 from pac4sac.base.stopping import StopReason, StopRequest
 from pac4sac.runs.metrics import Score, score_run
 from pac4sac.runs.reading import RunRecord, read_runs
@@ -178,9 +178,9 @@ def read_experiment(folder: Path) -> dict[str, Any]:
     if not path.exists():
         raise UserError(f"{folder} holds no experiment to resume; it has no experiment.json.")
     try:
-        about = json.loads(path.read_bytes())
+        about = parse_json(read_file(path))
         version = about["version"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is damaged ({error}).") from error
     if version != VERSION:
         raise UserError(f"{path} has version {version}, and this pac4sac reads version {VERSION}.")
