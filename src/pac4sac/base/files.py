@@ -6,9 +6,12 @@ import math
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import UnionType
 from typing import Any
+
+from pac4sac.base.errors import UserError
 
 
 def write_durably(path: Path, data: bytes) -> None:
@@ -77,7 +80,11 @@ def read_jsonl(path: Path) -> tuple[list[dict[str, Any]], int]:
         return [], 0
     rows: list[dict[str, Any]] = []
     skipped = 0
-    for line in read_file(path).split(b"\n"):
+    try:
+        data = read_file(path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}); put a whole copy of it there.") from error
+    for line in data.split(b"\n"):
         if not line.strip():
             continue
         try:
@@ -89,6 +96,16 @@ def read_jsonl(path: Path) -> tuple[list[dict[str, Any]], int]:
         else:
             skipped += 1
     return rows, skipped
+
+
+def check_kinds(about: Any, kinds: Mapping[str, type | UnionType], what: str) -> dict[str, Any]:
+    """What was read, where it has all that it should have, each of its kind; truth values are no numbers."""
+    if not isinstance(about, dict):
+        raise UserError(f"{what} is damaged: it is no table of names and values.")
+    wrong = [n for n, kind in kinds.items() if not isinstance(about.get(n), kind) or isinstance(about.get(n), bool)]
+    if wrong:
+        raise UserError(f"{what} is damaged: it lacks a readable {', '.join(wrong)}.")
+    return about
 
 
 def plain(value: Any, not_finite: Callable[[float], Any] = lambda number: number) -> Any:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from tyro.conf import Positional, UseAppendAction, arg
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import parse_json
+from pac4sac.base.files import parse_json, read_file
 from pac4sac.base.ranges import Interval
 from pac4sac.base.text import did_you_mean
 from pac4sac.training.options import AUTO, Options
@@ -101,7 +101,7 @@ def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
     """A config file as the flags that would say the same, so that both are checked in one place."""
     kinds = {FLAG_NAMES.get(f.name, f.name): type(f.default) for f in fields(command) if f.name != "config"}
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(read_file(path).decode())
     except OSError as error:
         raise UserError(f"The config file {path} cannot be read ({error.strerror}).") from error
     except ValueError as error:  # of TOML, or of UTF-8

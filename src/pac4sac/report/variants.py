@@ -158,10 +158,10 @@ def _options_of(run: RunRecord) -> dict[str, Any]:
     """The options, other than usual, that computed and measured as they did in this run, as far as it tells."""
     precision, device = run.computed.get("precision"), run.computed.get("device")
     options: dict[str, Any] = {"--precision": precision if precision != "float32" else None, "--device": device}
-    counts = {len(row["returns"]) for row in run.evaluations if row.get("returns")}
+    counts = {len(row["returns"]) for row in run.evaluations if isinstance(row.get("returns"), list) and row["returns"]}
     options["--evaluation-episodes"] = max(counts) if counts and max(counts) != USUAL_EPISODES else None
     for name in ("evaluations", *MEASUREMENTS):
-        steps = sorted({row["step"] for row in getattr(run, name)})
+        steps = sorted({row["step"] for row in getattr(run, name) if type(row.get("step")) is int})
         if len(steps) > (name == "evaluations"):  # all have a last one at the end, which of evaluations is usual
             options[f"--{name.replace('evaluations', 'evaluate')}-every"] = steps[0]
     return options

@@ -7,11 +7,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import natural, read_json, read_jsonl
-from pac4sac.runs.archive import check_folders, read_costs, study_files
+from pac4sac.runs.archive import check_folders, cost_files, described_runs, read_cost, read_study_file, study_files
 from pac4sac.runs.identity import identity
 from pac4sac.runs.merging import merge, why
 from pac4sac.runs.reading import RunRecord, files_below, read_below
@@ -19,6 +19,7 @@ from pac4sac.runs.reading import RunRecord, files_below, read_below
 CHOOSING = ("calibration", "search")  # kinds of studies that choose a setting, on seeds of their own
 
 Description = dict[str, Any]  # of a study, as it is stored
+T = TypeVar("T")
 Place = Callable[[Path], str]  # a path as the report shows it
 
 
@@ -77,13 +78,23 @@ def collect(paths: Sequence[Path]) -> Collection:
     def place(path: Path) -> str:
         return path.relative_to(base).as_posix() if path != base else path.name
 
-    stored = {path: read_json(path) for path in study_files(roots)}
-    studies = {path: about for path, about in stored.items() if about is not None}
-    unreadable = [f"{place(path)} cannot be read" for path in stored if path not in studies]
     records, reasons = read_below(*roots)
-    unreadable += [str(reason).replace(f"{base}/", "") for reason in reasons]
+
+    def whole(paths: Iterable[Path], read: Callable[[Path], T]) -> dict[Path, T]:
+        """What could be read; why the others could not is told."""
+        contents = {}
+        for path in paths:
+            try:
+                contents[path] = read(path)
+            except UserError as reason:
+                reasons.append(reason)
+        return contents
+
+    studies = whole(study_files(roots), read_study_file)
+    experiments = whole(files_below(roots, "experiment.json"), lambda path: described_runs(read_json(path) or {}))
+    costs = whole(cost_files(roots), read_cost)
+    unreadable = [str(reason).replace(f"{base}/", "") for reason in reasons]
     runs, twice = _each_once(_with_studies(records, studies, place), place)
-    costs = tuple(FoundCost(place(path), cost["study"], cost) for path, cost in read_costs(roots))
     if not (runs or costs or studies):
         folders = ", ".join(map(str, roots)) or "Nothing"
         raise UserError(f"{folders} holds neither runs nor a study; give folders of experiments or studies.")
@@ -91,8 +102,8 @@ def collect(paths: Sequence[Path]) -> Collection:
     return Collection(
         runs=runs,
         studies=tuple(_study(path, about, place) for path, about in studies.items()),
-        missing=_missing(runs, [*studies.values(), *_experiments(roots, place)]),
-        costs=costs,
+        missing=_missing(runs, [*studies.values(), *_expected_by(experiments, place)]),
+        costs=tuple(FoundCost(place(path), cost["study"], cost) for path, cost in costs.items()),
         twice=twice,
         unreadable=tuple(unreadable),
         dates=tuple(sorted({row["date"][:10] for row in times if isinstance(row.get("date"), str)})),
@@ -142,11 +153,11 @@ def _expected(studies: Iterable[Description]) -> Iterator[tuple[Description, dic
     return ((about, row) for about in studies for row in about.get("expected_runs", []) if isinstance(row, dict))
 
 
-def _experiments(roots: Sequence[Path], place: Place) -> Iterator[Description]:
+def _expected_by(experiments: Mapping[Path, list[list[Description]]], place: Place) -> Iterator[Description]:
     """Experiments expect runs as studies do, under no name."""
-    for path in files_below(roots, "experiment.json"):
-        for cohort in (read_json(path) or {}).get("cohorts", []):
-            names = [{"task": run["task"]["name"], "label": run["label"], "seed": run["seed"]} for run in cohort]
+    for path, cohorts in experiments.items():
+        for cohort in cohorts:
+            names = [{"task": run["task"].get("name"), "label": run["label"], "seed": run["seed"]} for run in cohort]
             rows = [name | {"identity": identity(run)} for name, run in zip(names, cohort, strict=True)]
             yield {"study": "", "expected_runs": rows, "experiment": place(path.parent)}
 

@@ -11,11 +11,12 @@ from typing import Any
 from pac4sac.agents import Agent, get_algorithm, make_config
 from pac4sac.agents.settings import AgentConfig
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import plain
+from pac4sac.base.files import check_kinds, plain
 from pac4sac.runs.identity import identity
 from pac4sac.tasks import Task
 
 LARGEST_SEED = 2**64 - 1  # that a checkpoint holds
+DESCRIBED = {"task": dict, "algo": str, "preset": str, "seed": int, "config": dict, "label": str}
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,11 @@ class Run:
         return identity(self.describe())
 
     @staticmethod
-    def from_description(about: Mapping[str, Any]) -> "Run":
+    def from_description(about: Any) -> "Run":
+        """Read back; whatever is not as `describe` writes it is a mistake of the user."""
+        check_kinds(about, DESCRIBED, "The description of a run")
+        if not 0 <= about["seed"] <= LARGEST_SEED:
+            raise UserError(f"The description of a run has the seed {about['seed']}, which is none.")
         config = get_algorithm(about["algo"]).agent.Config(**about["config"])
         what = (Task(**about["task"]), about["algo"], about["preset"], about["seed"], config, about["label"])
         return Run(*what, about.get("started_from"))

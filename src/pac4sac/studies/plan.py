@@ -17,7 +17,8 @@ from typing import Any
 import torch
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import read_json, write_whole
+from pac4sac.base.files import check_kinds, write_whole
+from pac4sac.runs.archive import read_study_file
 from pac4sac.runs.reading import read_run
 from pac4sac.runs.run import Run, make_agent, plan_cohorts, safe_label
 from pac4sac.studies.definition import Study
@@ -117,12 +118,7 @@ def read_study(root: Path) -> dict[str, Any] | None:
     path = root / "study.json"
     if not path.exists():
         return None
-    about = read_json(path) or {}
-    rows = about.get("expected_runs")
-    named = isinstance(rows, list) and all(isinstance(r, dict) and {"task", "label", "seed"} <= set(r) for r in rows)
-    if not named or "study" not in about:
-        raise UserError(f"{path} is damaged; take it from a copy, or choose another folder with --out.")
-    return about
+    return check_kinds(read_study_file(path), {"expected_runs": list}, str(path))
 
 
 @dataclass(frozen=True)

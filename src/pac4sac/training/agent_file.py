@@ -18,7 +18,7 @@ from torch import Tensor
 from pac4sac.agents.base import Agent, State
 from pac4sac.agents.tape import Tape, read
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import parse_json, write_whole
+from pac4sac.base.files import check_kinds, parse_json, write_whole
 from pac4sac.runs.reading import RunRecord, find_runs, read_run
 from pac4sac.runs.run import Run, make_agent
 from pac4sac.tasks import make_env
@@ -117,10 +117,11 @@ class TrainedAgent:
 def load(path: str | Path) -> TrainedAgent:
     path = agent_file(path)
     about, tensors = read_agent_file(path)
+    sizes = {"observation_size": int, "action_size": int}
     try:
-        run = Run.from_description(about["run"])
-        agent = make_agent([run], about["observation_size"], about["action_size"])
-    except (KeyError, TypeError, ValueError) as error:
+        run = Run.from_description(check_kinds(about, {"run": dict, **sizes}, str(path))["run"])
+        agent = make_agent([run], *(about[size] for size in sizes))
+    except (KeyError, TypeError, ValueError, RuntimeError, AssertionError) as error:
         raise UserError(f"{path} describes no agent that this pac4sac knows ({error}).") from error
     state = agent.initial_state([run.seed], torch.device("cpu"))
     needed = {name for name in acting_tensors(agent, state, 0) if not name.startswith("hyper/")}  # the run has those

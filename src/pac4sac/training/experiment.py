@@ -15,8 +15,9 @@ from typing import Any
 import torch
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import parse_json, read_file, write_whole
+from pac4sac.base.files import check_kinds, parse_json, read_file, write_whole
 from pac4sac.base.stopping import StopReason, StopRequest
+from pac4sac.runs.archive import described_runs
 from pac4sac.runs.metrics import Score, score_run
 from pac4sac.runs.reading import RunRecord, read_runs
 from pac4sac.runs.run import Run, make_agent, make_runs, plan_cohorts, settings_grid
@@ -139,7 +140,7 @@ def _go_on(
     about, started = read_experiment(folder), None
     try:
         options, cohorts = Options(**about["options"]), experiment_runs(about)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError) as error:
         raise UserError(f"{folder / 'experiment.json'} is damaged ({error}).") from error
     if steps is not None:
         longer = dataclasses.replace(options, steps=steps)
@@ -179,17 +180,17 @@ def read_experiment(folder: Path) -> dict[str, Any]:
         raise UserError(f"{folder} holds no experiment to resume; it has no experiment.json.")
     try:
         about = parse_json(read_file(path))
-        version = about["version"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise UserError(f"{path} is damaged ({error}).") from error
-    if version != VERSION:
-        raise UserError(f"{path} has version {version}, and this pac4sac reads version {VERSION}.")
+    check_kinds(about, {"version": int, "options": dict, "cohorts": list}, str(path))
+    if about["version"] != VERSION:
+        raise UserError(f"{path} has version {about['version']}, and this pac4sac reads version {VERSION}.")
     return dict(about)
 
 
 def experiment_runs(about: Mapping[str, Any]) -> list[list[Run]]:
     """The runs of an experiment by cohort."""
-    return [[Run.from_description(run) for run in cohort] for cohort in about["cohorts"]]
+    return [[Run.from_description(run) for run in cohort] for cohort in described_runs(about)]
 
 
 def make_free_folder(parent: Path, name: str) -> Path:
