@@ -34,6 +34,7 @@ UNIT = Interval(0, 1)
 OPEN_UNIT = Interval(0, 1, low_open=True, high_open=True)
 BELOW_ONE = Interval(0, 1, high_open=True)
 ANY = Interval(-math.inf)
+EPISODES = Interval(1, 1_000_000)  # that fit into memory side by side
 
 Allowed = Interval | tuple[str, ...] | None  # numbers, words, or anything of its type
 

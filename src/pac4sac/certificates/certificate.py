@@ -13,6 +13,7 @@ from pac4sac.agents.base import Agent, State
 from pac4sac.agents.bounds import check_delta
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import write_whole
+from pac4sac.base.ranges import EPISODES, NON_NEGATIVE, check_value
 from pac4sac.certificates import critic_errors
 from pac4sac.certificates.bound_rows import BoundRow, BoundTable
 from pac4sac.certificates.critic_errors import Progress
@@ -115,6 +116,8 @@ def certify(
         raise UserError(f"A certificate needs at least {FEWEST} episodes, not {episodes}.")
     if seed < 0:
         raise UserError(f"The seed must be 0 or greater, not {seed}.")
+    check_value("episodes", episodes, int, EPISODES)
+    check_value("seed", seed, int, NON_NEGATIVE)
     check_delta(delta)
     given = None if reward_range is None else RewardRange(*reward_range, "you gave it", proven=False)
     file = saved_agent(path)

@@ -187,13 +187,14 @@ def make_env(task: Task, render_mode: str | None = None, *, unit_actions: bool =
         if "mujoco" in needed.lower():
             needed = f"MuJoCo, which is not installed; {how_to_install('mujoco')}."
         raise UserError(f"Task {task.name!r} needs {needed}") from missing
-    except TypeError as error:
-        if "unexpected keyword argument" not in str(error):
-            raise
-        raise UserError(
-            f"The environment of task {task.name!r} does not take all of the options {', '.join(kwargs)}; "
-            "leave out those it lacks."
-        ) from error
+    except Exception as error:  # whatever the code of an environment raises
+        if isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
+            raise UserError(
+                f"The environment of task {task.name!r} does not take all of the options {', '.join(kwargs)}; "
+                "leave out those it lacks."
+            ) from error
+        cause = f"{type(error).__name__}: {error}"
+        raise UserError(f"The environment of task {task.name!r} cannot be made ({cause}); mend it first.") from error
     try:
         return TaskEnv(env, task.name, time_limit(task), unit_actions)
     except UserError:
