@@ -28,6 +28,9 @@ test: .venv/ready  ## the default test suite (under ten minutes on two cores)
 test-slow: .venv/ready  ## learning tests, minutes each
 	$(BIN)/pytest -m slow
 
+test-fuzz: .venv/ready  ## damaged files and malformed command lines, CASES of each (2000) from the seed SEED (0) on
+	PAC4SAC_FUZZ_CASES=$(or $(CASES),2000) PAC4SAC_FUZZ_SEED=$(or $(SEED),0) $(BIN)/pytest -rP tests/fuzz
+
 test-ray: .venv/ready  ## a study on a Ray cluster of two nodes on this machine
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[ray]'
 	$(BIN)/pytest -m ray tests/ray
@@ -69,4 +72,4 @@ format: .venv/ready  ## format and fix what can be fixed
 clean:  ## remove the environment and caches
 	rm -rf .venv .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help setup run test test-slow test-ray test-browser report check format clean
+.PHONY: help setup run test test-slow test-fuzz test-ray test-browser report check format clean

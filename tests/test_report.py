@@ -181,7 +181,8 @@ class TestThePapersRows:
         assert "horizon=50" in row["reason"]
         assert "width=32" in row["reason"]
         assert float(row["mean"]) == 24.0
-        assert row["command"] == "pac4sac study run smoke"
+        changed = "--set-task horizon=50 r_limit=-48.0 --set width=32"
+        assert row["command"] == f"pac4sac train cartpole-swingup --algo sac --seeds 0:3 --steps 600 {changed}"
 
     def test_runs_of_a_calibration_are_no_results(self, tmp_path: Path) -> None:
         cartpole = task("cartpole-swingup")
@@ -225,7 +226,8 @@ class TestCommands:
             ({"about_task": task("half-cheetah", steps=5000)},
              "pac4sac train half-cheetah --algo sac --seeds 0 --steps 5000"),
             ({"about_task": own_task()}, "pac4sac train Pendulum-v1 --algo sac --seeds 0 --steps 4000"),
-            ({"algo": "my:Agent"}, "pac4sac train half-cheetah --algo my:Agent --seeds 0"),
+            ({"algo": "my:Agent"},
+             "pac4sac train half-cheetah --algo my:Agent --seeds 0 --set updates_per_step=1"),
         ],
     )  # fmt: skip
     def test_repeat_a_row(self, tmp_path: Path, changes: dict[str, Any], command: str) -> None:

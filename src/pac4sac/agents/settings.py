@@ -41,7 +41,7 @@ class AgentConfig:
     capacity: int = structural(25_000, AT_LEAST_ONE, "transitions the replay buffer holds")
     updates_per_step: int = per_run(1, AT_LEAST_ONE, "updates after each environment step")
     width: int = structural(256, AT_LEAST_ONE, "units of a hidden layer")
-    depth: int = structural(3, AT_LEAST_ONE, "hidden layers")
+    depth: int = structural(3, Interval(1, 100), "hidden layers")
     norm: bool = structural(True, None, "layer normalisation after each hidden linear layer")
     activation: str = structural("silu", ("silu", "relu"), "activation of the hidden layers")
 

@@ -1,11 +1,14 @@
 """Files that appear whole or not at all, files that may be damaged, and what can be written into JSON."""
 
+import errno
 import json
 import math
 import os
 import re
-from collections.abc import Callable
+import stat
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 from pac4sac.base.errors import UserError
@@ -48,6 +51,13 @@ def check_links(folder: Path) -> None:
     check_inside(folder, *(path for path in below if path.is_symlink()))
 
 
+def read_file(path: Path) -> bytes:
+    """Of a file as we write them; anything else, such as a pipe, would keep its reader waiting."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is no ordinary file", str(path))
+    return path.read_bytes()
+
+
 def sync_folder(folder: Path) -> None:
     """What was made, renamed or removed in a folder is on the disk for good."""
     descriptor = os.open(folder, os.O_RDONLY)
@@ -57,17 +67,44 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+SUSPECT = re.compile(rb"\\u[dD][89a-fA-F]|\d{19}")  # half a character perhaps, or more than 64 bits
+
+
+def parse_json(data: bytes | str) -> Any:
+    """A ValueError where it is no JSON, or has half a character or a number beyond 64 bits, which nothing we write has
+    and hardly anything can take."""
+    data = data.encode() if isinstance(data, str) else data
+    try:
+        content = json.loads(data, parse_int=_whole_number if SUSPECT.search(data) else None)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if SUSPECT.search(data):
+        json.dumps(content, ensure_ascii=False).encode()
+    return content
+
+
+def _whole_number(text: str) -> int:
+    if len(text) > 20 or not -(2**63) <= int(text) < 2**64:
+        raise ValueError(f"{text[:20]}… has more than 64 bits")
+    return int(text)
+
+
 def read_json(path: Path) -> dict[str, Any] | None:
     try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        content = parse_json(read_file(path))
+    except (OSError, ValueError):
         return None
     return content if isinstance(content, dict) else None
 
 
 def read_jsonl(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The rows of a file, and the number of lines skipped because they are damaged or half-written."""
-    return parse_jsonl(path.read_bytes()) if path.is_file() else ([], 0)
+    if not path.exists():
+        return [], 0
+    try:
+        return parse_jsonl(read_file(path))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}); put a whole copy of it there.") from error
 
 
 def parse_jsonl(content: bytes) -> tuple[list[dict[str, Any]], int]:
@@ -77,14 +114,24 @@ def parse_jsonl(content: bytes) -> tuple[list[dict[str, Any]], int]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
+            row = parse_json(line)
+        except ValueError:
             row = None
         if isinstance(row, dict):
             rows.append(row)
         else:
             skipped += 1
     return rows, skipped
+
+
+def check_kinds(about: Any, kinds: Mapping[str, type | UnionType], what: str) -> dict[str, Any]:
+    """What was read, where it has all that it should have, each of its kind; truth values are no numbers."""
+    if not isinstance(about, dict):
+        raise UserError(f"{what} is damaged: it is no table of names and values.")
+    wrong = [n for n, kind in kinds.items() if not isinstance(about.get(n), kind) or isinstance(about.get(n), bool)]
+    if wrong:
+        raise UserError(f"{what} is damaged: it lacks a readable {', '.join(wrong)}.")
+    return about
 
 
 def plain(value: Any, not_finite: Callable[[float], Any] = lambda number: number) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 from pac4sac.base.errors import UserError
 
 LARGEST = 3.4e38  # a learner computes in float32, where more than this is infinite
+LARGEST_WHOLE = 2**63 - 1  # that a tensor can hold
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ UNIT = Interval(0, 1)
 OPEN_UNIT = Interval(0, 1, low_open=True, high_open=True)
 BELOW_ONE = Interval(0, 1, high_open=True)
 ANY = Interval(-math.inf)
+EPISODES = Interval(1, 1_000_000)  # that fit into memory side by side
 
 Allowed = Interval | tuple[str, ...] | None  # numbers, words, or anything of its type
 
@@ -46,9 +48,16 @@ def check_value(name: str, value: Any, kind: type, allowed: Allowed, other: str 
     else:
         assert isinstance(allowed, Interval)
         number = isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool)
-        right = number and abs(value) <= LARGEST and value in allowed
+        right = number and abs(value) <= (LARGEST_WHOLE if kind is int else LARGEST) and value in allowed
         expected = f"a {'whole ' if kind is int else ''}number{'' if allowed is ANY else f' {allowed}'}"
         if other:
             right, expected = right or value == other, f"{other} or {expected}"
     if not right:
-        raise UserError(f"{name} must be {expected}, not {value!r}.")
+        raise UserError(f"{name} must be {expected}, not {_short(value)}.")
+
+
+def _short(value: Any) -> str:
+    """Of a number with thousands of digits the first ones."""
+    if isinstance(value, int) and abs(value) > LARGEST:
+        return "one of so many digits"
+    return repr(value) if len(repr(value)) <= 200 else f"{repr(value)[:200]}…"

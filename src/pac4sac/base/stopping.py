@@ -1,6 +1,7 @@
 """Stopping in good order: on Ctrl-C, on SIGTERM, when the terminal is closed, or when the time is up."""
 
 import contextlib
+import math
 import signal
 import sys
 import threading
@@ -34,8 +35,8 @@ class StopRequest:
     """While entered, SIGINT, SIGTERM and SIGHUP ask for a stop instead of ending the process; a second SIGINT does."""
 
     def __init__(self, max_minutes: float | None = None) -> None:
-        if max_minutes is not None and not max_minutes > 0:
-            raise UserError(f"max_minutes must be above 0, not {max_minutes:g}.")
+        if max_minutes is not None and not 0 < max_minutes < math.inf:
+            raise UserError(f"max_minutes must be above 0, not {max_minutes:g}; leave it out for no limit.")
         self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
         self.reason: StopReason | None = None
         self._previous: dict[int, Any] = {}

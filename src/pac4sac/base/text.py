@@ -42,7 +42,9 @@ def setting_text(value: Any) -> str:
     """The value of a setting as the command line takes it."""
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float) and float(f"{value:g}") == value:
+        return f"{value:g}"
+    return str(value)
 
 
 def clock(seconds: float) -> str:

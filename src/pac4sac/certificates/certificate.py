@@ -1,6 +1,7 @@
 """`pac4sac.certify`: all that can be said about how far a trained critic and its policy may be trusted."""
 
 import json
+import shlex
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from pac4sac.agents.base import Agent, State
 from pac4sac.agents.bounds import check_delta
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import write_whole
+from pac4sac.base.ranges import EPISODES, NON_NEGATIVE, check_value
 from pac4sac.base.trust import allow
 from pac4sac.certificates import critic_errors
 from pac4sac.certificates.bound_rows import BoundRow, BoundTable
@@ -120,6 +122,8 @@ def certify(
         raise UserError(f"A certificate needs at least {FEWEST} episodes, not {episodes}.")
     if seed < 0:
         raise UserError(f"The seed must be 0 or greater, not {seed}.")
+    check_value("episodes", episodes, int, EPISODES)
+    check_value("seed", seed, int, NON_NEGATIVE)
     check_delta(delta)
     given = None if reward_range is None else RewardRange(*reward_range, "you gave it", proven=False)
     file = saved_agent(path)
@@ -233,7 +237,7 @@ def saved_agent(path: str | Path) -> Path:
     if not (path.is_file() or any(path.glob("agent.safetensors")) or any(path.glob("runs/*/agent.safetensors"))):
         for experiment in (path, path.resolve().parent.parent):
             if (experiment / "experiment.json").is_file():
-                raise UserError(REMARKS["not_yet"].format(path=path, experiment=experiment))
+                raise UserError(REMARKS["not_yet"].format(path=path, experiment=shlex.quote(str(experiment))))
     return choose_agent(path)
 
 

@@ -1,5 +1,6 @@
 """Arguments that several commands take, and how they are read: options of training, settings, a TOML file."""
 
+import json
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, field, fields, make_dataclass
@@ -9,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from tyro.conf import Positional, UseAppendAction, arg
 
 from pac4sac.base.errors import UserError
+from pac4sac.base.files import parse_json, read_file
 from pac4sac.base.ranges import Interval
 from pac4sac.base.text import did_you_mean
 from pac4sac.training.options import AUTO, Options
@@ -22,6 +24,7 @@ def optional(metavar: str, otherwise: str = "") -> Any:
 TASK_HELP = "Name from `pac4sac list tasks`, or any Gymnasium id with continuous actions."
 Seeds = Annotated[str, arg(metavar="SEEDS", help="Seeds to train with: 3, 0:5 (without the 5) or 0,2,7.")]
 SettingTexts = Annotated[UseAppendAction[list[list[str]]], arg(name="set", metavar="NAME=VALUE")]
+TaskChanges = Annotated[UseAppendAction[list[list[str]]], arg(metavar="NAME=VALUE")]
 Number = Annotated[int, arg(metavar="N")]
 Trust = Annotated[
     UseAppendAction[list[str]],
@@ -87,12 +90,26 @@ def parse_settings(groups: Sequence[Sequence[str]]) -> dict[str, list[str]]:
     return settings
 
 
+def parse_task_changes(groups: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Of "r_limit=500" the value by name; what is no JSON is text."""
+    changes = {}
+    for text in (text for group in groups for text in group):
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UserError(f"--set-task takes NAME=VALUE, not {text!r}.")
+        try:
+            changes[name.strip()] = parse_json(value)
+        except ValueError:
+            changes[name.strip()] = value
+    return changes
+
+
 def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
     """A config file as the flags that would say the same, so that both are checked in one place."""
     taken = [f for f in fields(command) if f.name not in ("config", "trust")]  # a file cannot ask to be trusted
     kinds = {FLAG_NAMES.get(f.name, f.name): type(f.default) for f in taken}
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(read_file(path).decode())
     except OSError as error:
         raise UserError(f"The config file {path} cannot be read ({error.strerror}).") from error
     except ValueError as error:  # of TOML, or of UTF-8
@@ -103,11 +120,12 @@ def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
         if name not in kinds:
             known = [known.replace("_", "-") for known in sorted(kinds)]
             raise UserError(f"{path} has an unknown key {key!r}; {did_you_mean(key, known)}")
-        if name == "set":
+        if name in ("set", "set_task"):
             if not isinstance(value, dict):
-                raise UserError(f"{path}: set must be a table of settings, [set] and below it xi = 0.05.")
+                raise UserError(f"{path}: {key} must be a table, [{key}] and below it a line such as xi = 0.05.")
             for setting, chosen in value.items():
-                flags += ["--set", f"{setting}={_as_text(path, setting, chosen)}"]
+                text = _as_text(path, setting, chosen) if name == "set" else json.dumps(chosen, default=str)
+                flags += [f"--{flag}", f"{setting}={text}"]
         elif isinstance(value, bool) != (kinds[name] is bool):
             raise UserError(f"{path}: {key} cannot be {str(value).lower()}; see pac4sac train --help.")
         elif isinstance(value, bool):

@@ -56,7 +56,7 @@ class Doctor:
             table.add_row("", f"[bold]{title}[/]")
             for finding in findings:
                 table.add_row(MARKS[finding.state], finding.what, escape(finding.value), escape(finding.note))
-        console.print(table)
+        console.print(table, markup=True)
         missing = [finding.what for findings in parts.values() for finding in findings if finding.state == "missing"]
         verdict = f"Training would not work here: see {', '.join(missing)}." if missing else "Training works here."
         console.print(f"\n{verdict}", style="bold red" if missing else "bold green")

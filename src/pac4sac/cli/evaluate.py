@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from rich.console import Console
 
 from pac4sac.base.errors import UserError
+from pac4sac.base.ranges import EPISODES, NON_NEGATIVE, check_value
 from pac4sac.base.text import brief
 from pac4sac.cli import arguments
 from pac4sac.cli.shared import plain_table
@@ -23,6 +24,8 @@ class Evaluate:
     def run(self, console: Console) -> int:
         if self.episodes < 1 or self.seed < 0:
             raise UserError("--episodes must be at least 1 and --seed at least 0.")
+        check_value("--episodes", self.episodes, int, EPISODES)
+        check_value("--seed", self.seed, int, NON_NEGATIVE)
         from pac4sac.runs.reading import find_runs, read_below, tell_damage
 
         run_folders = find_runs(self.folder)

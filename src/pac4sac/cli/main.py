@@ -43,16 +43,21 @@ def main(argv: list[str] | None = None) -> int:
         with consent_of_one_command(), warnings.catch_warnings():
             command = parse(sys.argv[1:] if argv is None else argv)
             warnings.showwarning = lambda message, *_, **__: print(f"pac4sac: warning: {message}", file=sys.stderr)
-            return command.run(Console())
+            return command.run(Console(markup=False))
     except UserError as error:
         print(f"pac4sac: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        if error.filename is None or error.strerror is None:  # not of files
+            raise
+        print(f"pac4sac: {error.filename} cannot be used: {error.strerror}.", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("pac4sac: interrupted.", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     except SystemExit as asked:  # by the parser, which has said why
         return asked.code if isinstance(asked.code, int) else 2
 

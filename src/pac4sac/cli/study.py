@@ -1,5 +1,6 @@
 """`pac4sac study run|plan|status|collect`."""
 
+import shlex
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -138,7 +139,7 @@ class StudyStatusCommand(ChosenStudy):
         from pac4sac.studies.plan import plan, read_study
 
         if read_study(root) is None:
-            raise UserError(f"{root} holds no study yet; start it with: pac4sac study run {self.name}.")
+            raise UserError(f"{root} holds no study yet; start it with: pac4sac study run {shlex.quote(self.name)}.")
         cohorts = plan(study, root, 10**15)
         counts = [Counter(cohort.statuses()) for cohort in cohorts]
         states = [", ".join(f"{number} {status}" for status, number in count.items()) for count in counts]

@@ -30,6 +30,8 @@ class Train:
     preset: str = "paper"  # Set of settings from `pac4sac list presets`.
     # Settings of the algorithm, see `pac4sac list settings`; several values, as in xi=0,0.01,0.1, are all tried.
     settings: arguments.SettingTexts = field(default_factory=list)
+    # What the task is changed to, such as r_limit=500, horizon=100 or 'env_kwargs={"g": 3.7}', with values as in JSON.
+    set_task: arguments.TaskChanges = field(default_factory=list)
     # Experiment folder to make; one that holds anything is refused.
     out: Annotated[Path | None, arguments.optional("DIR", "a new one in experiments/")] = None
     max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes; `pac4sac resume` goes on.
@@ -44,11 +46,13 @@ class Train:
             raise UserError("Which task? Name one, as in: pac4sac train cartpole-swingup. See pac4sac list tasks.")
         from pac4sac.tasks import get_task
 
-        task = get_task(self.task)
+        task = get_task(self.task).changed(arguments.parse_task_changes(self.set_task))
         from pac4sac.cli.training_summary import train_and_show
-        from pac4sac.training.experiment import free_folder, train
+        from pac4sac.training.experiment import train
 
-        folder = self.out or free_folder(Path("experiments"), f"{task.name}-{self.algo}")
-        given = {name: value for name, value in vars(self).items() if name not in ("tensorboard", "config", "trust")}
-        given |= {"task": task, "seeds": seeds, "settings": settings, "out": folder}
-        return train_and_show(partial(train, **given), console, folder, self.max_minutes, self.tensorboard)
+        left_out = ("tensorboard", "config", "set_task", "trust")
+        given = {name: value for name, value in vars(self).items() if name not in left_out}
+        given |= {"task": task, "seeds": seeds, "settings": settings}
+        return train_and_show(
+            partial(train, **given), console, self.out or Path("experiments"), self.max_minutes, self.tensorboard
+        )

@@ -1,5 +1,6 @@
 """Training shown as it goes, then what came of it: the paper's two metrics of each run, beside the paper's numbers."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -73,7 +74,7 @@ def show_result(result: Result, console: Console) -> None:
     say(console, f"Run folders:     {result.folder / 'runs'}")
     if not result.complete:
         allowed = "".join(f" --trust {module}" for module in trusted())
-        say(console, f"Go on with:      pac4sac resume {result.folder}{allowed}")
+        say(console, f"Go on with:      pac4sac resume {shlex.quote(str(result.folder))}{allowed}")
 
 
 def result_table(runs: Sequence[RunRecord], width: int) -> Table:

@@ -1,5 +1,6 @@
 """The section on cost: every machine side by side with the paper's."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from functools import partial
@@ -58,9 +59,9 @@ class Machine:
         parts.append(f"{min(map(len, self.seconds.values()))} {'rounds' if self.in_turns else 'repetitions'}")
         parts += [str(self.content["date"])] if self.content.get("date") else []
         note = "" if self.in_turns else f" {TEXTS['cost_one_after_another']}"
-        repeat = f"pac4sac study run {self.study} --device {self.device}"
-        repeat += " --precision tf32" if self.content.get("precision") == "tf32" else ""
-        return f"{self.title}: {', '.join(parts)}. Repeat with `{repeat}`.{note}"
+        repeat = ["pac4sac", "study", "run", self.study, "--device", self.device]
+        repeat += ["--precision", "tf32"] if self.content.get("precision") == "tf32" else []
+        return f"{self.title}: {', '.join(parts)}. Repeat with `{shlex.join(repeat)}`.{note}"
 
     def _how(self, name: str) -> str:
         """Once where all algorithms agree."""

@@ -44,6 +44,12 @@ def new_figure(panels: int, width: float = 10.4, height: float = 4.2) -> tuple[F
     return figure, list(figure.subplots(1, panels, squeeze=False)[0])
 
 
+def drawn(name: str) -> str:
+    """A name as it stands: no formula, not hidden from legends, without what an SVG file cannot have."""
+    shown = "".join(c if c.isprintable() else " " for c in name).replace("$", r"\$")
+    return f"\u200b{shown}" if shown.startswith("_") else shown
+
+
 def pictures(
     name: str, sets: Sequence[tuple[str, Sequence[Variant]]], draw: Draw, reference: Variant | None = None
 ) -> list[Picture]:
@@ -109,7 +115,7 @@ def ranking_figure(estimates: dict[str, Estimate], baseline: str, unit: str, sca
         if label == baseline:
             panel.axvline(estimate.value / scale, **DASHED | {"linewidth": 1})
     finish_panel(panel, unit, "")
-    panel.set_yticks(range(len(estimates)), list(reversed(estimates)))
+    panel.set_yticks(range(len(estimates)), [drawn(name) for name in reversed(estimates)])
     panel.set_ylim(-0.6, len(estimates) - 0.4)
     return figure
 
@@ -130,7 +136,7 @@ def learning_curve_picture(path: str | Path, runs: Sequence[RunRecord]) -> None:
             where = {"xy": (0, r_limit), "xycoords": ("axes fraction", "data"), "xytext": (4, 4)}
             look = {"textcoords": "offset points", "color": FAINT, "fontsize": 8.5}
             panel.annotate(f"solved above {r_limit:g}", **where, **look)
-        panel.set_title(task, loc="left", color=INK, fontsize=12, fontweight="bold")
+        panel.set_title(drawn(task), loc="left", color=INK, fontsize=12, fontweight="bold")
         if panel.collections:
             panel.set_title("bold: mean of the seeds; band: its 95 % interval", loc="right", color=FAINT, fontsize=8.5)
         panel.set_xlim(left=0)
@@ -202,7 +208,7 @@ def draw_mean(panel: Any, curve: tuple[Floats, ...] | None, label: str, colour: 
     steps, mean, half_width = curve or (np.empty(0),) * 3
     if np.isfinite(half_width).any():
         panel.fill_between(steps, mean - half_width, mean + half_width, color=colour, alpha=0.15, linewidth=0)
-    panel.plot(steps, mean, line, color=colour, linewidth=2.2, label=label)
+    panel.plot(steps, mean, line, color=colour, linewidth=2.2, label=drawn(label))
 
 
 def smooth(returns: Floats, window: int) -> Floats:

@@ -29,13 +29,23 @@ def to_csv(table: Table) -> str:
     if not records:
         lines = [[f"{c.text} ({c.note})" if c.note else c.text for c in row] for row in table.cells]
     head = list(records[0]) if records else [column.head for column in table.shown]
-    csv.writer(out, lineterminator="\n").writerows([head, *lines])
+    csv.writer(out, lineterminator="\n").writerows([head, *([_no_formula(text) for text in line] for line in lines)])
     return out.getvalue()
 
 
 def _plain(value: Any) -> str:
     # Ten digits are more than any result has, and fewer than two machines may disagree in.
     return "" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
+def _no_formula(text: str) -> str:
+    """A name that a spreadsheet would compute gets the mark by which it takes it for text."""
+    is_number = re.fullmatch(r"[-+](inf|[\d.]+(e[-+]?\d+)?)", text)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) and not is_number else text
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines())
 
 
 def _without(table: Table, heads: tuple[str, ...] = ()) -> tuple[list[Column], list[list[Cell]]]:
@@ -107,12 +117,17 @@ def to_latex(table: Table) -> str:
             body.append([f"{{\\footnotesize {text}}}" if text else "" for text in below])
     over, middle = ([" & ".join(line) + " \\\\" for line in lines if line] for lines in ([groups, heads], body))
     kinds = "".join("r" if column.numeric else "l" for column in columns)
-    opening = [f"% {table.caption}", "% needs \\usepackage{booktabs}", f"\\begin{{tabular}}{{{kinds}}}", "\\toprule"]
+    opening = [
+        f"% {_one_line(table.caption)}",
+        "% needs \\usepackage{booktabs}",
+        f"\\begin{{tabular}}{{{kinds}}}",
+        "\\toprule",
+    ]
     return "\n".join([*opening, *over, "\\midrule", *middle, "\\bottomrule", "\\end{tabular}\n"])
 
 
 def _latex(text: str) -> str:
-    return "".join(TEXTS["latex"].get(c, c) for c in text)
+    return "".join(TEXTS["latex"].get(c, c) for c in _one_line(text))
 
 
 # --- Markdown
@@ -141,8 +156,10 @@ def _commands(table: Table) -> str:
     lines = []
     for line, rows in rows_of.items():
         common = [texts[0] for texts in zip(*rows, strict=True) if len(set(texts)) == 1]
-        lines += [f"# {', '.join(common)}", line] if common else [line]
-    return "\n```sh\n" + "\n".join(lines).replace("`", "'") + "\n```\n" if lines else ""
+        lines += [f"# {_one_line(', '.join(common))}", line] if common else [line]
+    text = "\n".join(lines)
+    fence = "`" * max([3, *(len(ticks) + 1 for ticks in re.findall("`+", text))])
+    return f"\n{fence}sh\n{text}\n{fence}\n" if lines else ""
 
 
 def _markdown_cell(cell: Cell) -> str:
@@ -151,21 +168,35 @@ def _markdown_cell(cell: Cell) -> str:
 
 
 def _markdown(text: str) -> str:
-    return re.sub(r"([\\|*_<>])", r"\\\1", text).replace("\n", " ")
+    return re.sub(r"([\\|*_<>]|\](?=[(\[:]))", r"\\\1", _one_line(text))
+
+
+def _markdown_line(text: str) -> str:
+    """Of a text that has code in it; a name in it must begin neither a line, nor HTML, nor a link of its own."""
+    code_or_not = re.split(r"(`[^`]*`)", _one_line(text))
+    return "".join(
+        part if k % 2 else re.sub(r"<(?=[\w/!?])|\](?=[(\[:])", r"\\\g<0>", part) for k, part in enumerate(code_or_not)
+    )
 
 
 def markdown_files(title: str, facts: Facts, sections: Sequence[Section], in_pages: bool) -> dict[str, str]:
     """The text of each, by its name. The README says what is on the other pages."""
     first = [section for section in sections if section.name in IN_THE_README or not in_pages]
     others = [section for section in sections if section not in first]
-    head = [f"# {title}", "; ".join(f"{value} {name}" for value, name in facts)]
-    shown = [text for section in first for text in (f"## {section.title}", *map(_markdown_block, section.blocks))]
+    head = [f"# {_markdown_line(title)}", "; ".join(f"{value} {name}" for value, name in facts)]
+    shown = [
+        text
+        for section in first
+        for text in (f"## {_markdown_line(section.title)}", *map(_markdown_block, section.blocks))
+    ]
     if not in_pages:
         return {"report.md": _join(*head, *shown)}
-    links = [f"* [{section.title}]({section.name}.md)" for section in others]
+    links = [f"* [{_markdown_line(section.title)}]({section.name}.md)" for section in others]
     readme = _join(*head, TEXTS["by_whom"], *shown, "## Pages", "\n".join([*links, TEXTS["on_one_page"]]))
     return {"README.md": readme} | {
-        f"{section.name}.md": _join(f"# {section.title}", *map(_markdown_block, section.blocks), TEXTS["back"])
+        f"{section.name}.md": _join(
+            f"# {_markdown_line(section.title)}", *map(_markdown_block, section.blocks), TEXTS["back"]
+        )
         for section in others
     }
 
@@ -174,8 +205,8 @@ def _markdown_block(block: Block) -> str:
     if isinstance(block, Table):
         return to_markdown(block).rstrip()
     if isinstance(block, Picture):
-        return f"![{block.caption}](figures/{block.name}.svg)"
-    return "\n".join(f"* {item}" for item in block) if isinstance(block, list) else block
+        return f"![{_markdown_line(block.caption)}](figures/{block.name}.svg)"
+    return "\n".join(f"* {_markdown_line(item)}" for item in block) if isinstance(block, list) else block
 
 
 def _join(*parts: str) -> str:

@@ -2,6 +2,7 @@
 keep a report honest: what is missing or broken, where the numbers come from, how they are made."""
 
 import json
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -163,7 +164,9 @@ def sweep_figure(variants: Sequence[Variant]) -> Figure:
     for variant, colour, line in figures.styled(variants):
         points = [(limit, fmean(episodes)) for limit, episodes in sweep(variant, DRAWN).items() if episodes]
         if points:
-            panel.plot(*zip(*points, strict=True), line, color=colour, linewidth=1.8, label=variant.label)
+            panel.plot(
+                *zip(*points, strict=True), line, color=colour, linewidth=1.8, label=figures.drawn(variant.label)
+            )
     panel.axvline(variants[0].task.r_limit, **figures.DASHED)
     figures.finish_panel(panel, "return that counts as solved", "episodes until solved, mean")
     panel.set_ylim(bottom=0)
@@ -188,7 +191,7 @@ def facts(context: Context) -> list[tuple[str, str]]:
 
 def runs_section(context: Context) -> Section:
     collection, blocks = context.collection, list[Block]()
-    broken, seeds_of = list[tuple[Any, ...]](), defaultdict[tuple[str, str, tuple[str, ...]], list[int]](list)
+    broken, seeds_of = list[tuple[Any, ...]](), defaultdict[tuple[str, str, tuple[str, ...], str], list[int]](list)
     for variant in context.all_variants:
         for outcome, run in zip(variant.outcomes, variant.runs, strict=True):
             if outcome.state != "complete" or run.status in BROKEN_OFF:
@@ -199,12 +202,13 @@ def runs_section(context: Context) -> Section:
         caption, columns = "Diverged, failed and unfinished runs", numbered(titles, ("Seed", "Episodes"))
         blocks += [TEXTS["broken_runs"], Table("unfinished-runs", caption, columns, broken)]
     for missing in collection.missing:
-        seeds_of[missing.task, missing.label, missing.studies].append(missing.seed)
+        seeds_of[missing.task, missing.label, missing.studies, missing.experiment].append(missing.seed)
     if seeds_of:
-        rows = []
-        for (task, label, studies), seeds in seeds_of.items():
-            text = seeds_text(seeds)
-            go_on = f"pac4sac study run {studies[0]} --tasks {task} --seeds {text}" if studies else "pac4sac resume"
+        rows, definitions = [], {study.name: study.definition for study in collection.studies}
+        for (task, label, studies, experiment), seeds in seeds_of.items():
+            text, called = seeds_text(seeds), next((definitions[name] for name in studies if definitions[name]), "")
+            study_run = ["study", "run", called, "--tasks", task, "--seeds", text]
+            go_on = shlex.join(["pac4sac", *(study_run if called else ["resume", experiment])])
             rows.append((task, label, Cell(text, seeds[0]), len(seeds), ", ".join(studies), go_on))
         columns = numbered(("Task", "Variant", "Seeds", "Runs", "Studies"), ("Seeds", "Runs"))
         columns.append(command(itemgetter(5), title="Go on with"))

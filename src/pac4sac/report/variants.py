@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from pac4sac.base.text import setting_text
 from pac4sac.report.tables import TEXTS
 from pac4sac.runs.collection import FoundRun
 from pac4sac.runs.identity import updates_of_task, usual_settings
+from pac4sac.runs.logs import MEASUREMENTS
 from pac4sac.runs.metrics import (
     has_equal_episodes,
     is_complete,
@@ -29,11 +31,13 @@ from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.seeds import seeds_text
 from pac4sac.runs.statistics import Summary, fraction, summarise
 from pac4sac.runs.status import BROKEN_OFF
-from pac4sac.tasks import TASKS
+from pac4sac.tasks.registry import TASKS, known_task
 
 SCORES = ("regret", "episodes", "regret_unclipped", "fixed_horizon_regret")
 STALE = " (by older code)"
 DEFAULT_STEPS = 100_000  # of a task that is not shipped
+USUAL_EPISODES = 5  # of an evaluation
+CHANGEABLE = ("name", "horizon", "r_limit", "env_kwargs")  # of a task, beside what settings and options say
 
 
 @dataclass(frozen=True)
@@ -133,32 +137,56 @@ class Variant:
 
     @cached_property
     def command(self) -> str:
-        known = dataclasses.asdict(TASKS[self.task.name]) if self.task.name in TASKS else {}
-        free = ("steps", "updates_per_step")
-        if known and any(self.task.settings.get(key) != value for key, value in known.items() if key not in free):
-            studies = sorted(self.studies)
-            return f"pac4sac study run {studies[0]}" if studies else "(a changed task; see its run.json)"
-        usual_steps, steps = (settings.get("steps", DEFAULT_STEPS) for settings in (known, self.task.settings))
+        """For a shell: what trains these runs again."""
+        settings, name = self.task.settings, self.task.name
+        is_shipped = name in TASKS and settings["env_id"] == TASKS[name].env_id
+        base = name if is_shipped else str(settings["env_id"])
+        task = known_task(base)
+        known = dataclasses.asdict(task) if task else {"name": base, "steps": DEFAULT_STEPS, "env_kwargs": {}}
+        # As JSON, where 850 and 850.0 differ, as they do in the identity of a run.
+        now, then = ({key: json.dumps(value) for key, value in of.items()} for of in (known, settings))
+        of_task = [f"{key}={then[key]}" for key in CHANGEABLE if then[key] != now.get(key)]
         usual = defaults(self.algo, self.preset, self.task)
-        if known and usual:  # what the task has today, not when it was trained
+        if usual:  # with the updates that the task has today, not when it was trained
             usual |= updates(self.algo, self.preset, known)
-        changed, agent = differing(self.config, usual), self.config.get("started_from")
-        changes = [f"{name}={setting_text(value)}" for name, value in changed.items() if name != "started_from"]
-        # The options that compute as before, where all runs were computed alike and say how.
-        ways = {(run.computed.get("precision"), run.computed.get("device")) for run in self.runs}
-        precision, device = ways.pop() if len(ways) == 1 else (None, None)
-        options = {
+        changed, agent = differing(self.config, usual) if usual else self.config, self.config.get("started_from")
+        options: dict[str, Any] = {
             "--algo": self.algo,
             "--seeds": self.seeds,
-            "--steps": str(steps) if steps != usual_steps else "",
-            "--preset": self.preset if self.preset != "paper" else "",
-            "--from": f"AGENT-{agent}" if agent else "",
-            "--set": " ".join(changes),
-            "--precision": precision if precision != "float32" else "",
-            "--device": device,
+            "--steps": settings["steps"] if then["steps"] not in ("null", now["steps"]) else None,
+            "--preset": self.preset if usual and self.preset != "paper" else None,
+            "--from": f"AGENT-{agent}" if agent else None,
+            "--set-task": of_task,
+            "--set": [f"{name}={setting_text(value)}" for name, value in changed.items() if name != "started_from"],
+            # A run that was not solved cannot tell.
+            "--stop-when-solved": any((run.status_detail or "").startswith("solved") for run in self.runs),
+            **_common([_options_of(run) for run in self.runs]),
         }
-        train = f"pac4sac train {self.task.name}"
-        return " ".join([train, *(f"{option} {value}" for option, value in options.items() if value)])
+        words = ["pac4sac", "train", base]
+        for option, value in options.items():
+            if value:
+                values = value if isinstance(value, list) else [] if value is True else [value]
+                words += [option, *map(str, values)]
+        return shlex.join(words)
+
+
+def _options_of(run: RunRecord) -> dict[str, Any]:
+    """The options, other than usual, that computed and measured as they did in this run, as far as it tells."""
+    precision, device = run.computed.get("precision"), run.computed.get("device")
+    options: dict[str, Any] = {"--precision": precision if precision != "float32" else None, "--device": device}
+    counts = {len(row["returns"]) for row in run.evaluations if isinstance(row.get("returns"), list) and row["returns"]}
+    options["--evaluation-episodes"] = max(counts) if counts and max(counts) != USUAL_EPISODES else None
+    for name in ("evaluations", *MEASUREMENTS):
+        steps = sorted({row["step"] for row in getattr(run, name) if type(row.get("step")) is int})
+        if len(steps) > (name == "evaluations"):  # all have a last one at the end, which of evaluations is usual
+            options[f"--{name.replace('evaluations', 'evaluate')}-every"] = steps[0]
+    return options
+
+
+def _common(options: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Those that all have alike."""
+    first, *others = options
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
 
 
 def defaults(algo: str, preset: str, task: TaskView) -> dict[str, Any]:

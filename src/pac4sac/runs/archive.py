@@ -9,18 +9,21 @@ A run that several studies have in common is there once; all of them find it by 
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import check_links, natural, read_json, read_jsonl, write_whole
+from pac4sac.base.files import check_kinds, check_links, natural, read_json, read_jsonl, write_whole
 from pac4sac.base.text import file_name
 from pac4sac.runs.logs import as_columns, episode_columns
 from pac4sac.runs.merging import contradict, end, merge
 from pac4sac.runs.reading import LINE_SUM, RunRecord, files_below, read_below, sum_of_line, tell_damage
+from pac4sac.runs.run import DESCRIBED
+
+COST_KINDS = {"version": int, "machine": dict, "versions": dict}
 
 
 @dataclass
@@ -65,7 +68,9 @@ def add_to_archive(
             added.replaced += 1
     added.unfinished = [place for key, place in left_out.items() if key not in held]
     studies = _merged_studies([archive, *folders])
-    costs = {_machine_name(cost): cost for folder in (archive, *folders) for _, cost in read_costs([folder])}
+    costs = {
+        _machine_name(cost): cost for folder in (archive, *folders) for cost in map(read_cost, cost_files([folder]))
+    }
     if not (held or studies or costs or left_out):
         raise UserError(f"{', '.join(map(str, folders))} holds neither runs nor a study.")
     for task, lines in _lines_by_task(held.values()).items():
@@ -101,11 +106,10 @@ def _runs_below(folder: Path, experiments: bool = True) -> Iterator[RunRecord]:
 def _cohort(run: RunRecord) -> dict[str, Any]:
     """With how many others it was trained, and for how long."""
     experiment = run.folder.parent.parent
-    cohorts = (read_json(experiment / "experiment.json") or {}).get("cohorts", [])
-    for number, cohort in enumerate(cohorts):
-        if any(about.get("run") == run.run for about in cohort):
+    for number, cohort in enumerate(described_runs(read_json(experiment / "experiment.json") or {"cohorts": []})):
+        if any(about["run"] == run.run for about in cohort):
             rows, _ = read_jsonl(experiment / "cohorts" / f"{number:03d}" / "times.jsonl")
-            seconds = [float(row["seconds"]) for row in rows if "seconds" in row]
+            seconds = [float(row["seconds"]) for row in rows if type(row.get("seconds")) in (int, float)]
             # The clock starts anew with every resume.
             ends = [now for now, after in pairwise([*seconds, 0.0]) if after <= now]
             return {"cohort": {"runs": len(cohort)} | ({"seconds": round(sum(ends), 1)} if ends else {})}
@@ -128,6 +132,14 @@ def _lines_by_task(runs: Iterable[RunRecord]) -> dict[str, list[str]]:
     return lines
 
 
+def described_runs(experiment: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
+    """Of what an experiment.json says, the runs by cohort, as far as all who read it rely on it."""
+    cohorts = experiment.get("cohorts")
+    if not isinstance(cohorts, list) or not all(isinstance(cohort, list) and cohort for cohort in cohorts):
+        raise UserError("An experiment.json is damaged: its cohorts are no lists of runs.")
+    return [[check_kinds(run, {"run": str, **DESCRIBED}, "A run in experiment.json") for run in c] for c in cohorts]
+
+
 # --- studies and costs
 
 
@@ -145,9 +157,7 @@ def _merged_studies(folders: Sequence[Path]) -> dict[str, dict[str, Any]]:
     """Pieces of a study expect the runs of all pieces; of a run that was expected twice the later identity counts."""
     studies: dict[str, dict[str, Any]] = {}
     for path in (path for folder in folders for path in study_files([folder])):
-        about = read_json(path)
-        if about is None or "study" not in about:
-            raise UserError(f"{path} cannot be read; mend it before runs are added.")
+        about = read_study_file(path)
         before = studies.get(about["study"], {}).get("expected_runs", [])
         rows = {(r["task"], r["label"], r["seed"]): r for r in [*before, *about.get("expected_runs", [])]}
         order = sorted(rows, key=lambda key: (key[0], natural(key[1]), key[2]))
@@ -157,6 +167,17 @@ def _merged_studies(folders: Sequence[Path]) -> dict[str, dict[str, Any]]:
     return studies
 
 
+def read_study_file(path: Path) -> dict[str, Any]:
+    """What a study asks and expects; a mistake of the user where it is not as studies are written."""
+    about = check_kinds(read_json(path), {"study": str}, str(path))
+    texts = dict.fromkeys(("title", "question", "kind", "definition"), str) | {"baseline": str | None}
+    check_kinds(about, {name: kind for name, kind in texts.items() if name in about}, str(path))
+    rows = check_kinds({"expected_runs": [], **about}, {"expected_runs": list}, str(path))["expected_runs"]
+    for row in rows:
+        check_kinds(row, {"task": str, "label": str, "seed": int, "identity": str | None}, f"A run in {path}")
+    return about
+
+
 def _study_text(about: dict[str, Any]) -> str:
     """Expected runs in a line each, so that a longer study is a few lines more."""
     rows = ",\n  ".join(json.dumps(row) for row in about["expected_runs"])
@@ -164,12 +185,18 @@ def _study_text(about: dict[str, Any]) -> str:
     return text.replace('"expected_runs": []', f'"expected_runs": [\n  {rows}\n ]') if rows else text
 
 
-def read_costs(folders: Iterable[Path]) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """What cost studies measured, each with the name of its study."""
-    for path in files_below(folders, "cost.json", "costs/*.json"):
-        cost = read_json(path)
-        if cost is not None and isinstance(cost.get("rows"), list):
-            yield path, cost | {"study": str((read_json(path.parent / "study.json") or cost).get("study", "cost"))}
+def cost_files(folders: Iterable[Path]) -> list[Path]:
+    files = files_below(folders, "cost.json", "costs/*.json")
+    return [path for path in files if path.parent.name != "studies"]  # one of which may be called cost
+
+
+def read_cost(path: Path) -> dict[str, Any]:
+    """What a cost study measured, with the name of its study."""
+    cost = check_kinds(read_json(path), {"rows": list}, str(path))
+    check_kinds({"version": 1, "machine": {}, "versions": {}, **cost}, COST_KINDS, str(path))
+    for row in cost["rows"]:
+        check_kinds(row, {"seconds_per_1000_steps": list}, f"A row of {path}")
+    return cost | {"study": str((read_json(path.parent / "study.json") or cost).get("study", "cost"))}
 
 
 def _machine_name(cost: dict[str, Any]) -> str:

@@ -7,12 +7,20 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pac4sac.agents import ALGORITHMS
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import natural, read_json, read_jsonl
-from pac4sac.runs.archive import check_folders, read_costs, stale_runs, study_files
+from pac4sac.runs.archive import (
+    check_folders,
+    cost_files,
+    described_runs,
+    read_cost,
+    read_study_file,
+    stale_runs,
+    study_files,
+)
 from pac4sac.runs.identity import identity
 from pac4sac.runs.merging import merge, why
 from pac4sac.runs.reading import RunRecord, files_below, read_below
@@ -20,6 +28,7 @@ from pac4sac.runs.reading import RunRecord, files_below, read_below
 CHOOSING = ("calibration", "search")  # kinds of studies that choose a setting, on seeds of their own
 
 Description = dict[str, Any]  # of a study, as it is stored
+T = TypeVar("T")
 Place = Callable[[Path], str]  # a path as the report shows it
 
 
@@ -40,6 +49,7 @@ class FoundStudy:
     title: str
     kind: str
     question: str
+    definition: str  # by which it is called, nothing where it is no study of `pac4sac study`
     baseline: str | None
 
 
@@ -49,6 +59,7 @@ class MissingRun:
     label: str
     seed: int
     studies: tuple[str, ...]  # all that wait for it; none where an experiment alone does
+    experiment: str  # that waits for it, as the report shows its place, or nothing
 
 
 @dataclass(frozen=True)
@@ -77,17 +88,27 @@ def collect(paths: Sequence[Path]) -> Collection:
     def place(path: Path) -> str:
         return path.relative_to(base).as_posix() if path != base else path.name
 
-    stored = {path: read_json(path) for path in study_files(roots)}
-    studies = {path: about for path, about in stored.items() if about is not None}
-    unreadable = [f"{place(path)} cannot be read" for path in stored if path not in studies]
     records, reasons = read_below(*roots)
-    unreadable += [str(reason).replace(f"{base}/", "") for reason in reasons]
+
+    def whole(paths: Iterable[Path], read: Callable[[Path], T]) -> dict[Path, T]:
+        """What could be read; why the others could not is told."""
+        contents = {}
+        for path in paths:
+            try:
+                contents[path] = read(path)
+            except UserError as reason:
+                reasons.append(reason)
+        return contents
+
+    studies = whole(study_files(roots), read_study_file)
+    experiments = whole(files_below(roots, "experiment.json"), lambda path: described_runs(read_json(path) or {}))
+    costs = whole(cost_files(roots), read_cost)
+    unreadable = [str(reason).replace(f"{base}/", "") for reason in reasons]
     runs, twice = _each_once(_with_studies(records, studies, place), place)
     present = {run.record.identity for run in runs}
     for run in (run for run in runs if run.instead in present):
         twice += (f"`{run.place}` was left out: it was trained by older code, and the same run by newer code is here.",)
     runs = tuple(run for run in runs if run.instead not in present)
-    costs = tuple(FoundCost(place(path), cost["study"], cost) for path, cost in read_costs(roots))
     if not (runs or costs or studies):
         folders = ", ".join(map(str, roots)) or "Nothing"
         raise UserError(f"{folders} holds neither runs nor a study; give folders of experiments or studies.")
@@ -95,8 +116,8 @@ def collect(paths: Sequence[Path]) -> Collection:
     return Collection(
         runs=runs,
         studies=tuple(_study(path, about, place) for path, about in studies.items()),
-        missing=_missing(runs, [*studies.values(), *_experiments(roots)]),
-        costs=costs,
+        missing=_missing(runs, [*studies.values(), *_expected_by(experiments, place)]),
+        costs=tuple(FoundCost(place(path), cost["study"], cost) for path, cost in costs.items()),
         twice=twice,
         unreadable=tuple(unreadable),
         dates=tuple(sorted({row["date"][:10] for row in times if isinstance(row.get("date"), str)})),
@@ -155,13 +176,13 @@ def _expected(studies: Iterable[Description]) -> Iterator[tuple[Description, dic
     return ((about, row) for about in studies for row in about.get("expected_runs", []) if isinstance(row, dict))
 
 
-def _experiments(roots: Sequence[Path]) -> Iterator[Description]:
+def _expected_by(experiments: Mapping[Path, list[list[Description]]], place: Place) -> Iterator[Description]:
     """Experiments expect runs as studies do, under no name."""
-    for path in files_below(roots, "experiment.json"):
-        for cohort in (read_json(path) or {}).get("cohorts", []):
-            names = [{"task": run["task"]["name"], "label": run["label"], "seed": run["seed"]} for run in cohort]
+    for path, cohorts in experiments.items():
+        for cohort in cohorts:
+            names = [{"task": run["task"].get("name"), "label": run["label"], "seed": run["seed"]} for run in cohort]
             rows = [name | {"identity": identity(run)} for name, run in zip(names, cohort, strict=True)]
-            yield {"study": "", "expected_runs": rows}
+            yield {"study": "", "expected_runs": rows, "experiment": place(path.parent)}
 
 
 def _missing(runs: Sequence[FoundRun], studies: Iterable[Description]) -> tuple[MissingRun, ...]:
@@ -169,6 +190,7 @@ def _missing(runs: Sequence[FoundRun], studies: Iterable[Description]) -> tuple[
     present |= {(run.record.task["name"], label, run.record.seed) for run in runs for label in run.labels}
     first_names: dict[Any, tuple[str, str, int]] = {}  # studies may know a run by different names
     waiting: dict[tuple[str, str, int], set[str]] = {}
+    experiments: dict[tuple[str, str, int], str] = {}
     for about, row in _expected(studies):
         task, label, seed = str(row.get("task")), str(row.get("label")), row.get("seed")
         keys = [row.get("identity") or (task, label, seed), (task, label, seed)]
@@ -176,7 +198,9 @@ def _missing(runs: Sequence[FoundRun], studies: Iterable[Description]) -> tuple[
             name = next((first_names[key] for key in keys if key in first_names), (task, label, seed))
             first_names |= dict.fromkeys(keys, name)
             waiting.setdefault(name, set()).add(str(about.get("study")))
-    missing = [MissingRun(*name, tuple(sorted(names - {""}))) for name, names in waiting.items()]
+            experiments.setdefault(name, "")
+            experiments[name] = experiments[name] or about.get("experiment", "")
+    missing = [MissingRun(*name, tuple(sorted(names - {""})), experiments[name]) for name, names in waiting.items()]
     return tuple(sorted(missing, key=lambda run: (run.task, natural(run.label), run.seed)))
 
 
@@ -184,4 +208,5 @@ def _study(path: Path, about: Description, place: Place) -> FoundStudy:
     where = place(path.parent if path.name == "study.json" else path)
     name = str(about.get("study", where))
     title, question = str(about.get("title", name)), str(about.get("question", ""))
-    return FoundStudy(where, name, title, str(about.get("kind", "")), question, about.get("baseline"))
+    kind, definition = str(about.get("kind", "")), str(about.get("definition", name))
+    return FoundStudy(where, name, title, kind, question, definition, about.get("baseline"))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import check_inside, check_links, is_file_name, natural, read_jsonl
+from pac4sac.base.files import check_inside, check_links, is_file_name, natural, parse_json, read_file, read_jsonl
 from pac4sac.runs.identity import identity, usual_settings
 from pac4sac.runs.logs import EPISODE_COLUMNS, LOGS, REPORTED, LogRow, as_rows, episode_rows, fits, read_log, unreadable
 
@@ -115,8 +115,8 @@ def read_run(folder: Path) -> RunRecord:
     path = folder / "run.json"
     check_links(folder)
     try:
-        about = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as reason:
+        about = parse_json(read_file(path))
+    except (OSError, ValueError) as reason:
         raise UserError(f"{path} cannot be read ({reason}); leave this run out, or train it again.") from reason
     _check(about, str(path))
     seals = about["logs"] if isinstance(about.get("logs"), dict) else {}  # older runs have none

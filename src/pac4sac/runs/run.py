@@ -10,7 +10,7 @@ from typing import Any
 from pac4sac.agents import Agent, get_algorithm, make_config
 from pac4sac.agents.settings import AgentConfig
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import plain
+from pac4sac.base.files import check_kinds, plain
 from pac4sac.base.text import file_name
 from pac4sac.base.trust import trusted_module
 from pac4sac.base.version import own_sources
@@ -19,6 +19,7 @@ from pac4sac.tasks import Task
 from pac4sac.tasks.registry import environment_modules
 
 LARGEST_SEED = 2**64 - 1  # that a checkpoint holds
+DESCRIBED = {"task": dict, "algo": str, "preset": str, "seed": int, "config": dict, "label": str}
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,12 @@ class Run:
         return identity(self.describe())
 
     @staticmethod
-    def from_description(about: Mapping[str, Any]) -> "Run":
-        """Of a file, so that its algorithm and its environment must be such as the user allows."""
+    def from_description(about: Any) -> "Run":
+        """Of a file: what is not as `describe` writes it is a mistake of the user, and its algorithm and environment
+        must be such as the user allows."""
+        check_kinds(about, DESCRIBED, "The description of a run")
+        if not 0 <= about["seed"] <= LARGEST_SEED:
+            raise UserError(f"The description of a run has the seed {about['seed']}, which is none.")
         config = get_algorithm(about["algo"]).agent.Config(**about["config"])
         trusted_module(about["task"]["env_id"])
         what = (Task(**about["task"]), about["algo"], about["preset"], about["seed"], config, about["label"])

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pac4sac.base.errors import DamagedCheckpoint, UserError
-from pac4sac.base.files import plain, write_whole
+from pac4sac.base.files import plain, read_file, write_whole
 from pac4sac.base.version import __version__, package_source
 from pac4sac.runs.logs import LOGS, seal_of
 from pac4sac.runs.reading import VERSION, read_run
@@ -57,7 +57,7 @@ class RunFolder:
         marks = {"bias": EMPTY, "coverage": EMPTY, **marks}  # of logs that earlier versions did not know
         for name, path in self._logs.items():
             length, checksum = marks[name]
-            content = path.read_bytes()[:length] if path.exists() else b""
+            content = read_file(path)[:length] if path.exists() else b""
             if len(content) < length or hashlib.sha256(content).hexdigest() != checksum:
                 raise DamagedCheckpoint(f"{path} was changed or cut after it")
 

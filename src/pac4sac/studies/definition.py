@@ -11,6 +11,7 @@ from typing import Any
 
 from pac4sac.agents import make_config
 from pac4sac.base.errors import UserError
+from pac4sac.base.files import read_file
 from pac4sac.base.text import did_you_mean
 from pac4sac.paper.numbers import SHIPPED_STUDIES, shipped_study
 from pac4sac.runs.run import Run, make_runs
@@ -64,6 +65,7 @@ class Study:
     tasks: tuple[Task, ...]
     variants: tuple[StudyVariant, ...]
     seeds: tuple[int, ...]
+    definition: str = ""  # what `pac4sac study run` calls it by
     kind: str = KINDS[0]
     question: str = ""
     baseline: str | None = None
@@ -97,7 +99,7 @@ def load_study(name: str) -> Study:
         known = ", ".join(shipped_studies())
         raise UserError(f"There is no study {name!r}; there are {known}, or give a .toml file.")
     try:
-        return _Reader(path, path.read_text(encoding="utf-8")).study()
+        return _Reader(path, read_file(path).decode()).study()
     except OSError as error:
         raise UserError(f"The study {path} cannot be read ({error.strerror}).") from error
     except UnicodeDecodeError as error:
@@ -139,6 +141,7 @@ class _Reader:
         seeds_text = ",".join(map(str, seeds)) if isinstance(seeds, list) else str(seeds)
         study = Study(
             name=self.path.stem,
+            definition=self.path.stem if self.path.parent == SHIPPED_STUDIES else str(self.path),
             tasks=tasks,
             variants=variants,
             seeds=tuple(self._located("seeds", parse_seeds, seeds_text)),

@@ -19,9 +19,9 @@ from typing import Any
 import torch
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import check_links, read_json, write_whole
+from pac4sac.base.files import check_kinds, check_links, write_whole
 from pac4sac.base.text import file_name
-from pac4sac.runs.archive import stale_runs
+from pac4sac.runs.archive import read_study_file, stale_runs
 from pac4sac.runs.identity import identity
 from pac4sac.runs.reading import read_run
 from pac4sac.runs.run import Run, make_agent, plan_cohorts
@@ -157,6 +157,7 @@ def begin(study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides:
         rows, stale = [*previous["expected_runs"], *expected], stale_runs(previous) | stale
         expected = list({(row["task"], row["label"], row["seed"]): row for row in rows}.values())
     about = {"version": VERSION, "study": study.name, "title": study.title, "question": study.question}
+    about["definition"] = study.definition
     about |= {"kind": study.kind, "baseline": study.baseline, "expected_runs": expected}
     current = {row.get("identity") for row in expected}
     if stale := {known: instead for known, instead in stale.items() if known not in current}:
@@ -172,12 +173,7 @@ def read_study(root: Path) -> dict[str, Any] | None:
     path = root / "study.json"
     if not path.exists():
         return None
-    about = read_json(path) or {}
-    rows = about.get("expected_runs")
-    named = isinstance(rows, list) and all(isinstance(r, dict) and {"task", "label", "seed"} <= set(r) for r in rows)
-    if not named or "study" not in about:
-        raise UserError(f"{path} is damaged; take it from a copy, or choose another folder with --out.")
-    return about
+    return check_kinds(read_study_file(path), {"expected_runs": list}, str(path))
 
 
 @dataclass(frozen=True)

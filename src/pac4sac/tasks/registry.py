@@ -8,8 +8,8 @@ import functools
 import importlib
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -19,6 +19,8 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 from pac4sac.base.errors import UserError, how_to_install
+from pac4sac.base.ranges import ANY, AT_LEAST_ONE, check_value
+from pac4sac.base.text import did_you_mean
 from pac4sac.base.trust import trusted_module
 
 Vector = NDArray[np.float32]
@@ -39,6 +41,24 @@ class Task:
     steps: int = 100_000  # step budget of a run
     updates_per_step: int = 1
     env_kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_value("name", self.name, str, None)
+        check_value("env_id", self.env_id, str, None)
+        for name in ("horizon", "steps", "updates_per_step"):
+            if name != "horizon" or self.horizon is not None:
+                check_value(name, getattr(self, name), int, AT_LEAST_ONE)
+        if self.r_limit is not None:
+            check_value("r_limit", self.r_limit, float, ANY)
+        if not isinstance(self.env_kwargs, dict):
+            raise UserError(f"env_kwargs must be a table of names and values, not {self.env_kwargs!r}.")
+
+    def changed(self, changes: Mapping[str, Any]) -> "Task":
+        """With other values for some of these, but for the environment."""
+        known = [f.name for f in fields(self) if f.name != "env_id"]
+        if unknown := sorted(set(changes).difference(known)):
+            raise UserError(f"A task has no {unknown[0]!r}; {did_you_mean(unknown[0], known, 'it has')}")
+        return replace(self, **changes)
 
 
 # Updates per step are not in the paper. Those of the first two tasks bring DDPG and SAC nearest to its rows, as
@@ -66,14 +86,21 @@ def get_task(task: str | Task, steps: int | None = None) -> Task:
     """A task, or by name a shipped one or that which any Gymnasium id makes with its environment's own limits; `steps`
     take the place of its budget."""
     if isinstance(task, str):
-        if task in TASKS:
-            task = TASKS[task]
-        else:
-            spec = find_spec(task)
-            task = Task(task, task, spec.max_episode_steps, spec.reward_threshold)
+        task = known_task(task) or _task_of(task, find_spec(task))
     elif not isinstance(task, Task):
         raise UserError(f"A task is a name or a pac4sac.Task, not {task!r}; name an environment by its registered id.")
     return task if steps is None else replace(task, steps=steps)
+
+
+def known_task(name: str) -> Task | None:
+    """What a name stands for, where that can be told without importing anything."""
+    register_environments()
+    spec = gymnasium.registry.get(name)
+    return TASKS.get(name) or (None if spec is None else _task_of(name, spec))
+
+
+def _task_of(name: str, spec: EnvSpec) -> Task:
+    return Task(name, name, spec.max_episode_steps, spec.reward_threshold)
 
 
 def time_limit(task: Task) -> int | None:
@@ -168,13 +195,14 @@ def make_env(task: Task, render_mode: str | None = None, *, unit_actions: bool =
         if "mujoco" in needed.lower():
             needed = f"MuJoCo, which is not installed; {how_to_install('mujoco')}."
         raise UserError(f"Task {task.name!r} needs {needed}") from missing
-    except TypeError as error:
-        if "unexpected keyword argument" not in str(error):
-            raise
-        raise UserError(
-            f"The environment of task {task.name!r} does not take all of the options {', '.join(kwargs)}; "
-            "leave out those it lacks."
-        ) from error
+    except Exception as error:  # whatever the code of an environment raises
+        if isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
+            raise UserError(
+                f"The environment of task {task.name!r} does not take all of the options {', '.join(kwargs)}; "
+                "leave out those it lacks."
+            ) from error
+        cause = f"{type(error).__name__}: {error}"
+        raise UserError(f"The environment of task {task.name!r} cannot be made ({cause}); mend it first.") from error
     try:
         return TaskEnv(env, task.name, time_limit(task), unit_actions)
     except UserError:

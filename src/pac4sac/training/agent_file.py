@@ -19,7 +19,7 @@ from torch import Tensor
 from pac4sac.agents.base import Agent, State
 from pac4sac.agents.tape import Tape, read
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import check_links, write_whole
+from pac4sac.base.files import check_kinds, check_links, parse_json, write_whole
 from pac4sac.base.trust import allow
 from pac4sac.runs.metrics import last_evaluations
 from pac4sac.runs.reading import RunRecord, find_runs, read_run
@@ -122,10 +122,11 @@ def load(path: str | Path, *, trust: str | Iterable[str] = ()) -> TrainedAgent:
     allow(trust)
     path = agent_file(path)
     about, tensors = read_agent_file(path)
+    sizes = {"observation_size": int, "action_size": int}
     try:
-        run = Run.from_description(about["run"])
-        agent = make_agent([run], about["observation_size"], about["action_size"])
-    except (KeyError, TypeError, ValueError) as error:
+        run = Run.from_description(check_kinds(about, {"run": dict, **sizes}, str(path))["run"])
+        agent = make_agent([run], *(about[size] for size in sizes))
+    except (KeyError, TypeError, ValueError, RuntimeError, AssertionError) as error:
         raise UserError(f"{path} describes no agent that this pac4sac knows ({error}).") from error
     state = agent.initial_state([run.seed], torch.device("cpu"))
     needed = {name for name in acting_tensors(agent, state, 0) if not name.startswith("hyper/")}  # the run has those
@@ -149,10 +150,10 @@ def adopt(state: State, tensors: Mapping[str, Tensor], source: str) -> None:
 def read_agent_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         with safetensors.safe_open(path, "pt") as file:
-            label = json.loads((file.metadata() or {})[FORMAT])
+            label = parse_json((file.metadata() or {})[FORMAT])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         version, about, expected = label["version"], dict(label["about"]), label["sha256"]
-    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is no agent of pac4sac, or it is damaged ({error}).") from error
     if version != VERSION:
         raise UserError(f"{path} has version {version}, and this pac4sac reads version {VERSION}.")

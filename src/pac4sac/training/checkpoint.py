@@ -99,10 +99,10 @@ def read_newest(root: Path, fingerprint: str) -> Checkpoint | None:
 
 def _load(folder: Path, fingerprint: str) -> Checkpoint:
     try:
-        manifest = json.loads((folder / "manifest.json").read_bytes())
+        manifest = files.parse_json(files.read_file(folder / "manifest.json"))
         version, cohort = manifest["version"], manifest["cohort"]
         checksums = {name: manifest["files"][name]["sha256"] for name in FILES}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedCheckpoint(f"its manifest is unreadable ({error})") from error
     if version != VERSION:
         raise DamagedCheckpoint(f"it has version {version}, and this pac4sac reads version {VERSION}")
@@ -111,14 +111,14 @@ def _load(folder: Path, fingerprint: str) -> Checkpoint:
     contents = []
     for name in FILES:
         try:
-            contents.append((folder / name).read_bytes())
+            contents.append(files.read_file(folder / name))
         except OSError as error:
             raise DamagedCheckpoint(f"{name} is unreadable ({error.strerror})") from error
         if hashlib.sha256(contents[-1]).hexdigest() != checksums[name]:
             raise DamagedCheckpoint(f"{name} does not match its checksum")
     try:
         learner, pool, progress = contents
-        return Checkpoint(safetensors.torch.load(learner), safetensors.numpy.load(pool), json.loads(progress))
+        return Checkpoint(safetensors.torch.load(learner), safetensors.numpy.load(pool), files.parse_json(progress))
     except Exception as error:  # whatever a reader makes of content that we did not write
         raise DamagedCheckpoint(f"its content is unreadable ({type(error).__name__})") from error
 

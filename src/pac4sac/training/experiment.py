@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import fcntl
 import functools
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,9 +15,10 @@ from typing import Any
 import torch
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import check_links, write_whole
+from pac4sac.base.files import check_kinds, check_links, parse_json, read_file, write_whole
 from pac4sac.base.stopping import StopReason, StopRequest
 from pac4sac.base.trust import allow, allow_named
+from pac4sac.runs.archive import described_runs
 from pac4sac.runs.metrics import Score, score_run
 from pac4sac.runs.reading import RunRecord, read_runs
 from pac4sac.runs.run import Run, make_agent, make_runs, plan_cohorts, settings_grid
@@ -72,12 +74,13 @@ def train(
     task, watcher, stop = get_task(task, steps), Callbacks(callbacks), StopRequest(max_minutes)
     how = make_options(task.steps, options)
     runs = make_runs(task, algo, preset, seed_list(seeds), settings_grid(settings))
-    folder = Path(out) if out is not None else free_folder(Path("experiments"), f"{task.name}-{algo}")
     if how.start_from:
         agent = agent_checksum(how.start_from)
         runs = [run.starting_from(agent) for run in runs]
-    create(folder, startable_cohorts(runs, how), how)
-    return _go_on(folder, watcher, stop)
+    cohorts = startable_cohorts(runs, how)
+    folder = Path(out) if out is not None else make_free_folder(Path("experiments"), f"{task.name}-{algo}")
+    with created(folder, cohorts, how):
+        return _go_on(folder, watcher, stop, is_ours=True)
 
 
 def startable_cohorts(runs: Sequence[Run], options: Options) -> list[Sequence[Run]]:
@@ -108,16 +111,25 @@ def check_computing(options: Options) -> torch.device:
     return device
 
 
-def create(folder: Path, cohorts: Sequence[Sequence[Run]], options: Options) -> None:
-    """Write down the experiment; `resume` then trains it."""
+@contextlib.contextmanager
+def created(folder: Path, cohorts: Sequence[Sequence[Run]], options: Options) -> Iterator[None]:
+    """Write down the experiment and keep others out of its folder: of many who try at once, one comes to train."""
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file, and an experiment is a folder; choose another name with --out.")
-    # A process killed in the first moment leaves an unfinished experiment.json, and nothing that could be lost.
-    if folder.exists() and any(path.name != "experiment.json.part" for path in folder.iterdir()):
-        raise UserError(f"{folder} exists and is not empty; resume it, or choose another folder with --out.")
     folder.mkdir(parents=True, exist_ok=True)
-    described = [[run.describe() for run in cohort] for cohort in cohorts]
-    _write(folder, {"version": VERSION, "options": dataclasses.asdict(options), "cohorts": described})
+    with alone_in(folder):
+        # A process killed in the first moment leaves an unfinished experiment.json, and nothing that could be lost.
+        if any(path.name != "experiment.json.part" for path in folder.iterdir()):
+            raise UserError(f"{folder} exists and is not empty; resume it, or choose another folder with --out.")
+        described = [[run.describe() for run in cohort] for cohort in cohorts]
+        _write(folder, {"version": VERSION, "options": dataclasses.asdict(options), "cohorts": described})
+        yield
+
+
+def create(folder: Path, cohorts: Sequence[Sequence[Run]], options: Options) -> None:
+    """Write down the experiment; `resume` then trains it."""
+    with created(folder, cohorts, options):
+        pass
 
 
 def resume(
@@ -134,12 +146,14 @@ def resume(
     return _go_on(Path(folder), Callbacks(callbacks), StopRequest(max_minutes), steps)
 
 
-def _go_on(folder: Path, watcher: Callback, stop: StopRequest, steps: int | None = None) -> Result:
+def _go_on(
+    folder: Path, watcher: Callback, stop: StopRequest, steps: int | None = None, is_ours: bool = False
+) -> Result:
     check_links(folder)
     about, started = read_experiment(folder), None
     try:
         options, cohorts = Options(**about["options"]), experiment_runs(about)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError) as error:
         raise UserError(f"{folder / 'experiment.json'} is damaged ({error}).") from error
     if steps is not None:
         longer = dataclasses.replace(options, steps=steps)
@@ -148,7 +162,7 @@ def _go_on(folder: Path, watcher: Callback, stop: StopRequest, steps: int | None
         about["options"]["steps"], options = steps, longer
         # The extension is written down once a cohort goes on, since its checkpoint was usable then.
         started = functools.partial(_write, folder, about)
-    with alone_in(folder), stop:
+    with contextlib.nullcontext() if is_ours else alone_in(folder), stop:
         waiting = [Cohort(folder, f"{number:03d}", runs, options, watcher) for number, runs in enumerate(cohorts)]
         for together in turns.by_turns(waiting, pick_device(options.device)):
             if not turns.train_in_turns(together, stop, watcher, started):
@@ -179,26 +193,31 @@ def read_experiment(folder: Path) -> dict[str, Any]:
     if not path.exists():
         raise UserError(f"{folder} holds no experiment to resume; it has no experiment.json.")
     try:
-        about = json.loads(path.read_bytes())
-        version = about["version"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        about = parse_json(read_file(path))
+    except (OSError, ValueError) as error:
         raise UserError(f"{path} is damaged ({error}).") from error
-    if version != VERSION:
-        raise UserError(f"{path} has version {version}, and this pac4sac reads version {VERSION}.")
+    check_kinds(about, {"version": int, "options": dict, "cohorts": list}, str(path))
+    if about["version"] != VERSION:
+        raise UserError(f"{path} has version {about['version']}, and this pac4sac reads version {VERSION}.")
     return dict(about)
 
 
 def experiment_runs(about: Mapping[str, Any]) -> list[list[Run]]:
     """The runs of an experiment by cohort."""
-    cohorts = [[Run.from_description(run) for run in cohort] for cohort in about["cohorts"]]
+    cohorts = [[Run.from_description(run) for run in cohort] for cohort in described_runs(about)]
     ids = [run.id for cohort in cohorts for run in cohort]
     if len(set(ids)) < len(ids):
         raise UserError("The experiment has two runs of one name, which would write into one folder; train them anew.")
     return cohorts
 
 
-def free_folder(parent: Path, name: str) -> Path:
-    """parent/name, or with a number behind it where that is taken."""
+def make_free_folder(parent: Path, name: str) -> Path:
+    """parent/name, or with a number behind it where that is taken. It is made at once, lest another take it."""
     clean = name.replace("/", "-").replace(":", "-").lower()
-    candidates = (parent / (clean if k == 1 else f"{clean}-{k}") for k in range(1, 10_000))
-    return next(path for path in candidates if not path.exists())
+    candidates = (parent / (clean if k == 1 else f"{clean}-{k}") for k in itertools.count(1))
+    parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        path = next(candidates)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir()
+            return path

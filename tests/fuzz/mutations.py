@@ -1,0 +1,322 @@
+"""Damage and malice: what may be done to a file, to a name, and to a command line. All of it follows from a seed."""
+
+import copy
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+NAMES = (
+    *(
+        "",
+        ".",
+        "..",
+        "../../outside/x",
+        "OUTSIDE/x",
+        "a/b",
+        "-x",
+        "--help",
+        "con",
+        "a b",
+        "a\nb",
+        "it's",
+        "`x`",
+        "$(x)",
+    ),
+    *(
+        "$x^{$",
+        "[/red]",
+        "[bold]",
+        "=1+1",
+        "<script>",
+        "%s{}",
+        "\\input{x}",
+        "é" * 300,
+        "\x00",
+        "\x1b[31m",
+        "\ud800",
+        "_x",
+    ),
+    *(
+        "payload:Agent",
+        "x.payload:Agent",
+        ".:x",
+        "payload:x-v0",
+        "os:system",
+        "dm_control/x-v0",
+        "Ant-v5",
+        "ALE/Pong-v5",
+    ),
+)
+VALUES = (
+    *(None, True, False, 0, -1, 1, 3, 2**31, 2**63, 2**64, 10**30, -(10**30), 10**4000, 0.5, -0.0, 1e-300, 1e300),
+    *(
+        float("nan"),
+        float("inf"),
+        float("-inf"),
+        [],
+        {},
+        [[]],
+        [None],
+        {"a": {}},
+        [1, "x"],
+        "x",
+        "1",
+        "1e5",
+        "2026-01-01",
+    ),
+    *NAMES,
+)
+
+
+def places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """All that a document has, from the whole to the single numbers."""
+    yield path
+    items = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    for key, value in items:
+        yield from places(value, (*path, key))
+
+
+def change_value(content: Any, chance: random.Random, outside: Path) -> Any:
+    """With one value, somewhere, of another kind, or gone, or there twice."""
+    content = copy.deepcopy(content)
+    # Shallow places first: the deep ones are many and alike.
+    all_places = sorted(places(content), key=len)
+    path = all_places[int(len(all_places) * chance.random() ** 2)]
+    value = chance.choice(VALUES)
+    value = value.replace("OUTSIDE", str(outside)) if isinstance(value, str) else copy.deepcopy(value)
+    if not path:
+        return value
+    holder = content
+    for key in path[:-1]:
+        holder = holder[key]
+    match chance.randrange(6):
+        case 0:
+            del holder[path[-1]]
+        case 1 if isinstance(holder, dict):
+            holder[value if isinstance(value, str) else str(value)[:50]] = holder.pop(path[-1])
+        case 1:
+            holder.append(holder[path[-1]])
+        case _:
+            holder[path[-1]] = value
+    return content
+
+
+def damage_bytes(data: bytes, chance: random.Random) -> bytes:
+    lines, place = data.split(b"\n"), chance.randrange(max(1, len(data)))
+    line = chance.randrange(len(lines))
+    match chance.randrange(9):
+        case 0:
+            return data[:place]
+        case 1:
+            return data[:place] + bytes([chance.randrange(256)]) + data[place + 1 :]
+        case 2:
+            return data[:place] + b"\xff\xfe\x80" + data[place:]
+        case 3:
+            return b""
+        case 4:
+            return b"[" * 100_000
+        case 5:
+            return b"\n".join(lines[:line] + lines[line + 1 :])
+        case 6:
+            return b"\n".join([*lines[:line], lines[line], *lines[line:]])
+        case 7:
+            return b"\n".join([*lines[:line], b"garbled", *lines[line + 1 :]])
+        case _:
+            return data.replace(b"\n", b"\r\n", 1) + b"\x00"
+
+
+def replace_file(path: Path, chance: random.Random, outside: Path) -> str:
+    """By something that is no file."""
+    kind = chance.choice(("directory", "pipe", "dangling link", "link outside", "nothing"))
+    path.unlink()
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "dangling link":
+        path.symlink_to("nowhere")
+    elif kind == "link outside":
+        path.symlink_to(outside / "notes.md")
+    return kind
+
+
+def mutate(path: Path, form: str, chance: random.Random, outside: Path) -> str:
+    """Change a file by chance; says how."""
+    way = chance.random()
+    if way < 0.1:
+        return replace_file(path, chance, outside)
+    data = path.read_bytes()
+    if way < 0.35:
+        path.write_bytes(damage_bytes(data, chance))
+        how = "bytes"
+    else:
+        path.write_bytes(VALUE_CHANGES[form](data, chance, outside))
+        how = "values"
+    if chance.random() < 0.7:
+        _sign(path)
+    return how
+
+
+def _change_json(data: bytes, chance: random.Random, outside: Path) -> bytes:
+    return json.dumps(change_value(json.loads(data), chance, outside), indent=1).encode()
+
+
+def _change_jsonl(data: bytes, chance: random.Random, outside: Path) -> bytes:
+    lines = data.splitlines()
+    place = chance.randrange(len(lines))
+    lines[place] = json.dumps(change_value(json.loads(lines[place]), chance, outside)).encode()
+    return b"\n".join(lines) + b"\n"
+
+
+def _change_toml(data: bytes, chance: random.Random, outside: Path) -> bytes:
+    text = data.decode()
+    found = list(re.finditer(r"= *(.+)$", text, re.M))
+    target = chance.choice(found)
+    values = (
+        "[]",
+        "{}",
+        "''",
+        '"x"',
+        "1979-05-27",
+        "07:32:00",
+        "[1979-05-27]",
+        "inf",
+        "nan",
+        "-1",
+        "0",
+        "true",
+        "[[]]",
+    )
+    values += ("99999999999999999999999", "1e400", "[1, 'x']", "{a = {b = 1}}", "[1, 2", "'a' 'b'", "1_000_000", '"0:"')
+    names = tuple(json.dumps(n.replace("OUTSIDE", str(outside))) for n in NAMES)
+    changed = text[: target.start(1)] + chance.choice(values + names) + text[target.end(1) :]
+    return changed.encode("utf-8", "surrogateescape")
+
+
+def _change_safetensors(data: bytes, chance: random.Random, outside: Path) -> bytes:
+    """The header, in which an agent is described; the label in it is signed anew."""
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    label = header.get("__metadata__", {}).get("pac4sac agent")
+    if label is None or chance.random() < 0.2:
+        header = change_value(header, chance, outside)
+    else:
+        about = change_value(json.loads(label), chance, outside)
+        header["__metadata__"]["pac4sac agent"] = json.dumps(about, sort_keys=True)
+    new = json.dumps(header).encode()
+    new += b" " * (-len(new) % 8)
+    return len(new).to_bytes(8, "little") + new + data[8 + size :]
+
+
+def _sign(path: Path) -> None:
+    """Make checksums fit, as whoever means harm would."""
+    manifest = path.parent / "manifest.json"
+    if manifest.is_file() and path != manifest:
+        about = json.loads(manifest.read_bytes())
+        if path.name in about["files"]:
+            about["files"][path.name]["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+            manifest.write_text(json.dumps(about))
+    if path.name in ("agent.safetensors", "best.safetensors"):
+        _sign_agent(path)
+
+
+def _sign_agent(path: Path) -> None:
+    import safetensors
+    import safetensors.torch
+
+    from pac4sac.training.agent_file import FORMAT, checksum
+
+    try:
+        with safetensors.safe_open(path, "pt") as file:
+            label = json.loads((file.metadata() or {})[FORMAT])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        label["sha256"] = checksum(label["about"], tensors)
+        path.write_bytes(safetensors.torch.save(tensors, {FORMAT: json.dumps(label, sort_keys=True)}))
+    except Exception:  # it is beyond signing, and stays as it is
+        return
+
+
+VALUE_CHANGES: dict[str, Callable[[bytes, random.Random, Path], bytes]] = {
+    "json": _change_json,
+    "jsonl": _change_jsonl,
+    "toml": _change_toml,
+    "safetensors": _change_safetensors,
+}
+
+TINY = "--device cpu --backend eager --workers 0 --threads 1 --steps 20 --evaluation-episodes 0 --out new"
+LINES = (
+    f"train Pendulum-v1 --algo sac --seeds 0:2 {TINY} --set width=4 depth=1 batch=4 warmup=10 --set-task horizon=10",
+    f"train Pendulum-v1 --algo pac4sac {TINY} --preset paper --max-minutes 1 --set width=4 depth=1 batch=4 shots=2",
+    f"train --config train.toml {TINY} --evaluate-every 10 --bias-every 10 --coverage-every 10 --log-every 5",
+    f"train Pendulum-v1 --algo sac --from agent.safetensors {TINY} --set width=4 depth=1 batch=4 --no-stop-when-solved",
+    "resume x --steps 70 --max-minutes 1",
+    "evaluate x --episodes 1 --seed 0 --no-best",
+    "certify x --episodes 4 --delta 0.05 --seed 0 --reward-range=-17,0 --return-range=-170,0 --out out",
+    "watch x/runs/sac-seed0 --video v.gif --seed 0",
+    "export x/runs/sac-seed0 --onnx a.onnx",
+    "report x study archive --out out",
+    "study plan tiny.toml --out new --seeds 0:2 --tasks Pendulum-v1 --memory 100 --device cpu --no-trial",
+    "study status tiny.toml --out study",
+    "study collect x study --into new --unfinished --keep-first",
+    "study run tiny.toml --out new --seeds 5 --parallel 0 --max-minutes 1 --memory 1 --engine local",
+    "compare Pendulum-v1 --algos sac,ddpg --seeds 0 --parallel 0 --steps 20 --baseline sac --preset paper --out new",
+    "list settings --algo sac",
+    "list tasks",
+    "--version",
+)
+WORDS = (
+    *("", "0", "-1", "1", "nan", "inf", "-inf", "1e400", "1.5", "0x10", "99999999999999999999", "9" * 5000, "1" * 400),
+    *("18446744073709551615", "18446744073709551616", "9223372036854775807", "9223372036854775808", "٣", "²", "1_000"),
+    *("x", "study", "tiny.toml", "agent.safetensors", "x/runs", "/dev/null", "pipe", "auto", "cuda", "cuda:99", "meta"),
+    *("true", "0:5", "5:0", "0:99999999999", "0,0", "Pendulum-v1", "CartPole-v1", "width=4", "=", "a=", "=a", "lr=nan"),
+    *("depth=1000000", "width=1000000000", "batch=999999999999", "shots=10000000000", "capacity=1", "lr=1e38", "tau=2"),
+    *(
+        "updates_per_step=1000000000000",
+        "horizon=0",
+        "horizon=null",
+        "r_limit=NaN",
+        "env_kwargs=[]",
+        'env_kwargs={"q":1}',
+    ),
+    *(
+        "steps=1e3",
+        "name=../x",
+        "critics=9999999999",
+        "target_shots=99999999",
+        "Hopper-v5",
+        "--",
+        "--set",
+        "--algo",
+        "-h",
+    ),
+    *NAMES,
+)
+
+
+def change_line(words: list[str], chance: random.Random, outside: Path) -> list[str]:
+    """With a word or two replaced, left out, or put in."""
+    for _ in range(chance.choice((1, 1, 1, 2))):
+        place, word = chance.randrange(len(words)), chance.choice(WORDS).replace("OUTSIDE", str(outside))
+        match chance.randrange(8):
+            case 0:
+                del words[place]
+            case 1:
+                words.insert(place, word)
+            case 2 if "=" in words[place]:
+                words[place] = words[place].split("=")[0] + "=" + word
+            case _:
+                values = [k for k, w in enumerate(words) if k and not w.startswith("-")] or [place]
+                words[chance.choice(values)] = word
+        words = words or ["train"]
+    return [word.replace("\x00", "") for word in words]  # which no shell can give
+
+
+def copy_material(material: Path, to: Path) -> None:
+    shutil.copytree(material, to, symlinks=True)
+    os.mkfifo(to / "work" / "pipe")

@@ -1,0 +1,195 @@
+"""A command in a process of its own, which is watched: what it said, how it ended, and what it touched."""
+
+# All that commands import is imported here, once, since each of them runs in a fork.
+import faulthandler
+import hashlib
+import os
+import random
+import resource
+import shutil
+import signal
+import sys
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mutations
+import pandas  # noqa: F401
+from material import COMMANDS, FILES
+from matplotlib.backends import backend_agg, backend_pdf, backend_svg  # noqa: F401
+
+import pac4sac.cli.certificate_page
+import pac4sac.cli.training_summary
+import pac4sac.export.onnx
+import pac4sac.export.video
+import pac4sac.studies.compare
+from pac4sac.certificates import picture  # noqa: F401
+from pac4sac.cli.main import main
+from pac4sac.report import figures
+
+PATIENCE = 30.0  # seconds; the slowest command takes three
+MOST_MEMORY = 12 * 2**30  # of addresses, of which torch takes many
+SLOW = ("certify", "watch", "export")  # which come more rarely
+BROKE = 99  # exit code of an exception that nobody caught
+
+
+@dataclass(frozen=True)
+class Outcome:
+    case: str
+    kind: str  # of the file, or "line"
+    command: str
+    trouble: str  # nothing where all is well
+    said: str
+
+    def __str__(self) -> str:
+        return f"[{self.trouble}] {self.case}: pac4sac {self.command}\n{self.said[-1500:]}"
+
+
+def call(arguments: list[str]) -> int:
+    if arguments[:1] == ["results"] or arguments[:1] == ["load"]:
+        try:
+            print(getattr(pac4sac, arguments[0])(arguments[1]))
+        except pac4sac.UserError as error:
+            print(f"pac4sac: {error}")
+            return 2
+        return 0
+    return main(arguments)
+
+
+def _no_drawing(*_: object) -> Any:
+    return b"" if len(_) == 1 else '<svg viewBox="0 0 1 1"></svg>'
+
+
+def watched(arguments: list[str], sandbox: Path, quick: bool = True) -> tuple[int | None, str]:
+    """Exit code, None where it hung, and all that was said."""
+    log = sandbox / "said"
+    child = os.fork()
+    if not child:
+        code = BROKE
+        try:
+            os.setsid()
+            resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            with log.open("w") as out:
+                os.dup2(out.fileno(), 1)
+                os.dup2(out.fileno(), 2)
+            sys.stdout, sys.stderr = (os.fdopen(os.dup(k), "w", buffering=1) for k in (1, 2))
+            faulthandler.enable(sys.stderr)
+            os.environ["PAC4SAC_FUZZ_OUTSIDE"] = str(sandbox / "outside")
+            os.chdir(sandbox / "work")
+            if quick:
+                figures.to_svg, figures.to_pdf = _no_drawing, _no_drawing
+            code = call(arguments)
+        except BaseException:  # what a user would see as a traceback
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    deadline, pause = time.monotonic() + PATIENCE, 0.002
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status), log.read_text(errors="replace")
+        time.sleep(pause)
+        pause = min(0.05, 1.5 * pause)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None, log.read_text(errors="replace")
+
+
+def content(folder: Path) -> dict[str, str]:
+    """Of all files, also of those that are new."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def tables(work: Path) -> dict[str, str]:
+    """What a report or an archive says of the runs."""
+    found = content(work / "out" / "tables") if (work / "out").is_dir() else {}
+    return found | (content(work / "new" / "runs") if (work / "new" / "runs").is_dir() else {})
+
+
+TOLD = ("warning:", "Not readable", "left out", "damaged", "cannot be", "unreadable")
+
+
+def trouble_of(
+    code: int | None, said: str, sandbox: Path, before: dict[str, str], as_usual: dict[str, str] | None
+) -> str:
+    if code is None:
+        return "hang"
+    if code == BROKE or code < 0 or "Traceback (most recent call last)" in said:
+        return "traceback"
+    if code not in (0, 1, 2):
+        return f"exit code {code}"
+    if content(sandbox / "outside") != before:
+        return "import" if (sandbox / "outside" / "imported").exists() else "outside write"
+    if code == 2 and not said.strip():
+        return "no word"
+    is_told = any(word in said for word in TOLD)
+    if code == 0 and as_usual is not None and not is_told and tables(sandbox / "work") != as_usual:
+        return "silent difference"
+    return ""
+
+
+class Fuzzer:
+    """Makes cases from a seed and runs them, each in a copy of the material."""
+
+    def __init__(self, material: Path, scratch: Path) -> None:
+        self.material, self.scratch = material, scratch
+        self.usual: dict[str, dict[str, str]] = {}  # what commands write where nothing is damaged
+        self.outside = content(material / "outside")
+
+    def _fresh(self) -> Path:
+        sandbox = self.scratch / "case"
+        if sandbox.exists():
+            shutil.rmtree(sandbox)
+        mutations.copy_material(self.material, sandbox)
+        return sandbox
+
+    def _usual(self, command: str) -> dict[str, str]:
+        if command not in self.usual:
+            sandbox = self._fresh()
+            code, said = watched(command.split(), sandbox)
+            assert code in (0, 2), said
+            self.usual[command] = tables(sandbox / "work")
+        return self.usual[command]
+
+    def file_case(self, seed: int) -> Outcome:
+        """A file of some kind, damaged or malicious, and a command that reads it."""
+        chance = random.Random(f"file {seed}")
+        kind = list(FILES)[seed % len(FILES)]
+        pattern, form = FILES[kind]
+        commands = COMMANDS[kind]
+        command = chance.choices(commands, [0.1 if c.startswith(SLOW) else 1 for c in commands])[0]
+        as_usual = self._usual(command)
+        sandbox = self._fresh()
+        path = chance.choice(sorted((sandbox / "work").glob(pattern)))
+        how = mutations.mutate(path, form, chance, sandbox / "outside")
+        code, said = watched(command.split(), sandbox, quick=chance.random() < 0.9)
+        # Only damage can be told for certain; other values may be what was trained.
+        compared = as_usual if how != "values" and form == "jsonl" else None
+        trouble = trouble_of(code, said, sandbox, self.outside, compared)
+        return Outcome(f"file case {seed}, {path.relative_to(sandbox / 'work')}, {how}", kind, command, trouble, said)
+
+    def line_case(self, seed: int) -> Outcome:
+        """A malformed command line."""
+        chance = random.Random(f"line {seed}")
+        words = mutations.change_line(mutations.LINES[seed % len(mutations.LINES)].split(), chance, Path("../outside"))
+        sandbox = self._fresh()
+        code, said = watched(words, sandbox)
+        trouble = trouble_of(code, said, sandbox, self.outside | self._meant(words, sandbox), None)
+        return Outcome(f"line case {seed}", "line", repr(words), trouble, said)
+
+    def _meant(self, words: list[str], sandbox: Path) -> dict[str, str]:
+        """A folder outside that the command line itself names may be written, and a module that it names imported."""
+        named = any("outside" in word for word in words)
+        imported = any("payload:" in word for word in words)
+        now = content(sandbox / "outside")
+        return {
+            name: sum_
+            for name, sum_ in now.items()
+            if (named and name.startswith("x")) or (imported and name == "imported")
+        }

@@ -1,0 +1,51 @@
+"""Damaged and malicious files, and malformed command lines: no traceback, no hang, no silent difference, and nothing
+written or imported that was not asked for.
+
+PAC4SAC_FUZZ_CASES is the number of cases of each kind and PAC4SAC_FUZZ_SEED the first; a case is the same wherever it
+runs. `make test-fuzz` runs thousands.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+import torch
+from material import make_material
+from running import Fuzzer, Outcome
+
+CASES = int(os.environ.get("PAC4SAC_FUZZ_CASES", "60"))
+FIRST = int(os.environ.get("PAC4SAC_FUZZ_SEED", "0"))
+
+# Kinds of files and of troubles that others mend at this time, with the reason; to be emptied.
+LOGS = "logs and run.json get one reader with a schema and checksums"
+PENDING = dict.fromkeys(("episodes", "metrics", "evaluations", "bias", "coverage", "times"), LOGS)
+PENDING |= dict.fromkeys(("run", "study's run", "archived runs"), LOGS)
+PENDING |= dict.fromkeys(("import", "outside write"), "names in data files are trusted still")
+
+
+@pytest.fixture(scope="module")
+def fuzzer(tmp_path_factory: pytest.TempPathFactory) -> Fuzzer:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # a pool of threads does not survive the fork of each case
+    folder = tmp_path_factory.mktemp("fuzz")
+    make_material(folder / "material")
+    yield Fuzzer(folder / "material", folder)
+    torch.set_num_threads(threads)
+
+
+def no_trouble(run: Callable[[int], Outcome]) -> None:
+    outcomes = [run(seed) for seed in range(FIRST, FIRST + CASES)]
+    troubled = [outcome for outcome in outcomes if outcome.trouble]
+    failures = [outcome for outcome in troubled if not {outcome.kind, outcome.trouble} & PENDING.keys()]
+    counts = Counter((outcome.kind, outcome.trouble) for outcome in failures)
+    print(f"{len(outcomes)} cases from seed {FIRST}, {len(troubled) - len(failures)} pending, {len(failures)} failures")
+    assert not failures, f"{dict(counts)}\n" + "\n\n".join(map(str, failures))
+
+
+def test_damaged_and_malicious_files_are_told(fuzzer: Fuzzer):
+    no_trouble(fuzzer.file_case)
+
+
+def test_malformed_command_lines_are_told(fuzzer: Fuzzer):
+    no_trouble(fuzzer.line_case)
