@@ -108,15 +108,20 @@ class StudyPlanCommand(PartOfStudy):
 
     def run(self, console: Console) -> int:
         study, root = self.study_and_folder()
-        from pac4sac.studies.plan import measured_seconds, place_for_cohorts, plan
+        from pac4sac.studies.local import side_by_side
+        from pac4sac.studies.plan import place_for_cohorts, plan
+        from pac4sac.studies.timing import expected_seconds, side_by_side_seconds
+        from pac4sac.training.options import Options
 
-        device = {**study.options, **arguments.options_of(self)}.get("device", "auto")
+        chosen = arguments.options_of(self)
+        device = {**study.options, **chosen}.get("device", "auto")
         place = place_for_cohorts(device, self.memory_in_bytes())
         cohorts = plan(study, root, place.memory, place.on_gpu)
         seconds = []
         for cohort in cohorts if self.trial and place.here else []:
             with console.status(f"trying {cohort.title} …"):
-                seconds.append(measured_seconds(cohort, place.device))
+                asked = {**study.options_for(cohort.runs[0].task), **chosen, "steps": cohort.steps}
+                seconds.append(expected_seconds(cohort.runs, Options(**asked)))
         columns = {"Memory": [f"{cohort.bytes / 1e6:.0f} MB" for cohort in cohorts]}
         if seconds:
             columns["Estimate"] = [duration(s) for s in seconds]
@@ -126,7 +131,13 @@ class StudyPlanCommand(PartOfStudy):
         if self.trial and not place.here:
             say(console, f"This machine has no {place.device}, so how long they take was not measured.")
         if seconds:
-            say(console, f"One after another they take about {duration(sum(seconds))}.")
+            beside = side_by_side(cohorts, place.device)
+            most = (
+                "at most" if any(study.options_for(task).get("stop_when_solved") for task in study.tasks) else "about"
+            )
+            manner = f"{beside} at a time" if beside > 1 else "one after another"
+            total = side_by_side_seconds(seconds, beside, place.on_gpu)
+            say(console, f"Trained {manner}, they take {most} {duration(total)}.")
         return 0
 
 

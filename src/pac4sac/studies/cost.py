@@ -5,20 +5,20 @@ in which each has its turn, and what slows the machine for a while slows all of 
 """
 
 import json
-import time
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
 
 from pac4sac.base.files import write_whole
-from pac4sac.runs.run import Run, make_agent
+from pac4sac.runs.run import Run
 from pac4sac.runs.writing import machine, versions
 from pac4sac.studies.definition import Study
+from pac4sac.studies.timing import TimedCohort
 from pac4sac.tasks.pool import EnvPool
 from pac4sac.training import backends
-from pac4sac.training.learner import Learner
 from pac4sac.training.options import Options
 
 MEASURED_STEPS = 1000
@@ -39,7 +39,7 @@ def measure_cost(study: Study, root: Path, options: Options) -> None:
         with ExitStack() as pools:
             for run in reversed(first_runs.values()):
                 pool = pools.enter_context(EnvPool(run.task, [run.seed], 0))
-                timed.append(TimedRun(run, pool, study.repetitions, device, options))
+                timed.append(TimedRun(run, pool, study.repetitions, options))
             take_turns(timed, study.repetitions)
     finally:
         torch.set_num_threads(threads)
@@ -50,38 +50,17 @@ def measure_cost(study: Study, root: Path, options: Options) -> None:
     write_whole(root / "cost.json", json.dumps(about, indent=1).encode())
 
 
-class TimedRun:
-    """A single run, as in the paper, placed as training would place it."""
+class TimedRun(TimedCohort):
+    """A single run, as in the paper."""
 
-    def __init__(self, run: Run, pool: EnvPool, rounds: int, device: torch.device, options: Options) -> None:
-        self.pool = pool
+    def __init__(self, run: Run, pool: EnvPool, rounds: int, options: Options) -> None:
         self.seconds: list[float] = []
-        backends.set_precision(options.precision)
-        agent = make_agent([run], pool.observation_size, pool.action_size)
-        self.warmup = max(agent.learning_starts())
-        self.learner = Learner(agent, [run.seed], self.warmup + rounds * MEASURED_STEPS, device)
-        self.threads = backends.learning_threads(self.learner) if options.threads == "auto" else options.threads
-        torch.set_num_threads(self.threads)  # which compiled code keeps
-        updates = rounds * MEASURED_STEPS * agent.updates_per_step
-        backend = backends.prepare(self.learner, backends.choose_backend(options.backend, device, updates))
-        self.learner.begin(pool.reset())
+        self.warmup = max(run.config.warmup, run.config.batch)
+        super().__init__([run], pool, replace(options, steps=self.warmup + rounds * MEASURED_STEPS))
         self.row: dict[str, object] = {"algo": run.algo, "label": run.label, "task": run.task.name}
-        self.row |= {"updates_per_step": agent.updates_per_step, "backend": backend}
-        self.row |= {"threads": self.threads, "seconds_per_1000_steps": self.seconds}
-
-    def take(self, steps: int) -> float:
-        """The seconds of some steps: act, step, update, store."""
-        learner, pool = self.learner, self.pool
-        torch.set_num_threads(self.threads)
-        started = time.perf_counter()
-        for _ in range(steps):
-            pool.send(learner.act())
-            learner.learn()
-            seen = pool.receive()
-            learner.store(seen.final_observation, seen.observation, seen.reward, seen.terminated)
-        if learner.device.type == "cuda":
-            torch.cuda.synchronize()  # nothing of this turn is left for the next
-        return time.perf_counter() - started
+        self.row |= {"updates_per_step": run.config.updates_per_step}
+        self.row |= {name: self.placement[name] for name in ("backend", "threads")}
+        self.row["seconds_per_1000_steps"] = self.seconds
 
 
 def take_turns(timed: list[TimedRun], rounds: int) -> None:

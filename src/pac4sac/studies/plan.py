@@ -24,13 +24,12 @@ from pac4sac.base.text import file_name
 from pac4sac.runs.archive import read_study_file, stale_runs
 from pac4sac.runs.identity import identity
 from pac4sac.runs.reading import read_run
-from pac4sac.runs.run import Run, make_agent, plan_cohorts
+from pac4sac.runs.run import Run, plan_cohorts
 from pac4sac.studies.definition import Study
-from pac4sac.tasks import simulator_seconds, task_sizes
-from pac4sac.tasks.pool import EnvPool
+from pac4sac.tasks import simulator_seconds
 from pac4sac.training import backends
 from pac4sac.training.experiment import create, read_experiment
-from pac4sac.training.learner import Learner, cohort_bytes
+from pac4sac.training.learner import cohort_bytes
 from pac4sac.training.options import Options
 
 VERSION = 1
@@ -204,25 +203,3 @@ def place_for_cohorts(device: str, memory: int | None) -> CohortPlace:
         return CohortPlace(torch.device(device), memory, here=False)
     # Half of what is free now: the rest is for activations' peaks, checkpoints and other work.
     return CohortPlace(chosen, backends.free_bytes(chosen) // 2 if memory is None else memory)
-
-
-def measured_seconds(cohort: PlannedCohort, device: torch.device) -> float:
-    """Time of a whole cohort, from a short trial of its learner (eager on the CPU, so compiling can only better it) and
-    of its simulators, which step while the learner works."""
-    runs, task, seeds = cohort.runs, cohort.runs[0].task, [run.seed for run in cohort.runs]
-    agent = make_agent(runs, *task_sizes(task))
-    learner = Learner(agent, seeds, min(cohort.steps, 1000), device)
-    if device.type == "cuda":
-        backends.prepare(learner, "graph")
-    with backends.Rehearsal(learner) as rehearsal:
-        rehearsal.seconds(2)
-        act, update = rehearsal.seconds_of("act"), rehearsal.seconds_of("update")
-    with EnvPool(task, seeds, "auto") as pool:
-
-        def random_step() -> None:
-            pool.send(torch.rand(pool.runs, pool.action_size).mul_(2).sub_(1).numpy())
-            pool.receive()
-
-        pool.reset()
-        simulate = backends.median_seconds(random_step, 20)
-    return cohort.steps * (act + max(simulate, update * agent.updates_per_step))

@@ -10,7 +10,7 @@ import re
 import shutil
 import timeit
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +241,18 @@ def prepare(learner: Learner, backend: str) -> str:
         learner.use(eager)
     warnings.warn(f"The {backend} backend was replaced by eager: {problem}.", stacklevel=2)
     return "eager"
+
+
+def place(agent: Agent, seeds: Sequence[int], steps: int, how: Mapping[str, Any]) -> tuple[Learner, dict[str, Any]]:
+    """A learner on the device and backend, in the precision and with the threads that are asked for, and what came of
+    that."""
+    device, precision = pick_device(how["device"]), how.get("precision", "float32")  # older checkpoints do not tell
+    set_precision(precision)
+    learner = Learner(agent, seeds, steps, device)
+    threads = learning_threads(learner) if how["threads"] == "auto" else how["threads"]
+    torch.set_num_threads(threads)  # which compiled code keeps
+    backend = prepare(learner, choose_backend(how["backend"], device, steps * agent.updates_per_step))
+    return learner, {"device": str(device), "backend": backend, "precision": precision, "threads": threads}
 
 
 def suitable_threads(agent: Agent, rows: int) -> int:

@@ -21,7 +21,6 @@ from pac4sac.training import backends, checkpoint
 from pac4sac.training.agent_file import save_agent, start_from
 from pac4sac.training.callbacks import Callback
 from pac4sac.training.evaluation import Episodes, evaluate, policies_of
-from pac4sac.training.learner import Learner
 from pac4sac.training.options import Options
 from pac4sac.training.state_coverage import measure_coverage
 from pac4sac.training.value_error import measure_value_errors
@@ -91,21 +90,15 @@ class Cohort:
     def _place(self, saved: dict[str, Any] | None) -> None:
         """Settle how to compute: as in the checkpoint, since a resume must compute in the same way."""
         how = saved or {name: getattr(self.options, name) for name in ("device", "backend", "precision", "threads")}
-        device, threads = backends.pick_device(how["device"]), how["threads"]
-        precision = how.get("precision", "float32")  # of which older checkpoints say nothing
-        backends.set_precision(precision)
+        device = backends.pick_device(how["device"])
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self.take_turn()
-        self.learner = Learner(self.agent, self.seeds, self.options.steps, device)
-        threads = backends.learning_threads(self.learner) if threads == "auto" else threads
-        torch.set_num_threads(threads)
-        updates = self.options.steps * self.agent.updates_per_step
-        backend = backends.prepare(self.learner, backends.choose_backend(how["backend"], device, updates))
-        if saved and backend != saved["backend"]:
+        self.learner, self.placement = backends.place(self.agent, self.seeds, self.options.steps, how)
+        if saved and self.placement["backend"] != saved["backend"]:
             raise UserError(f"The {saved['backend']} backend, with which this experiment began, does not work here.")
-        self.placement = {"device": str(device), "backend": backend, "precision": precision, "threads": threads}
         for folder in self.folders:
-            folder.computed = {"device": device.type, "backend": backend, "precision": precision}
+            folder.computed = {name: self.placement[name] for name in ("device", "backend", "precision")}
+            folder.computed["device"] = device.type
 
     def _begin(self) -> Sequence[dict[str, Mark]]:
         """Returns where the logs end."""

@@ -1,0 +1,83 @@
+"""Steps of runs that are placed as training would place them, timed: for the cost study and for plans."""
+
+import heapq
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+import torch
+
+from pac4sac.runs.run import Run, make_agent
+from pac4sac.tasks.pool import EnvPool
+from pac4sac.tasks.registry import time_limit
+from pac4sac.training import backends
+from pac4sac.training.evaluation import Episodes, evaluate, policies_of
+from pac4sac.training.options import Options
+
+TRIED_STEPS = 60
+TRIED_EPISODE = 15  # steps
+GPU_GAIN = 2.5  # what cohorts side by side get done, over one at a time
+STARTING = 12.0  # seconds of a process until its first step, where the compiler has done its work before
+
+
+class TimedCohort:
+    def __init__(self, runs: Sequence[Run], pool: EnvPool, options: Options) -> None:
+        self.runs, self.pool, self.options = runs, pool, options
+        seeds = [run.seed for run in runs]
+        agent = make_agent(runs, pool.observation_size, pool.action_size)
+        self.learner, self.placement = backends.place(agent, seeds, options.steps, asdict(options))
+        self.learner.begin(pool.reset())
+
+    def take(self, steps: int) -> float:
+        """The seconds of some steps: act, step, update, store."""
+        learner, pool = self.learner, self.pool
+        torch.set_num_threads(self.placement["threads"])
+        started = time.perf_counter()
+        for _ in range(steps):
+            pool.send(learner.act())
+            learner.learn()
+            seen = pool.receive()
+            learner.store(seen.final_observation, seen.observation, seen.reward, seen.terminated)
+        if learner.device.type == "cuda":
+            torch.cuda.synchronize()  # nothing of this turn is left for the next
+        return time.perf_counter() - started
+
+    def expected_seconds(self) -> float:
+        """Of the whole training, from some steps in the middle of learning and the beginning of an evaluation."""
+        options, learner = self.options, self.learner
+        with backends.Rehearsal(learner):
+            learner.step = learner.first_update
+            self.take(TRIED_STEPS // 4)
+            learning = self.take(TRIED_STEPS) / TRIED_STEPS
+            learner.step = 0
+            warming = self.take(TRIED_STEPS // 4) / (TRIED_STEPS // 4) if learner.first_update else 0.0
+            evaluating = self._evaluation_seconds() if options.evaluation_episodes else 0.0
+        evaluations = 1 + (options.steps // options.evaluate_every if options.evaluate_every else 0)
+        warmup = min(learner.first_update, options.steps)
+        return STARTING + warmup * warming + (options.steps - warmup) * learning + evaluations * evaluating
+
+    def _evaluation_seconds(self) -> float:
+        learner, task, seeds = self.learner, self.runs[0].task, [run.seed for run in self.runs]
+        short = replace(task, horizon=TRIED_EPISODE)
+        asked = (learner.agent, learner.state, short, seeds, self.options.evaluation_episodes, "plan")
+        seconds = {}
+        for policy in policies_of(learner.agent):
+            started = time.perf_counter()
+            evaluate(Episodes(*asked, self.pool.workers), policy)
+            seconds[policy] = time.perf_counter() - started
+        return sum(seconds.values()) * (time_limit(task) or task.steps) / TRIED_EPISODE
+
+
+def expected_seconds(runs: Sequence[Run], options: Options) -> float:
+    """Of a cohort that has the machine for itself."""
+    with EnvPool(runs[0].task, [run.seed for run in runs], options.workers) as pool:
+        return TimedCohort(runs, pool, options).expected_seconds()
+
+
+def side_by_side_seconds(each: Sequence[float], parallel: int, on_gpu: bool) -> float:
+    """Of cohorts that begin as places become free, the longest first. On a GPU those that train at the same time slow
+    each other."""
+    ends = [0.0] * parallel
+    for seconds in sorted(each, reverse=True):
+        heapq.heapreplace(ends, ends[0] + seconds)
+    return max(max(ends), sum(each) / GPU_GAIN) if on_gpu else max(ends)
