@@ -32,7 +32,7 @@ def test_a_study_is_planned_run_looked_at_and_reported(tiny: str, capsys: pytest
     assert "Estimate" not in planned
     assert "4 runs" in planned  # of six, as two are the same under another name
     assert main(["study", "plan", tiny]) == 0
-    assert "One after another they take about" in capsys.readouterr().out
+    assert "Trained one after another, they take about" in capsys.readouterr().out
 
     assert main(["study", "run", tiny, "--device", "cpu"]) == 0
     shown = capsys.readouterr().out

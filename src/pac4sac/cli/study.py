@@ -132,12 +132,10 @@ class StudyPlanCommand(PartOfStudy):
             say(console, f"This machine has no {place.device}, so how long they take was not measured.")
         if seconds:
             beside = side_by_side(cohorts, place.device)
-            most = (
-                "at most" if any(study.options_for(task).get("stop_when_solved") for task in study.tasks) else "about"
-            )
+            ends_early = any(study.options_for(task).get("stop_when_solved") for task in study.tasks)
             manner = f"{beside} at a time" if beside > 1 else "one after another"
             total = side_by_side_seconds(seconds, beside, place.on_gpu)
-            say(console, f"Trained {manner}, they take {most} {duration(total)}.")
+            say(console, f"Trained {manner}, they take {'at most' if ends_early else 'about'} {duration(total)}.")
         return 0
 
 
