@@ -1,6 +1,6 @@
 """One library training SAC in the trivial environment, in a process and a virtual environment of its own.
 
-`python contender.py pac4sac|sb3|sbx [JSON]` says in a line of JSON when it has warmed up; then every line it reads is
+`python contender.py pac4sac|sb3|sbx JSON` says in a line of JSON when it has warmed up; then every line it reads is
 a number of environment steps to train, and is answered with the seconds they took. It imports nothing from here that
 the other libraries' environments lack.
 """
@@ -15,9 +15,9 @@ from typing import Any
 
 import trivial  # noqa: F401 (registers the environment)
 
-WARM_UP = 150  # steps: past the start of learning and all compilation
-NETWORK = [256, 256, 256]
-SETTINGS = {"batch_size": 32, "learning_rate": 1e-3, "buffer_size": 25_000, "learning_starts": 100, "ent_coef": 0.2}
+WARM_UP = 350  # steps: past the start of learning and all compilation
+WIDTH, LEARNING_STARTS = 256, 300
+SETTINGS = {"learning_rate": 1e-3, "buffer_size": 25_000, "learning_starts": LEARNING_STARTS, "ent_coef": 0.2}
 ENDLESS = 10**8
 
 
@@ -45,12 +45,13 @@ def serve(line: Line, train: Callable[[int], None], about: dict[str, Any]) -> No
         line.tell(seconds=time.perf_counter() - start)
 
 
-def stable_baselines3(line: Line) -> None:
+def stable_baselines3(line: Line, batch: int, depth: int) -> None:
     import stable_baselines3
     import torch
 
-    policy = {"net_arch": NETWORK, "activation_fn": torch.nn.SiLU}
-    model = stable_baselines3.SAC("MlpPolicy", "Trivial-v0", policy_kwargs=policy, device="cpu", **SETTINGS)
+    policy = {"net_arch": [WIDTH] * depth, "activation_fn": torch.nn.SiLU}
+    settings: dict[str, Any] = SETTINGS | {"batch_size": batch, "policy_kwargs": policy}
+    model = stable_baselines3.SAC("MlpPolicy", "Trivial-v0", device="cpu", **settings)
 
     def train(steps: int) -> None:
         model.learn(steps, reset_num_timesteps=False, log_interval=None)
@@ -68,13 +69,14 @@ def stable_baselines3(line: Line) -> None:
     serve(line, train, {"version": stable_baselines3.__version__, "threads": fastest, "differs": differs})
 
 
-def sbx(line: Line) -> None:
+def sbx(line: Line, batch: int, depth: int) -> None:
     import flax
     import jax
     import sbx
 
-    policy = {"net_arch": NETWORK, "activation_fn": flax.linen.silu, "layer_norm": True}
-    model = sbx.SAC("MlpPolicy", "Trivial-v0", policy_kwargs=policy, **SETTINGS)
+    policy = {"net_arch": [WIDTH] * depth, "activation_fn": flax.linen.silu, "layer_norm": True}
+    settings: dict[str, Any] = SETTINGS | {"batch_size": batch, "policy_kwargs": policy}
+    model = sbx.SAC("MlpPolicy", "Trivial-v0", **settings)
 
     def train(steps: int) -> None:
         model.learn(steps, reset_num_timesteps=False, log_interval=None)
@@ -85,7 +87,7 @@ def sbx(line: Line) -> None:
     serve(line, train, {"version": sbx.__version__, "threads": None, "differs": differs})
 
 
-def ours(line: Line, runs: int, device: str, backend: str) -> None:
+def ours(line: Line, batch: int, depth: int, runs: int, device: str, backend: str) -> None:
     """The whole training loop; orders are taken between its steps."""
     import torch
 
@@ -116,7 +118,7 @@ def ours(line: Line, runs: int, device: str, backend: str) -> None:
             "trivial:Trivial-v0",
             "sac",
             seeds=range(runs),
-            settings={"warmup": SETTINGS["learning_starts"]},
+            settings={"warmup": LEARNING_STARTS, "batch": batch, "depth": depth},
             steps=ENDLESS,
             out=f"{folder}/experiment",
             callbacks=[Orders()],
@@ -128,8 +130,5 @@ def ours(line: Line, runs: int, device: str, backend: str) -> None:
 
 
 if __name__ == "__main__":
-    library = sys.argv[1]
-    if library == "pac4sac":
-        ours(Line(), **json.loads(sys.argv[2]))
-    else:
-        {"sb3": stable_baselines3, "sbx": sbx}[library](Line())
+    libraries: dict[str, Callable[..., None]] = {"pac4sac": ours, "sb3": stable_baselines3, "sbx": sbx}
+    libraries[sys.argv[1]](Line(), **json.loads(sys.argv[2]))

@@ -4,8 +4,9 @@ against other libraries.
     python benchmarks/step.py --agents all --runs 1,5,20 --out step.json
 
 The floor is the time in which the products of the step could be done at the speed of a large matrix product on the
-same threads. The other libraries train the same networks (3 × 256), batch (32) and updates (one per step) in the same
-environment, which costs next to nothing; `make bench-setup` installs them, and without them their rows are left out.
+same threads. The other libraries train the same networks and batch (the paper's 3 × 256 and 32, and 2 × 256 and 256,
+which most of their users have) with as many updates (one per step) in the same environment, which costs next to
+nothing; `make bench-setup` installs them, and without them their rows are left out.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from measuring import HERE, Report, Spread, Trial, in_rounds, names, numbers, pa
 
 from pac4sac.agents import ALGORITHMS
 
+NETWORKS = ((3, 32), (2, 256))  # layers and batch
 PEERS = {"Stable-Baselines3": "sb3", "SBX": "sbx"}
 
 
@@ -110,19 +112,19 @@ class Contender:
         self.process.communicate()  # its orders end, and so does it
 
 
-def libraries(report: Report, options: argparse.Namespace) -> None:
-    device, runs_of = report.device.type, {}
+def libraries(report: Report, options: argparse.Namespace, depth: int, batch: int) -> None:
+    device, runs_of, sizes = report.device.type, {}, {"depth": depth, "batch": batch}
     with contextlib.ExitStack() as stack:
         contenders: dict[str, Contender] = {}
         for runs in options.lockstep:
-            arguments = json.dumps({"runs": runs, "device": device, "backend": options.backend})
+            arguments = json.dumps(sizes | {"runs": runs, "device": device, "backend": options.backend})
             name = f"pac4sac, {runs} run(s)"
             contenders[name] = stack.enter_context(Contender(Path(sys.executable), "pac4sac", arguments))
             runs_of[name] = runs
         for name, folder in PEERS.items():
             python = HERE.parent / ".bench" / folder / "bin" / "python"
             if python.exists():
-                contenders[name] = stack.enter_context(Contender(python, folder))
+                contenders[name] = stack.enter_context(Contender(python, folder, json.dumps(sizes)))
                 runs_of[name] = 1
             else:
                 report.note(f"{name} is not installed here (make bench-setup), so its row is left out.")
@@ -143,7 +145,8 @@ def libraries(report: Report, options: argparse.Namespace) -> None:
         row |= {f"× {peer}": ratio(values, each[peer]) for peer in PEERS if peer in each}
         row["differs in"] = about["differs"]
         rows.append(row)
-    report.table("libraries", "SAC, one environment step with one update, the trivial environment included", rows)
+    title = f"SAC, {depth} × 256, batch {batch}: one environment step with one update, the trivial environment included"
+    report.table(f"libraries, {depth} × 256, batch {batch}", title, rows)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -167,8 +170,8 @@ def main(arguments: list[str] | None = None) -> None:
     report = Report(options)
     if options.operations:
         operations(report, options)
-    if options.libraries:
-        libraries(report, options)
+    for depth, batch in NETWORKS if options.libraries else []:
+        libraries(report, options, depth, batch)
     report.close()
 
 
