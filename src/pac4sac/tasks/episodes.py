@@ -1,14 +1,20 @@
 """The environments of runs over one board of arrays: the same code steps them in the pool's process and in workers."""
 
 import contextlib
+import signal
 import struct
+import threading
+import time
 import zlib
+from collections.abc import Callable
+from typing import Any, SupportsFloat, cast
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
 from pac4sac.base.errors import UserError
+from pac4sac.base.stopping import StopRequest
 from pac4sac.tasks.registry import Task, make_env
 
 Board = NDArray[np.void]
@@ -45,11 +51,53 @@ def simulator_seed(run_seed: int, purpose: str, episode: int) -> int:
     return int(word) >> 1  # some simulators keep their seed in a signed 32-bit integer
 
 
+def number(reward: Any) -> float:
+    if not isinstance(reward, SupportsFloat) or np.size(cast(Any, reward)) != 1:  # NumPy would read a text
+        raise TypeError(f"its reward is no number: {reward!r}")
+    return float(np.asarray(reward, np.float64).item())
+
+
+class Alarm:
+    """While entered, in the process of the pool, breaks off a step or a reset that takes too long, and one that keeps a
+    stop waiting. It cannot where a simulator hangs without giving Python its turn, nor outside of the main thread; and
+    it leaves an alarm alone that the user has set."""
+
+    def __init__(self, limit: int, stop: StopRequest | None) -> None:
+        self._limit, self._stop = limit, stop
+
+    def begin(self) -> None:
+        """A step or a reset begins."""
+        self._began = time.monotonic()
+
+    def __enter__(self) -> None:
+        self.begin()
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        self._is_set = in_main_thread and not signal.getitimer(signal.ITIMER_REAL)[0]
+        if self._is_set:
+            self._previous = signal.signal(signal.SIGALRM, self._look) or signal.SIG_DFL
+            signal.setitimer(signal.ITIMER_REAL, 1, 1)
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_set:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, self._previous)
+
+    def _look(self, *_: object) -> None:
+        if self._stop is not None:
+            self._stop.check_patience(self._began)
+        if time.monotonic() - self._began > self._limit:
+            raise TimeoutError(f"it took longer than {self._limit} seconds.")
+
+
 class RunEnvironment:
     """The environment of one run and the episode it is in. What goes wrong inside is told on the board, not raised."""
 
-    def __init__(self, task: Task, run: int, seed: int, purpose: str, board: Board) -> None:
+    def __init__(
+        self, task: Task, run: int, seed: int, purpose: str, board: Board, watch: Callable[[], object] = lambda: None
+    ) -> None:
+        """Calls `watch` whenever a step or a reset begins, which may take too long."""
         self._task, self._run, self._seed, self._purpose, self._board = task, run, seed, purpose, board
+        self._watch = watch
         self._env: gymnasium.Env[NDArray[np.float32], NDArray[np.float32]] | None = None
         self._episode = self._steps = 0
         # What each step needs is looked up once.
@@ -63,14 +111,16 @@ class RunEnvironment:
         self._failed[self._run] = self._board["refused"][self._run] = False
         self._steps = 0
         try:
+            self._watch()
             if self._env is None:
                 self._env = make_env(self._task, unit_actions=True)
             observation = self._reset(episode)
             for action in np.frombuffer(actions, np.float32).reshape(-1, len(self._action)):
                 self._steps += 1
+                self._watch()
                 observation = self._env.step(action.copy())[0]
-            self._observation[:] = observation
-        except Exception as problem:
+            self._observation[:] = self._checked(observation)
+        except (Exception, SystemExit) as problem:
             self._fail(problem)
 
     def step(self) -> None:
@@ -80,29 +130,39 @@ class RunEnvironment:
             return
         try:
             self._steps += 1
+            self._watch()
             # A copy, because an environment may keep the action it was given, and the board changes under it.
             observation, reward, terminated, truncated, _ = self._env.step(self._action.copy())
-            self._final_observation[:] = observation
-            self._reward[run], self._terminated[run], self._truncated[run] = reward, terminated, truncated
+            self._final_observation[:] = self._checked(observation)
+            self._reward[run] = reward if type(reward) is float else number(reward)
+            self._terminated[run], self._truncated[run] = terminated, truncated
             if terminated or truncated:
-                observation = self._reset(self._episode + 1)
+                observation = self._checked(self._reset(self._episode + 1))
             self._observation[:] = observation
-        except Exception as problem:
+        except (Exception, SystemExit) as problem:
             self._fail(problem)
 
     def close(self) -> None:
         if self._env is not None:
-            with contextlib.suppress(Exception):  # its results are safe; it must not keep the others from closing
+            with contextlib.suppress(
+                Exception, SystemExit
+            ):  # its results are safe; it must not keep the others from closing
                 self._env.close()
 
     def _reset(self, episode: int) -> NDArray[np.float32]:
         assert self._env is not None
         self._episode, self._steps = episode, 0
+        self._watch()
         # Environments whose first episode differs from later ones must not count resets themselves: a replay has fewer.
         options = {"episode": episode} if getattr(self._env.unwrapped, "episode_option", False) else None
         return self._env.reset(seed=simulator_seed(self._seed, self._purpose, episode), options=options)[0]
 
-    def _fail(self, problem: Exception) -> None:
+    def _checked(self, observation: Any) -> Any:
+        if (shape := np.shape(observation)) != self._observation.shape:  # NumPy would repeat a single number
+            raise ValueError(f"its observation has the shape {shape} instead of {self._observation.shape}")
+        return observation
+
+    def _fail(self, problem: BaseException) -> None:
         cause = " ".join(str(problem).split())
         if self._env is None and isinstance(problem, UserError):
             self._board["refused"][self._run] = True

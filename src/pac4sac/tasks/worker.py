@@ -7,8 +7,6 @@ memory and sockets are inherited descriptors.
 """
 
 import contextlib
-import ctypes
-import dataclasses
 import functools
 import json
 import mmap
@@ -27,14 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pac4sac.base.cores import machine_cores
-from pac4sac.base.errors import UserError
+from pac4sac.base.stopping import StopRequest, end_with_parent
 from pac4sac.base.trust import import_path
-from pac4sac.tasks.episodes import LETTER, Board, RunEnvironment, board_layout
+from pac4sac.tasks.episodes import LETTER, Alarm, Board, RunEnvironment, board_layout
 from pac4sac.tasks.registry import Task
 
 SPINS = 100  # looks at a counter before the core is offered to others, some 10 µs
 LOOK_UP = 50  # milliseconds after which a sleeper looks by itself: the flag that it sleeps can cross with a ring
-PR_SET_PDEATHSIG = 1
 CLOSING = 1.0  # seconds a worker gets to close its environments
 
 
@@ -86,8 +83,9 @@ class Bell:
             self.gone = True
 
 
-def wait(bells: Sequence[Bell]) -> Bell:
-    """The first of the bells that rings, or whose other end is gone."""
+def wait(bells: Sequence[Bell], stop: StopRequest | None = None) -> Bell:
+    """The first of the bells that rings, or whose other end is gone; after a stop, only for a while."""
+    since = time.monotonic()
     if patience():
         until = time.perf_counter() + patience()
         while time.perf_counter() < until:
@@ -106,6 +104,8 @@ def wait(bells: Sequence[Bell]) -> Bell:
             for bell in bells:
                 if bell.rung() or bell.gone:
                     return bell
+            if stop is not None:
+                stop.check_patience(since)
             for descriptor, _ in poller.poll(LOOK_UP):
                 sleeping[descriptor].wake()
     finally:
@@ -116,13 +116,15 @@ def wait(bells: Sequence[Bell]) -> Bell:
 class HostInProcess:
     second_life = shared = False
 
-    def __init__(self, task: Task, seeds: list[int], purpose: str, board: Board) -> None:
-        self.runs, self._worked = list(range(len(seeds))), board["worked"]
-        self._environments = [RunEnvironment(task, run, seed, purpose, board) for run, seed in enumerate(seeds)]
+    def __init__(self, task: Task, seeds: list[int], purpose: str, board: Board, alarm: Alarm) -> None:
+        self.runs, self._worked, self._alarm = list(range(len(seeds))), board["worked"], alarm
+        places = enumerate(seeds)
+        self._environments = [RunEnvironment(task, run, seed, purpose, board, alarm.begin) for run, seed in places]
         self._due = False
 
     def begin(self, run: int, episode: int, actions: NDArray[np.float32]) -> None:
-        self._environments[run].begin(episode, actions.tobytes())
+        with self._alarm:
+            self._environments[run].begin(episode, actions.tobytes())
 
     def step(self) -> None:
         self._due = True
@@ -130,8 +132,9 @@ class HostInProcess:
     def answered(self) -> bool:
         if self._due:
             self._due, started = False, time.perf_counter()
-            for environment in self._environments:
-                environment.step()
+            with self._alarm:
+                for environment in self._environments:
+                    environment.step()
             self._worked[0] += time.perf_counter() - started
         return True
 
@@ -148,8 +151,10 @@ class HostInWorker:
 
     process: "WorkerProcess | None" = None  # none before it is started
 
-    def __init__(self, job: dict[str, Any], runs: list[int], board: Board, second_life: bool = False) -> None:
-        self.runs = runs
+    def __init__(
+        self, job: dict[str, Any], runs: list[int], board: Board, stop: StopRequest | None, second_life: bool = False
+    ) -> None:
+        self.runs, self._stop = runs, stop
         self.second_life = second_life  # it replaces a host that died in the present step
         self._place, self._letters = runs[0], board["letters"]
         for name in ("asked", "letters", "answered", "pool_sleeps", "worker_sleeps"):
@@ -172,7 +177,7 @@ class HostInWorker:
 
     def answered(self) -> bool:
         """Wait until everything asked for is on the board; False when the worker died before."""
-        return self._bell.rung() or wait([self._bell]).rung()
+        return self._bell.rung() or wait([self._bell], self._stop).rung()
 
     def end(self) -> None:
         self._post.close()
@@ -195,7 +200,7 @@ class WorkerProcess:
     """Started afresh (no fork: the learner's threads and CUDA state stay out of it), for hosts of one or more pools."""
 
     def __init__(self, hosts: Sequence[HostInWorker]) -> None:
-        self.hosts = set(hosts)  # in use
+        self.hosts, self._limit = set(hosts), hosts[0].job["limit"]  # those in use
         given = [end for host in hosts for end in host.given]
         memories = [host.job["memory"] for host in hosts]
         # The child inherits the mask: Ctrl-C at the terminal, or its end, reaches the pool's process alone, which ends
@@ -223,6 +228,8 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             status = self._process.wait()
+        if status == -signal.SIGALRM:
+            return f"because a step or a reset took longer than {self._limit} seconds"
         return f"by signal {signal.Signals(-status).name}" if status < 0 else f"with exit status {status}"
 
 
@@ -259,19 +266,6 @@ def close_hosts(hosts: list[Host], memory: int | None) -> None:
         os.close(memory)
 
 
-def portable(task: Task) -> dict[str, Any]:
-    """The task as a worker gets it."""
-    description = dataclasses.asdict(task)
-    try:
-        json.dumps(description)
-    except TypeError as problem:
-        raise UserError(
-            f"Task {task.name!r} has env_kwargs that cannot be sent to worker processes ({problem}); "
-            "use plain numbers, strings and lists, or workers=0."
-        ) from problem
-    return description
-
-
 # --- the worker process
 
 
@@ -284,7 +278,8 @@ class Service:
         layout = board_layout(*job["shape"])
         board = np.ndarray((), layout, buffer=mmap.mmap(job["memory"], layout.itemsize))
         task, purpose, place = Task(**job["task"]), job["purpose"], job["seeds"][0][0]
-        self.environments = {run: RunEnvironment(task, run, seed, purpose, board) for run, seed in job["seeds"]}
+        watch = functools.partial(signal.alarm, job["limit"])  # which ends this process, even in the middle of C code
+        self.environments = {run: RunEnvironment(task, run, seed, purpose, board, watch) for run, seed in job["seeds"]}
         self.bell = Bell(socket.socket(fileno=job["channel"]), board, place, "worker")
         self._post = socket.socket(fileno=job["post"])
         self._letters, self._opened = cell(board, "letters", place), 0
@@ -300,6 +295,7 @@ class Service:
             for environment in self.environments.values():
                 environment.step()
             self._worked[0] += time.perf_counter() - started
+        signal.alarm(0)
         self.bell.ring()
 
     def close(self) -> None:
@@ -330,10 +326,8 @@ def receive(post: socket.socket, size: int) -> bytes:
 
 
 def main(jobs: list[dict[str, Any]]) -> None:
-    if sys.platform == "linux":
-        # The closed socket ends an idle worker; this ends one that hangs inside its simulator when the pool is killed.
-        # (It fires too when only the thread that started the worker ends: the pool then restarts the worker.)
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()  # the closed socket ends an idle worker; this also one that hangs inside its simulator
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     services = [Service(job) for job in jobs]
     try:
         serve({service.bell: service for service in services})
