@@ -1,13 +1,14 @@
 """The environments of runs over one board of arrays: the same code steps them in the pool's process and in workers."""
 
 import contextlib
+import math
 import signal
 import struct
 import threading
 import time
 import zlib
 from collections.abc import Callable
-from typing import Any, SupportsFloat, cast
+from typing import Any, ClassVar, SupportsFloat, cast
 
 import gymnasium
 import numpy as np
@@ -21,6 +22,7 @@ Board = NDArray[np.void]
 
 # A letter to a worker: begin this episode of one run and replay the actions that follow as float32.
 LETTER = struct.Struct("<iqq")  # run, episode, bytes of the actions
+TICK = 1.0  # seconds between two looks at a simulator that may hang
 
 
 def board_layout(runs: int, observation_size: int, action_size: int) -> np.dtype[np.void]:
@@ -35,8 +37,9 @@ def board_layout(runs: int, observation_size: int, action_size: int) -> np.dtype
             ("refused", np.bool_, (runs,)),  # the environment could not be built, and the user can mend it
             ("cause", "S400", (runs,)),  # of a failure
             # Of each worker, at the place of its first run: what it was asked for, how much of that by letter, what it
-            # has done, and the seconds its steps took; who sleeps and must be woken.
-            *[(name, np.int64, (runs,)) for name in ("asked", "letters", "answered")],
+            # has done, and the seconds its steps took; who sleeps and must be woken. Beats count the steps and resets
+            # that the process has begun, those for other pools too, and tell that none of them hangs.
+            *[(name, np.int64, (runs,)) for name in ("asked", "letters", "answered", "beats")],
             ("worked", np.float64, (runs,)),
             *[(name, np.bool_, (runs,)) for name in ("pool_sleeps", "worker_sleeps")],
         ],
@@ -62,8 +65,12 @@ class Alarm:
     stop waiting. It cannot where a simulator hangs without giving Python its turn, nor outside of the main thread; and
     it leaves an alarm alone that the user has set."""
 
+    _inside: ClassVar["Alarm | None"] = None
+    _ticked: ClassVar[float] = -math.inf  # when it did last; it ticks only while somebody is inside, which costs less
+    _before: ClassVar[Any] = signal.SIG_DFL
+
     def __init__(self, limit: int, stop: StopRequest | None) -> None:
-        self._limit, self._stop = limit, stop
+        self._limit, self._stop, self._began = limit, stop, 0.0
 
     def begin(self) -> None:
         """A step or a reset begins."""
@@ -71,18 +78,26 @@ class Alarm:
 
     def __enter__(self) -> None:
         self.begin()
-        in_main_thread = threading.current_thread() is threading.main_thread()
-        self._is_set = in_main_thread and not signal.getitimer(signal.ITIMER_REAL)[0]
-        if self._is_set:
-            self._previous = signal.signal(signal.SIGALRM, self._look) or signal.SIG_DFL
-            signal.setitimer(signal.ITIMER_REAL, 1, 1)
+        if threading.get_ident() == threading.main_thread().ident:
+            Alarm._inside = self
+            if self._began - Alarm._ticked > 3 * TICK and not signal.getitimer(signal.ITIMER_REAL)[0]:
+                Alarm._before, Alarm._ticked = signal.signal(signal.SIGALRM, Alarm._tick), self._began
+                signal.setitimer(signal.ITIMER_REAL, TICK, TICK)
 
     def __exit__(self, *_: object) -> None:
-        if self._is_set:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, self._previous)
+        if Alarm._inside is self:
+            Alarm._inside = None
 
-    def _look(self, *_: object) -> None:
+    @staticmethod
+    def _tick(*_: object) -> None:
+        Alarm._ticked = time.monotonic()
+        if Alarm._inside is not None:
+            return Alarm._inside._look()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, Alarm._before or signal.SIG_DFL)
+        Alarm._ticked = -math.inf
+
+    def _look(self) -> None:
         if self._stop is not None:
             self._stop.check_patience(self._began)
         if time.monotonic() - self._began > self._limit:
@@ -172,3 +187,38 @@ class RunEnvironment:
             cause = f"{self._task.env_id} raised {type(problem).__name__} in {where}: {cause}"
         self._board["cause"][self._run] = cause.encode()
         self._failed[self._run] = True
+
+
+class HostInProcess:
+    """The environments of a pool without workers."""
+
+    second_life = shared = False
+
+    def __init__(self, task: Task, seeds: list[int], purpose: str, board: Board, alarm: Alarm) -> None:
+        self.runs, self._worked, self._alarm = list(range(len(seeds))), board["worked"], alarm
+        places = enumerate(seeds)
+        self._environments = [RunEnvironment(task, run, seed, purpose, board, alarm.begin) for run, seed in places]
+        self._due = False
+
+    def begin(self, run: int, episode: int, actions: NDArray[np.float32]) -> None:
+        with self._alarm:
+            self._environments[run].begin(episode, actions.tobytes())
+
+    def step(self) -> None:
+        self._due = True
+
+    def answered(self) -> bool:
+        if self._due:
+            self._due, started = False, time.perf_counter()
+            with self._alarm:
+                for environment in self._environments:
+                    environment.step()
+            self._worked[0] += time.perf_counter() - started
+        return True
+
+    def end(self) -> None:
+        for environment in self._environments:
+            environment.close()
+
+    def ending(self) -> str:
+        return "closed"

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from pac4sac.base.cores import cores
 from pac4sac.base.errors import UserError
 from pac4sac.base.stopping import STEP_SECONDS, StopRequest
-from pac4sac.tasks.episodes import Alarm, Board, board_layout
+from pac4sac.tasks.episodes import Alarm, Board, HostInProcess, board_layout
 from pac4sac.tasks.registry import Task, portable, simulator_seconds, task_sizes
-from pac4sac.tasks.worker import Crew, Host, HostInProcess, HostInWorker, WorkerProcess, close_hosts
+from pac4sac.tasks.worker import Crew, Host, HostInWorker, WorkerProcess, close_hosts
 
 log = logging.getLogger(__name__)
 

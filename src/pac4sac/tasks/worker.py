@@ -18,7 +18,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from pac4sac.base.cores import machine_cores
 from pac4sac.base.stopping import StopRequest, end_with_parent
 from pac4sac.base.trust import import_path
-from pac4sac.tasks.episodes import LETTER, Alarm, Board, RunEnvironment, board_layout
+from pac4sac.tasks.episodes import LETTER, Board, HostInProcess, RunEnvironment, board_layout
 from pac4sac.tasks.registry import Task
 
 SPINS = 100  # looks at a counter before the core is offered to others, some 10 µs
@@ -83,9 +83,8 @@ class Bell:
             self.gone = True
 
 
-def wait(bells: Sequence[Bell], stop: StopRequest | None = None) -> Bell:
-    """The first of the bells that rings, or whose other end is gone; after a stop, only for a while."""
-    since = time.monotonic()
+def wait(bells: Sequence[Bell], look: Callable[[], None] | None = None) -> Bell:
+    """The first of the bells that rings, or whose other end is gone; `look` is called now and then."""
     if patience():
         until = time.perf_counter() + patience()
         while time.perf_counter() < until:
@@ -104,46 +103,13 @@ def wait(bells: Sequence[Bell], stop: StopRequest | None = None) -> Bell:
             for bell in bells:
                 if bell.rung() or bell.gone:
                     return bell
-            if stop is not None:
-                stop.check_patience(since)
+            if look is not None:
+                look()
             for descriptor, _ in poller.poll(LOOK_UP):
                 sleeping[descriptor].wake()
     finally:
         for bell in bells:
             bell.lie_down(False)
-
-
-class HostInProcess:
-    second_life = shared = False
-
-    def __init__(self, task: Task, seeds: list[int], purpose: str, board: Board, alarm: Alarm) -> None:
-        self.runs, self._worked, self._alarm = list(range(len(seeds))), board["worked"], alarm
-        places = enumerate(seeds)
-        self._environments = [RunEnvironment(task, run, seed, purpose, board, alarm.begin) for run, seed in places]
-        self._due = False
-
-    def begin(self, run: int, episode: int, actions: NDArray[np.float32]) -> None:
-        with self._alarm:
-            self._environments[run].begin(episode, actions.tobytes())
-
-    def step(self) -> None:
-        self._due = True
-
-    def answered(self) -> bool:
-        if self._due:
-            self._due, started = False, time.perf_counter()
-            with self._alarm:
-                for environment in self._environments:
-                    environment.step()
-            self._worked[0] += time.perf_counter() - started
-        return True
-
-    def end(self) -> None:
-        for environment in self._environments:
-            environment.close()
-
-    def ending(self) -> str:
-        return "closed"
 
 
 class HostInWorker:
@@ -157,7 +123,8 @@ class HostInWorker:
         self.runs, self._stop = runs, stop
         self.second_life = second_life  # it replaces a host that died in the present step
         self._place, self._letters = runs[0], board["letters"]
-        for name in ("asked", "letters", "answered", "pool_sleeps", "worker_sleeps"):
+        self._beats = cell(board, "beats", self._place)
+        for name in ("asked", "letters", "answered", "beats", "pool_sleeps", "worker_sleeps"):
             board[name][self._place] = 0  # a worker before this one may have died there
         self._post, their_post = socket.socketpair()
         self._channel, their_channel = socket.socketpair()
@@ -176,8 +143,23 @@ class HostInWorker:
         self._bell.ring()
 
     def answered(self) -> bool:
-        """Wait until everything asked for is on the board; False when the worker died before."""
-        return self._bell.rung() or wait([self._bell], self._stop).rung()
+        """Wait until everything asked for is on the board; False when the worker died before, or was ended because
+        nothing came for too long."""
+        if self._bell.rung():
+            return True
+        asked = since = time.monotonic()
+        beats = self._beats[0]
+
+        def look() -> None:
+            nonlocal beats, since
+            if self._stop is not None:
+                self._stop.check_patience(asked)
+            if beats != self._beats[0]:
+                beats, since = self._beats[0], time.monotonic()
+            elif beats and self.process is not None and time.monotonic() - since > self.job["limit"]:
+                self.process.end_hanging(f"because a step or a reset took longer than {self.job['limit']} seconds")
+
+        return wait([self._bell], look).rung()
 
     def end(self) -> None:
         self._post.close()
@@ -200,7 +182,8 @@ class WorkerProcess:
     """Started afresh (no fork: the learner's threads and CUDA state stay out of it), for hosts of one or more pools."""
 
     def __init__(self, hosts: Sequence[HostInWorker]) -> None:
-        self.hosts, self._limit = set(hosts), hosts[0].job["limit"]  # those in use
+        self.hosts = set(hosts)  # in use
+        self._cause = ""  # why it was ended
         given = [end for host in hosts for end in host.given]
         memories = [host.job["memory"] for host in hosts]
         # The child inherits the mask: Ctrl-C at the terminal, or its end, reaches the pool's process alone, which ends
@@ -228,9 +211,13 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             status = self._process.wait()
-        if status == -signal.SIGALRM:
-            return f"because a step or a reset took longer than {self._limit} seconds"
+        if self._cause:
+            return self._cause
         return f"by signal {signal.Signals(-status).name}" if status < 0 else f"with exit status {status}"
+
+    def end_hanging(self, cause: str) -> None:
+        self._cause = cause
+        self._process.kill()
 
 
 class Crew:
@@ -272,14 +259,14 @@ def close_hosts(hosts: list[Host], memory: int | None) -> None:
 class Service:
     """What this process does for one pool."""
 
-    def __init__(self, job: dict[str, Any]) -> None:
+    def __init__(self, job: dict[str, Any], beat: Callable[[], None]) -> None:
         for name in ("post", "channel", "memory"):  # else a process started by an environment would keep sockets open
             os.set_inheritable(job[name], False)
         layout = board_layout(*job["shape"])
         board = np.ndarray((), layout, buffer=mmap.mmap(job["memory"], layout.itemsize))
         task, purpose, place = Task(**job["task"]), job["purpose"], job["seeds"][0][0]
-        watch = functools.partial(signal.alarm, job["limit"])  # which ends this process, even in the middle of C code
-        self.environments = {run: RunEnvironment(task, run, seed, purpose, board, watch) for run, seed in job["seeds"]}
+        self.environments = {run: RunEnvironment(task, run, seed, purpose, board, beat) for run, seed in job["seeds"]}
+        self.beats = cell(board, "beats", place)
         self.bell = Bell(socket.socket(fileno=job["channel"]), board, place, "worker")
         self._post = socket.socket(fileno=job["post"])
         self._letters, self._opened = cell(board, "letters", place), 0
@@ -295,7 +282,6 @@ class Service:
             for environment in self.environments.values():
                 environment.step()
             self._worked[0] += time.perf_counter() - started
-        signal.alarm(0)
         self.bell.ring()
 
     def close(self) -> None:
@@ -327,8 +313,13 @@ def receive(post: socket.socket, size: int) -> bytes:
 
 def main(jobs: list[dict[str, Any]]) -> None:
     end_with_parent()  # the closed socket ends an idle worker; this also one that hangs inside its simulator
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    services = [Service(job) for job in jobs]
+
+    def beat() -> None:
+        for beats in all_beats:
+            beats[0] += 1
+
+    services = [Service(job, beat) for job in jobs]
+    all_beats = [service.beats for service in services]
     try:
         serve({service.bell: service for service in services})
     finally:
