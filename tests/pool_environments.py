@@ -1,6 +1,8 @@
 """A small environment that goes wrong on demand, importable by worker processes as pool_environments:Faulty-v0."""
 
 import os
+import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,8 @@ import numpy as np
 
 
 class Faulty(gymnasium.Env):
-    """Drifts by action and seeded noise; in step ``at`` of the episode reset with seed ``victim`` the fault happens."""
+    """Drifts by action and seeded noise; in step ``at`` of the episode reset with seed ``victim`` the fault happens,
+    in every episode where the victim is -2."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float32)
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
@@ -20,7 +23,7 @@ class Faulty(gymnasium.Env):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
         super().reset(seed=seed)
-        self.is_victim = seed == self.victim
+        self.is_victim = self.victim in (seed, -2)
         if self.is_victim and self.fault == "raise in reset":
             raise OSError("the licence server is down")
         self.steps, self.last_action = 0, np.zeros(2)
@@ -48,6 +51,20 @@ class Faulty(gymnasium.Env):
                     os._exit(3)
                 case "hang":
                     Path(self.marker).touch()
+                    time.sleep(3600)
+                case "system exit":
+                    sys.exit("licence expired")
+                case "short observation":
+                    return np.zeros(1, np.float32), reward, False, False, {}
+                case "text as reward":
+                    reward = "1.5"
+                case "nothing as reward":
+                    reward = None
+                case "two rewards":
+                    reward = np.ones(2)
+                case "hang deaf":  # as inside C code, which lets no handler of Python run
+                    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM, signal.SIGTERM, signal.SIGINT})
+                    Path(self.marker).write_text(str(os.getpid()))
                     time.sleep(3600)
                 case "unseeded":
                     self.state[0] += int.from_bytes(os.urandom(4)) / 2**32

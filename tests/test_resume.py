@@ -242,6 +242,10 @@ def test_a_run_that_cannot_be_brought_back_to_where_it_was_is_not_lost(tmp_path:
     folder = train(tmp_path / "x", task=task, steps=6, settings={"warmup": 8}).folder  # amid the first episodes
     with pytest.warns(UserWarning, match="Seed 0 goes on from there, not exactly"):
         assert pac4sac.resume(folder, steps=60).complete
+    assert about(folder, RUNS[0])["strayed"] == [6]  # and a further resume does not forget it
+    assert pac4sac.resume(folder, steps=70).complete
+    assert about(folder, RUNS[0])["strayed"] == [6]
+    assert "strayed" not in about(folder, RUNS[1])
     replay = safetensors.torch.load_file(newest(folder) / "learner.safetensors")["replay"]
     led_to, acted_on = replay[:, 5, -4:-1], replay[:, 6, :3]
     assert acted_on[1].equal(led_to[1])

@@ -1,5 +1,6 @@
 """`pac4sac evaluate`."""
 
+import math
 from dataclasses import dataclass, field
 
 from rich.console import Console
@@ -9,8 +10,10 @@ from pac4sac.base.ranges import EPISODES, NON_NEGATIVE, check_value
 from pac4sac.base.text import brief
 from pac4sac.cli import arguments
 from pac4sac.cli.shared import plain_table
+from pac4sac.training.options import make_options
 
 
+@arguments.with_options("step_seconds")
 @dataclass(frozen=True)
 class Evaluate:
     """Let the trained agents act in fresh episodes, the same for every run, and show their returns."""
@@ -26,6 +29,7 @@ class Evaluate:
             raise UserError("--episodes must be at least 1 and --seed at least 0.")
         check_value("--episodes", self.episodes, int, EPISODES)
         check_value("--seed", self.seed, int, NON_NEGATIVE)
+        how = make_options(1, arguments.options_of(self))
         from pac4sac.runs.reading import find_runs, read_below, tell_damage
 
         run_folders = find_runs(self.folder)
@@ -36,6 +40,7 @@ class Evaluate:
         title = "Returns of one episode" if self.episodes == 1 else f"Returns of {self.episodes} episodes"
         table = plain_table(title, "run", "policy", right=("mean ± sd", "lowest", "highest"))
         tell_damage(*read_below(self.folder))
+        evaluated = 0
         for folder in run_folders:
             path = folder / ("best.safetensors" if self.best else "agent.safetensors")
             if not path.is_file():
@@ -43,11 +48,14 @@ class Evaluate:
                 raise UserError(f"{folder} holds no {path.name}; {hint}.")
             trained = load(path)
             run = trained.run
-            played = Episodes(trained.agent, trained.state, run.task, [self.seed], self.episodes, "command")
+            fresh = (trained.agent, trained.state, run.task, [self.seed], self.episodes, "command")
+            played = Episodes(*fresh, step_seconds=how.step_seconds)
             for policy in policies_of(trained.agent):
                 with console.status(f"{run.id}: {self.episodes} episodes, {policy} policy …"):
-                    returns = evaluate(played, policy)[0].tolist()
+                    returns = [value for value in evaluate(played, policy)[0].tolist() if not math.isnan(value)]
                 spread = mean_and_sd([TableNumber(value) for value in returns])
-                table.add_row(run.id, policy, spread, brief(min(returns)), brief(max(returns)))
+                shown = (spread, brief(min(returns)), brief(max(returns))) if returns else ("failed", "", "")
+                table.add_row(run.id, policy, *shown)
+                evaluated += len(returns)
         console.print(table)
-        return 0
+        return 0 if evaluated else 1  # a warning has said why

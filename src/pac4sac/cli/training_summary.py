@@ -47,7 +47,13 @@ def train_and_show(
         with displayed(console, max_minutes) as display:
             result = train(callbacks=[display, TensorBoard()] if tensorboard else display)
         show_result(result, console)
-    return code_of_stop(result.reason) or int(all(run.status in BROKEN_OFF for run in result.runs))
+    return code_of_stop(result.reason) or int(all(run.status in BROKEN_OFF or unevaluated(run) for run in result.runs))
+
+
+def unevaluated(run: RunRecord) -> bool:
+    """Whether all episodes of its last evaluation failed."""
+    returns = run.evaluations[-1]["returns"] if run.evaluations else None
+    return bool(returns) and not any(value is not None for value in returns or ())
 
 
 def show_result(result: Result, console: Console) -> None:

@@ -213,7 +213,9 @@ def runs_section(context: Context) -> Section:
         columns = numbered(("Task", "Variant", "Seeds", "Runs", "Studies"), ("Seeds", "Runs"))
         columns.append(command(itemgetter(5), title="Go on with"))
         blocks.append(Table("missing-runs", "Expected runs that have not started", columns, rows))
-    if notes := [*collection.twice, *left_out(collection)]:
+    strayed = [f"`{run.place}`" for run in collection.runs if run.record.about.get("strayed")]
+    notes = [TEXTS["strayed"].format(runs=", ".join(strayed))] if strayed else []
+    if notes := [*notes, *collection.twice, *left_out(collection)]:
         blocks.append(notes)
     return Section("runs", "Missing and broken runs", blocks or [TEXTS["all_complete"]])
 

@@ -33,6 +33,7 @@ class RunFolder:
         self.path = root / "runs" / run.id
         self.run = run
         self.computed: dict[str, str] = {}  # how, once it is settled
+        self.strayed: list[int] = []  # the steps from which it went on elsewhere than it had been
         self.path.mkdir(parents=True, exist_ok=True)
         self._logs = {name: self.path / f"{name}.jsonl" for name in LOGS}
 
@@ -70,6 +71,8 @@ class RunFolder:
         """With lines and checksums of the logs once nothing more will be written into them."""
         about = {"version": VERSION, **self.run.describe(), "status": status, "status_detail": detail}
         about |= {"computed": self.computed, "versions": versions(), "machine": machine()}
+        if self.strayed:
+            about["strayed"] = self.strayed
         if ended:
             whole = {name: path.read_bytes() if path.exists() else b"" for name, path in self._logs.items()}
             about["logs"] = {name: seal_of(content) for name, content in whole.items()}

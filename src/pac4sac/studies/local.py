@@ -29,7 +29,7 @@ import torch
 import pac4sac
 from pac4sac.base.cores import SHARE, cores, share_out
 from pac4sac.base.errors import UserError
-from pac4sac.base.stopping import StopRequest
+from pac4sac.base.stopping import GRACE, StopRequest, end_with_parent
 from pac4sac.base.trust import import_path
 from pac4sac.runs.run import Run
 from pac4sac.studies.plan import PlannedCohort
@@ -98,7 +98,11 @@ def run_local(
         finally:
             for child in active:
                 child.process.terminate()
+            patience = time.monotonic() + GRACE
             for child in active:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.process.wait(max(0.0, patience - time.monotonic()))
+                child.process.kill()  # a checkpoint is whole whenever this comes
                 child.process.wait()
     return failures
 
@@ -207,6 +211,7 @@ def main(folder: str) -> int:
     # Outside of training, which has a handler of its own, a request to stop comes too early or too late: the parent
     # repeats it until this process has ended.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    end_with_parent()
     warnings.showwarning = _tell_warning
     try:
         return COMPLETE if resume(folder, callbacks=[StepReporter()]).complete else STOPPED

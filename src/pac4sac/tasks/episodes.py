@@ -1,20 +1,28 @@
 """The environments of runs over one board of arrays: the same code steps them in the pool's process and in workers."""
 
 import contextlib
+import math
+import signal
 import struct
+import threading
+import time
 import zlib
+from collections.abc import Callable
+from typing import Any, ClassVar, SupportsFloat, cast
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
 from pac4sac.base.errors import UserError
+from pac4sac.base.stopping import StopRequest
 from pac4sac.tasks.registry import Task, make_env
 
 Board = NDArray[np.void]
 
 # A letter to a worker: begin this episode of one run and replay the actions that follow as float32.
 LETTER = struct.Struct("<iqq")  # run, episode, bytes of the actions
+TICK = 1.0  # seconds between two looks at a simulator that may hang
 
 
 def board_layout(runs: int, observation_size: int, action_size: int) -> np.dtype[np.void]:
@@ -29,8 +37,9 @@ def board_layout(runs: int, observation_size: int, action_size: int) -> np.dtype
             ("refused", np.bool_, (runs,)),  # the environment could not be built, and the user can mend it
             ("cause", "S400", (runs,)),  # of a failure
             # Of each worker, at the place of its first run: what it was asked for, how much of that by letter, what it
-            # has done, and the seconds its steps took; who sleeps and must be woken.
-            *[(name, np.int64, (runs,)) for name in ("asked", "letters", "answered")],
+            # has done, and the seconds its steps took; who sleeps and must be woken. Beats count the steps and resets
+            # that the process has begun, those for other pools too, and tell that none of them hangs.
+            *[(name, np.int64, (runs,)) for name in ("asked", "letters", "answered", "beats")],
             ("worked", np.float64, (runs,)),
             *[(name, np.bool_, (runs,)) for name in ("pool_sleeps", "worker_sleeps")],
         ],
@@ -45,11 +54,65 @@ def simulator_seed(run_seed: int, purpose: str, episode: int) -> int:
     return int(word) >> 1  # some simulators keep their seed in a signed 32-bit integer
 
 
+def number(reward: Any) -> float:
+    if not isinstance(reward, SupportsFloat) or np.size(cast(Any, reward)) != 1:  # NumPy would read a text
+        raise TypeError(f"its reward is no number: {reward!r}")
+    return float(np.asarray(reward, np.float64).item())
+
+
+class Alarm:
+    """While entered, in the process of the pool, breaks off a step or a reset that takes too long, and one that keeps a
+    stop waiting. It cannot where a simulator hangs without giving Python its turn, nor outside of the main thread; and
+    it leaves an alarm alone that the user has set."""
+
+    _inside: ClassVar["Alarm | None"] = None
+    _ticked: ClassVar[float] = -math.inf  # when it did last; it ticks only while somebody is inside, which costs less
+    _before: ClassVar[Any] = signal.SIG_DFL
+
+    def __init__(self, limit: int, stop: StopRequest | None) -> None:
+        self._limit, self._stop, self._began = limit, stop, 0.0
+
+    def begin(self) -> None:
+        """A step or a reset begins."""
+        self._began = time.monotonic()
+
+    def __enter__(self) -> None:
+        self.begin()
+        if threading.get_ident() == threading.main_thread().ident:
+            Alarm._inside = self
+            if self._began - Alarm._ticked > 3 * TICK and not signal.getitimer(signal.ITIMER_REAL)[0]:
+                Alarm._before, Alarm._ticked = signal.signal(signal.SIGALRM, Alarm._tick), self._began
+                signal.setitimer(signal.ITIMER_REAL, TICK, TICK)
+
+    def __exit__(self, *_: object) -> None:
+        if Alarm._inside is self:
+            Alarm._inside = None
+
+    @staticmethod
+    def _tick(*_: object) -> None:
+        Alarm._ticked = time.monotonic()
+        if Alarm._inside is not None:
+            return Alarm._inside._look()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, Alarm._before or signal.SIG_DFL)
+        Alarm._ticked = -math.inf
+
+    def _look(self) -> None:
+        if self._stop is not None:
+            self._stop.check_patience(self._began)
+        if time.monotonic() - self._began > self._limit:
+            raise TimeoutError(f"it took longer than {self._limit} seconds.")
+
+
 class RunEnvironment:
     """The environment of one run and the episode it is in. What goes wrong inside is told on the board, not raised."""
 
-    def __init__(self, task: Task, run: int, seed: int, purpose: str, board: Board) -> None:
+    def __init__(
+        self, task: Task, run: int, seed: int, purpose: str, board: Board, watch: Callable[[], object] = lambda: None
+    ) -> None:
+        """Calls `watch` whenever a step or a reset begins, which may take too long."""
         self._task, self._run, self._seed, self._purpose, self._board = task, run, seed, purpose, board
+        self._watch = watch
         self._env: gymnasium.Env[NDArray[np.float32], NDArray[np.float32]] | None = None
         self._episode = self._steps = 0
         # What each step needs is looked up once.
@@ -63,14 +126,16 @@ class RunEnvironment:
         self._failed[self._run] = self._board["refused"][self._run] = False
         self._steps = 0
         try:
+            self._watch()
             if self._env is None:
                 self._env = make_env(self._task, unit_actions=True)
             observation = self._reset(episode)
             for action in np.frombuffer(actions, np.float32).reshape(-1, len(self._action)):
                 self._steps += 1
+                self._watch()
                 observation = self._env.step(action.copy())[0]
-            self._observation[:] = observation
-        except Exception as problem:
+            self._observation[:] = self._checked(observation)
+        except (Exception, SystemExit) as problem:
             self._fail(problem)
 
     def step(self) -> None:
@@ -80,29 +145,39 @@ class RunEnvironment:
             return
         try:
             self._steps += 1
+            self._watch()
             # A copy, because an environment may keep the action it was given, and the board changes under it.
             observation, reward, terminated, truncated, _ = self._env.step(self._action.copy())
-            self._final_observation[:] = observation
-            self._reward[run], self._terminated[run], self._truncated[run] = reward, terminated, truncated
+            self._final_observation[:] = self._checked(observation)
+            self._reward[run] = reward if type(reward) is float else number(reward)
+            self._terminated[run], self._truncated[run] = terminated, truncated
             if terminated or truncated:
-                observation = self._reset(self._episode + 1)
+                observation = self._checked(self._reset(self._episode + 1))
             self._observation[:] = observation
-        except Exception as problem:
+        except (Exception, SystemExit) as problem:
             self._fail(problem)
 
     def close(self) -> None:
         if self._env is not None:
-            with contextlib.suppress(Exception):  # its results are safe; it must not keep the others from closing
+            with contextlib.suppress(
+                Exception, SystemExit
+            ):  # its results are safe; it must not keep the others from closing
                 self._env.close()
 
     def _reset(self, episode: int) -> NDArray[np.float32]:
         assert self._env is not None
         self._episode, self._steps = episode, 0
+        self._watch()
         # Environments whose first episode differs from later ones must not count resets themselves: a replay has fewer.
         options = {"episode": episode} if getattr(self._env.unwrapped, "episode_option", False) else None
         return self._env.reset(seed=simulator_seed(self._seed, self._purpose, episode), options=options)[0]
 
-    def _fail(self, problem: Exception) -> None:
+    def _checked(self, observation: Any) -> Any:
+        if (shape := np.shape(observation)) != self._observation.shape:  # NumPy would repeat a single number
+            raise ValueError(f"its observation has the shape {shape} instead of {self._observation.shape}")
+        return observation
+
+    def _fail(self, problem: BaseException) -> None:
         cause = " ".join(str(problem).split())
         if self._env is None and isinstance(problem, UserError):
             self._board["refused"][self._run] = True
@@ -112,3 +187,38 @@ class RunEnvironment:
             cause = f"{self._task.env_id} raised {type(problem).__name__} in {where}: {cause}"
         self._board["cause"][self._run] = cause.encode()
         self._failed[self._run] = True
+
+
+class HostInProcess:
+    """The environments of a pool without workers."""
+
+    second_life = shared = False
+
+    def __init__(self, task: Task, seeds: list[int], purpose: str, board: Board, alarm: Alarm) -> None:
+        self.runs, self._worked, self._alarm = list(range(len(seeds))), board["worked"], alarm
+        places = enumerate(seeds)
+        self._environments = [RunEnvironment(task, run, seed, purpose, board, alarm.begin) for run, seed in places]
+        self._due = False
+
+    def begin(self, run: int, episode: int, actions: NDArray[np.float32]) -> None:
+        with self._alarm:
+            self._environments[run].begin(episode, actions.tobytes())
+
+    def step(self) -> None:
+        self._due = True
+
+    def answered(self) -> bool:
+        if self._due:
+            self._due, started = False, time.perf_counter()
+            with self._alarm:
+                for environment in self._environments:
+                    environment.step()
+            self._worked[0] += time.perf_counter() - started
+        return True
+
+    def end(self) -> None:
+        for environment in self._environments:
+            environment.close()
+
+    def ending(self) -> str:
+        return "closed"

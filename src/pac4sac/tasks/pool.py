@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from pac4sac.base.cores import cores
 from pac4sac.base.errors import UserError
-from pac4sac.tasks.episodes import Board, board_layout
-from pac4sac.tasks.registry import Task, simulator_seconds, task_sizes
-from pac4sac.tasks.worker import Crew, Host, HostInProcess, HostInWorker, WorkerProcess, close_hosts, portable
+from pac4sac.base.stopping import STEP_SECONDS, StopRequest
+from pac4sac.tasks.episodes import Alarm, Board, HostInProcess, board_layout
+from pac4sac.tasks.registry import Task, portable, simulator_seconds, task_sizes
+from pac4sac.tasks.worker import Crew, Host, HostInWorker, WorkerProcess, close_hosts
 
 log = logging.getLogger(__name__)
 
@@ -44,17 +45,27 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
     """Steps R environments; the number of workers changes the speed and nothing else. Pools that take turns can share
     their workers (`pools_in_turns`).
 
-    ``failures`` maps each run whose simulator failed to the cause; such a run is out, the others go on.
-    After an exception out of send() or receive() (Ctrl-C, say) only close() is meaningful.
+    ``failures`` maps each run whose simulator failed to the cause; such a run is out, the others go on. A step or reset
+    that takes longer than ``limit`` seconds is a failure. ``strayed`` holds runs that a replay led elsewhere.
+    After an exception out of send() or receive() (Ctrl-C, say, or Stopped while simulators hang) only close() is
+    meaningful.
     """
 
     def __init__(
-        self, task: Task, seeds: Sequence[int], workers: int | Literal["auto"] | Crew = 0, purpose: str = "train"
+        self,
+        task: Task,
+        seeds: Sequence[int],
+        workers: int | Literal["auto"] | Crew = 0,
+        purpose: str = "train",
+        limit: int = STEP_SECONDS,
+        stop: StopRequest | None = None,
     ) -> None:
         if not len(seeds) or min(seeds) < 0:
             raise UserError("A pool needs one seed per run, none of them negative.")
         self.task, self.seeds, self.runs = task, [int(seed) for seed in seeds], len(seeds)
         self.failures: dict[int, str] = {}
+        self.strayed: set[int] = set()
+        self._stop = stop
         self.observation_size, self.action_size = task_sizes(task)  # tells the user at once what cannot work
         crew = workers if isinstance(workers, Crew) else Crew(settle_workers(task, [self.runs], workers))
         self.workers = crew.size
@@ -70,18 +81,18 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         if self.workers:
             self._job: dict[str, Any] = {"task": portable(task), "purpose": purpose, "seeds": self.seeds}
             memory = _anonymous_memory(layout.itemsize)
-            self._job |= {"shape": shape, "memory": memory}
+            self._job |= {"shape": shape, "memory": memory, "limit": limit}
             self._closing = weakref.finalize(self, close_hosts, self._hosts, memory)
             self._board: Board = np.ndarray((), layout, buffer=mmap.mmap(memory, layout.itemsize))
             for worker, runs in crew.deal(self.runs):
-                host = HostInWorker(self._job, runs, self._board)
+                host = HostInWorker(self._job, runs, self._board, stop)
                 self._hosts.append(host)
                 crew.hosts[worker].append(host)
             if crew is not workers:
                 crew.start()
         else:
             self._board = np.zeros((), layout)
-            self._hosts.append(HostInProcess(task, self.seeds, purpose, self._board))
+            self._hosts.append(HostInProcess(task, self.seeds, purpose, self._board, Alarm(limit, stop)))
             self._closing = weakref.finalize(self, close_hosts, self._hosts, None)
 
         # The caller sees a copy, because simulators write the board while the learner reads.
@@ -185,7 +196,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         """Bring every run to the episode and step that the pool has down for it; what is observed there."""
         hosted = {run for host in self._hosts for run in host.runs}
         if orphans := [int(run) for run in np.flatnonzero(self._active) if run not in hosted]:
-            host = HostInWorker(self._job, orphans, self._board)
+            host = HostInWorker(self._job, orphans, self._board, self._stop)
             WorkerProcess([host])
             self._hosts.append(host)
         self._replay(self._hosts)
@@ -227,7 +238,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         log.warning("The worker process of runs %s died %s; restarting it and replaying their episodes.", runs, ending)
         # After a second death each run gets a process of its own: the one that kills it is out, the others go on.
         groups = [[run] for run in runs] if dead.second_life else [runs]
-        successors = [HostInWorker(self._job, group, self._board, second_life=True) for group in groups if group]
+        successors = [HostInWorker(self._job, g, self._board, self._stop, second_life=True) for g in groups if g]
         for successor in successors:
             WorkerProcess([successor])
         self._hosts += successors
@@ -241,11 +252,12 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
 
     def _warn_of_strays(self, runs: Iterable[int], expected: NDArray[np.float32]) -> None:
         differs = (self._board["observation"] != expected).any(axis=1) & self._active & ~self._failed
-        if strayed := {self.seeds[run] for run in runs if differs[run]}:
+        if strayed := {run for run in runs if differs[run]}:
+            self.strayed |= strayed
+            seeds = " and ".join(map(str, sorted({self.seeds[run] for run in strayed})))
             warnings.warn(  # not logged: a study shows it
                 f"{self.task.env_id} is not deterministic given its seed, or this is another machine: the same actions "
-                f"led to another observation. Seed {' and '.join(map(str, sorted(strayed)))} goes on from there, not "
-                "exactly as if it had never stopped.",
+                f"led to another observation. Seed {seeds} goes on from there, not exactly as if it had never stopped.",
                 stacklevel=2,
             )
 
@@ -276,11 +288,17 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         self._active[run], self._failed[run] = False, True
 
 
-def pools_in_turns(task: Task, seeds: Sequence[Sequence[int]], workers: int | Literal["auto"]) -> list[EnvPool]:
+def pools_in_turns(
+    task: Task,
+    seeds: Sequence[Sequence[int]],
+    workers: int | Literal["auto"],
+    limit: int = STEP_SECONDS,
+    stop: StopRequest | None = None,
+) -> list[EnvPool]:
     """A pool for each list of seeds. They share workers, so that the simulators of one can work while another waits for
     its actions."""
     crew = Crew(settle_workers(task, [len(of_pool) for of_pool in seeds], workers))
-    pools = [EnvPool(task, of_pool, crew) for of_pool in seeds]
+    pools = [EnvPool(task, of_pool, crew, limit=limit, stop=stop) for of_pool in seeds]
     crew.start()
     return pools
 

@@ -6,10 +6,11 @@ import copy
 import difflib
 import functools
 import importlib
+import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -101,6 +102,19 @@ def known_task(name: str) -> Task | None:
 
 def _task_of(name: str, spec: EnvSpec) -> Task:
     return Task(name, name, spec.max_episode_steps, spec.reward_threshold)
+
+
+def portable(task: Task) -> dict[str, Any]:
+    """The task as a worker gets it."""
+    description = asdict(task)
+    try:
+        json.dumps(description)
+    except TypeError as problem:
+        raise UserError(
+            f"Task {task.name!r} has env_kwargs that cannot be sent to worker processes ({problem}); "
+            "use plain numbers, strings and lists, or workers=0."
+        ) from problem
+    return description
 
 
 def time_limit(task: Task) -> int | None:
@@ -195,7 +209,7 @@ def make_env(task: Task, render_mode: str | None = None, *, unit_actions: bool =
         if "mujoco" in needed.lower():
             needed = f"MuJoCo, which is not installed; {how_to_install('mujoco')}."
         raise UserError(f"Task {task.name!r} needs {needed}") from missing
-    except Exception as error:  # whatever the code of an environment raises
+    except (Exception, SystemExit) as error:  # whatever the code of an environment raises
         if isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
             raise UserError(
                 f"The environment of task {task.name!r} does not take all of the options {', '.join(kwargs)}; "

@@ -7,8 +7,6 @@ memory and sockets are inherited descriptors.
 """
 
 import contextlib
-import ctypes
-import dataclasses
 import functools
 import json
 import mmap
@@ -20,21 +18,20 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pac4sac.base.cores import machine_cores
-from pac4sac.base.errors import UserError
+from pac4sac.base.stopping import StopRequest, end_with_parent
 from pac4sac.base.trust import import_path
-from pac4sac.tasks.episodes import LETTER, Board, RunEnvironment, board_layout
+from pac4sac.tasks.episodes import LETTER, Board, HostInProcess, RunEnvironment, board_layout
 from pac4sac.tasks.registry import Task
 
 SPINS = 100  # looks at a counter before the core is offered to others, some 10 µs
 LOOK_UP = 50  # milliseconds after which a sleeper looks by itself: the flag that it sleeps can cross with a ring
-PR_SET_PDEATHSIG = 1
 CLOSING = 1.0  # seconds a worker gets to close its environments
 
 
@@ -86,8 +83,8 @@ class Bell:
             self.gone = True
 
 
-def wait(bells: Sequence[Bell]) -> Bell:
-    """The first of the bells that rings, or whose other end is gone."""
+def wait(bells: Sequence[Bell], look: Callable[[], None] | None = None) -> Bell:
+    """The first of the bells that rings, or whose other end is gone; `look` is called now and then."""
     if patience():
         until = time.perf_counter() + patience()
         while time.perf_counter() < until:
@@ -106,6 +103,8 @@ def wait(bells: Sequence[Bell]) -> Bell:
             for bell in bells:
                 if bell.rung() or bell.gone:
                     return bell
+            if look is not None:
+                look()
             for descriptor, _ in poller.poll(LOOK_UP):
                 sleeping[descriptor].wake()
     finally:
@@ -113,46 +112,19 @@ def wait(bells: Sequence[Bell]) -> Bell:
             bell.lie_down(False)
 
 
-class HostInProcess:
-    second_life = shared = False
-
-    def __init__(self, task: Task, seeds: list[int], purpose: str, board: Board) -> None:
-        self.runs, self._worked = list(range(len(seeds))), board["worked"]
-        self._environments = [RunEnvironment(task, run, seed, purpose, board) for run, seed in enumerate(seeds)]
-        self._due = False
-
-    def begin(self, run: int, episode: int, actions: NDArray[np.float32]) -> None:
-        self._environments[run].begin(episode, actions.tobytes())
-
-    def step(self) -> None:
-        self._due = True
-
-    def answered(self) -> bool:
-        if self._due:
-            self._due, started = False, time.perf_counter()
-            for environment in self._environments:
-                environment.step()
-            self._worked[0] += time.perf_counter() - started
-        return True
-
-    def end(self) -> None:
-        for environment in self._environments:
-            environment.close()
-
-    def ending(self) -> str:
-        return "closed"
-
-
 class HostInWorker:
     """What a worker does for one pool: it steps when a bell rings, and gets episodes to begin by letter."""
 
     process: "WorkerProcess | None" = None  # none before it is started
 
-    def __init__(self, job: dict[str, Any], runs: list[int], board: Board, second_life: bool = False) -> None:
-        self.runs = runs
+    def __init__(
+        self, job: dict[str, Any], runs: list[int], board: Board, stop: StopRequest | None, second_life: bool = False
+    ) -> None:
+        self.runs, self._stop = runs, stop
         self.second_life = second_life  # it replaces a host that died in the present step
         self._place, self._letters = runs[0], board["letters"]
-        for name in ("asked", "letters", "answered", "pool_sleeps", "worker_sleeps"):
+        self._beats = cell(board, "beats", self._place)
+        for name in ("asked", "letters", "answered", "beats", "pool_sleeps", "worker_sleeps"):
             board[name][self._place] = 0  # a worker before this one may have died there
         self._post, their_post = socket.socketpair()
         self._channel, their_channel = socket.socketpair()
@@ -171,8 +143,23 @@ class HostInWorker:
         self._bell.ring()
 
     def answered(self) -> bool:
-        """Wait until everything asked for is on the board; False when the worker died before."""
-        return self._bell.rung() or wait([self._bell]).rung()
+        """Wait until everything asked for is on the board; False when the worker died before, or was ended because
+        nothing came for too long."""
+        if self._bell.rung():
+            return True
+        asked = since = time.monotonic()
+        beats = self._beats[0]
+
+        def look() -> None:
+            nonlocal beats, since
+            if self._stop is not None:
+                self._stop.check_patience(asked)
+            if beats != self._beats[0]:
+                beats, since = self._beats[0], time.monotonic()
+            elif beats and self.process is not None and time.monotonic() - since > self.job["limit"]:
+                self.process.end_hanging(f"because a step or a reset took longer than {self.job['limit']} seconds")
+
+        return wait([self._bell], look).rung()
 
     def end(self) -> None:
         self._post.close()
@@ -196,6 +183,7 @@ class WorkerProcess:
 
     def __init__(self, hosts: Sequence[HostInWorker]) -> None:
         self.hosts = set(hosts)  # in use
+        self._cause = ""  # why it was ended
         given = [end for host in hosts for end in host.given]
         memories = [host.job["memory"] for host in hosts]
         # The child inherits the mask: Ctrl-C at the terminal, or its end, reaches the pool's process alone, which ends
@@ -223,7 +211,13 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             status = self._process.wait()
+        if self._cause:
+            return self._cause
         return f"by signal {signal.Signals(-status).name}" if status < 0 else f"with exit status {status}"
+
+    def end_hanging(self, cause: str) -> None:
+        self._cause = cause
+        self._process.kill()
 
 
 class Crew:
@@ -259,32 +253,20 @@ def close_hosts(hosts: list[Host], memory: int | None) -> None:
         os.close(memory)
 
 
-def portable(task: Task) -> dict[str, Any]:
-    """The task as a worker gets it."""
-    description = dataclasses.asdict(task)
-    try:
-        json.dumps(description)
-    except TypeError as problem:
-        raise UserError(
-            f"Task {task.name!r} has env_kwargs that cannot be sent to worker processes ({problem}); "
-            "use plain numbers, strings and lists, or workers=0."
-        ) from problem
-    return description
-
-
 # --- the worker process
 
 
 class Service:
     """What this process does for one pool."""
 
-    def __init__(self, job: dict[str, Any]) -> None:
+    def __init__(self, job: dict[str, Any], beat: Callable[[], None]) -> None:
         for name in ("post", "channel", "memory"):  # else a process started by an environment would keep sockets open
             os.set_inheritable(job[name], False)
         layout = board_layout(*job["shape"])
         board = np.ndarray((), layout, buffer=mmap.mmap(job["memory"], layout.itemsize))
         task, purpose, place = Task(**job["task"]), job["purpose"], job["seeds"][0][0]
-        self.environments = {run: RunEnvironment(task, run, seed, purpose, board) for run, seed in job["seeds"]}
+        self.environments = {run: RunEnvironment(task, run, seed, purpose, board, beat) for run, seed in job["seeds"]}
+        self.beats = cell(board, "beats", place)
         self.bell = Bell(socket.socket(fileno=job["channel"]), board, place, "worker")
         self._post = socket.socket(fileno=job["post"])
         self._letters, self._opened = cell(board, "letters", place), 0
@@ -330,11 +312,14 @@ def receive(post: socket.socket, size: int) -> bytes:
 
 
 def main(jobs: list[dict[str, Any]]) -> None:
-    if sys.platform == "linux":
-        # The closed socket ends an idle worker; this ends one that hangs inside its simulator when the pool is killed.
-        # (It fires too when only the thread that started the worker ends: the pool then restarts the worker.)
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    services = [Service(job) for job in jobs]
+    end_with_parent()  # the closed socket ends an idle worker; this also one that hangs inside its simulator
+
+    def beat() -> None:
+        for beats in all_beats:
+            beats[0] += 1
+
+    services = [Service(job, beat) for job in jobs]
+    all_beats = [service.beats for service in services]
     try:
         serve({service.bell: service for service in services})
     finally:

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pac4sac.agents.base import Agent, Draw, State
 from pac4sac.agents.tape import Stream, Tape, read
-from pac4sac.base.stopping import StopRequest
+from pac4sac.base.stopping import STEP_SECONDS, StopRequest
 from pac4sac.tasks import Task
 from pac4sac.tasks.pool import EnvPool, Transitions
 from pac4sac.tasks.registry import time_limit
@@ -36,6 +36,8 @@ class Episodes:
     workers: int = 0
     only: Sequence[int] | None = None  # the runs that play; None: all
     stop: StopRequest | None = None
+    step_seconds: int = STEP_SECONDS  # that a step of an environment may take
+    failures: dict[int, str] = field(default_factory=dict)  # why episodes of a run failed, once they were played
 
     @property
     def present(self) -> NDArray[np.bool_]:
@@ -86,7 +88,14 @@ def play(episodes: Episodes, act: Callable[[Tensor, Draw], Tensor], tape: Tape, 
     threads = suitable_threads(episodes.agent, episodes.count * shots)
     with (
         on_threads(threads),
-        EnvPool(replace(task, horizon=limit or task.steps), starts, episodes.workers, purpose="evaluate") as pool,
+        EnvPool(
+            replace(task, horizon=limit or task.steps),
+            starts,
+            episodes.workers,
+            purpose="evaluate",
+            limit=episodes.step_seconds,
+            stop=episodes.stop,
+        ) as pool,
     ):
         # Episode 1, not 0: an instance's first episode has quirks of its own in some tasks.
         observation = pool.reset(episode=1)
@@ -106,6 +115,14 @@ def play(episodes: Episodes, act: Callable[[Tensor, Draw], Tensor], tape: Tape, 
                 pool.park(int(ended))
             observation = seen.observation
             position += 1
+    for episode, cause in sorted(pool.failures.items()):
+        episodes.failures.setdefault(episode // episodes.count, cause)
+    if pool.failures:  # one sentence, however many
+        failed, causes = len(pool.failures), "; ".join(dict.fromkeys(episodes.failures.values()))
+        warnings.warn(
+            f"{failed} of {episodes.present.sum()} episodes played for measurement on {task.name} failed: {causes}",
+            stacklevel=2,
+        )
     if limit is None and position == task.steps:
         warnings.warn(
             f"Episodes of {task.name} have no time limit and were cut after {position:,} steps, the task's budget; "

@@ -64,7 +64,10 @@ class Cohort:
         if stop.reason is not None:  # before the compiler takes its time
             return False
         self._place(saved.progress["placement"] if saved else None)
-        logs = self._resume(saved) if saved else self._begin()
+        try:
+            logs = self._resume(saved) if saved else self._begin()
+        except Stopped:  # while a simulator hung
+            return False
         self.saved = None  # a replay takes much memory
         for run, folder in enumerate(self.folders):
             folder.describe(self.status[run], self.details[run])  # first: a seal would be of what is then cut off
@@ -117,7 +120,11 @@ class Cohort:
             self.so_far = np.array(progress["so_far"], dtype=np.float64)
             self.length = np.array(progress["length"], dtype=np.int64)
             self.measured = progress.get("measured", True)
+            strayed = progress.get("strayed") or [[] for _ in self.runs]  # of which older checkpoints say nothing
+            for folder, steps in zip(self.folders, strayed, strict=True):
+                folder.strayed = list(steps)
             self.learner.begin(self.pool.restore(saved.pool))
+            self._note_strays()
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
             raise UserError(f"The checkpoint in {self.folder} does not fit its runs ({error}).") from error
         return list(progress["logs"])
@@ -185,6 +192,8 @@ class Cohort:
         self.length += 1
         ended, due = seen.terminated | seen.truncated, self._due()
         time_to_log = learner.step % self.options.log_every == 0
+        if self.pool.strayed:
+            self._note_strays()
         failed = any(self.status[run] == Status.RUNNING for run in self.pool.failures)
         if failed or ended.any() or time_to_log or due:
             self._bury_the_dead()
@@ -193,6 +202,13 @@ class Cohort:
             self._log_metrics()
         if due:
             self._measure()
+
+    def _note_strays(self) -> None:
+        """Write down which runs do not go on exactly as they would have."""
+        for run in self.pool.strayed:
+            self.folders[run].strayed.append(self.learner.step)
+            self.folders[run].describe(self.status[run], self.details[run])
+        self.pool.strayed.clear()
 
     def _measure(self) -> None:
         """All that is due at this step. What a stop breaks off is dropped, and the resume begins with it."""
@@ -272,11 +288,13 @@ class Cohort:
         played = (self.agent, self.learner.state, self.task, self.seeds, count, str(step), self.pool.workers)
         means = np.full(len(self.runs), np.nan)
         for policy in policies_of(self.agent):
-            returns = evaluate(Episodes(*played, runs, self.stop), policy)
+            episodes = Episodes(*played, runs, self.stop, self.options.step_seconds)
+            returns = evaluate(episodes, policy)
             for run in [run for run in runs if policy == "greedy" or shots[run] > 1]:
                 means[run] = returns[run].mean()
                 row = {"step": step, "policy": policy, "mean": means[run].item(), "returns": returns[run].tolist()}
-                self._log(run, "evaluations", row)
+                cause = {"failure": episodes.failures[run]} if run in episodes.failures else {}
+                self._log(run, "evaluations", row | cause)
         for run, mean in enumerate(means.tolist()):
             best = self.best[run]
             if self.options.evaluate_every and not np.isnan(mean) and (best is None or mean > best):
@@ -288,7 +306,8 @@ class Cohort:
             return
         step, count = self.learner.step, self.options.bias_episodes
         played = (self.agent, self.learner.state, self.task, self.seeds, count, str(step))
-        errors = measure_value_errors(*played, workers=self.pool.workers, only=runs, stop=self.stop)
+        how: Any = {"workers": self.pool.workers, "stop": self.stop, "step_seconds": self.options.step_seconds}
+        errors = measure_value_errors(*played, only=runs, **how)
         for run in runs:
             if (bias := errors[run].bias()) is not None:
                 self._log(run, "bias", {"step": step, **dataclasses.asdict(bias)})
@@ -309,6 +328,7 @@ class Cohort:
             self._save_agent(run)
         progress = {"placement": self.placement, "complete": self.complete, "measured": self.measured}
         progress |= {name: getattr(self, name) for name in PER_RUN}
+        progress["strayed"] = [folder.strayed for folder in self.folders]
         progress["logs"] = marks or [folder.marks() for folder in self.folders]
         content = checkpoint.Checkpoint(self.learner.export(), self.pool.snapshot(), progress)
         checkpoint.save(self.folder, self.fingerprint, self.learner.step, content)

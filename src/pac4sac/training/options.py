@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.ranges import AT_LEAST_ONE, NON_NEGATIVE, Allowed, Interval, check_value
+from pac4sac.base.stopping import STEP_SECONDS
 
 AUTO = "auto"
 BACKENDS = (AUTO, "eager", "compiled", "graph")
@@ -27,6 +28,11 @@ class Options:
     precision: str = _option("float32", PRECISIONS, "Precision of matrix products on a GPU.")
     workers: int | Literal["auto"] = _option(
         AUTO, NON_NEGATIVE, "Processes for the simulators; 0 keeps them in the process that learns."
+    )
+    step_seconds: int = _option(
+        STEP_SECONDS,
+        AT_LEAST_ONE,
+        "Seconds that a step or a reset of an environment may take before it counts as hanging.",
     )
     threads: int | Literal["auto"] = _option(
         AUTO, AT_LEAST_ONE, "Threads for the networks; auto gives large networks and cohorts more of them, by a rule."

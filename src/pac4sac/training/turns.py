@@ -41,7 +41,9 @@ def train_in_turns(
         check_code(cohort.runs)
     root, options, runs = going[0].root, going[0].options, [run for cohort in going for run in cohort.runs]
     with contextlib.ExitStack() as closing:
-        pools = pools_in_turns(going[0].task, [cohort.seeds for cohort in going], options.workers)
+        pools = pools_in_turns(
+            going[0].task, [cohort.seeds for cohort in going], options.workers, options.step_seconds, stop
+        )
         for pool in pools:
             closing.enter_context(pool)
         if not all(cohort.prepare(pool, stop) for cohort, pool in zip(going, pools, strict=True)):

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from pac4sac.agents import bounds
 from pac4sac.agents.base import Agent, Draw, Hyper, State
-from pac4sac.base.stopping import StopRequest
+from pac4sac.base.stopping import STEP_SECONDS, StopRequest
 from pac4sac.runs.statistics import CONFIDENCE, Estimate, bias_verdict, mean_interval
 from pac4sac.tasks import Task
 from pac4sac.tasks.registry import time_limit
@@ -151,6 +151,7 @@ def measure_value_errors(
     workers: int = 0,
     only: Sequence[int] | None = None,
     stop: StopRequest | None = None,
+    step_seconds: int = STEP_SECONDS,
 ) -> list[ValueErrors]:
     """Play episodes of every run, or of `only` some, side by side; each `occasion` has random numbers of its own.
 
@@ -178,7 +179,7 @@ def measure_value_errors(
     limit = time_limit(task)
     unjudged = math.ceil(math.log(TAIL) / math.log(gamma.max())) if gamma.any() else 1
     longer = replace(task, horizon=limit if limit is None or limit >= 2 * unjudged else limit + unjudged)
-    played = Episodes(agent, state, longer, seeds, episodes, occasion, workers, only, stop)
+    played = Episodes(agent, state, longer, seeds, episodes, occasion, workers, only, stop, step_seconds)
     tape = played.tape(streams)
     for s, a, seen, going in play(played, act, tape):
         steps.append((s, a, seen.reward.copy()))
