@@ -22,9 +22,10 @@ from tiny_experiments import SignalAt, contents, copy, newest, same, train
 import pac4sac
 from pac4sac.base import files
 from pac4sac.base.errors import UserError
+from pac4sac.runs.reading import read_experiment
 from pac4sac.training import checkpoint
 from pac4sac.training.checkpoint import Checkpoint
-from pac4sac.training.experiment import create, experiment_runs, read_experiment
+from pac4sac.training.experiment import create, experiment_runs
 from pac4sac.training.options import Options
 
 FILES = ("learner.safetensors", "pool.safetensors", "progress.json", "manifest.json")

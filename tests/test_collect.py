@@ -104,7 +104,7 @@ class TestAnArchive:
     def test_tells_with_how_many_and_how_long_a_run_was_trained(self, tmp_path: Path) -> None:
         folders = [write_run(tmp_path / "in", CARTPOLE, "sac", seed) for seed in range(2)]
         cohort = [json.loads((folder / "run.json").read_text()) for folder in folders]
-        (tmp_path / "in" / "experiment.json").write_text(json.dumps({"cohorts": [cohort]}))
+        (tmp_path / "in" / "experiment.json").write_text(json.dumps({"version": 1, "options": {}, "cohorts": [cohort]}))
         times = tmp_path / "in" / "cohorts" / "000" / "times.jsonl"
         times.parent.mkdir(parents=True)
         seconds = (10.0, 20.0, 5.0, 7.0)  # resumed once, when the clock starts anew

@@ -125,7 +125,7 @@ class TestPlaces:
         (tmp_path / "victim" / "notes").write_text("mine")
         return Path(shutil.copytree(trained, tmp_path / "shared" / "it"))
 
-    @pytest.mark.parametrize("label", HOSTILE)
+    @pytest.mark.parametrize("label", [name for name in HOSTILE if name.isprintable() or name.isascii()])
     def test_a_label_leads_nowhere(self, tmp_path, experiment, label):
         """What it names is trained in a folder of its own, inside, as nothing there can be gone on with."""
         about = json.loads((experiment / "experiment.json").read_bytes())
@@ -137,6 +137,12 @@ class TestPlaces:
         assert tiny.contents(tmp_path / "victim") == outside
         assert sorted(path.name for path in tmp_path.iterdir()) == ["shared", "victim"]
         assert len(list((experiment / "runs").iterdir())) == 2
+
+    def test_a_label_with_half_a_character_is_refused(self, experiment):
+        text = (experiment / "experiment.json").read_text().replace('"label": "', '"label": "\\ud800', 1)
+        (experiment / "experiment.json").write_text(text)
+        with pytest.raises(UserError, match=r"experiment\.json is damaged .*surrogates"):
+            pac4sac.resume(experiment)
 
     def test_two_runs_of_one_name_are_refused(self, experiment):
         about = json.loads((experiment / "experiment.json").read_bytes())

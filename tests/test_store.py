@@ -1,6 +1,7 @@
 """Run folders read back: tolerant of what a killed writer leaves, clear about what is no run."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import read_jsonl
+from pac4sac.base.files import read_json, read_jsonl, write_json
 from pac4sac.report.figures import group_by_variant, learning_curve_picture, mean_curve, smooth
 from pac4sac.runs.identity import usual_settings
 from pac4sac.runs.reading import RunRecord, find_runs, read_run, read_runs, results, varying_settings
@@ -89,6 +90,20 @@ class TestJsonLines:
         assert read_jsonl(tmp_path / "episodes.jsonl") == ([], 0)
 
 
+class TestJson:
+    def test_half_a_character_is_written_as_a_question_mark(self, tmp_path: Path) -> None:
+        write_json(tmp_path / "study.json", {"definition": os.fsdecode(b"\xff.toml"), "ξ": "😀"})
+        assert read_json(tmp_path / "study.json") == {"definition": "?.toml", "ξ": "😀"}
+
+    def test_a_link_that_leads_nowhere_is_told_and_hides_no_run(self, tmp_path: Path) -> None:
+        folder = write_run(tmp_path, "sac-s0", [])
+        write_run(tmp_path, "sac-s1", [])
+        (folder / "run.json").unlink()
+        (folder / "run.json").symlink_to("nowhere")
+        with pytest.warns(UserWarning, match=r"sac-s0/run\.json cannot be read"):
+            results(tmp_path)
+
+
 class TestFindingRuns:
     def test_an_experiment_folder_gives_its_runs_in_natural_order(self, tmp_path: Path) -> None:
         for seed in (10, 9, 0):
@@ -130,10 +145,10 @@ class TestReadingRuns:
     @pytest.mark.parametrize(
         ("text", "reason"),
         [
-            ('{"version": 1, "run', "cannot be read"),
-            ("[]", "does not describe a run"),
+            ('{"version": 1, "run', "is damaged"),
+            ("[]", "no table of names"),
             ('{"version": 2}', "version 2"),
-            ('{"version": 1, "run": "x", "task": {}, "algo": "sac", "seed": "0"}', "seed, config, status, task.name"),
+            ('{"version": 1, "run": "x", "task": {}, "algo": "sac", "seed": "0"}', "seed, config, status"),
         ],
     )
     def test_a_damaged_or_foreign_run_file_is_named(self, tmp_path: Path, text: str, reason: str) -> None:

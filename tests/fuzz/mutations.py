@@ -163,6 +163,28 @@ def mutate(path: Path, form: str, chance: random.Random, outside: Path) -> str:
     return how
 
 
+def is_damage(before: bytes, path: Path, form: str) -> bool:
+    """What can be told for certain: in JSON, values of another kind. Other values may be what was trained, and a run
+    that is gone is a missing one, as the page of a report tells; a log that is gone is not."""
+    if form not in ("json", "jsonl") or not path.is_file():
+        return form == "jsonl" or (form == "json" and os.path.lexists(path))
+    try:
+        split = bytes.splitlines if form == "jsonl" else lambda data: [data]
+        old, new = ([json.loads(part) for part in split(data)] for data in (before, path.read_bytes()))
+    except (ValueError, RecursionError):
+        return True
+    return len(old) != len(new) or any(map(_other_kind, old, new))
+
+
+def _other_kind(old: Any, new: Any) -> bool:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return any(_other_kind(old[key], new[key]) for key in old.keys() & new.keys())
+    if isinstance(old, list) and isinstance(new, list):
+        return any(map(_other_kind, old, new))
+    kinds = [float if type(value) is int else type(value) for value in (old, new)]
+    return kinds[0] is not kinds[1] and None not in (old, new)
+
+
 def _change_json(data: bytes, chance: random.Random, outside: Path) -> bytes:
     return json.dumps(change_value(json.loads(data), chance, outside), indent=1).encode()
 

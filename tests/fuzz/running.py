@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 import traceback
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,8 @@ class Outcome:
 
 def call(arguments: list[str]) -> int:
     if arguments[:1] == ["results"] or arguments[:1] == ["load"]:
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}")
         try:
             print(getattr(pac4sac, arguments[0])(arguments[1]))
         except pac4sac.UserError as error:
@@ -106,18 +109,19 @@ def content(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def tables(work: Path) -> dict[str, str]:
-    """What a report or an archive says of the runs."""
-    found = content(work / "out" / "tables") if (work / "out").is_dir() else {}
-    return found | (content(work / "new" / "runs") if (work / "new" / "runs").is_dir() else {})
+def tables(work: Path, command: str, said: str) -> dict[str, str]:
+    """What a report, an archive or a frame says of the runs."""
+    if command.startswith("results"):
+        return {"frame": said}
+    return {
+        name: sum_ for part in ("out/tables", "new/runs", "archive/runs") for name, sum_ in content(work / part).items()
+    }
 
 
 TOLD = ("warning:", "Not readable", "left out", "damaged", "cannot be", "unreadable")
 
 
-def trouble_of(
-    code: int | None, said: str, sandbox: Path, before: dict[str, str], as_usual: dict[str, str] | None
-) -> str:
+def trouble_of(code: int | None, said: str, sandbox: Path, before: dict[str, str], differs: bool = False) -> str:
     if code is None:
         return "hang"
     if code == BROKE or code < 0 or "Traceback (most recent call last)" in said:
@@ -129,9 +133,7 @@ def trouble_of(
     if code == 2 and not said.strip():
         return "no word"
     is_told = any(word in said for word in TOLD)
-    if code == 0 and as_usual is not None and not is_told and tables(sandbox / "work") != as_usual:
-        return "silent difference"
-    return ""
+    return "silent difference" if code == 0 and differs and not is_told else ""
 
 
 class Fuzzer:
@@ -154,7 +156,7 @@ class Fuzzer:
             sandbox = self._fresh()
             code, said = watched(command.split(), sandbox)
             assert code in (0, 2), said
-            self.usual[command] = tables(sandbox / "work")
+            self.usual[command] = tables(sandbox / "work", command, said)
         return self.usual[command]
 
     def file_case(self, seed: int) -> Outcome:
@@ -167,11 +169,12 @@ class Fuzzer:
         as_usual = self._usual(command)
         sandbox = self._fresh()
         path = chance.choice(sorted((sandbox / "work").glob(pattern)))
+        whole = path.read_bytes()
         how = mutations.mutate(path, form, chance, sandbox / "outside")
+        is_damage = mutations.is_damage(whole, path, form)
         code, said = watched(command.split(), sandbox, quick=chance.random() < 0.9)
-        # Only damage can be told for certain; other values may be what was trained.
-        compared = as_usual if how != "values" and form == "jsonl" else None
-        trouble = trouble_of(code, said, sandbox, self.outside, compared)
+        differs = is_damage and tables(sandbox / "work", command, said) != as_usual
+        trouble = trouble_of(code, said, sandbox, self.outside, differs)
         return Outcome(f"file case {seed}, {path.relative_to(sandbox / 'work')}, {how}", kind, command, trouble, said)
 
     def line_case(self, seed: int) -> Outcome:
@@ -180,7 +183,7 @@ class Fuzzer:
         words = mutations.change_line(mutations.LINES[seed % len(mutations.LINES)].split(), chance, Path("../outside"))
         sandbox = self._fresh()
         code, said = watched(words, sandbox)
-        trouble = trouble_of(code, said, sandbox, self.outside | self._meant(words, sandbox), None)
+        trouble = trouble_of(code, said, sandbox, self.outside | self._meant(words, sandbox))
         return Outcome(f"line case {seed}", "line", repr(words), trouble, said)
 
     def _meant(self, words: list[str], sandbox: Path) -> dict[str, str]:

@@ -68,8 +68,6 @@ def test_is_told(fuzzer: Fuzzer, line: str):  # noqa: F811
         "class Fail(gymnasium.Env):\n    def __init__(self): raise ZeroDivisionError('no robot')\n"
         "gymnasium.register('Fail-v0', Fail)\n"
     )
-    if any(word.startswith((".:", "..")) for word in line.split()):
-        pytest.xfail("what a name may import is settled elsewhere at this time")
     code, said = watched(line.split(), sandbox)
     assert code is not None, said
     assert "Traceback" not in said, said

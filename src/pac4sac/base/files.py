@@ -6,7 +6,8 @@ import math
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Any
@@ -22,11 +23,23 @@ def write_durably(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, content: bytes | str) -> None:
     """Replace a file so that a reader, or a crash, sees the old content or the new, never a part."""
     part = path.with_name(path.name + ".part")
-    write_durably(part, data)
+    write_durably(part, as_bytes(content) if isinstance(content, str) else content)
     part.replace(path)
+
+
+def as_bytes(text: str) -> bytes:
+    """With question marks for half characters, which names of files have where they are no UTF-8."""
+    return text.encode(errors="replace")
+
+
+def write_json(path: Path, about: Mapping[str, Any]) -> None:
+    data = json.dumps(about, indent=1).encode()
+    if SUSPECT.search(data):
+        data = json.dumps(json.loads(as_bytes(json.dumps(about, ensure_ascii=False))), indent=1).encode()
+    write_whole(path, data)
 
 
 def is_file_name(name: str) -> bool:
@@ -47,8 +60,12 @@ def check_inside(folder: Path, *paths: Path) -> None:
 
 def check_links(folder: Path) -> None:
     """Refuse a folder in which any link leads out of it, so that whatever is read or written there lies there."""
-    below = (Path(place, name) for place, folders, files in os.walk(folder) for name in (*folders, *files))
-    check_inside(folder, *(path for path in below if path.is_symlink()))
+    check_inside(folder, *(path for path in all_below(folder) if path.is_symlink()))
+
+
+def all_below(folder: Path) -> Iterator[Path]:
+    """Links that lead nowhere among them, which no pattern of pathlib finds."""
+    return (Path(place, name) for place, folders, files in os.walk(folder) for name in (*folders, *files))
 
 
 def read_file(path: Path) -> bytes:
@@ -56,6 +73,10 @@ def read_file(path: Path) -> bytes:
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "it is no ordinary file", str(path))
     return path.read_bytes()
+
+
+def read_if_there(path: Path) -> bytes:
+    return read_file(path) if os.path.lexists(path) else b""
 
 
 def sync_folder(folder: Path) -> None:
@@ -67,6 +88,9 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+Kinds = Mapping[str, type | UnionType]
+ANY: Kinds = {}
+COPY = "put a whole copy in its place, or leave it out."
 SUSPECT = re.compile(rb"\\u[dD][89a-fA-F]|\d{19}")  # half a character perhaps, or more than 64 bits
 
 
@@ -89,22 +113,34 @@ def _whole_number(text: str) -> int:
     return int(text)
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
+def read_json(path: Path, kinds: Kinds = ANY, version: int | None = None) -> dict[str, Any]:
+    """What a file of ours says; a mistake of the user where it is not as it was written."""
     try:
-        content = parse_json(read_file(path))
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None
+        about = parse_json(read_file(path))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}); {COPY}") from error
+    except ValueError as error:
+        raise UserError(f"{path} is damaged ({error}); {COPY}") from error
+    return check_kinds(about, kinds, str(path), version)
+
+
+def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
+    """The text of a definition that the user wrote, and what it says."""
+    try:
+        text = read_file(path).decode()
+        return text, tomllib.loads(text)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}); name another file.") from error
+    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, or of what is nested too deeply
+        raise UserError(f"{path} is no TOML file: {error}.") from error
 
 
 def read_jsonl(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The rows of a file, and the number of lines skipped because they are damaged or half-written."""
-    if not path.exists():
-        return [], 0
     try:
-        return parse_jsonl(read_file(path))
+        return parse_jsonl(read_if_there(path))
     except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}); put a whole copy of it there.") from error
+        raise UserError(f"{path} cannot be read ({error.strerror}); {COPY}") from error
 
 
 def parse_jsonl(content: bytes) -> tuple[list[dict[str, Any]], int]:
@@ -124,13 +160,17 @@ def parse_jsonl(content: bytes) -> tuple[list[dict[str, Any]], int]:
     return rows, skipped
 
 
-def check_kinds(about: Any, kinds: Mapping[str, type | UnionType], what: str) -> dict[str, Any]:
+def check_kinds(about: Any, kinds: Kinds, what: str, version: int | None = None) -> dict[str, Any]:
     """What was read, where it has all that it should have, each of its kind; truth values are no numbers."""
     if not isinstance(about, dict):
-        raise UserError(f"{what} is damaged: it is no table of names and values.")
+        raise UserError(f"{what} is damaged: it is no table of names and values; {COPY}")
+    if version is not None and about.get("version", version) != version:
+        reads = f"this pac4sac reads version {version}; use the pac4sac that wrote it."
+        raise UserError(f"{what} has version {about['version']}, and {reads}")
+    kinds = kinds if version is None else {"version": int, **kinds}
     wrong = [n for n, kind in kinds.items() if not isinstance(about.get(n), kind) or isinstance(about.get(n), bool)]
     if wrong:
-        raise UserError(f"{what} is damaged: it lacks a readable {', '.join(wrong)}.")
+        raise UserError(f"{what} is damaged: it lacks a readable {', '.join(wrong)}; {COPY}")
     return about
 
 

@@ -96,7 +96,7 @@ class Certificate:
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / "certificate.json", json.dumps(self.to_json(), indent=1, ensure_ascii=False).encode())
+        write_whole(folder / "certificate.json", json.dumps(self.to_json(), indent=1, ensure_ascii=False))
         draw(self, folder / "certificate.png")
         return [folder / "certificate.json", folder / "certificate.png"]
 

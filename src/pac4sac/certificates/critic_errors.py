@@ -20,11 +20,11 @@ from pac4sac.agents.base import Agent, Draw, Hyper, State
 from pac4sac.base.errors import UserError
 from pac4sac.certificates.returns import RewardRange, betting_lower, betting_upper
 from pac4sac.runs.logs import read_log
+from pac4sac.runs.reading import read_experiment
 from pac4sac.runs.statistics import Estimate, mean_interval
 from pac4sac.tasks import Task
 from pac4sac.training import checkpoint
 from pac4sac.training.agent_file import TrainedAgent
-from pac4sac.training.experiment import read_experiment
 from pac4sac.training.value_error import Floats, ValueErrors, bounded_error, measure_value_errors
 
 Progress = Callable[[str], None]

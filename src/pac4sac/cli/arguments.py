@@ -1,7 +1,6 @@
 """Arguments that several commands take, and how they are read: options of training, settings, a TOML file."""
 
 import json
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, field, fields, make_dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from tyro.conf import Positional, UseAppendAction, arg
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import parse_json, read_file
+from pac4sac.base.files import parse_json, read_toml
 from pac4sac.base.ranges import Interval
 from pac4sac.base.text import did_you_mean
 from pac4sac.training.options import AUTO, Options
@@ -108,14 +107,8 @@ def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
     """A config file as the flags that would say the same, so that both are checked in one place."""
     taken = [f for f in fields(command) if f.name not in ("config", "trust")]  # a file cannot ask to be trusted
     kinds = {FLAG_NAMES.get(f.name, f.name): type(f.default) for f in taken}
-    try:
-        content = tomllib.loads(read_file(path).decode())
-    except OSError as error:
-        raise UserError(f"The config file {path} cannot be read ({error.strerror}).") from error
-    except ValueError as error:  # of TOML, or of UTF-8
-        raise UserError(f"{path} is no TOML file: {error}.") from error
     flags: list[str] = []
-    for key, value in content.items():
+    for key, value in read_toml(path)[1].items():
         name, flag = key.replace("-", "_"), key.replace("_", "-")
         if name not in kinds:
             known = [known.replace("_", "-") for known in sorted(kinds)]

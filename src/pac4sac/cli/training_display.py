@@ -16,11 +16,10 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from pac4sac.base.files import read_json
 from pac4sac.base.text import brief, clock
 from pac4sac.cli.shared import say
 from pac4sac.runs.metrics import solved_at
-from pac4sac.runs.reading import read_run
+from pac4sac.runs.reading import read_experiment, read_run
 from pac4sac.runs.run import Run
 from pac4sac.runs.status import BROKEN_OFF
 from pac4sac.training.callbacks import Callback
@@ -66,7 +65,7 @@ class TrainingDisplay(Callback):
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
         self.folder, self.steps, self.step = folder, steps, step
         count = f"{len(runs)} runs in lockstep" if len(runs) > 1 else "one run"
-        planned = (read_json(folder / "experiment.json") or {}).get("cohorts", [])
+        planned = read_experiment(folder)["cohorts"] if (folder / "experiment.json").exists() else []
         all_runs = [run["run"] for cohort in planned for run in cohort]
         first = all_runs.index(runs[0].id) + 1 if runs[0].id in all_runs else 0
         which = f", {first} to {first + len(runs) - 1} of {len(all_runs)}" if len(runs) < len(all_runs) else ""

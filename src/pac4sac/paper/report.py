@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from pac4sac.base.files import as_bytes
 from pac4sac.paper.claims import claims_section
 from pac4sac.paper.cost import cost_section
 from pac4sac.paper.families import PaperContext, context_of, coverage_baseline, family_baseline
@@ -65,7 +66,7 @@ def write_report(paths: Sequence[Path], out: Path, *, in_pages: bool = False) ->
     tasks = "Report on " + ", ".join(context.variants) if context.variants else "Report"
     about = (titles[0] if len(titles) == 1 else tasks, general.facts(context), sections)
     files |= {**markdown_files(*about, in_pages), MARK: html_page(*about, drawings)}
-    write_files(out, {name: text.encode() if isinstance(text, str) else text for name, text in files.items()})
+    write_files(out, {name: as_bytes(text) if isinstance(text, str) else text for name, text in files.items()})
     return WrittenReport(out / MARK, context, main_tables(sections))
 
 

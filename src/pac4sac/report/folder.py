@@ -63,10 +63,11 @@ def _checksum(path: Path) -> str | None:
 
 
 def _written_before(out: Path) -> dict[str, str]:
-    about = read_json(out / MANIFEST) or {}
-    files = about.get("files") if about.get("format") == FORMAT else None
-    if not isinstance(files, dict):
+    try:
+        about = read_json(out / MANIFEST, {"files": dict})
+    except UserError:  # so that nothing is replaced
         return {}
+    files = about["files"] if about.get("format") == FORMAT else {}
     return {name: value for name, value in files.items() if _is_sound(name, value)}
 
 

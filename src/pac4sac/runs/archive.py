@@ -9,7 +9,7 @@ A run that several studies have in common is there once; all of them find it by 
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -20,8 +20,7 @@ from pac4sac.base.files import check_kinds, check_links, natural, read_json, rea
 from pac4sac.base.text import file_name
 from pac4sac.runs.logs import as_columns, episode_columns
 from pac4sac.runs.merging import contradict, end, merge
-from pac4sac.runs.reading import LINE_SUM, RunRecord, files_below, read_below, sum_of_line, tell_damage
-from pac4sac.runs.run import DESCRIBED
+from pac4sac.runs.reading import LINE_SUM, RunRecord, files_below, read_below, read_experiment, sum_of_line, tell_damage
 
 COST_KINDS = {"version": int, "machine": dict, "versions": dict}
 
@@ -106,7 +105,8 @@ def _runs_below(folder: Path, experiments: bool = True) -> Iterator[RunRecord]:
 def _cohort(run: RunRecord) -> dict[str, Any]:
     """With how many others it was trained, and for how long."""
     experiment = run.folder.parent.parent
-    for number, cohort in enumerate(described_runs(read_json(experiment / "experiment.json") or {"cohorts": []})):
+    is_there = (experiment / "experiment.json").exists()  # as it is not around an archive
+    for number, cohort in enumerate(read_experiment(experiment)["cohorts"] if is_there else ()):
         if any(about["run"] == run.run for about in cohort):
             rows, _ = read_jsonl(experiment / "cohorts" / f"{number:03d}" / "times.jsonl")
             seconds = [float(row["seconds"]) for row in rows if type(row.get("seconds")) in (int, float)]
@@ -130,14 +130,6 @@ def _lines_by_task(runs: Iterable[RunRecord]) -> dict[str, list[str]]:
             row[LINE_SUM] = sum_of_line(row)
         lines.setdefault(file_name(run.task["name"].lower()), []).append(json.dumps(row) + "\n")
     return lines
-
-
-def described_runs(experiment: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
-    """Of what an experiment.json says, the runs by cohort, as far as all who read it rely on it."""
-    cohorts = experiment.get("cohorts")
-    if not isinstance(cohorts, list) or not all(isinstance(cohort, list) and cohort for cohort in cohorts):
-        raise UserError("An experiment.json is damaged: its cohorts are no lists of runs.")
-    return [[check_kinds(run, {"run": str, **DESCRIBED}, "A run in experiment.json") for run in c] for c in cohorts]
 
 
 # --- studies and costs
@@ -169,7 +161,7 @@ def _merged_studies(folders: Sequence[Path]) -> dict[str, dict[str, Any]]:
 
 def read_study_file(path: Path) -> dict[str, Any]:
     """What a study asks and expects; a mistake of the user where it is not as studies are written."""
-    about = check_kinds(read_json(path), {"study": str}, str(path))
+    about = read_json(path, {"study": str})
     texts = dict.fromkeys(("title", "question", "kind", "definition"), str) | {"baseline": str | None}
     check_kinds(about, {name: kind for name, kind in texts.items() if name in about}, str(path))
     rows = check_kinds({"expected_runs": [], **about}, {"expected_runs": list}, str(path))["expected_runs"]
@@ -192,11 +184,12 @@ def cost_files(folders: Iterable[Path]) -> list[Path]:
 
 def read_cost(path: Path) -> dict[str, Any]:
     """What a cost study measured, with the name of its study."""
-    cost = check_kinds(read_json(path), {"rows": list}, str(path))
+    cost = read_json(path, {"rows": list})
     check_kinds({"version": 1, "machine": {}, "versions": {}, **cost}, COST_KINDS, str(path))
     for row in cost["rows"]:
         check_kinds(row, {"seconds_per_1000_steps": list}, f"A row of {path}")
-    return cost | {"study": str((read_json(path.parent / "study.json") or cost).get("study", "cost"))}
+    study = path.parent / "study.json"
+    return cost | {"study": str((read_json(study) if study.exists() else cost).get("study", "cost"))}
 
 
 def _machine_name(cost: dict[str, Any]) -> str:
@@ -210,4 +203,4 @@ def _write(path: Path, text: str) -> None:
     """Not where nothing changes."""
     if not path.exists() or path.read_bytes() != text.encode():
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text.encode())
+        write_whole(path, text)

@@ -11,19 +11,11 @@ from typing import Any, TypeVar
 
 from pac4sac.agents import ALGORITHMS
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import natural, read_json, read_jsonl
-from pac4sac.runs.archive import (
-    check_folders,
-    cost_files,
-    described_runs,
-    read_cost,
-    read_study_file,
-    stale_runs,
-    study_files,
-)
+from pac4sac.base.files import natural, read_jsonl
+from pac4sac.runs.archive import check_folders, cost_files, read_cost, read_study_file, stale_runs, study_files
 from pac4sac.runs.identity import identity
 from pac4sac.runs.merging import merge, why
-from pac4sac.runs.reading import RunRecord, files_below, read_below
+from pac4sac.runs.reading import RunRecord, files_below, read_below, read_experiment
 
 CHOOSING = ("calibration", "search")  # kinds of studies that choose a setting, on seeds of their own
 
@@ -101,7 +93,7 @@ def collect(paths: Sequence[Path]) -> Collection:
         return contents
 
     studies = whole(study_files(roots), read_study_file)
-    experiments = whole(files_below(roots, "experiment.json"), lambda path: described_runs(read_json(path) or {}))
+    experiments = whole(files_below(roots, "experiment.json"), lambda path: read_experiment(path.parent)["cohorts"])
     costs = whole(cost_files(roots), read_cost)
     unreadable = [str(reason).replace(f"{base}/", "") for reason in reasons]
     runs, twice = _each_once(_with_studies(records, studies, place), place)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pac4sac.base.files import parse_jsonl
+from pac4sac.base.files import parse_jsonl, read_if_there
 
 EPISODE_COLUMNS = ("episode", "step", "return", "length")
 MEASUREMENTS = ("bias", "coverage")  # made where an option asks for them, whatever is trained
@@ -57,9 +57,7 @@ def read_log(path: Path, seal: Any = None) -> tuple[list[LogRow], str]:
     """The rows that are as they must be, and in words what is wrong with the others, or with the log as a whole where
     its seal tells how it was."""
     try:
-        if path.exists() and not path.is_file():
-            return [], "no file"
-        content = path.read_bytes() if path.exists() else b""
+        content = read_if_there(path)
     except OSError as error:
         return [], str(error.strerror)
     parsed, skipped = parse_jsonl(content)

@@ -16,12 +16,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import check_inside, check_links, is_file_name, natural, parse_json, read_file, read_jsonl
+from pac4sac.base.files import (
+    COPY,
+    all_below,
+    check_inside,
+    check_kinds,
+    check_links,
+    is_file_name,
+    natural,
+    read_json,
+    read_jsonl,
+)
 from pac4sac.runs.identity import identity, usual_settings
 from pac4sac.runs.logs import EPISODE_COLUMNS, LOGS, REPORTED, LogRow, as_rows, episode_rows, fits, read_log, unreadable
+from pac4sac.runs.run import check_description
 
-VERSION = 1
+VERSION = 1  # of run.json and experiment.json
 HOW = ("device", "backend", "precision")
+KINDS = {"run": str, "task": dict, "algo": str, "seed": int, "config": dict, "status": str}  # that all runs have
 LINE_SUM = "sha256"  # of a line of an archive
 
 
@@ -63,7 +75,7 @@ def files_below(folders: Iterable[Path], *patterns: str) -> list[Path]:
     """The files of all the folders, however deep, each once."""
     files = set()
     for folder in folders:
-        found = {path for pattern in patterns for path in folder.rglob(pattern)}
+        found = {path for path in all_below(folder) if any(map(path.match, patterns))}
         check_inside(folder, *found)
         files |= found
     return sorted(files)
@@ -112,17 +124,25 @@ def read_below(*folders: Path, experiments: bool = True) -> tuple[list[RunRecord
 
 
 def read_run(folder: Path) -> RunRecord:
-    path = folder / "run.json"
     check_links(folder)
-    try:
-        about = parse_json(read_file(path))
-    except (OSError, ValueError) as reason:
-        raise UserError(f"{path} cannot be read ({reason}); leave this run out, or train it again.") from reason
-    _check(about, str(path))
+    about = read_json(folder / "run.json")
+    _check(about, str(folder / "run.json"))
     seals = about["logs"] if isinstance(about.get("logs"), dict) else {}  # older runs have none
     logs = {name: read_log(folder / f"{name}.jsonl", seals.get(name)) for name in LOGS}
     damage = {name: wrong for name, (_, wrong) in logs.items() if wrong}
     return _record(folder, about, {name: logs[name][0] for name in REPORTED}, damage)
+
+
+def read_experiment(folder: Path) -> dict[str, Any]:
+    """What an experiment.json says, as far as all who read it rely on it."""
+    path = folder / "experiment.json"
+    about = read_json(path, {"options": dict, "cohorts": list}, VERSION)
+    for cohort in about["cohorts"]:
+        if not isinstance(cohort, list) or not cohort:
+            raise UserError(f"{path} is damaged: a cohort is no list of runs; {COPY}")
+        for run in cohort:
+            check_kinds(check_description(run, f"A run in {path}"), {"run": str}, f"A run in {path}")
+    return about
 
 
 def archived_run(file: Path, line: dict[str, Any]) -> RunRecord:
@@ -150,20 +170,11 @@ def sum_of_line(line: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(line).encode()).hexdigest()
 
 
-def _check(about: Any, path: str) -> None:
-    if not isinstance(about, dict) or "version" not in about:
-        raise UserError(f"{path} does not describe a run of pac4sac; give another folder.")
-    if about["version"] != VERSION:
-        reads = f"this pac4sac reads version {VERSION}; use the pac4sac that wrote it."
-        raise UserError(f"{path} has version {about['version']}, and {reads}")
-    expected = {"run": str, "task": dict, "algo": str, "seed": int, "config": dict, "status": str}
-    wrong = [name for name, kind in expected.items() if not isinstance(about.get(name), kind)]
-    if "run" not in wrong and not is_file_name(about["run"]):
-        wrong.append("run")
-    if "task" not in wrong and not isinstance(about["task"].get("name"), str):
-        wrong.append("task.name")
-    if wrong:
-        raise UserError(f"{path} lacks a readable {', '.join(wrong)}; leave this run out, or train it again.")
+def _check(about: dict[str, Any], path: str) -> None:
+    check_kinds(about, KINDS, path, VERSION)
+    check_kinds(about["task"], {"name": str}, f"The task in {path}")
+    if not is_file_name(about["run"]):
+        raise UserError(f"{path} is damaged: it lacks a readable run; {about['run']!r} is no name of a folder.")
 
 
 def _record(folder: Path, about: dict[str, Any], logs: dict[str, list[LogRow]], damage: dict[str, str]) -> RunRecord:

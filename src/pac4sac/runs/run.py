@@ -62,9 +62,7 @@ class Run:
     def from_description(about: Any) -> "Run":
         """Of a file: what is not as `describe` writes it is a mistake of the user, and its algorithm and environment
         must be such as the user allows."""
-        check_kinds(about, DESCRIBED, "The description of a run")
-        if not 0 <= about["seed"] <= LARGEST_SEED:
-            raise UserError(f"The description of a run has the seed {about['seed']}, which is none.")
+        check_description(about, "The description of a run")
         config = get_algorithm(about["algo"]).agent.Config(**about["config"])
         trusted_module(about["task"]["env_id"])
         what = (Task(**about["task"]), about["algo"], about["preset"], about["seed"], config, about["label"])
@@ -79,6 +77,13 @@ class Run:
         if changed := [name for name in sorted({*self.code, *sources}) if self.code.get(name) != sources.get(name)]:
             parts.append(f"the source of {' and '.join(changed)} was edited")
         return "; ".join(parts)
+
+
+def check_description(about: Any, what: str) -> dict[str, Any]:
+    check_kinds(check_kinds(about, DESCRIBED, what)["task"], {"name": str, "env_id": str}, f"{what}: its task")
+    if not 0 <= about["seed"] <= LARGEST_SEED:
+        raise UserError(f"{what} has the seed {about['seed']}, which is none.")
+    return dict(about)
 
 
 def revision_of(algo: str) -> int:

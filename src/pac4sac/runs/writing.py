@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pac4sac.base.errors import DamagedCheckpoint, UserError
-from pac4sac.base.files import plain, read_file, write_whole
+from pac4sac.base.files import plain, read_if_there, write_json
 from pac4sac.base.version import __version__, package_source
 from pac4sac.runs.logs import LOGS, seal_of
 from pac4sac.runs.reading import VERSION, read_run
@@ -58,7 +58,7 @@ class RunFolder:
         marks = {"bias": EMPTY, "coverage": EMPTY, **marks}  # of logs that earlier versions did not know
         for name, path in self._logs.items():
             length, checksum = marks[name]
-            content = read_file(path)[:length] if path.exists() else b""
+            content = read_if_there(path)[:length]
             if len(content) < length or hashlib.sha256(content).hexdigest() != checksum:
                 raise DamagedCheckpoint(f"{path} was changed or cut after it")
 
@@ -74,9 +74,8 @@ class RunFolder:
         if self.strayed:
             about["strayed"] = self.strayed
         if ended:
-            whole = {name: path.read_bytes() if path.exists() else b"" for name, path in self._logs.items()}
-            about["logs"] = {name: seal_of(content) for name, content in whole.items()}
-        write_whole(self.path / "run.json", json.dumps(about, indent=1).encode())
+            about["logs"] = {name: seal_of(read_if_there(path)) for name, path in self._logs.items()}
+        write_json(self.path / "run.json", about)
 
 
 def check_that_nothing_was_saved(folders: Sequence[RunFolder], checkpoint_every: int) -> None:

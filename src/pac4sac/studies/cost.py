@@ -4,7 +4,6 @@ A machine does not keep its pace: clocks change, and other programs come and go.
 in which each has its turn, and what slows the machine for a while slows all of them.
 """
 
-import json
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from pac4sac.base.files import write_whole
+from pac4sac.base.files import write_json
 from pac4sac.runs.run import Run
 from pac4sac.runs.writing import machine, versions
 from pac4sac.studies.definition import Study
@@ -47,7 +46,7 @@ def measure_cost(study: Study, root: Path, options: Options) -> None:
     about |= {"versions": versions(), "device": str(device), "precision": options.precision}
     about |= {"rows": [one.row for one in timed]}
     root.mkdir(parents=True, exist_ok=True)
-    write_whole(root / "cost.json", json.dumps(about, indent=1).encode())
+    write_json(root / "cost.json", about)
 
 
 class TimedRun(TimedCohort):

@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import re
-import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from pac4sac.agents import make_config
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import read_file
+from pac4sac.base.files import read_toml
 from pac4sac.base.text import did_you_mean
 from pac4sac.paper.numbers import SHIPPED_STUDIES, shipped_study
 from pac4sac.runs.run import Run, make_runs
@@ -98,21 +97,14 @@ def load_study(name: str) -> Study:
     if not is_own and not path.is_file():
         known = ", ".join(shipped_studies())
         raise UserError(f"There is no study {name!r}; there are {known}, or give a .toml file.")
-    try:
-        return _Reader(path, read_file(path).decode()).study()
-    except OSError as error:
-        raise UserError(f"The study {path} cannot be read ({error.strerror}).") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is no TOML file: {error}.") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path}: {error}.") from error
+    return _Reader(path, *read_toml(path)).study()
 
 
 class _Reader:
     """Reads a definition; a mistake is told with its line."""
 
-    def __init__(self, path: Path, text: str) -> None:
-        self.path, self.lines, self.content = path, text.splitlines(), tomllib.loads(text)
+    def __init__(self, path: Path, text: str, content: dict[str, Any]) -> None:
+        self.path, self.lines, self.content = path, text.splitlines(), content
 
     def study(self) -> Study:
         content = self.content

@@ -6,7 +6,6 @@ was extended by seeds or variants, and what was trained by other code than today
 """
 
 import hashlib
-import json
 import math
 import re
 import warnings
@@ -19,16 +18,16 @@ from typing import Any
 import torch
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import check_kinds, check_links, write_whole
+from pac4sac.base.files import check_kinds, check_links, write_json
 from pac4sac.base.text import file_name
 from pac4sac.runs.archive import read_study_file, stale_runs
 from pac4sac.runs.identity import identity
-from pac4sac.runs.reading import read_run
+from pac4sac.runs.reading import read_experiment, read_run
 from pac4sac.runs.run import Run, plan_cohorts
 from pac4sac.studies.definition import Study
 from pac4sac.tasks import simulator_seconds
 from pac4sac.training import backends
-from pac4sac.training.experiment import create, read_experiment
+from pac4sac.training.experiment import create
 from pac4sac.training.learner import cohort_bytes
 from pac4sac.training.options import Options
 
@@ -161,7 +160,7 @@ def begin(study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides:
     current = {row.get("identity") for row in expected}
     if stale := {known: instead for known, instead in stale.items() if known not in current}:
         about["stale"] = stale
-    write_whole(root / "study.json", json.dumps(about, indent=1).encode())
+    write_json(root / "study.json", about)
     for cohort in cohorts:
         if not (cohort.folder / "experiment.json").exists():
             options = Options(**{**study.options_for(cohort.runs[0].task), **overrides, "steps": cohort.steps})

@@ -1,13 +1,12 @@
 """Running a study from its definition to complete folders, once or in several goes."""
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import write_whole
+from pac4sac.base.files import read_json, write_json
 from pac4sac.base.stopping import StopRequest
 from pac4sac.runs.run import Run
 from pac4sac.studies.cost import measure_cost
@@ -103,6 +102,6 @@ def name_the_same(runs: Sequence[Run], cohorts: Sequence[PlannedCohort]) -> None
         if run.label == original.label or copy.exists():
             continue
         shutil.copytree(folder, copy)
-        about = json.loads((copy / "run.json").read_bytes())
+        about = read_json(copy / "run.json")
         about |= {"run": run.id, "label": run.label, "same_as": original.id}
-        write_whole(copy / "run.json", json.dumps(about, indent=1).encode())
+        write_json(copy / "run.json", about)

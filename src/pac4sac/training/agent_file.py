@@ -152,14 +152,12 @@ def read_agent_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         with safetensors.safe_open(path, "pt") as file:
             label = parse_json((file.metadata() or {})[FORMAT])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        version, about, expected = label["version"], dict(label["about"]), label["sha256"]
-    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
+    except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
         raise UserError(f"{path} is no agent of pac4sac, or it is damaged ({error}).") from error
-    if version != VERSION:
-        raise UserError(f"{path} has version {version}, and this pac4sac reads version {VERSION}.")
-    if checksum(about, tensors) != expected:
+    check_kinds(label, {"about": dict, "sha256": str}, str(path), VERSION)
+    if checksum(label["about"], tensors) != label["sha256"]:
         raise UserError(f"{path} is damaged: its content does not match its checksum.")
-    return about, tensors
+    return label["about"], tensors
 
 
 def agent_checksum(source: str | Path) -> str:

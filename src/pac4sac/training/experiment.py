@@ -5,7 +5,6 @@ import dataclasses
 import fcntl
 import functools
 import itertools
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +14,11 @@ from typing import Any
 import torch
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import check_kinds, check_links, parse_json, read_file, write_whole
+from pac4sac.base.files import check_links, write_json
 from pac4sac.base.stopping import StopReason, StopRequest
 from pac4sac.base.trust import allow, allow_named
-from pac4sac.runs.archive import described_runs
 from pac4sac.runs.metrics import Score, score_run
-from pac4sac.runs.reading import RunRecord, read_runs
+from pac4sac.runs.reading import VERSION, RunRecord, read_experiment, read_runs
 from pac4sac.runs.run import Run, make_agent, make_runs, plan_cohorts, settings_grid
 from pac4sac.runs.seeds import seed_list
 from pac4sac.tasks import Task, get_task, task_sizes
@@ -31,8 +29,6 @@ from pac4sac.training.callbacks import Callback, Callbacks, Watchers
 from pac4sac.training.learner import cohort_bytes
 from pac4sac.training.loop import Cohort
 from pac4sac.training.options import Options, make_options
-
-VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -150,6 +146,8 @@ def _go_on(
     folder: Path, watcher: Callback, stop: StopRequest, steps: int | None = None, is_ours: bool = False
 ) -> Result:
     check_links(folder)
+    if not (folder / "experiment.json").exists():
+        raise UserError(f"{folder} holds no experiment to resume; it has no experiment.json.")
     about, started = read_experiment(folder), None
     try:
         options, cohorts = Options(**about["options"]), experiment_runs(about)
@@ -185,26 +183,12 @@ def alone_in(folder: Path) -> Iterator[None]:
 
 
 def _write(folder: Path, about: Mapping[str, Any]) -> None:
-    write_whole(folder / "experiment.json", json.dumps(about, indent=1).encode())
-
-
-def read_experiment(folder: Path) -> dict[str, Any]:
-    path = folder / "experiment.json"
-    if not path.exists():
-        raise UserError(f"{folder} holds no experiment to resume; it has no experiment.json.")
-    try:
-        about = parse_json(read_file(path))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} is damaged ({error}).") from error
-    check_kinds(about, {"version": int, "options": dict, "cohorts": list}, str(path))
-    if about["version"] != VERSION:
-        raise UserError(f"{path} has version {about['version']}, and this pac4sac reads version {VERSION}.")
-    return dict(about)
+    write_json(folder / "experiment.json", about)
 
 
 def experiment_runs(about: Mapping[str, Any]) -> list[list[Run]]:
     """The runs of an experiment by cohort."""
-    cohorts = [[Run.from_description(run) for run in cohort] for cohort in described_runs(about)]
+    cohorts = [[Run.from_description(run) for run in cohort] for cohort in about["cohorts"]]
     ids = [run.id for cohort in cohorts for run in cohort]
     if len(set(ids)) < len(ids):
         raise UserError("The experiment has two runs of one name, which would write into one folder; train them anew.")

@@ -23,11 +23,12 @@ from pac4sac.base.errors import UserError, how_to_install
 from pac4sac.base.stopping import StopRequest
 from pac4sac.base.trust import allow, trusted
 from pac4sac.base.version import __version__
+from pac4sac.runs.reading import read_experiment
 from pac4sac.studies.local import CORES_PER_COHORT
 from pac4sac.studies.plan import PlannedCohort
 from pac4sac.studies.ray.remote_cohort import FolderKeeper, checkpoints, train_remotely
 from pac4sac.studies.watcher import Watcher
-from pac4sac.training.experiment import alone_in, read_experiment
+from pac4sac.training.experiment import alone_in
 
 POLL = 0.5  # seconds
 LOSSES = 5  # of a cohort without a new checkpoint between them; then its worker does not die by chance
