@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from pac4sac.paper.numbers import COST, MEDIANS, PAPER_TASKS, TABLE_1, TABLE_2, MeanSd, paper_cell
+from pac4sac.paper.numbers import COST, MEDIANS, PAPER_TASKS, TABLE_1, TABLE_2, paper_cell
 from pac4sac.runs.metrics import score, solved_at
+from pac4sac.runs.statistics import Summary
 
 R_LIMIT = 10.0
 GOOD, BAD = 12.0, 4.0  # a bad episode misses 6, a good one exceeds by 2
@@ -99,8 +100,8 @@ def test_mean_return() -> None:
 def test_the_papers_cells_are_found_by_task_and_algorithm() -> None:
     cell = paper_cell("cartpole-swingup", "pac4sac")
     assert cell is not None
-    assert cell.regret == MeanSd(5, 5700.0, 300.0)
-    assert cell.episodes == MeanSd(5, 22.0, 5.1)
+    assert cell.regret == Summary(5, 5700.0, 300.0)
+    assert cell.episodes == Summary(5, 22.0, 5.1)
     assert paper_cell("cartpole-swingup", "sac-nr") is None
     assert paper_cell("Pendulum-v1", "sac") is None
 

@@ -15,7 +15,7 @@ import pytest
 from report_folders import curve, own_task, task, write_everything, write_run, write_study, write_table_1
 
 from pac4sac.paper.report import read_context, write_report
-from pac4sac.report.tables import mean_sd
+from pac4sac.report.tables import in_digits
 from pac4sac.report.variants import Variant
 from pac4sac.runs.collection import collect
 from pac4sac.runs.seeds import seeds_text
@@ -299,4 +299,4 @@ class TestOwnTasks:
      (-0.0, 0.0, 1.0, "0.0 ± 0.0")],
 )  # fmt: skip
 def test_numbers_keep_the_papers_decimals_and_never_vanish(mean: float, sd: float, scale: float, text: str) -> None:
-    assert mean_sd(Summary(5, mean, sd), scale) == text
+    assert in_digits(Summary(5, mean, sd), scale) == text

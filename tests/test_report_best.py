@@ -14,7 +14,7 @@ from pac4sac.paper.report import read_context, write_report
 from pac4sac.paper.study_sections import study_sections
 from pac4sac.report import variants as variants_module
 from pac4sac.report.tables import Section, Table
-from pac4sac.report.variants import TaskView, defaults
+from pac4sac.report.variants import defaults
 from pac4sac.runs import identity as identity_module
 
 # Whatever is shipped: these would pass for the paper's row where nothing is nearer to it.
@@ -42,7 +42,7 @@ def preset(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings_on(name: str) -> dict[str, Any]:
-    return defaults("pac4sac", "best", TaskView(name, task(name), equal_episodes=True))
+    return defaults("pac4sac", "best", task(name))
 
 
 def write_preset(

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pac4sac.paper.numbers import MeanSd
 from pac4sac.paper.verdicts import (
     MARGIN,
     REPRODUCED,
@@ -219,7 +218,7 @@ class TestSolvedFractions:
 class TestVerdicts:
     """Against the paper's 100 ± 10 of five seeds, unless told otherwise."""
 
-    paper = MeanSd(5, 100.0, 10.0)
+    paper = Summary(5, 100.0, 10.0)
 
     @pytest.mark.parametrize(
         ("ours", "verdict"),
@@ -237,7 +236,7 @@ class TestVerdicts:
         assert compare_means(ours, self.paper).verdict == verdict
 
     def test_a_difference_that_is_shown_to_be_small_still_reproduces(self) -> None:
-        found = compare_means(Summary(50, 108.0, 5.0), MeanSd(50, 100.0, 5.0))
+        found = compare_means(Summary(50, 108.0, 5.0), Summary(50, 100.0, 5.0))
         assert found.low is not None
         assert found.low > 0
         assert found.verdict == REPRODUCED
@@ -245,15 +244,15 @@ class TestVerdicts:
 
     def test_runs_that_were_never_solved_reproduce_no_mean_below_the_cap(self) -> None:
         """Though E_max may be within 15 % of it."""
-        capped, paper = Summary(5, 500.0, 0.0), MeanSd(5, 473.8, 18.5)
+        capped, paper = Summary(5, 500.0, 0.0), Summary(5, 473.8, 18.5)
         assert compare_means(capped, paper).verdict == REPRODUCED
         assert compare_means(capped, paper, is_capped=True).verdict == WORSE
-        assert compare_means(capped, MeanSd(5, 482.2, 15.9), is_capped=True).verdict == UNDECIDED
+        assert compare_means(capped, Summary(5, 482.2, 15.9), is_capped=True).verdict == UNDECIDED
 
     def test_hang_on_the_papers_own_uncertainty(self) -> None:
         ours = Summary(50, 100.0, 1.0)
-        assert compare_means(ours, MeanSd(5, 100.0, 1.0)).verdict == REPRODUCED
-        assert compare_means(ours, MeanSd(5, 100.0, 20.0)).verdict == UNDECIDED
+        assert compare_means(ours, Summary(5, 100.0, 1.0)).verdict == REPRODUCED
+        assert compare_means(ours, Summary(5, 100.0, 20.0)).verdict == UNDECIDED
 
     def test_own_runs_are_the_same_by_the_same_rule(self) -> None:
         assert MARGIN == 0.15
@@ -275,8 +274,8 @@ class TestVerdicts:
         assert compare_solved(solved, n).verdict == verdict
 
     def test_only_e_max_without_spread_means_never_solved(self) -> None:
-        assert is_never_solved(MeanSd(5, 250.0, 0.0), 250)
-        assert not is_never_solved(MeanSd(5, 223.6, 14.6), 250)
+        assert is_never_solved(Summary(5, 250.0, 0.0), 250)
+        assert not is_never_solved(Summary(5, 223.6, 14.6), 250)
 
     @pytest.mark.parametrize(
         ("ours", "verdict"),

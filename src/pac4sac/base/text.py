@@ -3,7 +3,7 @@
 import difflib
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 NOTHING = "—"
@@ -45,6 +45,11 @@ def setting_text(value: Any) -> str:
     if isinstance(value, float) and float(f"{value:g}") == value:
         return f"{value:g}"
     return str(value)
+
+
+def assignments(settings: Mapping[str, Any]) -> list[str]:
+    """Each as the command line takes it, such as `xi=0.1`."""
+    return [f"{name}={setting_text(value)}" for name, value in settings.items()]
 
 
 def clock(seconds: float) -> str:

@@ -17,6 +17,7 @@ from pac4sac.cli.shared import code_of_stop, plain_table, say, writing
 from pac4sac.cli.training_display import displayed, sparkline
 from pac4sac.export.tensorboard import TensorBoard
 from pac4sac.paper.numbers import PAPER_TASKS, SEEDS, paper_cell
+from pac4sac.report.tables import in_digits
 from pac4sac.runs.metrics import is_complete, is_solved, last_evaluations, score_run
 from pac4sac.runs.reading import RunRecord, tell_damage
 from pac4sac.runs.status import BROKEN_OFF
@@ -145,8 +146,7 @@ def paper_numbers(run: RunRecord) -> list[str]:
         return []
     if task["r_limit"] != rules.r_limit or task["steps"] // task["horizon"] != rules.e_max:
         return []
-    cells = ((published.episodes, 1), (published.regret, 1000))
-    return [f"{number.mean / unit:.1f} ± {number.sd / unit:.1f}" for number, unit in cells]
+    return [in_digits(published.episodes), in_digits(published.regret, 1000)]
 
 
 def mean_and_sd(numbers: Sequence[TableNumber | None]) -> str:

@@ -16,7 +16,7 @@ from pac4sac.paper.verdicts import MARGIN_TEXT, NO_DATA, is_same
 from pac4sac.report.bias_and_coverage import BIAS, critic_verdict, final_bias
 from pac4sac.report.comparison import SIGNIFICANT, UNFINISHED, Compared, Quantity, compare
 from pac4sac.report.sections import mixtures
-from pac4sac.report.tables import Cell, Section, Table, data, with_interval, words
+from pac4sac.report.tables import Cell, Section, Table, data, in_digits, words
 from pac4sac.report.variants import METRICS, Variant
 from pac4sac.runs.statistics import OVERESTIMATES, UNDERESTIMATES, Difference, Estimate, fisher, holm, summarise, welch
 
@@ -130,7 +130,7 @@ def _test_of(name: str, row: Compared, own: Variant, metric: str) -> ClaimTest:
     other = row.variant
     if row.difference is None:
         return ClaimTest(name, UNFINISHED if row.verdict == UNFINISHED else NO_DATA)
-    text = with_interval(row.difference, 1000.0 if metric == "regret" else 1.0, 1)
+    text = in_digits(row.difference, 1000.0 if metric == "regret" else 1.0, 1)
     text += f", solved {own.solved_text} and {other.solved_text}" if _is_by_solved(own, other, metric) else ""
     text += "" if row.p is None else f" ({p_text(row.p)})"
     speaks = {HOLDS: True, CONTRADICTED: False}.get(row.verdict)
@@ -159,7 +159,7 @@ def _biases(context: PaperContext) -> Iterator[JudgedClaim]:
             # Above SAC's and above zero, or neither: otherwise it cannot be told.
             above = {OVERESTIMATES: True, UNDERESTIMATES: False}.get(row.verdict)
             speaks = not above if above == (critic_verdict(own) == OVERESTIMATES) else None
-            difference, bias = with_interval(row.difference, digits=1), with_interval(final_bias(own), digits=1)
+            difference, bias = in_digits(row.difference, digits=1), in_digits(final_bias(own), digits=1)
             text = f"{difference} ({NOTHING if row.p is None else p_text(row.p)}), PAC4SAC's own bias {bias}"
             runs = f"{len(row.values)} and {len(theirs.values)}"
             test = ClaimTest("SAC", text, speaks, row.difference, row.p, runs)
@@ -178,7 +178,7 @@ def _shots(context: PaperContext) -> Iterator[JudgedClaim]:
         tests = []
         for name, trend, p in zip(groups, trends, holm([float(trend.pvalue) for trend in trends]), strict=True):
             tau = Estimate(float(trend.statistic))
-            text = with_interval(tau, digits=2) + (f" ({p_text(p)})" if p is not None else "")
+            text = in_digits(tau, digits=2) + (f" ({p_text(p)})" if p is not None else "")
             speaks = tau.value < 0 if p is not None and p < SIGNIFICANT else None
             tests.append(ClaimTest(name, text, speaks, tau, p, str(len(groups[name]))))
         if tests:
@@ -193,9 +193,7 @@ def _costs(context: PaperContext) -> Iterator[JudgedClaim]:
             continue
         low, high = ratio.low, ratio.high
         speaks = None if low is None or high is None or low <= COMPARABLE < high else high <= COMPARABLE
-        test = ClaimTest(
-            "PAC4SAC", with_interval(ratio, digits=2), speaks, ratio, None, str(len(machine.seconds[OURS]))
-        )
+        test = ClaimTest("PAC4SAC", in_digits(ratio, digits=2), speaks, ratio, None, str(len(machine.seconds[OURS])))
         printed = COST[OURS].mean / COST[REFERENCE].mean
         measure = f"seconds, times those of SAC (paper {printed:.2f})"
         yield JudgedClaim("PAC4SAC costs about as much as SAC", machine.title, measure, [test])

@@ -2,20 +2,19 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
 from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from pac4sac.base.text import NOTHING, duration
+from pac4sac.base.text import duration
 from pac4sac.paper.families import HORIZON, departures
 from pac4sac.paper.numbers import ALGORITHMS, COST, TASKS, TEXTS
-from pac4sac.report.tables import Cell, Column, Section, Table, data, with_interval, words
+from pac4sac.report.tables import Cell, Column, Get, Section, Table, data, words
 from pac4sac.report.variants import Variant
 from pac4sac.runs.collection import FoundCost
-from pac4sac.runs.statistics import Estimate, median, summarise
+from pac4sac.runs.statistics import Estimate, Summary, median, summarise
 
 REFERENCE = "sac"
 COMPARABLE = 1.25  # times the cost of SAC, at most
@@ -30,14 +29,15 @@ class Machine:
         self.content = content
         self.in_turns = int(content.get("version", 1)) >= TURNS
         self.device = str(content.get("device", "cpu"))
+        labels = [str(row.get("label", row.get("algo"))) for row in content["rows"]]
+        self.times: dict[tuple[Any, str], list[float]] = {}  # by task and label, round by round
+        for row, label in zip(content["rows"], labels, strict=True):
+            seconds = [float(s) for s in row.get("seconds_per_1000_steps", []) if isinstance(s, int | float)]
+            self.times |= {(row.get("task"), label): seconds} if seconds else {}
         # Of a study on several tasks, those of its first.
-        tasks = [row.get("task") for row in content["rows"]]
-        first = [row for row, task in zip(content["rows"], tasks, strict=True) if task == tasks[0]]
-        self.rows: dict[str, Any] = {str(row.get("label", row.get("algo"))): row for row in first}
-        times = {label: row.get("seconds_per_1000_steps", []) for label, row in self.rows.items()}
-        seconds = {label: [float(s) for s in row if isinstance(s, int | float)] for label, row in times.items()}
-        # Round by round or repetition by repetition.
-        self.seconds = {label: row for label, row in seconds.items() if row}
+        first = content["rows"][0].get("task") if labels else None
+        self.rows = {label: row for row, label in zip(content["rows"], labels, strict=True) if row.get("task") == first}
+        self.seconds = {label: seconds for (task, label), seconds in self.times.items() if task == first}
 
     @property
     def title(self) -> str:
@@ -70,30 +70,28 @@ class Machine:
             return next(iter(known.values()))
         return " and ".join(f"{value} ({label})" for label, value in known.items())
 
-    def median_of(self, task: str, algo: str) -> float | None:
-        """Seconds per 1000 steps on a task that the measurement names."""
-        rows = [row for row in self.content["rows"] if (row.get("task"), row.get("label")) == (task, algo)]
-        return float(np.median(rows[0]["seconds_per_1000_steps"])) if rows else None
+    def median_of(self, place: tuple[str, str]) -> float | None:
+        """Seconds per 1000 steps of an algorithm on a task that the measurement names."""
+        return float(np.median(self.times[place])) if place in self.times else None
 
     def numbers(self, label: str) -> tuple[Any, ...]:
-        """How many times it was timed, their middle, deviation and ends, and their ratio to SAC's with its interval."""
+        """How many times it was timed, their middle, deviation and ends."""
         if label not in self.seconds:
-            return (0, *[None] * 7)
-        seconds, ratio = self.seconds[label], self.relative(label)
-        times = summarise(seconds)
+            return (0,)
+        seconds, times = self.seconds[label], summarise(self.seconds[label])
         middle = float(np.median(seconds)) if self.in_turns else times.mean
-        ends = (min(seconds), max(seconds))
-        return times.n, middle, times.sd, *ends, *(astuple(ratio) if ratio else (None, None, None))
+        return times.n, middle, times.sd, min(seconds), max(seconds)
 
-    def seconds_cell(self, label: str) -> Cell:
-        n, middle, sd, least, largest, *_ = self.numbers(label)
-        spread = f" ({least:.2f} to {largest:.2f})" if self.in_turns and n else f" ± {sd:.2f}" if sd is not None else ""
-        return Cell(f"{middle:.2f}{spread}", middle) if n else Cell()
+    def seconds_shown(self, label: str) -> Cell | Summary | None:
+        """In turns their median between their ends, else their mean and its deviation."""
+        if not self.in_turns or label not in self.seconds:
+            return summarise(self.seconds[label]) if label in self.seconds else None
+        _, middle, _, least, largest = self.numbers(label)
+        return Cell(f"{middle:.2f} ({least:.2f} to {largest:.2f})", middle)
 
-    def relative_cell(self, label: str) -> Cell:
+    def relative_shown(self, label: str) -> Estimate | None:
         ratio = self.relative(label)
-        shown = Estimate(ratio.value) if ratio and not self.in_turns else ratio
-        return Cell(with_interval(shown, digits=2), ratio.value) if ratio else Cell()
+        return Estimate(ratio.value) if ratio and not self.in_turns else ratio
 
     def relative(self, label: str) -> Estimate | None:
         """To SAC: in turns the median of the ratios within rounds, else the ratio of the means with the interval of
@@ -127,48 +125,34 @@ def _until_solved(costs: Sequence[FoundCost], table_1: Mapping[tuple[str, str], 
     """What a solved run costs: the steps of all runs until they were solved or ended, over the number solved, times the
     seconds of a step on each machine."""
     timed = [machine for machine in map(Machine, costs) if machine.study == SOLVING and machine.seconds]
-    places = [place for place in product(TASKS, ALGORITHMS) if any(m.median_of(*place) for m in timed)]
+    places = [place for place in product(TASKS, ALGORITHMS) if any(place in machine.times for machine in timed)]
+    of_paper = {place: variant for place, variant in table_1.items() if variant.solved and not departures(variant)}
+    episodes = {place: variant.values("episodes") for place, variant in of_paper.items()}
+    steps = {  # in thousands, as seconds are given for
+        place: sum(of_runs) * HORIZON / 1000 / of_paper[place].solved for place, of_runs in episodes.items() if of_runs
+    }
 
-    def steps(place: tuple[str, str]) -> float | None:
-        """In thousands, as seconds are given for."""
-        variant = table_1.get(place)
-        episodes = variant.values("episodes") if variant and not departures(variant) else []
-        return sum(episodes) * HORIZON / 1000 / variant.solved if variant and episodes and variant.solved else None
+    def needed(machine: Machine, place: tuple[str, str]) -> float | None:
+        seconds, thousands = machine.median_of(place), steps.get(place)
+        return seconds * thousands if seconds and thousands else None
 
-    def seconds(machine: Machine, place: tuple[str, str]) -> float | None:
-        middle, thousands = machine.median_of(*place), steps(place)
-        return middle * thousands if middle and thousands else None
-
-    def solved(place: tuple[str, str]) -> Cell:
-        variant = table_1.get(place)
-        return Cell(variant.solved_text, variant.solved) if variant else Cell()
-
-    def step_cell(machine: Machine, place: tuple[str, str]) -> Cell:
-        middle = machine.median_of(*place)
-        return Cell(f"{middle:.2f}", middle) if middle else Cell()
-
-    def time_cell(machine: Machine, place: tuple[str, str]) -> Cell:
-        needed = seconds(machine, place)
-        return Cell(duration(needed), needed) if needed else Cell()
+    def solved(place: tuple[str, str]) -> Cell | None:
+        return Cell(table_1[place].solved_text, table_1[place].solved) if place in table_1 else None
 
     def on_machines(place: tuple[str, str]) -> list[tuple[Any, ...]]:
-        return [(*place, m.title, m.device, m.median_of(*place), steps(place), seconds(m, place)) for m in timed]
+        return [(*place, m.title, m.device, m.median_of(place), steps.get(place), needed(m, place)) for m in timed]
 
+    keys = "task algorithm machine device seconds thousand_steps seconds_per_solved"
     columns = [
         words("Task", lambda place: TASKS[place[0]]),
         words("Algorithm", lambda place: ALGORITHMS[place[1]]),
         Column("solved", solved),
-        Column("thousand steps per solved run", steps, show=lambda x: f"{x:.1f}" if x else NOTHING),
-        data(
-            *["task", "algorithm", "machine", "device", "seconds", "thousand_steps", "seconds_per_solved"],
-            get=lambda row: row,
-        ),
+        Column("thousand steps per solved run", steps.get, digits=1),
+        data(*keys.split(), get=lambda numbers: numbers),
     ]
     for m in timed:
-        columns += [
-            Column("seconds per 1000", partial(step_cell, m), group=m.title),
-            Column("per solved run", partial(time_cell, m), group=m.title),
-        ]
+        columns.append(Column("seconds per 1000", m.median_of, group=m.title, digits=2))
+        columns.append(Column("per solved run", partial(needed, m), group=m.title, show=duration))
     table = Table("cost-to-solve", "Wall-clock time of a solved run, one run at a time", columns, places, on_machines)
     return [TEXTS["cost_to_solve"], table, [m.about for m in timed]] if places else []
 
@@ -177,25 +161,22 @@ def _per_step(timed: Sequence[Machine]) -> list[Any]:
     if not timed:
         return []
     relative_of_paper = {label: seconds.mean / COST[REFERENCE].mean for label, seconds in COST.items()}
-
-    def paper_seconds(label: str) -> Cell:
-        return Cell(f"{COST[label].mean:.2f} ± {COST[label].sd:.2f}", COST[label].mean) if label in COST else Cell()
-
-    def paper_relative(label: str) -> Cell:
-        return Cell(f"{relative_of_paper[label]:.2f}", relative_of_paper[label]) if label in COST else Cell()
-
-    def on_machines(label: str) -> list[tuple[Any, ...]]:
-        of_paper = (COST[label].mean if label in COST else None, relative_of_paper.get(label))
-        return [(m.title, m.device, label, m.in_turns, *m.numbers(label), *of_paper) for m in timed]
-
-    keys = """machine device algorithm in_turns repetitions seconds sd least largest relative_to_sac relative_low
-        relative_high paper_seconds paper_relative_to_sac"""
-    of_paper = ("Paper, Apple M2 Max", paper_seconds, paper_relative)
-    columns = [words("Algorithm", str), data(*keys.split(), get=lambda numbers: numbers)]
-    for group, seconds, relative in (of_paper, *((m.title, m.seconds_cell, m.relative_cell) for m in timed)):
-        columns += [Column("seconds", seconds, group=group), Column("× SAC", relative, group=group)]
+    columns = [
+        words("Algorithm", str),
+        data("machine", "device", get=lambda line: (line[0].title, line[0].device)),
+        data("algorithm", "in_turns", get=lambda line: (line[1], line[0].in_turns)),
+        data("repetitions", "seconds", "sd", "least", "largest", get=lambda line: line[0].numbers(line[1])),
+        data("relative_to_sac", "relative_low", "relative_high", get=lambda line: line[0].relative(line[1])),
+        data("paper_seconds", get=lambda line: COST[line[1]].mean if line[1] in COST else None),
+        data("paper_relative_to_sac", get=lambda line: relative_of_paper.get(line[1])),
+    ]
+    sides: list[tuple[str, Get, Get]] = [("Paper, Apple M2 Max", COST.get, relative_of_paper.get)]
+    sides += [(m.title, m.seconds_shown, m.relative_shown) for m in timed]
+    for group, seconds, relative in sides:
+        columns.append(Column("seconds", seconds, group=group, digits=2))
+        columns.append(Column("× SAC", relative, group=group, digits=2))
     in_turns = f" {TEXTS['cost_in_turns'].format(comparable=COMPARABLE)}" if any(m.in_turns for m in timed) else ""
     labels = list(dict.fromkeys([*COST, *(label for machine in timed for label in machine.seconds)]))
     caption = "Seconds per 1000 steps, and how many times those of SAC"
-    table = Table("cost", caption, columns, labels, on_machines)
+    table = Table("cost", caption, columns, labels, lambda label: [(m, label) for m in timed])
     return [TEXTS["cost"] + in_turns, table, [m.about for m in timed]]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from pac4sac.base.text import setting_text
+from pac4sac.base.text import assignments
 from pac4sac.paper.numbers import ALGORITHMS, PAPER_TASKS, TABLE_1, TABLE_2, TERM_TITLES, PaperCell, shipped_study
 from pac4sac.report.comparison import Context, Family, first_with_results
 from pac4sac.report.variants import TaskView, Variant, defaults, variants_by_task
@@ -70,13 +70,13 @@ def task_differences(task: TaskView) -> list[str]:
     if paper is None:
         return ["the paper has no such task"]
     wanted = {"horizon": HORIZON, "r_limit": paper.r_limit, "steps": paper.e_max * HORIZON, "env_kwargs": {}}
-    return [f"{key}={setting_text(task.settings[key])}" for key, value in wanted.items() if task.settings[key] != value]
+    return assignments({key: task.settings[key] for key, value in wanted.items() if task.settings[key] != value})
 
 
 def departures(variant: Variant, free: Sequence[str] = ()) -> list[str]:
     """In what it is not the paper's setting, but for settings that are free."""
     changed = {name: value for name, value in variant.departures.items() if name not in free}
-    return [*task_differences(variant.task), *(f"{name}={setting_text(value)}" for name, value in changed.items())]
+    return [*task_differences(variant.task), *assignments(changed)]
 
 
 def find_paper_rows(variants: Mapping[str, Sequence[Variant]]) -> PaperRows:
@@ -205,7 +205,7 @@ def _is_shipped(variant: Variant, study: str) -> bool:
 
 
 def _has_settings(variant: Variant, algo: str, preset: str, changes: dict[str, Any]) -> bool:
-    return variant.algo == algo and variant.config == defaults(algo, preset, variant.task) | changes
+    return variant.algo == algo and variant.config == defaults(algo, preset, variant.task.settings) | changes
 
 
 def find_baseline(

@@ -2,7 +2,6 @@
 and the studies that are shipped."""
 
 import tomllib
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,29 +13,23 @@ FOLDER = Path(__file__).parent
 SHIPPED_STUDIES = FOLDER / "studies"  # one TOML file each
 
 
-@dataclass(frozen=True)
-class MeanSd(Summary):
-    """Over seeds or repetitions, as the paper prints it."""
-
-    sd: float
-
-
 class PaperTask(NamedTuple):
     r_limit: float
     e_max: int
 
 
 class PaperCell(NamedTuple):
-    """One cell of Table 1 or 2; the regret in units of return, where the paper prints thousands."""
+    """One cell of Table 1 or 2: means with deviations over seeds. The regret is in units of return, where the paper
+    prints thousands."""
 
-    regret: MeanSd
-    episodes: MeanSd
+    regret: Summary
+    episodes: Summary
 
 
 def _cell(regret: float, regret_sd: float, episodes: float, episodes_sd: float) -> PaperCell:
     # One decimal of a thousand is a whole hundred: rounding removes the dust of the multiplication.
-    in_returns = MeanSd(SEEDS, round(regret * 1000.0, 1), round(regret_sd * 1000.0, 1))
-    return PaperCell(in_returns, MeanSd(SEEDS, episodes, episodes_sd))
+    in_returns = Summary(SEEDS, round(regret * 1000.0, 1), round(regret_sd * 1000.0, 1))
+    return PaperCell(in_returns, Summary(SEEDS, episodes, episodes_sd))
 
 
 @cache
@@ -60,7 +53,7 @@ MEDIANS = {  # of the shooting figure, by metric and S
     metric: {int(shots): medians[place] for shots, medians in _FILE["shooting"].items()}
     for place, metric in enumerate(("regret", "episodes"))
 }
-COST = {algo: MeanSd(SEEDS, *seconds) for algo, seconds in _FILE["cost"].items()}
+COST = {algo: Summary(SEEDS, *seconds) for algo, seconds in _FILE["cost"].items()}
 
 
 def paper_cell(task: str, algo: str) -> PaperCell | None:

@@ -5,13 +5,14 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 from pac4sac.base.files import natural
-from pac4sac.base.text import NOTHING, file_name, setting_text
+from pac4sac.base.text import assignments, file_name
 from pac4sac.paper import families
 from pac4sac.paper.families import BEST, STUDY_TITLES, PaperContext, PaperTable, task_differences
-from pac4sac.paper.numbers import ALGORITHMS, TABLE_1, TASKS, TEXTS, MeanSd, paper_cell
+from pac4sac.paper.numbers import ALGORITHMS, TABLE_1, TASKS, TEXTS, paper_cell
 from pac4sac.paper.table_sections import METRICS, OURS_ABOVE, beside_the_paper, cell_beside
 from pac4sac.paper.verdicts import compare_cell
 from pac4sac.report.comparison import BETTER, compare_headline, comparison_table, runs_cell, tally
@@ -20,7 +21,7 @@ from pac4sac.report.sections import mixtures
 from pac4sac.report.tables import TEXTS as GENERAL_TEXTS
 from pac4sac.report.tables import Cell, Column, Picture, Section, Table, command, data, words
 from pac4sac.report.variants import METRICS as ALL_METRICS
-from pac4sac.report.variants import Variant
+from pac4sac.report.variants import Variant, set_apart
 from pac4sac.runs.statistics import Summary, summarise
 
 BASELINES = ("ddpg", "sac")
@@ -136,7 +137,7 @@ def _calibration_table(name: str, caption: str, members: Sequence[Variant]) -> T
         columns += [data("regret_note", get=lambda v: v.shown("regret")[1])] if metric == "regret" else []
         columns.append(data(f"paper_{metric}", f"{metric}_verdict", get=partial(of_paper, metric)))
     columns += [
-        Column("regret, × paper", regret_ratio, "regret_times_paper", show=lambda x: f"{x:.2f}" if x else NOTHING),
+        Column("regret, × paper", regret_ratio, "regret_times_paper", digits=2),
         Column("solved", lambda v: Cell(v.solved_text, v.solved), "solved"),
         command("command", "command"),
     ]
@@ -146,20 +147,13 @@ def _calibration_table(name: str, caption: str, members: Sequence[Variant]) -> T
 
 
 def _name(algo: str, settings: Mapping[str, Any]) -> str:
-    return "-".join([algo, *(f"{name}={setting_text(value)}" for name, value in settings.items())])
+    return "-".join([algo, *assignments(settings)])
 
 
 def _choices(members: Sequence[Variant]) -> dict[Variant, dict[str, Any]]:
     """The settings in which the variants of an algorithm differ."""
-    configs = defaultdict(list)
-    for variant in members:
-        configs[variant.algo].append(variant.config)
-    return {
-        v: {
-            k: value for k, value in sorted(v.config.items()) if any(other.get(k) != value for other in configs[v.algo])
-        }
-        for v in members
-    }
+    configs = {variant: [other.config for other in members if other.algo == variant.algo] for variant in members}
+    return {variant: dict(sorted(set_apart(variant.config, rivals).items())) for variant, rivals in configs.items()}
 
 
 def _row(variant: Variant) -> str:
@@ -171,7 +165,7 @@ def _is_rival(variant: Variant) -> bool:
     return _row(variant) in ALGORITHMS and _row(variant) != "pac4sac"
 
 
-def _published(variant: Variant, metric: str) -> MeanSd | None:
+def _published(variant: Variant, metric: str) -> Summary | None:
     return getattr(paper_cell(variant.task.name, _row(variant)), metric, None)
 
 
@@ -180,27 +174,30 @@ def regret_ratio(variant: Variant) -> float | None:
     return own.mean / theirs.mean if theirs and own else None
 
 
+def _nearest_first(logs: Mapping[str, Sequence[float]], notes: Mapping[str, str]) -> str:
+    """Choices by the mean distance of their regrets from the paper's, whichever way; nothing where there is none to
+    choose from."""
+    ranked = sorted((math.exp(fmean(of_choice)), choice) for choice, of_choice in logs.items())
+    named = [f"`{choice}` (a factor of {factor:.2f}{notes.get(choice, '')})" for factor, choice in ranked]
+    return ", then ".join(named) if len(named) > 1 else ""
+
+
 def _nearest(members: Sequence[Variant]) -> list[str]:
-    """The settings that the baselines share, by how far their regrets are from the paper's, as a factor, whichever
-    way."""
-    title, choices = members[0].task.title, _choices(members)
+    """The settings that the baselines share, on one task."""
+    title, choices, logs = members[0].task.title, _choices(members), defaultdict[str, list[float]](list)
     rivals = [variant for variant in members if _is_rival(variant)]
     if waiting := ", ".join(f"`{_name(v.algo, choices[v])}`" for v in rivals if v.under_way):
         return [f"On {title} the settings are not ranked: runs of {waiting} are unfinished."]
-    ratios = defaultdict(list)
     for variant in rivals:
         if variant.algo in BASELINES and choices[variant] and (ratio := regret_ratio(variant)):
-            setting = ", ".join(f"{name}={setting_text(value)}" for name, value in choices[variant].items())
-            ratios[setting].append(abs(math.log(ratio)))
-    factors = {s: _factor(logs) for s, logs in ratios.items() if len(logs) == len(BASELINES)}
-    ranked = [f"`{s}` (a factor of {factors[s]:.2f})" for s in sorted(factors, key=factors.__getitem__)]
-    text = f"On {title}, from the nearest to the paper's regret of DDPG and SAC: {', then '.join(ranked)}."
-    return [text] if len(ranked) > 1 else []
+            logs[", ".join(assignments(choices[variant]))].append(abs(math.log(ratio)))
+    ranked = _nearest_first({choice: of for choice, of in logs.items() if len(of) == len(BASELINES)}, {})
+    return [f"On {title}, from the nearest to the paper's regret of DDPG and SAC: {ranked}."] if ranked else []
 
 
 def _nearest_over_tasks(on_tasks: Mapping[str, Sequence[Variant]]) -> list[str]:
-    """For each rival its choices by how far its regrets are from the paper's over the tasks on which all its runs are
-    complete, with the updates per step that bring a choice nearest on each task."""
+    """For each rival its choices over the tasks on which all its runs are complete, with the updates per step that
+    bring a choice nearest on each task."""
     sentences = []
     for row, algorithm in ALGORITHMS.items():
         found: dict[str, dict[str, tuple[float, int]]] = defaultdict(dict)  # by choice and task
@@ -213,17 +210,9 @@ def _nearest_over_tasks(on_tasks: Mapping[str, Sequence[Variant]]) -> list[str]:
                 of_choice = found[_name(variant.algo, settings)]
                 of_choice[title] = min(of_choice.get(title, here), here)
         tasks = {title: None for of_choice in found.values() for title in of_choice}
-        ranked = sorted(
-            (_factor([log for log, _ in of_choice.values()]), choice, ", ".join(str(n) for _, n in of_choice.values()))
-            for choice, of_choice in found.items()
-            if of_choice.keys() == tasks.keys()
-        )
-        if len(ranked) > 1:
-            nearest = ", then ".join(f"`{name}` (a factor of {x:.2f}, with {updates})" for x, name, updates in ranked)
+        on_all = {choice: of_choice.values() for choice, of_choice in found.items() if of_choice.keys() == tasks.keys()}
+        updates = {choice: ", with " + ", ".join(str(n) for _, n in nearest) for choice, nearest in on_all.items()}
+        if ranked := _nearest_first({c: [log for log, _ in nearest] for c, nearest in on_all.items()}, updates):
             over = f"{algorithm} over {', '.join(tasks)}, with the updates per step that suit each task best"
-            sentences.append(f"{over}, from the nearest to the paper's regret: {nearest}.")
+            sentences.append(f"{over}, from the nearest to the paper's regret: {ranked}.")
     return sentences
-
-
-def _factor(logs: Sequence[float]) -> float:
-    return math.exp(sum(logs) / len(logs))

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from pac4sac.base.text import NOTHING
 from pac4sac.paper.families import PaperTable
-from pac4sac.paper.numbers import MEDIANS, SEEDS, TASKS, TEXTS, MeanSd
+from pac4sac.paper.numbers import MEDIANS, SEEDS, TASKS, TEXTS
 from pac4sac.paper.verdicts import NOT_COMPARABLE, Verdict, compare_cell, tally
 from pac4sac.report.figures import COLOURS, add_legend, finish_panel, new_figure
 from pac4sac.report.sections import mixtures
@@ -29,7 +29,7 @@ class ComparedCell:
 
     def __init__(self, table: PaperTable, task: str, row: str, metric: str) -> None:
         self.task, self.row, self.metric, self.scale = task, row, metric, METRICS[metric][1]
-        self.paper: MeanSd = getattr(table.printed[task][row], metric)
+        self.paper: Summary = getattr(table.printed[task][row], metric)
         self.variant = variant = table.variants.get((task, row))
         self.judged = compare_cell(variant, metric, self.paper, table.free)
         self.values = variant.values(metric) if variant else []
@@ -54,7 +54,7 @@ class ComparedCell:
 def cell_beside(
     variant: Variant | None,
     metric: str,
-    paper: MeanSd | float | None,
+    paper: Summary | float | None,
     verdict: Verdict,
     measure: Callable[[Sequence[float]], Summary | Estimate] = summarise,
 ) -> Cell:

@@ -6,20 +6,11 @@ from dataclasses import dataclass
 
 from pac4sac.base.text import decimals, p_text
 from pac4sac.paper.families import departures
-from pac4sac.paper.numbers import PAPER_TASKS, SEEDS, MeanSd
+from pac4sac.paper.numbers import PAPER_TASKS, SEEDS
 from pac4sac.report.comparison import BETTER, SIGNIFICANT, UNFINISHED, WORSE
 from pac4sac.report.variants import Variant
-from pac4sac.runs.statistics import (
-    EQUIVALENCE,
-    UNDECIDED,
-    Estimate,
-    Summary,
-    fisher,
-    is_within,
-    median,
-    side_of_zero,
-    welch,
-)
+from pac4sac.runs import statistics
+from pac4sac.runs.statistics import EQUIVALENCE, UNDECIDED, Estimate, Summary, is_within, welch
 
 REPRODUCED, NOT_COMPARABLE, NO_DATA = "reproduced", "not comparable", "no data"
 VERDICTS = (REPRODUCED, BETTER, WORSE, UNDECIDED, UNFINISHED, NOT_COMPARABLE, NO_DATA)
@@ -44,7 +35,7 @@ class Verdict:
 NO_RUN = Verdict(NO_DATA, "no complete run")
 
 
-def compare_cell(variant: Variant | None, metric: str, paper: MeanSd | float | None, free: Sequence[str]) -> Verdict:
+def compare_cell(variant: Variant | None, metric: str, paper: Summary | float | None, free: Sequence[str]) -> Verdict:
     """With a mean of the paper's tables or a median of its figure. `free` are settings that make the rows of a table,
     so no departures from the paper's."""
     if paper is None:
@@ -55,7 +46,7 @@ def compare_cell(variant: Variant | None, metric: str, paper: MeanSd | float | N
         return Verdict(NOT_COMPARABLE, "not the paper's setting: " + ", ".join(reasons))
     if variant.under_way:
         return Verdict(UNFINISHED, f"{len(variant.under_way)} of {len(variant.outcomes)} runs are under way")
-    if not isinstance(paper, MeanSd):
+    if not isinstance(paper, Summary):
         values = variant.values(metric)
         return compare_median(values, paper) if values else NO_RUN
     if metric == "episodes" and is_never_solved(paper, PAPER_TASKS[variant.task.name].e_max):
@@ -85,7 +76,7 @@ def compare_means(ours: Summary, paper: Summary, is_capped: bool = False) -> Ver
 def compare_median(ours: Sequence[float], paper: float) -> Verdict:
     """By bootstrap intervals of our median: the figure shows no spread, so its median is taken as exact."""
     differences = [value - paper for value in ours]
-    intervals = median(differences), median(differences, confidence=EQUIVALENCE)
+    intervals = statistics.median(differences), statistics.median(differences, confidence=EQUIVALENCE)
     return _judge(*intervals, paper, "one complete run gives no interval")
 
 
@@ -99,7 +90,7 @@ def compare_solved(solved: int, n: int) -> Verdict:
     numbers of solved runs are compared instead."""
     counts = f"{solved} of {n} runs solved, none of the paper's {SEEDS}"
     if solved:
-        p = fisher((solved, n), (0, SEEDS))
+        p = statistics.fisher((solved, n), (0, SEEDS))
         return Verdict(BETTER if p < SIGNIFICANT else UNDECIDED, f"{counts}; Fisher's exact test, {p_text(p)}")
     return Verdict(REPRODUCED, counts) if n >= SEEDS else Verdict(UNDECIDED, f"{counts}, but ours are fewer")
 
@@ -115,7 +106,7 @@ def _judge(
     if low is None or high is None:
         return Verdict(UNDECIDED, without_interval)
     is_equal = is_within(narrower, MARGIN * abs(paper)) and not is_capped
-    verdict = REPRODUCED if is_equal else side_of_zero(difference, WORSE, BETTER, UNDECIDED)
+    verdict = REPRODUCED if is_equal else statistics.side_of_zero(difference, WORSE, BETTER, UNDECIDED)
     ends = " to ".join(decimals(100 * end / abs(paper), 0) for end in (low, high))
     reason = f"{REASONS[verdict]}; 90 % interval {ends} % of the paper's value"
     reason += ", of runs that were never solved" if is_capped else ""

@@ -3,11 +3,12 @@ words. All of the report that compares variants does it here."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 
 from pac4sac.base.text import p_value
-from pac4sac.report.tables import Cell, Column, Table, command, data, mean_sd, shown_if, with_ends, words
+from pac4sac.report.tables import Cell, Column, Table, command, data, in_digits, with_ends, words
 from pac4sac.report.variants import METRICS, TaskView, Variant
 from pac4sac.runs import statistics
 from pac4sac.runs.collection import Collection
@@ -101,7 +102,9 @@ class Compared:
         return NO_DIFFERENCE
 
 
-def compare(variants: Sequence[Variant], baseline: Variant | None, quantity: Quantity) -> list[Compared]:
+def compare(
+    variants: Sequence[Variant], baseline: Variant | None, quantity: Quantity, family: str = ""
+) -> list[Compared]:
     """The variants are one family: p-values are corrected for all of them."""
     theirs = quantity.values(baseline) if baseline else []
     tested: list[tuple[Difference | None, float | None]] = []
@@ -115,7 +118,7 @@ def compare(variants: Sequence[Variant], baseline: Variant | None, quantity: Qua
     p_means = statistics.holm([difference.p if difference else None for difference, _ in tested])
     p_ranks = statistics.holm([rank for _, rank in tested])
     rows = zip(variants, tested, p_means, p_ranks, strict=True)
-    return [Compared(variant, baseline, quantity, d, p, p_rank) for variant, (d, _), p, p_rank in rows]
+    return [Compared(variant, baseline, quantity, d, p, p_rank, family) for variant, (d, _), p, p_rank in rows]
 
 
 def compare_headline(variants: Sequence[Variant], baseline: Variant | None, family: str = "") -> list[Compared]:
@@ -123,7 +126,7 @@ def compare_headline(variants: Sequence[Variant], baseline: Variant | None, fami
     metric = variants[0].task.headline
     words_of = (WORSE, BETTER) if metric.lower_is_better else (BETTER, WORSE)
     quantity = Quantity(lambda variant: variant.values(metric.key), *words_of, lower_is_better=metric.lower_is_better)
-    return [replace(row, family=family) for row in compare(variants, baseline, quantity)]
+    return compare(variants, baseline, quantity, family)
 
 
 def first_with_results(variants: Sequence[Variant], names: Iterable[str] = ()) -> Variant | None:
@@ -154,43 +157,46 @@ def comparison_table(name: str, caption: str, rows: Sequence[Compared], task: Ta
     metric, second = task.headline, METRICS["episodes" if task.headline.key == "regret" else "steps_until_solved"]
     until_solved = [
         Column(second.title, lambda row: metric_cell(row.variant, second.key)),
-        Column("solved", lambda row: Cell(row.variant.solved_text, row.variant.solved), "solved"),
+        Column("solved", lambda row: Cell(row.variant.solved_text, row.variant.solved)),
     ]
     beside_baseline = [
-        Column("P(better than baseline) [95 %]", "improvement", with_ends("p_improvement"), digits=2),
-        Column("means (Welch)", "p", "p_holm", "p (Holm)", show=p_value),
-        Column("ranks (Mann–Whitney)", "p_ranks", "p_ranks_holm", "p (Holm)", show=p_value),
-        words("Against baseline", "verdict", "against_baseline"),
+        Column("P(better than baseline) [95 %]", "improvement", digits=2),
+        Column("means (Welch)", "p", group="p (Holm)", show=p_value),
+        Column("ranks (Mann–Whitney)", "p_ranks", group="p (Holm)", show=p_value),
+        words("Against baseline", "verdict"),
     ]
     columns = [
-        words("Variant", "variant.label", "variant"),
+        words("Variant", "variant.label"),
         Column("Runs", lambda row: runs_cell(row.variant)),
         Column(task.unit, lambda row: metric_cell(row.variant, metric.key, task.scale)),
-        Column("IQM [95 %]", "iqm", with_ends("iqm"), scale=task.scale),
-        *shown_if(task.r_limit is not None, until_solved),
+        Column("IQM [95 %]", "iqm", scale=task.scale),
+        *(until_solved if task.r_limit is not None else []),
         Column("deterministic", lambda row: metric_cell(row.variant, "final_greedy"), group="final evaluation"),
         Column("shooting", lambda row: metric_cell(row.variant, "final_shooting"), group="final evaluation"),
-        *shown_if(any(row.is_baseline for row in rows), beside_baseline),
-        *shown_if(len({row.family for row in rows}) > 1, [words("Family", "family", "family")]),
-        command("variant.command", "command"),
-        data("task", "algo", "metric", get=lambda row: (task.title, row.variant.algo, metric.key)),
+        *(beside_baseline if any(row.is_baseline for row in rows) else []),
+        *([words("Family", "family")] if len({row.family for row in rows}) > 1 else []),
+        command("variant.command"),
+        data("task", "variant", "algo", get=attrgetter("variant.task.title", "variant.label", "variant.algo")),
+        data("metric", get=lambda _: metric.key),
         data("runs", "complete", get=lambda row: (len(row.variant.outcomes), len(row.variant.complete))),
+        data("solved", get="variant.solved"),
         data("solved_fraction", "solved_low", "solved_high", get="variant.solved_fraction"),
         data(second.key, f"{second.key}_sd", get=lambda row: row.variant.summary(second.key)),
         data("mean", "sd", get=lambda row: row.variant.summary(metric.key)),
+        data(*with_ends("iqm"), get="iqm"),
         data(*with_ends("difference"), get="difference"),
+        data("family", "p_holm", "p_ranks_holm", get=attrgetter("family", "p", "p_ranks")),
+        data(*with_ends("p_improvement"), get="improvement"),
+        data("against_baseline", "command", get=attrgetter("verdict", "variant.command")),
     ]
-    header = f"""task variant algo metric runs complete solved solved_fraction solved_low solved_high
-        {second.key} {second.key}_sd mean sd iqm iqm_low iqm_high difference difference_low difference_high family
-        p_holm p_ranks_holm p_improvement p_improvement_low p_improvement_high against_baseline command"""
-    return Table(name, caption, columns, rows, header=header.split())
+    return Table(name, caption, columns, rows)
 
 
 def metric_cell(variant: Variant, metric: str, scale: float = 1.0) -> Cell:
     values, note = variant.shown(metric)
     summary = summarise(values) if values else None
     # What may yet grow has no place in an order.
-    return Cell(mean_sd(summary, scale), summary.mean if summary and not note else None, note=note)
+    return Cell(in_digits(summary, scale), summary.mean if summary and not note else None, note=note)
 
 
 def runs_cell(variant: Variant) -> Cell:

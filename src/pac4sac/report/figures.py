@@ -15,14 +15,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
-from pac4sac.base.text import setting_text
+from pac4sac.base.text import assignments
 from pac4sac.report.tables import Picture
 from pac4sac.report.variants import Variant
 from pac4sac.runs.metrics import STREAK, solved_at
 from pac4sac.runs.reading import RunRecord, varying_settings
-from pac4sac.runs.statistics import Estimate, solved_fraction_curve
+from pac4sac.runs.statistics import Estimate, half_width, solved_fraction_curve
 from pac4sac.runs.status import BROKEN_OFF
 
 # Okabe and Ito's colours, told apart by colour-blind readers too; yellow is left out, it vanishes on white.
@@ -148,7 +147,7 @@ def group_by_variant(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
     """Runs that differ in their seed alone (and in their task), by a name such as `pac4sac, xi=0.1`."""
     settings, groups = varying_settings(runs), defaultdict[str, list[RunRecord]](list)
     for run in runs:
-        own = [f"{name}={setting_text(run.config[name])}" for name in settings if name in run.config]
+        own = assignments({name: run.config[name] for name in settings if name in run.config})
         groups[", ".join([run.algo, *own])].append(run)
     return groups
 
@@ -205,9 +204,9 @@ def count_seeds(n: int) -> str:
 
 def draw_mean(panel: Any, curve: tuple[Floats, ...] | None, label: str, colour: str, line: str) -> None:
     """Of steps, mean and half-width of its interval; without them the legend has the label all the same."""
-    steps, mean, half_width = curve or (np.empty(0),) * 3
-    if np.isfinite(half_width).any():
-        panel.fill_between(steps, mean - half_width, mean + half_width, color=colour, alpha=0.15, linewidth=0)
+    steps, mean, half = curve or (np.empty(0),) * 3
+    if np.isfinite(half).any():
+        panel.fill_between(steps, mean - half, mean + half, color=colour, alpha=0.15, linewidth=0)
     panel.plot(steps, mean, line, color=colour, linewidth=2.2, label=drawn(label))
 
 
@@ -233,10 +232,7 @@ def mean_curve(runs: Sequence[RunRecord], window: int = 1) -> tuple[Floats, Floa
 
 def half_width_of(curves: Floats) -> Floats:
     """Of the mean's 95 % t-interval, from curves of shape [seeds, steps]."""
-    n = len(curves)
-    if n < FEWEST_FOR_INTERVAL:
-        return np.full(curves.shape[1:], np.nan)
-    return np.asarray(stdtrit(n - 1, 0.975) * curves.std(0, ddof=1) / np.sqrt(n))
+    return half_width(curves) if len(curves) >= FEWEST_FOR_INTERVAL else np.full(curves.shape[1:], np.nan)
 
 
 def _draw_solved(panel: Any, variant: Variant, shift: float, colour: str, line: str) -> None:

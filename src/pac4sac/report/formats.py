@@ -184,21 +184,17 @@ def markdown_files(title: str, facts: Facts, sections: Sequence[Section], in_pag
     first = [section for section in sections if section.name in IN_THE_README or not in_pages]
     others = [section for section in sections if section not in first]
     head = [f"# {_markdown_line(title)}", "; ".join(f"{value} {name}" for value, name in facts)]
-    shown = [
-        text
-        for section in first
-        for text in (f"## {_markdown_line(section.title)}", *map(_markdown_block, section.blocks))
-    ]
+    shown = [text for section in first for text in _markdown_section(section, "##")]
     if not in_pages:
         return {"report.md": _join(*head, *shown)}
     links = [f"* [{_markdown_line(section.title)}]({section.name}.md)" for section in others]
     readme = _join(*head, TEXTS["by_whom"], *shown, "## Pages", "\n".join([*links, TEXTS["on_one_page"]]))
-    return {"README.md": readme} | {
-        f"{section.name}.md": _join(
-            f"# {_markdown_line(section.title)}", *map(_markdown_block, section.blocks), TEXTS["back"]
-        )
-        for section in others
-    }
+    pages = {f"{section.name}.md": _join(*_markdown_section(section, "#"), TEXTS["back"]) for section in others}
+    return {"README.md": readme} | pages
+
+
+def _markdown_section(section: Section, level: str) -> list[str]:
+    return [f"{level} {_markdown_line(section.title)}", *map(_markdown_block, section.blocks)]
 
 
 def _markdown_block(block: Block) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from pac4sac.base.text import file_name, setting_text
+from pac4sac.base.text import assignments, file_name, setting_text
 from pac4sac.report import figures
 from pac4sac.report.comparison import Context, compare_headline, comparison_table, metric_cell
 from pac4sac.report.tables import TEXTS, Block, Cell, Column, Picture, Section, Table, command, data, numbered, words
@@ -71,8 +71,9 @@ def _further_metrics(name: str, task: TaskView, variants: Sequence[Variant]) -> 
     caption = f"All metrics on {task.title}, mean ± sd{unit}; the CSV has every run"
 
     def runs(variant: Variant) -> list[tuple[Any, ...]]:
-        about = [(variant.label, o.run.record.seed, o.state, o.solved) for o in variant.outcomes]
-        return [(*names, *map(o.metrics.get, scales)) for names, o in zip(about, variant.outcomes, strict=True)]
+        return [
+            (variant.label, o.run.record.seed, o.state, o.solved, *map(o.metrics.get, scales)) for o in variant.outcomes
+        ]
 
     return Table(name, caption, columns, variants, runs, folded=True)
 
@@ -273,15 +274,12 @@ def _computing_table(variants: Sequence[Variant]) -> Table:
 
 
 def _settings_table(variants: Sequence[Variant]) -> Table:
-    def departures(variant: Variant) -> Cell:
-        return Cell(", ".join(f"{k}={setting_text(v)}" for k, v in variant.departures.items()) or "none")
-
     columns = [
         words("Task", "task.title", "task"),
         words("Variant", "label", "variant"),
         words("Algorithm", "algo", "algo"),
         words("Seeds", lambda v: Cell(v.seeds)),
-        words("Settings other than the paper preset's", departures),
+        words("Settings other than the paper preset's", lambda v: Cell(", ".join(assignments(v.departures)) or "none")),
         data("preset", "seeds", get=lambda v: (v.preset, v.seeds)),
         data("config", get=lambda v: json.dumps(v.config, sort_keys=True)),
         data("task_settings", get=lambda v: json.dumps(v.task.settings, sort_keys=True)),

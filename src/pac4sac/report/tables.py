@@ -2,13 +2,13 @@
 
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
-from pac4sac.base.text import NOTHING, decimals, digits_of, number
+from pac4sac.base.text import NOTHING, decimals, digits_of
 from pac4sac.runs.statistics import Estimate, Summary
 
 TEXTS = tomllib.loads((Path(__file__).parent / "texts.toml").read_text(encoding="utf-8"))  # the long ones
@@ -58,19 +58,10 @@ class Column:
 
     def cell(self, row: Any) -> Cell:
         content = self.content(row)
-        if isinstance(content, Cell):
-            return content
+        if content is None or isinstance(content, Cell):
+            return content or Cell()
         scale = self.scale(row) if callable(self.scale) else self.scale
-        if content is None:
-            text = NOTHING
-        elif self.show:
-            text = self.show(content)
-        elif isinstance(content, Estimate):
-            text = with_interval(content, scale, self.digits)
-        elif isinstance(content, Summary):
-            text = mean_sd(content, scale)
-        else:
-            text = number(content, scale) if isinstance(content, float) else str(content)
+        text = self.show(content) if self.show else in_digits(content, scale, self.digits)
         return Cell(text) if self.code else Cell(text, _numbers(content)[0])
 
     def record(self, row: Any) -> dict[str, Any]:
@@ -95,11 +86,6 @@ def numbered(titles: Sequence[str], numeric: Sequence[str] = ()) -> list[Column]
     return [Column(title, itemgetter(place), numeric=title in numeric) for place, title in enumerate(titles)]
 
 
-def shown_if(condition: bool, columns: Iterable[Column]) -> list[Column]:
-    """Otherwise they are for CSV alone."""
-    return [column if condition else replace(column, title="") for column in columns]
-
-
 def with_ends(key: str) -> tuple[str, ...]:
     return key, f"{key}_low", f"{key}_high"
 
@@ -112,7 +98,6 @@ class Table:
     rows: Sequence[Any]
     parts: Callable[[Any], Iterable[Any]] = lambda row: [row]  # of a row, each a line of the CSV
     folded: bool = False
-    header: Sequence[str] = ()  # order of the keys in CSV, where it is not that of the columns
 
     @property
     def shown(self) -> list[Column]:
@@ -127,8 +112,7 @@ class Table:
         """What CSV gets; nothing where no column has a key, which then gets the cells as shown."""
         keyed = [column for column in self.columns if column.keys]
         lines = [part for row in self.rows for part in self.parts(row)] if keyed else []
-        records = [{key: value for column in keyed for key, value in column.record(line).items()} for line in lines]
-        return [{key: record[key] for key in self.header or record} for record in records]
+        return [{key: value for column in keyed for key, value in column.record(line).items()} for line in lines]
 
 
 @dataclass(frozen=True)
@@ -156,18 +140,15 @@ def _numbers(content: Any) -> tuple[Any, ...]:
     return content if isinstance(content, tuple) else (content.value if isinstance(content, Cell) else content,)
 
 
-def mean_sd(summary: Summary | None, scale: float = 1.0) -> str:
-    if summary is None:
+def in_digits(content: Any, scale: float = 1.0, digits: int | None = None) -> str:
+    """A number, a mean ± its deviation, or an estimate [with its interval], all in as many digits as the first of them,
+    so that they can be compared; what has no digits as it is."""
+    if content is not None and not isinstance(content, float | Estimate | Summary):
+        return str(content)
+    numbers = [x / scale for x in _numbers(content) if x is not None]
+    if not numbers:
         return NOTHING
-    digits = digits_of(summary.mean / scale)  # for both, so that they can be compared
-    sd = "" if summary.sd is None else f" ± {decimals(summary.sd / scale, digits)}"
-    return decimals(summary.mean / scale, digits) + sd
-
-
-def with_interval(estimate: Estimate | None, scale: float = 1.0, digits: int | None = None) -> str:
-    if estimate is None:
-        return NOTHING
-    digits = digits_of(estimate.value / scale) if digits is None else digits
-    known = [x for x in (estimate.value, estimate.low, estimate.high) if x is not None]
-    value, *ends = (decimals(x / scale, digits) for x in known)
-    return f"{value} [{', '.join(ends)}]" if ends else value
+    first, *others = (decimals(x, digits_of(numbers[0]) if digits is None else digits) for x in numbers)
+    if isinstance(content, Summary):
+        return " ± ".join([first, *others])
+    return f"{first} [{', '.join(others)}]" if others else first

@@ -10,30 +10,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from pac4sac.base.files import natural
-from pac4sac.base.text import setting_text
+from pac4sac.base.text import assignments
 from pac4sac.report.tables import TEXTS
 from pac4sac.runs.collection import FoundRun
 from pac4sac.runs.identity import updates_of_task, usual_settings
 from pac4sac.runs.logs import MEASUREMENTS
-from pac4sac.runs.metrics import (
-    has_equal_episodes,
-    is_complete,
-    is_solved,
-    last_evaluations,
-    score,
-    score_run,
-    solved_at,
-)
+from pac4sac.runs.metrics import has_equal_episodes, score, standing
 from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.seeds import seeds_text
 from pac4sac.runs.statistics import Summary, fraction, summarise
-from pac4sac.runs.status import BROKEN_OFF
 from pac4sac.tasks.registry import TASKS, known_task
 
-SCORES = ("regret", "episodes", "regret_unclipped", "fixed_horizon_regret")
 STALE = " (by older code)"
 DEFAULT_STEPS = 100_000  # of a task that is not shipped
 USUAL_EPISODES = 5  # of an evaluation
@@ -133,7 +121,7 @@ class Variant:
     @cached_property
     def departures(self) -> dict[str, Any]:
         """Settings that are not those of the preset `paper`."""
-        return differing(self.config, defaults(self.algo, "paper", self.task))
+        return differing(self.config, defaults(self.algo, "paper", self.task.settings))
 
     @cached_property
     def command(self) -> str:
@@ -146,9 +134,8 @@ class Variant:
         # As JSON, where 850 and 850.0 differ, as they do in the identity of a run.
         now, then = ({key: json.dumps(value) for key, value in of.items()} for of in (known, settings))
         of_task = [f"{key}={then[key]}" for key in CHANGEABLE if then[key] != now.get(key)]
-        usual = defaults(self.algo, self.preset, self.task)
-        if usual:  # with the updates that the task has today, not when it was trained
-            usual |= updates(self.algo, self.preset, known)
+        # With the updates that the task has today, not when it was trained.
+        usual = defaults(self.algo, self.preset, {**settings, **known})
         changed, agent = differing(self.config, usual) if usual else self.config, self.config.get("started_from")
         options: dict[str, Any] = {
             "--algo": self.algo,
@@ -157,7 +144,7 @@ class Variant:
             "--preset": self.preset if usual and self.preset != "paper" else None,
             "--from": f"AGENT-{agent}" if agent else None,
             "--set-task": of_task,
-            "--set": [f"{name}={setting_text(value)}" for name, value in changed.items() if name != "started_from"],
+            "--set": assignments({name: value for name, value in changed.items() if name != "started_from"}),
             # A run that was not solved cannot tell.
             "--stop-when-solved": any((run.status_detail or "").startswith("solved") for run in self.runs),
             **_common([_options_of(run) for run in self.runs]),
@@ -189,20 +176,15 @@ def _common(options: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
 
 
-def defaults(algo: str, preset: str, task: TaskView) -> dict[str, Any]:
-    config = usual_settings(algo, preset)
-    return {**config, **updates(algo, preset, task.settings)} if config else {}
-
-
-def updates(algo: str, preset: str, task: Mapping[str, Any]) -> dict[str, Any]:
-    """The updates per step that come with the task."""
-    times, own = updates_of_task(algo, preset), task.get("updates_per_step")
-    return {"updates_per_step": times * own} if times and own else {}
+def defaults(algo: str, preset: str, task: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a preset, with the updates per step that come with a task of these settings."""
+    config, times, own = usual_settings(algo, preset), updates_of_task(algo, preset), task.get("updates_per_step")
+    return {**config, **({"updates_per_step": times * own} if config and times and own else {})}
 
 
 def differing(config: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
     """Nothing where it is not known what is usual, as of a user's own algorithm."""
-    return {name: value for name, value in config.items() if value != usual.get(name)} if usual else {}
+    return set_apart(config, [usual]) if usual else {}
 
 
 def variants_by_task(
@@ -228,42 +210,24 @@ def _place(name: str, order: Sequence[str]) -> int:
 
 
 def outcome_of(run: FoundRun) -> Outcome:
-    record, task = run.record, run.record.task
-    r_limit, steps, horizon = task.get("r_limit"), task.get("steps"), task.get("horizon")
-    complete, metrics = is_complete(record), dict[str, float | None]()
-    state = "complete" if complete else record.status if record.status in BROKEN_OFF else "unfinished"
-    solved = None if r_limit is None else is_solved(record) or (False if complete or state == "diverged" else None)
-    if complete and r_limit is not None and not has_equal_episodes(record):
-        first = solved_at(record.returns, r_limit)
-        metrics["steps_until_solved"] = steps or 0 if first is None else [0, *record.steps][first]
-    if complete and (scored := score_run(record)):
-        metrics |= {name: getattr(scored, name) for name in SCORES}
-    # A curve that stops when solved has no area to compare: the whole budget must have been used.
-    cut_short = record.status != "finished" or (record.status_detail or "").startswith("solved")
-    if record.episodes and (record.steps[-1] + horizon > steps if steps and horizon else not cut_short):
-        metrics["mean_return"] = np.average(record.returns, weights=[row["length"] for row in record.episodes])
-    if complete:
-        final = last_evaluations(record, since=max(record.steps, default=0))
-        metrics |= {f"final_{policy}": mean for policy, mean in final.items()}
-    return Outcome(run, state, solved, {name: float(value) for name, value in metrics.items() if value is not None})
+    return Outcome(run, *standing(run.record))
 
 
 def _variants(task: TaskView, runs: Sequence[FoundRun]) -> list[Variant]:
     alike: dict[str, list[FoundRun]] = defaultdict(list)
     for run in runs:
-        what = [run.record.algo, _whole_config(run.record, task), run.chose, _code(run), bool(run.instead)]
-        alike[json.dumps(what, sort_keys=True)].append(run)
-    named = [(_label(same), same[0].chose, _whole_config(same[0].record, task), same) for same in alike.values()]
+        trained = [run.record.algo, _whole_config(run.record, task), run.chose, _code(run), bool(run.instead)]
+        alike[json.dumps(trained, sort_keys=True)].append(run)
+    names = {what: (_label(same), same[0].chose, bool(same[0].instead)) for what, same in alike.items()}
+    settings = {what: _whole_config(same[0].record, task) | _code(same[0]) for what, same in alike.items()}
     variants = []
-    for label, chose, config, members in named:
-        stale = bool(members[0].instead)
-        alike_called = [rival for rival in named if rival[:2] == (label, chose) and bool(rival[3][0].instead) == stale]
-        rivals = [other | _code(same[0]) for _, _, other, same in alike_called]
-        differing_in = _differences(config | _code(members[0]), rivals) or members[0].record.algo
-        differences = (f" ({differing_in})" if len(rivals) > 1 else "") + (STALE if stale else "")
-        outcomes = [outcome_of(run) for run in sorted(members, key=lambda run: run.record.seed)]
-        whole_label = label + differences + (f" ({chose})" if chose else "")
-        variants.append(Variant(whole_label, task, config, outcomes, chose))
+    for what, (label, chose, is_stale) in names.items():
+        first = alike[what][0].record
+        rivals = [settings[other] for other, name in names.items() if name == names[what]]
+        differing_in = f" ({_differences(settings[what], rivals) or first.algo})" if len(rivals) > 1 else ""
+        whole_label = label + differing_in + (STALE if is_stale else "") + (f" ({chose})" if chose else "")
+        outcomes = [outcome_of(run) for run in sorted(alike[what], key=lambda run: run.record.seed)]
+        variants.append(Variant(whole_label, task, _whole_config(first, task), outcomes, chose))
     return variants
 
 
@@ -271,7 +235,7 @@ def _whole_config(record: RunRecord, task: TaskView) -> dict[str, Any]:
     """With the settings that came to be after it was trained: their defaults change nothing. Weights that it began
     with set it apart like a setting."""
     began = {"started_from": record.started_from} if record.started_from else {}
-    return {**defaults(record.algo, record.preset, task), **record.config, **began}
+    return {**defaults(record.algo, record.preset, task.settings), **record.config, **began}
 
 
 def _code(run: FoundRun) -> dict[str, Any]:
@@ -298,6 +262,9 @@ def _task_view(runs: Sequence[FoundRun], tasks: Sequence[Sequence[FoundRun]]) ->
 
 
 def _differences(settings: Mapping[str, Any], rivals: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(assignments(set_apart(settings, rivals)))
+
+
+def set_apart(settings: Mapping[str, Any], rivals: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The settings that not all have alike."""
-    names = [name for name in settings if any(rival.get(name) != settings[name] for rival in rivals)]
-    return ", ".join(f"{name}={setting_text(settings[name])}" for name in names)
+    return {name: value for name, value in settings.items() if any(rival.get(name) != value for rival in rivals)}

@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pac4sac.runs.reading import RunRecord
+from pac4sac.runs.status import BROKEN_OFF
 
 STREAK = 5
+SCORES = ("regret", "episodes", "regret_unclipped", "fixed_horizon_regret")  # of a Score, final once complete
 
 Returns = Sequence[float] | NDArray[np.floating]
 
@@ -92,3 +94,25 @@ def is_complete(run: RunRecord) -> bool:
     """Whether its metrics are final: solved already, or at the end of its budget."""
     scored = score_run(run)
     return scored.complete if scored else run.status == "finished"
+
+
+def standing(run: RunRecord) -> tuple[str, bool | None, dict[str, float]]:
+    """Whether a run is complete, unfinished, diverged or failed; whether it was solved, None where that is not known
+    yet or there is no limit to tell by; and all its metrics that are final."""
+    r_limit, steps, horizon = (run.task.get(name) for name in ("r_limit", "steps", "horizon"))
+    complete, numbers = is_complete(run), dict[str, float | None]()
+    state = "complete" if complete else run.status if run.status in BROKEN_OFF else "unfinished"
+    solved = None if r_limit is None else is_solved(run) or (False if complete or state == "diverged" else None)
+    if complete and r_limit is not None and not has_equal_episodes(run):
+        first = solved_at(run.returns, r_limit)
+        numbers["steps_until_solved"] = steps or 0 if first is None else [0, *run.steps][first]
+    if complete and (scored := score_run(run)):
+        numbers |= {name: getattr(scored, name) for name in SCORES}
+    # A curve that stops when solved has no area to compare: the whole budget must have been used.
+    cut_short = run.status != "finished" or (run.status_detail or "").startswith("solved")
+    if run.episodes and (run.steps[-1] + horizon > steps if steps and horizon else not cut_short):
+        numbers["mean_return"] = np.average(run.returns, weights=[row["length"] for row in run.episodes])
+    if complete:
+        final = last_evaluations(run, since=max(run.steps, default=0))
+        numbers |= {f"final_{policy}": mean for policy, mean in final.items()}
+    return state, solved, {name: float(value) for name, value in numbers.items() if value is not None}

@@ -48,13 +48,17 @@ def summarise(values: ArrayLike) -> Summary:
     return Summary(len(x), float(x.mean()), float(x.std(ddof=1)) if len(x) > 1 else None)
 
 
+def half_width(values: Floats, confidence: float = CONFIDENCE) -> Floats:
+    """Of Student's interval of the mean over the first axis, which has two values or more."""
+    n = len(values)
+    return np.asarray(stdtrit(n - 1, (1 + confidence) / 2) * values.std(0, ddof=1) / np.sqrt(n))
+
+
 def mean_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
     """A mean with Student's interval."""
-    summary = summarise(values)
-    if summary.sd is None:
-        return Estimate(summary.mean)
-    half_width = float(stdtrit(summary.n - 1, (1 + confidence) / 2) * summary.sd / np.sqrt(summary.n))
-    return Estimate(summary.mean, summary.mean - half_width, summary.mean + half_width)
+    x = np.asarray(values, dtype=np.float64)
+    mean, half = float(x.mean()), float(half_width(x, confidence)) if len(x) > 1 else None
+    return Estimate(mean) if half is None else Estimate(mean, mean - half, mean + half)
 
 
 def side_of_zero(estimate: Estimate | None, above: str, below: str, neither: str) -> str:
