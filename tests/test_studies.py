@@ -14,15 +14,7 @@ from pac4sac.cli.main import parse
 from pac4sac.cli.train import Train
 from pac4sac.runs.reading import read_run, read_runs
 from pac4sac.runs.run import make_runs, plan_cohorts
-from pac4sac.studies.definition import (
-    KINDS,
-    OPTION_KEYS,
-    STUDY_KEYS,
-    TASK_KEYS,
-    VARIANT_KEYS,
-    load_study,
-    shipped_studies,
-)
+from pac4sac.studies.definition import FORMAT, KINDS, OPTIONS, load_study, shipped_studies
 from pac4sac.studies.local import run_local
 from pac4sac.studies.plan import PlannedCohort, begin, plan, split_by_memory
 from pac4sac.studies.run import place_of, run_study
@@ -274,7 +266,7 @@ def test_the_documentation_shows_a_study_that_can_be_read_and_names_every_key(tm
     example, config = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     (tmp_path / "shots.toml").write_text(example)
     assert f"{len(load_study(str(tmp_path / 'shots.toml')).runs())} runs" in text
-    for name in (*STUDY_KEYS, *VARIANT_KEYS, *TASK_KEYS, *OPTION_KEYS, *KINDS):
+    for name in (*FORMAT["study"], *FORMAT["variant"], *FORMAT["task"], *OPTIONS, *KINDS):
         assert f"`{name}`" in text, name
     (tmp_path / "train.toml").write_text(config)
     command = parse(["train", "--config", str(tmp_path / "train.toml")])

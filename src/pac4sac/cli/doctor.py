@@ -1,4 +1,5 @@
-"""`pac4sac doctor`: would training work on this machine, how fast, and would it give the same numbers as elsewhere?"""
+"""`pac4sac doctor`: would training work on this machine, how fast, and would it give the same numbers as elsewhere?
+What it looks for, and what it says about it, is in doctor.toml."""
 
 import contextlib
 import importlib.metadata
@@ -8,6 +9,7 @@ import platform
 import shutil
 import sys
 import sysconfig
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -21,15 +23,9 @@ from rich.table import Column, Table
 from pac4sac.base.cores import machine_cores
 from pac4sac.base.errors import how_to_install
 
-# The versions of constraints.txt on which the digits of a result depend.
-PINNED = {"torch": "2.13.0", "numpy": "2.4.6", "gymnasium": "1.4.0", "pybullet": "3.2.7"}
-NEEDED = (*PINNED, "safetensors", "tyro", "rich", "matplotlib", "scipy")
-EXTRAS = ("mujoco", "dmc", "pandas", "tensorboard", "video", "onnx")
-MODULES = {"dmc": "dm_control", "video": "imageio_ffmpeg", "onnx": "onnxscript"}  # of extras not called like theirs
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_DYNAMIC", "MKL_CBWR")
-TF32_VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
+ABOUT = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+PINNED, NOTES = ABOUT["pinned"], ABOUT["notes"]
 PYBULLET_IS_BUILT = sys.version_info >= (3, 12)
-BUILT_BY_PIP = "pybullet has no wheel for Python 3.12 and later: pip builds it by a C++ compiler, with Python's headers"
 MARKS = {"fine": "[green]✓[/]", "worth knowing": "[yellow]![/]", "missing": "[red]✗[/]"}
 
 
@@ -66,13 +62,14 @@ class Doctor:
 def software() -> Iterator[Finding]:
     yield Finding("python", platform.python_version())
     yield Finding("pac4sac", _version("pac4sac") or "run from source")
-    for name in NEEDED:
+    for name in (*PINNED, *ABOUT["needed"]):
         version = _version(name)
-        note = BUILT_BY_PIP if name == "pybullet" and PYBULLET_IS_BUILT else "" if version else "pip install pac4sac"
+        note = "" if version else "pip install pac4sac"
+        note = NOTES["built_by_pip"] if name == "pybullet" and PYBULLET_IS_BUILT else note
         yield Finding(name, version or "missing", note, "fine" if version else "missing")
-    absent = [extra for extra in EXTRAS if not importlib.util.find_spec(MODULES.get(extra, extra))]
+    absent = [extra for extra, module in ABOUT["extras"].items() if not importlib.util.find_spec(module)]
     note = f"not installed: {', '.join(absent)}; {how_to_install(','.join(absent))}" if absent else ""
-    yield Finding("extras", ", ".join(extra for extra in EXTRAS if extra not in absent) or "none", note)
+    yield Finding("extras", ", ".join(extra for extra in ABOUT["extras"] if extra not in absent) or "none", note)
 
 
 def machine() -> Iterator[Finding]:
@@ -89,9 +86,8 @@ def machine() -> Iterator[Finding]:
         for index in range(torch.cuda.device_count()):
             properties = torch.cuda.get_device_properties(index)
             yield Finding(f"GPU {index}", f"{properties.name}, {properties.total_memory / 1e9:.0f} GB")
-    without = "not needed; without g++ the backend compiled is not chosen, and the CPU trains with eager"
-    compiler = shutil.which("g++")
-    yield Finding("C++ compiler", compiler) if compiler else Finding("C++ compiler", "none", without, "worth knowing")
+    none = Finding("C++ compiler", "none", NOTES["no_compiler"], "worth knowing")
+    yield Finding("C++ compiler", compiler) if (compiler := shutil.which("g++")) else none
     if PYBULLET_IS_BUILT:
         headers = (Path(sysconfig.get_path("include")) / "Python.h").exists()
         yield Finding("Python's headers", "there" if headers else "none", "for building pybullet")
@@ -102,9 +98,8 @@ def machine() -> Iterator[Finding]:
 
 
 def speed() -> Iterator[Finding]:
-    learning = "one action and one update, eager, one run, the paper's networks, on the CPU"
     for what, seconds, unit, per_second, note in (
-        ("PAC4SAC", _learning_seconds, "ms", 1e3, learning),
+        ("PAC4SAC", _learning_seconds, "ms", 1e3, NOTES["learning"]),
         ("cartpole-swingup", _simulator_seconds, "µs", 1e6, "one step of the simulator"),
     ):
         try:
@@ -140,22 +135,18 @@ def reproducibility() -> Iterator[Finding]:
     import torch
 
     here = {name: (_version(name) or pinned).split("+")[0] for name, pinned in PINNED.items()}  # 2.13.0+cpu is 2.13.0
-    versions = [f"{name} {here[name]} instead of {pinned}" for name, pinned in PINNED.items() if here[name] != pinned]
-    threads, tf32 = (
-        [f"{name}={os.environ[name]}" for name in names if name in os.environ]
-        for names in (THREAD_VARIABLES, TF32_VARIABLES)
-    )
+    risks = {
+        what: [f"{name}={os.environ[name]}" for name in about["variables"] if name in os.environ]
+        for what, about in ABOUT["risks"].items()
+    }
+    risks["versions"] = [f"{n} {here[n]} instead of {pinned}" for n, pinned in PINNED.items() if here[n] != pinned]
     if (precision := torch.get_float32_matmul_precision()) != "highest":
-        tf32.append(f"matmul precision {precision}")
-    for what, risks, otherwise, note in (
-        ("versions", versions, "the pinned ones", "digits may differ from those of the pinned versions"),
-        ("threads", threads, "no variable set", "their number changes last digits; an experiment keeps its own"),
-        ("TF32", tf32, "off", "products on the GPU keep 10 bits of 23"),
-    ):
-        yield Finding(what, "; ".join(risks), note, "worth knowing") if risks else Finding(what, otherwise)
+        risks["TF32"].append(f"matmul precision {precision}")
+    for what, about in ABOUT["risks"].items():
+        fine = Finding(what, about["otherwise"])
+        yield Finding(what, "; ".join(risks[what]), about["note"], "worth knowing") if risks[what] else fine
     if torch.cuda.is_available():
-        note = "digits differ from the CPU's and between kinds of GPU; exact resume is promised on the CPU"
-        yield Finding("GPU", "in use", note, "worth knowing")
+        yield Finding("GPU", "in use", NOTES["gpu"], "worth knowing")
 
 
 def _version(name: str) -> str | None:

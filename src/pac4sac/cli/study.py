@@ -80,19 +80,10 @@ class StudyRunCommand(PartOfStudy):
         study, root = self.study_and_folder()
         from pac4sac.studies.run import train_and_report
 
+        how = {name: getattr(self, name) for name in ("engine", "address", "parallel", "max_minutes", "keep_stale")}
+        how |= {"memory": self.memory_in_bytes(), "options": arguments.options_of(self)}
         with writing(root), StudyDisplay(console) as display:
-            result, report = train_and_report(
-                study,
-                root,
-                display,
-                engine=self.engine,
-                address=self.address,
-                parallel=self.parallel,
-                memory=self.memory_in_bytes(),
-                max_minutes=self.max_minutes,
-                keep_stale=self.keep_stale,
-                options=arguments.options_of(self),
-            )
+            result, report = train_and_report(study, root, display, **how)
         return show_end(console, result, report.page, report.main_tables)
 
 

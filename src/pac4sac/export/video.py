@@ -24,9 +24,7 @@ GIF_WIDTH = 400
 GIF_COLOURS = 255
 
 
-def record_video(
-    path: str | Path, out: Path, seed: int = 0, shooting: bool | None = None, progress: Progress | None = None
-) -> Path:
+def record_video(path: str | Path, out: Path, seed: int = 0, progress: Progress | None = None) -> Path:
     """Film one episode of the agent at `path` (an agent file, a run, or an experiment, whose best run is taken) in
     the time in which it happens. Every picture names the run, the step and the return so far."""
     out = Path(out)
@@ -41,8 +39,8 @@ def record_video(
     part = out.with_name(f".{out.stem}.part{out.suffix}")
     part.unlink(missing_ok=True)  # lest it be a link
     try:
-        with on_threads(suitable_threads(agent.agent, max(agent.agent.shots(evaluating=True)) if shooting else 1)):
-            frames = pictures(agent, seed, shooting, progress)
+        with on_threads(suitable_threads(agent.agent, 1)):
+            frames = pictures(agent, seed, progress)
             if imageio is None:
                 write_gif(part, frames)
             else:
@@ -55,9 +53,7 @@ def record_video(
     return out
 
 
-def pictures(
-    agent: TrainedAgent, seed: int, shooting: bool | None = None, progress: Progress | None = None
-) -> Iterator[Picture]:
+def pictures(agent: TrainedAgent, seed: int, progress: Progress | None = None) -> Iterator[Picture]:
     task = agent.run.task
     with contextlib.closing(make_env(task)) as env:
         if "rgb_array" not in env.metadata.get("render_modes", ()):
@@ -77,7 +73,7 @@ def pictures(
                     progress(drawn, max(drawn, expected))
             if ended or drawn == MAX_PICTURES:
                 return
-            observation, reward, terminated, truncated, _ = env.step(agent.act(observation, shooting=shooting))
+            observation, reward, terminated, truncated, _ = env.step(agent.act(observation))
             total += float(reward)
             step += 1
             ended = terminated or truncated

@@ -32,16 +32,12 @@ def measure_cost(study: Study, root: Path, options: Options) -> None:
     named = [run for run in study.runs() if run.label == run.algo and run.task in tasks]
     first_runs = {(run.task.name, run.label): run for run in reversed(named)}
     device = backends.pick_device(options.device)
-    threads = torch.get_num_threads()
     timed = []
-    try:
-        with ExitStack() as pools:
-            for run in reversed(first_runs.values()):
-                pool = pools.enter_context(EnvPool(run.task, [run.seed], 0))
-                timed.append(TimedRun(run, pool, study.repetitions, options))
-            take_turns(timed, study.repetitions)
-    finally:
-        torch.set_num_threads(threads)
+    with backends.on_threads(torch.get_num_threads()), ExitStack() as pools:  # which each turn changes
+        for run in reversed(first_runs.values()):
+            pool = pools.enter_context(EnvPool(run.task, [run.seed], 0))
+            timed.append(TimedRun(run, pool, study.repetitions, options))
+        take_turns(timed, study.repetitions)
     about = {"version": VERSION, "date": datetime.now(UTC).date().isoformat(), "machine": machine()}
     about |= {"versions": versions(), "device": str(device), "precision": options.precision}
     about |= {"rows": [one.row for one in timed]}

@@ -1,9 +1,10 @@
-"""Study definitions in TOML, shipped with the package or the user's own."""
+"""Study definitions in TOML, shipped with the package or the user's own. definition.toml says what they may hold."""
 
 import dataclasses
 import itertools
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,28 +19,19 @@ from pac4sac.runs.seeds import parse_seeds
 from pac4sac.tasks import Task, get_task
 from pac4sac.training.options import Options
 
-# What a report makes of a study, or `run` of its runs; see docs/studies.md.
-KINDS = (
-    *("comparison", "table-1", "table-2", "shooting", "controls", "overestimation", "beyond", "best"),
-    *("calibration", "search", "cost", "smoke"),
-)
+FORMAT: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+KINDS = FORMAT["kinds"]
 AS_WRITTEN = ("title", "question", "kind", "baseline", "repetitions", "options")
-STUDY_KEYS = (*AS_WRITTEN, "tasks", "seeds", "set", "task", "variant")
-VARIANT_KEYS = ("name", "algo", "preset", "set", "sweep", "tasks")
-COUNTS = ("horizon", "steps", "updates_per_step")
-TASK_KEYS = (*COUNTS, "r_limit", "env_kwargs", "options")
-# Steps are the task's, and all runs of a study start from nothing.
-OPTION_KEYS = tuple(f.name for f in dataclasses.fields(Options) if f.name not in ("steps", "start_from"))
-
-# What a value must be, the keys of such values, and how it is seen. `Options` checks its own; seeds may be many things.
-VALUES: Mapping[str, tuple[Sequence[str], Callable[[Any], bool]]] = {
-    "a text": ([*AS_WRITTEN[:4], "name", "algo", "preset"], lambda value: isinstance(value, str)),
-    "a whole number from 1 on": (["repetitions", *COUNTS], lambda value: type(value) is int and value > 0),
-    "a number": (["r_limit"], lambda value: type(value) in (int, float)),
-    "a table": (["options", "set", "sweep", "env_kwargs"], lambda value: isinstance(value, dict)),
-    "a table of tables": (["task"], lambda value: isinstance(value, dict) and {*map(type, value.values())} <= {dict}),
-    "a list of tables": (["variant"], lambda value: isinstance(value, list) and {*map(type, value)} <= {dict}),
-    "a list of names": (["tasks"], lambda value: isinstance(value, list) and {*map(type, value)} <= {str}),
+# Steps are the task's, all runs of a study start from nothing, and `Options` itself checks the values.
+OPTIONS = {f.name: "any" for f in dataclasses.fields(Options) if f.name not in ("steps", "start_from")}
+CHECKS: Mapping[str, Callable[[Any], bool]] = {
+    "a text": lambda value: isinstance(value, str),
+    "a whole number from 1 on": lambda value: type(value) is int and value > 0,
+    "a number": lambda value: type(value) in (int, float),
+    "a table": lambda value: isinstance(value, dict),
+    "a table of tables": lambda value: isinstance(value, dict) and {*map(type, value.values())} <= {dict},
+    "a list of tables": lambda value: isinstance(value, list) and {*map(type, value)} <= {dict},
+    "a list of names": lambda value: isinstance(value, list) and {*map(type, value)} <= {str},
 }
 
 
@@ -108,7 +100,7 @@ class _Reader:
 
     def study(self) -> Study:
         content = self.content
-        self._check(content, STUDY_KEYS, "a study")
+        self._check(content, FORMAT["study"], "a study")
         for key in ("tasks", "variant"):
             if not content.get(key):
                 raise self._mistake(key, f"a study needs at least one {key.removesuffix('s')}")
@@ -145,18 +137,18 @@ class _Reader:
 
     def _task(self, name: str, about: Mapping[str, Any]) -> Task:
         task: Task = self._located(name, get_task, name)
-        self._check(about, TASK_KEYS, f"[task.{name}]")
+        self._check(about, FORMAT["task"], f"[task.{name}]")
         self._check_options(about, f"[task.{name}.options]")
         return dataclasses.replace(task, **{key: value for key, value in about.items() if key != "options"})
 
     def _check_options(self, table: Mapping[str, Any], title: str) -> None:
         options = table.get("options", {})
-        self._check(options, OPTION_KEYS, title)
+        self._check(options, OPTIONS, title)
         for key, value in options.items():
             self._located(key, Options, steps=1, **{key: value})
 
     def _variants(self, block: Mapping[str, Any]) -> list[StudyVariant]:
-        self._check(block, VARIANT_KEYS, "a variant")
+        self._check(block, FORMAT["variant"], "a variant")
         if "algo" not in block:
             raise self._mistake("[[variant]]", "a variant needs an algo")
         algo, preset, sweep = block["algo"], block.get("preset", "paper"), block.get("sweep", {})
@@ -176,13 +168,12 @@ class _Reader:
             variants.append(StudyVariant(label, algo, preset, settings, tasks))
         return variants
 
-    def _check(self, table: Mapping[str, Any], keys: Collection[str], what: str) -> None:
+    def _check(self, table: Mapping[str, Any], keys: Mapping[str, str], what: str) -> None:
         for key, value in table.items():
             if key not in keys:
                 raise self._mistake(key, f"{what} has no key {key!r}; {did_you_mean(key, keys)}")
-            for meaning, (such, is_so) in VALUES.items():
-                if key in such and not is_so(value):
-                    raise self._mistake(key, f"{key} must be {meaning}, not {value!r}")
+            if keys[key] in CHECKS and not CHECKS[keys[key]](value):
+                raise self._mistake(key, f"{key} must be {keys[key]}, not {value!r}")
 
     def _located(self, key: str, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         try:
