@@ -12,6 +12,7 @@ from test_report import rows_of, variants_of
 from tiny_experiments import DRIFT, OPTIONS, SETTINGS, train
 
 from pac4sac import Task
+from pac4sac.base.trust import TRUSTED
 from pac4sac.cli.main import main
 from pac4sac.paper.report import write_report
 from pac4sac.report.formats import to_csv, to_latex, to_markdown
@@ -89,7 +90,10 @@ def test_a_study_of_ones_own_is_gone_on_with_by_its_file(tmp_path: Path, monkeyp
     assert [run.status for run in read_runs("in")] == ["finished"]
 
 
-def test_go_on_with_is_quoted_after_a_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_go_on_with_is_quoted_after_a_stop(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv(TRUSTED, "")
     folder = tmp_path / "my training"
     tiny = ["--set", *(f"{name}={value}" for name, value in SETTINGS.items())]
     stopped = ["--max-minutes", "0.00001", "--device", "cpu", *QUICK, *tiny]
