@@ -174,8 +174,9 @@ def test_an_exit_inside_a_simulator_ends_one_run_of_a_cohort(tmp_path: Path) -> 
 
 def test_a_failed_evaluation_keeps_its_cause(tmp_path: Path) -> None:
     victim = simulator_seed(evaluation_seed(1, "60", 1), "evaluate", 1)  # the second episode of seed 1 at the end
-    with pytest.warns(UserWarning, match=r"1 of 4 episodes .* faulty failed: .* raised ValueError in step 3"):
+    with pytest.warns(UserWarning, match=r"1 of 4 episodes .* faulty failed: .* raised ValueError in step 3") as told:
         folder = train(tmp_path / "x", task=misbehaving("raise", victim), steps=60, evaluate_every=0).folder
+    assert Path(told[0].filename).name == "evaluation.py"  # a study shows warnings of this package
     (failed,), (other,) = (rows(folder, f"sac-seed{seed}", "evaluations") for seed in (1, 0))
     assert "the robot left the world" in failed["failure"]
     assert failed["mean"] is None

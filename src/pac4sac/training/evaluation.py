@@ -121,13 +121,13 @@ def play(episodes: Episodes, act: Callable[[Tensor, Draw], Tensor], tape: Tape, 
         failed, causes = len(pool.failures), "; ".join(dict.fromkeys(episodes.failures.values()))
         warnings.warn(
             f"{failed} of {episodes.present.sum()} episodes played for measurement on {task.name} failed: {causes}",
-            stacklevel=2,
+            stacklevel=1,  # of this file, which a study shows, not of torch, which resumes this generator
         )
     if limit is None and position == task.steps:
         warnings.warn(
             f"Episodes of {task.name} have no time limit and were cut after {position:,} steps, the task's budget; "
             "register the environment with max_episode_steps, or give the task a horizon.",
-            stacklevel=2,
+            stacklevel=1,
         )
 
 
