@@ -10,7 +10,7 @@ from tyro.conf import arg
 from pac4sac.base.errors import UserError
 from pac4sac.cli import arguments
 from pac4sac.cli.arguments import optional
-from pac4sac.cli.shared import say, writing
+from pac4sac.cli.shared import say
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,10 @@ class Certify:
         with console.status("reading the agent …") as status:
             certificate = certify(self.folder, **asked, progress=status.update)
         out = self.out or certificate.agent_file.parent
-        with writing(out):
+        try:
             written = certificate.write(out)
+        except OSError as error:
+            raise UserError(f"Writing to {out} failed: {error.strerror}; choose another folder with --out.") from error
         if self.json:
             print(written[0].read_text(encoding="utf-8"))
             return 0

@@ -28,8 +28,10 @@ class Watch:
 
         out = self.video or (self.folder if self.folder.is_dir() else self.folder.parent) / "episode.gif"
         with writing(out), console.status("filming an episode …") as status:
-            written = record_video(
-                self.folder, out, self.seed, lambda done, of: status.update(f"filming: {done} of {of} pictures …")
-            )
+
+            def progress(done: int, of: int) -> None:
+                status.update(f"filming: {done} of {of} pictures …")
+
+            written = record_video(self.folder, out, seed=self.seed, progress=progress)
         say(console, f"Video: {written}")
         return 0
