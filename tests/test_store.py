@@ -18,6 +18,9 @@ from pac4sac.runs.reading import RunRecord, find_runs, read_run, read_runs, resu
 
 TASK = {"name": "cartpole-swingup", "env_id": "pac4sac/CartpoleSwingup-v0", "horizon": 1000, "r_limit": 850.0}
 
+WHOLE = {"version": 1, "run": "sac-s0", "task": TASK, "algo": "sac", "seed": 0, "config": {}, "status": "finished"}
+OF_ANOTHER_KIND = ({"revision": "x"}, {"label": 3}, {"preset": None}, {"versions": []}, {"machine": "x"})
+
 
 def write_run(experiment: Path, run: str, returns: list[float], **changes: Any) -> Path:
     folder = experiment / "runs" / run
@@ -149,6 +152,10 @@ class TestReadingRuns:
             ("[]", "no table of names"),
             ('{"version": 2}', "version 2"),
             ('{"version": 1, "run": "x", "task": {}, "algo": "sac", "seed": "0"}', "seed, config, status"),
+            *((json.dumps(WHOLE | wrong), f"lacks a readable {next(iter(wrong))}") for wrong in OF_ANOTHER_KIND),
+            (json.dumps(WHOLE | {"config": {"gamma": "x"}}), "lacks a readable gamma"),
+            (json.dumps(WHOLE | {"task": TASK | {"env_kwargs": "x"}}), "lacks a readable env_kwargs"),
+            (json.dumps(WHOLE | {"versions": {"numpy": {}}}), "lacks a readable numpy"),
         ],
     )
     def test_a_damaged_or_foreign_run_file_is_named(self, tmp_path: Path, text: str, reason: str) -> None:

@@ -225,7 +225,7 @@ def test_variants_that_differ_per_run_share_a_cohort_and_those_with_other_struct
             'kind = "qqq"\ntasks = ["ant"]\n[[variant]]\nalgo = "sac"',
             "line 1: there is no kind 'qqq'; there are comparison, table-1",
         ),
-        ("tasks = [", "wrong.toml: "),
+        ("tasks = [", "wrong.toml is no TOML file: "),
         ('tasks = ["ant", "ant"]\n[[variant]]\nalgo = "sac"', "line 1: the task 'ant' is named twice"),
         ('tasks = [1]\n[[variant]]\nalgo = "sac"', "line 1: tasks must be a list of names, not [1]"),
         ('tasks = ["ant"]\nvariant = [1]', "line 2: variant must be a list of tables, not [1]"),

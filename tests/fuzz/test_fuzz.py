@@ -14,7 +14,7 @@ import torch
 from material import make_material
 from running import Fuzzer, Outcome
 
-CASES = int(os.environ.get("PAC4SAC_FUZZ_CASES", "25"))
+CASES = int(os.environ.get("PAC4SAC_FUZZ_CASES", "12"))
 BY_HAND = "PAC4SAC_FUZZ_CASES" in os.environ  # with time for more than one case of a kind
 FIRST = int(os.environ.get("PAC4SAC_FUZZ_SEED", "0"))
 

@@ -174,6 +174,11 @@ def check_kinds(about: Any, kinds: Kinds, what: str, version: int | None = None)
     return about
 
 
+def check_if_there(about: Any, kinds: Kinds, what: str) -> None:
+    """What need not be there, but is of its kind where it is."""
+    check_kinds(about, {name: kind for name, kind in kinds.items() if name in about}, what)
+
+
 def plain(value: Any, not_finite: Callable[[float], Any] = lambda number: number) -> Any:
     """As JSON knows it: lists and numbers instead of NumPy's, and what is to stand for a number that is not finite."""
     value = value.tolist() if hasattr(value, "tolist") else value

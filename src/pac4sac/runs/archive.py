@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import check_kinds, check_links, natural, read_json, read_jsonl, write_whole
+from pac4sac.base.files import check_if_there, check_kinds, check_links, natural, read_json, read_jsonl, write_whole
 from pac4sac.base.text import file_name
 from pac4sac.runs.logs import as_columns, episode_columns
 from pac4sac.runs.merging import contradict, end, merge
 from pac4sac.runs.reading import LINE_SUM, RunRecord, files_below, read_below, read_experiment, sum_of_line, tell_damage
-
-COST_KINDS = {"version": int, "machine": dict, "versions": dict}
 
 
 @dataclass
@@ -163,9 +161,8 @@ def read_study_file(path: Path) -> dict[str, Any]:
     """What a study asks and expects; a mistake of the user where it is not as studies are written."""
     about = read_json(path, {"study": str})
     texts = dict.fromkeys(("title", "question", "kind", "definition"), str) | {"baseline": str | None}
-    check_kinds(about, {name: kind for name, kind in texts.items() if name in about}, str(path))
-    rows = check_kinds({"expected_runs": [], **about}, {"expected_runs": list}, str(path))["expected_runs"]
-    for row in rows:
+    check_if_there(about, texts | {"expected_runs": list}, str(path))
+    for row in about.get("expected_runs", []):
         check_kinds(row, {"task": str, "label": str, "seed": int, "identity": str | None}, f"A run in {path}")
     return about
 
@@ -185,7 +182,7 @@ def cost_files(folders: Iterable[Path]) -> list[Path]:
 def read_cost(path: Path) -> dict[str, Any]:
     """What a cost study measured, with the name of its study."""
     cost = read_json(path, {"rows": list})
-    check_kinds({"version": 1, "machine": {}, "versions": {}, **cost}, COST_KINDS, str(path))
+    check_if_there(cost, {"version": int, "machine": dict, "versions": dict}, str(path))
     for row in cost["rows"]:
         check_kinds(row, {"seconds_per_1000_steps": list}, f"A row of {path}")
     study = path.parent / "study.json"

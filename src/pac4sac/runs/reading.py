@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import (
     COPY,
+    Kinds,
     all_below,
+    check_if_there,
     check_inside,
     check_kinds,
     check_links,
@@ -34,6 +36,12 @@ from pac4sac.runs.run import check_description
 VERSION = 1  # of run.json and experiment.json
 HOW = ("device", "backend", "precision")
 KINDS = {"run": str, "task": dict, "algo": str, "seed": int, "config": dict, "status": str}  # that all runs have
+# What runs may have, and older ones lack.
+FURTHER: Kinds = {
+    **{"label": str, "preset": str, "revision": int | None, "code": dict, "started_from": str | None},
+    **{"versions": dict, "machine": dict},
+}
+OF_TASK: Kinds = {"env_id": str, "horizon": int | None, "r_limit": int | float | None, "steps": int, "env_kwargs": dict}
 LINE_SUM = "sha256"  # of a line of an archive
 
 
@@ -172,7 +180,14 @@ def sum_of_line(line: dict[str, Any]) -> str:
 
 def _check(about: dict[str, Any], path: str) -> None:
     check_kinds(about, KINDS, path, VERSION)
+    check_if_there(about, FURTHER, path)
     check_kinds(about["task"], {"name": str}, f"The task in {path}")
+    check_if_there(about["task"], OF_TASK, f"The task in {path}")
+    versions = about.get("versions", {})
+    check_kinds(versions, dict.fromkeys(versions, str | None), f"What tells versions in {path}")
+    usual = {name: value for name, value in usual_settings(about["algo"]).items() if type(value) in (int, float, str)}
+    kinds = {name: str | None if isinstance(value, str) else int | float | None for name, value in usual.items()}
+    check_if_there(about["config"], kinds, f"The config in {path}")
     if not is_file_name(about["run"]):
         raise UserError(f"{path} is damaged: it lacks a readable run; {about['run']!r} is no name of a folder.")
 
