@@ -1,5 +1,6 @@
 """The environments of runs over one board of arrays: the same code steps them in the pool's process and in workers."""
 
+import atexit
 import contextlib
 import math
 import signal
@@ -93,15 +94,24 @@ class Alarm:
         Alarm._ticked = time.monotonic()
         if Alarm._inside is not None:
             return Alarm._inside._look()
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, Alarm._before or signal.SIG_DFL)
-        Alarm._ticked = -math.inf
+        Alarm.silence()
+
+    @staticmethod
+    def silence() -> None:
+        """Tick no more. A Python that ends forgets who answers, and a late tick would kill it."""
+        if Alarm._ticked > -math.inf:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, Alarm._before or signal.SIG_DFL)
+            Alarm._ticked = -math.inf
 
     def _look(self) -> None:
         if self._stop is not None:
             self._stop.check_patience(self._began)
         if time.monotonic() - self._began > self._limit:
             raise TimeoutError(f"it took longer than {self._limit} seconds.")
+
+
+atexit.register(Alarm.silence)
 
 
 class RunEnvironment:
