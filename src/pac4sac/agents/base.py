@@ -153,9 +153,10 @@ class Agent(ABC):
         """A per-run setting of every run."""
         return [config.number(name) for config in self.configs]
 
-    def trunk(self, **inputs: int) -> Trunk:
+    def trunk(self, kind: type[Trunk] = Trunk, **inputs: int) -> Trunk:
         c = self.config
-        return Trunk(inputs, c.width, c.depth, c.norm, c.activation)
+        own = (c.critic_width, c.critic_depth) if "a" in inputs else (0, 0)
+        return kind(inputs, own[0] or c.width, own[1] or c.depth, c.norm, c.activation)
 
     def trained(self) -> tuple[str, ...]:
         """Names of the state tensors that Adam moves."""
@@ -330,10 +331,11 @@ class Agent(ABC):
         gradient = torch.where(moving.view(-1, 1, 1), gradient, 0.0)
         count = count_up(state[f"{name}/count"], moving)
         moves, steps = moving.to(gradient.dtype), count.clamp_min(1)
-        rate = self.learning_rate(state, name) * moves / (1 - BETA_1**steps)
+        beta_1 = state.get("hyper/beta_1", BETA_1)
+        rate = self.learning_rate(state, name) * moves / (1 - beta_1**steps)
         scale = (1 - BETA_2**steps).rsqrt()
         # Stacked, the numbers of a run are computed once; a compiler would put the powers into the loop over weights.
-        of_run = torch.stack([(1 - BETA_1) * moves, (1 - BETA_2) * moves, -rate, scale]).view(4, -1, 1, 1)
+        of_run = torch.stack([(1 - beta_1) * moves, (1 - BETA_2) * moves, -rate, scale]).view(4, -1, 1, 1)
         first = state[f"{name}/first_moment"].lerp_(gradient, of_run[0])
         second = state[f"{name}/second_moment"].lerp_(gradient.square(), of_run[1])
         state[name].addcdiv_(first * of_run[2], (second.sqrt() * of_run[3]).add_(EPSILON))

@@ -59,8 +59,11 @@ class Trunk:
         state, *rest = (torch.bmm(x, w) for x, w in zip(inputs, torch.split(weight, self.inputs, 1), strict=True))
         return sum(rest, state)
 
+    def _biased(self, p: Params, i: int, x: Tensor) -> Tensor:
+        return x + p[f"{i}.bias"]  # apart from the product, where it would cost a copy; here it is fused with the rest
+
     def _after(self, p: Params, i: int, x: Tensor) -> Tensor:
-        x = x + p[f"{i}.bias"]  # apart from the product, where it would cost a copy; here it is fused with what follows
+        x = self._biased(p, i, x)
         if self.norm:
             x = torch.addcmul(p[f"{i}.shift"], F.layer_norm(x, (self.width,)), p[f"{i}.scale"])
         return self.activation(x)

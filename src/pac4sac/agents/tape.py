@@ -108,6 +108,18 @@ def initial_uniforms(seeds: Sequence[int], name: str, count: int, device: torch.
     return tape.blocks[name].squeeze(1)
 
 
+WORD = 2**32 - 1  # 32 bits within the 64 of a whole number, so that no product overflows
+
+
+def hashed_uniforms(keys: Tensor, count: int) -> Tensor:
+    """[K, count] numbers in [0, 1] from keys [K] in [0, 1) that stand on a tape, where a tape could not hold them all:
+    each from its key and its place, mixed by multiplying and folding."""
+    x = (keys * 2**24).long().unsqueeze(-1) * 0x9E3779B1 + torch.arange(count, device=keys.device) & WORD
+    for _ in range(2):
+        x = (x ^ x >> 16) * 0x45D9F3B & WORD
+    return (x ^ x >> 16) / 2**32
+
+
 def size(streams: Mapping[str, Stream], length: int = BLOCK) -> int:
     """Numbers per run that a tape of these streams keeps in memory."""
     return length * sum(math.prod(stream.shape) for stream in streams.values())
