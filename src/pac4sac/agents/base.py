@@ -201,11 +201,14 @@ class Agent(MovingNetworks, ABC):
 
     def measured(self, log: Mapping[str, Tensor]) -> Tensor:
         """What the losses report, [metrics, R]; NaN for what rests."""
-        if not self.resting and (missing := [name for name in self.metric_names if name not in log]):
+        who, missing = type(self).__name__, [name for name in self.metric_names if name not in log]
+        if missing and not self.resting:
+            names = ", ".join(missing)
             raise UserError(
-                f"No loss of {type(self).__name__} reports {', '.join(missing)}, which its logged() names: put it into "
-                "the dictionary beside the loss, or take it out of logged()."
+                f"No loss of {who} reports {names}, which its logged() names: report it, or take it out there."
             )
+        if unnamed := ", ".join(name for name in log if name not in self.metric_names):
+            raise UserError(f"A loss of {who} reports {unnamed}, which its logged() does not name: name it there too.")
         nothing = torch.full_like(next(iter(log.values())), math.nan)
         return torch.stack([log.get(name, nothing) for name in self.metric_names])
 
