@@ -116,17 +116,22 @@ class CrossQ(Sac):
 
     def descend(self, state: State, name: str, loss_of: Callable[[Params], Loss], active: Tensor) -> dict[str, Tensor]:
         settled = state[f"{name}/count"] >= Hyper(state).renorm_warmup
-        of_members = lambda runs: runs.repeat_interleave(self.nets[name].members).view(-1, 1, 1)  # noqa: E731
+        members = self.nets[name].members
         passes: list[Learning] = []
 
         def loss_in_learning(weights: Params) -> Loss:
-            passes.append(Learning(weights, of_members(settled)))
+            passes.append(Learning(weights, of_members(settled, members)))
             return loss_of(passes[-1])
 
         log = super().descend(state, name, loss_in_learning, active)
-        moving = of_members(self.due(state, name, active) & state["alive"])
+        moving = of_members(self.due(state, name, active) & state["alive"], members)
         running = self.params(state, name)
         for statistic, of_batch in [item for each in passes for item in each.seen.items()]:
             along = running[statistic].lerp(of_batch, 1 - KEPT)
             running[statistic].copy_(torch.where(moving, along, running[statistic]))
         return log
+
+
+def of_members(runs: Tensor, members: int) -> Tensor:
+    """[R] -> [G, 1, 1]"""
+    return runs.repeat_interleave(members).view(-1, 1, 1)

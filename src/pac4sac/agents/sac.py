@@ -55,7 +55,7 @@ class Sac(Agent):
 
     # --- learning
 
-    def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Target:
+    def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Any:
         h = Hyper(state)
         a2, log_pi = self.next_action(state, batch.s2, draw)
         q2 = self.target_value(state, batch.s2, a2, draw)
