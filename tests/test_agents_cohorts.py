@@ -39,6 +39,11 @@ MIXED: dict[str, list[Any]] = {
     "smoothing": [0.447, 0.1],
     "clean": [0.1, 0.9],
     "matching": [0.002, 0.5],
+    "subset": [2, 1],
+    "dropout": [0.3, 0.0, 0.1],
+    "dropped": [2, 0, 3],
+    "beta_1": [0.5, 0.9],
+    "renorm_warmup": [0, 3, 100],
 }
 SEEDS = [7 + 3 * run for run in range(20)]
 STEPS = 20
@@ -94,7 +99,7 @@ def test_a_run_learns_the_same_alone_among_three_and_among_twenty(algo: str) -> 
 def test_every_per_run_setting_that_the_test_mixes_is_really_used(algo: str) -> None:
     """Otherwise independence would be shown for settings that do nothing: each, changed alone, changes the run."""
     base = {name: values[0] for name, values in MIXED.items() if name in ALGORITHMS[algo].agent.Config.per_run_names()}
-    idle = {"delta", "alpha_lr"} | ({"tau"} if algo == "sac-fpi" else set())  # α is fixed; no slow copies there
+    idle = {"delta", "alpha_lr"} | ({"tau"} if algo in ("sac-fpi", "crossq") else set())  # α is fixed; no slow copies
     names = [name for name in base if name not in idle]
     changed = [base | {name: MIXED[name][-1]} for name in names]
     learner = train(make_learner(algo, base, *changed, seeds=[5] * (1 + len(names))), STEPS)

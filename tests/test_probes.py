@@ -34,6 +34,11 @@ OWN = {
     "sac-auto": {"alpha": 0.03},
     # With maps in nine updates of ten, its default, it takes thousands of steps: docs/learning-checks.md.
     "sac-nr": {"clean": 0.9},
+    # One update of all in each step, as the others; batch statistics, then those that run along.
+    "crossq": {"policy_delay": 1, "renorm_warmup": 350},
+    "redq": {"policy_delay": 1, "updates_per_step": 1, "critics": 4},
+    "droq": {"policy_delay": 1, "updates_per_step": 1},
+    "tqc": {"critics": 2, "quantiles": 5, "dropped": 0},
 }
 BEYOND: dict[str, dict[str, Any]] = {  # what pac4sac can be set to that the paper has not; rewards here are small
     "quadratic": {"objective": "quadratic", "loss_scale": 1.0},
