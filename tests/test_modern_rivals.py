@@ -9,7 +9,7 @@ from small_cohorts import CPU, agent_on_paper, column, make_agent, make_learner,
 
 from pac4sac.agents import droq, make_config
 from pac4sac.agents.base import Agent, State, Target
-from pac4sac.agents.crossq import CrossQ, Learning, Next, renormalise
+from pac4sac.agents.crossq import CrossQ, Learning, renormalise
 from pac4sac.agents.redq import drawn_subset
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.tape import hashed_uniforms
