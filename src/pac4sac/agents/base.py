@@ -89,13 +89,13 @@ class Agent(ABC):
         """Actions [R, B, da] with which to gather data in states [R, B, ds]."""
 
     @abstractmethod
-    def greedy(self, state: State, s: Tensor) -> Tensor:
+    def deterministic_action(self, state: State, s: Tensor) -> Tensor:
         """The deterministic policy, for evaluation."""
 
     def sample_policy(self, state: State, s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
         """An action [R, B, da] of π itself, whose value the critic is to learn: no shooting, no exploration; and its
         log-density [R, B], which is 0 for a deterministic policy."""
-        a = self.greedy(state, s)
+        a = self.deterministic_action(state, s)
         return a, torch.zeros_like(a[..., 0])
 
     def policy_streams(self, states: int) -> dict[str, Stream]:

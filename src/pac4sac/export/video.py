@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from pac4sac.base.errors import UserError, import_extra
+from pac4sac.base.errors import UserError, how_to_install, import_extra
 from pac4sac.tasks.episodes import simulator_seed
 from pac4sac.tasks.registry import Task, make_env
 from pac4sac.training.agent_file import TrainedAgent, choose_agent, load
@@ -83,7 +83,8 @@ def _draw(env: gymnasium.Env[Any, Any], task: Task) -> Picture:
     try:
         return Image.fromarray(np.asarray(env.render(), np.uint8))
     except gymnasium.error.DependencyNotInstalled as missing:
-        raise UserError(f"The environment of task {task.name!r} needs more to draw itself: {missing}") from missing
+        needed = f"pygame; {how_to_install('pygame')}." if "pygame" in str(missing) else f"more: {missing}"
+        raise UserError(f"To draw itself the environment of task {task.name!r} needs {needed}") from missing
 
 
 def _captioned(picture: Picture, text: str) -> Picture:

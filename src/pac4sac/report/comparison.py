@@ -171,7 +171,7 @@ def comparison_table(name: str, caption: str, rows: Sequence[Compared], task: Ta
         Column(task.unit, lambda row: metric_cell(row.variant, metric.key, task.scale)),
         Column("IQM [95 %]", "iqm", scale=task.scale),
         *(until_solved if task.r_limit is not None else []),
-        Column("deterministic", lambda row: metric_cell(row.variant, "final_greedy"), group="final evaluation"),
+        Column("deterministic", lambda row: metric_cell(row.variant, "final_deterministic"), group="final evaluation"),
         Column("shooting", lambda row: metric_cell(row.variant, "final_shooting"), group="final evaluation"),
         *(beside_baseline if any(row.is_baseline for row in rows) else []),
         *([words("Family", "family")] if len({row.family for row in rows}) > 1 else []),

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 TEMPLATE = Path(__file__).parent / "template.html"
 IN_THE_README = ("summary", "claims")
-GIVEN_UP_FIRST = ("final evaluation", "Family", "Runs", "solved", "P(better", "p (Holm)", "IQM")  # on a narrow terminal
 Facts = Sequence[tuple[str, str]]
 
 
@@ -48,9 +47,9 @@ def _one_line(text: str) -> str:
     return " ".join(text.splitlines())
 
 
-def _without(table: Table, heads: tuple[str, ...] = ()) -> tuple[list[Column], list[list[Cell]]]:
-    """Its columns and rows, but no commands, nor columns of which the head begins like one of these."""
-    kept = [not (column.code or column.head.startswith(heads)) for column in table.shown]
+def _without_commands(table: Table) -> tuple[list[Column], list[list[Cell]]]:
+    """Its columns and rows."""
+    kept = [not column.code for column in table.shown]
     return list(compress(table.shown, kept)), [list(compress(row, kept)) for row in table.cells]
 
 
@@ -79,24 +78,32 @@ def show_tables(console: "Console", tables: Sequence[Table]) -> None:
     from rich.table import Table as RichTable
 
     for table in tables:
-        rich_table = RichTable(title=table.caption, title_justify="left", box=box.SIMPLE)
-        columns, rows = _that_fits(table, console.width)
-        for column in columns:
-            head = f"{column.group}\n{column.title}" if column.group else column.title
-            rich_table.add_column(head, justify="right" if column.numeric else "left")
-        for row in rows:
-            rich_table.add_row(*("\n".join(cell.lines) for cell in row))
-        console.print(rich_table)
+        columns, rows = _without_commands(table)
+        texts = [
+            [*f"{column.group} {column.title}".split(), *chain(*(row[k].lines for row in rows))]
+            for k, column in enumerate(columns)
+        ]
+        widths = [max(map(len, of_column)) for of_column in texts]
+        for k, part in enumerate(_parts_that_fit(widths, console.width)):
+            rich_table = RichTable(title=None if k else table.caption, title_justify="left", box=box.SIMPLE)
+            for place in part:
+                column = columns[place]
+                head = f"{column.group}\n{column.title}" if column.group else column.title
+                rich_table.add_column(head, justify="right" if column.numeric else "left", min_width=widths[place])
+            for row in rows:
+                rich_table.add_row(*("\n".join(row[place].lines) for place in part))
+            console.print(rich_table)
 
 
-def _that_fits(table: Table, width: int) -> tuple[list[Column], list[list[Cell]]]:
-    """What a console has room for; what is left out is in the report anyway."""
-    for given_up in range(len(GIVEN_UP_FIRST) + 1):
-        columns, rows = _without(table, GIVEN_UP_FIRST[:given_up])
-        texts = [[*column.title.split(), *chain(*(row[k].lines for row in rows))] for k, column in enumerate(columns)]
-        if sum(max(map(len, of_column)) + 3 for of_column in texts) <= width:
-            break
-    return columns, rows
+def _parts_that_fit(widths: Sequence[int], width: int) -> list[list[int]]:
+    """The places of columns that a console has room for side by side, each time behind the first, which names a row."""
+    parts, room = [[0]], width - widths[0] - 3
+    for place, needed in enumerate(widths[1:], 1):
+        if needed + 3 > room and len(parts[-1]) > 1:
+            parts, room = [*parts, [0]], width - widths[0] - 3
+        parts[-1].append(place)
+        room -= needed + 3
+    return parts
 
 
 # --- LaTeX
@@ -104,7 +111,7 @@ def _that_fits(table: Table, width: int) -> tuple[list[Column], list[list[Cell]]
 
 def to_latex(table: Table) -> str:
     """A `tabular` for the booktabs package, to be put into a table by the one who inputs it."""
-    columns, rows = _without(table)
+    columns, rows = _without_commands(table)
     groups = [
         f"\\multicolumn{{{n}}}{{c}}{{{_latex(group)}}}" if group else " & " * (n - 1) for group, n in _groups(columns)
     ]
@@ -135,7 +142,7 @@ def _latex(text: str) -> str:
 
 def to_markdown(table: Table) -> str:
     """Commands would make a table too wide to read on a code host: they follow it, a line each."""
-    columns, rows = _without(table)
+    columns, rows = _without_commands(table)
     cells = [[_markdown(column.head) for column in columns], *(map(_markdown_cell, row) for row in rows)]
     heads, *lines = ["| " + " | ".join(row) + " |" for row in cells]
     rule = "|" + "|".join("---:" if c.numeric else "---" for c in columns) + "|"

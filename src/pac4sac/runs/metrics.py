@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pac4sac.runs.logs import POLICIES
 from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.status import BROKEN_OFF
 
@@ -86,7 +87,7 @@ def is_solved(run: RunRecord) -> bool:
 def last_evaluations(run: RunRecord, since: int = 0) -> dict[str, float]:
     """The mean return of each policy by its last evaluation; nothing where that may be among what is damaged, where it
     was made before a step, or where its simulators failed."""
-    last = {} if "evaluations" in run.damage else {row["policy"]: row for row in run.evaluations}
+    last = {} if "evaluations" in run.damage else {POLICIES[row["policy"]]: row for row in run.evaluations}
     return {name: row["mean"] for name, row in last.items() if row["step"] >= since and row.get("mean") is not None}
 
 

@@ -7,8 +7,10 @@ class Status(StrEnum):
     RUNNING = "running"  # or killed while it was
     INTERRUPTED = "interrupted"  # in good order; a resume goes on
     FINISHED = "finished"
+    STOPPED = "stopped"  # by a callback
     DIVERGED = "diverged"
     FAILED = "failed"  # by its simulator
 
 
 BROKEN_OFF = (Status.DIVERGED, Status.FAILED)  # ended, but not as it should
+ENDED = (Status.FINISHED, Status.STOPPED, *BROKEN_OFF)

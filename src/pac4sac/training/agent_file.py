@@ -110,7 +110,7 @@ class TrainedAgent:
         if s.shape[-1] != self.agent.ds:
             raise UserError(f"This agent takes observations of length {self.agent.ds}, not {s.shape[-1]}.")
         if not (self.shoots if shooting is None else shooting):
-            return from_unit(self.agent.greedy(self.state, s)[0, 0].numpy())
+            return from_unit(self.agent.deterministic_action(self.state, s)[0, 0].numpy())
         self._tape.seek(self._position)
         draw = read(self._tape.blocks, torch.tensor(self._position))
         self._position += 1
