@@ -11,7 +11,7 @@ from pac4sac.base.errors import UserError
 from pac4sac.base.ranges import EPISODES, NON_NEGATIVE, check_value
 from pac4sac.base.text import brief
 from pac4sac.cli import arguments
-from pac4sac.cli.shared import plain_table
+from pac4sac.cli.shared import plain_table, show_whole_words
 from pac4sac.training.options import make_options
 
 
@@ -60,7 +60,7 @@ class Evaluate:
                     shown = (spread, brief(min(returns)), brief(max(returns))) if returns else ("failed", "", "")
                     table.add_row(run.id, policy, *shown)
                     evaluated += len(returns)
-        console.print(table)
+        show_whole_words(console, table)
         return 0 if evaluated else 1  # a warning has said why
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from pac4sac.base.text import setting_text
-from pac4sac.cli.shared import plain_table
+from pac4sac.cli.shared import plain_table, show_whole_words
 
 LISTED = Path(__file__).parent / "listed.json"
 Row = Sequence[str]
@@ -37,7 +37,7 @@ class List:
         table = plain_table(texts["title"].format(algo=self.algo), *texts["headers"], caption=texts.get("caption"))
         for row in self.rows():
             table.add_row(*row)
-        console.print(table)
+        show_whole_words(console, table)
         return 0
 
     def rows(self) -> Iterable[Row]:

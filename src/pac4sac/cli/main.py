@@ -1,5 +1,6 @@
 """The command line. torch and simulators are imported by the commands that need them, so that help comes at once."""
 
+import contextlib
 import os
 import sys
 import warnings
@@ -22,15 +23,16 @@ from pac4sac.cli.export import Export
 from pac4sac.cli.list import List
 from pac4sac.cli.report import Report
 from pac4sac.cli.resume import Resume
-from pac4sac.cli.shared import INTERRUPTED
+from pac4sac.cli.shared import INTERRUPTED, WholeWords
 from pac4sac.cli.study import StudyCommand
 from pac4sac.cli.train import Train
 from pac4sac.cli.watch import Watch
 
-DESCRIPTION = (
-    "PAC-Bayesian Soft Actor-Critic and its rivals: train them, look at them, measure them. "
-    "pac4sac --version shows the version."
-)
+DESCRIPTION = """PAC-Bayesian Soft Actor-Critic and its rivals: train, watch and measure them.
+
+Example: pac4sac train Pendulum-v1 --steps 5000
+
+pac4sac --version tells the version."""
 Command = (  # in the order of the help, each called like its class
     Train | Resume | Compare | StudyCommand | Report | Evaluate | Certify | Watch | Export | List | Doctor
 )
@@ -79,7 +81,8 @@ def parse(argv: list[str]) -> Command:
         if tuple(argv[: len(before)]) == before and not name.startswith("-") and name not in known:
             raise UserError(f"There is no command {' '.join([*before, name])!r}; {did_you_mean(name, known)}")
     parsed = partial(tyro.cli, Command, prog="pac4sac", description=DESCRIPTION)
-    command: Command = parsed(args=argv)
+    with contextlib.redirect_stdout(WholeWords(sys.stdout) if {"-h", "--help"} & {*argv} else sys.stdout):
+        command: Command = parsed(args=argv)
     take_consent(command)
     if isinstance(command, Train) and command.config is not None:
         # What the file says comes first, and the last of equal flags counts.

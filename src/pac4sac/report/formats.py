@@ -12,6 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
+from pac4sac.base.text import NOTHING
 from pac4sac.report.tables import TEXTS, Block, Cell, Column, Picture, Section, Table
 
 if TYPE_CHECKING:
@@ -79,31 +80,36 @@ def show_tables(console: "Console", tables: Sequence[Table]) -> None:
 
     for table in tables:
         columns, rows = _without_commands(table)
-        texts = [
-            [*f"{column.group} {column.title}".split(), *chain(*(row[k].lines for row in rows))]
-            for k, column in enumerate(columns)
-        ]
-        widths = [max(map(len, of_column)) for of_column in texts]
-        for k, part in enumerate(_parts_that_fit(widths, console.width)):
-            rich_table = RichTable(title=None if k else table.caption, title_justify="left", box=box.SIMPLE)
-            for place in part:
-                column = columns[place]
-                head = f"{column.group}\n{column.title}" if column.group else column.title
-                rich_table.add_column(head, justify="right" if column.numeric else "left", min_width=widths[place])
-            for row in rows:
-                rich_table.add_row(*("\n".join(row[place].lines) for place in part))
+        lines = [[row[k].lines for row in rows] for k in range(len(columns))]  # by column
+        heads = [f"{column.group}\n{column.title}".strip() for column in columns]
+        widths = [max(map(len, chain(head.split(), *texts))) for head, texts in zip(heads, lines, strict=True)]
+        widths[0] = min(widths[0], console.width // 2)
+        places = [k for k, texts in enumerate(lines) if not rows or any(text != [NOTHING] for text in texts)]
+        for number, part in enumerate(_parts_that_fit(widths, places, console.width - 1)):
+            rich_table = RichTable(title=None if number else table.caption, title_justify="left", box=box.SIMPLE)
+            for k in part:
+                justify: Any = "right" if columns[k].numeric else "left"
+                rich_table.add_column(heads[k], justify=justify, width=widths[k], overflow="fold")
+            for row in zip(*(lines[k] for k in part), strict=True):
+                rich_table.add_row(*map("\n".join, row))
             console.print(rich_table)
 
 
-def _parts_that_fit(widths: Sequence[int], width: int) -> list[list[int]]:
-    """The places of columns that a console has room for side by side, each time behind the first, which names a row."""
-    parts, room = [[0]], width - widths[0] - 3
-    for place, needed in enumerate(widths[1:], 1):
-        if needed + 3 > room and len(parts[-1]) > 1:
-            parts, room = [*parts, [0]], width - widths[0] - 3
-        parts[-1].append(place)
-        room -= needed + 3
-    return parts
+def _parts_that_fit(widths: Sequence[int], places: Sequence[int], width: int) -> list[list[int]]:
+    """The columns at these places, as far as a console has room for them side by side, then further ones behind the
+    first, which names a row. As few parts as can be, and as narrow as that allows."""
+
+    def parts_of(width: int) -> list[list[int]]:
+        first, *others = places
+        parts = [[first]]
+        for place in others:
+            if len(parts[-1]) > 1 and sum(widths[k] + 3 for k in [*parts[-1], place]) > width:
+                parts.append([first])
+            parts[-1].append(place)
+        return parts
+
+    fewest = len(parts_of(width))
+    return next(parts for parts in map(parts_of, range(width // 2, width + 1)) if len(parts) == fewest)
 
 
 # --- LaTeX
