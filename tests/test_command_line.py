@@ -20,8 +20,6 @@ from pac4sac.report.tables import Table
 from pac4sac.runs.metrics import last_evaluations
 from pac4sac.runs.reading import read_runs
 
-COMMANDS = [" ".join([*before, name]) for before, names in NAMES.items() for name in names if name != "study"]
-
 
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
     assert main(list(arguments)) == code
@@ -40,7 +38,20 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(NAMES[()]) == len(get_args(Command))
     for before, names in NAMES.items():
         said = shown(capsys, *before, "--help")
-        assert all(re.search(rf"^│ +{name} ", said, re.MULTILINE) for name in names)
+        assert all(re.search(rf"• {name} ", said) for name in names)
+
+
+@pytest.mark.parametrize("command", ["", "certify", "study run"])
+def test_help_fits_80_columns_and_breaks_no_word(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {}
+    for width in (1000, 80):
+        monkeypatch.setenv("COLUMNS", str(width))
+        said[width] = shown(capsys, *command.split(), "--help")
+    assert max(map(len, said[80].splitlines())) <= 80
+    wide, narrow = ({*re.sub("[│╭╰╮╯─•,]|---+", " ", text).split()} for text in said.values())
+    assert wide == narrow
 
 
 @pytest.mark.parametrize(
@@ -78,6 +89,18 @@ def test_what_is_listed_is_what_the_classes_say() -> None:
     assert LISTED.read_text(encoding="utf-8") == said_by_the_classes(), "run python -m pac4sac.cli.list"
 
 
+@pytest.mark.parametrize("what", ["tasks", "algos", "presets", "settings", "studies"])
+def test_a_list_fits_80_columns_and_breaks_no_word(
+    what: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
+    wide = shown(capsys, "list", what)
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = shown(capsys, "list", what)
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert sorted(narrow.replace("─", "").split()) == sorted(wide.replace("─", "").split())
+
+
 # --- tables
 
 
@@ -98,11 +121,14 @@ def test_a_comparison_shows_intervals_and_the_final_evaluation_at_every_width(
     show_tables(Console(file=out, width=width), comparison)
     said = out.getvalue()
     assert max(map(len, said.splitlines())) <= width
-    for word in ("IQM", "[95", "evaluation", "deterministic", "P(better", "Welch", "baseline", "ranks"):
+    for word in ("IQM", "[95", "evaluation", "deterministic", "P(better", "(Welch)", "baseline", "(Mann–Whitney)"):
         assert word in said, word
     assert "…" not in said
-    # Every line of numbers names its row.
-    assert said.count("pac4sac") == said.count("ddpg")
+    assert "shooting" not in said  # of which nothing is known
+    parts = said.count("Variant")
+    assert (
+        said.count("  sac ") == said.count("  ddpg ") == parts == {60: 4, 80: 3, 140: 2}[width]
+    )  # each names its rows
 
 
 # --- one word for the policy without noise

@@ -15,6 +15,8 @@ from pac4sac.base.trust import allow
 from pac4sac.cli.arguments import callback_flags, callback_names
 from pac4sac.cli.main import main
 from pac4sac.export.tracking import TRACKERS, callbacks_named
+from pac4sac.runs.metrics import standing
+from pac4sac.runs.reading import read_run
 from pac4sac.studies.definition import load_study
 from pac4sac.studies.run import run_study
 from pac4sac.studies.watcher import Watcher
@@ -45,6 +47,11 @@ class StopTheFirst(pac4sac.Callback):
         return "it has seen enough" if run.seed == 0 and kind == "episodes" and row["step"] >= STOPPED_AT else None
 
 
+class StopAtTheEnd(pac4sac.Callback):
+    def on_log(self, run: Any, kind: str, row: dict[str, Any]) -> str | None:
+        return "too late" if row["step"] == 230 else None
+
+
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(tmp_path_factory.mktemp("plain") / "x").folder
@@ -65,8 +72,8 @@ def test_every_run_of_a_cohort_is_tracked_offline_with_its_config_and_all_that_i
     for name, fake in trackers.items():
         monkeypatch.setitem(sys.modules, name, fake)
     monkeypatch.delenv("WANDB_MODE", raising=False)
-    folder = train(tmp_path / "x", callbacks=callbacks_named(trackers)).folder
-    assert same(folder, plain)  # which knows nothing of it
+    folder = train(tmp_path / "x", callbacks=[*callbacks_named(trackers), StopAtTheEnd()]).folder
+    assert same(folder, plain)  # which knows nothing of it; at the last step there is nothing to stop either
     for fake in trackers.values():
         assert len(fake.runs) == 2
         for tracked, name in zip(fake.runs, ("sac-seed0", "sac-seed1"), strict=True):
@@ -127,6 +134,12 @@ def test_a_stopped_run_stays_stopped_where_nobody_watches_the_resume(stopped: Pa
     assert same(tmp_path / "x", stopped)
 
 
+def test_reports_tell_stopped_runs_and_rank_nothing_by_them(stopped: Path) -> None:
+    state, solved, numbers = standing(read_run(stopped / "runs/sac-seed0"))
+    assert (state, solved, numbers) == ("stopped", None, {})
+    assert standing(read_run(stopped / "runs/sac-seed1"))[0] == "complete"
+
+
 def test_a_longer_budget_does_not_wake_a_stopped_run(stopped: Path, tmp_path: Path) -> None:
     folder = copy(stopped, tmp_path / "x")
     assert resume(folder, steps=260).complete
@@ -181,7 +194,7 @@ def watching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_callback_named_on_the_command_line_stops_a_run(watching: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["--out", str(watching / "x"), *SMALL, *TINY, "--steps", "450", "--callback", "watching:StopAtOnce"]
+    flags = ["--out", str(watching / "x"), *SMALL, *TINY, "--steps", "210", "--callback", "watching:StopAtOnce"]
     assert main(["train", "Pendulum-v1", *flags]) == 0
     said = capsys.readouterr().out
     assert "pac4sac-seed0 was stopped by a callback: one episode is enough, at step 200" in said

@@ -4,7 +4,10 @@ None of them needs an account or a network. TensorBoard writes files; Weights & 
 asks for more; Trackio has a database on this machine.
 """
 
+import contextlib
+import contextvars
 import hashlib
+import io
 import json
 import math
 import os
@@ -95,7 +98,7 @@ class WeightsAndBiases(Tracker):
             id=hashlib.sha256(f"{folder.resolve()}/{run.id}".encode()).hexdigest()[:16],  # the same after a resume
             resume="allow",
             reinit="create_new",  # beside the others of its cohort
-            settings=self._library.Settings(silent=True),
+            settings=self._library.Settings(silent=True, console="off"),
         )
 
     def add(self, tracked: Any, numbers: dict[str, float], step: int) -> None:
@@ -113,13 +116,17 @@ class Trackio(Tracker):
         self._library = import_extra("trackio", "Trackio is not installed", "trackio")
 
     def begin(self, folder: Path, run: Run, step: int) -> Any:
-        return self._library.init(project=PROJECT, **_names(folder, run), resume="allow")
+        about = {"project": PROJECT, **_names(folder, run), "resume": "allow"}
+        with contextlib.redirect_stdout(io.StringIO()):  # which shows training
+            # In a context of its own: in ours, the library would end the run that it began before.
+            return contextvars.copy_context().run(self._library.init, **about)
 
     def add(self, tracked: Any, numbers: dict[str, float], step: int) -> None:
         tracked.log(numbers, step=step)
 
     def end(self, tracked: Any) -> None:
-        tracked.finish()
+        with contextlib.redirect_stdout(io.StringIO()):
+            tracked.finish()
 
 
 def _names(folder: Path, run: Run) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """One episode of a trained agent as a film, drawn without a display."""
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ FPS = 20  # a picture every 50 ms, which a gif can say exactly
 MAX_PICTURES = 600  # half a minute; what an endless episode is cut to
 GIF_WIDTH = 400
 GIF_COLOURS = 255
+NO_DISPLAY = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}  # lest pygame look for one, or greet
 
 
 def record_video(path: str | Path, out: Path, seed: int = 0, progress: Progress | None = None) -> Path:
@@ -80,6 +82,8 @@ def pictures(agent: TrainedAgent, seed: int, progress: Progress | None = None) -
 
 
 def _draw(env: gymnasium.Env[Any, Any], task: Task) -> Picture:
+    for variable, value in NO_DISPLAY.items():
+        os.environ.setdefault(variable, value)
     try:
         return Image.fromarray(np.asarray(env.render(), np.uint8))
     except gymnasium.error.DependencyNotInstalled as missing:

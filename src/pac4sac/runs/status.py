@@ -13,4 +13,5 @@ class Status(StrEnum):
 
 
 BROKEN_OFF = (Status.DIVERGED, Status.FAILED)  # ended, but not as it should
-ENDED = (Status.FINISHED, Status.STOPPED, *BROKEN_OFF)
+CUT_SHORT = (*BROKEN_OFF, Status.STOPPED)
+ENDED = (Status.FINISHED, *CUT_SHORT)

@@ -149,7 +149,7 @@ class Cohort:
                 self._receive()
                 step = self.learner.step
                 told()
-                ended = self._end_as_asked()
+                ended = step < self.options.steps and self._end_as_asked()
                 if self.stop.wanted:
                     self._save()
                     raise Stopped
