@@ -103,7 +103,7 @@ def test_a_tracker_that_is_missing_is_told_with_its_extra_and_leaves_nothing_beh
 
 def test_the_flags_name_the_trackers_and_are_repeated_for_a_resume() -> None:
     assert callback_names("wandb", "a:B, c.d:E") == ["wandb", "a:B", "c.d:E"]
-    assert callback_names(None, None) == []
+    assert callback_names("none", None) == []
     assert callback_flags(["wandb", "a:B", "c.d:E"]) == " --track wandb --callback a:B,c.d:E"
     assert set(TRACKERS) == {"tensorboard", "wandb", "trackio"}
 

@@ -30,12 +30,8 @@ Trust = Annotated[
     arg(metavar="MODULE", help="Module that the files read may name, so that its code runs; see docs/trust.md."),
 ]
 Track = Annotated[
-    Literal["tensorboard", "wandb", "trackio"] | None,
-    arg(
-        metavar="{tensorboard,wandb,trackio}",
-        help="Show every run in this tracker too, offline unless it is told otherwise; see docs/command-line.md.",
-        help_behavior_hint="(optional)",
-    ),
+    Literal["none", "tensorboard", "wandb", "trackio"],
+    arg(help="Show every run in this tracker too, offline unless it is told otherwise; see docs/command-line.md."),
 ]
 Callback = Annotated[
     str | None,
@@ -93,9 +89,9 @@ def options_of(command: object) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def callback_names(track: str | None, callback: str | None) -> list[str]:
+def callback_names(track: str, callback: str | None) -> list[str]:
     own = [name.strip() for name in callback.split(",")] if callback else []
-    return [track, *own] if track else own
+    return own if track == "none" else [track, *own]
 
 
 def callback_flags(names: Sequence[str]) -> str:

@@ -34,7 +34,7 @@ class Compare:
     parallel: Annotated[int | None, optional("N", "as the cores allow")] = None  # Cohorts trained side by side.
     max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes; the same command goes on.
     keep_stale: arguments.KeepStale = False
-    track: arguments.Track = None
+    track: arguments.Track = "none"
     callback: arguments.Callback = None
     trust: arguments.Trust = field(default_factory=list)
 

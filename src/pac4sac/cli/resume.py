@@ -16,7 +16,7 @@ class Resume:
     folder: arguments.Folder  # Experiment folder, or one of its run folders.
     steps: Annotated[int | None, arguments.optional("N")] = None  # Extend the experiment to so many steps.
     max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes.
-    track: arguments.Track = None
+    track: arguments.Track = "none"
     callback: arguments.Callback = None
     trust: arguments.Trust = field(default_factory=list)
 

@@ -75,7 +75,7 @@ class StudyRunCommand(PartOfStudy):
     parallel: Annotated[int | None, optional("N", "as the cores allow")] = None  # Cohorts trained side by side.
     max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes.
     keep_stale: arguments.KeepStale = False
-    track: arguments.Track = None
+    track: arguments.Track = "none"
     callback: arguments.Callback = None
 
     def run(self, console: Console) -> int:

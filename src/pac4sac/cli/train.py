@@ -35,7 +35,7 @@ class Train:
     # Experiment folder to make; one that holds anything is refused.
     out: Annotated[Path | None, arguments.optional("DIR", "a new one in experiments/")] = None
     max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes; `pac4sac resume` goes on.
-    track: arguments.Track = None
+    track: arguments.Track = "none"
     callback: arguments.Callback = None
     # TOML file with any of these options as keys and settings in a table [set]; flags override it.
     config: Annotated[Path | None, arguments.optional("FILE")] = None
