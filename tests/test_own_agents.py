@@ -23,7 +23,7 @@ MISTAKES = {
     "StuckActor": "The actor does not move: its loss does not depend on its weights",
     "RootOfZero": "The loss of the critic or its gradient is not finite",
     "DrawsByItself": r"Learning gave other numbers the second time: draw random numbers from a stream that update",
-    "ActsByChance": r"Acting gave other numbers the second time .* from a stream that behaviour_streams",
+    "ActsByChance": r"Acting gave other numbers the second time: .* from a stream that behaviour_streams",
     "NormalisesOverRuns": "A run learned otherwise alone than among three .*no normalisation may go over the first",
     "ReadsTheFirstRun": r"a per-run setting is Hyper\(state\).name, not self.config.name",
     "Branches": PLACE + r".*no `if` on numbers and no \.item\(\), but torch.where",

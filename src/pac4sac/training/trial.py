@@ -182,7 +182,8 @@ class Trial:
 
     def repeating(self) -> None:
         torch.manual_seed(1)
-        acts_alike = np.array_equal(*(self.learner().act().copy() for _ in range(2)))
+        once, again = (self.learner().act().copy() for _ in range(2))
+        acts_alike = np.array_equal(once, again)
         second = self.learned(self.learner())
         learns_alike = all(torch.equal(tensor, second[name]) for name, tensor in self.reference[2].items())
         where, streams = ("Learning", "update") if acts_alike else ("Acting", "behaviour")
