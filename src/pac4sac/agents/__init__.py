@@ -11,7 +11,8 @@ from pac4sac.agents.ddpg import Ddpg, Pac4Ddpg
 from pac4sac.agents.oac import Oac, OacGauss, OacLab
 from pac4sac.agents.reconstructed_rivals import SacFpi, SacNr
 from pac4sac.agents.sac import Sac
-from pac4sac.agents.settings import AgentConfig, convert_value
+from pac4sac.agents.settings import AgentConfig, check_declared, convert_value
+from pac4sac.agents.td3 import Td3
 from pac4sac.base.errors import UserError
 from pac4sac.base.text import did_you_mean
 from pac4sac.base.trust import own_class
@@ -39,6 +40,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "sac-nr": Algorithm(SacNr),
     "sac-fpi": Algorithm(SacFpi),
     "pac4ddpg": Algorithm(Pac4Ddpg),
+    "td3": Algorithm(Td3),
 }
 
 
@@ -53,6 +55,7 @@ def get_algorithm(name: str) -> Algorithm:
     agent: type[Agent] = own_class(name, "algorithm", Agent)
     if missing := sorted(agent.__abstractmethods__):
         raise UserError(f"{name!r} lacks {', '.join(missing)}, which every agent must have.")
+    check_declared(agent.Config, agent.__name__)
     return Algorithm(agent)
 
 

@@ -16,6 +16,7 @@ from pac4sac.base.trust import allow, allow_named, consent_of_one_command, trust
 from pac4sac.base.version import __version__
 from pac4sac.cli.arguments import flags_of_file
 from pac4sac.cli.certify import Certify
+from pac4sac.cli.check import Check
 from pac4sac.cli.compare import Compare
 from pac4sac.cli.doctor import Doctor
 from pac4sac.cli.evaluate import Evaluate
@@ -34,7 +35,7 @@ Example: pac4sac train Pendulum-v1 --steps 5000
 
 pac4sac --version tells the version."""
 Command = (  # in the order of the help, each called like its class
-    Train | Resume | Compare | StudyCommand | Report | Evaluate | Certify | Watch | Export | List | Doctor
+    Train | Resume | Compare | StudyCommand | Report | Evaluate | Certify | Watch | Export | List | Check | Doctor
 )
 NAMES = {  # that may follow the name of the program, and that of a command
     (): ["study" if kind == StudyCommand else kind.__name__.lower() for kind in get_args(Command)],
