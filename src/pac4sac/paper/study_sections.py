@@ -16,7 +16,7 @@ from pac4sac.paper.numbers import ALGORITHMS, TABLE_1, TASKS, TEXTS, paper_cell
 from pac4sac.paper.table_sections import METRICS, OURS_ABOVE, beside_the_paper, cell_beside
 from pac4sac.paper.verdicts import compare_cell
 from pac4sac.report.comparison import BETTER, compare_headline, comparison_table, runs_cell, tally
-from pac4sac.report.figures import ranking_figure
+from pac4sac.report.rankings import ranking_figure
 from pac4sac.report.sections import mixtures
 from pac4sac.report.tables import TEXTS as GENERAL_TEXTS
 from pac4sac.report.tables import Cell, Column, Picture, Section, Table, command, data, words
@@ -60,9 +60,10 @@ def _study_on_task(context: PaperContext, kind: str, title: str) -> list[Any]:
     estimates = {row.variant.label: row.iqm for row in compared if row.iqm}
     ranked = dict(sorted(estimates.items(), key=lambda item: sign * item[1].value))
     caption = f"{title}: interquartile mean with bootstrap 95 % interval, best on top"
+    heading, by = f"{STUDY_TITLES[kind]} on {title}".replace("`", ""), (baseline.label, task.unit, task.scale)
     return [
         f"On {title}, against `{baseline.label}`: {tally(compared)}.",
-        Picture(name, caption, partial(ranking_figure, ranked, baseline.label, task.unit, task.scale)),
+        Picture(name, caption, partial(ranking_figure, heading, ranked, context.looks, *by)),
         comparison_table(name, f"{STUDY_TITLES[kind]} on {title}", compared, task),
         *mixtures([row.variant for row in compared]),
     ]

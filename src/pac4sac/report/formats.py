@@ -12,6 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
+from pac4sac.report.looks import COLOURS, DARK, series
 from pac4sac.report.tables import TEXTS, Block, Cell, Column, Picture, Section, Table
 
 if TYPE_CHECKING:
@@ -219,7 +220,8 @@ def html_page(title: str, facts: Facts, sections: Sequence[Section], drawings: M
     blocks = [(s, "\n".join(_html_block(block, drawings) for block in s.blocks)) for s in sections]
     body = "\n".join(f'<section id="{s.name}"><h2>{_html(s.title)}</h2>\n{text}\n</section>' for s, text in blocks)
     template = Template(TEMPLATE.read_text(encoding="utf-8"))
-    return template.substitute(title=_html(title), contents=contents, cards=cards, body=body)
+    colours = {"light_series": series(COLOURS), "dark_series": series(DARK)}
+    return template.substitute(title=_html(title), contents=contents, cards=cards, body=body, **colours)
 
 
 def _html_block(block: Block, drawings: Mapping[str, str]) -> str:
