@@ -43,7 +43,7 @@ def summary_section(
     grid = verdict_grid(judged) or (answers.verdict_grid(on_tasks) if on_tasks else None)
     if figure is None and on_tasks:
         title, rows = next(iter(on_tasks.items()))
-        figure = answers.ranking_picture("ranking", title, rows)
+        figure = answers.ranking_picture(context, "ranking", f"All variants on {title}", rows)
     blocks: list[Block] = [told, *([grid] if grid else []), *([figure] if figure else []), *_unfinished(context)]
     return Section("summary", "Answers", blocks if told else ["Nothing to compare yet.", *blocks[1:]])
 
@@ -56,9 +56,7 @@ def _unfinished(context: PaperContext) -> list[str]:
     return [f"Not finished: {lacks}{shared}."] if missing else []
 
 
-def _of_studies(
-    context: PaperContext, judged: Sequence[JudgedClaim], of_tables: Mapping[str, str]
-) -> list[Answer]:
+def _of_studies(context: PaperContext, judged: Sequence[JudgedClaim], of_tables: Mapping[str, str]) -> list[Answer]:
     studies = {study.name: study for study in context.collection.studies}.values()
     told = []
     for kind in (*CLAIMED, *OPEN):
@@ -93,7 +91,8 @@ def _of_claims(question: str, claims: Sequence[JudgedClaim], kind: str) -> Answe
         return Answer(question, "Runs are under way.", verdict, section)
     claim, clearest = min(decisive, key=lambda both: 0.0 if both[1].p is None else both[1].p)
     against = sum(test.speaks_for_it is False for test in tests)
-    counts = f"{sum(test.speaks_for_it is True for test in tests)} of {len(tests)} comparisons speak for {CLAIMS.get(kind, 'it')}"
+    speaking = sum(test.speaks_for_it is True for test in tests)
+    counts = f"{speaking} of {len(tests)} comparisons speak for {CLAIMS.get(kind, 'it')}"
     counts += f", {against} against it" if against else ""
     number = f"{claim.measure}{claim.shown_in}, {claim.on}: {clearest.name} {clearest.text}"
     return Answer(question, f"{counts}. Clearest: {number}." if len(tests) > 1 else f"{number}.", verdict, section)
@@ -112,7 +111,7 @@ def _of_comparisons(question: str, on_tasks: Mapping[str, Sequence[Compared]], k
     counts = Counter(row.verdict for row in rows)
     clearest = min(rows, key=lambda row: (row.verdict != hoped, row.verdict != feared, row.p or 0.0))
     verdict = HOLDS if counts[hoped] == len(rows) else IN_PART if counts[hoped] else NOT_SHOWN
-    baseline = f"`{rows[0].baseline.label}`" if rows[0].baseline else ""
+    baseline = rows[0].baseline.look.name if rows[0].baseline else ""
     text = f"Of {len(rows)} comparisons with {baseline} {counts[BETTER]} are better and {counts[WORSE]} worse"
-    on = f"`{clearest.variant.label}` on {clearest.variant.task.title} is {clearest.verdict}"
+    on = f"{clearest.variant.look.name} on {clearest.variant.task.title} is {clearest.verdict}"
     return [Answer(question, f"{text}. Clearest: {on}, {answers.how_much(clearest)}.", verdict, kind)]

@@ -156,7 +156,9 @@ def context_of(collection: Collection) -> PaperContext:
     is_about_paper = bool(kinds - {"comparison", ""}) or (not kinds and bool(rows.all))
     rows = rows if is_about_paper else PaperRows({}, {}, {})
     ours = {variant.task.title: variant for (_, algo), variant in rows.table_1.items() if algo == "pac4sac"}
-    context = PaperContext(collection, variants, families={}, baselines={}, references=ours, rows=rows, is_about_paper=is_about_paper)
+    context = PaperContext(
+        collection, variants, families={}, baselines={}, references=ours, rows=rows, is_about_paper=is_about_paper
+    )
     return replace(
         context,
         families={title: families_of(context, title) for title in variants},

@@ -16,14 +16,7 @@ from pac4sac.paper.numbers import ALGORITHMS, TABLE_1, TASKS, TEXTS, paper_cell
 from pac4sac.paper.table_sections import METRICS, OURS_ABOVE, beside_the_paper, cell_beside
 from pac4sac.paper.verdicts import compare_cell
 from pac4sac.report.answers import ranking_picture
-from pac4sac.report.comparison import (
-    BETTER,
-    Compared,
-    compare_headline,
-    comparison_table,
-    runs_cell,
-    tally,
-)
+from pac4sac.report.comparison import BETTER, Compared, compare_headline, comparison_table, runs_cell, tally
 from pac4sac.report.sections import mixtures
 from pac4sac.report.tables import TEXTS as GENERAL_TEXTS
 from pac4sac.report.tables import Cell, Column, Section, Table, command, data, words
@@ -71,11 +64,12 @@ def _study_on_task(context: PaperContext, kind: str, title: str) -> list[Any]:
     if not (compared := compare_study(context, kind, title)):
         return []
     baseline, name = compared[0].variant, f"{kind}-{file_name(title)}"
-    picture = ranking_picture(name, title, compared)
+    heading = f"{STUDY_TITLES[kind]} on {title}"
+    picture = ranking_picture(context, name, heading.replace("`", ""), compared)
     return [
         f"On {title}, against `{baseline.label}`: {tally(compared)}.",
         *([picture] if picture else []),
-        comparison_table(name, f"{STUDY_TITLES[kind]} on {title}", compared, baseline.task),
+        comparison_table(name, heading, compared, baseline.task),
         *mixtures([row.variant for row in compared]),
     ]
 

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from pac4sac.paper.families import PaperTable
 from pac4sac.paper.numbers import MEDIANS, SEEDS, TASKS, TEXTS
 from pac4sac.paper.verdicts import NOT_COMPARABLE, Verdict, compare_cell, tally
-from pac4sac.report.figures import COLOURS, add_legend, finish_panel, new_figure
+from pac4sac.report.figures import INK, add_legend, finish_panel, new_figure
+from pac4sac.report.looks import KNOWN
 from pac4sac.report.sections import mixtures
 from pac4sac.report.tables import Cell, Column, Picture, Section, Table, command, data, verdict_cell, with_ends, words
 from pac4sac.report.variants import Variant
@@ -156,20 +157,21 @@ def shooting_section(variants: Mapping[int, Variant]) -> Section | None:
 
 def shooting_figure(variants: Mapping[int, Variant]) -> Figure:
     """The paper's figure: regret and episodes by the number of shots, our boxes with the paper's medians."""
-    figure, panels = new_figure(2, 10.4, 3.8)
+    figure, panels = new_figure("Cartpole Swingup by the number of candidate actions", 2)
     shots = sorted(variants)
-    line = {"color": COLOURS[0], "linewidth": 1.4}
-    box = {"boxprops": line, "whiskerprops": line, "capprops": line, "medianprops": line | {"linewidth": 2.6}}
+    colour = KNOWN["pac4sac"].colour
+    line = {"color": colour, "linewidth": 1.0}
+    box = {"boxprops": line, "whiskerprops": line, "capprops": line, "medianprops": line | {"linewidth": 2.0}}
     for panel, (metric, title) in zip(panels, LONG_TITLES.items(), strict=True):
         scale, medians = METRICS[metric][1], MEDIANS[metric]
         values = {place: np.array(variants[s].values(metric)) / scale for place, s in enumerate(shots)}
         if drawn := {place: v for place, v in values.items() if len(v)}:
             panel.boxplot(list(drawn.values()), positions=list(drawn), widths=0.5, showfliers=False, **box)
         for place, v in drawn.items():
-            panel.plot(np.full(len(v), place), v, "o", color=COLOURS[0], alpha=0.5, markersize=4)
+            panel.plot(np.full(len(v), place), v, "o", color=colour, alpha=0.5, markersize=3)
         known = {place: medians[s] / scale for place, s in enumerate(shots) if s in medians}
-        panel.plot(list(known), list(known.values()), "D", color=COLOURS[1], markersize=6, label="paper's median")
-        panel.plot([], [], "s-", color=COLOURS[0], fillstyle="none", label="ours: box of the seeds, bar at the median")
+        panel.plot(list(known), list(known.values()), "D", color=INK, markersize=4, label="paper's median")
+        panel.plot([], [], "s-", color=colour, fillstyle="none", label="ours: box of the seeds, bar at the median")
         finish_panel(panel, "S, candidate actions per step", title)
         panel.set_xticks(range(len(shots)), [str(s) for s in shots])
         panel.set_xlim(-0.6, len(shots) - 0.4)

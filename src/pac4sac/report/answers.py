@@ -6,17 +6,8 @@ from functools import partial
 from operator import itemgetter
 
 from pac4sac.base.text import file_name, p_text
-from pac4sac.report.comparison import (
-    BETTER,
-    UNFINISHED,
-    WORSE,
-    Compared,
-    Context,
-    compare_headline,
-    metric_cell,
-    tally,
-)
-from pac4sac.report.figures import ranking_figure
+from pac4sac.report.comparison import BETTER, UNFINISHED, WORSE, Compared, Context, compare_headline, metric_cell, tally
+from pac4sac.report.rankings import ranking_figure
 from pac4sac.report.tables import Answer, Cell, Picture, Table, in_digits, verdict_cell, words
 
 
@@ -37,9 +28,13 @@ def answer_on_task(rows: Sequence[Compared], question: str = "") -> Answer:
     if not rivals or rows[0].baseline is None:
         under_way = any(row.variant.under_way for row in rows)
         known = [row for row in rows if row.variant.has_results]
-        numbers = ", ".join(f"`{row.variant.label}` {metric_cell(row.variant, task.headline.key).text}" for row in known)
+        numbers = ", ".join(
+            f"`{row.variant.label}` {metric_cell(row.variant, task.headline.key).text}" for row in known
+        )
         nothing = "runs are under way" if under_way else "there is nothing to compare it with"
-        return told(f"{numbers}; {nothing}." if known else f"No result yet: {nothing}.", UNFINISHED if under_way else "")
+        return told(
+            f"{numbers}; {nothing}." if known else f"No result yet: {nothing}.", UNFINISHED if under_way else ""
+        )
     first, *others = rivals
     ours, theirs = f"`{first.variant.label}`", f"`{rows[0].baseline.label}`"
     if first.verdict == BETTER:
@@ -75,14 +70,17 @@ def verdict_grid(on_tasks: Mapping[str, Sequence[Compared]]) -> Table:
 
     columns = [words("Variant", str), *(words(task, partial(cell, task)) for task in on_tasks)]
     units = dict.fromkeys(rows[0].variant.task.unit for rows in on_tasks.values())
-    caption = f"Against the baseline: difference of the means [95 %] in {' or '.join(units)}; of the baseline, mean ± sd"
+    caption = (
+        f"Against the baseline: difference of the means [95 %] in {' or '.join(units)}; of the baseline, mean ± sd"
+    )
     return Table("verdicts", caption, columns, list(dict.fromkeys(label for label, _ in found)))
 
 
-def ranking_picture(name: str, title: str, rows: Sequence[Compared]) -> Picture | None:
+def ranking_picture(context: Context, name: str, title: str, rows: Sequence[Compared]) -> Picture | None:
     task, sign = rows[0].variant.task, 1 if rows[0].variant.task.headline.lower_is_better else -1
-    ranked = sorted(((row.iqm, row.variant.label) for row in rows if row.iqm), key=lambda it: sign * it[0].value)
+    known = [(row.iqm, row.variant.label) for row in rows if row.iqm]
     baseline = next((row.variant.label for row in rows if row.is_baseline), "")
-    caption = f"{title}: interquartile mean with bootstrap 95 % interval, best on top"
-    estimates = {label: iqm for iqm, label in ranked}
-    return Picture(name, caption, lambda: ranking_figure(estimates, baseline, task.unit, task.scale)) if ranked else None
+    ranked = {label: iqm for iqm, label in sorted(known, key=lambda both: sign * both[0].value)}
+    caption = f"{task.title}: interquartile mean with bootstrap 95 % interval, best on top"
+    draw = partial(ranking_figure, title, ranked, context.looks, baseline, task.unit, task.scale)
+    return Picture(name, caption, draw) if baseline in ranked else None

@@ -74,24 +74,28 @@ class Measurements:
 
     def figure(self, variants: Sequence[Variant], quantities: Mapping[str, str]) -> Figure:
         """A panel for each quantity, with the title of its axis, over the steps of training."""
-        figure, panels = figures.new_figure(len(quantities))
+        figure, panels = figures.new_figure(f"{TEXTS[self.log]['title']}: {variants[0].task.title}", len(quantities))
         for panel, (name, title) in zip(panels, quantities.items(), strict=True):
-            for variant, colour, line in figures.styled(variants):
-                sound = [run for run in variant.runs if run.status not in BROKEN_OFF]
-                self._draw(panel, name, variant.label, sound or variant.runs, colour, line)
-            figures.finish_over_steps(panel, title)
+            ends = [(variant.look, *end) for variant in variants if (end := self._draw(panel, name, variant))]
+            figures.finish_over_steps(panel, title, "Means of the seeds; right, with 95 % intervals")
+            figures.draw_ends(panel, max((step for _, step, _ in ends), default=1.0), [(k, end) for k, _, end in ends])
         figures.add_legend(figure, panels[0])
         return figure
 
-    def _draw(self, panel: Any, name: str, label: str, runs: Sequence[RunRecord], colour: str, line: str) -> None:
+    def _draw(self, panel: Any, name: str, variant: Variant) -> tuple[float, Estimate] | None:
+        """The last step that all runs were measured at, with the mean there."""
+        runs = [run for run in variant.runs if run.status not in BROKEN_OFF] or variant.runs
         curves = [{row["step"]: row[name] for row in rows} for run in runs if (rows := self.of(run))]
-        for curve in curves if 1 < len(curves) < figures.FEWEST_FOR_INTERVAL else []:
-            panel.plot(list(curve), list(curve.values()), color=colour, linewidth=0.7, alpha=0.35)
         # Where one of the runs has no measurement, the mean would be of other runs.
         steps = sorted(set.intersection(*map(set, curves))) if curves else []
         values = np.array([[curve[step] for step in steps] for curve in curves])
-        mean = (np.array(steps), values.mean(0), figures.half_width_of(values)) if curves else None
-        figures.draw_mean(panel, mean, f"{label} ({figures.count_seeds(len(curves))})", colour, line)
+        label = f"{variant.look.name} ({figures.count_seeds(len(curves))})"
+        means = values.mean(0) if steps else []
+        panel.plot(steps, means, **figures.stroke(variant.look), linewidth=1.4, label=figures.drawn(label))
+        if not steps:
+            return None
+        mean, low, high = (float(x[-1]) for x in figures.band_of(values))
+        return steps[-1], Estimate(mean, low, high) if np.isfinite(low) else Estimate(mean)
 
 
 BIAS = Measurements("bias", ("step", "bias", "rms", "mean_return"), "overestimation")

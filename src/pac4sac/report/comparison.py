@@ -8,6 +8,7 @@ from functools import cached_property
 from operator import attrgetter
 
 from pac4sac.base.text import p_value
+from pac4sac.report.looks import Look
 from pac4sac.report.tables import Cell, Column, Table, command, data, in_digits, verdict_cell, with_ends, words
 from pac4sac.report.variants import METRICS, TaskView, Variant
 from pac4sac.runs import statistics
@@ -44,6 +45,11 @@ class Context:
     @property
     def all_variants(self) -> list[Variant]:
         return [variant for members in self.variants.values() for variant in members]
+
+    @property
+    def looks(self) -> dict[str, Look]:
+        """By label."""
+        return {variant.label: variant.look for variant in self.all_variants}
 
 
 @dataclass(frozen=True)

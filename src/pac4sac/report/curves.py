@@ -8,18 +8,20 @@ from typing import Any
 from urllib.parse import quote
 
 from pac4sac.report.comparison import Context
-from pac4sac.report.figures import AT_ONCE, styles
+from pac4sac.report.figures import AT_ONCE
 from pac4sac.report.variants import Outcome, TaskView, Variant
 from pac4sac.runs.metrics import STREAK
 
 FILMS = ("episode.gif", "episode.mp4")  # as `pac4sac watch` names them in the folder of a run
 DIGITS = 4  # that the largest return of a task is told in
 
+NO_CURVES: dict[str, Any] = {"streak": STREAK, "tasks": []}
+
 
 def curves_of(context: Context, out: Path) -> dict[str, Any]:
     """`out` is the folder of the page, from which films are linked to."""
     tasks = [_task(context, title, out) for title in context.variants if any(v.runs for v in context.variants[title])]
-    return {"streak": STREAK, "tasks": tasks}
+    return NO_CURVES | {"tasks": tasks}
 
 
 def _task(context: Context, title: str, out: Path) -> dict[str, Any]:
@@ -30,7 +32,6 @@ def _task(context: Context, title: str, out: Path) -> dict[str, Any]:
     returns = [abs(value) for variant in variants for run in variant.runs for value in run.returns]
     largest = max(filter(math.isfinite, returns), default=1.0)
     digits = max(0, DIGITS - math.ceil(math.log10(largest or 1.0) + 1e-9))
-    looks = styles([variant.label for variant in variants])
     return {
         "title": title,
         "limit": task.r_limit,
@@ -40,10 +41,11 @@ def _task(context: Context, title: str, out: Path) -> dict[str, Any]:
         "scale": 10**digits,
         "variants": [
             {
-                "name": variant.label,
+                "label": variant.label,
+                "name": variant.look.name,
                 "family": families.get(variant, variant.chose.capitalize()),
-                "colour": looks[variant.label][0],
-                "line": looks[variant.label][1],
+                "colour": variant.look.place,
+                "line": variant.look.dashes,
                 "shown": variant in (shown or variants[:AT_ONCE]),
                 "baseline": variant is baseline,
                 "runs": [_run(outcome, variant, digits, out) for outcome in variant.outcomes],

@@ -10,6 +10,7 @@ from string import Template
 from typing import Any
 
 from pac4sac.report.formats import Facts, plain
+from pac4sac.report.looks import series
 from pac4sac.report.tables import Answer, Block, Cell, Column, Picture, Section, Table
 
 HERE = Path(__file__).parent
@@ -17,13 +18,9 @@ PLOTS = HERE / "uplot"  # the library that draws curves, with its licence
 
 
 def html_page(
-    title: str,
-    facts: Facts,
-    sections: Sequence[Section],
-    drawings: Mapping[str, str],
-    curves: Mapping[str, Any],
+    title: str, facts: Facts, sections: Sequence[Section], drawings: Mapping[str, str], curves: Mapping[str, Any]
 ) -> str:
-    """`drawings` are the figures as SVG for a page, by name."""
+    """The first section is shown whole. `drawings` are the figures as SVG for a page, by name."""
     summary, *others = sections
     known = {section.name for section in others}
     answers, *evidence = [_html_block(block, drawings, known) for block in summary.blocks]
@@ -32,6 +29,7 @@ def html_page(
         title=_html(title),
         facts="; ".join(f"<b>{_html(value)}</b> {_html(name)}" for value, name in facts),
         style=_text(PLOTS / "uPlot.min.css") + _text(HERE / "report.css"),
+        series=series(),
         script=f"/*\n{_text(PLOTS / 'LICENSE')}*/\n{_text(PLOTS / 'uPlot.iife.min.js')}{_text(HERE / 'report.js')}",
         answers=answers,
         evidence="\n".join(evidence),

@@ -129,8 +129,16 @@ document.addEventListener("click", event => {
 // --- learning curves
 
 const {streak, tasks} = JSON.parse(document.getElementById("returns").textContent);
-const DASHES = {"-": [], "--": [8, 4], ":": [2, 3], "-.": [8, 3, 2, 3]};
-const STYLES = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "dashed"};
+
+/** A colour of the style sheet as a canvas understands it. */
+function colourOf(variable, alpha = 1) {
+  const probe = make("i");
+  probe.style.color = `var(--${variable})`;
+  root.append(probe);
+  const colour = getComputedStyle(probe).color;
+  probe.remove();
+  return alpha < 1 ? colour.replace("rgb(", "rgba(").replace(")", `, ${alpha})`) : colour;
+}
 
 /** The same as `score` in runs/metrics.py; without a number of episodes to end at, steps take the place of episodes. */
 function score(run, limit, task) {
@@ -185,13 +193,15 @@ const middles = {
 
 class Curves {
   constructor(place) {
-    this.smoothed = true;
-    this.middle = "mean";
+    // A page that is loaded again, as that of a study that trains, looks as it did.
+    this.remembered = {task: tasks[0].title, smoothing: "smoothed", middle: "mean", ...JSON.parse(sessionStorage.getItem("curves") || "{}")};
     const choose = (title, name, options, chosen) => {
-      const select = make("select", {name}, ...Object.entries(options).map(([value, text]) => make("option", {value}, text)));
-      select.addEventListener("change", () => chosen(select.value));
+      const select = make("select", {name}, ...options.map(([value, text]) => make("option", {value}, text)));
+      select.value = this.remembered[name];
+      select.addEventListener("change", () => { this.remember({[name]: select.value}); chosen(); });
       return make("label", {}, `${title} `, select);
     };
+    const chosenTask = () => tasks.find(task => task.title === this.remembered.task) || tasks[0];
     this.slider = make("input", {type: "range", name: "limit", step: "any"});
     this.slider.addEventListener("input", () => this.setLimit(Number(this.slider.value)));
     this.limitText = make("output");
@@ -211,19 +221,26 @@ class Curves {
     this.table.detailOf = row => this.runsOf(row.variant);
     place.append(
       make("div", {className: "controls"},
-        choose("task", "task", Object.fromEntries(tasks.map((task, k) => [k, task.title])), k => this.setTask(tasks[k])),
-        choose("returns", "smoothing", {smoothed: "smoothed", raw: "raw"}, value => { this.smoothed = value === "smoothed"; this.draw(); }),
-        choose("bold", "middle", {mean: "mean", iqm: "interquartile mean"}, value => { this.middle = value; this.draw(); }),
+        choose("task", "task", tasks.map(task => [task.title, task.title]), () => this.setTask(chosenTask())),
+        choose("returns", "smoothing", [["smoothed", "smoothed"], ["raw", "raw"]], () => this.draw()),
+        choose("bold", "middle", [["mean", "mean"], ["iqm", "interquartile mean"]], () => this.draw()),
         make("label", {}, "solved above ", this.slider, " ", this.limitText), own),
       this.legend, this.plot, make("div", {className: "scroll"}, this.table));
     equip(this.table);
     let width = 0;
     new ResizeObserver(() => { if (place.clientWidth !== width) { width = place.clientWidth; this.draw(); } }).observe(place);
-    this.setTask(tasks[0]);
+    this.setTask(chosenTask());
+  }
+
+  remember(change) {
+    Object.assign(this.remembered, change);
+    sessionStorage.setItem("curves", JSON.stringify(this.remembered));
   }
 
   setTask(task) {
     this.task = task;
+    const known = this.remembered.shown?.[task.title];
+    for (const variant of task.variants) variant.shown = known ? known.includes(variant.label) : variant.shown;
     for (const run of task.variants.flatMap(variant => variant.runs)) {
       run.values ??= run.returns.map(whole => whole === null ? NaN : whole / task.scale);
       run.x ??= run.steps || run.values.map((_, k) => (k + 1) * (task.horizon || 1));
@@ -234,6 +251,7 @@ class Curves {
     Object.assign(this.slider, {min: low, max: high});
     this.drawLegend();
     this.setLimit(this.usualLimit);
+    this.draw();
   }
 
   setLimit(limit) {
@@ -241,19 +259,21 @@ class Curves {
     this.slider.value = limit;
     this.limitText.value = limit.toLocaleString("en", {maximumFractionDigits: 1}) + (limit === this.task.limit ? " (the task's own)" : "");
     this.drawScores();
-    if (this.chart) this.chart.redraw(); else this.draw();
+    this.chart?.redraw();
   }
 
   drawLegend() {
     const families = new Map();
     for (const variant of this.task.variants) {
       const button = make("button", {type: "button", title: variant.family}, variant.name);
-      button.style.setProperty("--colour", variant.colour);
-      button.style.setProperty("--dash", STYLES[variant.line]);
+      button.style.setProperty("--colour", `var(--series-${variant.colour})`);
+      button.style.setProperty("--dash", ["solid", "dashed", "dotted"][Math.min(variant.line.length, 4) / 2]);
       button.setAttribute("aria-pressed", String(variant.shown));
       button.addEventListener("click", () => {
         variant.shown = !variant.shown;
         button.setAttribute("aria-pressed", String(variant.shown));
+        const shown = this.task.variants.filter(one => one.shown).map(one => one.label);
+        this.remember({shown: {...this.remembered.shown, [this.task.title]: shown}});
         this.drawScores();
         this.draw();
       });
@@ -306,7 +326,7 @@ class Curves {
     const shown = task.variants.filter(variant => variant.shown);
     const runs = shown.flatMap(variant => variant.runs.map(run => ({run, variant})).filter(one => one.run.values.length));
     const longest = runs.reduce((most, {run}) => Math.max(most, run.values.length), 0);
-    this.window = this.smoothed ? 1 + Math.floor(longest / 100) : 1;
+    this.window = this.remembered.smoothing === "smoothed" ? 1 + Math.floor(longest / 100) : 1;
     for (const one of runs) one.y = smooth(one.run.values, this.window);
     this.runs = runs;
     const xs = [...new Set(runs.flatMap(({run}) => run.x))].sort((a, b) => a - b), placeOf = new Map(xs.map((x, k) => [x, k]));
@@ -317,7 +337,7 @@ class Curves {
     };
     const series = [{}], data = [xs];
     for (const {run, variant, y} of runs) {
-      series.push({stroke: `${variant.colour}66`, width: 0.8, points: {show: false}});
+      series.push({stroke: () => colourOf(`series-${variant.colour}`, 0.4), width: 0.8, points: {show: false}});
       data.push(aligned(run.x, y));
     }
     for (const variant of shown) {
@@ -326,11 +346,14 @@ class Curves {
       if (!sound.length) continue;
       const start = Math.max(...sound.map(({run}) => run.x[0])), end = Math.min(...sound.map(({run}) => run.x.at(-1)));
       const grid = xs.filter(x => x >= start && x <= end);
-      series.push({stroke: variant.colour, width: 2.4, dash: DASHES[variant.line], points: {show: false}});
-      data.push(aligned(grid, grid.map(x => middles[this.middle](sound.map(({run, y}) => interpolate(run.x, y, x))))));
+      const dash = variant.line.map(length => 2.4 * length);
+      series.push({stroke: () => colourOf(`series-${variant.colour}`), width: 2.4, dash, points: {show: false}});
+      data.push(aligned(grid, grid.map(x => middles[this.remembered.middle](sound.map(({run, y}) => interpolate(run.x, y, x))))));
     }
-    const colour = name => () => { this.plot.style.color = `var(${name})`; return getComputedStyle(this.plot).color; };
-    const axis = (label, more) => ({label, stroke: colour("--faint"), grid: {stroke: colour("--grid"), width: 1}, ticks: {show: false}, ...more});
+    const axis = (label, more) => ({
+      label, stroke: () => colourOf("faint"), grid: {stroke: () => colourOf("grid"), width: 1}, ticks: {show: false}, labelFont: "13px system-ui",
+      labelSize: 22, ...more,
+    });
     const short = value => Math.abs(value) >= 1e6 ? `${value / 1e6}M` : Math.abs(value) >= 1e3 ? `${value / 1e3}k` : String(value);
     this.chart = new uPlot({
       width, height: Math.max(240, Math.min(420, Math.round(width * 0.36))), legend: {show: false}, series,
@@ -348,8 +371,7 @@ class Curves {
     if (this.limit === undefined) return;
     const y = chart.valToPos(this.limit, "y", true), {left, top, width, height} = chart.bbox;
     if (y < top || y > top + height) return;
-    this.plot.style.color = "var(--faint)";
-    Object.assign(chart.ctx, {strokeStyle: getComputedStyle(this.plot).color, lineWidth: devicePixelRatio});
+    Object.assign(chart.ctx, {strokeStyle: colourOf("faint"), lineWidth: devicePixelRatio});
     chart.ctx.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
     chart.ctx.beginPath();
     chart.ctx.moveTo(left, y);
@@ -383,7 +405,7 @@ class Curves {
     this.hover.replaceChildren(make("b", {}, variant.name), ` seed ${run.seed}, episode ${k}: return ${run.values[k]}`, make("br"), run.run);
     this.hover.hidden = this.mark.hidden = false;
     const far = best.across > chart.over.clientWidth / 2;
-    Object.assign(this.mark.style, {left: `${best.across + dx}px`, top: `${best.down + dy}px`, background: variant.colour});
+    Object.assign(this.mark.style, {left: `${best.across + dx}px`, top: `${best.down + dy}px`, background: `var(--series-${variant.colour})`});
     Object.assign(this.hover.style, {
       left: far ? "auto" : `${best.across + dx + 12}px`, right: far ? `${this.plot.clientWidth - best.across - dx + 12}px` : "auto",
       top: `${Math.max(0, best.down + dy - 30)}px`,

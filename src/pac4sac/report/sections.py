@@ -13,9 +13,9 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from pac4sac.base.text import assignments, file_name, setting_text
-from pac4sac.report import figures
+from pac4sac.report import figures, rankings
 from pac4sac.report.answers import compare_on_task
-from pac4sac.report.comparison import Context, comparison_table, metric_cell
+from pac4sac.report.comparison import Context, Family, comparison_table, metric_cell
 from pac4sac.report.tables import TEXTS, Block, Cell, Column, Picture, Section, Table, command, data, numbered, words
 from pac4sac.report.variants import METRICS, TaskView, Variant
 from pac4sac.runs.collection import Collection
@@ -44,6 +44,7 @@ def task_section(context: Context, title: str) -> Section:
         comparison_table(f"task-{name}", f"All variants on {title}", compared, task),
         *mixtures(results),
         *figures.pictures(f"learning-{name}", drawn, figures.learning_figure, context.references.get(title)),
+        *_profiles(f"profile-{name}", families[0], baseline),
         _further_metrics(f"metrics-{name}", task, results),
     ]
     return Section(f"task-{name}", f"Task {title}", blocks)
@@ -59,6 +60,14 @@ def _about(context: Context, task: TaskView, baseline: Variant | None) -> str:
     named = ", ".join(f"{title} ({n})" for title, n in sizes.items() if n)
     by = texts["baseline"].format(label=baseline.label, metric=task.headline.title, tests=TEXTS["tests"])
     return f"{about} {by} {texts['families' if len(sizes) > 1 else 'family'].format(named=named)}"
+
+
+def _profiles(name: str, family: Family, baseline: Variant | None) -> list[Picture]:
+    rivals = [variant for variant in family.members if variant is not baseline and variant.has_results]
+    if baseline is None or not rivals:
+        return []
+    caption = f"{baseline.task.title}: {family.title}. {TEXTS['profile']['caption']}"
+    return figures.pictures(name, [(caption, rivals)], partial(rankings.task_profile, baseline), baseline)
 
 
 def _further_metrics(name: str, task: TaskView, variants: Sequence[Variant]) -> Table:
@@ -114,14 +123,32 @@ def across_tasks_section(context: Context) -> Section | None:
         Column(f"P(better than {baseline}) [95 %]", better.get, digits=2),
     ]
     ranked = dict(sorted(iqm.items(), key=lambda item: item[1].value))
-    name, caption = "across-tasks", TEXTS["across_tasks"]["caption"]
+    name, caption, unit = "across-tasks", TEXTS["across_tasks"]["caption"], "regret / (r_limit × E_max)"
+    title = f"Interquartile means over {len(tasks)} tasks"
+    first = {
+        label: strata[label]
+        for label in [baseline, *(label for label in ranked if label != baseline)][: figures.AT_ONCE]
+    }
+    of_all = f"Performance profiles over {len(tasks)} tasks"
+    profile = partial(rankings.profile_figure, of_all, first, context.looks, baseline, unit)
     blocks = [
         TEXTS["across_tasks"]["intro"].format(tasks=", ".join(tasks)),
         Table(name, caption, columns, list(strata)),
         *mixtures(variant for members in tasks.values() for variant in members if variant.label in strata),
-        Picture(name, caption, lambda: figures.ranking_figure(ranked, baseline, "normalised regret", 1.0)),
+        Picture(
+            "overview", TEXTS["across_tasks"]["overview"], partial(figures.overview_figure, _overview(context, tasks))
+        ),
+        Picture(name, caption, partial(rankings.ranking_figure, title, ranked, context.looks, baseline, unit, 1.0)),
+        Picture(f"profile-{name}", TEXTS["profile"]["caption"], partial(profile, lower_is_better=True)),
     ]
     return Section(name, "Across tasks", blocks)
+
+
+def _overview(context: Context, tasks: Iterable[str]) -> dict[str, list[Variant]]:
+    """Of each task the baseline and what is drawn beside every family; nothing where there is neither."""
+    pairs = {title: (context.references.get(title), context.baselines[title]) for title in tasks}
+    chosen = {title: list(dict.fromkeys(filter(None, pair))) for title, pair in pairs.items()}
+    return {title: members for title, members in chosen.items() if members}
 
 
 def _normalised(variant: Variant) -> list[float]:
@@ -164,13 +191,12 @@ def sweep(variant: Variant, parts: Iterable[float]) -> dict[float, list[float]]:
 
 
 def sweep_figure(variants: Sequence[Variant]) -> Figure:
-    figure, (panel,) = figures.new_figure(1, 7.6, 4.4)
-    for variant, colour, line in figures.styled(variants):
+    figure, (panel,) = figures.new_figure(f"How the limit matters on {variants[0].task.title}", 1)
+    for variant in variants:
         points = [(limit, fmean(episodes)) for limit, episodes in sweep(variant, DRAWN).items() if episodes]
         if points:
-            panel.plot(
-                *zip(*points, strict=True), line, color=colour, linewidth=1.8, label=figures.drawn(variant.label)
-            )
+            style, label = figures.stroke(variant.look), figures.drawn(variant.look.name)
+            panel.plot(*zip(*points, strict=True), **style, linewidth=1.4, label=label)
     panel.axvline(variants[0].task.r_limit, **figures.DASHED)
     figures.finish_panel(panel, "return that counts as solved", "episodes until solved, mean")
     panel.set_ylim(bottom=0)
