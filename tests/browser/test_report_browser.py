@@ -116,7 +116,8 @@ class TestThePage:
         show_on(browser, screen)
         browser.execute_script(OPEN_ALL)
         settle(browser)
-        wide = """return [...document.querySelectorAll("table")].filter(t => t.offsetWidth > t.parentElement.clientWidth).map(t => t.id)"""
+        wide = """return [...document.querySelectorAll("table")]
+            .filter(table => table.offsetWidth > table.parentElement.clientWidth).map(table => table.id)"""
         assert browser.execute_script("return document.querySelectorAll('table').length") > 15
         assert browser.execute_script(wide) == []
         assert browser.execute_script("return document.documentElement.scrollWidth") <= SCREENS[screen][0]

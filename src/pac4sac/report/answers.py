@@ -6,7 +6,18 @@ from functools import partial
 from operator import itemgetter
 
 from pac4sac.base.text import file_name, p_text
-from pac4sac.report.comparison import BETTER, UNFINISHED, WORSE, Compared, Context, compare_headline, metric_cell, tally
+from pac4sac.report.comparison import (
+    BETTER,
+    UNFINISHED,
+    VERDICTS,
+    WORSE,
+    Compared,
+    Context,
+    compare_headline,
+    in_words,
+    metric_cell,
+    variant_cell,
+)
 from pac4sac.report.rankings import ranking_figure
 from pac4sac.report.tables import Answer, Cell, Picture, Table, in_digits, verdict_cell, words
 
@@ -29,21 +40,22 @@ def answer_on_task(rows: Sequence[Compared], question: str = "") -> Answer:
         under_way = any(row.variant.under_way for row in rows)
         known = [row for row in rows if row.variant.has_results]
         numbers = ", ".join(
-            f"`{row.variant.label}` {metric_cell(row.variant, task.headline.key).text}" for row in known
+            f"{row.variant.look.name} {metric_cell(row.variant, task.headline.key).text}" for row in known
         )
         nothing = "runs are under way" if under_way else "there is nothing to compare it with"
         return told(
             f"{numbers}; {nothing}." if known else f"No result yet: {nothing}.", UNFINISHED if under_way else ""
         )
     first, *others = rivals
-    ours, theirs = f"`{first.variant.label}`", f"`{rows[0].baseline.label}`"
+    ours, theirs = first.variant.look.name, rows[0].baseline.look.name
     if first.verdict == BETTER:
         text = f"{ours} is better than {theirs}"
     elif first.verdict == WORSE:
         text = f"{theirs} is better than {ours}" + (", the best of the others" if others else "")
     else:
         text = f"{ours} against {theirs}: {first.verdict}"
-    return told(f"{text}, {how_much(first)}." + (f" The others: {tally(others)}." if others else ""), first.verdict)
+    rest = in_words([(row.verdict, row.variant.look.name) for row in others], VERDICTS)
+    return told(f"{text}, {how_much(first)}." + (f" The others: {rest}." if others else ""), first.verdict)
 
 
 def how_much(row: Compared) -> str:
@@ -58,6 +70,7 @@ def how_much(row: Compared) -> str:
 def verdict_grid(on_tasks: Mapping[str, Sequence[Compared]]) -> Table:
     """Variants by tasks."""
     found = {(row.variant.label, task): row for task, rows in on_tasks.items() for row in rows}
+    named = {row.variant.label: variant_cell(row.variant) for row in found.values()}
 
     def cell(task: str, label: str) -> Cell:
         row = found.get((label, task))
@@ -68,12 +81,12 @@ def verdict_grid(on_tasks: Mapping[str, Sequence[Compared]]) -> Table:
             return verdict_cell(row.verdict, text=metric_cell(row.variant, about.headline.key, about.scale).text)
         return verdict_cell(row.verdict, text=in_digits(row.difference, about.scale))
 
-    columns = [words("Variant", str), *(words(task, partial(cell, task)) for task in on_tasks)]
+    columns = [words("Variant", named.__getitem__), *(words(task, partial(cell, task)) for task in on_tasks)]
     units = dict.fromkeys(rows[0].variant.task.unit for rows in on_tasks.values())
     caption = (
         f"Against the baseline: difference of the means [95 %] in {' or '.join(units)}; of the baseline, mean ± sd"
     )
-    return Table("verdicts", caption, columns, list(dict.fromkeys(label for label, _ in found)))
+    return Table("verdicts", caption, columns, list(named))
 
 
 def ranking_picture(context: Context, name: str, title: str, rows: Sequence[Compared]) -> Picture | None:

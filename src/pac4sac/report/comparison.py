@@ -173,7 +173,7 @@ def comparison_table(name: str, caption: str, rows: Sequence[Compared], task: Ta
     ]
     has_baseline = any(row.is_baseline for row in rows)
     columns = [  # the most telling first, since a narrow page folds the last
-        words("Variant", "variant.label"),
+        words("Variant", lambda row: variant_cell(row.variant)),
         *(verdicts if has_baseline else []),
         Column(task.unit, lambda row: metric_cell(row.variant, metric.key, task.scale)),
         *(until_solved if task.r_limit is not None else []),
@@ -198,6 +198,10 @@ def comparison_table(name: str, caption: str, rows: Sequence[Compared], task: Ta
         data("against_baseline", "command", get=attrgetter("verdict", "variant.command")),
     ]
     return Table(name, caption, columns, rows)
+
+
+def variant_cell(variant: Variant) -> Cell:
+    return Cell(variant.label, variant.label, name=variant.look.name)
 
 
 def metric_cell(variant: Variant, metric: str, scale: float = 1.0) -> Cell:

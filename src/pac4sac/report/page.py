@@ -86,11 +86,12 @@ def _html_table(table: Table) -> str:
 
 
 def _html_cell(cell: Cell, column: Column) -> str:
-    hint = f' title="{html.escape(cell.hint)}"' if cell.hint else ""
-    text = f"<code>{html.escape(cell.text)}</code>" if column.code else _html(cell.text)
+    hint = cell.hint or (cell.text if cell.name else "")
+    title = f' title="{html.escape(hint)}"' if hint else ""
+    text = f"<code>{html.escape(cell.text)}</code>" if column.code else _html(cell.name or cell.text)
     text += "".join(f"<small>{_html(below)}</small>" for below in (cell.note, cell.published) if below)
     text += _pill(cell.verdict)
-    return f'<td class="{_kind(column)}" data-value="{html.escape(plain(cell.value))}"{hint}>{text}</td>'
+    return f'<td class="{_kind(column)}" data-value="{html.escape(plain(cell.value))}"{title}>{text}</td>'
 
 
 def _pill(verdict: str) -> str:

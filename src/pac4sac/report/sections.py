@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from pac4sac.base.text import assignments, file_name, setting_text
 from pac4sac.report import figures, rankings
 from pac4sac.report.answers import compare_on_task
-from pac4sac.report.comparison import Context, Family, comparison_table, metric_cell
+from pac4sac.report.comparison import Context, Family, comparison_table, metric_cell, variant_cell
 from pac4sac.report.tables import TEXTS, Block, Cell, Column, Picture, Section, Table, command, data, numbered, words
 from pac4sac.report.variants import METRICS, TaskView, Variant
 from pac4sac.runs.collection import Collection
@@ -74,7 +74,7 @@ def _further_metrics(name: str, task: TaskView, variants: Sequence[Variant]) -> 
     known = [m for m in METRICS.values() if any(variant.shown(m.key)[0] for variant in variants)]
     scales = {m.key: task.scale if "regret" in m.key else 1.0 for m in known}
 
-    columns = [words("Variant", "label")]
+    columns = [words("Variant", variant_cell)]
     columns += [Column(m.title, partial(metric_cell, metric=m.key, scale=scales[m.key])) for m in known]
     columns.append(data("variant", "seed", "state", "solved", *scales, get=lambda numbers: numbers))
     unit = " (regrets in thousands)" if task.scale > 1 else ""

@@ -24,6 +24,7 @@ class Cell:
     verdict: str = ""
     hint: str = ""
     note: str = ""  # on how many runs, where not on all
+    name: str = ""  # plain words for the text, on a page
 
     @property
     def lines(self) -> list[str]:
