@@ -43,6 +43,7 @@ test-browser: .venv/ready  ## the report in headless Chromium
 
 report: .venv/ready  ## tables and figures in docs/results, from the runs in results/
 	$(BIN)/pac4sac report results --out docs/results --pages
+	cp docs/results/figures/overview.svg docs/pac4sac-and-sac.svg
 
 # Each library apart, torch first here too; the versions are those that the figures in docs/performance.md are of.
 .bench/%/ready: benchmarks/requirements-%.txt

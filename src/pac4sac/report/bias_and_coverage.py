@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 
 from pac4sac.base.text import file_name, p_value
 from pac4sac.report import figures
-from pac4sac.report.comparison import UNFINISHED, VERDICTS, Compared, Context, Quantity, compare, in_words
+from pac4sac.report.comparison import UNFINISHED, VERDICTS, Compared, Context, Quantity, compare, in_words, variant_cell
 from pac4sac.report.sections import mixtures
-from pac4sac.report.tables import TEXTS, Block, Cell, Column, Section, Table, data, with_ends, words
+from pac4sac.report.tables import TEXTS, Block, Cell, Column, Section, Table, data, verdict_cell, with_ends, words
 from pac4sac.report.variants import Variant
 from pac4sac.runs.logs import is_number
 from pac4sac.runs.reading import RunRecord
@@ -59,39 +59,44 @@ class Measurements:
             measured = len(self.at_the_end(variant))
             return Cell(f"{measured} of {len(variant.runs)}", measured)
 
-        first = [data("task", get="task.title"), words("Variant", "label", "variant")]
-        first += [data("algo", get="algo"), Column("S", "shots", "shots"), Column("Runs", runs_cell, "runs")]
+        first = [data("task", get="task.title"), words("Variant", variant_cell, "variant")]
+        first += [data("algo", get="algo"), data("shots", get="shots"), data("runs", get=runs_cell)]
+        last = [Column("S", "shots"), Column("Runs", runs_cell)]
         asking = {study.name for study in context.collection.studies if study.kind == self.study}
         blocks: list[Block] = []
         for title, variants in context.variants.items():
             if members := sorted(self.measured(variants), key=lambda variant: asking.isdisjoint(variant.studies)):
                 sentences, columns = about(title, members)
                 name, texts = f"{self.log}-{file_name(title)}", TEXTS[self.log]
-                table = Table(name, texts["table"].format(title), [*first, *columns], members)
+                table = Table(name, texts["table"].format(title), [*first, *columns, *last], members)
                 drawn = figures.pictures(name, [(texts["picture"].format(title), members)], draw)
                 blocks += [*sentences, *drawn, table, *mixtures(members)]
         return Section(self.log, TEXTS[self.log]["title"], [TEXTS[self.log]["intro"], *blocks]) if blocks else None
 
     def figure(self, variants: Sequence[Variant], quantities: Mapping[str, str]) -> Figure:
         """A panel for each quantity, with the title of its axis, over the steps of training."""
-        figure, panels = figures.new_figure(len(quantities))
+        figure, panels = figures.new_figure(f"{TEXTS[self.log]['title']}: {variants[0].task.title}", len(quantities))
         for panel, (name, title) in zip(panels, quantities.items(), strict=True):
-            for variant, colour, line in figures.styled(variants):
-                sound = [run for run in variant.runs if run.status not in BROKEN_OFF]
-                self._draw(panel, name, variant.label, sound or variant.runs, colour, line)
-            figures.finish_over_steps(panel, title)
+            ends = [(variant.look, *end) for variant in variants if (end := self._draw(panel, name, variant))]
+            figures.finish_over_steps(panel, title, "Means of the seeds; right, with 95 % intervals")
+            figures.draw_ends(panel, max((step for _, step, _ in ends), default=1.0), [(k, end) for k, _, end in ends])
         figures.add_legend(figure, panels[0])
         return figure
 
-    def _draw(self, panel: Any, name: str, label: str, runs: Sequence[RunRecord], colour: str, line: str) -> None:
+    def _draw(self, panel: Any, name: str, variant: Variant) -> tuple[float, Estimate] | None:
+        """The last step that all runs were measured at, with the mean there."""
+        runs = [run for run in variant.runs if run.status not in BROKEN_OFF] or variant.runs
         curves = [{row["step"]: row[name] for row in rows} for run in runs if (rows := self.of(run))]
-        for curve in curves if 1 < len(curves) < figures.FEWEST_FOR_INTERVAL else []:
-            panel.plot(list(curve), list(curve.values()), color=colour, linewidth=0.7, alpha=0.35)
         # Where one of the runs has no measurement, the mean would be of other runs.
         steps = sorted(set.intersection(*map(set, curves))) if curves else []
         values = np.array([[curve[step] for step in steps] for curve in curves])
-        mean = (np.array(steps), values.mean(0), figures.half_width_of(values)) if curves else None
-        figures.draw_mean(panel, mean, f"{label} ({figures.count_seeds(len(curves))})", colour, line)
+        label = f"{variant.look.name} ({figures.count_seeds(len(curves))})"
+        means = values.mean(0) if steps else []
+        panel.plot(steps, means, **figures.stroke(variant.look), linewidth=1.4, label=figures.drawn(label))
+        if not steps:
+            return None
+        mean, low, high = (float(x[-1]) for x in figures.band_of(values))
+        return steps[-1], Estimate(mean, low, high) if np.isfinite(low) else Estimate(mean)
 
 
 BIAS = Measurements("bias", ("step", "bias", "rms", "mean_return"), "overestimation")
@@ -126,11 +131,12 @@ def bias_section(context: Context) -> Section | None:
         return bias.value / abs(size) if bias and size else None
 
     columns = [
+        words("Critic", lambda variant: verdict_cell(critic_verdict(variant))),
         Column("bias [95 %]", final_bias, with_ends("bias")),
         Column("mean value G", lambda variant: mean(variant, "mean_return"), "mean_return"),
         Column("bias / |G|", share, "relative_bias", show=lambda part: f"{100 * part:+.1f} %".replace("-", "−")),
         Column("root-mean-square error", lambda variant: mean(variant, "rms"), "rms"),
-        words("Critic", critic_verdict, "verdict"),
+        data("verdict", get=critic_verdict),
     ]
 
     def about(title: str, variants: Sequence[Variant]) -> tuple[list[str], list[Column]]:
@@ -175,11 +181,12 @@ def coverage_section(context: Context, choose: Callable[[Sequence[Variant]], Var
             p_values = {row.variant: row.p for row in rows}
             verdicts = {row.variant: row.verdict for row in rows}
             columns += [
+                words("against baseline", partial(_told, verdicts), (), quantity),
                 Column("at the end [95 %]", partial(end, name), with_ends(name), quantity),
                 Column("difference [95 %]", differences.get, with_ends(f"{name}_difference"), quantity),
                 Column("p (Holm)", p_values.get, f"{name}_p_holm", quantity, show=p_value),
                 Column("mean over training", partial(over_training, name=name), f"{name}_over_training", quantity),
-                words("against baseline", verdicts.get, f"{name}_against_baseline", quantity),
+                data(f"{name}_against_baseline", get=verdicts.get),
             ]
             told_apart = in_words([(verdict, f"`{variant.label}`") for variant, verdict in verdicts.items()], WIDTHS)
             sentences.append(f"By {quantity}, {told_apart or 'nothing to compare'}.")
@@ -187,6 +194,10 @@ def coverage_section(context: Context, choose: Callable[[Sequence[Variant]], Var
         return [" ".join([against, *sentences])] if baseline else [], columns
 
     return COVERAGE.section(context, about, coverage_figure)
+
+
+def _told(verdicts: Mapping[Variant, str], variant: Variant) -> Cell:
+    return verdict_cell(verdicts.get(variant, ""))
 
 
 def compare_coverage(name: str, variants: Sequence[Variant], baseline: Variant | None) -> list[Compared]:
