@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from pac4sac.base.text import file_name, p_value
 from pac4sac.report import figures
-from pac4sac.report.comparison import UNFINISHED, VERDICTS, Compared, Context, Quantity, compare, in_words
+from pac4sac.report.comparison import UNFINISHED, VERDICTS, Compared, Context, Quantity, compare, in_words, variant_cell
 from pac4sac.report.looks import Look
 from pac4sac.report.sections import mixtures
 from pac4sac.report.tables import TEXTS, Block, Cell, Column, Section, Table, data, with_ends, words
@@ -59,7 +59,7 @@ class Measurements:
             measured = len(self.at_the_end(variant))
             return Cell(f"{measured} of {len(variant.runs)}", measured)
 
-        first = [data("task", get="task.title"), words("Variant", "label", "variant")]
+        first = [data("task", get="task.title"), words("Variant", variant_cell, "variant")]
         first += [data("algo", get="algo"), Column("S", "shots", "shots"), Column("Runs", runs_cell, "runs")]
         asking = {study.name for study in context.collection.studies if study.kind == self.study}
         blocks: list[Block] = []

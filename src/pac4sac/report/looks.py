@@ -74,6 +74,7 @@ def _settings(text: str) -> str:
     return "".join(f", {_FILE['settings'].get(name, name)} = {value}" for name, _, value in parts)
 
 
-def series(colours: Iterable[str]) -> str:
-    """The palette as the variables of a style sheet."""
-    return " ".join(f"--series-{place}: {colour};" for place, colour in enumerate(colours))
+def series() -> str:
+    """The palette as the variables of a style sheet, for light pages and for dark ones."""
+    both = enumerate(zip(COLOURS, DARK, strict=True))
+    return " ".join(f"--series-{place}: light-dark({light}, {dark});" for place, (light, dark) in both)

@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 
 from pac4sac.base.text import assignments, file_name, setting_text
 from pac4sac.report import figures, rankings
-from pac4sac.report.comparison import Context, Family, compare_headline, comparison_table, metric_cell
+from pac4sac.report.answers import compare_on_task
+from pac4sac.report.comparison import Context, Family, comparison_table, metric_cell, variant_cell
 from pac4sac.report.tables import TEXTS, Block, Cell, Column, Picture, Section, Table, command, data, numbered, words
 from pac4sac.report.variants import METRICS, TaskView, Variant
 from pac4sac.runs.collection import Collection
@@ -34,7 +35,7 @@ HOW = ("device", "backend", "precision")
 def task_section(context: Context, title: str) -> Section:
     results, families = context.results(title), context.families[title]
     task, name, baseline = results[0].task, file_name(title), context.baselines[title]
-    compared = [row for family in families for row in compare_headline(family.members, baseline, family.title)]
+    compared = compare_on_task(context, title)
     shows_solved = task.r_limit is not None and task.e_max
     curves = TEXTS["task"]["curves"] + (TEXTS["task"]["curves_solved"] if shows_solved else "")
     drawn = [(f"{title}: {family.title}. {curves}", family.members) for family in families]
@@ -73,7 +74,7 @@ def _further_metrics(name: str, task: TaskView, variants: Sequence[Variant]) -> 
     known = [m for m in METRICS.values() if any(variant.shown(m.key)[0] for variant in variants)]
     scales = {m.key: task.scale if "regret" in m.key else 1.0 for m in known}
 
-    columns = [words("Variant", "label")]
+    columns = [words("Variant", variant_cell)]
     columns += [Column(m.title, partial(metric_cell, metric=m.key, scale=scales[m.key])) for m in known]
     columns.append(data("variant", "seed", "state", "solved", *scales, get=lambda numbers: numbers))
     unit = " (regrets in thousands)" if task.scale > 1 else ""
@@ -169,10 +170,12 @@ def threshold_section(context: Context, intro: str) -> Section | None:
         swept = sorted(at[results[0].label])
         rows = [(label, *(fmean(by[limit]) if by[limit] else None for limit in swept)) for label, by in at.items()]
         limits = [f"{limit:g}" for limit in swept]
-        drawn = [(f"{caption}; dashed, the task's own. {f.title}", f.members) for f in context.families[title]]
+        first = context.families[title][0]  # the page has a slider for all others
+        drawn = [(f"{caption}; dashed, the task's own. {first.title}", first.members)]
         blocks += figures.pictures(name, drawn, sweep_figure, context.references.get(title))
         blocks += [Table(name, caption, numbered(("Variant", *limits), limits), rows), *mixtures(results)]
-    return Section("threshold", "How much the limit for “solved” matters", [intro, *blocks]) if blocks else None
+    about = f"{intro} {TEXTS['threshold']}".strip()
+    return Section("threshold", "How much the limit for “solved” matters", [about, *blocks]) if blocks else None
 
 
 def sweep(variant: Variant, parts: Iterable[float]) -> dict[float, list[float]]:
@@ -305,7 +308,7 @@ def _settings_table(variants: Sequence[Variant]) -> Table:
         words("Variant", "label", "variant"),
         words("Algorithm", "algo", "algo"),
         words("Seeds", lambda v: Cell(v.seeds)),
-        words("Settings other than the paper preset's", lambda v: Cell(", ".join(assignments(v.departures)) or "none")),
+        words("Settings other than usual", lambda v: Cell(", ".join(assignments(v.departures)) or "none")),
         data("preset", "seeds", get=lambda v: (v.preset, v.seeds)),
         data("config", get=lambda v: json.dumps(v.config, sort_keys=True)),
         data("task_settings", get=lambda v: json.dumps(v.task.settings, sort_keys=True)),

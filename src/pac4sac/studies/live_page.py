@@ -12,24 +12,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.text import duration, file_name
+from pac4sac.base.text import duration
 from pac4sac.studies.watcher import Watcher
 
 if TYPE_CHECKING:
-    from pac4sac.report.tables import Picture, Table
+    from pac4sac.report.tables import Table
     from pac4sac.studies.definition import Study
     from pac4sac.studies.plan import PlannedCohort
 
 LOOPBACK = "127.0.0.1"
-REFRESH = 10  # seconds between two looks at the folders
+REFRESH = 15  # seconds between two looks at the folders
 # Nothing of the page comes from elsewhere, and no other page may hold it.
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-SCRIPT = f"""<p id="ended" role="status" hidden>The study has ended; its report lies in its folder.</p>
+SCRIPT = f"""<p id="ended" role="status" hidden
+style="position: fixed; inset: auto 0 0 0; margin: 0; padding: .8rem; text-align: center; background: #222; color: #fff">
+The study has ended; its report lies in its folder.</p>
 <script>
-setInterval(() => fetch("/progress.json").then(() => location.reload(), () => {{
+setInterval(() => document.hidden || fetch("/progress.json").then(() => location.reload(), () => {{
   document.getElementById("ended").hidden = false;
 }}), {1000 * REFRESH});
 </script>
@@ -123,37 +125,20 @@ class LivePage(Watcher):
             return self.drawn
 
     def _draw(self) -> str:
-        from pac4sac.report import figures  # matplotlib takes a second to import
-        from pac4sac.report.formats import html_page
+        from pac4sac.paper.report import read_context  # matplotlib takes a second to import
+        from pac4sac.report.curves import NO_CURVES, curves_of
+        from pac4sac.report.page import html_page
         from pac4sac.report.tables import Section
 
         states, left = [cohort.state for cohort in list(self.cohorts.values())], self.seconds_left()
         facts = [(f"{states.count('complete')} of {len(states)}", "cohorts complete")]
         facts += [(f"about {duration(left)}", "left")] if left is not None else []
-        sections, drawings = [Section("cohorts", "Cohorts", [self._table()])], {}
-        for task, pictures in self._pictures().items():
-            sections.append(Section(f"task-{file_name(task)}", f"Task {task}", pictures))
-            for picture in pictures:
-                drawings[picture.name] = figures.inline_svg(
-                    figures.to_svg(picture.draw(), picture.name), picture.caption
-                )
-        return html_page(self.title, facts, sections, drawings).replace("</body>", SCRIPT)
-
-    def _pictures(self) -> "dict[str, list[Picture]]":
-        """Learning curves so far, by task; none before there are runs."""
-        from pac4sac.paper.report import read_context
-        from pac4sac.report import figures
-
         try:
-            context = read_context([self.root])
-        except UserError:
-            return {}
-        pictures = {}
-        for task, families in context.families.items():
-            sets = [(f"{task}: {family.title}", family.members) for family in families]
-            reference = context.references.get(task)
-            pictures[task] = figures.pictures(f"learning-{file_name(task)}", sets, figures.learning_figure, reference)
-        return pictures
+            curves = curves_of(read_context([self.root]), self.root)
+        except UserError:  # before there are runs
+            curves = NO_CURVES
+        cohorts = Section("cohorts", "Cohorts", [self._table()])
+        return html_page(self.title, facts, [cohorts], {}, curves).replace("</body>", SCRIPT)
 
     def _table(self) -> "Table":
         from pac4sac.report.tables import Column, Table, words
