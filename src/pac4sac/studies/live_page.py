@@ -28,14 +28,16 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 SCRIPT = f"""<p id="ended" role="status" hidden
-style="position: fixed; inset: auto 0 0 0; margin: 0; padding: .8rem; text-align: center; background: #222; color: #fff">
+style="position: fixed; inset: auto 0 0 0; margin: 0; padding: 1em; text-align: center; background: #222; color: #fff">
 The study has ended; its report lies in its folder.</p>
 <script>
 let touched = 0;
 addEventListener("pointerdown", () => {{ touched = Date.now(); }});  // who is at it, is left at it for a while
-setInterval(() => document.hidden || Date.now() - touched < 60000 || fetch("/progress.json").then(() => location.reload(), () => {{
-  document.getElementById("ended").hidden = false;
-}}), {1000 * REFRESH});
+function look() {{
+  const busy = document.hidden || Date.now() - touched < 60000, banner = document.getElementById("ended");
+  if (!busy) fetch("/progress.json").then(() => location.reload(), () => {{ banner.hidden = false; }});
+}}
+setInterval(look, {1000 * REFRESH});
 </script>
 </body>"""
 
