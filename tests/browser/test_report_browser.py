@@ -2,7 +2,7 @@
 make test-browser."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,11 @@ def choose(browser: Any, name: str, value: str) -> None:
     browser.execute_script(script, name, value)
 
 
+def mean(values: Iterable[float]) -> float:
+    known = list(values)
+    return sum(known) / len(known) if known else float("nan")
+
+
 class TestThePage:
     def test_loads_without_errors_and_fetches_nothing(self, browser: Any) -> None:
         assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
@@ -104,7 +109,7 @@ class TestThePage:
     def test_answers_every_question_on_the_first_screen(self, browser: Any, screen: str) -> None:
         show_on(browser, screen)
         settle(browser)
-        script = """return [...document.querySelectorAll(".answers li, #table-verdicts, #summary figure")]
+        script = """return [...document.querySelectorAll(".answers li, #summary table, #summary figure")]
             .map(one => one.getBoundingClientRect().bottom + scrollY)"""
         ends = browser.execute_script(script)
         _, height, screens = SCREENS[screen]
@@ -178,7 +183,7 @@ class TestTables:
         pairs = set(zip(column(browser, self.TABLE, 0), column(browser, self.TABLE, 2), strict=True))
         sort_by(browser, self.TABLE, 0)
         names = column(browser, self.TABLE, 0)
-        assert names == sorted(names) or any(any(c.isdigit() for c in name) for name in names)
+        assert names.index("pac4sac-shots=200") < names.index("pac4sac-shots=1000")
         assert set(zip(names, column(browser, self.TABLE, 2), strict=True)) == pairs
 
     def test_keep_what_is_missing_last_in_either_direction(self, browser: Any) -> None:
@@ -192,14 +197,12 @@ class TestTables:
     def test_show_the_rows_that_a_filter_asks_for(self, browser: Any) -> None:
         script = """
             const filter = document.querySelector(`#${arguments[0]}`).parentElement.previousElementSibling;
-            filter.value = "CRITIC";
+            filter.value = "ONE PLAIN CRITIC";
             filter.dispatchEvent(new Event("input"));
         """
-        everything = column(browser, self.TABLE, 0)
+        assert len(column(browser, self.TABLE, 0)) > 8
         browser.execute_script(script, self.TABLE)
-        found = column(browser, self.TABLE, 0)
-        assert 0 < len(found) < len(everything)
-        assert all("critic" in name for name in found)
+        assert column(browser, self.TABLE, 0) == ["one-plain-critic", "one-plain-critic+shooting"]
 
 
 class TestCurves:
@@ -215,15 +218,17 @@ class TestCurves:
             rows = {row[0]: row[1:] for row in browser.execute_script(SCORES)}
             assert len(rows) > 3
             for variant in (variant for variant in known if variant.look.name in rows):
+                solved, until, regret = (float(value or "nan") for value in rows[variant.look.name])
                 scores = [score(run.returns, limit, about.e_max) for run in variant.runs]
-                solved, until, regret = map(float, rows[variant.look.name])
+                complete = [one for one in scores if one.complete]
+                broken = zip(variant.runs, scores, strict=True)
+                if any(not one.complete and run.status != "diverged" and run.episodes for run, one in broken):
+                    complete = []  # there is no mean while runs are under way
                 assert solved == sum(one.solved for one in scores)
-                assert until == pytest.approx(sum(one.episodes for one in scores) / len(scores))
-                assert regret == pytest.approx(sum(one.regret for one in scores) / len(scores), rel=2e-3)
+                assert until == pytest.approx(mean(one.episodes for one in complete), nan_ok=True)
+                assert regret == pytest.approx(mean(one.regret for one in complete), rel=2e-4, nan_ok=True)
                 if part == 1.0:
-                    summary = variant.summary("episodes")
-                    assert summary is not None
-                    assert until == pytest.approx(summary.mean)
+                    assert until == pytest.approx(mean(variant.values("episodes")), nan_ok=True)
 
     def test_tell_the_run_under_the_pointer(self, browser: Any, report: Any) -> None:
         plot = browser.find_element("css selector", "#curves .u-over")

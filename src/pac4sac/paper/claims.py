@@ -99,7 +99,9 @@ def verdict_grid(judged: Sequence[JudgedClaim]) -> Table | None:
     columns = [words("Claim", str)]
     columns += [words(task, partial(cell, task)) for task in TASKS.values() if any(on == task for _, on in cells)]
     rows = list(dict.fromkeys(claim for claim, _ in cells))
-    return Table("verdicts", "What the paper claims, and what our runs say of it", columns, rows) if rows else None
+    return (
+        Table("claims-by-task", "What the paper claims, and what our runs say of it", columns, rows) if rows else None
+    )
 
 
 def _rivals(context: PaperContext) -> Iterator[JudgedClaim]:

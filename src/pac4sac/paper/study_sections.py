@@ -248,7 +248,8 @@ def _nearest_over_tasks(on_tasks: Mapping[str, Sequence[Variant]], brief: bool =
         tasks = {title: None for of_choice in found.values() for title in of_choice}
         on_all = {choice: of_choice.values() for choice, of_choice in found.items() if of_choice.keys() == tasks.keys()}
         updates = {choice: ", with " + ", ".join(str(n) for _, n in nearest) for choice, nearest in on_all.items()}
-        if ranked := _nearest_first({c: [log for log, _ in nearest] for c, nearest in on_all.items()}, updates):
+        notes = {} if brief else updates
+        if ranked := _nearest_first({c: [log for log, _ in nearest] for c, nearest in on_all.items()}, notes):
             over = f"{algorithm} over {', '.join(tasks)}, with the updates per step that suit each task best"
             whole = f"{over}, from the nearest to the paper's regret: {', then '.join(ranked)}."
             sentences.append(ranked[0] if brief else whole)

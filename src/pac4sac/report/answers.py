@@ -63,8 +63,7 @@ def how_much(row: Compared) -> str:
     task, better = row.variant.task, row.improvement
     sure = [p_text(row.p)] if row.p is not None else []
     sure += [f"P(better) = {better.value:.2f}"] if better else []
-    by = f"a difference of {in_digits(row.difference, task.scale)} in {task.unit}"
-    return by + (f" ({', '.join(sure)})" if sure else "")
+    return f"Δ {task.unit}: {in_digits(row.difference, task.scale)}" + (f" ({', '.join(sure)})" if sure else "")
 
 
 def verdict_grid(on_tasks: Mapping[str, Sequence[Compared]]) -> Table:

@@ -13,7 +13,7 @@ from pac4sac.report.variants import Outcome, TaskView, Variant
 from pac4sac.runs.metrics import STREAK
 
 FILMS = ("episode.gif", "episode.mp4")  # as `pac4sac watch` names them in the folder of a run
-DIGITS = 4  # that the largest return of a task is told in
+DIGITS = 5  # that the largest return of a task is told in
 
 NO_CURVES: dict[str, Any] = {"streak": STREAK, "tasks": []}
 
