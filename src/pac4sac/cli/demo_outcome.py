@@ -67,8 +67,8 @@ def outcome(returns: Sequence[float], limit: float) -> str:
     """What a run has learned, in a sentence."""
     above = [place for place, value in enumerate(returns) if value > limit]
     if (solved := solved_at(returns, limit)) is not None:
-        since = f"from episode {solved + 1} on, {STREAK} in a row were above {limit:g}"
-        return f"It balances: {since}, which counts as solved."
+        in_a_row = f"from episode {solved + 1} on, {STREAK} in a row were above {limit:g}"
+        return f"It balances: {in_a_row}, which counts as solved."
     if not above:
         best = int(np.argmax(returns))
         return (
