@@ -113,8 +113,9 @@ def write_gif(out: Path, frames: Iterator[Picture]) -> None:
 def _shared_palette(frames: Sequence[Picture]) -> Picture:
     """Colours of pictures from all parts of the film."""
     chosen = frames[:: max(1, len(frames) // 8)]
-    sheet = Image.new("RGB", (chosen[0].width, chosen[0].height * len(chosen)))
+    width, height = chosen[0].width // 2, chosen[0].height // 2  # every fourth point knows the colours
+    sheet = Image.new("RGB", (width, height * len(chosen)))
     for row, frame in enumerate(chosen):
-        sheet.paste(frame, (0, row * frame.height))
+        sheet.paste(frame.resize((width, height), Image.Resampling.NEAREST), (0, row * height))
     # Without rounds of k-means the ground, most of the picture, leaves too few colours to the robot.
     return sheet.quantize(GIF_COLOURS, Image.Quantize.MEDIANCUT, kmeans=2)
