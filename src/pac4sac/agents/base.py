@@ -57,6 +57,7 @@ class Agent(ABC):
     # Presets whose updates per step are so many times those of the task; the others name a number that holds for all.
     updates_of_task: ClassVar[Mapping[str, int]] = {"paper": 1}
     with_target: ClassVar[tuple[str, ...]] = ("critic",)  # networks that have a slow copy
+    takes_minimum: ClassVar[bool] = True  # of several critics, or else they are one posterior
     critic: Critic
 
     def __init__(self, configs: Sequence[AgentConfig], ds: int, da: int) -> None:
