@@ -95,6 +95,14 @@ def test_a_random_function_is_added_to_each_member_and_never_learned() -> None:
     assert bool((gap != 0).all())
 
 
+def test_a_draw_of_the_critic_is_one_member_with_one_draw_of_its_weights() -> None:
+    agent, state = two_members()
+    noise = torch.tensor([[[0.0, 0.0], [0.0, -0.1]]])  # below 0 in all: the first member
+    assert agent.drawn_value(state, S, A, noise).item() == pytest.approx(2.5)
+    noise = torch.tensor([[[0.0, 0.0], [2.0, 0.0]]])
+    assert agent.drawn_value(state, S, A, noise).item() == pytest.approx(1.5 + 2 * 0.3)
+
+
 # --- the objective
 
 

@@ -5,9 +5,11 @@ Everything here and in the agents is tensor code of fixed shapes on all runs at 
 synchronisation with the device. State tensors are changed in place, so that one update can be compiled or captured.
 """
 
+import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -16,34 +18,16 @@ from pac4sac.agents import replay
 from pac4sac.agents.nets import Critic, Net, Params, Trunk
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.settings import AgentConfig
+from pac4sac.agents.state import Draw as Draw
+from pac4sac.agents.state import Hyper as Hyper
+from pac4sac.agents.state import Loss as Loss
+from pac4sac.agents.state import State as State
+from pac4sac.agents.state import Target as Target
+from pac4sac.agents.state import count_up as count_up
 from pac4sac.agents.tape import Stream
-
-State = dict[str, Tensor]
-Draw = Mapping[str, Tensor]  # one reading of the tape: {stream: [R, ...]}
-Loss = tuple[Tensor, dict[str, Tensor]]  # per run [R], and what to log
+from pac4sac.base.errors import UserError
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # Adam
-
-
-class Hyper:
-    """Per-run settings as tensors of shape [R]."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-
-    def __getattr__(self, name: str) -> Tensor:
-        return self._state[f"hyper/{name}"]
-
-
-class Target(NamedTuple):
-    y: Tensor  # [R, B], what the critic regresses
-    a2: Tensor  # [R, B, da], the next action behind it
-
-
-def count_up(counts: Tensor, chosen: Tensor) -> Tensor:
-    """Add one where chosen, in place. Adding the truth values instead has met a fault of Triton's compiler, which puts
-    their conversion behind its use."""
-    return counts.copy_(torch.where(chosen, counts + 1, counts))
 
 
 class Agent(ABC):
@@ -58,12 +42,18 @@ class Agent(ABC):
     updates_of_task: ClassVar[Mapping[str, int]] = {"paper": 1}
     with_target: ClassVar[tuple[str, ...]] = ("critic",)  # networks that have a slow copy
     takes_minimum: ClassVar[bool] = True  # of several critics, or else they are one posterior
+    # Networks, and slow copies such as "critic/target", that move in every so manyth update only: the name of the
+    # per-run setting that tells in which.
+    delayed: ClassVar[Mapping[str, str]] = {}
     critic: Critic
 
     def __init__(self, configs: Sequence[AgentConfig], ds: int, da: int) -> None:
         self.configs = tuple(configs)
         self.config = self.configs[0]  # for structural settings, which all runs share
         self.ds, self.da = ds, da
+        self.resting: frozenset[str] = (
+            frozenset()
+        )  # what is delayed, in a copy for updates in which nothing of it moves
         self.nets = self.networks()
         common = [f"{net}_{quantity}" for net in self.nets for quantity in ("loss", "gradient_norm")]
         self.metric_names = (*common, *self.logged())
@@ -147,6 +137,13 @@ class Agent(ABC):
         least, member = m.min(1, keepdim=True)
         return least.squeeze(1), None if v is None else v.gather(1, member).squeeze(1)
 
+    def drawn_value(self, state: State, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
+        """Q [R, B] of the online critic with one draw of its head's weights for all pairs, from noise [R, M, width];
+        of a critic without a posterior what it claims."""
+        if not self.critic.gaussian:
+            return self.mean_and_variance(state, s, a)[0]
+        return self.critic.sampled(self.params(state, "critic"), s, a, noise).amin(1)
+
     # --- shared machinery
 
     @property
@@ -180,7 +177,8 @@ class Agent(ABC):
             "diverged_step": torch.full((runs,), -1, dtype=torch.int64, device=device),
             "diverged_net": torch.full((runs,), -1, dtype=torch.int64, device=device),
             "metrics": torch.zeros(len(self.metric_names), runs, device=device),  # sums since the last log line
-            "metrics_count": torch.zeros(runs, device=device),
+            # Of what is delayed there are fewer; otherwise one count for all, as in checkpoints of all times.
+            "metrics_count": torch.zeros((len(self.metric_names), runs) if self.delayed else runs, device=device),
         }
         for name in self.Config.per_run_names():
             state[f"hyper/{name}"] = torch.tensor(self.numbers(name), dtype=torch.float32, device=device)
@@ -223,11 +221,30 @@ class Agent(ABC):
         batch = replay.sample(data, draw["replay"], n, self.ds, self.da)
         active = state["alive"] & (state["step"] >= Hyper(state).warmup.clamp_min(self.config.batch))
         active = active & (self.place_in_step(state) < Hyper(state).updates_per_step)  # others of the cohort have more
-        log = self.learn(state, batch, draw, active)
-        values = torch.stack([log[name] for name in self.metric_names])
-        state["metrics"] += torch.where(active & state["alive"], values, 0.0)
-        count_up(state["metrics_count"], active & state["alive"])
+        values = self.measured(self.learn(state, batch, draw, active))
+        counted = active & state["alive"]
+        if self.delayed:
+            counted = counted & ~values.isnan()  # [metrics, R]
+        state["metrics"] += torch.where(counted, values, 0.0)
+        count_up(state["metrics_count"], counted)
         state["update"] += 1
+
+    def measured(self, log: Mapping[str, Tensor]) -> Tensor:
+        """What the losses report, [metrics, R]; NaN for what rests."""
+        if not self.resting and (missing := [name for name in self.metric_names if name not in log]):
+            raise UserError(
+                f"No loss of {type(self).__name__} reports {', '.join(missing)}, which its logged() names: put it into "
+                "the dictionary beside the loss, or take it out of logged()."
+            )
+        nothing = torch.full_like(next(iter(log.values())), math.nan)
+        return torch.stack([log.get(name, nothing) for name in self.metric_names])
+
+    def check_per_run(self, what: str, value: Tensor) -> None:
+        if value.shape != (self.runs,):
+            raise UserError(
+                f"In {type(self).__name__}, {what} has the shape {list(value.shape)} and must have one number for each "
+                f"run, [{self.runs}]: a mean over the batch is .mean(-1)."
+            )
 
     def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
         with torch.no_grad():
@@ -235,19 +252,74 @@ class Agent(ABC):
         log = self.descend(state, "critic", lambda theta: self.critic_loss(state, theta, batch, target, draw), active)
         return log | self.descend(state, "actor", lambda pi: self.actor_loss(state, pi, batch, draw), active)
 
+    # --- an update without what is delayed, and which runs move what is
+
+    def without_delayed(self) -> Self:
+        """The agent as it is in updates in which nothing of what is delayed moves, and nothing of it is computed."""
+        short = copy.copy(self)
+        short.resting = frozenset(self.delayed)
+        return short
+
+    @property
+    def period(self) -> int:
+        """After how many updates all that is delayed moves in one and the same again, in all runs."""
+        return math.lcm(*(int(delay) for setting in self.delayed.values() for delay in self.numbers(setting)))
+
+    def moves_delayed(self, step: int, place: int) -> bool:
+        """Whether in this update of this step any run moves what is delayed; known without asking the device."""
+        if not self.delayed:
+            return True
+        numbers = [step * config.updates_per_step + place for config in self.configs]  # of a run's own updates
+        delays = [self.numbers(setting) for setting in set(self.delayed.values())]
+        return any(n % delay == 0 for each in delays for n, delay in zip(numbers, each, strict=True))
+
+    def due(self, state: State, part: str, active: Tensor) -> Tensor:
+        """Of the active runs, [R], those that move a network or a slow copy in the present update."""
+        if part not in self.delayed:
+            return active
+        delay: Tensor = getattr(Hyper(state), self.delayed[part]).long()
+        number = state["step"] * Hyper(state).updates_per_step.long() + self.place_in_step(state)
+        return active & (number % delay == 0)
+
+    # --- steps of the networks and of their slow copies
+
     def descend(self, state: State, name: str, loss_of: Callable[[Params], Loss], active: Tensor) -> dict[str, Tensor]:
-        """A step of Adam on the weights of one network, for each run down its own loss."""
+        """A step of one network down its loss, for each run its own, and then of its slow copy: at once, in the same
+        pass over the weights, since nothing of this update reads it. What is to be logged; nothing where it rests."""
+        log = {} if name in self.resting else self._step_down(state, name, loss_of, self.due(state, name, active))
+        if name in self.with_target and f"{name}/target" not in self.resting:
+            self.follow(state, name, self.due(state, f"{name}/target", active))
+        return log
+
+    def _step_down(
+        self, state: State, name: str, loss_of: Callable[[Params], Loss], moving: Tensor
+    ) -> dict[str, Tensor]:
         net = self.nets[name]
         leaves = {key: view.detach().requires_grad_() for key, view in net.views(state[name]).items()}
         loss, log = loss_of(leaves)
+        for what, value in {
+            f"the loss of the {name}": loss,
+            **{f"what it logs as {k}": v for k, v in log.items()},
+        }.items():
+            self.check_per_run(what, value)
         gradient = torch.autograd.grad(loss.sum(), list(leaves.values()), materialize_grads=True)
         with torch.no_grad():
-            flat = net.flatten(gradient, state[name])
-            norm = self.adam(state, name, flat, loss.detach(), active)
-            if name in self.with_target:  # at once, in the same pass over the weights: nothing of this update reads it
-                tau = Hyper(state).tau * (active & state["alive"])  # a run may have died in this very update
-                state[f"{name}/target"].lerp_(state[name], tau.view(-1, 1, 1))
-        return {f"{name}_loss": loss.detach(), f"{name}_gradient_norm": norm} | {k: v.detach() for k, v in log.items()}
+            norm = self.adam(state, name, net.flatten(gradient, state[name]), loss.detach(), moving)
+        log = {f"{name}_loss": loss, f"{name}_gradient_norm": norm} | log
+        log = {key: value.detach() for key, value in log.items()}
+        return {k: torch.where(moving, v, math.nan) for k, v in log.items()} if name in self.delayed else log
+
+    @torch.no_grad()
+    def follow(self, state: State, name: str, moving: Tensor) -> None:
+        """A step of a slow copy towards its network, target ← target + τ (network − target)."""
+        tau = Hyper(state).tau * (moving & state["alive"])  # a run may have died in this very update
+        state[f"{name}/target"].lerp_(state[name], tau.view(-1, 1, 1))
+
+    def learning_rate(self, state: State, name: str) -> Tensor:
+        """Of a network, or of log_alpha: that of the setting actor_lr, critic_lr, alpha_lr … where there is one and it
+        is not 0, otherwise lr."""
+        own = state.get(f"hyper/{name.removeprefix('log_')}_lr")
+        return Hyper(state).lr if own is None else torch.where(own > 0, own, Hyper(state).lr)
 
     def adam(self, state: State, name: str, gradient: Tensor, loss: Tensor, active: Tensor) -> Tensor:
         """Adam with a learning rate and a step count per run. A run whose loss or gradient is not finite takes no step
@@ -259,7 +331,8 @@ class Agent(ABC):
         gradient = torch.where(moving.view(-1, 1, 1), gradient, 0.0)
         count = count_up(state[f"{name}/count"], moving)
         moves, steps = moving.to(gradient.dtype), count.clamp_min(1)
-        rate, scale = Hyper(state).lr * moves / (1 - BETA_1**steps), (1 - BETA_2**steps).rsqrt()
+        rate = self.learning_rate(state, name) * moves / (1 - BETA_1**steps)
+        scale = (1 - BETA_2**steps).rsqrt()
         # Stacked, the numbers of a run are computed once; a compiler would put the powers into the loop over weights.
         of_run = torch.stack([(1 - BETA_1) * moves, (1 - BETA_2) * moves, -rate, scale]).view(4, -1, 1, 1)
         first = state[f"{name}/first_moment"].lerp_(gradient, of_run[0])

@@ -81,10 +81,8 @@ class MixtureCritic(Critic):
         fixed = {name.removeprefix(PRIOR): x.detach() for name, x in p.items() if name.startswith(PRIOR)}
         return self.per_member(weighted_sum(self.prior(fixed, *self.of_members(s, a)), fixed["head"]))
 
-    def sampled(self, p: Params, s: Tensor, a: Tensor, epsilon: Tensor) -> Tensor:
-        """Q [R, M, B] with one draw of the last layer's weights, m_i + ε_i √v_i, for all pairs; ε is [R, M, K]."""
-        q = weighted_sum(self.features(p, s, a), self.sampled_weights(p, epsilon)) + p["head.bias"].squeeze(-1)
-        return self.per_member(q) + self.prior_function(p, s, a)
+    def sampled(self, p: Params, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
+        return super().sampled(p, s, a, noise) + self.prior_function(p, s, a)
 
 
 class Mixture(HeldMember, Sac):
@@ -120,6 +118,12 @@ class Mixture(HeldMember, Sac):
 
     def mean_and_variance(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
         return self.moments(self.params(state, "critic"), s, a)
+
+    def drawn_value(self, state: State, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
+        """Of one member with one draw of its weights; which, is drawn by the noise as a whole."""
+        k = self.member_of(torch.special.ndtr(noise.flatten(1).mean(1) * noise[0].numel() ** 0.5)).view(-1, 1, 1)
+        q = self.critic.sampled(self.params(state, "critic"), s, a, noise)
+        return q.gather(1, k.expand(-1, 1, q.shape[-1])).squeeze(1)
 
     def divergence(self, state: State, theta: Params) -> Tensor:
         """KL_k of each member's weights to the prior, [R, M]. KL(μ‖μ₀) is at most their mean, as KL is convex."""

@@ -165,6 +165,11 @@ class Critic(Net):
         m, log_v = self.posterior(p)
         return (m + noise * (0.5 * log_v).exp()).view(-1, noise.shape[-1], 1)
 
+    def sampled(self, p: Params, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
+        """Q [R, M, B] with one draw of the head's weights for all pairs."""
+        q = weighted_sum(self.features(p, s, a), self.sampled_weights(p, noise))
+        return self.per_member(q + p["head.bias"].squeeze(-1))
+
 
 class DeterministicActor(Net):
     def __init__(self, trunk: Trunk, da: int) -> None:

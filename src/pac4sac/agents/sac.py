@@ -25,6 +25,7 @@ class SacConfig(AgentConfig):
     target_entropy: float = per_run(-1.0, ANY, "that entropy, for each of d_a joints or as entropy_rule counts them")
     entropy_rule: str = per_run("joints", ("joints", "root"), "times d_a, or √d_a: more noise where joints are many")
     least_alpha: float = per_run(0.0, NON_NEGATIVE, "for each joint, what a learned α never falls below")
+    alpha_lr: float = per_run(0.0, NON_NEGATIVE, "Adam's learning rate for log α; 0 for that of lr")
     shots: int = per_run(1, AT_LEAST_ONE, "S: actions drawn per step, of which the critic's favourite is taken")
     shoot: str = structural("always", ("always", "evaluation"), "when to shoot: in training too, or in evaluation only")
     target_shots: int = structural(
@@ -72,7 +73,8 @@ class Sac(Agent):
 
     def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
         log = super().learn(state, batch, draw, active)
-        self.learn_temperature(state, log["entropy"], active)
+        if "actor" not in self.resting:
+            self.learn_temperature(state, log["entropy"], self.due(state, "actor", active))
         return log
 
     def next_action(self, state: State, s2: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
