@@ -35,7 +35,7 @@ MIXED: dict[str, list[Any]] = {
     "noise": [0.1, 0.6],
     "noise_kind": ["ornstein-uhlenbeck", "white"],
     "prior_scale": [1.0, 4.0],
-    "kept": [0.8, 1.0, 0.4],
+    "kept": [0.8, 0.9, 0.4],
     "caution": [0.5, 0.0, 2.0],
     "held": [5, 1],
     "target_entropy": [-1.0, 0.0],

@@ -52,7 +52,7 @@ def two_members(*runs: dict[str, Any], **settings: Any) -> tuple[Agent, State]:
 def critic_loss(agent: Agent, state: State, y: Tensor, kept: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
     zero = torch.zeros(1, y.shape[-1])
     batch = Batch(S.expand(1, y.shape[-1], 1), A.expand(1, y.shape[-1], 1), zero, S, zero)
-    return agent.critic_loss(state, agent.params(state, "critic"), batch, Target(y, A), {"kept": kept})
+    return agent.critic_loss(state, agent.params(state, "critic"), batch, Target(y, A), {"lottery": 1 - kept})
 
 
 # --- the posterior and its targets
@@ -168,7 +168,7 @@ def test_the_objective_is_free_of_the_scale_of_rewards() -> None:
 
 def test_the_scale_is_a_running_mean_of_the_squared_error_kept_for_each_run() -> None:
     agent, state = two_members({}, {"lr": 1e-30}, lr=1e-30)
-    draw = tape_reading(agent, [0, 1]) | {"kept": torch.ones(2, 2, 1)}
+    draw = tape_reading(agent, [0, 1]) | {"lottery": torch.zeros(2, 2, 1)}
     draw = draw | {"target": torch.zeros(2, 1, 1, 1), "actor": torch.zeros(2, 1, 1)}
     active = torch.tensor([True, False])
     for reward in (3.0, 5.0):
@@ -190,7 +190,7 @@ def masks(agent: Agent, state: State, monkeypatch: pytest.MonkeyPatch, uniforms:
 
     monkeypatch.setattr(agent, "learn", learn)
     agent.update(state, torch.zeros(agent.runs, 1000, 2 * 3 + 2 + 2), {"replay": uniforms})
-    return seen["kept"]
+    return torch.where(seen["lottery"] < state["hyper/kept"].view(-1, 1, 1), 1.0, 0.0)
 
 
 def test_a_transition_is_kept_with_the_given_probability_and_always_by_the_same_members(monkeypatch) -> None:
@@ -319,3 +319,66 @@ def test_a_learned_temperature_stops_at_the_least() -> None:
     for _ in range(10):
         agent.learn_temperature(state, torch.tensor([9.0, 9.0]), torch.tensor([True, True]))
     assert agent.alpha(state).tolist() == pytest.approx([0.16, 0.2])
+
+
+# --- the index head: at s = 1, a = 0.5, φ = (1, 0.5), m_p = 2.5 and v_p = 0.02 as of the first member
+
+A_MATRIX = [[1.0, 0.0], [2.0, -4.0]]  # u = Aᵀφ = (2, −2)
+
+
+def indexed(**settings: Any) -> tuple[Agent, State]:
+    agent, state = agent_on_paper("pac4sac-index", critics=2, alpha=0.0, **settings)
+    for copy in ("critic", "critic/target"):
+        set_head(agent, state, copy, FIRST)
+        agent.params(state, copy)["head.index"][0] = torch.tensor(A_MATRIX)
+    state["step"].fill_(20)
+    return agent, state
+
+
+def test_the_variance_of_the_index_head_is_that_over_the_index_plus_that_of_the_weights() -> None:
+    agent, state = indexed()
+    mean, variance = agent.mean_and_variance(state, S, A)
+    assert mean.item() == pytest.approx(2.5)
+    assert variance.item() == pytest.approx(2**2 + 2**2 + 0.02)
+    z, still = torch.tensor([[[0.5, 3.0]]]), torch.zeros(1, 1, 2)
+    assert agent.critic.indexed(agent.params(state, "critic"), S, A, still, z).item() == pytest.approx(2.5 + 1 - 6)
+
+
+def test_the_same_index_stands_on_both_sides_of_the_bellman_equation() -> None:
+    """The loss in closed form is the mean over z of (r + γ Q̄(s′, a′; z) + ζ σ̂ c·z − Q(s, a; z))²."""
+    agent, state = indexed(gamma=0.9, noise=0.5, xi=0.0, conservative=0.0, kept=0.2)
+    state["td_square"].fill_(4.0)
+    state["critic/count"].fill_(1)
+    batch = Batch(S, A, torch.tensor([[1.0]]), column(3.0), torch.zeros(1, 1))
+    target = agent.bellman_target(state, batch, {"target": torch.zeros(1, 1, 1, 1)})  # a′ = 0: φ = (3, 0)
+    torch.testing.assert_close(target.y, torch.tensor([1 + 0.9 * 3.5, 0.9 * 3, 0.0]).view(1, 3, 1))
+    lottery = torch.tensor([0.1, 0.9]).view(1, 2, 1)  # the first is drawn with probability 0.2, the second is not
+    loss, _ = agent.critic_loss(state, agent.params(state, "critic"), batch, target, {"lottery": lottery})
+    c = torch.tensor([2.0, -0.5]) / math.sqrt(2)  # of mean 0.2 · 2 − 0.8 · 0.5 = 0 and variance 1, over √d
+    z = torch.randn(200_000, 2, generator=torch.Generator().manual_seed(0))
+    y = 1 + 0.9 * (3.5 + z @ torch.tensor([3.0, 0.0])) + 0.5 * 2 * z @ c
+    sampled = (y - 2.5 - z @ torch.tensor([2.0, -2.0])).square().mean().item()
+    assert loss.item() == pytest.approx((sampled + 0.02) / 4, rel=0.02)
+
+
+def test_the_divergence_of_the_index_head_is_its_mean_over_the_index() -> None:
+    agent, state = indexed(prior_variance=2.0)
+    z = torch.randn(100_000, 2, generator=torch.Generator().manual_seed(0))
+    m, v = torch.tensor([1.0, 2.0]) + z @ torch.tensor(A_MATRIX).T, torch.tensor([0.01, 0.04])
+    expected = 0.5 * (v / 2 + m.square() / 2 - 1 - (v / 2).log()).sum(-1).mean().item()
+    assert agent.divergence(state, agent.params(state, "critic")).item() == pytest.approx(expected, rel=0.01)
+
+
+def test_one_index_ranks_the_candidates_of_a_whole_episode() -> None:
+    agent, state = indexed(shots=3)
+    draw = {"warmup": torch.zeros(1, 1), "candidates": torch.tensor([0.1, 1.0, 0.5]).view(1, 3, 1, 1)}
+    draw |= {"member": torch.zeros(1, 1), "weight_noise": torch.zeros(1, 1, 2)}
+
+    def action(z: float) -> float:
+        """Q grows by 2 + 2 z with the action."""
+        return math.atanh(agent.act(state, S[:, 0], draw | {"index": torch.tensor([[[z, 0.0]]])}).item())
+
+    assert action(-2.0) == pytest.approx(0.1)
+    assert action(2.0) == pytest.approx(0.1)  # the same episode still
+    agent.end_of_episode(state, torch.tensor([True]))
+    assert action(2.0) == pytest.approx(1.0)

@@ -32,6 +32,7 @@ COMMON = {"gamma": GAMMA, "tau": 0.1, "lr": 3e-3, "warmup": 100, "width": 32, "d
 OWN = {
     "pac4sac": {"shots": 8},
     "pac4sac-mixture": {"shots": 8, "critics": 2},
+    "pac4sac-index": {"shots": 8, "critics": 2},
     "pbac": {"critics": 3},
     "sac-auto": {"alpha": 0.03},
     # With maps in nine updates of ten, its default, it takes thousands of steps: docs/learning-checks.md.

@@ -104,9 +104,13 @@ class Mixture(HeldMember, Sac):
         return self.mixture_of(self.config.critics)
 
     def mixture_of(self, members: int) -> MixtureCritic:
-        c, trunk = self.config, self.trunk(s=self.ds, a=self.da)
-        prior = Trunk({"s": self.ds, "a": self.da}, c.width, 1, c.norm, c.activation)
-        return MixtureCritic(trunk, prior, members, c.log_variance, self.numbers("prior_scale"))
+        scales = self.numbers("prior_scale")
+        return MixtureCritic(*self.trunks(), members, self.config.log_variance, scales)
+
+    def trunks(self) -> tuple[Trunk, Trunk]:
+        """Of what is learned, and of the random functions."""
+        c, inputs = self.config, {"s": self.ds, "a": self.da}
+        return self.trunk(**inputs), Trunk(inputs, c.width, 1, c.norm, c.activation)
 
     # --- 1. The posterior. Its mean is that of the members; its variance is what they differ by, Var_k[m_k], and what
     # each leaves open by itself, in the mean over k.
@@ -146,20 +150,29 @@ class Mixture(HeldMember, Sac):
     # σ̂² is a running mean of the squared TD error: what is weighed against the bound is free of the reward's scale.
 
     def critic_loss(self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
-        h, n = Hyper(state), state["step"].clamp_max(self.config.capacity)
+        p = Hyper(state).kept.view(-1, 1, 1)
         m, v = self.critic(theta, batch.s, batch.a)
         assert v is not None
-        error, weight = (target.y - m).square(), draw["kept"] / h.kept[:, None, None]
-        td_square = error.detach().mean((1, 2))
-        scale = torch.where(state["critic/count"] > 0, state["td_square"], td_square).clamp_min(1e-8)
-        bellman = (weight * (error + v)).mean((1, 2)) / scale
+        error, weight = (target.y - m).square(), torch.where(draw["lottery"] < p, 1 / p, 0.0)
+        risk, tandem = (weight * (error + v)).mean((1, 2)), disagreement(m, weight).mean(-1)
+        log = {"q": m.mean((1, 2)), "q_deviation": (m.var(1, correction=0) + v.mean(1)).sqrt().mean(-1)}
+        return self.objective(state, theta, risk, tandem, error.detach().mean((1, 2)), log)
+
+    def objective(
+        self, state: State, theta: Params, risk: Tensor, tandem: Tensor, td_square: Tensor, log: dict[str, Tensor]
+    ) -> Loss:
+        h, n = Hyper(state), state["step"].clamp_max(self.config.capacity)
+        scale = self.td_scale(state, td_square)
         kl = self.divergence(state, theta).mean(1)
+        bellman, tandem = risk / scale, tandem / scale
         conservative = complexity_maurer(kl, n, h.delta)
-        tandem = disagreement(m, weight).mean(-1) / scale
         loss = bellman + h.conservative * conservative - h.xi * tandem
-        log = {"bellman": bellman, "conservative": conservative, "tandem": tandem, "kl": kl, "td_square": td_square}
-        spread = (m.var(1, correction=0) + v.mean(1)).sqrt().mean(-1)
-        return loss, log | {"q": m.mean((1, 2)), "q_deviation": spread}
+        log = log | {"bellman": bellman, "conservative": conservative, "tandem": tandem, "kl": kl}
+        return loss, log | {"td_square": td_square}
+
+    def td_scale(self, state: State, td_square: Tensor) -> Tensor:
+        """σ̂²; in the first update, before which there is none, that of its batch."""
+        return torch.where(state["critic/count"] > 0, state["td_square"], td_square).clamp_min(1e-8)
 
     def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
         log = super().learn(state, batch, draw, active)
@@ -168,15 +181,15 @@ class Mixture(HeldMember, Sac):
         state["td_square"].copy_(torch.where(active & state["alive"], mean, state["td_square"]))
         return log
 
-    # Which members learn from a transition follows from its place in the ring and the run's key, so that it is the same
-    # each time it is drawn, and nothing need be stored.
+    # Which members learn from a transition is a lottery, whose numbers follow from its place in the ring and the run's
+    # key: they are the same each time it is drawn, and nothing need be stored.
 
     def update(self, state: State, data: Tensor, draw: Draw) -> None:
         places = replay.places(draw["replay"], state["step"].clamp_max(data.shape[1]))  # [R, B]
         member = torch.arange(self.config.critics, device=data.device)[:, None]
         number = scrambled(places.unsqueeze(1) * self.config.critics + member)  # [R, M, B]
-        uniform = (scrambled(number ^ state["mask_key"].view(-1, 1, 1)) >> 8) / 2**24
-        super().update(state, data, {**draw, "kept": (uniform < Hyper(state).kept.view(-1, 1, 1)).float()})
+        uniform = (scrambled(number ^ state["lottery_key"].view(-1, 1, 1)) >> 8) / 2**24
+        super().update(state, data, {**draw, "lottery": uniform})
 
     # --- 4. The actor maximises what the mixture is sure of: its mean minus κ deviations.
 
@@ -198,15 +211,16 @@ class Mixture(HeldMember, Sac):
         if a.shape[1] == 1:
             return a.squeeze(1)
         if exploring and self.config.ranking == "member":
-            q = self.single.sampled(self.believed(state), *pairs(s, a), state["weight_noise"]).squeeze(1)
+            q = self.believed_value(state, *pairs(s, a))
         else:
             q = self.away_from_mean(state, *pairs(s, a), Hyper(state).optimism if exploring else -Hyper(state).caution)
         return take(a, of_own_shots(q.view(a.shape[:-1]), Hyper(state).shots).argmax(1))
 
-    def believed(self, state: State) -> Params:
-        """The weights of the member that each run believes in its present episode."""
-        place = torch.arange(self.runs, device=state["member"].device) * self.config.critics + state["member"]
-        return self.single.views(state["critic"].flatten(0, 1).index_select(0, place).unsqueeze(1))
+    def believed_value(self, state: State, s: Tensor, a: Tensor) -> Tensor:
+        """By the member that each run believes in its present episode."""
+        place = torch.arange(self.runs, device=s.device) * self.config.critics + state["member"]
+        weights = state["critic"].flatten(0, 1).index_select(0, place).unsqueeze(1)
+        return self.single.sampled(self.single.views(weights), s, a, state["weight_noise"]).squeeze(1)
 
     def hold(self, state: State, draw: Draw, renewed: Tensor) -> None:
         super().hold(state, draw, renewed)
@@ -219,7 +233,7 @@ class Mixture(HeldMember, Sac):
     def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
         return super().extra_state(seeds, device) | {
             "td_square": torch.zeros(self.runs, device=device),
-            "mask_key": (initial_uniforms(seeds, "mask", 1, device).squeeze(1) * 2**24).long(),
+            "lottery_key": (initial_uniforms(seeds, "lottery", 1, device).squeeze(1) * 2**24).long(),
             "weight_noise": torch.zeros(self.runs, 1, self.config.width, device=device),
         }
 

@@ -79,9 +79,10 @@ class Pbac(HeldMember, Sac):
     def critic_loss(self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
         h = Hyper(state)
         m, _ = self.critic(theta, batch.s, batch.a)  # [R, M, B]
-        seen = (draw["mask"] < h.kept.view(-1, 1, 1)).float()
-        bellman = (seen * (m - target.y).square()).mean((1, 2))
-        from_prior = (seen * (m - target.y.mean(1, keepdim=True)).square()).mean((1, 2)) / (2 * h.prior_variance)
+        seen = draw["mask"] < h.kept.view(-1, 1, 1)
+        bellman = torch.where(seen, (m - target.y).square(), 0.0).mean((1, 2))
+        distance = torch.where(seen, (m - target.y.mean(1, keepdim=True)).square(), 0.0).mean((1, 2))
+        from_prior = distance / (2 * h.prior_variance)
         variance = m.var(1).clamp_min(LEAST_VARIANCE)  # [R, B]
         log_variance = variance.log().mean(-1)
         loss = bellman + from_prior - (0.5 + h.gamma.square()) * log_variance

@@ -97,7 +97,7 @@ class Sac(Agent):
         """Gradient of log α · (entropy − target entropy), and no further than the least α; only for runs that learn
         it."""
         h = Hyper(state)
-        target = h.target_entropy * torch.where(h.entropy_rule > 0, self.da**0.5, float(self.da))
+        target = h.target_entropy * (self.da + h.entropy_rule * (self.da**0.5 - self.da))  # d_a or √d_a
         gradient = torch.where(h.learn_alpha > 0, entropy - target, 0.0)
         self.adam(state, "log_alpha", gradient.view(-1, 1, 1), gradient, active)
         least = torch.where(active & (h.learn_alpha > 0), (self.da * h.least_alpha).log(), -torch.inf)
