@@ -219,7 +219,7 @@ def posterior(agent: Agent, state: State) -> tuple[float | None, tuple[str, ...]
     # Several critics are one posterior over all of their weights, the product, whose KL is the sum; or over the weights
     # of one of them, a mixture, whose KL is at most the mean.
     kl, shape = (each.sum(), "minimum") if agent.takes_minimum else (each.mean(), "mixture")
-    moved = getattr(agent.config, "prior", "fixed") != "fixed"
+    moved = getattr(agent.config, "prior", "fixed") != "fixed" or getattr(agent.config, "head", "") == "regression"
     return float(kl), (*(["prior"] if moved else []), *([shape] if agent.critic.members > 1 else []))
 
 
