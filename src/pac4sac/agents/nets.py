@@ -166,9 +166,9 @@ class Critic(Net):
         return (m + noise * (0.5 * log_v).exp()).view(-1, noise.shape[-1], 1)
 
     def sampled(self, p: Params, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
-        """Q [R, M, B] with one draw of the head's weights for all pairs."""
-        q = weighted_sum(self.features(p, s, a), self.sampled_weights(p, noise))
-        return self.per_member(q + p["head.bias"].squeeze(-1))
+        """Q [R, M, B, S] with S draws of the head's weights, each for all pairs, from noise [R, S, M, K]."""
+        weights = torch.cat([self.sampled_weights(p, each) for each in noise.unbind(1)], -1)  # [G, K, S]
+        return self.per_member(torch.bmm(self.features(p, s, a), weights) + p["head.bias"])
 
 
 class DeterministicActor(Net):

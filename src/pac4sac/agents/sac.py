@@ -128,7 +128,7 @@ class Sac(Agent):
         q = self.value(self.params(state, "critic"), *pairs(s, a), None).view(a.shape[:-1])
         return take(a, of_own_shots(q, Hyper(state).shots).argmax(1))
 
-    def greedy(self, state: State, s: Tensor) -> Tensor:
+    def deterministic_action(self, state: State, s: Tensor) -> Tensor:
         return torch.tanh(self.actor(self.params(state, "actor"), s)[0])
 
     def sample_policy(self, state: State, s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:

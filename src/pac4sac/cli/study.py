@@ -62,7 +62,7 @@ class PartOfStudy(ChosenStudy):
         return None if self.memory is None else self.memory * 10**6
 
 
-@arguments.with_options("device", "backend", "precision", otherwise=AS_THE_STUDY_SAYS)
+@arguments.with_options("device", "backend", "precision", "step_seconds", otherwise=AS_THE_STUDY_SAYS)
 @dataclass(frozen=True)
 class StudyRunCommand(PartOfStudy):
     """Train what a study asks for and is not trained yet. Interrupt it and call it again: it goes on.
@@ -75,6 +75,8 @@ class StudyRunCommand(PartOfStudy):
     parallel: Annotated[int | None, optional("N", "as the cores allow")] = None  # Cohorts trained side by side.
     max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes.
     keep_stale: arguments.KeepStale = False
+    track: arguments.Track = "none"
+    callback: arguments.Callback = None
 
     def run(self, console: Console) -> int:
         study, root = self.study_and_folder()
@@ -82,6 +84,7 @@ class StudyRunCommand(PartOfStudy):
 
         how = {name: getattr(self, name) for name in ("engine", "address", "parallel", "max_minutes", "keep_stale")}
         how |= {"memory": self.memory_in_bytes(), "options": arguments.options_of(self)}
+        how["callbacks"] = arguments.callback_names(self.track, self.callback)
         with writing(root), StudyDisplay(console) as display:
             result, report = train_and_report(study, root, display, **how)
         return show_end(console, result, report.page, report.main_tables)
