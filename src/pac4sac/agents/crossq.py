@@ -96,7 +96,7 @@ class CrossQ(Sac):
     delayed: ClassVar[Mapping[str, str]] = {"actor": "policy_delay"}
     config: CrossQConfig
 
-    def trunk(self, kind: type[Trunk] = RenormalisedTrunk, **inputs: int) -> Trunk:
+    def trunk(self, kind: type[Trunk] = RenormalisedTrunk, /, **inputs: int) -> Trunk:
         return super().trunk(kind, **inputs)
 
     # Section 4.2: one pass of the critics over (s, a) and (s′, a′), a′ ~ π(·|s′), gives Q and Q′; with Q′ held fixed
