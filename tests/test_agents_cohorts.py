@@ -21,6 +21,7 @@ MIXED: dict[str, list[Any]] = {
     "actor_lr": [0.0, 2e-3],
     "critic_lr": [0.0, 0.0, 5e-3],
     "alpha_lr": [0.0, 1e-2],
+    "n_step": [1, 3],
     "policy_delay": [2, 3, 1],
     "warmup": [8, 0, 11, 14],
     "updates_per_step": [1, 2, 1, 2],

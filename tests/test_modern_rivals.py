@@ -263,7 +263,7 @@ def test_what_was_seen_belongs_to_what_an_agent_acts_by() -> None:
     pi["renorm0.mean"].fill_(1.0)
     pi["renorm0.variance"].fill_(4 - 1e-3)
     hidden = (3 - 1) / 2 / math.sqrt(1 + 1e-3)
-    torch.testing.assert_close(agent.greedy(state, column(3.0)), column(math.tanh(hidden)))
+    torch.testing.assert_close(agent.deterministic_action(state, column(3.0)), column(math.tanh(hidden)))
 
 
 def test_adams_first_moment_forgets_as_fast_as_a_run_is_told() -> None:
@@ -276,6 +276,23 @@ def test_adams_first_moment_forgets_as_fast_as_a_run_is_told() -> None:
     # ½ − … : m = 0.5·0.5 − 0.5 = −0.25, over 1 − 0.25; with 0.9, m = −0.01 over 0.19
     moved = -0.1 + 0.1 * torch.tensor([0.25 / 0.75, 0.01 / 0.19])
     torch.testing.assert_close(state["log_alpha"].flatten() - start, moved, rtol=1e-4, atol=1e-5)
+
+
+# --- all of them
+
+
+@pytest.mark.parametrize("algo", ["crossq", "redq", "droq", "tqc"])
+def test_what_a_checkpoint_holds_is_all_that_learning_goes_on_by(algo: str) -> None:
+    cohort = [algo, {"gamma": 0.9}, {"shots": 3}]
+    whole, resumed = make_learner(*cohort, updates_per_step=2), make_learner(*cohort, updates_per_step=2)
+    resumed.restore(train(whole, 11).export())
+    for learner in (whole, resumed):
+        for _ in range(4):
+            learner.learn()
+            learner.step += 1
+            learner.state["step"] += 1
+    for name, tensor in whole.state.items():
+        assert torch.equal(tensor, resumed.state[name]), name
 
 
 # --- settings

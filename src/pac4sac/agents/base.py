@@ -189,8 +189,7 @@ class Agent(MovingNetworks, ABC):
 
     def update(self, state: State, data: Tensor, draw: Draw) -> None:
         """One update of every active run from its replay ring [R, capacity, width]."""
-        n = state["step"].clamp_max(data.shape[1])
-        batch = replay.sample(data, draw["replay"], n, self.ds, self.da)
+        batch = self.drawn_batch(state, data, draw["replay"])
         active = state["alive"] & (state["step"] >= Hyper(state).warmup.clamp_min(self.config.batch))
         active = active & (self.place_in_step(state) < Hyper(state).updates_per_step)  # others of the cohort have more
         values = self.measured(self.learn(state, batch, draw, active))
@@ -200,6 +199,14 @@ class Agent(MovingNetworks, ABC):
         state["metrics"] += torch.where(counted, values, 0.0)
         count_up(state["metrics_count"], counted)
         state["update"] += 1
+
+    def drawn_batch(self, state: State, data: Tensor, uniforms: Tensor) -> Batch:
+        """Of what a run has seen, n steps of it for each row where it learns from so many."""
+        n, longest = state["step"].clamp_max(data.shape[1]), int(max(self.numbers("n_step")))
+        batch, h = replay.sample(data, uniforms, n, self.ds, self.da), Hyper(state)
+        if longest == 1:
+            return batch
+        return replay.join(data, replay.places(uniforms, n), n, batch, h.n_step, longest, h.gamma)
 
     def measured(self, log: Mapping[str, Tensor]) -> Tensor:
         """What the losses report, [metrics, R]; NaN for what rests."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from pac4sac.agents import bounds, full_covariance, replay
+from pac4sac.agents import bounds, full_covariance
 from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
 from pac4sac.agents.full_covariance import FORGETTING, LOG_DETERMINANT, ROOT, FullCovarianceCritic
 from pac4sac.agents.nets import Critic, Params
@@ -214,8 +214,7 @@ class BeyondCritic(PacBayesCritic):
 
     def update(self, state: State, data: Tensor, draw: Draw) -> None:
         if self.config.exploration_batch == "fresh":
-            n = state["step"].clamp_max(data.shape[1])
-            batch = replay.sample(data, draw[FRESH + "replay"], n, self.ds, self.da)
+            batch = self.drawn_batch(state, data, draw[FRESH + "replay"])
             draw = {**draw, **{FRESH + name: part for name, part in batch._asdict().items()}}
         super().update(state, data, draw)
 

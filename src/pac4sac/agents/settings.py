@@ -51,6 +51,7 @@ class AgentConfig:
     batch: int = structural(32, AT_LEAST_ONE, "transitions per update")
     capacity: int = structural(25_000, AT_LEAST_ONE, "transitions the replay buffer holds")
     updates_per_step: int = per_run(1, AT_LEAST_ONE, "updates after each environment step")
+    n_step: int = per_run(1, Interval(1, 1000), "n: rewards that a target sums before it bootstraps")
     width: int = structural(256, AT_LEAST_ONE, "units of a hidden layer")
     depth: int = structural(3, Interval(1, 100), "hidden layers")
     critic_width: int = structural(0, NON_NEGATIVE, "units of a hidden layer of a critic; 0 for as many as width")
