@@ -68,10 +68,10 @@ class RenormalisedTrunk(Trunk):
             for name, first in {"scale": 1.0, "shift": 0.0, "mean": 0.0, "variance": 1.0}.items():
                 self.parameters[f"renorm{layer}.{name}"] = Parameter((1, size), centre=first)
 
-    def __call__(self, p: Params, *inputs: Tensor) -> Tensor:
+    def _first(self, p: Params, inputs: tuple[Tensor, ...]) -> Tensor:
         rows = max(x.shape[1] for x in inputs)  # a single state may come with many actions
         x = torch.cat([x.expand(-1, rows, -1) for x in inputs], -1)
-        return super().__call__(p, renormalise(p, "renorm0", x))
+        return super()._first(p, (renormalise(p, "renorm0", x),))
 
     def _after(self, p: Params, i: int, x: Tensor) -> Tensor:
         return renormalise(p, f"renorm{i + 1}", super()._after(p, i, x))

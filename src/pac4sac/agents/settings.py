@@ -56,6 +56,9 @@ class AgentConfig:
     depth: int = structural(3, Interval(1, 100), "hidden layers")
     critic_width: int = structural(0, NON_NEGATIVE, "units of a hidden layer of a critic; 0 for as many as width")
     critic_depth: int = structural(0, Interval(0, 100), "hidden layers of a critic; 0 for as many as depth")
+    normalise_observations: bool = structural(
+        False, None, "networks see observations less their running mean, by their running deviation"
+    )
     norm: bool = structural(True, None, "layer normalisation after each hidden linear layer")
     activation: str = structural("silu", ("silu", "relu"), "activation of the hidden layers")
 
