@@ -15,7 +15,7 @@ from pac4sac.cli.train import Train
 from pac4sac.runs.reading import read_run, read_runs
 from pac4sac.runs.run import make_runs, plan_cohorts
 from pac4sac.studies.definition import FORMAT, KINDS, OPTIONS, load_study, shipped_studies
-from pac4sac.studies.local import run_local
+from pac4sac.studies.local import niceness, run_local
 from pac4sac.studies.plan import PlannedCohort, begin, plan, split_by_memory
 from pac4sac.studies.run import place_of, run_study
 from pac4sac.studies.watcher import Watcher
@@ -341,6 +341,21 @@ def test_a_stop_that_comes_before_a_cohort_has_begun_is_no_failure(tiny: Path, t
     stop = StopRequest(max_minutes=0.001)  # over while the child still imports
     assert run_local(cohorts, 2, stop, notes) == []
     assert set(notes.outcomes) <= {"stopped"}
+
+
+def test_shorter_cohorts_give_way_to_longer_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = {"humanoid": 4e-4, "half-cheetah": 2e-4, "cartpole-swingup": 0.0}
+    monkeypatch.setattr("pac4sac.studies.plan.simulator_seconds", lambda task: costs[task.name])
+    long, short, shortest = (
+        PlannedCohort(
+            Path("unused"), tuple(make_runs(TASKS[name], "sac", "paper", [0], {})), 0
+        )  # 500, 250 and 40 thousand steps
+        for name in costs
+    )
+    assert niceness(long, [short, shortest]) == 0
+    assert niceness(short, [long]) == 8  # 50 seconds against 200: 10 × (1 − 1/4), rounded to the even one
+    assert niceness(shortest, [long]) == 10
+    assert niceness(shortest, []) == 0
 
 
 def test_a_cohort_that_cannot_train_leaves_the_others_going(

@@ -28,7 +28,7 @@ LINES = {"policy": 0, "shooting": 1}  # in the colour of the algorithm
 
 
 def draw(certificate: "Certificate", path: Path) -> None:
-    height = max(3.4, 1.1 + 0.21 * len(certificate.rows))
+    height = max(3.4, 1.1 + 0.24 * len(certificate.rows))
     figure = Figure(figsize=(9.6, height), dpi=200, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
     left.set_axis_off()

@@ -4,7 +4,6 @@ they visited. Of each the last rows for a table, and curves over the steps."""
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -12,6 +11,7 @@ from matplotlib.figure import Figure
 from pac4sac.base.text import file_name, p_value
 from pac4sac.report import figures
 from pac4sac.report.comparison import UNFINISHED, VERDICTS, Compared, Context, Quantity, compare, in_words, variant_cell
+from pac4sac.report.looks import Look
 from pac4sac.report.sections import mixtures
 from pac4sac.report.tables import TEXTS, Block, Cell, Column, Section, Table, data, verdict_cell, with_ends, words
 from pac4sac.report.variants import Variant
@@ -69,7 +69,8 @@ class Measurements:
                 sentences, columns = about(title, members)
                 name, texts = f"{self.log}-{file_name(title)}", TEXTS[self.log]
                 table = Table(name, texts["table"].format(title), [*first, *columns, *last], members)
-                drawn = figures.pictures(name, [(texts["picture"].format(title), members)], draw)
+                curves = [variant for variant in members if self.curves(variant)[0]]
+                drawn = figures.pictures(name, [(texts["picture"].format(title), curves)], draw)
                 blocks += [*sentences, *drawn, table, *mixtures(members)]
         return Section(self.log, TEXTS[self.log]["title"], [TEXTS[self.log]["intro"], *blocks]) if blocks else None
 
@@ -77,26 +78,27 @@ class Measurements:
         """A panel for each quantity, with the title of its axis, over the steps of training."""
         figure, panels = figures.new_figure(f"{TEXTS[self.log]['title']}: {variants[0].task.title}", len(quantities))
         for panel, (name, title) in zip(panels, quantities.items(), strict=True):
-            ends = [(variant.look, *end) for variant in variants if (end := self._draw(panel, name, variant))]
+            ends, last = list[tuple[Look, Estimate]](), 1.0
+            for variant in variants:
+                steps, rows = self.curves(variant)
+                mean, low, high = figures.band_of(np.array([[row[name] for row in of_run] for of_run in rows]))
+                label = figures.drawn(f"{variant.look.name} ({figures.count_seeds(len(rows))})")
+                panel.plot(steps, mean, **figures.stroke(variant.look), linewidth=1.4, label=label)
+                at_the_end = Estimate(mean[-1], *((low[-1], high[-1]) if np.isfinite(low[-1]) else ()))
+                ends.append((variant.look, at_the_end))
+                last = max(last, steps[-1])
             figures.finish_over_steps(panel, title, "Means of the seeds; right, with 95 % intervals")
-            figures.draw_ends(panel, max((step for _, step, _ in ends), default=1.0), [(k, end) for k, _, end in ends])
+            figures.draw_ends(panel, last, ends)
         figures.add_legend(figure, panels[0])
         return figure
 
-    def _draw(self, panel: Any, name: str, variant: Variant) -> tuple[float, Estimate] | None:
-        """The last step that all runs were measured at, with the mean there."""
+    def curves(self, variant: Variant) -> tuple[list[float], list[list[Mapping[str, float]]]]:
+        """The steps at which all its runs were measured, and the rows of each there: at others, a mean would be of
+        other runs."""
         runs = [run for run in variant.runs if run.status not in BROKEN_OFF] or variant.runs
-        curves = [{row["step"]: row[name] for row in rows} for run in runs if (rows := self.of(run))]
-        # Where one of the runs has no measurement, the mean would be of other runs.
-        steps = sorted(set.intersection(*map(set, curves))) if curves else []
-        values = np.array([[curve[step] for step in steps] for curve in curves])
-        label = f"{variant.look.name} ({figures.count_seeds(len(curves))})"
-        means = values.mean(0) if steps else []
-        panel.plot(steps, means, **figures.stroke(variant.look), linewidth=1.4, label=figures.drawn(label))
-        if not steps:
-            return None
-        mean, low, high = (float(x[-1]) for x in figures.band_of(values))
-        return steps[-1], Estimate(mean, low, high) if np.isfinite(low) else Estimate(mean)
+        at = [{row["step"]: row for row in rows} for run in runs if (rows := self.of(run))]
+        steps = sorted(set.intersection(*map(set, at))) if at else []
+        return steps, [[of_run[step] for step in steps] for of_run in at]
 
 
 BIAS = Measurements("bias", ("step", "bias", "rms", "mean_return"), "overestimation")

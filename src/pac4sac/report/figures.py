@@ -96,7 +96,7 @@ def finish_panel(panel: Any, x: str, y: str, title: str = "") -> None:
     panel.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
     panel.spines[["top", "right"]].set_visible(False)
     panel.spines[["left", "bottom"]].set_color(FAINT)
-    panel.tick_params(color=FAINT, labelcolor=INK, labelsize=SMALL)
+    panel.tick_params(which="both", color=FAINT, labelcolor=INK, labelsize=SMALL)
     panel.grid(axis="y", color=GRID, linewidth=0.6)
     panel.set_axisbelow(True)
 
@@ -163,13 +163,14 @@ def learning_figure(variants: Sequence[Variant]) -> Figure:
     figure, panels = new_figure(f"Learning curves on {task.title}", 2 if shows_solved else 1)
     draw_variants(panels[0], variants, title="Mean of the seeds, with its 95 % interval")
     if shows_solved:
-        ends = [(v.look, end) for place, v in enumerate(variants) if (end := _draw_solved(panels[1], v, place))]
+        middle = (len(variants) - 1) / 2
+        solved = [(v.look, _draw_solved(panels[1], v, place - middle)) for place, v in enumerate(variants)]
         finish_panel(
             panels[1], "training episodes", "fraction of runs solved", "Runs solved; right, with 95 % intervals"
         )
         panels[1].set_ylim(-0.03, 1.03)
         panels[1].yaxis.set_major_formatter(PercentFormatter(1))
-        draw_ends(panels[1], task.e_max or 1, ends)
+        draw_ends(panels[1], task.e_max or 1, [(look, end) for look, end in solved if end])
     add_legend(figure, panels[0])
     return figure
 
@@ -273,7 +274,7 @@ def band_of(curves: Floats) -> tuple[Floats, Floats, Floats]:
     return curves.mean(0), *(np.full(curves.shape[1:], np.nan),) * 2
 
 
-def _draw_solved(panel: Any, variant: Variant, place: int) -> Estimate | None:
+def _draw_solved(panel: Any, variant: Variant, place: float) -> Estimate | None:
     """The fraction that it comes to, where that is known."""
     e_max, r_limit = variant.task.e_max or 0, variant.task.r_limit or 0.0
     solved = [solved_at(o.run.record.returns[:e_max], r_limit) for o in (*variant.judged, *variant.under_way)]
@@ -283,7 +284,7 @@ def _draw_solved(panel: Any, variant: Variant, place: int) -> Estimate | None:
     if variant.under_way:  # as far as all of them are known; the last episodes may yet be the first of five
         until = max(0, min(len(outcome.run.record.episodes) for outcome in variant.under_way) - STREAK)
     episodes, fractions = solved_fraction_curve(solved, until)
-    apart = 0.006 * (place - AT_ONCE / 2)  # so that lines of the same fraction are all seen
+    apart = 0.006 * place  # so that lines of the same fraction are all seen
     panel.step(episodes, [f.value + apart for f in fractions], where="post", **stroke(variant.look), linewidth=1.5)
     return None if variant.under_way or len(solved) < 2 else fractions[-1]
 

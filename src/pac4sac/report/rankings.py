@@ -10,7 +10,6 @@ from matplotlib.ticker import PercentFormatter
 
 from pac4sac.report import figures
 from pac4sac.report.looks import Look
-from pac4sac.report.tables import TEXTS
 from pac4sac.report.variants import Variant
 from pac4sac.runs.statistics import Estimate, performance_profile, probability_of_improvement
 
@@ -41,7 +40,7 @@ def profile_figure(
     for label, strata in scores.items():
         profile = performance_profile(strata, thresholds, lower_is_better=lower_is_better)
         figures.draw_mean(left, (thresholds, *profile), looks[label].name, looks[label])
-    figures.finish_panel(left, f"{unit} τ", "fraction of runs better than τ", TEXTS["profile"]["left"])
+    figures.finish_panel(left, f"{unit} τ", "fraction of runs better than τ", "Runs, with 95 % bands")
     left.yaxis.set_major_formatter(PercentFormatter(1))
     left.set_xlim(*(thresholds[[-1, 0]] if lower_is_better else thresholds[[0, -1]]))  # the best at the right
     better = {
@@ -51,8 +50,13 @@ def profile_figure(
     ranked = dict(sorted(better.items(), key=lambda item: -item[1].value))
     _draw_rows(right, ranked, looks, 1.0)
     right.axvline(0.5, **figures.DASHED)
-    name = looks[baseline].name if baseline in looks else baseline
-    _finish_rows(right, ranked, looks, f"P(better than {name})")
+    _finish_rows(
+        right,
+        ranked,
+        looks,
+        f"P(better than {looks[baseline].name})",
+        "Probability of improvement, with 95 % intervals",
+    )
     right.set_xlim(-0.03, 1.03)
     figures.add_legend(figure, left)
     return figure
@@ -76,7 +80,9 @@ def _draw_rows(panel: Any, estimates: Mapping[str, Estimate], looks: Mapping[str
         panel.plot([estimate.value / scale], [place], **figures.mark(looks[label]))
 
 
-def _finish_rows(panel: Any, estimates: Mapping[str, Estimate], looks: Mapping[str, Look], unit: str) -> None:
-    figures.finish_panel(panel, unit, "")
+def _finish_rows(
+    panel: Any, estimates: Mapping[str, Estimate], looks: Mapping[str, Look], unit: str, title: str = ""
+) -> None:
+    figures.finish_panel(panel, unit, "", title)
     panel.set_yticks(range(len(estimates)), [figures.drawn(looks[label].name) for label in reversed(list(estimates))])
     panel.set_ylim(-0.6, len(estimates) - 0.4)

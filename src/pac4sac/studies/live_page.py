@@ -21,17 +21,23 @@ if TYPE_CHECKING:
     from pac4sac.studies.plan import PlannedCohort
 
 LOOPBACK = "127.0.0.1"
-REFRESH = 10  # seconds between two looks at the folders
+REFRESH = 15  # seconds between two looks at the folders
 # Nothing of the page comes from elsewhere, and no other page may hold it.
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-SCRIPT = f"""<p id="ended" role="status" hidden>The study has ended; its report lies in its folder.</p>
+SCRIPT = f"""<p id="ended" role="status" hidden
+style="position: fixed; inset: auto 0 0 0; margin: 0; padding: 1em; text-align: center; background: #222; color: #fff">
+The study has ended; its report lies in its folder.</p>
 <script>
-setInterval(() => fetch("/progress.json").then(() => location.reload(), () => {{
-  document.getElementById("ended").hidden = false;
-}}), {1000 * REFRESH});
+let touched = 0;
+addEventListener("pointerdown", () => {{ touched = Date.now(); }});  // who is at it, is left at it for a while
+function look() {{
+  const busy = document.hidden || Date.now() - touched < 60000, banner = document.getElementById("ended");
+  if (!busy) fetch("/progress.json").then(() => location.reload(), () => {{ banner.hidden = false; }});
+}}
+setInterval(look, {1000 * REFRESH});
 </script>
 </body>"""
 

@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 COMPLETE, MISTAKE, STOPPED = 0, 2, 3
 INTERVAL = 0.5  # seconds between two reports
 CORES_PER_COHORT = 4  # a learner, and simulators beside it
+GIVE_WAY = 10  # steps of niceness by which the shortest of cohorts is behind the longest
 GPU_BYTES, HOST_BYTES = 0.8e9, 3e9  # that a process takes beside its tensors, on a GPU and in the machine
 MPS_CONTROL = "nvidia-cuda-mps-control"
 MPS_PLACE = "CUDA_MPS_PIPE_DIRECTORY"  # who has it set uses a service of their own, which is left alone
@@ -59,13 +60,19 @@ def side_by_side(cohorts: Sequence[PlannedCohort], device: torch.device) -> int:
     return max(1, min(fitting, cores(), int(free_bytes(torch.device("cpu")) // HOST_BYTES)))
 
 
+def niceness(cohort: PlannedCohort, others: Sequence[PlannedCohort]) -> int:
+    """Where cores are scarce the longer cohorts come first, so that none of them is left alone at the end."""
+    longest = max(each.duration for each in [cohort, *others])
+    return round(GIVE_WAY * (1 - cohort.duration / longest)) if longest else 0
+
+
 def run_local(
     cohorts: Sequence[PlannedCohort], parallel: int, stop: StopRequest, watcher: Watcher, on_gpu: bool = False
 ) -> list[str]:
     """Train all cohorts to their end, or until a stop; returns what failed, which leaves the others going."""
     waiting, active, messages = list(cohorts), set[_Child](), _Messages()
     if parallel > 1:  # the longest first, so that none of them is left for the end
-        waiting.sort(key=lambda cohort: -cohort.simulating / len(cohort.runs))
+        waiting.sort(key=lambda cohort: -cohort.duration)
     failures: list[str] = []
     with shared_gpu(wanted=on_gpu and min(parallel, len(cohorts)) > 1) as variables:
         try:
@@ -77,7 +84,9 @@ def run_local(
                     if beside:
                         all_work = sum(each.simulating for each in [cohort, *beside])
                         limits[SHARE] = str(share_out(cohort.simulating, all_work))
-                    active.add(_Child(cohort, {**variables, **limits}, messages))
+                    child = _Child(cohort, {**variables, **limits}, messages)
+                    child.give_way(niceness(cohort, beside))
+                    active.add(child)
                 if stop.wanted and not active:
                     return []
                 if stop.wanted:
@@ -124,6 +133,12 @@ class _Child:
             start_new_session=True,  # so that a Ctrl-C reaches the parent alone, which decides
         )
         threading.Thread(target=self._forward, args=(messages,), daemon=True).start()
+
+    def give_way(self, steps: int) -> None:
+        """To those that started before; the workers, which start later, inherit it."""
+        if hasattr(os, "setpriority"):
+            with contextlib.suppress(ProcessLookupError):  # it has ended already
+                os.setpriority(os.PRIO_PROCESS, self.process.pid, os.getpriority(os.PRIO_PROCESS, 0) + steps)
 
     def _forward(self, messages: "_Messages") -> None:
         assert self.process.stdout is not None

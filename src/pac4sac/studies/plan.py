@@ -57,6 +57,11 @@ class PlannedCohort:
         """Seconds that one core would need for its simulators."""
         return len(self.runs) * self.steps * simulator_seconds(self.runs[0].task)
 
+    @property
+    def duration(self) -> float:
+        """Seconds that its simulators need with a core for each."""
+        return self.steps * simulator_seconds(self.runs[0].task)
+
     def done(self) -> int:
         """Runs that have come to their end."""
         return sum(status in ("finished", "diverged", "failed") for status in self.statuses())
