@@ -70,6 +70,15 @@ def test_the_page_tells_what_was_measured_what_bounds_say_and_what_fails(certifi
     assert "…" not in text  # nothing is cut on a terminal of 80 characters
 
 
+def test_in_short_it_is_five_points_and_the_rest_is_left_to_the_whole_page(certificate) -> None:
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    show(certificate, console, full=False)
+    text = console.export_text()
+    assert text.count("•") - len(certificate.remarks) <= 5
+    assert page(certificate).startswith(text.rstrip())
+    assert "McAllester, as printed" not in text
+
+
 def test_large_numbers_are_not_cut(certificate) -> None:
     rows = [
         dataclasses.replace(row, n=538_712, kl=12_346.0, risk=234_567.0, value=345_678.0) for row in certificate.rows

@@ -221,7 +221,7 @@ def test_the_last_evaluation_is_shown(tmp_path: Path):
     (run,) = cartpole_runs(1)
     write(tmp_path, run, SOLVED)
     for step, mean in ((1000, 10.0), (2000, 871.25)):
-        for policy, bonus in (("greedy", 0.0), ("shooting", 1.0)):
+        for policy, bonus in (("deterministic", 0.0), ("shooting", 1.0)):
             row = {"step": step, "policy": policy, "mean": mean + bonus, "returns": [mean]}
             RunFolder(tmp_path, run).log("evaluations", row)
     assert "871 872 solved" in cells(shown(tmp_path), "seed 0")

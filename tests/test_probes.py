@@ -96,12 +96,12 @@ def trained(variant: str) -> Learner:
 
 
 def learned(algo: str, probe: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Greedy actions and their values in states 0 and 1, each [seeds, 2]."""
+    """Deterministic actions and their values in states 0 and 1, each [seeds, 2]."""
     learner = trained(algo)
     agent, state = learner.agent, learner.state
     both = torch.tensor([[0.0], [1.0]]).expand(agent.runs, 2, 1)
     with torch.no_grad():
-        a = agent.greedy(state, both)
+        a = agent.deterministic_action(state, both)
         q = agent.critic(agent.params(state, "critic"), both, a)[0].mean(1)
     place = slice(PROBES.index(probe) * len(SEEDS), (PROBES.index(probe) + 1) * len(SEEDS))
     return a[place, :, 0], q[place]
@@ -115,7 +115,7 @@ def test_the_critic_finds_the_value_of_each_state(algo: str, probe: str):
 
 
 @pytest.mark.parametrize("algo", VARIANTS)
-def test_the_greedy_action_is_the_best_one_of_each_state(algo: str):
+def test_the_deterministic_action_is_the_best_one_of_each_state(algo: str):
     a, _ = learned(algo, "RewardByAction")
     np.testing.assert_allclose(a, [[-0.5, 0.5]] * len(SEEDS), rtol=0, atol=ACTION_TOLERANCE.get(algo, 0.12))
 

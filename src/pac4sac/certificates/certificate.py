@@ -178,9 +178,9 @@ def _examine(
     if not calibrations:
         remarks.append(REMARKS["no_uncertainty"])
     say(f"{episodes} episodes of the deterministic policy …")
-    greedy = evaluate(Episodes(agent, state, task, [seed], episodes, "certificate"), "greedy")[0]
+    deterministic = evaluate(Episodes(agent, state, task, [seed], episodes, "certificate"), "deterministic")[0]
     limit = time_limit(task)
-    returns = {"π, one action": played.returns(limit), "deterministic": greedy[np.isfinite(greedy)]}
+    returns = {"π, one action": played.returns(limit), "deterministic": deterministic[np.isfinite(deterministic)]}
     if "shooting" in errors:
         returns["shooting"] = errors["shooting"].returns(limit)
     because = "returns in the range that you gave"

@@ -23,11 +23,12 @@ STYLES = {"vacuous": "dim", "broken": "bold red", "certificate": "bold green"}  
 SIGNS = {"overestimates": "+", "underestimates": "−", "undecided": "·"}
 
 
-def show(c: Certificate, console: Console) -> None:
+def show(c: Certificate, console: Console, *, full: bool = True) -> None:
     console.print(Text(PAGE["title"].format(run=c.run, task=c.task), "bold"), soft_wrap=True)
     short = _list(("•", line) for line in (*in_short(c), *(Text(remark, "yellow") for remark in c.remarks)))
     calibration = (calibration_table(c), "") if c.calibration else ()
-    for piece in ("", short, "", bias_table(c), *bounds_pages(c), *calibration, policy_table(c)):
+    further = (bias_table(c), *bounds_pages(c), *calibration, policy_table(c)) if full else ()
+    for piece in ("", short, "", *further):
         console.print(piece)
 
 

@@ -65,7 +65,7 @@ class PartOfStudy(ChosenStudy):
         return None if self.memory is None else self.memory * 10**6
 
 
-@arguments.with_options("device", "backend", "precision", otherwise=AS_THE_STUDY_SAYS)
+@arguments.with_options("device", "backend", "precision", "step_seconds", otherwise=AS_THE_STUDY_SAYS)
 @dataclass(frozen=True)
 class StudyRunCommand(PartOfStudy):
     """Train what a study asks for and is not trained yet. Interrupt it and call it again: it goes on.
@@ -78,6 +78,8 @@ class StudyRunCommand(PartOfStudy):
     parallel: Annotated[int | None, optional("N", "as the cores allow")] = None  # Cohorts trained side by side.
     max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes.
     keep_stale: arguments.KeepStale = False
+    track: arguments.Track = "none"
+    callback: arguments.Callback = None
     serve: bool = False  # Show the study on a page in a browser of this machine while it trains.
     # Port of that page.
     port: Annotated[int | None, optional("PORT", "any that is free")] = None
@@ -88,6 +90,7 @@ class StudyRunCommand(PartOfStudy):
 
         how = {name: getattr(self, name) for name in ("engine", "address", "parallel", "max_minutes", "keep_stale")}
         how |= {"memory": self.memory_in_bytes(), "options": arguments.options_of(self)}
+        how["callbacks"] = arguments.callback_names(self.track, self.callback)
         with writing(root), StudyDisplay(console) as display, ExitStack() as until_the_end:
             watcher: Watcher = display
             if self.serve or self.port is not None:

@@ -13,20 +13,21 @@ from rich.text import Text
 from pac4sac.base.stopping import StopRequest
 from pac4sac.base.text import brief
 from pac4sac.base.trust import trusted
+from pac4sac.cli.arguments import callback_flags
 from pac4sac.cli.shared import code_of_stop, plain_table, say, writing
 from pac4sac.cli.training_display import displayed, sparkline
-from pac4sac.export.tensorboard import TensorBoard
+from pac4sac.export.tracking import callbacks_named
 from pac4sac.paper.numbers import PAPER_TASKS, SEEDS, paper_cell
 from pac4sac.report.tables import in_digits
 from pac4sac.runs.metrics import is_complete, is_solved, last_evaluations, score_run
 from pac4sac.runs.reading import RunRecord, tell_damage
-from pac4sac.runs.status import BROKEN_OFF
+from pac4sac.runs.status import BROKEN_OFF, Status
 from pac4sac.training.experiment import Result
 
 PICTURE = "learning-curves.png"
 LAST = 10  # episodes, whose mean stands in for the metrics where there are none
 WIDTHS_OF_CURVES = (10, 30)  # on a terminal of 80 characters and on a wide one
-EVALUATIONS = {"greedy": "evaluation", "shooting": "evaluation,\nshooting"}  # headers by policy
+EVALUATIONS = {"deterministic": "evaluation", "shooting": "evaluation,\nshooting"}  # headers by policy
 
 
 class TableNumber(NamedTuple):
@@ -40,14 +41,15 @@ class TableNumber(NamedTuple):
 
 
 def train_and_show(
-    train: Callable[..., Result], console: Console, folder: Path, max_minutes: float | None, tensorboard: bool
+    train: Callable[..., Result], console: Console, folder: Path, max_minutes: float | None, callbacks: Sequence[str]
 ) -> int:
-    """Show training while it goes on and what came of it; give the exit code."""
+    """Show training while it goes on and what came of it; give the exit code. Callbacks are given by their names."""
     StopRequest(max_minutes)  # says what is wrong with it before anything is prepared
+    watching = callbacks_named(callbacks)
     with writing(folder):
         with displayed(console, max_minutes) as display:
-            result = train(callbacks=[display, TensorBoard()] if tensorboard else display)
-        show_result(result, console)
+            result = train(callbacks=[display, *watching])
+        show_result(result, console, callbacks)
     return code_of_stop(result.reason) or int(all(run.status in BROKEN_OFF or unevaluated(run) for run in result.runs))
 
 
@@ -57,7 +59,7 @@ def unevaluated(run: RunRecord) -> bool:
     return bool(returns) and not any(value is not None for value in returns or ())
 
 
-def show_result(result: Result, console: Console) -> None:
+def show_result(result: Result, console: Console, callbacks: Sequence[str] = ()) -> None:
     """The table, the picture, and in a sentence how it ended."""
     runs = result.runs
     tell_damage(runs)
@@ -72,6 +74,8 @@ def show_result(result: Result, console: Console) -> None:
     text.append(".")
     if broken := sum(run.status in BROKEN_OFF for run in runs):
         text.append(f" {broken} of {len(runs)} runs broke off (see status_detail in run.json).", "red")
+    if stopped := sum(run.status == Status.STOPPED for run in runs):
+        text.append(f" A callback stopped {stopped} of {len(runs)} runs (see status_detail in run.json).", "yellow")
     console.print(text, soft_wrap=True)
     if any(run.episodes for run in runs):
         from pac4sac.report.figures import learning_curve_picture  # matplotlib takes a second to import
@@ -81,7 +85,8 @@ def show_result(result: Result, console: Console) -> None:
     say(console, f"Run folders:     {result.folder / 'runs'}")
     if not result.complete:
         allowed = "".join(f" --trust {module}" for module in trusted())
-        say(console, f"Go on with:      pac4sac resume {shlex.quote(str(result.folder))}{allowed}")
+        flags = f"{callback_flags(callbacks)}{allowed}"
+        say(console, f"Go on with:      pac4sac resume {shlex.quote(str(result.folder))}{flags}")
 
 
 def result_table(runs: Sequence[RunRecord], width: int) -> Table:

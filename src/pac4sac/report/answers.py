@@ -20,6 +20,7 @@ from pac4sac.report.comparison import (
 )
 from pac4sac.report.rankings import ranking_figure
 from pac4sac.report.tables import Answer, Cell, Picture, Table, in_digits, verdict_cell, words
+from pac4sac.runs.statistics import Estimate
 
 
 def compare_on_task(context: Context, task: str) -> list[Compared]:
@@ -48,22 +49,34 @@ def answer_on_task(rows: Sequence[Compared], question: str = "") -> Answer:
         )
     first, *others = rivals
     ours, theirs = first.variant.look.name, rows[0].baseline.look.name
-    if first.verdict == BETTER:
-        text = f"{ours} is better than {theirs}"
-    elif first.verdict == WORSE:
-        text = f"{theirs} is better than {ours}" + (", the best of the others" if others else "")
-    else:
-        text = f"{ours} against {theirs}: {first.verdict}"
     rest = in_words([(row.verdict, row.variant.look.name) for row in others], VERDICTS)
-    return told(f"{text}, {how_much(first)}." + (f" The others: {rest}." if others else ""), first.verdict)
+    rest = f" The others, against {theirs}: {rest}." if others else ""
+    if first.verdict == BETTER:
+        return told(f"{ours} is better than {theirs} by {by_how_much(first)}.{rest}")
+    if first.verdict == WORSE:
+        return told(f"{theirs} is better than {ours} by {by_how_much(first)}.{rest}")
+    return told(f"{ours} against {theirs}, {how_much(first)}.{rest}", first.verdict)
 
 
 def how_much(row: Compared) -> str:
     """The difference in a clause, with what tells how sure it is."""
     task, better = row.variant.task, row.improvement
-    sure = [p_text(row.p)] if row.p is not None else []
-    sure += [f"P(better) = {better.value:.2f}"] if better else []
-    return f"Δ {task.unit}: {in_digits(row.difference, task.scale)}" + (f" ({', '.join(sure)})" if sure else "")
+    return f"Δ {task.unit}: {in_digits(row.difference, task.scale)}{_how_sure(row.p, better.value if better else None)}"
+
+
+def by_how_much(row: Compared) -> str:
+    """As `how_much`, told by the one that is better."""
+    task, difference, better = row.variant.task, row.difference, row.improvement
+    ends = sorted(abs(end) for end in (difference.low, difference.high) if end is not None) if difference else []
+    size = Estimate(abs(difference.value), *ends) if difference else None
+    chance = (better.value if row.verdict == BETTER else 1 - better.value) if better else None
+    return f"{in_digits(size, task.scale)} in {task.unit}{_how_sure(row.p, chance)}"
+
+
+def _how_sure(p: float | None, chance: float | None) -> str:
+    sure = [p_text(p)] if p is not None else []
+    sure += [f"P(better) = {chance:.2f}"] if chance is not None else []
+    return f" ({', '.join(sure)})" if sure else ""
 
 
 def verdict_grid(on_tasks: Mapping[str, Sequence[Compared]]) -> Table:

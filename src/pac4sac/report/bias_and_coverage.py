@@ -13,7 +13,7 @@ from pac4sac.report import figures
 from pac4sac.report.comparison import UNFINISHED, VERDICTS, Compared, Context, Quantity, compare, in_words, variant_cell
 from pac4sac.report.looks import Look
 from pac4sac.report.sections import mixtures
-from pac4sac.report.tables import TEXTS, Block, Cell, Column, Section, Table, data, with_ends, words
+from pac4sac.report.tables import TEXTS, Block, Cell, Column, Section, Table, data, verdict_cell, with_ends, words
 from pac4sac.report.variants import Variant
 from pac4sac.runs.logs import is_number
 from pac4sac.runs.reading import RunRecord
@@ -60,14 +60,15 @@ class Measurements:
             return Cell(f"{measured} of {len(variant.runs)}", measured)
 
         first = [data("task", get="task.title"), words("Variant", variant_cell, "variant")]
-        first += [data("algo", get="algo"), Column("S", "shots", "shots"), Column("Runs", runs_cell, "runs")]
+        first += [data("algo", get="algo"), data("shots", get="shots"), data("runs", get=runs_cell)]
+        last = [Column("S", "shots"), Column("Runs", runs_cell)]
         asking = {study.name for study in context.collection.studies if study.kind == self.study}
         blocks: list[Block] = []
         for title, variants in context.variants.items():
             if members := sorted(self.measured(variants), key=lambda variant: asking.isdisjoint(variant.studies)):
                 sentences, columns = about(title, members)
                 name, texts = f"{self.log}-{file_name(title)}", TEXTS[self.log]
-                table = Table(name, texts["table"].format(title), [*first, *columns], members)
+                table = Table(name, texts["table"].format(title), [*first, *columns, *last], members)
                 curves = [variant for variant in members if self.curves(variant)[0]]
                 drawn = figures.pictures(name, [(texts["picture"].format(title), curves)], draw)
                 blocks += [*sentences, *drawn, table, *mixtures(members)]
@@ -132,11 +133,12 @@ def bias_section(context: Context) -> Section | None:
         return bias.value / abs(size) if bias and size else None
 
     columns = [
+        words("Critic", lambda variant: verdict_cell(critic_verdict(variant))),
         Column("bias [95 %]", final_bias, with_ends("bias")),
         Column("mean value G", lambda variant: mean(variant, "mean_return"), "mean_return"),
         Column("bias / |G|", share, "relative_bias", show=lambda part: f"{100 * part:+.1f} %".replace("-", "−")),
         Column("root-mean-square error", lambda variant: mean(variant, "rms"), "rms"),
-        words("Critic", critic_verdict, "verdict"),
+        data("verdict", get=critic_verdict),
     ]
 
     def about(title: str, variants: Sequence[Variant]) -> tuple[list[str], list[Column]]:
@@ -181,11 +183,12 @@ def coverage_section(context: Context, choose: Callable[[Sequence[Variant]], Var
             p_values = {row.variant: row.p for row in rows}
             verdicts = {row.variant: row.verdict for row in rows}
             columns += [
+                words("against baseline", partial(_told, verdicts), (), quantity),
                 Column("at the end [95 %]", partial(end, name), with_ends(name), quantity),
                 Column("difference [95 %]", differences.get, with_ends(f"{name}_difference"), quantity),
                 Column("p (Holm)", p_values.get, f"{name}_p_holm", quantity, show=p_value),
                 Column("mean over training", partial(over_training, name=name), f"{name}_over_training", quantity),
-                words("against baseline", verdicts.get, f"{name}_against_baseline", quantity),
+                data(f"{name}_against_baseline", get=verdicts.get),
             ]
             told_apart = in_words([(verdict, f"`{variant.label}`") for variant, verdict in verdicts.items()], WIDTHS)
             sentences.append(f"By {quantity}, {told_apart or 'nothing to compare'}.")
@@ -193,6 +196,10 @@ def coverage_section(context: Context, choose: Callable[[Sequence[Variant]], Var
         return [" ".join([against, *sentences])] if baseline else [], columns
 
     return COVERAGE.section(context, about, coverage_figure)
+
+
+def _told(verdicts: Mapping[Variant, str], variant: Variant) -> Cell:
+    return verdict_cell(verdicts.get(variant, ""))
 
 
 def compare_coverage(name: str, variants: Sequence[Variant], baseline: Variant | None) -> list[Compared]:

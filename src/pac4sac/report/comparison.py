@@ -14,6 +14,7 @@ from pac4sac.report.variants import METRICS, TaskView, Variant
 from pac4sac.runs import statistics
 from pac4sac.runs.collection import Collection
 from pac4sac.runs.statistics import Difference, Estimate, summarise
+from pac4sac.runs.status import CUT_SHORT
 
 BASELINE, UNFINISHED, UNKNOWN, NO_DIFFERENCE = "baseline", "unfinished", "unknown", "no difference shown"
 BETTER, WORSE, MORE_OFTEN = "better", "worse", "more often than not"
@@ -180,7 +181,7 @@ def comparison_table(name: str, caption: str, rows: Sequence[Compared], task: Ta
         Column("IQM [95 %]", "iqm", scale=task.scale),
         *(beside_baseline if has_baseline else []),
         Column("Runs", lambda row: runs_cell(row.variant)),
-        Column("deterministic", lambda row: metric_cell(row.variant, "final_greedy"), group="final evaluation"),
+        Column("deterministic", lambda row: metric_cell(row.variant, "final_deterministic"), group="final evaluation"),
         Column("shooting", lambda row: metric_cell(row.variant, "final_shooting"), group="final evaluation"),
         *([words("Family", "family", folded=True)] if len({row.family for row in rows}) > 1 else []),
         command("variant.command"),
@@ -212,6 +213,6 @@ def metric_cell(variant: Variant, metric: str, scale: float = 1.0) -> Cell:
 
 
 def runs_cell(variant: Variant) -> Cell:
-    broken = [f"{n} {state}" for state in ("diverged", "failed", "unfinished") if (n := variant.count(state))]
+    broken = [f"{n} {state}" for state in (*CUT_SHORT, "unfinished") if (n := variant.count(state))]
     broken += [f"{n} with damaged logs"] if (n := sum(bool(run.damage) for run in variant.runs)) else []
     return Cell(variant.complete_text + (f" ({', '.join(broken)})" if broken else ""), len(variant.complete))

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from itertools import chain, compress, groupby
 from typing import TYPE_CHECKING, Any
 
+from pac4sac.base.text import NOTHING
 from pac4sac.report.tables import TEXTS, Answer, Block, Cell, Column, Picture, Section, Table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 IN_THE_README = ("summary",)
-GIVEN_UP_FIRST = ("final evaluation", "Family", "Runs", "solved", "P(better", "p (Holm)", "IQM")  # on a narrow terminal
 Facts = Sequence[tuple[str, str]]
 
 
@@ -45,9 +45,9 @@ def _one_line(text: str) -> str:
     return " ".join(text.splitlines())
 
 
-def _without(table: Table, heads: tuple[str, ...] = ()) -> tuple[list[Column], list[list[Cell]]]:
-    """Its columns and rows, but no commands, nor columns of which the head begins like one of these."""
-    kept = [not (column.code or column.head.startswith(heads)) for column in table.shown]
+def _without_commands(table: Table) -> tuple[list[Column], list[list[Cell]]]:
+    """Its columns and rows."""
+    kept = [not column.code for column in table.shown]
     return list(compress(table.shown, kept)), [list(compress(row, kept)) for row in table.cells]
 
 
@@ -76,24 +76,37 @@ def show_tables(console: "Console", tables: Sequence[Table]) -> None:
     from rich.table import Table as RichTable
 
     for table in tables:
-        rich_table = RichTable(title=table.caption, title_justify="left", box=box.SIMPLE)
-        columns, rows = _that_fits(table, console.width)
-        for column in columns:
-            head = f"{column.group}\n{column.title}" if column.group else column.title
-            rich_table.add_column(head, justify="right" if column.numeric else "left")
-        for row in rows:
-            rich_table.add_row(*("\n".join(cell.lines) for cell in row))
-        console.print(rich_table)
+        columns, rows = _without_commands(table)
+        lines = [[row[k].lines for row in rows] for k in range(len(columns))]  # by column
+        heads = [f"{column.group}\n{column.title}".strip() for column in columns]
+        widths = [max(map(len, chain(head.split(), *texts))) for head, texts in zip(heads, lines, strict=True)]
+        widths[0] = min(widths[0], console.width // 2)
+        places = [k for k, texts in enumerate(lines) if not rows or any(text != [NOTHING] for text in texts)]
+        for number, part in enumerate(_parts_that_fit(widths, places, console.width - 1)):
+            rich_table = RichTable(title=None if number else table.caption, title_justify="left", box=box.SIMPLE)
+            for k in part:
+                justify: Any = "right" if columns[k].numeric else "left"
+                rich_table.add_column(heads[k], justify=justify, width=widths[k], overflow="fold")
+            for row in zip(*(lines[k] for k in part), strict=True):
+                rich_table.add_row(*map("\n".join, row))
+            console.print(rich_table)
 
 
-def _that_fits(table: Table, width: int) -> tuple[list[Column], list[list[Cell]]]:
-    """What a console has room for; what is left out is in the report anyway."""
-    for given_up in range(len(GIVEN_UP_FIRST) + 1):
-        columns, rows = _without(table, GIVEN_UP_FIRST[:given_up])
-        texts = [[*column.title.split(), *chain(*(row[k].lines for row in rows))] for k, column in enumerate(columns)]
-        if sum(max(map(len, of_column)) + 3 for of_column in texts) <= width:
-            break
-    return columns, rows
+def _parts_that_fit(widths: Sequence[int], places: Sequence[int], width: int) -> list[list[int]]:
+    """The columns at these places, as far as a console has room for them side by side, then further ones behind the
+    first, which names a row. As few parts as can be, and as narrow as that allows."""
+
+    def parts_of(width: int) -> list[list[int]]:
+        first, *others = places
+        parts = [[first]]
+        for place in others:
+            if len(parts[-1]) > 1 and sum(widths[k] + 3 for k in [*parts[-1], place]) > width:
+                parts.append([first])
+            parts[-1].append(place)
+        return parts
+
+    fewest = len(parts_of(width))
+    return next(parts for parts in map(parts_of, range(width // 2, width + 1)) if len(parts) == fewest)
 
 
 # --- LaTeX
@@ -101,7 +114,7 @@ def _that_fits(table: Table, width: int) -> tuple[list[Column], list[list[Cell]]
 
 def to_latex(table: Table) -> str:
     """A `tabular` for the booktabs package, to be put into a table by the one who inputs it."""
-    columns, rows = _without(table)
+    columns, rows = _without_commands(table)
     groups = [
         f"\\multicolumn{{{n}}}{{c}}{{{_latex(group)}}}" if group else " & " * (n - 1) for group, n in _groups(columns)
     ]
@@ -132,7 +145,7 @@ def _latex(text: str) -> str:
 
 def to_markdown(table: Table) -> str:
     """Commands would make a table too wide to read on a code host: they follow it, a line each."""
-    columns, rows = _without(table)
+    columns, rows = _without_commands(table)
     cells = [[_markdown(column.head) for column in columns], *(map(_markdown_cell, row) for row in rows)]
     heads, *lines = ["| " + " | ".join(row) + " |" for row in cells]
     rule = "|" + "|".join("---:" if c.numeric else "---" for c in columns) + "|"

@@ -183,6 +183,8 @@ function interpolate(places, values, x) {
   return values[low] + (values[high] - values[low]) * (x - places[low]) / (places[high] - places[low]);
 }
 
+const oneDecimal = value => Number.isNaN(value) ? "—" : value.toLocaleString("en", {minimumFractionDigits: 1, maximumFractionDigits: 1}).replace("-", "−");
+
 const middles = {
   mean: values => values.reduce((sum, value) => sum + value, 0) / values.length,
   iqm: values => {
@@ -225,10 +227,11 @@ class Curves {
         choose("returns", "smoothing", [["smoothed", "smoothed"], ["raw", "raw"]], () => this.draw()),
         choose("bold", "middle", [["mean", "mean"], ["iqm", "interquartile mean"]], () => this.draw()),
         make("label", {}, "solved above ", this.slider, " ", this.limitText), own),
-      this.legend, this.plot, make("div", {className: "scroll"}, this.table));
+      this.legend, make("div", {className: "beside"}, make("div", {}, this.plot), make("div", {className: "scroll"}, this.table)));
     equip(this.table);
     let width = 0;
-    new ResizeObserver(() => { if (place.clientWidth !== width) { width = place.clientWidth; this.draw(); } }).observe(place);
+    const around = this.plot.parentElement;
+    new ResizeObserver(() => { if (around.clientWidth !== width) { width = around.clientWidth; this.draw(); } }).observe(around);
     this.setTask(chosenTask());
   }
 
@@ -257,7 +260,7 @@ class Curves {
   setLimit(limit) {
     this.limit = limit;
     this.slider.value = limit;
-    this.limitText.value = limit.toLocaleString("en", {maximumFractionDigits: 1}) + (limit === this.task.limit ? " (the task's own)" : "");
+    this.limitText.value = oneDecimal(limit) + (limit === this.task.limit ? " (the task's own)" : "");
     this.drawScores();
     this.chart?.redraw();
   }
@@ -293,18 +296,17 @@ class Curves {
       made.dataset.value = Number.isNaN(value) ? "" : value;
       return made;
     };
-    const number = value => Number.isNaN(value) ? "—" : value.toLocaleString("en", {minimumFractionDigits: 1, maximumFractionDigits: 1});
     const rows = task.variants.filter(variant => variant.shown).map(variant => {
       const {solved, judged, until, regret} = scoreVariant(variant, limit, task);
-      const row = make("tr", {}, cell(variant.name, variant.name, "t"), cell(`${solved} of ${judged}`, solved), cell(number(until), until),
-        cell(number(regret), regret));
+      const row = make("tr", {}, cell(variant.name, variant.name, "t"), cell(`${solved} of ${judged}`, solved), cell(oneDecimal(until), until),
+        cell(oneDecimal(regret), regret));
       row.variant = variant;
       addMore(row);
       return row;
     });
     this.table.tBodies[0].replaceChildren(...rows);
     this.table.caption.textContent = `Solved means ${streak} episodes in a row above the limit. Means over the seeds, computed in this page` +
-      ` for the limit ${limit.toLocaleString("en", {maximumFractionDigits: 1})}: ${task.e_max ? "episodes" : "steps"} until solved, cumulative regret`;
+      ` for the limit ${oneDecimal(limit)}: ${task.e_max ? "episodes" : "steps"} until solved, cumulative regret`;
     for (const head of this.table.querySelectorAll("th")) head.setAttribute("aria-sort", "none");
     fit(this.table);
   }
@@ -313,7 +315,7 @@ class Curves {
     return variant.runs.map(run => {
       const {solved, until, regret} = score(run, this.limit, this.task);
       const text = `seed ${run.seed} (${run.status}): ${solved ? "solved after" : "not solved in"} ${until} ${this.task.e_max ? "episodes" : "steps"}` +
-        (Number.isNaN(regret) ? "" : `, regret ${regret.toFixed(1)}`);
+        (Number.isNaN(regret) ? "" : `, regret ${oneDecimal(regret)}`);
       const film = run.film ? [", ", make("a", {href: run.film, className: "film"}, "film")] : [];
       return make("div", {title: run.run}, text, ...film);
     });
@@ -356,9 +358,9 @@ class Curves {
     });
     const short = value => Math.abs(value) >= 1e6 ? `${value / 1e6}M` : Math.abs(value) >= 1e3 ? `${value / 1e3}k` : String(value);
     this.chart = new uPlot({
-      width, height: Math.max(240, Math.min(420, Math.round(width * 0.36))), legend: {show: false}, series,
+      width, height: Math.max(240, Math.min(420, Math.round(width * 0.45))), legend: {show: false}, series,
       scales: {x: {time: false}},
-      axes: [axis("environment steps", {values: (_, at) => at.map(short)}),
+      axes: [axis("environment steps", {values: (_, at) => at.map(short), size: 30}),
         axis("return of a training episode" + (this.window > 1 ? `, mean of ${this.window}` : ""), {size: 60})],
       cursor: {points: {show: false}, y: false},
       hooks: {setCursor: [chart => this.tell(chart)], draw: [chart => this.drawLimit(chart)]},

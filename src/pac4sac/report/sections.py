@@ -23,7 +23,7 @@ from pac4sac.runs.metrics import solved_at
 from pac4sac.runs.reading import damage_text
 from pac4sac.runs.seeds import seeds_text
 from pac4sac.runs.statistics import RESAMPLES, interquartile_mean, probability_of_improvement
-from pac4sac.runs.status import BROKEN_OFF
+from pac4sac.runs.status import BROKEN_OFF, CUT_SHORT
 
 # Limits as parts of the task's own, finest where runs end up: a step of a tenth would hide where an order turns round.
 DRAWN = tuple(round(0.5 + 0.02 * k, 3) for k in range(20)) + tuple(round(0.9 + 0.005 * k, 3) for k in range(41))
@@ -214,7 +214,7 @@ def facts(context: Context) -> list[tuple[str, str]]:
     states = Counter(outcome.state for variant in context.all_variants for outcome in variant.outcomes)
     states["not started"] = len(collection.missing)
     expected = len(collection.runs) + len(collection.missing) + len(collection.unreadable)
-    lacking = [(str(states[s]), s) for s in ("unfinished", "diverged", "failed", "not started") if states[s]]
+    lacking = [(str(states[s]), s) for s in ("unfinished", *CUT_SHORT, "not started") if states[s]]
     complete = (f"{states['complete']} of {expected}", "runs complete")
     return [complete, *lacking, (str(tasks), "task" if tasks == 1 else "tasks")]
 

@@ -42,7 +42,7 @@ METRICS = {key: Metric(key, **about) for key, about in TEXTS["metrics"].items()}
 @dataclass(frozen=True)
 class Outcome:
     run: FoundRun
-    state: str  # complete, unfinished, diverged or failed
+    state: str  # complete, unfinished, diverged, failed or stopped
     solved: bool | None  # None: not known yet, or no limit to tell by
     metrics: Mapping[str, float]
 
@@ -81,7 +81,9 @@ class Variant:
         self.code_note = STALE.strip(" ()") if any(outcome.run.instead for outcome in outcomes) else ""
         self.complete_text = f"{len(self.complete)} of {len(outcomes)}" + (STALE if self.code_note else "")
         # Runs that have begun and may yet go on, so that nobody knows how they end.
-        self.under_way = [o for o in outcomes if o.state in ("unfinished", "failed") and o.run.record.episodes]
+        self.under_way = [
+            o for o in outcomes if o.state in ("unfinished", "failed", "stopped") and o.run.record.episodes
+        ]
         # Runs of which it is known whether they were solved; a diverged run never will be.
         self.judged = [outcome for outcome in outcomes if outcome.solved is not None]
         self.solved = sum(bool(outcome.solved) for outcome in self.judged)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import read_json, write_json
 from pac4sac.base.stopping import StopRequest
+from pac4sac.export.tracking import callbacks_named
 from pac4sac.runs.run import Run
 from pac4sac.studies.cost import measure_cost
 from pac4sac.studies.definition import Study
@@ -48,11 +49,15 @@ def run_study(
     memory: int | None = None,
     max_minutes: float | None = None,
     keep_stale: bool = False,
+    callbacks: Sequence[str] = (),
     **options: Any,
 ) -> Result:
     """Train what is not trained yet, or was by other code than today's, unless that is kept. Called again, it goes on.
-    `options` override those of the study."""
+    `options` override those of the study; `callbacks` are names, see `callbacks_named`."""
     stop = StopRequest(max_minutes)
+    callbacks_named(callbacks)  # what cannot be made is told before anything is written
+    if callbacks and engine != "local":
+        raise UserError(f"{', '.join(callbacks)} cannot watch other machines of a cluster; leave --engine local.")
     if address is not None and engine != "ray":
         raise UserError(f"--address {address} is that of a Ray cluster; add --engine ray to train there.")
     if parallel is not None and parallel < 1:
@@ -69,7 +74,7 @@ def run_study(
                 failures = run_on_ray(unfinished, cluster, stop, watcher)
             else:
                 beside = parallel or side_by_side(unfinished, place.device)
-                failures = run_local(unfinished, beside, stop, watcher, place.on_gpu)
+                failures = run_local(unfinished, beside, stop, watcher, place.on_gpu, callbacks)
         if failures:
             raise UserError(f"{len(failures)} of {len(unfinished)} cohorts failed: {'; '.join(failures)}")
         if stop.wanted:
