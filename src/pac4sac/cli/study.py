@@ -117,6 +117,9 @@ class StudyPlanCommand(PartOfStudy):
         from pac4sac.studies.timing import expected_seconds, side_by_side_seconds
         from pac4sac.training.options import Options
 
+        if study.halving is not None:
+            say(console, f"Of {study.halving.rungs} rungs the first; what goes on to the next is known at its end.")
+            study, root = study.rung(0), root / "rung-1"
         chosen = arguments.options_of(self)
         device = {**study.options, **chosen}.get("device", "auto")
         place = place_for_cohorts(device, self.memory_in_bytes())
@@ -151,6 +154,9 @@ class StudyStatusCommand(ChosenStudy):
         study, root = self.study_and_folder()
         from pac4sac.studies.plan import plan, read_study
 
+        if study.halving is not None:
+            rung = max(1, len(list(root.glob("rung-*"))))
+            study, root = study.rung(rung - 1), root / f"rung-{rung}"
         if read_study(root) is None:
             raise UserError(f"{root} holds no study yet; start it with: pac4sac study run {shlex.quote(self.name)}.")
         cohorts = plan(study, root, 10**15)
