@@ -120,7 +120,7 @@ def test_every_agent_is_measured_by_samples_of_its_own_policy(algo: str) -> None
     assert errors[0].bias().steps == errors[0].judged.sum() > 10
     np.testing.assert_allclose(m, agent.critic(agent.params(state, "critic"), s, a)[0].amin(1), rtol=1e-4)
     assert all(one.v.any() == agent.critic.gaussian for one in errors)
-    with_entropy = "ddpg" not in algo and algo != "oac-lab"
+    with_entropy = "ddpg" not in algo and algo not in ("oac-lab", "td3")
     np.testing.assert_allclose([one.alpha for one in errors], 0.2 if with_entropy else 0.0)
     if with_entropy:
         mean, std = agent.actor(agent.params(state, "actor"), s)

@@ -8,10 +8,14 @@ from typing import Any
 from pac4sac.agents.base import Agent
 from pac4sac.agents.beyond_the_paper import BeyondPac4Sac
 from pac4sac.agents.ddpg import Ddpg, Pac4Ddpg
+from pac4sac.agents.index_head import IndexHead
+from pac4sac.agents.mixture import Mixture
 from pac4sac.agents.oac import Oac, OacGauss, OacLab
+from pac4sac.agents.pbac import Pbac
 from pac4sac.agents.reconstructed_rivals import SacFpi, SacNr
 from pac4sac.agents.sac import Sac
-from pac4sac.agents.settings import AgentConfig, convert_value
+from pac4sac.agents.settings import AgentConfig, check_declared, convert_value
+from pac4sac.agents.td3 import Td3
 from pac4sac.base.errors import UserError
 from pac4sac.base.text import did_you_mean
 from pac4sac.base.trust import own_class
@@ -39,6 +43,10 @@ ALGORITHMS: dict[str, Algorithm] = {
     "sac-nr": Algorithm(SacNr),
     "sac-fpi": Algorithm(SacFpi),
     "pac4ddpg": Algorithm(Pac4Ddpg),
+    "pac4sac-mixture": Algorithm(Mixture),
+    "pac4sac-index": Algorithm(IndexHead),
+    "pbac": Algorithm(Pbac),
+    "td3": Algorithm(Td3),
 }
 
 
@@ -53,6 +61,7 @@ def get_algorithm(name: str) -> Algorithm:
     agent: type[Agent] = own_class(name, "algorithm", Agent)
     if missing := sorted(agent.__abstractmethods__):
         raise UserError(f"{name!r} lacks {', '.join(missing)}, which every agent must have.")
+    check_declared(agent.Config, agent.__name__)
     return Algorithm(agent)
 
 

@@ -61,8 +61,9 @@ def own_class(name: str, what: str, base: type[Any]) -> type[Any]:
         raise UserError(f"{name!r} is no {what}; name a class of your own as module:Class.")
     try:
         own = getattr(importlib.import_module(trusted_module(name)), class_name)
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"The {what} {name!r} could not be imported: {error}.") from error
+    except Exception as error:  # whatever the module of the user's own raises
+        kind = "" if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: "
+        raise UserError(f"The {what} {name!r} could not be imported: {kind}{error}.") from error
     if not (isinstance(own, type) and issubclass(own, base)):
         raise UserError(f"{name!r} is not a subclass of pac4sac.{base.__name__}.")
     return own
