@@ -29,7 +29,7 @@ MISTAKES = {
     "Branches": PLACE + r".*no `if` on numbers and no \.item\(\), but torch.where",
     "Forgets": "An agent read back from its file acts otherwise",
     "TooFar": r"behaviour gives actions outside of \[-1, 1\]",
-    "Flat": r"greedy gives the shape \[3, 8\] and must give \[R, B, da\], here \[3, 4, 2\]",
+    "Flat": r"deterministic_action gives the shape \[3, 8\] and must give \[R, B, da\], here \[3, 4, 2\]",
     "NoSlowCopy": r"with_target names policy, and networks\(\) gives critic, actor",
     "DelayedByNobody": r"delayed names the setting patience, which must be declared by per_run",
 }

@@ -127,10 +127,10 @@ def test_every_agent_is_measured_by_samples_of_its_own_policy(algo: str) -> None
         normal = torch.distributions.Normal(mean, std)
         density = (normal.log_prob(torch.atanh(a)) - (1 - a.square()).log()).sum(-1)
         np.testing.assert_allclose(log_pi, density, atol=1e-3)
-        assert (agent.greedy(state, s) != a).all()
+        assert (agent.deterministic_action(state, s) != a).all()
     else:
         assert not any(one.log_pi.any() for one in errors)
-        assert ((agent.greedy(state, s) == a).all()) == (algo != "oac-lab")
+        assert ((agent.deterministic_action(state, s) == a).all()) == (algo != "oac-lab")
 
 
 def test_the_learned_temperature_is_the_one_that_counts() -> None:

@@ -38,6 +38,7 @@ class Agent(MovingNetworks, ABC):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"paper": {}}
     # Presets whose updates per step are so many times those of the task; the others name a number that holds for all.
     updates_of_task: ClassVar[Mapping[str, int]] = {"paper": 1}
+    takes_minimum: ClassVar[bool] = True  # of several critics, or else they are one posterior
     critic: Critic
 
     def __init__(self, configs: Sequence[AgentConfig], ds: int, da: int) -> None:
@@ -70,13 +71,13 @@ class Agent(MovingNetworks, ABC):
         """Actions [R, B, da] with which to gather data in states [R, B, ds]."""
 
     @abstractmethod
-    def greedy(self, state: State, s: Tensor) -> Tensor:
+    def deterministic_action(self, state: State, s: Tensor) -> Tensor:
         """The deterministic policy, for evaluation."""
 
     def sample_policy(self, state: State, s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
         """An action [R, B, da] of π itself, whose value the critic is to learn: no shooting, no exploration; and its
         log-density [R, B], which is 0 for a deterministic policy."""
-        a = self.greedy(state, s)
+        a = self.deterministic_action(state, s)
         return a, torch.zeros_like(a[..., 0])
 
     def policy_streams(self, states: int) -> dict[str, Stream]:

@@ -6,12 +6,14 @@ before that one: their number, and the sum of what they miss to r_limit. If ther
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pac4sac.runs.logs import POLICIES
 from pac4sac.runs.reading import RunRecord
-from pac4sac.runs.status import BROKEN_OFF
+from pac4sac.runs.status import CUT_SHORT
 
 STREAK = 5
 SCORES = ("regret", "episodes", "regret_unclipped", "fixed_horizon_regret")  # of a Score, final once complete
@@ -67,6 +69,12 @@ def solved_at(returns: Returns, r_limit: float, streak: int = STREAK) -> int | N
     return next(iter(np.flatnonzero(in_a_row == streak).tolist()), None)
 
 
+def longest_streak(returns: Returns, r_limit: float) -> int:
+    """The most episodes in a row above the limit."""
+    streaks = (len(list(members)) for above, members in groupby(np.asarray(returns) > r_limit) if above)
+    return max(streaks, default=0)
+
+
 def _regret(returns: Returns, r_limit: float, *, clipped: bool = True) -> float:
     """Sum of r_limit − return, where each is clipped at 0, which the paper's is not."""
     missing = r_limit - np.asarray(returns, dtype=np.float64)
@@ -86,7 +94,7 @@ def is_solved(run: RunRecord) -> bool:
 def last_evaluations(run: RunRecord, since: int = 0) -> dict[str, float]:
     """The mean return of each policy by its last evaluation; nothing where that may be among what is damaged, where it
     was made before a step, or where its simulators failed."""
-    last = {} if "evaluations" in run.damage else {row["policy"]: row for row in run.evaluations}
+    last = {} if "evaluations" in run.damage else {POLICIES[row["policy"]]: row for row in run.evaluations}
     return {name: row["mean"] for name, row in last.items() if row["step"] >= since and row.get("mean") is not None}
 
 
@@ -97,11 +105,11 @@ def is_complete(run: RunRecord) -> bool:
 
 
 def standing(run: RunRecord) -> tuple[str, bool | None, dict[str, float]]:
-    """Whether a run is complete, unfinished, diverged or failed; whether it was solved, None where that is not known
-    yet or there is no limit to tell by; and all its metrics that are final."""
+    """Whether a run is complete, unfinished, diverged, failed or stopped; whether it was solved, None where that is not
+    known yet or there is no limit to tell by; and all its metrics that are final."""
     r_limit, steps, horizon = (run.task.get(name) for name in ("r_limit", "steps", "horizon"))
     complete, numbers = is_complete(run), dict[str, float | None]()
-    state = "complete" if complete else run.status if run.status in BROKEN_OFF else "unfinished"
+    state = "complete" if complete else run.status if run.status in CUT_SHORT else "unfinished"
     solved = None if r_limit is None else is_solved(run) or (False if complete or state == "diverged" else None)
     if complete and r_limit is not None and not has_equal_episodes(run):
         first = solved_at(run.returns, r_limit)

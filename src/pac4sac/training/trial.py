@@ -152,7 +152,7 @@ class Trial:
     def acting(self) -> None:
         learner = self.learner()
         agent, state, s = learner.agent, learner.state, learner.buffers["replay"][:, :STATES, :DS].clone()
-        given = {"greedy": agent.greedy(state, s)}
+        given = {"deterministic_action": agent.deterministic_action(state, s)}
         for evaluating in (False, True):
             draw = reading(agent.behaviour_streams(STATES, evaluating))
             given[f"behaviour{' in evaluations' if evaluating else ''}"] = agent.behaviour(state, s, draw)
@@ -206,7 +206,9 @@ class Trial:
         agent, state, s = learner.agent, learner.state, learner.buffers["replay"][:, :STATES, :DS]
         kept = {name: state[name] for name in acting_tensors(agent, state, 0)}
         draw, fresh = reading(agent.behaviour_streams(STATES)), agent.initial_state(SEEDS, CPU) | kept
-        now, later = (torch.cat([agent.greedy(x, s), agent.behaviour(x, s, draw)]) for x in (state, fresh))
+        now, later = (
+            torch.cat([agent.deterministic_action(x, s), agent.behaviour(x, s, draw)]) for x in (state, fresh)
+        )
         wrong = "An agent read back from its file acts otherwise: what acting needs beside the networks must be in "
         require(torch.equal(now, later), wrong + "extra_state() under a name that begins with posterior/.")
 
