@@ -43,6 +43,7 @@ test-browser: .venv/ready  ## the report in headless Chromium
 
 report: .venv/ready  ## tables and figures in docs/results, and the shipped curves, from the runs in results/
 	$(BIN)/pac4sac report results --out docs/results --pages
+	cp docs/results/figures/overview.svg docs/pac4sac-and-sac.svg
 	$(BIN)/python tools/ship.py curves results
 
 # Each library apart, torch first here too; the versions are those that the figures in docs/performance.md are of.

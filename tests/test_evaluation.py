@@ -43,7 +43,7 @@ def test_evaluations_never_disturb_training(folder: Path, tmp_path: Path) -> Non
 def test_both_policies_are_evaluated_on_schedule_and_once_at_the_end(folder: Path) -> None:
     evaluations = rows(folder, "pac4sac-seed0", "evaluations")
     assert [(row["step"], row["policy"]) for row in evaluations] == [
-        (step, policy) for step in (40, 80, 120, 130) for policy in ("greedy", "shooting")
+        (step, policy) for step in (40, 80, 120, 130) for policy in ("deterministic", "shooting")
     ]
     assert all(row["mean"] == np.mean(row["returns"]) for row in evaluations)
     assert len({tuple(row["returns"]) for row in evaluations}) == len(evaluations)
@@ -65,8 +65,8 @@ def test_where_nothing_ends_an_episode_it_is_evaluated_over_as_many_steps_as_it_
 
 def test_only_runs_that_shoot_are_evaluated_with_shooting(tmp_path: Path) -> None:
     folder = train(tmp_path / "x", steps=50, settings={"shots": [1, 2]}, seeds=(0,)).folder
-    assert [row["policy"] for row in rows(folder, "sac-shots=1-seed0", "evaluations")] == ["greedy"]
-    assert [row["policy"] for row in rows(folder, "sac-shots=2-seed0", "evaluations")] == ["greedy", "shooting"]
+    assert [row["policy"] for row in rows(folder, "sac-shots=1-seed0", "evaluations")] == ["deterministic"]
+    assert [row["policy"] for row in rows(folder, "sac-shots=2-seed0", "evaluations")] == ["deterministic", "shooting"]
 
 
 def test_the_best_weights_kept_are_those_of_the_best_evaluation(folder: Path) -> None:
@@ -93,7 +93,7 @@ def test_an_evaluation_depends_on_the_run_and_the_occasion_alone(folder: Path) -
     for place, agent in enumerate(agents):
         for name in load_file(folder / "runs" / runs[place].id / "agent.safetensors"):
             state[name][place] = agent.state[name][0]
-    for policy in ("greedy", "shooting"):
+    for policy in ("deterministic", "shooting"):
         both = evaluate(Episodes(cohort, state, DRIFT, [0, 1], 3, "now"), policy)
         for place, agent in enumerate(agents):
             alone = evaluate(Episodes(agent.agent, agent.state, DRIFT, [place], 3, "now"), policy)
@@ -105,6 +105,18 @@ def test_an_evaluation_depends_on_the_run_and_the_occasion_alone(folder: Path) -
         assert (one[1] == both[1]).all()
 
 
+def test_an_evaluation_tells_how_far_it_is_and_keeps_small_networks_to_one_thread(folder: Path) -> None:
+    agent, told = pac4sac.load(folder / "runs" / "pac4sac-seed0"), []
+
+    def tell(step: int, longest: int) -> None:
+        told.append((step, longest, torch.get_num_threads()))
+
+    evaluate(Episodes(agent.agent, agent.state, DRIFT, [0], 3, "now", progress=tell), "shooting")
+    steps = [step for step, _, _ in told]
+    assert steps == list(range(1, len(steps) + 1))
+    assert {(longest, threads) for _, longest, threads in told} == {(30, 1)}
+
+
 # --- the agent file
 
 
@@ -113,7 +125,7 @@ def test_a_loaded_agent_acts_as_the_one_in_training(folder: Path) -> None:
     observations = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
     runs = [pac4sac.load(folder / "runs" / f"pac4sac-seed{seed}").run for seed in (0, 1)]
     agent = make_agent(runs, 3, 1)
-    expected = agent.greedy(states, observations.expand(2, -1, -1)).numpy()
+    expected = agent.deterministic_action(states, observations.expand(2, -1, -1)).numpy()
     for seed in (0, 1):
         loaded = pac4sac.load(folder / "runs" / f"pac4sac-seed{seed}" / "agent.safetensors")
         for row, observation in enumerate(observations.numpy()):
@@ -128,9 +140,55 @@ def test_any_array_or_list_of_the_right_length_is_an_observation_and_no_other(fo
     agent = pac4sac.load(folder / "runs" / "pac4sac-seed0")
     strided = np.arange(6, dtype=np.float32)[::-2]
     assert agent.act(strided, shooting=False) == agent.act([5.0, 3.0, 1.0], shooting=False)
-    for wrong in ([1.0, 2.0], np.zeros(4), np.zeros((2, 3)), []):
-        with pytest.raises(UserError, match="observations of length 3, not"):
+    for wrong in ([1.0, 2.0], np.zeros(4), np.zeros((2, 4)), np.zeros((0, 3)), np.zeros((1, 2, 3)), []):
+        with pytest.raises(UserError, match=r"observations of the shape \[3\], or several at once as \[B, 3\], not \["):
             agent.act(wrong)
+    with pytest.raises(UserError, match="observations as arrays of numbers"):
+        agent.act(["left", "right", "up"])
+
+
+def test_several_observations_get_an_action_each(folder: Path) -> None:
+    agent = pac4sac.load(folder / "runs" / "pac4sac-seed0")
+    several = np.random.default_rng(0).normal(size=(5, 3))
+    alone = [agent.act(observation, shooting=False) for observation in several]
+    np.testing.assert_allclose(agent.act(several, shooting=False), alone, atol=1e-6)
+    assert agent.act(several[:1], shooting=False).shape == (1, 1)
+    shot = agent.act(np.tile(several[0], (6, 1)))
+    assert shot.shape == (6, 1)
+    assert len(np.unique(shot)) > 1  # candidates of their own in each row
+    assert (shot != agent.act(np.tile(several[0], (6, 1)))).any()  # and in each call
+
+
+def test_a_critic_tells_mean_and_deviation_of_its_value_and_draws_from_its_posterior(folder: Path) -> None:
+    agent = pac4sac.load(folder / "runs" / "pac4sac-seed0")
+    s, a = np.random.default_rng(1).normal(size=(4, 3)), np.array([[-1.0], [0.0], [0.5], [0.5]])
+    m, v = agent.agent.mean_and_variance(
+        agent.state, torch.from_numpy(s[None]).float(), torch.from_numpy(a[None]).float()
+    )
+    value = agent.value(s, a)
+    np.testing.assert_allclose(value.mean, m[0].numpy(), rtol=1e-5)
+    np.testing.assert_allclose(value.deviation, v[0].sqrt().numpy(), rtol=1e-5)
+    mean, deviation = agent.value(s[2], [0.5])
+    assert (mean, deviation) == pytest.approx((value.mean[2], value.deviation[2]), rel=1e-4)
+    draws = agent.sample_value(s, a, 4000, seed=3)
+    assert draws.shape == (4000, 4)
+    np.testing.assert_allclose(draws.mean(0), value.mean, atol=5 * value.deviation.max() / 4000**0.5)
+    np.testing.assert_allclose(draws.std(0), value.deviation, rtol=0.1)
+    np.testing.assert_array_equal(agent.sample_value(s, a, 4000, seed=3), draws)
+    np.testing.assert_allclose(agent.sample_value(s[0], a[0], 7, seed=4).shape, (7,))
+    same = agent.sample_value(s[[2, 2]], a[[2, 3]], 5)  # one critic for all pairs
+    np.testing.assert_array_equal(same[:, 0], same[:, 1])
+    for wrong, sentence in [
+        (lambda: agent.value(s, a[:3]), "Each observation needs an action: 4 were given with 3 actions"),
+        (lambda: agent.value(s[0], a), "one was given with 4 actions"),
+        (
+            lambda: agent.value(s[0], [0.0, 1.0]),
+            r"actions of the shape \[1\], or several at once as \[B, 1\], not \[2\]",
+        ),
+        (lambda: agent.sample_value(s, a, 0), "samples must be a whole number at least 1, not 0"),
+    ]:
+        with pytest.raises(UserError, match=sentence):
+            wrong()
 
 
 def test_an_agent_acts_in_the_units_of_its_environment_whoever_made_that(tmp_path: Path) -> None:
@@ -143,8 +201,15 @@ def test_an_agent_acts_in_the_units_of_its_environment_whoever_made_that(tmp_pat
         assert plain.action_space.contains(action)
         assert ours.action_space == plain.action_space
         np.testing.assert_array_equal(action, agent.act(vector))
-        unit = agent.agent.greedy(agent.state, torch.from_numpy(vector).view(1, 1, -1)).view(2, 1)
+        unit = agent.agent.deterministic_action(agent.state, torch.from_numpy(vector).view(1, 1, -1)).view(2, 1)
         np.testing.assert_allclose(action, 3 + 2 * unit.numpy(), rtol=1e-6)
+        value = agent.value(raw, action)  # twin critics have no posterior
+        q = agent.agent.critic(
+            agent.agent.params(agent.state, "critic"), torch.from_numpy(vector).view(1, 1, -1), unit.view(1, 1, -1)
+        )
+        assert value == pytest.approx((q[0].min().item(), 0.0), rel=1e-4)
+        assert agent.sample_value(raw, action, 2).tolist() == pytest.approx([value.mean] * 2)
+        assert agent.value(vector[None], action[None]).mean.shape == (1,)
         raw, vector = plain.step(action)[0], ours.step(action)[0]
         np.testing.assert_allclose(vector, [raw["angle"].item(), *raw["speed"]], rtol=1e-6)
 

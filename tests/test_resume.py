@@ -42,7 +42,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 DRIFTING = {"noise_kind": "ornstein-uhlenbeck", "noise": 0.3}
 
 
-@pytest.mark.parametrize(("algo", "settings"), [("pac4sac", {}), ("sac", {}), ("ddpg", DRIFTING), ("oac", {})])
+@pytest.mark.parametrize(
+    ("algo", "settings"), [("pac4sac", {}), ("td3", {"policy_delay": 3}), ("ddpg", DRIFTING), ("oac", {})]
+)
 def test_killed_at_random_steps_it_ends_byte_identical_with_workers_and_without(
     mortals: Mortals, tmp_path: Path, algo: str, settings: dict[str, Any]
 ) -> None:
@@ -132,7 +134,7 @@ def test_a_signal_breaks_off_an_evaluation_which_the_resume_makes_again(tmp_path
     result = train(tmp_path / "x", "pac4sac", callbacks=[signalled])
     assert not result.complete
     evaluations = [row for run in result.runs for row in run.evaluations if row["step"] == step]
-    assert {row["policy"] for row in evaluations} == {"greedy"}
+    assert {row["policy"] for row in evaluations} == {"deterministic"}
     assert newest(result.folder).name == f"step-{step:09d}"
     assert {run.status for run in result.runs} == {"interrupted"}
     assert pac4sac.resume(result.folder).complete

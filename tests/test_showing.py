@@ -19,7 +19,7 @@ import pac4sac
 from pac4sac.base.errors import UserError
 from pac4sac.cli import doctor as doctors
 from pac4sac.export import onnx as onnx_export
-from pac4sac.export.tensorboard import TensorBoard
+from pac4sac.export.tracking import TensorBoard
 from pac4sac.export.video import pictures, record_video, write_gif
 from pac4sac.runs.run import make_agent, make_runs
 from pac4sac.tasks import Task, get_task
@@ -49,7 +49,7 @@ def untrained(task: Task, algo: str = "sac", observation_size: int = 2) -> Train
 def with_evaluations(experiment: Path, to: Path, **means: float | None) -> Path:
     shutil.copytree(experiment, to)
     for run, mean in means.items():
-        row = {"step": 450, "policy": "greedy", "mean": mean, "returns": [mean]}
+        row = {"step": 450, "policy": "deterministic", "mean": mean, "returns": [mean]}
         text = json.dumps(row) + "\n" if mean is not None else ""
         folder = to / "runs" / f"sac-{run}"
         (folder / "evaluations.jsonl").write_text(text)
@@ -155,7 +155,7 @@ def test_an_environment_that_cannot_draw_itself_is_told(monkeypatch):
 
 def test_an_environment_that_lacks_a_package_for_drawing_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "pygame", None)
-    with pytest.raises(UserError, match="needs more to draw itself"):
+    with pytest.raises(UserError, match=r"needs pygame; install pac4sac\[pygame\]"):
         next(pictures(untrained(get_task("Pendulum-v1"), observation_size=3), 0))
 
 
@@ -244,7 +244,7 @@ def test_tensorboard_gets_the_episodes_and_evaluations_of_every_run(experiment, 
         assert scalars(folder, "episode/return") == [
             (step, pytest.approx(value, rel=1e-5)) for step, value in zip(run.steps, run.returns, strict=True)
         ]
-        assert [step for step, _ in scalars(folder, "evaluation/greedy")] == [450]
+        assert [step for step, _ in scalars(folder, "evaluation/deterministic")] == [450]
         assert [step for step, _ in scalars(folder, "metrics/critic_loss")] == [450]
 
 
