@@ -71,6 +71,6 @@ def test_evaluation_plays_the_mean_of_the_policies() -> None:
     agent, state = two_critics()
     agent.params(state, "actor")["head.bias"][:] = torch.tensor([1.0, 0.0, -0.5, 0.0])  # mean, log-variance of each
     expected = (math.tanh(1.0) + math.tanh(-0.5)) / 2
-    assert agent.greedy(state, S).item() == pytest.approx(expected)
+    assert agent.deterministic_action(state, S).item() == pytest.approx(expected)
     draw = {"policies": torch.zeros(1, 2, 1, 1), "which": torch.tensor([[0.7]])}
     assert agent.sample_policy(state, S, draw)[0].item() == pytest.approx(math.tanh(-0.5))

@@ -114,7 +114,7 @@ class Pbac(HeldMember, Sac):
         """By which candidates are ranked, where it shoots."""
         return self.critic(theta, s, a)[0].mean(1)
 
-    def greedy(self, state: State, s: Tensor) -> Tensor:
+    def deterministic_action(self, state: State, s: Tensor) -> Tensor:
         return torch.tanh(self.actor(self.params(state, "actor"), s)[0]).mean(1)
 
     def sample_policy(self, state: State, s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
