@@ -142,8 +142,7 @@ def test_a_missing_gpu_is_told_in_one_sentence(
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
-        ["trian"],
+        ["list"],
         ["train", "Pendulum-v1", "--sed", "3"],
         ["train", "Pendulum-v1", "--steps", "many"],
         ["study", "plan", "smoke", "--no-no-trial"],

@@ -2,6 +2,7 @@
 
 import shlex
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -16,6 +17,8 @@ from pac4sac.cli.arguments import optional
 from pac4sac.cli.shared import say, writing
 from pac4sac.cli.study_display import StudyDisplay, cohort_table, show_end
 from pac4sac.runs.seeds import parse_seeds
+from pac4sac.studies.live_page import LivePage
+from pac4sac.studies.watcher import Watcher
 
 if TYPE_CHECKING:
     from pac4sac.studies.definition import Study
@@ -77,6 +80,9 @@ class StudyRunCommand(PartOfStudy):
     keep_stale: arguments.KeepStale = False
     track: arguments.Track = "none"
     callback: arguments.Callback = None
+    serve: bool = False  # Show the study on a page in a browser of this machine while it trains.
+    # Port of that page.
+    port: Annotated[int | None, optional("PORT", "any that is free")] = None
 
     def run(self, console: Console) -> int:
         study, root = self.study_and_folder()
@@ -85,8 +91,12 @@ class StudyRunCommand(PartOfStudy):
         how = {name: getattr(self, name) for name in ("engine", "address", "parallel", "max_minutes", "keep_stale")}
         how |= {"memory": self.memory_in_bytes(), "options": arguments.options_of(self)}
         how["callbacks"] = arguments.callback_names(self.track, self.callback)
-        with writing(root), StudyDisplay(console) as display:
-            result, report = train_and_report(study, root, display, **how)
+        with writing(root), StudyDisplay(console) as display, ExitStack() as until_the_end:
+            watcher: Watcher = display
+            if self.serve or self.port is not None:
+                watcher = until_the_end.enter_context(LivePage(display, self.port or 0))
+                say(console, f"Live page: {watcher.address}")
+            result, report = train_and_report(study, root, watcher, **how)
         return show_end(console, result, report.page, report.main_tables)
 
 

@@ -26,9 +26,12 @@ GIF_COLOURS = 255
 NO_DISPLAY = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}  # lest pygame look for one, or greet
 
 
-def record_video(path: str | Path, out: Path, seed: int = 0, progress: Progress | None = None) -> Path:
+def record_video(
+    path: str | Path, out: Path, seed: int = 0, progress: Progress | None = None, most: int = MAX_PICTURES
+) -> Path:
     """Film one episode of the agent at `path` (an agent file, a run, or an experiment, whose best run is taken) in
-    the time in which it happens. Every picture names the run, the step and the return so far."""
+    the time in which it happens, or as much of it as `most` pictures show. Every picture names the run, the step and
+    the return so far."""
     out = Path(out)
     if out.suffix.lower() not in (".gif", ".mp4"):
         raise UserError(f"A video is a .gif or an .mp4, so that {out.name!r} needs another ending.")
@@ -42,7 +45,7 @@ def record_video(path: str | Path, out: Path, seed: int = 0, progress: Progress 
     part.unlink(missing_ok=True)  # lest it be a link
     try:
         with on_threads(suitable_threads(agent.agent, 1)):
-            frames = pictures(agent, seed, progress)
+            frames = pictures(agent, seed, progress, most)
             if imageio is None:
                 write_gif(part, frames)
             else:
@@ -55,7 +58,9 @@ def record_video(path: str | Path, out: Path, seed: int = 0, progress: Progress 
     return out
 
 
-def pictures(agent: TrainedAgent, seed: int, progress: Progress | None = None) -> Iterator[Picture]:
+def pictures(
+    agent: TrainedAgent, seed: int, progress: Progress | None = None, most: int = MAX_PICTURES
+) -> Iterator[Picture]:
     task = agent.run.task
     with contextlib.closing(make_env(task)) as env:
         if "rgb_array" not in env.metadata.get("render_modes", ()):
@@ -65,7 +70,7 @@ def pictures(agent: TrainedAgent, seed: int, progress: Progress | None = None) -
         options = {"episode": 1} if getattr(env.unwrapped, "episode_option", False) else None
         observation, _ = env.reset(seed=simulator_seed(seed, "watch", 1), options=options)
         every = max(1, round(env.metadata.get("render_fps", FPS) / FPS))
-        expected = min(MAX_PICTURES, task.horizon // every + 1) if task.horizon else MAX_PICTURES
+        expected = min(most, task.horizon // every + 1) if task.horizon else most
         total, step, drawn, ended = 0.0, 0, 0, False
         while True:
             if step % every == 0 or ended:
@@ -73,7 +78,7 @@ def pictures(agent: TrainedAgent, seed: int, progress: Progress | None = None) -
                 drawn += 1
                 if progress:
                     progress(drawn, max(drawn, expected))
-            if ended or drawn == MAX_PICTURES:
+            if ended or drawn == most:
                 return
             observation, reward, terminated, truncated, _ = env.step(agent.act(observation))
             total += float(reward)
@@ -113,8 +118,9 @@ def write_gif(out: Path, frames: Iterator[Picture]) -> None:
 def _shared_palette(frames: Sequence[Picture]) -> Picture:
     """Colours of pictures from all parts of the film."""
     chosen = frames[:: max(1, len(frames) // 8)]
-    sheet = Image.new("RGB", (chosen[0].width, chosen[0].height * len(chosen)))
+    width, height = chosen[0].width // 2, chosen[0].height // 2  # every fourth point knows the colours
+    sheet = Image.new("RGB", (width, height * len(chosen)))
     for row, frame in enumerate(chosen):
-        sheet.paste(frame, (0, row * frame.height))
+        sheet.paste(frame.resize((width, height), Image.Resampling.NEAREST), (0, row * height))
     # Without rounds of k-means the ground, most of the picture, leaves too few colours to the robot.
     return sheet.quantize(GIF_COLOURS, Image.Quantize.MEDIANCUT, kmeans=2)

@@ -1,39 +1,36 @@
-"""A table for a terminal, as CSV, LaTeX, Markdown and HTML, and a report: as one page that needs nothing but a browser,
-and as Markdown, in one file, or, as code hosts show it best, as a README with a page for each section."""
+"""A table for a terminal, as CSV, LaTeX and Markdown, and a report as Markdown: in one file, or, as code hosts show it
+best, as a README with a page for each section. Its page for a browser is in `page.py`."""
 
 import csv
 import html
 import io
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain, compress, groupby
-from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING, Any
 
 from pac4sac.base.text import NOTHING
-from pac4sac.report.tables import TEXTS, Block, Cell, Column, Picture, Section, Table
+from pac4sac.report.tables import TEXTS, Answer, Block, Cell, Column, Picture, Section, Table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-TEMPLATE = Path(__file__).parent / "template.html"
-IN_THE_README = ("summary", "claims")
+IN_THE_README = ("summary",)
 Facts = Sequence[tuple[str, str]]
 
 
 def to_csv(table: Table) -> str:
     records, out = table.records, io.StringIO()
-    lines: list[list[str]] = [[_plain(value) for value in record.values()] for record in records]
+    lines: list[list[str]] = [[plain(value) for value in record.values()] for record in records]
     if not records:
-        lines = [[f"{c.text} ({c.note})" if c.note else c.text for c in row] for row in table.cells]
+        lines = [[f"{c.text} ({c.note})" if c.note else c.text or c.verdict for c in row] for row in table.cells]
     head = list(records[0]) if records else [column.head for column in table.shown]
     csv.writer(out, lineterminator="\n").writerows([head, *([_no_formula(text) for text in line] for line in lines)])
     return out.getvalue()
 
 
-def _plain(value: Any) -> str:
+def plain(value: Any) -> str:
     # Ten digits are more than any result has, and fewer than two machines may disagree in.
     return "" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
 
@@ -124,7 +121,7 @@ def to_latex(table: Table) -> str:
     heads = [_latex(column.title) for column in columns]
     body = []
     for row in rows:
-        body.append([_latex(cell.text) for cell in row])
+        body.append([_latex(cell.text or cell.verdict) for cell in row])
         if any(cell.published or cell.note for cell in row):
             below = [_latex("; ".join(filter(None, (c.note, c.published, c.verdict)))) for c in row]
             body.append([f"{{\\footnotesize {text}}}" if text else "" for text in below])
@@ -161,11 +158,12 @@ def to_markdown(table: Table) -> str:
 def _commands(table: Table) -> str:
     rows_of: dict[str, list[list[str]]] = defaultdict(list)
     # Two names tell a row; the rest of it stands in the table.
-    names = next((k for k, column in enumerate(table.shown[:2]) if column.numeric), 2)
+    first = next((k for k, column in enumerate(table.shown[:2]) if column.numeric), 2)
+    names = [k for k in range(len(table.shown[:first])) if not any(row[k].verdict for row in table.cells)]
     for row in table.cells:
         for cell, column in zip(row, table.shown, strict=True):
             if column.code and cell.text:
-                rows_of[cell.text].append([c.text for c in row[:names]])
+                rows_of[cell.text].append([row[k].text for k in names])
     lines = []
     for line, rows in rows_of.items():
         common = [texts[0] for texts in zip(*rows, strict=True) if len(set(texts)) == 1]
@@ -215,65 +213,15 @@ def _markdown_block(block: Block) -> str:
         return to_markdown(block).rstrip()
     if isinstance(block, Picture):
         return f"![{_markdown_line(block.caption)}](figures/{block.name}.svg)"
-    return "\n".join(f"* {_markdown_line(item)}" for item in block) if isinstance(block, list) else block
+    return block if isinstance(block, str) else "\n".join(map(_markdown_item, block))
+
+
+def _markdown_item(item: str | Answer) -> str:
+    if isinstance(item, str):
+        return f"* {_markdown_line(item)}"
+    verdict = f"**{item.verdict.capitalize()}.** " if item.verdict else ""
+    return f"* {_markdown_line(item.question)}<br>{verdict}{_markdown_line(item.text)}"
 
 
 def _join(*parts: str) -> str:
     return "\n\n".join(parts) + "\n"
-
-
-# --- HTML
-
-
-def html_page(title: str, facts: Facts, sections: Sequence[Section], drawings: Mapping[str, str]) -> str:
-    """`drawings` are the figures as SVG for a page, by name."""
-    contents = "".join(f'<a href="#{s.name}">{_html(s.title)}</a>' for s in sections)
-    cards = "".join(f"<div><b>{_html(value)}</b><span>{_html(name)}</span></div>" for value, name in facts)
-    blocks = [(s, "\n".join(_html_block(block, drawings) for block in s.blocks)) for s in sections]
-    body = "\n".join(f'<section id="{s.name}"><h2>{_html(s.title)}</h2>\n{text}\n</section>' for s, text in blocks)
-    template = Template(TEMPLATE.read_text(encoding="utf-8"))
-    return template.substitute(title=_html(title), contents=contents, cards=cards, body=body)
-
-
-def _html_block(block: Block, drawings: Mapping[str, str]) -> str:
-    if isinstance(block, Table):
-        return _html_table(block)
-    if isinstance(block, Picture):
-        whole = f'<div class="scroll">{drawings[block.name]}</div><figcaption>{_html(block.caption)}</figcaption>'
-        return f'<figure id="figure-{html.escape(block.name)}">{whole}</figure>'
-    if isinstance(block, list):
-        return "<ul>" + "".join(f"<li>{_html(item)}</li>" for item in block) + "</ul>"
-    return f"<p>{_html(block)}</p>"
-
-
-def _html_table(table: Table) -> str:
-    heads = [
-        f'<th scope="col" class="{_kind(c)}" aria-sort="none"><button>{_html(c.title)}</button></th>'
-        for c in table.shown
-    ]
-    groups = [f'<th colspan="{n}" class="group">{_html(group)}</th>' for group, n in _groups(table.shown)]
-    head = "".join(f"<tr>{''.join(cells)}</tr>" for cells in (groups, heads) if cells)
-    rows = "\n".join(f"<tr>{''.join(map(_html_cell, row, table.shown))}</tr>" for row in table.cells)
-    caption = _html(table.caption)
-    whole = (
-        f'<div class="scroll"><table id="table-{html.escape(table.name)}"><caption>{caption}</caption>'
-        f"<thead>{head}</thead><tbody>\n{rows}\n</tbody></table></div>"
-    )
-    return f"<details><summary>{caption}</summary>{whole}</details>" if table.folded else whole
-
-
-def _html_cell(cell: Cell, column: Column) -> str:
-    hint = f' title="{html.escape(cell.hint)}"' if cell.hint else ""
-    text = f"<code>{html.escape(cell.text)}</code>" if column.code else _html(cell.text)
-    text += "".join(f"<small>{_html(below)}</small>" for below in (cell.note, cell.published) if below)
-    if cell.verdict:
-        text += f'<span class="verdict {cell.verdict.replace(" ", "-")}">{_html(cell.verdict)}</span>'
-    return f'<td class="{_kind(column)}" data-value="{html.escape(_plain(cell.value))}"{hint}>{text}</td>'
-
-
-def _kind(column: Column) -> str:
-    return "n" if column.numeric else "t"
-
-
-def _html(text: str) -> str:
-    return re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(text, quote=False))
