@@ -52,7 +52,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]):
     assert re.fullmatch(r"\d+\.\d+\.\d+", pac4sac.__version__)
 
 
-COMMANDS = ("train", "resume", "compare", "report", "evaluate", "certify", "watch", "export", "list")
+COMMANDS = ("train", "resume", "compare", "report", "evaluate", "certify", "watch", "export", "list", "check")
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "study run", "study plan", "study status", "study collect"])
