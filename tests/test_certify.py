@@ -181,6 +181,22 @@ def test_other_posteriors_and_priors_are_certified_and_their_faults_named(tmp_pa
     assert (found.kl == pytest.approx(float(first))) == (fault != "prior")
 
 
+@pytest.mark.parametrize(("algo", "fault"), [("pac4sac-mixture", {"mixture"}), ("pac4sac-index", set())])
+def test_the_uncertainty_of_a_mixture_is_certified_as_a_whole(tmp_path, algo: str, fault: set[str]) -> None:
+    settings = QUICK | {"shots": 2, "critics": 2}
+    tiny_experiments.train(tmp_path / "a", algo, settings=settings, seeds=(0,), steps=135)
+    found = pac4sac.certify(tmp_path / "a", episodes=EPISODES)
+    trained = load(tmp_path / "a")
+    assert found.kl == pytest.approx(
+        float(trained.agent.divergence(trained.state, trained.agent.params(trained.state, "critic")).mean())
+    )
+    assert all({"minimum", "mixture"} & set(row.fails) == fault for row in found.rows if row.data == "replay")
+    home = found.calibration[0]
+    assert home.deviation == "the mixture's deviation"
+    assert -1 <= home.rank_correlation <= 1
+    assert "rank" in page(found)
+
+
 def test_a_critic_made_wrong_is_caught(experiments, tmp_path, monkeypatch) -> None:
     trained = load(experiments / "ddpg" / "runs" / "ddpg-seed0")
     trained.agent.params(trained.state, "critic")["head.bias"].add_(1000.0)

@@ -63,6 +63,7 @@ def smaller_agent(path: Path) -> tuple[str, float, bytes]:
     """The name under which the agent of a run ships, its mean return by its last evaluation, and its file."""
     import torch
 
+    from pac4sac.runs.logs import POLICIES
     from pac4sac.runs.reading import read_run
     from pac4sac.training.agent_file import agent_bytes, load, read_agent_file
 
@@ -71,7 +72,7 @@ def smaller_agent(path: Path) -> tuple[str, float, bytes]:
     tensors |= {name: tensors[name].to(torch.float16) for name in trained.agent.nets}
     assert all(bool(tensor.isfinite().all()) for tensor in tensors.values())
     run, mean = trained.run, round(last["mean"], DIGITS)
-    about["evaluation"] = {"episodes": len(last["returns"]), "policy": last["policy"], "mean": mean}
+    about["evaluation"] = {"episodes": len(last["returns"]), "policy": POLICIES[last["policy"]], "mean": mean}
     name = run.task.name if run.algo == "pac4sac" else f"{run.task.name}-{run.algo}"
     return name, mean, agent_bytes(about, tensors)
 

@@ -8,7 +8,10 @@ from typing import Any
 from pac4sac.agents.base import Agent
 from pac4sac.agents.beyond_the_paper import BeyondPac4Sac
 from pac4sac.agents.ddpg import Ddpg, Pac4Ddpg
+from pac4sac.agents.index_head import IndexHead
+from pac4sac.agents.mixture import Mixture
 from pac4sac.agents.oac import Oac, OacGauss, OacLab
+from pac4sac.agents.pbac import Pbac
 from pac4sac.agents.reconstructed_rivals import SacFpi, SacNr
 from pac4sac.agents.sac import Sac
 from pac4sac.agents.settings import AgentConfig, check_declared, convert_value
@@ -40,6 +43,9 @@ ALGORITHMS: dict[str, Algorithm] = {
     "sac-nr": Algorithm(SacNr),
     "sac-fpi": Algorithm(SacFpi),
     "pac4ddpg": Algorithm(Pac4Ddpg),
+    "pac4sac-mixture": Algorithm(Mixture),
+    "pac4sac-index": Algorithm(IndexHead),
+    "pbac": Algorithm(Pbac),
     "td3": Algorithm(Td3),
 }
 

@@ -38,6 +38,7 @@ class Agent(MovingNetworks, ABC):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"paper": {}}
     # Presets whose updates per step are so many times those of the task; the others name a number that holds for all.
     updates_of_task: ClassVar[Mapping[str, int]] = {"paper": 1}
+    takes_minimum: ClassVar[bool] = True  # of several critics, or else they are one posterior
     critic: Critic
 
     def __init__(self, configs: Sequence[AgentConfig], ds: int, da: int) -> None:

@@ -129,9 +129,9 @@ def _numbers(row: BoundRow) -> tuple[str, ...]:
 
 def calibration_table(c: Certificate) -> Table:
     title = PAGE["calibration"].format(deviation=c.calibration[0].deviation, nominal=_percent(NOMINAL))
-    table = _table(title, PAGE["chance"], "states", "covered", "rms error", "rms dev.", "ratio", "steps")
+    table = _table(title, PAGE["chance"], "states", "covered", "rms error", "rms dev.", "ratio", "rank", "steps")
     for one in c.calibration:
-        numbers = map(number, (one.rms_error, one.rms_deviation, one.ratio))
+        numbers = map(number, (one.rms_error, one.rms_deviation, one.ratio, one.rank_correlation))
         table.add_row(one.where, _text(one.share, _percent), *numbers, f"{one.steps:,}")
     return table
 

@@ -1,6 +1,7 @@
 """Running a study from its definition to complete folders, once or in several goes."""
 
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from pac4sac.export.tracking import callbacks_named
 from pac4sac.runs.run import Run
 from pac4sac.studies.cost import measure_cost
 from pac4sac.studies.definition import Study
+from pac4sac.studies.halving import survivors
 from pac4sac.studies.local import run_local, side_by_side
 from pac4sac.studies.plan import CohortPlace, PlannedCohort, begin, place_for_cohorts, plan
 from pac4sac.studies.ray.cluster import cluster_address, run_on_ray
@@ -32,10 +34,37 @@ def study_folder(study: Study, out: str | Path | None) -> Path:
 def train_and_report(
     study: Study, root: Path, watcher: Watcher, *, options: Mapping[str, Any], **launching: Any
 ) -> "tuple[Result, WrittenReport]":
-    """Run a study, then write the page on all that its folder holds. `launching` is what `run_study` takes."""
+    """Run a study, then write the page on all that its folder holds, of a search in rungs on the last. `launching` is
+    what `run_study` takes."""
     from pac4sac.paper.report import write_report  # matplotlib takes a second to import
 
-    return run_study(study, root, watcher, **launching, **options), write_report([root], root / "report")
+    train = run_study if study.halving is None else run_rungs
+    result = train(study, root, watcher, **launching, **options)
+    return result, write_report([result.folder], root / "report")
+
+
+def run_rungs(
+    study: Study, root: Path, watcher: Watcher, *, max_minutes: float | None = None, **launching: Any
+) -> Result:
+    """Each rung trains, in a folder of its own, what the one before has left of the variants."""
+    assert study.halving is not None
+    began, kept = time.monotonic(), None
+    for number in range(study.halving.rungs):
+        left = None if max_minutes is None else max(max_minutes - (time.monotonic() - began) / 60, 1e-3)
+        folder = root / f"rung-{number + 1}"
+        result = run_study(study.rung(number, kept), folder, watcher, max_minutes=left, **launching)
+        if not result.complete:
+            break
+        kept = survivors(folder, study.halving)
+        write_json(folder / "survivors.json", kept)
+    return result
+
+
+def present_rung(study: Study, root: Path) -> tuple[Study, Path]:
+    """The last rung that was begun, or the first."""
+    number = max(1, len(list(root.glob("rung-*"))))
+    before = root / f"rung-{number - 1}" / "survivors.json"
+    return study.rung(number - 1, read_json(before) if number > 1 else None), root / f"rung-{number}"
 
 
 def run_study(
