@@ -71,9 +71,7 @@ def test_learning_leaves_what_was_seen_alone_and_a_frozen_run_sees_no_more(seen:
         assert torch.equal(p["observed.mean"][:members], p["observed.mean"][:1].expand(members, -1, -1))
 
 
-@pytest.mark.parametrize(
-    "algo", [algo for algo in ALGORITHMS if algo in ("pac4sac", "pac4sac-mixture", "sac-nr")]
-)
+@pytest.mark.parametrize("algo", [algo for algo in ALGORITHMS if algo in ("pac4sac", "pac4sac-mixture", "sac-nr")])
 def test_any_algorithm_may_have_it(algo: str) -> None:
     learner = train(make_learner(algo, {}, {"gamma": 0.9}, **ON), 12)
     assert bool(learner.state["alive"].all())
