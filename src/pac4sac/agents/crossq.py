@@ -24,9 +24,7 @@ class CrossQConfig(SacConfig):
     policy_delay: int = per_run(3, AT_LEAST_ONE, "the actor and α move in every so manyth update")
     beta_1: float = per_run(0.5, BELOW_ONE, "Adam's β₁, of all that learns")
     renorm_warmup: int = per_run(
-        100_000,
-        NON_NEGATIVE,
-        "steps of a network in which plain batch statistics normalise it, as renormalisation's do later",
+        100_000, NON_NEGATIVE, "steps of a network before running statistics correct those of its batches"
     )
 
 
