@@ -1,5 +1,6 @@
 """Change one equation: an algorithm of your own, used by the name `module:Class`, here and on the command line:
 
+    PYTHONPATH=examples pac4sac check own_agent:MildSac
     PYTHONPATH=examples pac4sac train cartpole-swingup --algo own_agent:MildSac --set beta=0,0.25,0.5
 
 SAC takes the minimum of its two critics, which for two numbers is their mean less half their distance. MildSac makes
@@ -13,9 +14,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 import pac4sac
-from pac4sac.agents.base import Draw, Hyper, State
-from pac4sac.agents.sac import Sac, SacConfig
-from pac4sac.agents.settings import NON_NEGATIVE, per_run
+from pac4sac.agents.api import NON_NEGATIVE, Draw, Hyper, Sac, SacConfig, State, per_run
 
 
 @dataclass(frozen=True, kw_only=True)

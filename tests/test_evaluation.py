@@ -128,9 +128,55 @@ def test_any_array_or_list_of_the_right_length_is_an_observation_and_no_other(fo
     agent = pac4sac.load(folder / "runs" / "pac4sac-seed0")
     strided = np.arange(6, dtype=np.float32)[::-2]
     assert agent.act(strided, shooting=False) == agent.act([5.0, 3.0, 1.0], shooting=False)
-    for wrong in ([1.0, 2.0], np.zeros(4), np.zeros((2, 3)), []):
-        with pytest.raises(UserError, match="observations of length 3, not"):
+    for wrong in ([1.0, 2.0], np.zeros(4), np.zeros((2, 4)), np.zeros((0, 3)), np.zeros((1, 2, 3)), []):
+        with pytest.raises(UserError, match=r"observations of the shape \[3\], or several at once as \[B, 3\], not \["):
             agent.act(wrong)
+    with pytest.raises(UserError, match="observations as arrays of numbers"):
+        agent.act(["left", "right", "up"])
+
+
+def test_several_observations_get_an_action_each(folder: Path) -> None:
+    agent = pac4sac.load(folder / "runs" / "pac4sac-seed0")
+    several = np.random.default_rng(0).normal(size=(5, 3))
+    alone = [agent.act(observation, shooting=False) for observation in several]
+    np.testing.assert_allclose(agent.act(several, shooting=False), alone, atol=1e-6)
+    assert agent.act(several[:1], shooting=False).shape == (1, 1)
+    shot = agent.act(np.tile(several[0], (6, 1)))
+    assert shot.shape == (6, 1)
+    assert len(np.unique(shot)) > 1  # candidates of their own in each row
+    assert (shot != agent.act(np.tile(several[0], (6, 1)))).any()  # and in each call
+
+
+def test_a_critic_tells_mean_and_deviation_of_its_value_and_draws_from_its_posterior(folder: Path) -> None:
+    agent = pac4sac.load(folder / "runs" / "pac4sac-seed0")
+    s, a = np.random.default_rng(1).normal(size=(4, 3)), np.array([[-1.0], [0.0], [0.5], [0.5]])
+    m, v = agent.agent.mean_and_variance(
+        agent.state, torch.from_numpy(s[None]).float(), torch.from_numpy(a[None]).float()
+    )
+    value = agent.value(s, a)
+    np.testing.assert_allclose(value.mean, m[0].numpy(), rtol=1e-5)
+    np.testing.assert_allclose(value.deviation, v[0].sqrt().numpy(), rtol=1e-5)
+    mean, deviation = agent.value(s[2], [0.5])
+    assert (mean, deviation) == pytest.approx((value.mean[2], value.deviation[2]), rel=1e-4)
+    draws = agent.sample_value(s, a, 4000, seed=3)
+    assert draws.shape == (4000, 4)
+    np.testing.assert_allclose(draws.mean(0), value.mean, atol=5 * value.deviation.max() / 4000**0.5)
+    np.testing.assert_allclose(draws.std(0), value.deviation, rtol=0.1)
+    np.testing.assert_array_equal(agent.sample_value(s, a, 4000, seed=3), draws)
+    np.testing.assert_allclose(agent.sample_value(s[0], a[0], 7, seed=4).shape, (7,))
+    same = agent.sample_value(s[[2, 2]], a[[2, 3]], 5)  # one critic for all pairs
+    np.testing.assert_array_equal(same[:, 0], same[:, 1])
+    for wrong, sentence in [
+        (lambda: agent.value(s, a[:3]), "Each observation needs an action: 4 were given with 3 actions"),
+        (lambda: agent.value(s[0], a), "one was given with 4 actions"),
+        (
+            lambda: agent.value(s[0], [0.0, 1.0]),
+            r"actions of the shape \[1\], or several at once as \[B, 1\], not \[2\]",
+        ),
+        (lambda: agent.sample_value(s, a, 0), "samples must be a whole number at least 1, not 0"),
+    ]:
+        with pytest.raises(UserError, match=sentence):
+            wrong()
 
 
 def test_an_agent_acts_in_the_units_of_its_environment_whoever_made_that(tmp_path: Path) -> None:
@@ -145,6 +191,13 @@ def test_an_agent_acts_in_the_units_of_its_environment_whoever_made_that(tmp_pat
         np.testing.assert_array_equal(action, agent.act(vector))
         unit = agent.agent.greedy(agent.state, torch.from_numpy(vector).view(1, 1, -1)).view(2, 1)
         np.testing.assert_allclose(action, 3 + 2 * unit.numpy(), rtol=1e-6)
+        value = agent.value(raw, action)  # twin critics have no posterior
+        q = agent.agent.critic(
+            agent.agent.params(agent.state, "critic"), torch.from_numpy(vector).view(1, 1, -1), unit.view(1, 1, -1)
+        )
+        assert value == pytest.approx((q[0].min().item(), 0.0), rel=1e-4)
+        assert agent.sample_value(raw, action, 2).tolist() == pytest.approx([value.mean] * 2)
+        assert agent.value(vector[None], action[None]).mean.shape == (1,)
         raw, vector = plain.step(action)[0], ours.step(action)[0]
         np.testing.assert_allclose(vector, [raw["angle"].item(), *raw["speed"]], rtol=1e-6)
 

@@ -42,7 +42,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 DRIFTING = {"noise_kind": "ornstein-uhlenbeck", "noise": 0.3}
 
 
-@pytest.mark.parametrize(("algo", "settings"), [("pac4sac", {}), ("sac", {}), ("ddpg", DRIFTING), ("oac", {})])
+@pytest.mark.parametrize(
+    ("algo", "settings"), [("pac4sac", {}), ("td3", {"policy_delay": 3}), ("ddpg", DRIFTING), ("oac", {})]
+)
 def test_killed_at_random_steps_it_ends_byte_identical_with_workers_and_without(
     mortals: Mortals, tmp_path: Path, algo: str, settings: dict[str, Any]
 ) -> None:

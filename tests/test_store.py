@@ -190,6 +190,31 @@ class TestResults:
         np.testing.assert_array_equal(arrays["run"], ["a", "a", "b", "c"])
         assert arrays["xi"].tolist() == [0.0, 0.0, 0.1, None]
 
+    def test_gives_any_log_with_settings_apart_from_what_is_measured(
+        self, experiment: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "pandas", None)
+        for run, rows in {"a": [{"step": 10, "q": 1.5, "xi": 0.2}], "c": [{"step": 20, "entropy": None}]}.items():
+            (experiment / "runs" / run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        metrics = results(experiment, kind="metrics")
+        assert list(metrics) == ["run", "task", "algo", "seed", "step", "q", "xi", "entropy", "setting xi"]
+        assert [metrics[name].tolist() for name in ("run", "step", "q", "xi")] == [
+            ["a", "c"],
+            [10, 20],
+            [1.5, None],
+            [0.2, None],
+        ]
+        assert metrics["setting xi"].tolist() == [0.0, None]
+        evaluations = [{"step": 9, "policy": "greedy", "mean": 1.5, "returns": [1.0, 2.0]}]
+        (experiment / "runs" / "a" / "evaluations.jsonl").write_text(json.dumps(evaluations[0]) + "\n")
+        assert results(experiment, "evaluations")["returns"].tolist() == [[1.0, 2.0]]
+
+    def test_tells_which_logs_there_are_and_how_to_get_one(self, experiment: Path) -> None:
+        with pytest.raises(UserError, match="no results of the kind 'metric'; did you mean metrics"):
+            results(experiment, "metric")
+        with pytest.raises(UserError, match="has logged bias, which are written with --bias-every N"):
+            results(experiment, "bias")
+
     def test_takes_a_single_run(self, experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "pandas", None)
         assert results(experiment / "runs" / "b")["return"].tolist() == [3.0]

@@ -12,7 +12,8 @@ from pac4sac.agents.ddpg import Ddpg, Pac4Ddpg
 from pac4sac.agents.oac import Oac, OacGauss, OacLab
 from pac4sac.agents.reconstructed_rivals import SacFpi, SacNr
 from pac4sac.agents.sac import Sac
-from pac4sac.agents.settings import AgentConfig, convert_value
+from pac4sac.agents.settings import AgentConfig, check_declared, convert_value
+from pac4sac.agents.td3 import Td3
 from pac4sac.base.errors import UserError
 from pac4sac.base.text import did_you_mean
 from pac4sac.base.trust import trusted_module
@@ -40,6 +41,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "sac-nr": Algorithm(SacNr),
     "sac-fpi": Algorithm(SacFpi),
     "pac4ddpg": Algorithm(Pac4Ddpg),
+    "td3": Algorithm(Td3),
 }
 
 
@@ -56,12 +58,14 @@ def get_algorithm(name: str) -> Algorithm:
         raise UserError(f"{name!r} is no algorithm; name a class of your own as module:Class.")
     try:
         agent = getattr(importlib.import_module(trusted_module(name)), class_name)
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"The algorithm {name!r} could not be imported: {error}.") from error
+    except Exception as error:  # whatever the module of the user's own raises
+        kind = "" if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: "
+        raise UserError(f"The algorithm {name!r} could not be imported: {kind}{error}.") from error
     if not (isinstance(agent, type) and issubclass(agent, Agent)):
         raise UserError(f"{name!r} is not a subclass of pac4sac.Agent.")
     if missing := sorted(agent.__abstractmethods__):
         raise UserError(f"{name!r} lacks {', '.join(missing)}, which every agent must have.")
+    check_declared(agent.Config, class_name)
     return Algorithm(agent)
 
 

@@ -1,52 +1,34 @@
-"""What all agents share: a cohort's state as one dictionary of tensors, the order of an update, the optimiser, target
-networks, metrics, and the freezing of runs that diverge.
+"""What all agents share: what an algorithm is made of, a cohort's state as one dictionary of tensors, the order of an
+update, metrics. How networks move is in `moving.py`.
 
 Everything here and in the agents is tensor code of fixed shapes on all runs at once: no branch on data, no
 synchronisation with the device. State tensors are changed in place, so that one update can be compiled or captured.
 """
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from pac4sac.agents import replay
+from pac4sac.agents.moving import MovingNetworks
 from pac4sac.agents.nets import Critic, Net, Params, Trunk
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.settings import AgentConfig
+from pac4sac.agents.state import Draw as Draw
+from pac4sac.agents.state import Hyper as Hyper
+from pac4sac.agents.state import Loss as Loss
+from pac4sac.agents.state import State as State
+from pac4sac.agents.state import Target as Target
+from pac4sac.agents.state import count_up as count_up
 from pac4sac.agents.tape import Stream
-
-State = dict[str, Tensor]
-Draw = Mapping[str, Tensor]  # one reading of the tape: {stream: [R, ...]}
-Loss = tuple[Tensor, dict[str, Tensor]]  # per run [R], and what to log
-
-BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # Adam
+from pac4sac.base.errors import UserError
 
 
-class Hyper:
-    """Per-run settings as tensors of shape [R]."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-
-    def __getattr__(self, name: str) -> Tensor:
-        return self._state[f"hyper/{name}"]
-
-
-class Target(NamedTuple):
-    y: Tensor  # [R, B], what the critic regresses
-    a2: Tensor  # [R, B, da], the next action behind it
-
-
-def count_up(counts: Tensor, chosen: Tensor) -> Tensor:
-    """Add one where chosen, in place. Adding the truth values instead has met a fault of Triton's compiler, which puts
-    their conversion behind its use."""
-    return counts.copy_(torch.where(chosen, counts + 1, counts))
-
-
-class Agent(ABC):
+class Agent(MovingNetworks, ABC):
     """An algorithm for a cohort. A subclass gives its networks and four functions: `bellman_target`, `critic_loss`,
     `actor_loss` and `behaviour`."""
 
@@ -56,7 +38,6 @@ class Agent(ABC):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"paper": {}}
     # Presets whose updates per step are so many times those of the task; the others name a number that holds for all.
     updates_of_task: ClassVar[Mapping[str, int]] = {"paper": 1}
-    with_target: ClassVar[tuple[str, ...]] = ("critic",)  # networks that have a slow copy
     critic: Critic
 
     def __init__(self, configs: Sequence[AgentConfig], ds: int, da: int) -> None:
@@ -124,7 +105,7 @@ class Agent(ABC):
     def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
         return {}
 
-    def end_of_episode(self, state: State, ended: Tensor) -> None:  # noqa: B027 (most agents need nothing here)
+    def end_of_episode(self, state: State, ended: Tensor) -> None:
         """Called after the step in which episodes of the runs `ended` [R] ended."""
 
     # --- the plain critic: the minimum of its members
@@ -146,23 +127,18 @@ class Agent(ABC):
         least, member = m.min(1, keepdim=True)
         return least.squeeze(1), None if v is None else v.gather(1, member).squeeze(1)
 
+    def drawn_values(self, state: State, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
+        """Q [R, B, S] of the online critic with S draws of its head's weights, each for all pairs, from noise
+        [R, S, M, width]; of a critic without a posterior what it claims."""
+        if not self.critic.gaussian:
+            return self.mean_and_variance(state, s, a)[0].unsqueeze(-1).expand(-1, -1, noise.shape[1])
+        return self.critic.sampled(self.params(state, "critic"), s, a, noise).amin(1)
+
     # --- shared machinery
-
-    @property
-    def runs(self) -> int:
-        return len(self.configs)
-
-    def numbers(self, name: str) -> list[float]:
-        """A per-run setting of every run."""
-        return [config.number(name) for config in self.configs]
 
     def trunk(self, **inputs: int) -> Trunk:
         c = self.config
         return Trunk(inputs, c.width, c.depth, c.norm, c.activation)
-
-    def trained(self) -> tuple[str, ...]:
-        """Names of the state tensors that Adam moves."""
-        return tuple(self.nets)
 
     def act_streams(self) -> dict[str, Stream]:
         return {"warmup": Stream((self.da,), uniform=True)} | self.behaviour_streams(1)
@@ -179,7 +155,8 @@ class Agent(ABC):
             "diverged_step": torch.full((runs,), -1, dtype=torch.int64, device=device),
             "diverged_net": torch.full((runs,), -1, dtype=torch.int64, device=device),
             "metrics": torch.zeros(len(self.metric_names), runs, device=device),  # sums since the last log line
-            "metrics_count": torch.zeros(runs, device=device),
+            # Of what is delayed there are fewer; otherwise one count for all, as in checkpoints of all times.
+            "metrics_count": torch.zeros((len(self.metric_names), runs) if self.delayed else runs, device=device),
         }
         for name in self.Config.per_run_names():
             state[f"hyper/{name}"] = torch.tensor(self.numbers(name), dtype=torch.float32, device=device)
@@ -204,14 +181,6 @@ class Agent(ABC):
         action = self.behaviour(state, s.unsqueeze(1), draw).squeeze(1)
         return torch.where(warming.unsqueeze(1), 2 * draw["warmup"] - 1, action)
 
-    @property
-    def updates_per_step(self) -> int:
-        return max(config.updates_per_step for config in self.configs)
-
-    def place_in_step(self, state: State) -> Tensor:
-        """The number of the present update among those of its step."""
-        return state["update"] % self.updates_per_step
-
     def learning_starts(self) -> list[int]:
         """Per run, the first step with an update: after the warm-up, and never before a whole batch was seen."""
         return [max(config.warmup, config.batch) for config in self.configs]
@@ -222,54 +191,26 @@ class Agent(ABC):
         batch = replay.sample(data, draw["replay"], n, self.ds, self.da)
         active = state["alive"] & (state["step"] >= Hyper(state).warmup.clamp_min(self.config.batch))
         active = active & (self.place_in_step(state) < Hyper(state).updates_per_step)  # others of the cohort have more
-        log = self.learn(state, batch, draw, active)
-        values = torch.stack([log[name] for name in self.metric_names])
-        state["metrics"] += torch.where(active & state["alive"], values, 0.0)
-        count_up(state["metrics_count"], active & state["alive"])
+        values = self.measured(self.learn(state, batch, draw, active))
+        counted = active & state["alive"]
+        if self.delayed:
+            counted = counted & ~values.isnan()  # [metrics, R]
+        state["metrics"] += torch.where(counted, values, 0.0)
+        count_up(state["metrics_count"], counted)
         state["update"] += 1
+
+    def measured(self, log: Mapping[str, Tensor]) -> Tensor:
+        """What the losses report, [metrics, R]; NaN for what rests."""
+        if not self.resting and (missing := [name for name in self.metric_names if name not in log]):
+            raise UserError(
+                f"No loss of {type(self).__name__} reports {', '.join(missing)}, which its logged() names: put it into "
+                "the dictionary beside the loss, or take it out of logged()."
+            )
+        nothing = torch.full_like(next(iter(log.values())), math.nan)
+        return torch.stack([log.get(name, nothing) for name in self.metric_names])
 
     def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
         with torch.no_grad():
             target = self.bellman_target(state, batch, draw)
         log = self.descend(state, "critic", lambda theta: self.critic_loss(state, theta, batch, target, draw), active)
         return log | self.descend(state, "actor", lambda pi: self.actor_loss(state, pi, batch, draw), active)
-
-    def descend(self, state: State, name: str, loss_of: Callable[[Params], Loss], active: Tensor) -> dict[str, Tensor]:
-        """A step of Adam on the weights of one network, for each run down its own loss."""
-        net = self.nets[name]
-        leaves = {key: view.detach().requires_grad_() for key, view in net.views(state[name]).items()}
-        loss, log = loss_of(leaves)
-        gradient = torch.autograd.grad(loss.sum(), list(leaves.values()), materialize_grads=True)
-        with torch.no_grad():
-            flat = net.flatten(gradient, state[name])
-            norm = self.adam(state, name, flat, loss.detach(), active)
-            if name in self.with_target:  # at once, in the same pass over the weights: nothing of this update reads it
-                tau = Hyper(state).tau * (active & state["alive"])  # a run may have died in this very update
-                state[f"{name}/target"].lerp_(state[name], tau.view(-1, 1, 1))
-        return {f"{name}_loss": loss.detach(), f"{name}_gradient_norm": norm} | {k: v.detach() for k, v in log.items()}
-
-    def adam(self, state: State, name: str, gradient: Tensor, loss: Tensor, active: Tensor) -> Tensor:
-        """Adam with a learning rate and a step count per run. A run whose loss or gradient is not finite takes no step
-        and is dead from then on; the others never notice. Returns the gradient's norm [R]."""
-        norm = gradient.square().sum((1, 2)).sqrt()
-        finite = norm.isfinite() & loss.isfinite()
-        self.bury(state, name, active & ~finite)
-        moving = active & state["alive"]
-        gradient = torch.where(moving.view(-1, 1, 1), gradient, 0.0)
-        count = count_up(state[f"{name}/count"], moving)
-        moves, steps = moving.to(gradient.dtype), count.clamp_min(1)
-        rate, scale = Hyper(state).lr * moves / (1 - BETA_1**steps), (1 - BETA_2**steps).rsqrt()
-        # Stacked, the numbers of a run are computed once; a compiler would put the powers into the loop over weights.
-        of_run = torch.stack([(1 - BETA_1) * moves, (1 - BETA_2) * moves, -rate, scale]).view(4, -1, 1, 1)
-        first = state[f"{name}/first_moment"].lerp_(gradient, of_run[0])
-        second = state[f"{name}/second_moment"].lerp_(gradient.square(), of_run[1])
-        state[name].addcdiv_(first * of_run[2], (second.sqrt() * of_run[3]).add_(EPSILON))
-        return norm
-
-    def bury(self, state: State, name: str, dead: Tensor) -> None:
-        """Mark runs as diverged, with the step and the network at which it showed."""
-        index = list(self.trained()).index(name)
-        first_time = dead & state["alive"]
-        state["diverged_step"].copy_(torch.where(first_time, state["step"], state["diverged_step"]))
-        state["diverged_net"].copy_(torch.where(first_time, index, state["diverged_net"]))
-        state["alive"].logical_and_(~dead)

@@ -158,6 +158,11 @@ class Critic(Net):
         m, log_v = self.posterior(p)
         return (m + noise * (0.5 * log_v).exp()).view(-1, noise.shape[-1], 1)
 
+    def sampled(self, p: Params, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
+        """Q [R, M, B, S] with S draws of the head's weights, each for all pairs, from noise [R, S, M, K]."""
+        weights = torch.cat([self.sampled_weights(p, each) for each in noise.unbind(1)], -1)  # [G, K, S]
+        return self.per_member(torch.bmm(self.features(p, s, a), weights) + p["head.bias"])
+
 
 class DeterministicActor(Net):
     def __init__(self, trunk: Trunk, da: int) -> None:

@@ -22,6 +22,7 @@ from pac4sac.agents.tape import Stream
 class SacConfig(AgentConfig):
     alpha: float = per_run(0.2, NON_NEGATIVE, "weight of the policy's entropy; its first value where it is learned")
     learn_alpha: bool = per_run(False, None, "learn α towards a policy entropy of −d_a")
+    alpha_lr: float = per_run(0.0, NON_NEGATIVE, "Adam's learning rate for log α; 0 for that of lr")
     shots: int = per_run(1, AT_LEAST_ONE, "S: actions drawn per step, of which the critic's favourite is taken")
     shoot: str = structural("always", ("always", "evaluation"), "when to shoot: in training too, or in evaluation only")
     target_shots: int = structural(
@@ -69,7 +70,8 @@ class Sac(Agent):
 
     def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
         log = super().learn(state, batch, draw, active)
-        self.learn_temperature(state, log["entropy"], active)
+        if "actor" not in self.resting:
+            self.learn_temperature(state, log["entropy"], self.due(state, "actor", active))
         return log
 
     def next_action(self, state: State, s2: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,7 @@
 """Settings: dataclass fields that know their range, their meaning, and whether runs of a cohort may differ in them."""
 
 import dataclasses
+import inspect
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -35,7 +36,9 @@ class AgentConfig:
 
     gamma: float = per_run(0.99, BELOW_ONE, "discount factor")
     tau: float = per_run(0.005, Interval(0, 1, low_open=True), "step of the target networks towards the online ones")
-    lr: float = per_run(1e-3, POSITIVE, "Adam's learning rate, for every network")
+    lr: float = per_run(1e-3, POSITIVE, "Adam's learning rate, for every network without one of its own")
+    actor_lr: float = per_run(0.0, NON_NEGATIVE, "Adam's learning rate for the actor; 0 for that of lr")
+    critic_lr: float = per_run(0.0, NON_NEGATIVE, "Adam's learning rate for the critic; 0 for that of lr")
     warmup: int = per_run(1000, NON_NEGATIVE, "steps of uniform random actions before learning starts")
     batch: int = structural(32, AT_LEAST_ONE, "transitions per update")
     capacity: int = structural(25_000, AT_LEAST_ONE, "transitions the replay buffer holds")
@@ -69,6 +72,20 @@ class AgentConfig:
     def structure(self) -> dict[str, Any]:
         """The settings that all runs of a cohort must share."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if not f.metadata["per_run"]}
+
+
+def check_declared(config: Any, agent: str) -> None:
+    """Tell in a sentence what the settings of an agent of the user's own lack."""
+    if not (isinstance(config, type) and issubclass(config, AgentConfig)):
+        raise UserError(f"The Config of {agent} must be a subclass of AgentConfig, or of the Config of its parent.")
+    for each in config.__mro__:
+        if issubclass(each, AgentConfig) and inspect.get_annotations(each) and "__dataclass_fields__" not in vars(each):
+            raise UserError(f"{each.__name__} lacks the line @dataclass(frozen=True, kw_only=True) above its class.")
+    if plain := [f.name for f in dataclasses.fields(config) if "allowed" not in f.metadata]:
+        raise UserError(
+            f"{config.__name__} has {', '.join(plain)} without a range and a meaning; declare each setting as "
+            f'{plain[0]}: float = per_run(0.1, NON_NEGATIVE, "what it is"), or by structural(…).'
+        )
 
 
 def convert_value(f: "dataclasses.Field[Any]", text: str) -> Any:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pac4sac.base.errors import UserError
+
 BLOCK = 64  # readings per block: long enough to make drawing cheap, short enough to fit any memory
 
 
@@ -83,12 +85,20 @@ class Tape:
             self._loaded = number
 
 
-def read(blocks: Mapping[str, Tensor], position: Tensor) -> dict[str, Tensor]:
-    """The numbers at a position that lives on the device, {name: [R, *shape]}; of a lane behind the first, at
-    lane · length further."""
-    return {
-        name: block.index_select(1, (position % block.shape[1]).reshape(1)).squeeze(1) for name, block in blocks.items()
-    }
+class Reading(dict[str, Tensor]):
+    """The numbers of all streams at one position, {name: [R, *shape]}."""
+
+    def __missing__(self, name: str) -> Tensor:
+        raise UserError(
+            f"There is no stream {name!r} of random numbers, but {', '.join(self) or 'none at all'}; what learning "
+            "draws is declared in update_streams(), what acting draws in behaviour_streams() of the agent."
+        )
+
+
+def read(blocks: Mapping[str, Tensor], position: Tensor) -> Reading:
+    """What stands at a position that lives on the device; of a lane behind the first, at lane · length further."""
+    at = {name: (position % block.shape[1]).reshape(1) for name, block in blocks.items()}
+    return Reading({name: block.index_select(1, at[name]).squeeze(1) for name, block in blocks.items()})
 
 
 def initial_uniforms(seeds: Sequence[int], name: str, count: int, device: torch.device) -> Tensor:

@@ -13,6 +13,7 @@ from pac4sac.base.trust import allow, allow_named, consent_of_one_command, trust
 from pac4sac.base.version import __version__
 from pac4sac.cli.arguments import flags_of_file
 from pac4sac.cli.certify import Certify
+from pac4sac.cli.check import Check
 from pac4sac.cli.compare import Compare
 from pac4sac.cli.doctor import Doctor
 from pac4sac.cli.evaluate import Evaluate
@@ -30,7 +31,7 @@ DESCRIPTION = (
     "pac4sac --version shows the version."
 )
 Command = (  # in the order of the help, each called like its class
-    Train | Resume | Compare | StudyCommand | Report | Evaluate | Certify | Watch | Export | List | Doctor
+    Train | Resume | Compare | StudyCommand | Report | Evaluate | Certify | Watch | Export | List | Check | Doctor
 )
 
 

@@ -6,7 +6,7 @@ import importlib
 import json
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,8 +29,20 @@ from pac4sac.base.files import (
     read_json,
     read_jsonl,
 )
+from pac4sac.base.text import did_you_mean
 from pac4sac.runs.identity import identity, usual_settings
-from pac4sac.runs.logs import EPISODE_COLUMNS, LOGS, REPORTED, LogRow, as_rows, episode_rows, fits, read_log, unreadable
+from pac4sac.runs.logs import (
+    EPISODE_COLUMNS,
+    LOGS,
+    MEASUREMENTS,
+    REPORTED,
+    LogRow,
+    as_rows,
+    episode_rows,
+    fits,
+    read_log,
+    unreadable,
+)
 from pac4sac.runs.run import check_description
 
 VERSION = 1  # of run.json and experiment.json
@@ -228,6 +240,12 @@ def tell_damage(runs: Iterable[RunRecord], unreadable: Iterable[UserError] = ())
     return sentences
 
 
+def _logged(run: RunRecord, kind: str) -> Sequence[LogRow]:
+    if kind in REPORTED:
+        return tuple(getattr(run, kind))
+    return read_log(run.folder / f"{kind}.jsonl")[0] if run.folder.is_dir() else ()  # damage is known by the record
+
+
 def varying_settings(runs: Iterable[RunRecord]) -> tuple[str, ...]:
     """The settings in which runs of the same task and algorithm differ, in the order of their configs."""
     first_values: dict[tuple[str, str, str], Any] = {}
@@ -239,28 +257,39 @@ def varying_settings(runs: Iterable[RunRecord]) -> tuple[str, ...]:
     return tuple(varying)
 
 
-def results(path: str | Path) -> Any:
-    """Every training episode of a run, experiment or study: a pandas DataFrame, or a dict of arrays without pandas.
+def results(path: str | Path, kind: str = "episodes") -> Any:
+    """What a run, experiment or study has logged: a pandas DataFrame, or a dict of arrays without pandas.
 
-    Columns: run, task, algo, seed, episode, step, return, length, and each setting in which the runs differ. What is
-    damaged is left out with a warning; the sentences are in the frame's `attrs["left_out"]` too.
+    `kind` is one of `episodes` (every training episode), `metrics` (means of what the losses report), `evaluations`,
+    `bias` and `coverage`; `docs/metrics.md` explains their columns. Before them stand run, task, algo and seed, behind
+    them each setting in which the runs differ, as `setting alpha` where α is logged too. What is damaged is left out
+    with a warning; the sentences are in the frame's `attrs["left_out"]` too.
     """
+    if kind not in LOGS:
+        raise UserError(f"There are no results of the kind {kind!r}; {did_you_mean(kind, LOGS)}")
     runs, unreadable = read_below(Path(path))
     if not runs:
         runs, unreadable = read_runs(path), []
     left_out = tell_damage(runs, unreadable)
-    settings = varying_settings(runs)
-    rows = []
-    for run in runs:
+    logs = [(run, _logged(run, kind)) for run in runs]
+    if kind != "episodes" and not any(rows for _, rows in logs):
+        how = f", which are written with --{kind}-every N" if kind in MEASUREMENTS else ""
+        raise UserError(f"No run in {path} has logged {kind}{how}.")
+    logged = dict.fromkeys(EPISODE_COLUMNS if kind == "episodes" else (n for _, rows in logs for r in rows for n in r))
+    # Some settings are measured too, where they are learned: α, say.
+    settings = {name: f"setting {name}" if name in logged else name for name in varying_settings(runs)}
+    columns: dict[str, list[Any]] = {name: [] for name in ("run", "task", "algo", "seed", *logged, *settings.values())}
+    for run, rows in logs:
         same_in_every_row = {"run": run.run, "task": run.task["name"], "algo": run.algo, "seed": run.seed}
-        same_in_every_row |= {name: run.config.get(name) for name in settings}
-        rows += [episode | same_in_every_row for episode in run.episodes]
-    names = ("run", "task", "algo", "seed", *EPISODE_COLUMNS, *settings)
-    columns = {name: [row[name] for row in rows] for name in names}
+        same_in_every_row |= {column: run.config.get(name) for name, column in settings.items()}
+        for row in rows:
+            whole = row | same_in_every_row
+            for name, values in columns.items():
+                values.append(whole.get(name))  # algorithms log different things
     try:
         pandas = importlib.import_module("pandas")
     except ImportError:
-        return {name: np.array(values) for name, values in columns.items()}
+        return {name: np.array(values, object if name == "returns" else None) for name, values in columns.items()}
     frame = pandas.DataFrame(columns)
     frame.attrs["left_out"] = left_out
     return frame

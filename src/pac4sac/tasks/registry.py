@@ -172,7 +172,7 @@ class TaskEnv(gymnasium.Wrapper[Vector, Vector, Any, Any]):
     def __init__(self, env: gymnasium.Env[Any, Any], name: str, horizon: int | None, unit_actions: bool) -> None:
         super().__init__(env)
         self.horizon, self.elapsed_steps = horizon, 0
-        unit, self.from_unit = _action_adapter(env.action_space, name)
+        unit, self.from_unit, self.to_unit = _action_adapter(env.action_space, name)
         self.observation_space, self.to_vector = _observation_adapter(env.observation_space, name)
         if unit_actions:
             self.action_space = unit
@@ -261,7 +261,10 @@ def simulator_seconds(task: Task) -> float:
     return _seconds[_key(task)]
 
 
-def _action_adapter(space: spaces.Space[Any], name: str) -> tuple[spaces.Space[Vector], ToAction | None]:
+def _action_adapter(
+    space: spaces.Space[Any], name: str
+) -> tuple[spaces.Space[Vector], ToAction | None, ToVector | None]:
+    """The actions that agents give, in [-1, 1], and the way from one of them to one of the space, and back."""
     if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
         kind = "integer" if isinstance(space, spaces.Box) else type(space).__name__
         raise UserError(
@@ -275,10 +278,18 @@ def _action_adapter(space: spaces.Space[Any], name: str) -> tuple[spaces.Space[V
         )
     unit = spaces.Box(-1.0, 1.0, (math.prod(space.shape),), np.float32)
     if space == unit:
-        return unit, None
+        return unit, None, None
     low, high = space.low.astype(np.float64).ravel(), space.high.astype(np.float64).ravel()
     middle, half, shape, dtype = (high + low) / 2, (high - low) / 2, space.shape, space.dtype
-    return unit, lambda action: np.clip(middle + half * action, low, high).astype(dtype).reshape(shape)
+
+    def from_unit(action: Vector) -> Any:
+        return np.clip(middle + half * action, low, high).astype(dtype).reshape(shape)
+
+    def to_unit(action: Any) -> Vector:
+        centred = np.asarray(action, np.float64).reshape(-1) - middle
+        return np.divide(centred, half, out=np.zeros_like(half), where=half > 0).astype(np.float32)
+
+    return unit, from_unit, to_unit
 
 
 def _observation_adapter(space: spaces.Space[Any], name: str) -> tuple[spaces.Space[Vector], ToVector | None]:

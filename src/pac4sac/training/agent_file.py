@@ -7,7 +7,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import safetensors
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pac4sac.agents.base import Agent, State
-from pac4sac.agents.tape import Tape, read
+from pac4sac.agents.tape import BLOCK, Stream, Tape, read
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import check_kinds, check_links, parse_json, write_whole
 from pac4sac.base.trust import allow
@@ -84,37 +84,126 @@ def _merit(run: RunRecord) -> tuple[bool, float]:
     return False, float(np.mean(run.returns[-LAST_EPISODES:])) if len(run.returns) else -np.inf
 
 
+class Value(NamedTuple):
+    """Q(s, a), the discounted sum of the environment's own rewards, with entropy where the agent learns with it: floats
+    for one pair, arrays [B] for several."""
+
+    mean: Any
+    deviation: Any  # of the critic's posterior; 0 for a critic without one, also where there are two of them
+
+
+class Ways(NamedTuple):
+    """Between what an environment has and what the networks take and give."""
+
+    observation_shape: tuple[int, ...] | None
+    action_shape: tuple[int, ...]
+    to_vector: Callable[[Any], Any]
+    from_unit: Callable[[Any], NDArray[Any]]
+    to_unit: Callable[[Any], NDArray[Any]]
+
+
 class TrainedAgent:
-    """A trained agent that acts in its task's environment: `act` takes an observation and gives an action, both as the
-    environment itself has them, whether `gymnasium.make` or `pac4sac.make_env` made it."""
+    """A trained agent in its task's environment, as `pac4sac.load` gives it.
+
+    All methods take observations and actions as the environment itself has them, whether `gymnasium.make` or
+    `pac4sac.make_env` made it: one, or several at once with the number of them as the first axis. What they give is for
+    one or for several accordingly. `run` says how it was trained; `agent` and `state` are algorithm and weights.
+    """
 
     def __init__(self, run: Run, agent: Agent, state: State, seed: int = 0) -> None:
         self.run, self.agent, self.state = run, agent, state
         self.shoots = max(agent.shots(evaluating=True)) > 1
-        self._tape = Tape([seed], agent.behaviour_streams(1, evaluating=True), torch.device("cpu"))
-        self._position = 0
+        self._seed, self._position = seed, 0
+        self._tapes: dict[int, Tape] = {}  # of random numbers for shooting, by the number of states
 
     @functools.cached_property
-    def _adapters(self) -> tuple[Callable[[Any], Any], Callable[[Any], NDArray[Any]]]:
-        """From an observation to a vector, and from an action in [-1, 1] to the environment's own."""
+    def _ways(self) -> Ways:
         with contextlib.closing(make_env(self.run.task)) as env:
-            return env.to_vector or np.asarray, env.from_unit or np.asarray
+            shapes = env.env.observation_space.shape, env.env.action_space.shape or ()
+            return Ways(*shapes, env.to_vector or np.asarray, env.from_unit or np.asarray, env.to_unit or np.asarray)
 
     @torch.no_grad()
     def act(self, observation: Any, *, shooting: bool | None = None) -> NDArray[Any]:
-        """The deterministic policy; or with shooting, the default where the agent was trained with it. A dictionary of
-        observations may also come as the vector that `make_env` makes of it."""
-        to_vector, from_unit = self._adapters
-        vector = observation if isinstance(observation, np.ndarray | list) else to_vector(observation)
-        s = torch.from_numpy(np.array(vector, np.float32).reshape(1, 1, -1))
-        if s.shape[-1] != self.agent.ds:
-            raise UserError(f"This agent takes observations of length {self.agent.ds}, not {s.shape[-1]}.")
-        if not (self.shoots if shooting is None else shooting):
-            return from_unit(self.agent.greedy(self.state, s)[0, 0].numpy())
-        self._tape.seek(self._position)
-        draw = read(self._tape.blocks, torch.tensor(self._position))
+        """Actions of the deterministic policy; or with shooting, the default where the agent was trained with it. A
+        dictionary of observations may also come as the vector that `make_env` makes of it."""
+        s, is_one = self._observations(observation)
+        shooting = self.shoots if shooting is None else shooting
+        a = (
+            self.agent.behaviour(self.state, s, self._draw(s.shape[1]))
+            if shooting
+            else self.agent.greedy(self.state, s)
+        )
+        actions = [self._ways.from_unit(action) for action in a[0].numpy()]
+        return actions[0] if is_one else np.stack(actions)
+
+    @torch.no_grad()
+    def value(self, observation: Any, action: Any) -> Value:
+        """What the critic thinks that an action is worth in a state: mean and standard deviation of Q, in units of
+        reward. Of several critics the one with the smallest mean speaks, as in learning. A critic without a posterior
+        has the deviation 0."""
+        s, a, is_one = self._pairs(observation, action)
+        m, v = self.agent.mean_and_variance(self.state, s, a)
+        mean, variance = (x[0].double().numpy() for x in (m, torch.zeros_like(m) if v is None else v))
+        value = Value(mean, np.sqrt(variance))
+        return Value(*(float(x[0]) for x in value)) if is_one else value
+
+    @torch.no_grad()
+    def sample_value(self, observation: Any, action: Any, samples: int = 1, *, seed: int = 0) -> NDArray[np.float64]:
+        """Draws of Q from the critic's posterior, [samples] for one pair and [samples, B] for several. Each is one
+        critic, with the same weights for all pairs, so that differences between actions are drawn too. All are equal
+        for a critic without a posterior. The same seed draws the same critics."""
+        if not isinstance(samples, int) or samples < 1:
+            raise UserError(f"samples must be a whole number at least 1, not {samples!r}.")
+        s, a, is_one = self._pairs(observation, action)
+        critic = self.agent.critic
+        stream = Stream((critic.members, critic.trunk.width))
+        tape = Tape([seed], {"posterior": stream}, torch.device("cpu"), length=samples)
+        tape.seek(0)
+        values = self.agent.drawn_values(self.state, s, a, tape.blocks["posterior"])[0].T.double().numpy()
+        return np.asarray(values[:, 0] if is_one else values)
+
+    def _observations(self, observation: Any) -> tuple[Tensor, bool]:
+        """[1, B, ds], and whether it is a single one."""
+        is_array = isinstance(observation, np.ndarray | list)
+        vectors = observation if is_array else self._ways.to_vector(observation)
+        rows, is_one = as_rows(vectors, self._ways.observation_shape, self.agent.ds, "observations")
+        return torch.from_numpy(rows).unsqueeze(0), is_one
+
+    def _pairs(self, observation: Any, action: Any) -> tuple[Tensor, Tensor, bool]:
+        s, is_one = self._observations(observation)
+        actions, is_one_action = as_rows(action, self._ways.action_shape, self.agent.da, "actions")
+        if is_one != is_one_action or len(actions) != s.shape[1]:
+            raise UserError(
+                f"Each observation needs an action: {'one was' if is_one else f'{s.shape[1]} were'} given with "
+                f"{'one action' if is_one_action else f'{len(actions)} actions'}."
+            )
+        a = np.stack([self._ways.to_unit(action) for action in actions]).astype(np.float32)
+        return s, torch.from_numpy(a).unsqueeze(0), is_one
+
+    def _draw(self, states: int) -> Mapping[str, Tensor]:
+        if states not in self._tapes:
+            streams = self.agent.behaviour_streams(states, evaluating=True)
+            length = BLOCK if states == 1 else 1  # what is not needed of a block would be much
+            self._tapes[states] = Tape([self._seed], streams, torch.device("cpu"), length)
+        tape = self._tapes[states]
+        tape.seek(self._position)
         self._position += 1
-        return from_unit(self.agent.behaviour(self.state, s, draw)[0, 0].numpy())
+        return read(tape.blocks, torch.tensor(self._position - 1))
+
+
+def as_rows(values: Any, shape: tuple[int, ...] | None, size: int, what: str) -> tuple[NDArray[np.float32], bool]:
+    """One or several, each of its shape or flat, as [B, size], and whether it is one."""
+    try:
+        array = np.array(values, np.float32)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"This agent takes {what} as arrays of numbers ({error}).") from error
+    one, is_one = {(size,), shape or (size,)}, array.shape in {(size,), shape or (size,)}
+    if is_one or (array.shape[1:] in one and len(array)):
+        return array.reshape(-1, size), is_one
+    each = ", ".join(map(str, shape or (size,)))
+    raise UserError(
+        f"This agent takes {what} of the shape [{each}], or several at once as [B, {each}], not {list(array.shape)}."
+    )
 
 
 def load(path: str | Path, *, trust: str | Iterable[str] = ()) -> TrainedAgent:

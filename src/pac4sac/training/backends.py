@@ -74,15 +74,20 @@ def set_precision(name: str) -> None:
     torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
 
 
-def compiled(operation: Operation, tensors: Tensors) -> Callable[[], None]:
-    """Trace the operation, its backward passes included, into one graph of basic operations, and compile that."""
-    values: list[Any] = list(tensors.values())
+def trace(operation: Operation, tensors: Tensors) -> Callable[..., Any]:
+    """The operation, its backward passes included, as one graph of basic operations on the values of the tensors."""
 
     def flat(*arguments: torch.Tensor) -> list[torch.Tensor]:
         operation(dict(zip(tensors, arguments, strict=True)))
         return []
 
-    traced = make_fx(flat, tracing_mode="fake")(*values)
+    return make_fx(flat, tracing_mode="fake")(*tensors.values())
+
+
+def compiled(operation: Operation, tensors: Tensors) -> Callable[[], None]:
+    """Trace the operation and compile that."""
+    values: list[Any] = list(tensors.values())
+    traced: Any = trace(operation, tensors)
     # Not torch.compile, which would check in every call whether anything but the numbers has changed. On the CPU the
     # kernels are called from C++; on a GPU a captured graph calls them, and kernels that need nothing of each other are
     # joined.
@@ -159,7 +164,8 @@ class Rehearsal:
                 uniform = name in streams and streams[name].uniform
                 tensor.copy_((torch.rand if uniform else torch.randn)(tensor.shape[1:], generator=generator))
         self.tensors["replay"][..., -1] = 0
-        self.tensors["step"].fill_(max(*self.learner.agent.learning_starts(), self.tensors["replay"].shape[1]))
+        step = max(*self.learner.agent.learning_starts(), self.tensors["replay"].shape[1])
+        self.tensors["step"].fill_(step + -step % self.learner.agent.period)  # all runs move all that is delayed
         self.start = {name: tensor.clone() for name, tensor in self.tensors.items()}
 
     def once(self, operations: dict[str, Callable[[], None]] | None = None) -> Tensors:
@@ -232,6 +238,8 @@ def prepare(learner: Learner, backend: str) -> str:
             for operation in learner.run.values():
                 if isinstance(operation, CudaGraph) and precision != "highest":
                     operation.capture()
+        except UserError:  # of an agent of the user's own, which eager would tell only after the warm-up
+            raise
         except Exception as error:
             problem = cause(error)
         finally:

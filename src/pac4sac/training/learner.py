@@ -65,8 +65,15 @@ class Learner:
         t["action"].copy_(self.agent.act(t, t["observation"], read(_under("act:", t), t["step"])))
 
     def update_operation(self, t: Tensors) -> None:
-        row = self.agent.place_in_step(t) * LEARN_BLOCK + t["step"] % LEARN_BLOCK
-        self.agent.update(t, t["replay"], read(_under("learn:", t), row))
+        self._update(self.agent, t)
+
+    def short_update_operation(self, t: Tensors) -> None:
+        """An update in which nothing moves that is delayed."""
+        self._update(self.agent.without_delayed(), t)
+
+    def _update(self, agent: Agent, t: Tensors) -> None:
+        row = agent.place_in_step(t) * LEARN_BLOCK + t["step"] % LEARN_BLOCK
+        agent.update(t, t["replay"], read(_under("learn:", t), row))
 
     def store_operation(self, t: Tensors) -> None:
         s2, following, r, terminated = torch.split(t["incoming"], [self.agent.ds, self.agent.ds, 1, 1], -1)
@@ -78,7 +85,10 @@ class Learner:
     def use(self, prepare: Prepare) -> None:
         """Run the operations as a backend prepares them."""
         tensors = self.tensors
-        operations = {"act": self.act_operation, "update": self.update_operation, "store": self.store_operation}
+        operations = {"act": self.act_operation, "update": self.update_operation}
+        if self.agent.delayed:
+            operations["short_update"] = self.short_update_operation
+        operations["store"] = self.store_operation
         self.run = {name: prepare(operation, tensors) for name, operation in operations.items()}
 
     # --- what the loop calls
@@ -101,12 +111,13 @@ class Learner:
         if self.step < self.first_update:  # in none of them a run would learn
             self.state["update"] += self.agent.updates_per_step
             return
-        for _ in range(self.agent.updates_per_step):
-            self.update()
+        for place in range(self.agent.updates_per_step):
+            self.update(place)
 
-    def update(self) -> None:
+    def update(self, place: int = 0) -> None:
+        """The update of this number among those of its step."""
         self.learn_tape.seek(self.step)
-        self.run["update"]()
+        self.run["update" if self.agent.moves_delayed(self.step, place) else "short_update"]()
 
     def store(self, s2: NDArray[Any], following: NDArray[Any], r: NDArray[Any], terminated: NDArray[Any]) -> None:
         host, ds = self._incoming.numpy(), self.agent.ds

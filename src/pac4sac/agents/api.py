@@ -1,0 +1,106 @@
+"""All that an agent of one's own imports, from one place.
+
+An agent is a class with two networks and a few functions on tensors. All runs of a cohort are computed at once, so that
+the first axis of everything is that of the runs: R runs, M members of an ensemble, B rows of a batch.
+
+1. Subclass `Agent`, or an algorithm that is near: `Sac`, `Ddpg`, `Td3`, `Oac`, or the paper's `Pac4Sac`;
+   `PacBayesCritic` before another algorithm gives that one the paper's critic.
+2. Settings are fields of a frozen dataclass below the parent's `Config`, each with its range and its meaning: `per_run`
+   where the runs of a cohort may differ, read as `Hyper(state).name`, a tensor [R]; `structural` where it decides
+   shapes or code, read as `self.config.name`.
+3. `networks` builds the networks, `bellman_target`, `critic_loss` and `actor_loss` are what they learn, `behaviour` and
+   `greedy` how the agent acts. A loss is one number per run, [R], with a dictionary of what to log, [R] each; `logged`
+   names what is in it.
+4. Random numbers come from streams that `update_streams` and `behaviour_streams` declare, and are read as
+   `draw["name"]`. `torch.randn` would make a run depend on its company and a resume inexact.
+5. `with_target` names the networks that have a slow copy; `delayed` what moves in every so manyth update only.
+6. There is no branch on numbers and no `.item()`, so that an update can be compiled: `torch.where` instead of `if`.
+7. `revision` is raised when results change by an edit elsewhere than in the module of the class, whose source is part
+   of a run's identity anyway.
+
+`pac4sac check module:Class` tries all of this on made-up data, and `pac4sac train TASK --algo module:Class` trains it;
+`docs/own-agent.md` works one example through.
+"""
+
+from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
+from pac4sac.agents.bounds import gaussian_kl
+from pac4sac.agents.ddpg import Ddpg, DdpgConfig
+from pac4sac.agents.nets import (
+    Critic,
+    DeterministicActor,
+    GaussianActor,
+    Net,
+    Parameter,
+    Params,
+    Trunk,
+    deviation,
+    linear_head,
+    linear_parameters,
+    squashed_sample,
+)
+from pac4sac.agents.oac import Oac, OacConfig
+from pac4sac.agents.pac4sac import Objective, Pac4Sac, Pac4SacConfig, PacBayesConfig, PacBayesCritic
+from pac4sac.agents.replay import Batch
+from pac4sac.agents.sac import Sac, SacConfig
+from pac4sac.agents.settings import (
+    ANY,
+    AT_LEAST_ONE,
+    BELOW_ONE,
+    NON_NEGATIVE,
+    OPEN_UNIT,
+    POSITIVE,
+    UNIT,
+    AgentConfig,
+    Interval,
+    per_run,
+    structural,
+)
+from pac4sac.agents.tape import Stream
+from pac4sac.agents.td3 import Td3, Td3Config
+
+__all__ = [
+    "ANY",
+    "AT_LEAST_ONE",
+    "BELOW_ONE",
+    "NON_NEGATIVE",
+    "OPEN_UNIT",
+    "POSITIVE",
+    "UNIT",
+    "Agent",
+    "AgentConfig",
+    "Batch",
+    "Critic",
+    "Ddpg",
+    "DdpgConfig",
+    "DeterministicActor",
+    "Draw",
+    "GaussianActor",
+    "Hyper",
+    "Interval",
+    "Loss",
+    "Net",
+    "Oac",
+    "OacConfig",
+    "Objective",
+    "Pac4Sac",
+    "Pac4SacConfig",
+    "PacBayesConfig",
+    "PacBayesCritic",
+    "Parameter",
+    "Params",
+    "Sac",
+    "SacConfig",
+    "State",
+    "Stream",
+    "Target",
+    "Td3",
+    "Td3Config",
+    "Trunk",
+    "deviation",
+    "gaussian_kl",
+    "linear_head",
+    "linear_parameters",
+    "per_run",
+    "squashed_sample",
+    "structural",
+]

@@ -1,0 +1,39 @@
+"""What the functions of an agent take and give: the state of a cohort, a reading of the tape, per-run settings."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pac4sac.base.errors import UserError
+
+State = dict[str, Tensor]
+Draw = Mapping[str, Tensor]  # one reading of the tape: {stream: [R, ...]}
+Loss = tuple[Tensor, dict[str, Tensor]]  # per run [R], and what to log
+
+
+class Hyper:
+    """Per-run settings as tensors of shape [R]."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def __getattr__(self, name: str) -> Tensor:
+        if f"hyper/{name}" not in self._state:
+            raise UserError(
+                f"The agent has no per-run setting {name!r}; declare it by per_run(…) in its Config, and name that "
+                f"Config in the class of the agent (a structural setting is read as self.config.{name})."
+            )
+        return self._state[f"hyper/{name}"]
+
+
+class Target(NamedTuple):
+    y: Tensor  # [R, B], what the critic regresses
+    a2: Tensor  # [R, B, da], the next action behind it
+
+
+def count_up(counts: Tensor, chosen: Tensor) -> Tensor:
+    """Add one where chosen, in place. Adding the truth values instead has met a fault of Triton's compiler, which puts
+    their conversion behind its use."""
+    return counts.copy_(torch.where(chosen, counts + 1, counts))

@@ -1,0 +1,31 @@
+"""`pac4sac check`."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from rich.console import Console
+from tyro.conf import Positional, arg
+
+from pac4sac.cli.shared import say
+
+
+@dataclass(frozen=True)
+class Check:
+    """Try an algorithm of your own on made-up data: shapes, streams, gradients, repeatability, independence.
+
+    Takes seconds and trains nothing. The exit code is 1 where something is to be mended.
+    """
+
+    algo: Annotated[Positional[str], arg(metavar="MODULE:CLASS")]  # Your algorithm; naming it allows its module to run.
+
+    def run(self, console: Console) -> int:
+        from pac4sac.training.trial import examine
+
+        problems = 0
+        for examination in examine(self.algo):
+            say(console, f"{'mend' if examination.problem else 'ok':4}  {examination.what}")
+            if examination.problem:
+                console.print(f"      {examination.problem}", markup=False, highlight=False)
+            problems += bool(examination.problem)
+        say(console, f"{self.algo} can be trained." if not problems else f"{self.algo} is to be mended first.")
+        return 1 if problems else 0

@@ -1,0 +1,93 @@
+"""Agents of one's own: what `pac4sac check` finds, and that training tells the same in sentences."""
+
+import re
+from pathlib import Path
+
+import pytest
+import tiny_experiments as tiny
+
+import pac4sac
+from pac4sac.agents import api
+from pac4sac.base.errors import UserError
+from pac4sac.cli.main import main
+from pac4sac.training.trial import examine
+
+PLACE = r"In \w+, line \d+ of wrong_agents.py: "
+MISTAKES = {
+    "ForgottenConfig": PLACE + "The agent has no per-run setting 'beta'; declare it by per_run",
+    "NoStream": PLACE + "There is no stream 'smoothing' of random numbers, but replay, target, actor; what learning",
+    "OneLossForAll": r"In OneLossForAll, the loss of the actor has the shape \[\] and must have one number for",
+    "LogsTheBatch": r"In LogsTheBatch, what it logs as entropy has the shape \[\d, \d\] and must have one",
+    "LogsNothing": r"No loss of LogsNothing reports surprise, which its logged\(\) names",
+    "LogsUnnamed": r"The losses report surprise, which logged\(\) does not name",
+    "StuckActor": "The actor does not move: its loss does not depend on its weights",
+    "RootOfZero": "The loss of the critic or its gradient is not finite",
+    "DrawsByItself": r"Learning gave other numbers the second time .*: draw random numbers from a stream that update",
+    "ActsByChance": r"Acting gave other numbers the second time .* from a stream that behaviour_streams",
+    "NormalisesOverRuns": "A run learned otherwise alone than among three .*no normalisation may go over the first",
+    "ReadsTheFirstRun": r"a per-run setting is Hyper\(state\).name, not self.config.name",
+    "Branches": PLACE + r".*there may be no `if` on numbers and no \.item\(\)",
+    "Forgets": "An agent read back from its file acts otherwise",
+    "TooFar": r"behaviour gives actions outside of \[-1, 1\]",
+    "Flat": r"greedy gives the shape \[3, 8\] and must give \[R, B, da\], here \[3, 4, 2\]",
+    "NoSlowCopy": r"with_target names policy, and networks\(\) gives critic, actor",
+    "DelayedByNobody": r"delayed names the setting patience, which must be declared by per_run",
+}
+TOLD_IN_TRAINING = ("ForgottenConfig", "NoStream", "OneLossForAll", "LogsTheBatch", "LogsNothing")
+
+
+@pytest.fixture(autouse=True)
+def consent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAC4SAC_TRUST", "wrong_agents")
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_found_and_told_with_what_to_do(name: str) -> None:
+    first = next(filter(None, (examination.problem for examination in examine(f"wrong_agents:{name}"))))
+    assert re.search(MISTAKES[name], first)
+
+
+def test_an_agent_without_a_mistake_passes() -> None:
+    examinations = list(examine("pac4sac"))
+    assert not [examination for examination in examinations if examination.problem]
+    assert len(examinations) == 8
+
+
+def test_the_command_names_what_to_mend_and_ends_with_1_or_says_that_all_is_well(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PAC4SAC_TRUST")  # naming it is consent
+    assert main(["check", "wrong_agents:Noisy"]) == 0
+    said = capsys.readouterr().out
+    assert "spread (per run)" in said
+    assert "wrong_agents:Noisy can be trained." in said
+    assert main(["check", "wrong_agents:TooFar"]) == 1
+    said = capsys.readouterr().out
+    assert "ok    networks" in said
+    assert "mend  acting" in said
+    assert "wrong_agents:TooFar is to be mended first." in said
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("BareSetting", "BareConfig has beta without a range and a meaning; declare each setting as beta: "),
+        ("Undecorated", "UndecoratedConfig lacks the line @dataclass(frozen=True, kw_only=True) above its class."),
+        ("Absent", "could not be imported"),
+    ],
+)
+def test_what_is_no_agent_ends_with_2(name: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", f"wrong_agents:{name}"]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", TOLD_IN_TRAINING)
+def test_training_tells_the_same_mistake_in_a_sentence(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=MISTAKES[name].removeprefix(PLACE)):
+        tiny.train(tmp_path / "x", f"wrong_agents:{name}", seeds=(0,), settings={"warmup": 9}, steps=12)
+
+
+def test_all_that_an_agent_imports_is_in_one_place() -> None:
+    assert {"Agent", "AgentConfig", "per_run", "structural", "Hyper", "Stream", "Critic", "Sac"} <= set(api.__all__)
+    assert all(hasattr(api, name) for name in api.__all__)
+    assert api.Agent is pac4sac.Agent
