@@ -20,6 +20,8 @@ from pac4sac.agents.tape import Stream
 
 @dataclass(frozen=True, kw_only=True)
 class SacConfig(AgentConfig):
+    """Settings of SAC."""
+
     alpha: float = per_run(0.2, NON_NEGATIVE, "weight of the policy's entropy; its first value where it is learned")
     learn_alpha: bool = per_run(False, None, "learn α towards a policy entropy of −d_a")
     alpha_lr: float = per_run(0.0, NON_NEGATIVE, "Adam's learning rate for log α; 0 for that of lr")
@@ -32,6 +34,8 @@ class SacConfig(AgentConfig):
 
 
 class Sac(Agent):
+    """Soft actor-critic: twin critics whose minimum is the target, a squashed Gaussian actor, fixed or learned α."""
+
     title = "Soft actor-critic with twin critics"
     Config = SacConfig
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
