@@ -16,11 +16,11 @@ help:  ## list the targets
 
 setup: .venv/ready  ## make .venv with the pinned versions
 
-run: .venv/ready  ## train PAC4SAC on Cartpole Swingup, ten minutes at most, and show what came of it
-	@folder=experiments/cartpole-swingup-$$(date +%Y%m%d-%H%M%S) && \
-	$(BIN)/pac4sac train cartpole-swingup --device cpu --stop-when-solved --max-minutes 10 --out $$folder && \
-	$(BIN)/pac4sac watch $$folder --video $$folder/episode.gif && \
-	echo "Experiment:      $$folder"
+run: .venv/ready  ## watch a trained agent, train one live, and see it beside archived runs: four minutes
+	@$(BIN)/pac4sac demo
+
+run-full: .venv/ready  ## the same with the paper's settings, ten minutes of training at most
+	@$(BIN)/pac4sac demo --full
 
 test: .venv/ready  ## the default test suite (under ten minutes on two cores)
 	$(TESTS)
@@ -41,8 +41,9 @@ test-browser: .venv/ready  ## the report and the docs site in headless Chromium
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[browser,docs]'
 	$(BIN)/pytest -m browser tests/browser
 
-report: .venv/ready  ## tables and figures in docs/results, from the runs in results/
+report: .venv/ready  ## tables and figures in docs/results, and the shipped curves, from the runs in results/
 	$(BIN)/pac4sac report results --out docs/results --pages
+	$(BIN)/python tools/ship.py curves results
 
 # The variable silences a note on the successor of the theme, which is pinned here.
 docs: .venv/ready  ## the docs site, in site/: open site/index.html, it needs neither a server nor a network
@@ -77,4 +78,4 @@ format: .venv/ready  ## format and fix what can be fixed
 clean:  ## remove the environment and caches
 	rm -rf .venv .bench site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help setup run test test-slow test-fuzz test-ray test-browser report docs check format clean
+.PHONY: help setup run run-full test test-slow test-fuzz test-ray test-browser report docs check format clean

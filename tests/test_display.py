@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from pac4sac.base.text import clock
-from pac4sac.cli.training_display import LiveDisplay, PlainDisplay, TrainingDisplay, displayed, sparkline
+from pac4sac.cli.training_display import LiveDisplay, PlainDisplay, TrainingDisplay, displayed, sparkline, totals
 from pac4sac.cli.training_summary import show_result
 from pac4sac.runs.run import Run, make_runs
 from pac4sac.runs.writing import RunFolder
@@ -72,7 +72,7 @@ def test_runs_that_do_not_fit_are_summed_up(tmp_path: Path):
     text = "\n".join(drawn(display))
     assert "seed 5" in text
     assert "seed 6 " not in text
-    assert "and 14 more runs: mean of the last returns 900, 10 of 14 solved" in text
+    assert "and 14 more runs: mean of the last returns 900, 10 of 14 solved, 50 of 50 epi" in text
 
 
 def test_the_picture_tells_solved_broken_and_running_runs_apart(tmp_path: Path):
@@ -84,9 +84,43 @@ def test_the_picture_tells_solved_broken_and_running_runs_apart(tmp_path: Path):
     display.on_log(runs[1], "episodes", {"return": -5.25})
     display.on_status(runs[1], "diverged", "non-finite critic gradient at step 7")
     rows = {line[:6]: line.split() for line in drawn(display) if line.startswith("seed")}
-    assert rows["seed 0"][2:] == ["▁█████", "904", "904", "6", "solved", "at", "1"]
-    assert rows["seed 1"][-4:] == ["-5.2", "-5.2", "1", "diverged"]
+    assert rows["seed 0"][2:] == ["▁█████", "904", "904", "5", "of", "6", "solved", "at", "1"]
+    assert rows["seed 1"][-4:] == ["0", "of", "1", "diverged"]
     assert rows["seed 2"][-2:] == ["0", "running"]
+
+
+def test_a_run_that_is_good_but_not_solved_shows_how_often_and_how_long_it_was_above_the_limit(tmp_path: Path):
+    display = LiveDisplay(console(100, 30))
+    (run,) = cartpole_runs(1)
+    begin(display, tmp_path, [run])
+    for value in (100.0, *[900.0] * 4, 800.0, 900.0):
+        display.on_log(run, "episodes", {"return": value})
+    (row,) = [line for line in drawn(display) if line.startswith("seed 0")]
+    assert row.split()[-6:] == ["5", "of", "7", "best", "streak", "4"]
+    assert "above 850" in "\n".join(drawn(display))
+    assert totals(list(display.rows.values())) == "last return 900, 5 of 7 episodes above 850, best streak 4 of 5"
+
+
+def test_the_bar_tells_the_percentage(tmp_path: Path):
+    display = LiveDisplay(console(80, 24))
+    begin(display, tmp_path, cartpole_runs(1))
+    display.on_step(10_000)
+    assert drawn(display)[1].endswith("━  25%")
+
+
+def test_the_time_left_is_reckoned_from_when_updates_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    now = [100.0]
+    monkeypatch.setattr("pac4sac.cli.training_display.time.monotonic", lambda: now[0])
+    display = LiveDisplay(console(80, 24))
+    begin(display, tmp_path, cartpole_runs(1))
+    for step in range(100, 1001, 100):  # the warm-up: a thousand steps in ten seconds
+        now[0] += 1
+        display.on_step(step)
+    assert not any("left" in part for part in display.pace())
+    for step in range(1010, 1101, 10):  # then ten a second, for 38,900 more
+        now[0] += 1
+        display.on_step(step)
+    assert display.pace()[-1] == f"{clock(3890)} left"
 
 
 def test_before_the_start_and_between_cohorts_it_says_that_it_prepares(tmp_path: Path):
@@ -161,7 +195,7 @@ def test_the_table_has_the_papers_metrics_by_seed_and_on_average_beside_the_pape
     write(tmp_path, runs[0], SOLVED)  # regret 850 + 550
     write(tmp_path, runs[1], [300.0, *SOLVED])  # regret 550 + 850 + 550
     text = shown(tmp_path)
-    assert cells(text, "seed 0") == "seed 0 ▁▃█████ 2 1.4 solved"
+    assert cells(text, "seed 0") == "seed 0 ▁▃█████ 2 1.4 5 of 7 solved"
     assert cells(text, "mean ± sd") == "mean ± sd 2.5 ± 0.71 1.7 ± 0.39"
     assert cells(text, "paper (5 seeds)") == "paper (5 seeds) 22.0 ± 5.1 5.7 ± 0.3"
     assert "Training is complete: 2 of 2 runs solved." in text
@@ -174,7 +208,25 @@ def test_an_unfinished_run_has_lower_bounds(tmp_path: Path):
     assert "≥ 2" in cells(text, "seed 0")
     assert "≥ 1.7" in cells(text, "seed 0")
     assert "unfinished" in cells(text, "seed 0")
-    assert "Training was stopped because the time is up: not solved." in text
+    assert "Training was stopped because the time is up: no episode above 850 yet." in text
+
+
+def test_the_end_tells_how_often_and_how_long_a_run_was_above_the_limit(tmp_path: Path):
+    write(tmp_path, cartpole_runs(1)[0], [0.0, *[900.0] * 4, 0.0, 900.0], "interrupted")
+    text = shown(tmp_path, complete=False)
+    assert cells(text, "seed 0").endswith("5 of 7 best streak 4")
+    said = "the time is up: 5 of 7 episodes above 850, at most 4 in a row, where 5 in a row count as solved."
+    assert f"Training was stopped because {said}" in text
+
+
+def test_the_next_commands_name_the_folder(tmp_path: Path):
+    (run,) = cartpole_runs(1)
+    folder = tmp_path / "two words"
+    write(folder, run, SOLVED)
+    assert "pac4sac watch" not in shown(folder, width=300)  # there is no agent to watch
+    (folder / "runs" / run.id / "agent.safetensors").touch()
+    text = shown(folder, width=300)
+    assert all(f"pac4sac {command} '{folder}'" in text for command in ("watch", "evaluate", "report"))
 
 
 def test_the_papers_numbers_are_left_out_where_the_rules_differ(tmp_path: Path):
@@ -212,8 +264,8 @@ def test_of_episodes_that_differ_in_length_it_is_told_whether_they_solved_the_ta
     assert Result(tmp_path, complete=True).scores() == {}
     text = shown(tmp_path)
     assert "regret" not in text
-    assert cells(text, "seed 0").endswith(" 80 solved")
-    assert cells(text, "seed 1").endswith(" 10 not solved")
+    assert cells(text, "seed 0").endswith(" 80 5 of 10 solved")
+    assert cells(text, "seed 1").endswith(" 10 0 of 10 not solved")
     assert "1 of 2 runs solved" in text
 
 
@@ -224,7 +276,7 @@ def test_the_last_evaluation_is_shown(tmp_path: Path):
         for policy, bonus in (("greedy", 0.0), ("shooting", 1.0)):
             row = {"step": step, "policy": policy, "mean": mean + bonus, "returns": [mean]}
             RunFolder(tmp_path, run).log("evaluations", row)
-    assert "871 872 solved" in cells(shown(tmp_path), "seed 0")
+    assert "871 872 5 of 7 solved" in cells(shown(tmp_path), "seed 0")
 
 
 @pytest.mark.parametrize("width", [40, 80, 140])
@@ -233,6 +285,20 @@ def test_the_table_fits_the_console(width: int, tmp_path: Path):
         write(tmp_path, run, SOLVED)
     table = shown(tmp_path, width).split("Training is")[0]
     assert max(map(len, table.splitlines())) <= width
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_the_names_of_runs_stay_whole_and_other_columns_give_way(width: int, tmp_path: Path):
+    runs = cartpole_runs(2, xi=[0.0, 0.1], width=[64, 128])
+    for run in runs:
+        write(tmp_path, run, SOLVED)
+        for policy in ("greedy", "shooting"):
+            row = {"step": 7000, "policy": policy, "mean": 871.25, "returns": [871.25]}
+            RunFolder(tmp_path, run).log("evaluations", row)
+    table = shown(tmp_path, width).split("Training is")[0].splitlines()
+    assert max(map(len, table)) <= width
+    assert all(any(line.split()[:1] == [run.id] for line in table) for run in runs)
+    assert ("▁" in "".join(table)) == (width == 140)
 
 
 def test_a_broken_run_is_named_and_counted(tmp_path: Path):

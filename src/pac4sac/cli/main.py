@@ -15,10 +15,12 @@ from pac4sac.cli.arguments import flags_of_file
 from pac4sac.cli.certify import Certify
 from pac4sac.cli.check import Check
 from pac4sac.cli.compare import Compare
+from pac4sac.cli.demo import Demo
 from pac4sac.cli.doctor import Doctor
 from pac4sac.cli.evaluate import Evaluate
 from pac4sac.cli.export import Export
 from pac4sac.cli.list import List
+from pac4sac.cli.reference import Reference
 from pac4sac.cli.report import Report
 from pac4sac.cli.resume import Resume
 from pac4sac.cli.shared import INTERRUPTED
@@ -31,7 +33,20 @@ DESCRIPTION = (
     "pac4sac --version shows the version."
 )
 Command = (  # in the order of the help, each called like its class
-    Train | Resume | Compare | StudyCommand | Report | Evaluate | Certify | Watch | Export | List | Check | Doctor
+    Demo
+    | Train
+    | Resume
+    | Compare
+    | StudyCommand
+    | Report
+    | Evaluate
+    | Certify
+    | Watch
+    | Export
+    | Reference
+    | List
+    | Check
+    | Doctor
 )
 
 

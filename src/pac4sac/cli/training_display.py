@@ -18,7 +18,7 @@ from rich.text import Text
 
 from pac4sac.base.text import brief, clock
 from pac4sac.cli.shared import say
-from pac4sac.runs.metrics import solved_at
+from pac4sac.runs.metrics import STREAK
 from pac4sac.runs.reading import read_experiment, read_run
 from pac4sac.runs.run import Run
 from pac4sac.runs.status import BROKEN_OFF
@@ -27,7 +27,7 @@ from pac4sac.training.callbacks import Callback
 PREPARING = "preparing: simulators, networks, compiler, number of threads …"
 SPINNER = Spinner("dots", f"{PREPARING} (Ctrl-C twice stops)")
 BARS = "▁▂▃▄▅▆▇█"
-STATE_WIDTH = 14
+STATE_WIDTH = 15
 SAMPLE_SECONDS, SAMPLES = 0.5, 30  # speed is that of the last quarter of a minute
 
 
@@ -40,17 +40,27 @@ class RunProgress:
     evaluation: float | None = None
     status: str = "running"
     solved: int | None = None  # episodes before the solving ones
+    above: int = 0  # episodes above the limit
+    in_a_row: int = 0  # of them, up to now
+    streak: int = 0  # the most of them in a row
 
     def add(self, *returns: float) -> None:
-        self.returns += returns
-        if self.solved is None and self.run.task.r_limit is not None:
-            self.solved = solved_at(self.returns, self.run.task.r_limit)
+        for value in returns:
+            self.returns.append(value)
+            is_above = self.run.task.r_limit is not None and value > self.run.task.r_limit
+            self.above += is_above
+            self.in_a_row = self.in_a_row + 1 if is_above else 0
+            self.streak = max(self.streak, self.in_a_row)
+            if self.solved is None and self.in_a_row == STREAK:
+                self.solved = len(self.returns) - STREAK
 
     def state(self) -> Text:
         if self.status in BROKEN_OFF:
             return Text(self.status, "bold red")
         if self.solved is not None:
             return Text(f"solved at {self.solved}", "bold green")
+        if self.streak and self.status == "running":
+            return Text(f"best streak {self.streak}", "cyan")
         return Text(self.status, "dim" if self.status == "running" else "")
 
 
@@ -71,6 +81,8 @@ class TrainingDisplay(Callback):
         which = f", {first} to {first + len(runs) - 1} of {len(all_runs)}" if len(runs) < len(all_runs) else ""
         self.title = f"{runs[0].algo} on {runs[0].task.name}: {count}{which}"
         self._samples = deque([(time.monotonic(), step)], maxlen=SAMPLES)
+        self._warmup = max(run.config.warmup for run in runs)
+        self._learning = (time.monotonic(), step) if step >= self._warmup else None
         rows = {run.id: RunProgress(run) for run in runs}
         for row in rows.values():
             record = read_run(folder / "runs" / row.run.id)  # not empty where training goes on
@@ -81,6 +93,8 @@ class TrainingDisplay(Callback):
     def on_step(self, step: int) -> None:
         self.step = step
         now = time.monotonic()
+        if self._learning is None and step >= self._warmup:
+            self._learning = (now, step)
         if now - self._samples[-1][0] >= SAMPLE_SECONDS:
             self._samples.append((now, step))
 
@@ -105,9 +119,12 @@ class TrainingDisplay(Callback):
         (start, first), *_, (end, last) = [*self._samples, self._samples[-1]]  # copied: another thread draws
         if last > first:
             speed = (last - first) / (end - start)  # lockstep steps per second
-            limits.append((self.steps - self.step) / speed)
             running = sum(row.status == "running" for row in self.rows.values())
             parts.append(f"{speed * max(1, running):,.0f} steps/s")
+        if self._learning is not None and last > self._learning[1]:
+            # Since the updates began: the steps before them take next to no time.
+            began, at = self._learning
+            limits.append((self.steps - self.step) * (end - began) / (last - at))
         if self.step == self.steps:
             parts.append("finishing …")
         elif limits:
@@ -124,11 +141,12 @@ class LiveDisplay(TrainingDisplay):
             return SPINNER
         room = max(1, self.console.height - 9)  # all but the rows of the table take nine lines, with some air
         shown = rows if len(rows) <= room else rows[: room - 1]
-        bar = min(width, 100)
+        percent = f" {self.step / self.steps:4.0%}"
+        bar = min(width, 100) - len(percent)
         done = bar * self.step // self.steps
         lines = [
             Text(self.title, "bold"),
-            Text.assemble(("━" * done, "green"), ("━" * (bar - done), "bright_black")),
+            Text.assemble(("━" * done, "green"), ("━" * (bar - done), "bright_black"), percent),
             Text(" · ".join(self.pace()), "cyan"),
             Text(),
             *_table(shown, rows, width),
@@ -146,10 +164,16 @@ def _table(shown: Sequence[RunProgress], rows: Sequence[RunProgress], width: int
     several = len({row.run.label for row in rows}) > 1
     names = [row.run.id if several else f"seed {row.run.seed}" for row in shown]
     name_width = min(max(map(len, names), default=0), width // 3)
-    least_widths = {"last": 0, "best": 60, "episodes": 72}  # of consoles that have room for the column
+    limit = rows[0].run.task.r_limit
+    episodes = "episodes" if limit is None else f"above {limit:g}"
+    least_widths = {"last": 0, "best": 60, episodes: 72}  # of consoles that have room for the column
     if any(row.evaluation is not None for row in rows):
         least_widths["evaluation"] = 84
-    columns = {name: max(len(name) + 2, 9) for name, least in least_widths.items() if width >= least}
+    columns = {
+        name: max(len(name) + 2, 12 if name == episodes else 9)
+        for name, least in least_widths.items()
+        if width >= least
+    }
     room = width - name_width - sum(columns.values()) - STATE_WIDTH - 1
     curve_width = room if room >= 7 else 0
     returns = [value for row in rows for value in list(row.returns)]
@@ -169,8 +193,9 @@ def _table(shown: Sequence[RunProgress], rows: Sequence[RunProgress], width: int
         returns = list(row.returns)
         numbers = {"last": returns[-1], "best": max(returns)} if returns else {}
         numbers |= {} if row.evaluation is None else {"evaluation": row.evaluation}
-        cells = {column: brief(value) for column, value in numbers.items()} | {"episodes": str(len(returns))}
-        curve = sparkline(returns, curve_width, *scale, row.run.task.r_limit)
+        cells = {column: brief(value) for column, value in numbers.items()}
+        cells[episodes] = str(len(returns)) if limit is None else f"{row.above} of {len(returns)}"
+        curve = sparkline(returns, curve_width, *scale, limit)
         lines.append(line(name, curve, cells, row.state()))
     return lines
 
@@ -228,11 +253,18 @@ def sparkline(returns: Sequence[float], width: int, low: float, high: float, lim
 
 
 def totals(rows: Sequence[RunProgress]) -> str:
-    """Many runs in one sentence."""
-    last = [row.returns[-1] for row in rows if row.returns]
-    parts = [f"mean of the last returns {brief(float(np.mean(last)))}" if last else "no episode ended yet"]
-    if rows and rows[0].run.task.r_limit is not None:
-        parts.append(f"{sum(row.solved is not None for row in rows)} of {len(rows)} solved")
+    """One run or many in one sentence."""
+    last, limit = [row.returns[-1] for row in rows if row.returns], rows[0].run.task.r_limit if rows else None
+    what = "mean of the last returns" if len(rows) > 1 else "last return"
+    parts = [f"{what} {brief(float(np.mean(last)))}" if last else "no episode ended yet"]
+    if limit is not None:
+        solved = sum(row.solved is not None for row in rows)
+        if solved or len(rows) > 1:
+            parts.append(f"{solved} of {len(rows)} solved" if len(rows) > 1 else "solved")
+        if above := sum(row.above for row in rows):
+            parts.append(f"{above} of {sum(len(row.returns) for row in rows)} episodes above {limit:g}")
+        if above and solved < len(rows):
+            parts.append(f"best streak {max(row.streak for row in rows if row.solved is None)} of {STREAK}")
     if broken := sum(row.status in BROKEN_OFF for row in rows):
         parts.append(f"{broken} broke off")
     return ", ".join(parts)

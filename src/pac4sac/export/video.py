@@ -24,9 +24,12 @@ GIF_WIDTH = 400
 GIF_COLOURS = 255
 
 
-def record_video(path: str | Path, out: Path, seed: int = 0, progress: Progress | None = None) -> Path:
+def record_video(
+    path: str | Path, out: Path, seed: int = 0, progress: Progress | None = None, most: int = MAX_PICTURES
+) -> Path:
     """Film one episode of the agent at `path` (an agent file, a run, or an experiment, whose best run is taken) in
-    the time in which it happens. Every picture names the run, the step and the return so far."""
+    the time in which it happens, or as much of it as `most` pictures show. Every picture names the run, the step and
+    the return so far."""
     out = Path(out)
     if out.suffix.lower() not in (".gif", ".mp4"):
         raise UserError(f"A video is a .gif or an .mp4, so that {out.name!r} needs another ending.")
@@ -40,7 +43,7 @@ def record_video(path: str | Path, out: Path, seed: int = 0, progress: Progress 
     part.unlink(missing_ok=True)  # lest it be a link
     try:
         with on_threads(suitable_threads(agent.agent, 1)):
-            frames = pictures(agent, seed, progress)
+            frames = pictures(agent, seed, progress, most)
             if imageio is None:
                 write_gif(part, frames)
             else:
@@ -53,7 +56,9 @@ def record_video(path: str | Path, out: Path, seed: int = 0, progress: Progress 
     return out
 
 
-def pictures(agent: TrainedAgent, seed: int, progress: Progress | None = None) -> Iterator[Picture]:
+def pictures(
+    agent: TrainedAgent, seed: int, progress: Progress | None = None, most: int = MAX_PICTURES
+) -> Iterator[Picture]:
     task = agent.run.task
     with contextlib.closing(make_env(task)) as env:
         if "rgb_array" not in env.metadata.get("render_modes", ()):
@@ -63,7 +68,7 @@ def pictures(agent: TrainedAgent, seed: int, progress: Progress | None = None) -
         options = {"episode": 1} if getattr(env.unwrapped, "episode_option", False) else None
         observation, _ = env.reset(seed=simulator_seed(seed, "watch", 1), options=options)
         every = max(1, round(env.metadata.get("render_fps", FPS) / FPS))
-        expected = min(MAX_PICTURES, task.horizon // every + 1) if task.horizon else MAX_PICTURES
+        expected = min(most, task.horizon // every + 1) if task.horizon else most
         total, step, drawn, ended = 0.0, 0, 0, False
         while True:
             if step % every == 0 or ended:
@@ -71,7 +76,7 @@ def pictures(agent: TrainedAgent, seed: int, progress: Progress | None = None) -
                 drawn += 1
                 if progress:
                     progress(drawn, max(drawn, expected))
-            if ended or drawn == MAX_PICTURES:
+            if ended or drawn == most:
                 return
             observation, reward, terminated, truncated, _ = env.step(agent.act(observation))
             total += float(reward)

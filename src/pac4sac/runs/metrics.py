@@ -6,6 +6,7 @@ before that one: their number, and the sum of what they miss to r_limit. If ther
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +66,12 @@ def solved_at(returns: Returns, r_limit: float, streak: int = STREAK) -> int | N
         return None
     in_a_row = np.convolve(np.asarray(returns) > r_limit, np.ones(streak), mode="valid")
     return next(iter(np.flatnonzero(in_a_row == streak).tolist()), None)
+
+
+def longest_streak(returns: Returns, r_limit: float) -> int:
+    """The most episodes in a row above the limit."""
+    streaks = (len(list(members)) for above, members in groupby(np.asarray(returns) > r_limit) if above)
+    return max(streaks, default=0)
 
 
 def _regret(returns: Returns, r_limit: float, *, clipped: bool = True) -> float:

@@ -27,6 +27,7 @@ from pac4sac.runs.run import Run, make_agent
 from pac4sac.tasks.registry import make_env
 
 FORMAT, VERSION = "pac4sac agent", 1
+SHIPPED = Path(__file__).parents[1] / "shipped" / "agents"  # trained agents that can be named like a task
 LAST_EPISODES = 10  # by which agents are ranked that were not evaluated
 
 
@@ -40,9 +41,14 @@ def acting_tensors(agent: Agent, state: State, run: int) -> dict[str, Tensor]:
 def save_agent(path: Path, run: Run, agent: Agent, state: State, index: int) -> None:
     tensors = acting_tensors(agent, state, index)
     about = {"run": run.describe(), "observation_size": agent.ds, "action_size": agent.da}
+    write_whole(path, agent_bytes(about, tensors))
+
+
+def agent_bytes(about: Mapping[str, Any], tensors: dict[str, Tensor]) -> bytes:
+    """The file of an agent."""
     label = {"version": VERSION, "about": about, "sha256": checksum(about, tensors)}
     # One entry only: safetensors writes several in an order that differs between processes.
-    write_whole(path, safetensors.torch.save(tensors, {FORMAT: json.dumps(label, sort_keys=True)}))
+    return safetensors.torch.save(tensors, {FORMAT: json.dumps(label, sort_keys=True)})
 
 
 def checksum(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
@@ -54,16 +60,27 @@ def checksum(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
 
 
 def agent_file(path: str | Path) -> Path:
-    """The agent file meant by a path: itself, that of a run folder, or that of an experiment with a single run."""
+    """The agent file meant by a path: itself, that of a run folder, that of an experiment with a single run, or, where
+    nothing lies there, that of a shipped agent of that name."""
     path = Path(path)
     check_links(path)  # of a file that is named itself there is nothing to ask
     own = [file for file in (path, path / "agent.safetensors") if file.is_file()]
     agents = own[:1] or sorted(path.glob("runs/*/agent.safetensors"))
+    if not agents and not path.exists() and str(path) in shipped_agents():
+        agents = [SHIPPED / f"{path}.safetensors"]
     if not agents:
-        raise UserError(f"{path} holds no trained agent; give a run folder, or an agent.safetensors.")
+        names = ", ".join(shipped_agents())
+        raise UserError(
+            f"{path} holds no trained agent; give a run folder, an agent.safetensors, or one that ships: {names}."
+        )
     if len(agents) > 1:
         raise UserError(f"{path} holds {len(agents)} agents; name one of its runs, such as {agents[0].parent}.")
     return agents[0]
+
+
+def shipped_agents() -> list[str]:
+    """The names of the trained agents that ship with the package."""
+    return sorted(path.stem for path in SHIPPED.glob("*.safetensors"))
 
 
 def choose_agent(path: str | Path) -> Path:
@@ -207,7 +224,8 @@ def as_rows(values: Any, shape: tuple[int, ...] | None, size: int, what: str) ->
 
 
 def load(path: str | Path, *, trust: str | Iterable[str] = ()) -> TrainedAgent:
-    """The agent of a file or a run. `trust` names modules of yours that its algorithm or environment comes from."""
+    """The agent of a file or a run, or one that ships with the package, such as "half-cheetah". `trust` names modules
+    of yours that its algorithm or environment comes from."""
     allow(trust)
     path = agent_file(path)
     about, tensors = read_agent_file(path)

@@ -1,0 +1,95 @@
+"""What `pac4sac demo` shows: films, a picture over archived runs, and in words how far a training came."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from pac4sac.cli.shared import say
+from pac4sac.cli.training_display import sparkline
+from pac4sac.export.video import record_video
+from pac4sac.paper.reference import reference_runs
+from pac4sac.runs.metrics import STREAK, longest_streak, solved_at
+from pac4sac.runs.reading import RunRecord, read_below
+
+SHOWN, TRAINED = "half-cheetah", "cartpole-swingup"
+PICTURES = 120  # of each film: six seconds
+ABOUT = (
+    "PAC4SAC is soft actor-critic with a critic that learns by a PAC-Bayes bound, so that it knows how uncertain its "
+    "values are, and that chooses the best of 500 actions its policy proposes."
+)
+
+
+def film(console: Console, agent: Path, out: Path) -> None:
+    with console.status("filming …") as status:
+
+        def progress(done: int, of: int) -> None:
+            status.update(f"filming: {done} of {of} pictures …")
+
+        record_video(agent, out, progress=progress, most=PICTURES)
+    say(console, f"   Film: {out}")
+
+
+def show_outcome(console: Console, folder: Path) -> None:
+    """The picture, the film, three sentences, and three commands to go on with."""
+    from pac4sac.paper.reference_picture import draw_over_reference  # matplotlib takes a second to import
+
+    say(console, "\n3. What came of it.")
+    runs, _ = read_below(folder / "training")
+    if not runs or not runs[0].episodes:
+        say(console, "   Training was stopped before its first episode had ended. Once more: pac4sac demo")
+        return
+    run = runs[0]
+    limit, returns = run.task["r_limit"], run.returns.tolist()
+    curve = sparkline(returns, 60, min(returns), max(returns), limit)
+    console.print("   ", curve, f" last return {returns[-1]:,.0f}", sep="", highlight=False)
+    label = f"this run: PAC4SAC, seed {run.seed}, {run.config['updates_per_step']} updates per step"
+    draw_over_reference(folder / "returns.png", run, label)
+    say(console, f"   Picture: {folder / 'returns.png'}")
+    if (run.folder / "agent.safetensors").is_file():
+        film(console, run.folder, folder / f"{TRAINED}.gif")
+    archived = reference_runs(TRAINED)
+    compared = comparison({name: archived[TRAINED, algo] for name, algo in (("PAC4SAC", "pac4sac"), ("SAC", "sac"))})
+    console.print("", outcome(returns, limit), compared, ABOUT, "", sep="\n", highlight=False)
+    goes_on = run.status in ("interrupted", "running")
+    for command, what in {
+        f"pac4sac watch {SHOWN}": "a longer film of the agent above",
+        f"pac4sac resume {folder / 'training'}" if goes_on else "pac4sac demo --full": (
+            "go on where this training stopped" if goes_on else "the same with the paper's settings"
+        ),
+        f"pac4sac compare {TRAINED} --algos pac4sac,sac --seeds 0:5": "five seeds of each, with intervals",
+    }.items():
+        say(console, f"   {command}\n      {what}")
+
+
+def outcome(returns: Sequence[float], limit: float) -> str:
+    """What a run has learned, in a sentence."""
+    above = [place for place, value in enumerate(returns) if value > limit]
+    if (solved := solved_at(returns, limit)) is not None:
+        in_a_row = f"from episode {solved + 1} on, {STREAK} in a row were above {limit:g}"
+        return f"It balances: {in_a_row}, which counts as solved."
+    if not above:
+        best = int(np.argmax(returns))
+        return (
+            f"It is still learning: the best of {len(returns)} episodes so far, number {best + 1}, "
+            f"returned {returns[best]:,.0f}, and above {limit:g} the pole stands nearly all the time."
+        )
+    since, first = len(returns) - above[0], above[0] + 1
+    begun = "balances since" if 2 * len(above) > since else "has balanced now and then since"
+    streak = longest_streak(returns, limit)
+    return (
+        f"It {begun} episode {first}: {len(above)} of the {since} episodes from there on were above {limit:g}; "
+        f"the paper's criterion, {STREAK} in a row, was not met (at best {streak})."
+    )
+
+
+def comparison(archived: dict[str, Sequence[RunRecord]]) -> str:
+    """How long the archived runs of each algorithm took."""
+    parts = []
+    for name, runs in archived.items():
+        solved = [solved_at(run.returns, run.task["r_limit"]) for run in runs]
+        after = [episodes for episodes in solved if episodes is not None]
+        span = f" after {min(after)} to {max(after)} episodes, {np.mean(after):.0f} on average" if after else ""
+        parts.append(f"{len(after)} of {len(runs)} archived seeds of {name} were solved{span}")
+    return f"For comparison: {'; '.join(parts)} (all with 4 updates per step)."

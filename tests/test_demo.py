@@ -1,0 +1,105 @@
+"""`pac4sac demo`: what it says, draws and films, with trainings that are written instead of trained."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from pac4sac.cli import demo_outcome
+from pac4sac.cli.demo_outcome import outcome
+from pac4sac.cli.main import main
+from pac4sac.runs.run import make_runs
+from pac4sac.runs.writing import RunFolder
+from pac4sac.tasks import get_task
+from pac4sac.training import experiment
+
+GOOD = [-900.0, 100.0, *[900.0] * 4, 700.0, 900.0, 900.0]
+
+
+@pytest.fixture
+def trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The demo in an empty folder, with films that are empty files; how it trained."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(demo_outcome, "record_video", lambda agent, out, **_: out.touch())
+    asked = []
+
+    def train(task: str, *, out: Path, callbacks: Any, **how: Any) -> None:
+        asked.append(how)
+        settings = {name: [value] for name, value in how["settings"].items()}
+        (run,) = make_runs(get_task(task), "pac4sac", "paper", how["seeds"], settings)
+        folder = RunFolder(out, run)
+        folder.describe("interrupted")
+        for episode, value in enumerate(GOOD):
+            folder.log("episodes", {"episode": episode, "step": 1000 * (episode + 1), "return": value, "length": 1000})
+        (folder.path / "agent.safetensors").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(experiment, "train", train)
+    return asked
+
+
+def test_the_demo_ends_with_picture_film_and_three_sentences_even_when_it_is_interrupted(trainings, capsys):
+    assert main(["demo"]) == 0
+    folder, said = Path("experiments/demo"), " ".join(capsys.readouterr().out.split())
+    assert trainings[0]["settings"] == {"updates_per_step": 2}
+    assert trainings[0]["max_minutes"] == 2.5
+    assert {path.name for path in folder.iterdir()} == {
+        "half-cheetah.gif",
+        "training",
+        "returns.png",
+        "cartpole-swingup.gif",
+    }
+    assert Image.open(folder / "returns.png").width > 800
+    assert all(
+        f"experiments/demo/{name}" in said for name in ("half-cheetah.gif", "returns.png", "cartpole-swingup.gif")
+    )
+    assert "It balances since episode 3: 6 of the 7 episodes from there on were above 850" in said
+    assert "9 of 10 archived seeds of PAC4SAC were solved after" in said
+    assert "PAC4SAC is soft actor-critic" in said
+    assert "pac4sac resume experiments/demo/training" in said
+    assert "not solved" not in said
+
+
+def test_the_full_demo_trains_with_the_papers_settings_into_a_folder_of_its_own(trainings, capsys):
+    Path("experiments/demo").mkdir(parents=True)
+    assert main(["demo", "--full", "--seed", "3"]) == 0
+    assert (trainings[0]["settings"], trainings[0]["seeds"], trainings[0]["max_minutes"]) == ({}, [3], 10.0)
+    assert Path("experiments/demo-2/returns.png").is_file()
+
+
+def test_a_demo_that_is_stopped_before_an_episode_has_ended_says_so(trainings, monkeypatch, capsys):
+    monkeypatch.setitem(globals(), "GOOD", [])
+    assert main(["demo"]) == 0
+    assert "stopped before its first episode had ended" in capsys.readouterr().out
+
+
+def test_no_minutes_are_refused_before_anything_is_written(trainings, capsys):
+    assert main(["demo", "--max-minutes", "0"]) == 2
+    assert not Path("experiments").exists()
+
+
+@pytest.mark.parametrize(
+    ("returns", "sentence"),
+    [
+        ([100.0, *[900.0] * 5], "It balances: from episode 2 on, 5 in a row were above 850, which counts as solved."),
+        (
+            GOOD,
+            "It balances since episode 3: 6 of the 7 episodes from there on were above 850; the paper's criterion, "
+            "5 in a row, was not met (at best 4).",
+        ),
+        (
+            [900.0, *[0.0] * 8, 900.0],
+            "It has balanced now and then since episode 1: 2 of the 10 episodes from there on were above 850; the "
+            "paper's criterion, 5 in a row, was not met (at best 1).",
+        ),
+        (
+            [-900.0, 612.4, 300.0],
+            "It is still learning: the best of 3 episodes so far, number 2, returned 612, and above 850 the pole "
+            "stands nearly all the time.",
+        ),
+    ],
+)
+def test_what_a_run_has_learned_is_told_in_a_sentence(returns: list[float], sentence: str):
+    assert outcome(returns, 850.0) == sentence

@@ -1,0 +1,83 @@
+"""Makes what ships with the package, in src/pac4sac/shipped.
+
+    python tools/ship.py curves results        the reference curves, from the archive
+    python tools/ship.py agents FOLDER...      of each experiment folder, one agent
+
+The same runs give the same bytes. Of the runs of an experiment, the one with the highest last evaluation ships, that
+with shooting where the agent was trained with it; this evaluation is written into its file. Its networks are rounded to
+half precision, which halves the file.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pac4sac.runs.reading import RunRecord
+
+SHIPPED = Path(__file__).parents[1] / "src" / "pac4sac" / "shipped"
+LABELS = {"pac4sac": "table-1", "sac": "table-1", "ddpg": "table-1", "oac": "table-1"}  # with the study of each
+LABELS |= {"sac-auto": "controls", "sac+shooting": "controls"}
+KEPT = ("version", "run", "label", "task", "algo", "preset", "revision", "seed", "status", "status_detail", "computed")
+DIGITS = 1  # of a return
+
+
+def write_curves(archive: Path, out: Path = SHIPPED) -> list["RunRecord"]:
+    """The archived runs that were taken."""
+    from pac4sac.runs.archive import read_study_file
+    from pac4sac.runs.identity import usual_settings
+    from pac4sac.runs.logs import episode_columns
+    from pac4sac.runs.reading import read_runs
+
+    asked: dict[str, str] = {}
+    for label, study in LABELS.items():
+        rows = read_study_file(archive / "studies" / f"{study}.json")["expected_runs"]
+        asked |= {row["identity"]: label for row in rows if row["label"] == label}
+    lines: dict[str, list[str]] = {}
+    runs = [run for run in read_runs(archive) if run.identity in asked]
+    for run in sorted(runs, key=lambda run: (list(LABELS).index(asked[run.identity]), run.seed)):
+        label, usual = asked[run.identity], usual_settings(run.algo)
+        about = {name: run.about[name] for name in KEPT if name in run.about}
+        about |= {"run": f"{label}-seed{run.seed}", "label": label, "source": LABELS[label]}
+        about["config"] = {name: value for name, value in run.config.items() if usual.get(name) != value}
+        about["episodes"] = episode_columns([row | {"return": round(row["return"], DIGITS)} for row in run.episodes])
+        lines.setdefault(run.task["name"], []).append(json.dumps(about, separators=(",", ":")) + "\n")
+    (out / "runs").mkdir(parents=True, exist_ok=True)
+    for task, of_task in lines.items():
+        (out / "runs" / f"{task}.jsonl").write_text("".join(of_task), encoding="utf-8")
+    return runs
+
+
+def write_agents(folders: list[Path], out: Path = SHIPPED) -> None:
+    from pac4sac.training.agent_file import choose_agent
+
+    (out / "agents").mkdir(parents=True, exist_ok=True)
+    for path in map(choose_agent, folders):
+        name, mean, content = smaller_agent(path)
+        (out / "agents" / f"{name}.safetensors").write_bytes(content)
+        print(f"{path.parent}: {name}, mean return {mean:.1f}, {len(content) / 1e6:.2f} MB", flush=True)
+
+
+def smaller_agent(path: Path) -> tuple[str, float, bytes]:
+    """The name under which the agent of a run ships, its mean return by its last evaluation, and its file."""
+    from pac4sac.runs.reading import read_run
+    from pac4sac.training.agent_file import agent_bytes, load, read_agent_file
+
+    about, tensors = read_agent_file(path)
+    trained, last = load(path), read_run(path.parent).evaluations[-1]
+    tensors = {name: tensor.half() if name in trained.agent.nets else tensor for name, tensor in tensors.items()}
+    assert all(bool(tensor.isfinite().all()) for tensor in tensors.values())
+    run, mean = trained.run, round(last["mean"], DIGITS)
+    about["evaluation"] = {"episodes": len(last["returns"]), "policy": last["policy"], "mean": mean}
+    name = run.task.name if run.algo == "pac4sac" else f"{run.task.name}-{run.algo}"
+    return name, mean, agent_bytes(about, tensors)
+
+
+def main(what: str, *given: str) -> None:
+    folders: Any = [Path(folder) for folder in given]
+    {"curves": lambda: write_curves(*folders), "agents": lambda: write_agents(folders)}[what]()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
