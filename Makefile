@@ -43,6 +43,7 @@ test-browser: .venv/ready  ## the report and the docs site in headless Chromium
 
 report: .venv/ready  ## tables and figures in docs/results, and the shipped curves, from the runs in results/
 	$(BIN)/pac4sac report results --out docs/results --pages
+	cp docs/results/figures/overview.svg docs/pac4sac-and-sac.svg
 	$(BIN)/python tools/ship.py curves results
 
 # The variable silences a note on the successor of the theme, which is pinned here.

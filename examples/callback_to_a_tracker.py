@@ -1,5 +1,5 @@
-"""Send what training logs to a tracker. This one writes a CSV file; comments show the calls of W&B, and Trackio has
-the same ones. A callback sees training and never changes it. `--real` trains in earnest.
+"""Send what training logs elsewhere. This one writes a CSV file; for TensorBoard, W&B and Trackio there is --track. A
+callback sees training, and may end a run by returning a reason from `on_log`. `--real` trains in earnest.
 """
 
 import argparse
@@ -16,9 +16,7 @@ class Tracker(pac4sac.Callback):
     """Of the five methods of a callback these are three; on_step and on_status are left out."""
 
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
-        # A cohort trains many runs at once, so each needs a handle of its own:
-        # self.runs = {run.id: wandb.init(project="pac4sac", group=run.label, name=run.id, config=run.describe(),
-        #                                 reinit="create_new") for run in runs}
+        # A cohort trains many runs at once; run.describe() has the whole config of one.
         self.file = (folder / "tracked.csv").open("a", newline="")
         self.rows = csv.writer(self.file)
         if step == 0:
@@ -29,10 +27,8 @@ class Tracker(pac4sac.Callback):
         for name, value in row.items():
             if name != "step" and isinstance(value, int | float):
                 self.rows.writerow([run.id, row["step"], f"{kind}/{name}", value])
-        # self.runs[run.id].log({f"{kind}/{name}": value for name, value in row.items()}, step=row["step"])
 
     def on_end(self, folder: Path) -> None:
-        # for handle in self.runs.values(): handle.finish()
         self.file.close()
 
 

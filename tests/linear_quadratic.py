@@ -69,7 +69,7 @@ class LinearAgent(Agent):
     def mean_and_variance(self, state, s, a):
         return soft_q(Hyper(state), s, a).squeeze(-1) + Hyper(state).mistake[:, None], None
 
-    def greedy(self, state, s):
+    def deterministic_action(self, state, s):
         return Hyper(state).gain[:, None, None] * s
 
     behaviour = bellman_target = actor_loss = None

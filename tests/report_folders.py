@@ -76,7 +76,7 @@ def write_run(
     ]
     (folder / "episodes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     if returns:
-        final = {"step": steps[-1], "policy": "greedy", "mean": float(np.mean(returns[-3:])), "returns": []}
+        final = {"step": steps[-1], "policy": "deterministic", "mean": float(np.mean(returns[-3:])), "returns": []}
         (folder / "evaluations.jsonl").write_text(json.dumps(final) + "\n")
     return folder
 

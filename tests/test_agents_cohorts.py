@@ -34,6 +34,11 @@ MIXED: dict[str, list[Any]] = {
     "objective": ["paper", "kl", "lambda", "quadratic", "classic"],
     "noise": [0.1, 0.6],
     "noise_kind": ["ornstein-uhlenbeck", "white"],
+    "prior_scale": [1.0, 4.0],
+    "kept": [0.8, 0.9, 0.4],
+    "caution": [0.5, 0.0, 2.0],
+    "held": [5, 1],
+    "target_entropy": [-1.0, 0.0],
     "beta": [4.66, -1.0],
     "shift": [23.53, 0.1],
     "smoothing": [0.447, 0.1],
@@ -94,7 +99,8 @@ def test_a_run_learns_the_same_alone_among_three_and_among_twenty(algo: str) -> 
 def test_every_per_run_setting_that_the_test_mixes_is_really_used(algo: str) -> None:
     """Otherwise independence would be shown for settings that do nothing: each, changed alone, changes the run."""
     base = {name: values[0] for name, values in MIXED.items() if name in ALGORITHMS[algo].agent.Config.per_run_names()}
-    idle = {"delta", "alpha_lr"} | ({"tau"} if algo == "sac-fpi" else set())  # α is fixed; no slow copies there
+    # Not in √(KL/N), and not where α is fixed; no slow copies there.
+    idle = {"delta", "target_entropy", "alpha_lr"} | ({"tau"} if algo == "sac-fpi" else set())
     names = [name for name in base if name not in idle]
     changed = [base | {name: MIXED[name][-1]} for name in names]
     learner = train(make_learner(algo, base, *changed, seeds=[5] * (1 + len(names))), STEPS)

@@ -140,7 +140,7 @@ def test_white_noise_is_what_it_was_and_needs_no_state(algo: str) -> None:
     s, draw = torch.randn(1, 4, 3), {"noise": torch.randn(1, 4, 2)}
     for learner in (alone, beside):
         state = {name: t[:1] if t.dim() else t for name, t in learner.state.items()}
-        white = learner.agent.greedy(state, s) + 0.1 * draw["noise"]
+        white = learner.agent.deterministic_action(state, s) + 0.1 * draw["noise"]
         assert torch.equal(learner.agent.behaviour(state, s, draw), white.clamp(-1, 1))
 
 
@@ -222,7 +222,8 @@ def test_only_gathering_data_is_optimistic() -> None:
     agent = make_agent("oac")
     state = trained_state(agent)
     s = torch.randn(1, 3, agent.ds)
-    torch.testing.assert_close(agent.greedy(state, s), torch.tanh(agent.actor(agent.params(state, "actor"), s)[0]))
+    mean, _ = agent.actor(agent.params(state, "actor"), s)
+    torch.testing.assert_close(agent.deterministic_action(state, s), torch.tanh(mean))
     sac = make_agent("sac")
     batch, draw = random_batch(), tape_reading(agent, [0])
     assert torch.equal(agent.bellman_target(state, batch, draw).y, sac.bellman_target(state, batch, draw).y)

@@ -165,11 +165,11 @@ def test_actions_are_uniform_until_a_runs_own_warm_up_is_over() -> None:
 
 
 @pytest.mark.parametrize("algo", ["pac4sac", "sac", "oac", "ddpg"])
-def test_the_greedy_policy_is_the_tanh_of_the_actors_mean(algo: str) -> None:
+def test_the_deterministic_policy_is_the_tanh_of_the_actors_mean(algo: str) -> None:
     agent = make_agent(algo)
     state, s = varied_state(agent), states(agent, 4)
     output = agent.actor(agent.params(state, "actor"), s)
-    assert torch.equal(agent.greedy(state, s), output if algo == "ddpg" else torch.tanh(output[0]))
+    assert torch.equal(agent.deterministic_action(state, s), output if algo == "ddpg" else torch.tanh(output[0]))
 
 
 def test_cohorts_are_split_where_shots_differ_more_than_twofold() -> None:

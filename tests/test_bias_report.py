@@ -12,6 +12,7 @@ from report_folders import own_task, task, write_run, write_study
 
 from pac4sac.paper.report import read_context, write_report
 from pac4sac.report.bias_and_coverage import BIAS, bias_section, final_bias
+from pac4sac.report.looks import plain_name
 from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.reading import read_runs
 
@@ -48,7 +49,7 @@ def test_each_variant_is_told_to_over_or_underestimate_or_neither(tmp_path: Path
     assert "at the end of training, without shooting: overestimates: `ddpg`; underestimates: `sac`." in text
     assert "at the end of training, with shooting: undecided: `pac4sac`." in text
     drawing = (tmp_path / "out" / "figures" / "bias-cartpole-swingup.svg").read_text()
-    assert {label for label in verdicts if f"{label} (5 seeds)" in drawing} == set(verdicts)
+    assert {label for label in verdicts if f"{plain_name(label)} (5 seeds)" in drawing} == set(verdicts)
 
 
 def test_a_report_on_runs_without_measurements_has_no_such_section(tmp_path: Path) -> None:

@@ -24,6 +24,15 @@ def test_coverage_is_the_share_within_two_deviations() -> None:
     assert found.share.low < found.share.value < found.share.high
 
 
+def test_the_rank_correlation_tells_whether_a_critic_knows_where_it_errs() -> None:
+    error, judged = np.array([[0.0, -1.0, 2.0, -3.0, 99.0]]), np.array([[True, True, True, True, False]])
+    errors = value_errors(error, np.zeros((1, 5)), np.zeros((1, 5)), judged)
+    for deviation, expected in (([1, 2, 3, 9, 0], 1.0), ([9, 3, 2, 1, 5], -1.0), ([1, 3, 2, 9, 0], 0.8)):
+        found = calibration("here", "√v_p", np.array([deviation], float), errors, 0.05)
+        assert found.rank_correlation == pytest.approx(expected)
+    assert np.isnan(calibration("here", "√v_p", np.ones((1, 5)), errors, 0.05).rank_correlation)
+
+
 def test_a_single_plain_critic_offers_nothing_to_calibrate() -> None:
     agent, state = agent_on_paper("ddpg", {})
     (errors,) = measure_value_errors(agent, state, TWO_STEPS, [0], 3, "now")

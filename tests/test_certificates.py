@@ -409,7 +409,7 @@ def test_targets_and_variances_are_those_of_the_paper_s_objective() -> None:
     m, v = agent.mean_and_variance(state, s, a)
     np.testing.assert_allclose(seen.m, m[0])
     np.testing.assert_allclose(seen.v, v[0])
-    a2 = agent.greedy(state, batch.s2)
+    a2 = agent.deterministic_action(state, batch.s2)
     m2, v2 = agent.mean_and_variance(state, batch.s2, a2)
     gamma = agent.config.gamma
     np.testing.assert_allclose(seen.y, [gamma * m2[0, 0], 1.0], rtol=1e-6)  # nothing follows an end

@@ -70,6 +70,15 @@ def test_the_page_tells_what_was_measured_what_bounds_say_and_what_fails(certifi
     assert "…" not in text  # nothing is cut on a terminal of 80 characters
 
 
+def test_in_short_it_is_five_points_and_the_rest_is_left_to_the_whole_page(certificate) -> None:
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    show(certificate, console, full=False)
+    text = console.export_text()
+    assert text.count("•") - len(certificate.remarks) <= 5
+    assert page(certificate).startswith(text.rstrip())
+    assert "McAllester, as printed" not in text
+
+
 def test_large_numbers_are_not_cut(certificate) -> None:
     rows = [
         dataclasses.replace(row, n=538_712, kl=12_346.0, risk=234_567.0, value=345_678.0) for row in certificate.rows
@@ -170,6 +179,22 @@ def test_other_posteriors_and_priors_are_certified_and_their_faults_named(tmp_pa
     trained = load(tmp_path / "a")  # which has the first prior
     first = trained.agent.divergence(trained.state, trained.agent.params(trained.state, "critic")).sum()
     assert (found.kl == pytest.approx(float(first))) == (fault != "prior")
+
+
+@pytest.mark.parametrize(("algo", "fault"), [("pac4sac-mixture", {"mixture"}), ("pac4sac-index", set())])
+def test_the_uncertainty_of_a_mixture_is_certified_as_a_whole(tmp_path, algo: str, fault: set[str]) -> None:
+    settings = QUICK | {"shots": 2, "critics": 2}
+    tiny_experiments.train(tmp_path / "a", algo, settings=settings, seeds=(0,), steps=135)
+    found = pac4sac.certify(tmp_path / "a", episodes=EPISODES)
+    trained = load(tmp_path / "a")
+    assert found.kl == pytest.approx(
+        float(trained.agent.divergence(trained.state, trained.agent.params(trained.state, "critic")).mean())
+    )
+    assert all({"minimum", "mixture"} & set(row.fails) == fault for row in found.rows if row.data == "replay")
+    home = found.calibration[0]
+    assert home.deviation == "the mixture's deviation"
+    assert -1 <= home.rank_correlation <= 1
+    assert "rank" in page(found)
 
 
 def test_a_critic_made_wrong_is_caught(experiments, tmp_path, monkeypatch) -> None:

@@ -298,7 +298,8 @@ def test_trained_agents_are_evaluated_with_and_without_shooting(tmp_path: Path, 
     capsys.readouterr()
     assert main(["evaluate", str(tmp_path / "x"), "--episodes", "2"]) == 0
     said = capsys.readouterr().out
-    assert all(re.search(f"pac4sac-seed{seed} +{policy}", said) for seed in (0, 1) for policy in ("greedy", "shooting"))
+    rows = [f"pac4sac-seed{seed} +{policy}" for seed in (0, 1) for policy in ("deterministic", "shooting")]
+    assert all(re.search(row, said) for row in rows)
     assert main(["evaluate", str(tmp_path / "x"), "--best"]) == 2
     assert "--evaluate-every" in sentence(capsys)
 

@@ -12,7 +12,7 @@ import torch
 from report_folders import task, write_run, write_study
 
 from pac4sac.agents.pac4sac import Pac4Sac
-from pac4sac.paper.claims import claims_section
+from pac4sac.paper.claims import claims_section, judge_claims
 from pac4sac.paper.cost import COMPARABLE, Machine
 from pac4sac.paper.report import read_context, write_report
 from pac4sac.report.tables import Table
@@ -186,7 +186,8 @@ def write_cost(folder: Path, about: dict[str, Any]) -> Path:
 
 
 def verdict(folder: Path) -> str:
-    section = claims_section(read_context([folder]))
+    context = read_context([folder])
+    section = claims_section(context, judge_claims(context))
     assert section is not None
     table = next(block for block in section.blocks if isinstance(block, Table))
     return str(next(row["verdict"] for row in table.records if row["claim"].startswith("PAC4SAC costs")))

@@ -15,6 +15,7 @@ from test_bias_report import write_bias
 from pac4sac.paper.families import coverage_baseline
 from pac4sac.paper.report import read_context, write_report
 from pac4sac.report.bias_and_coverage import COVERAGE, compare_coverage, coverage_section, over_training
+from pac4sac.report.looks import plain_name
 from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.collection import collect
 from pac4sac.runs.reading import read_runs
@@ -72,7 +73,7 @@ def test_each_variant_is_told_to_be_wider_or_narrower_or_neither(tmp_path: Path)
         f"no difference shown: `{WITHOUT_TERM}`."
     ) in text
     drawing = (tmp_path / "out" / "figures" / "coverage-cartpole-swingup.svg").read_text()
-    assert {label for label in SETTINGS if f"{label} (5 seeds)" in drawing} == set(SETTINGS)
+    assert {label for label in SETTINGS if f"{plain_name(label)} (5 seeds)" in drawing} == set(SETTINGS)
 
 
 def test_the_numbers_of_a_row(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from pac4sac.base.stopping import TIME_IS_UP
 from pac4sac.cli import demo_outcome
 from pac4sac.cli.demo_outcome import outcome
 from pac4sac.cli.main import main
@@ -13,6 +14,7 @@ from pac4sac.runs.run import make_runs
 from pac4sac.runs.writing import RunFolder
 from pac4sac.tasks import get_task
 from pac4sac.training import experiment
+from pac4sac.training.experiment import Result
 
 GOOD = [-900.0, 100.0, *[900.0] * 4, 700.0, 900.0, 900.0]
 
@@ -22,10 +24,10 @@ def trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str,
     """The demo in an empty folder, with films that are empty files; how it trained."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(demo_outcome, "record_video", lambda agent, out, **_: out.touch())
+    monkeypatch.setattr(demo_outcome, "record_video", lambda agent, out, **_: out.touch() or out)
     asked = []
 
-    def train(task: str, *, out: Path, callbacks: Any, **how: Any) -> None:
+    def train(task: str, *, out: Path, callbacks: Any, **how: Any) -> Result:
         asked.append(how)
         settings = {name: [value] for name, value in how["settings"].items()}
         (run,) = make_runs(get_task(task), "pac4sac", "paper", how["seeds"], settings)
@@ -34,9 +36,14 @@ def trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str,
         for episode, value in enumerate(GOOD):
             folder.log("episodes", {"episode": episode, "step": 1000 * (episode + 1), "return": value, "length": 1000})
         (folder.path / "agent.safetensors").touch()
+        return Result(out, complete=False, reason=TIME_IS_UP)
+
+    def resume(folder: Path, **how: Any) -> None:
+        asked.append(how)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(experiment, "train", train)
+    monkeypatch.setattr(experiment, "resume", resume)
     return asked
 
 
@@ -44,7 +51,7 @@ def test_the_demo_ends_with_picture_film_and_three_sentences_even_when_it_is_int
     assert main(["demo"]) == 0
     folder, said = Path("experiments/demo"), " ".join(capsys.readouterr().out.split())
     assert trainings[0]["settings"] == {"updates_per_step": 2}
-    assert trainings[0]["max_minutes"] == 2.5
+    assert [training["max_minutes"] for training in trainings] == [3.0, 1.0]  # more of them, as there were few episodes
     assert {path.name for path in folder.iterdir()} == {
         "half-cheetah.gif",
         "training",

@@ -273,7 +273,7 @@ def test_the_last_evaluation_is_shown(tmp_path: Path):
     (run,) = cartpole_runs(1)
     write(tmp_path, run, SOLVED)
     for step, mean in ((1000, 10.0), (2000, 871.25)):
-        for policy, bonus in (("greedy", 0.0), ("shooting", 1.0)):
+        for policy, bonus in (("deterministic", 0.0), ("shooting", 1.0)):
             row = {"step": step, "policy": policy, "mean": mean + bonus, "returns": [mean]}
             RunFolder(tmp_path, run).log("evaluations", row)
     assert "871 872 5 of 7 solved" in cells(shown(tmp_path), "seed 0")
@@ -292,7 +292,7 @@ def test_the_names_of_runs_stay_whole_and_other_columns_give_way(width: int, tmp
     runs = cartpole_runs(2, xi=[0.0, 0.1], width=[64, 128])
     for run in runs:
         write(tmp_path, run, SOLVED)
-        for policy in ("greedy", "shooting"):
+        for policy in ("deterministic", "shooting"):
             row = {"step": 7000, "policy": policy, "mean": 871.25, "returns": [871.25]}
             RunFolder(tmp_path, run).log("evaluations", row)
     table = shown(tmp_path, width).split("Training is")[0].splitlines()

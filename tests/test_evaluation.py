@@ -43,7 +43,7 @@ def test_evaluations_never_disturb_training(folder: Path, tmp_path: Path) -> Non
 def test_both_policies_are_evaluated_on_schedule_and_once_at_the_end(folder: Path) -> None:
     evaluations = rows(folder, "pac4sac-seed0", "evaluations")
     assert [(row["step"], row["policy"]) for row in evaluations] == [
-        (step, policy) for step in (40, 80, 120, 130) for policy in ("greedy", "shooting")
+        (step, policy) for step in (40, 80, 120, 130) for policy in ("deterministic", "shooting")
     ]
     assert all(row["mean"] == np.mean(row["returns"]) for row in evaluations)
     assert len({tuple(row["returns"]) for row in evaluations}) == len(evaluations)
@@ -65,8 +65,8 @@ def test_where_nothing_ends_an_episode_it_is_evaluated_over_as_many_steps_as_it_
 
 def test_only_runs_that_shoot_are_evaluated_with_shooting(tmp_path: Path) -> None:
     folder = train(tmp_path / "x", steps=50, settings={"shots": [1, 2]}, seeds=(0,)).folder
-    assert [row["policy"] for row in rows(folder, "sac-shots=1-seed0", "evaluations")] == ["greedy"]
-    assert [row["policy"] for row in rows(folder, "sac-shots=2-seed0", "evaluations")] == ["greedy", "shooting"]
+    assert [row["policy"] for row in rows(folder, "sac-shots=1-seed0", "evaluations")] == ["deterministic"]
+    assert [row["policy"] for row in rows(folder, "sac-shots=2-seed0", "evaluations")] == ["deterministic", "shooting"]
 
 
 def test_the_best_weights_kept_are_those_of_the_best_evaluation(folder: Path) -> None:
@@ -93,7 +93,7 @@ def test_an_evaluation_depends_on_the_run_and_the_occasion_alone(folder: Path) -
     for place, agent in enumerate(agents):
         for name in load_file(folder / "runs" / runs[place].id / "agent.safetensors"):
             state[name][place] = agent.state[name][0]
-    for policy in ("greedy", "shooting"):
+    for policy in ("deterministic", "shooting"):
         both = evaluate(Episodes(cohort, state, DRIFT, [0, 1], 3, "now"), policy)
         for place, agent in enumerate(agents):
             alone = evaluate(Episodes(agent.agent, agent.state, DRIFT, [place], 3, "now"), policy)
@@ -113,7 +113,7 @@ def test_a_loaded_agent_acts_as_the_one_in_training(folder: Path) -> None:
     observations = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
     runs = [pac4sac.load(folder / "runs" / f"pac4sac-seed{seed}").run for seed in (0, 1)]
     agent = make_agent(runs, 3, 1)
-    expected = agent.greedy(states, observations.expand(2, -1, -1)).numpy()
+    expected = agent.deterministic_action(states, observations.expand(2, -1, -1)).numpy()
     for seed in (0, 1):
         loaded = pac4sac.load(folder / "runs" / f"pac4sac-seed{seed}" / "agent.safetensors")
         for row, observation in enumerate(observations.numpy()):
@@ -189,7 +189,7 @@ def test_an_agent_acts_in_the_units_of_its_environment_whoever_made_that(tmp_pat
         assert plain.action_space.contains(action)
         assert ours.action_space == plain.action_space
         np.testing.assert_array_equal(action, agent.act(vector))
-        unit = agent.agent.greedy(agent.state, torch.from_numpy(vector).view(1, 1, -1)).view(2, 1)
+        unit = agent.agent.deterministic_action(agent.state, torch.from_numpy(vector).view(1, 1, -1)).view(2, 1)
         np.testing.assert_allclose(action, 3 + 2 * unit.numpy(), rtol=1e-6)
         value = agent.value(raw, action)  # twin critics have no posterior
         q = agent.agent.critic(

@@ -267,3 +267,58 @@ def test_a_moving_prior_of_another_variance_moves_in_the_loop_itself(tmp_path: P
     fixed = trained_on_a_probe(tmp_path / "fixed", prior_variance=0.5)
     kept = load_file(next(fixed.glob("cohorts/*/step-*/learner.safetensors")))
     assert kept["prior_log_variance"].unique().item() == pytest.approx(math.log(0.5))
+
+
+# --- regression on whole batches, done anew after each episode
+
+
+def test_regression_after_an_episode_is_the_textbooks_with_noise_and_prior_from_the_scale_of_errors_and_targets() -> (
+    None
+):
+    agent = make_agent("pac4sac", {"gamma": 0.9}, {"gamma": 0.9}, head="regression", capacity=50)
+    state = agent.initial_state([0, 1], CPU)
+    active, n = torch.tensor([True, True]), torch.tensor(50)
+    features, errors, targets = [], [], []
+    for k in range(4):
+        batch = random_batch(2, seed=k)
+        theta, y = agent.params(state, "critic"), 5 * batch.r
+        state["critic/count"] += 1
+        full_covariance.gather(agent.critic, theta, state, batch, y, n, active)
+        features.append(agent.critic.features(theta, batch.s, batch.a)[0].double().numpy())
+        errors.append(float((agent.critic(theta, batch.s, batch.a)[0][:, 0] - y).square()[0].mean()))
+        targets.append(float(y[0].square().mean()))
+    before = covariance(state, run=1)
+    full_covariance.regress(state, torch.tensor([True, False]))
+    decay = [(1 - 1 / 50) ** (3 - k) for k in range(4)]
+    information = sum(w * phi.T @ phi / len(phi) for w, phi in zip(decay, features, strict=True))
+    noise = np.mean(errors) / (1 - 0.9) ** 2
+    prior = np.mean(targets) / (np.trace(information) / sum(decay))
+    expected = np.linalg.inv(np.eye(WIDTH) / prior + information / noise)
+    np.testing.assert_allclose(covariance(state), expected, rtol=1e-4, atol=1e-5)
+    assert float(state[LOG_DETERMINANT][0]) == pytest.approx(np.linalg.slogdet(expected)[1], rel=1e-4)
+    np.testing.assert_array_equal(covariance(state, run=1), before)  # whose episode goes on
+
+
+def test_a_run_with_regression_learns_and_its_covariance_shrinks_from_the_prior() -> None:
+    learner = make_learner("pac4sac", {"shots": 3, "gamma": 0.5}, head="regression", depth=1)
+    train(learner, 20)
+    learner.agent.end_of_episode(learner.state, EVERYONE)
+    prior = float(learner.state["prior_log_variance"][0, 0, 0].exp())
+    eigenvalues = np.linalg.eigvalsh(covariance(learner.state))
+    assert 0 < eigenvalues[0] < 0.9 * prior
+    assert eigenvalues[-1] <= prior * (1 + 1e-5)
+
+
+# --- a moving prior of the mean alone
+
+
+def test_a_moving_mean_leaves_the_variance_of_the_prior_where_it_was_and_its_complexity_may_be_linear() -> None:
+    agent, state = agent_on_paper("pac4sac", {"prior": "moving-mean"}, {"prior": "moving"}, complexity="linear")
+    set_head(agent, state, "critic", {"weight": [1.0, 2.0], "variance": [0.01, 0.04]})
+    agent.end_of_episode(state, torch.tensor([True, True]))
+    torch.testing.assert_close(state["prior_mean"], torch.tensor([[[1.0, 2.0]]] * 2))
+    torch.testing.assert_close(state["prior_log_variance"].exp(), torch.tensor([[[1.0, 1.0]], [[0.01, 0.04]]]))
+    kl = agent.divergence(state, agent.params(state, "critic"))
+    expected = 0.5 * sum(v - 1 - math.log(v) for v in (0.01, 0.04))
+    torch.testing.assert_close(kl, torch.tensor([[expected], [0.0]]))
+    torch.testing.assert_close(agent.complexity(state, kl, torch.tensor(20)), kl / 20)

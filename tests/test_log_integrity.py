@@ -98,7 +98,7 @@ class TestTheSchema:
             ),
             (
                 "evaluations",
-                {"step": 5, "policy": "greedy", "mean": None, "returns": [1.0, None]},
+                {"step": 5, "policy": "deterministic", "mean": None, "returns": [1.0, None]},
                 [{"step": "5"}, {"policy": "\ud800"}, {"mean": float("inf")}, {"returns": 7}, {"returns": ["x"]}],
             ),
             ("metrics", {"step": 5, "critic_loss": None, "alpha": 0.2}, [{"alpha": "high"}, {"step": None}]),
@@ -135,13 +135,13 @@ class TestTheFinalEvaluation:
         return dict(outcome_of(collect([folder]).runs[0]).metrics)
 
     def row(self, step: int, mean: float | None) -> str:
-        return json.dumps({"step": step, "policy": "greedy", "mean": mean, "returns": []}) + "\n"
+        return json.dumps({"step": step, "policy": "deterministic", "mean": mean, "returns": []}) + "\n"
 
     def test_is_the_last(self, tmp_path: Path) -> None:
-        assert self.evaluated(tmp_path, self.row(20_000, 1.0), self.row(40_000, 2.0))["final_greedy"] == 2.0
+        assert self.evaluated(tmp_path, self.row(20_000, 1.0), self.row(40_000, 2.0))["final_deterministic"] == 2.0
 
     def test_is_unknown_where_later_lines_are_broken(self, tmp_path: Path) -> None:
-        assert "final_greedy" not in self.evaluated(tmp_path, self.row(40_000, 1.0), "garbled\n")
+        assert "final_deterministic" not in self.evaluated(tmp_path, self.row(40_000, 1.0), "garbled\n")
         with pytest.warns(UserWarning, match=r"sac-seed0`: evaluations \(1 unreadable line\)"):
             page = write_report([tmp_path], tmp_path / "report").page.read_text()
         assert "every line of their logs was read" not in page
@@ -149,14 +149,15 @@ class TestTheFinalEvaluation:
         assert "1 with damaged logs" in page
 
     def test_or_cut_off(self, tmp_path: Path) -> None:
-        assert "final_greedy" not in self.evaluated(tmp_path / "a", self.row(20_000, 1.0))  # of an older run, unsealed
+        older = self.evaluated(tmp_path / "a", self.row(20_000, 1.0))  # and unsealed
+        assert "final_deterministic" not in older
         whole = self.row(40_000, 1.0) + self.row(40_500, 2.0)
         logs = {"logs": {"evaluations": seal_of(whole.encode())}}
         metrics = self.evaluated(tmp_path / "b", self.row(40_000, 1.0), **logs)
-        assert "final_greedy" not in metrics
+        assert "final_deterministic" not in metrics
 
     def test_or_where_its_simulators_failed(self, tmp_path: Path) -> None:
-        assert "final_greedy" not in self.evaluated(tmp_path, self.row(20_000, 1.0), self.row(40_000, None))
+        assert "final_deterministic" not in self.evaluated(tmp_path, self.row(20_000, 1.0), self.row(40_000, None))
         assert last_evaluations(read_runs(tmp_path)[0]) == {}
 
 

@@ -110,13 +110,13 @@ def test_an_agent_is_shipped_in_half_precision_with_its_return(tmp_path: Path):
     state = agent.initial_state([0], torch.device("cpu"))
     folder = RunFolder(tmp_path, run)
     folder.describe("finished")
-    folder.log("evaluations", {"step": 9, "policy": "greedy", "mean": -150.25, "returns": [-150.0, -150.5]})
+    folder.log("evaluations", {"step": 9, "policy": "deterministic", "mean": -150.25, "returns": [-150.0, -150.5]})
     save_agent(folder.path / "agent.safetensors", run, agent, state, 0)
     name, mean, content = ship.smaller_agent(folder.path / "agent.safetensors")
     assert (name, mean) == ("Pendulum-v1-sac", -150.2)
     (tmp_path / "small.safetensors").write_bytes(content)
     about, tensors = read_agent_file(tmp_path / "small.safetensors")
-    assert about["evaluation"] == {"episodes": 2, "policy": "greedy", "mean": -150.2}
+    assert about["evaluation"] == {"episodes": 2, "policy": "deterministic", "mean": -150.2}
     assert {tensors[net].dtype for net in agent.nets} == {torch.float16}
     observation = np.array([1.0, 0.0, 0.5])
     actions = [load(path).act(observation) for path in (folder.path, tmp_path / "small.safetensors")]

@@ -68,7 +68,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class TestThePage:
     def test_has_every_part(self, everything: Path) -> None:
         page = Page((everything / "report" / "report.html").read_text())
-        expected = ("summary claims table-1 table-2 shooting controls across-tasks task-cartpole-swingup "
+        expected = ("summary curves claims table-1 table-2 shooting controls across-tasks task-cartpole-swingup "
                     "task-half-cheetah threshold cost runs method provenance")  # fmt: skip
         assert page.sections == expected.split()
         assert page.drawings == len(list((everything / "report" / "figures").glob("*.svg")))

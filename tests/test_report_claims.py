@@ -9,7 +9,7 @@ import pytest
 from report_folders import task, write_run, write_study
 from test_report import variants_of
 
-from pac4sac.paper.claims import claims_section
+from pac4sac.paper.claims import claims_section, judge_claims
 from pac4sac.paper.numbers import TABLE_1
 from pac4sac.paper.report import read_context
 from pac4sac.paper.study_sections import chosen_section
@@ -19,7 +19,8 @@ from pac4sac.report.tables import Table
 
 class TestClaims:
     def tables(self, folder: Path) -> list[Table]:
-        section = claims_section(read_context([folder]))
+        context = read_context([folder])
+        section = claims_section(context, judge_claims(context))
         return [block for block in section.blocks if isinstance(block, Table)] if section else []
 
     def records(self, folder: Path) -> list[dict[str, Any]]:
@@ -92,7 +93,8 @@ class TestClaims:
                 for k in (0, 5):  # ten seeds, so that four of five are enough for three comparisons
                     write_run(tmp_path, cartpole, algo, seed + k, [0.0] * 40)
         claim = "PAC4SAC: fewer episodes until solved than its rivals"
-        section = claims_section(read_context([tmp_path]))
+        context = read_context([tmp_path])
+        section = claims_section(context, judge_claims(context))
         assert section is not None
         rows = [row for block in section.blocks if isinstance(block, Table) for row in block.records]
         sac = next(row for row in rows if row["claim"] == claim and row["compared"] == "SAC")

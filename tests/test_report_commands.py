@@ -148,3 +148,15 @@ def test_a_report_on_hostile_names_is_written(tmp_path: Path):
         write_run(tmp_path / "in" / str(k), about, "sac", 0, label="x")
     report = write_report([tmp_path / "in"], tmp_path / "out")
     assert "<script>x" not in report.page.read_text().replace("<code>", "")
+
+
+@pytest.mark.parametrize("there_is_one", [True, False])
+def test_the_page_is_opened_where_there_is_a_browser(
+    there_is_one: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or there_is_one)
+    write_run(tmp_path / "a b", own_task())
+    assert main(["report", str(tmp_path / "a b"), "--open"]) == 0
+    assert opened == [(tmp_path / "a b" / "report" / "report.html").as_uri()]
+    assert ("no browser here" in capsys.readouterr().out) is not there_is_one

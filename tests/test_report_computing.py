@@ -6,7 +6,7 @@ from typing import Any
 from report_folders import task, write_run, write_study
 from test_report import rows_of, variants_of
 
-from pac4sac.paper.report import read_context, summary_section, write_report
+from pac4sac.paper.report import read_context, write_report
 
 GPU = {"device": "cuda", "backend": "graph", "precision": "tf32"}
 CPU = {"device": "cpu", "backend": "compiled", "precision": "float32"}
@@ -53,17 +53,6 @@ class TestFamilies:
         five(folder, 450.0, "bellman", xi=0.0, conservative=0.0)
         five(folder, 410.0, "pac4sac-shots=1", shots=1)
         five(folder, 480.0, "pac4sac-shots=200", shots=200)
-
-    def test_meet_the_baseline_of_their_own_study_at_a_glance(self, tmp_path: Path) -> None:
-        self.write(tmp_path)
-        (listing,) = summary_section(read_context([tmp_path]), []).blocks
-        assert isinstance(listing, list)
-        baselines = {item.split(" on ")[0]: item.split("against `")[1].split("`")[0] for item in listing}
-        assert baselines == {
-            "Algorithms of Table 1": "sac",
-            "Loss terms of Table 2": "pac4sac",
-            "Numbers of shots": "pac4sac-shots=1",
-        }
 
     def test_have_a_control_on_all_pages_under_the_same_title(self, tmp_path: Path) -> None:
         self.write(tmp_path / "runs-of-all")

@@ -76,7 +76,7 @@ class TestWhatIsNotThere:
             write_run(tmp_path / "in", cartpole, "sac", seed, [850.0 - 100] * (seed + 3) + SOLVED_AT_ONCE)
         write_run(tmp_path / "in", cartpole, "sac", 4, [850.0 - 100] * 12, status=status)
         group = variants_of(tmp_path / "in")["sac"]
-        assert group.values("regret") == group.values("episodes") == group.values("final_greedy") == []
+        assert group.values("regret") == group.values("episodes") == group.values("final_deterministic") == []
         assert group.shown("regret") == ([300.0, 400.0, 500.0, 600.0, 1200.0], "so far, at episode 12")
         write_report([tmp_path / "in"], tmp_path / "out")
         details = rows_of(tmp_path / "out/tables/table-1-details.csv")

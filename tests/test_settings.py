@@ -156,7 +156,7 @@ def test_an_algorithm_of_the_users_own_is_found_by_module_and_class() -> None:
         ("no_such_module:Class", "could not be imported"),
         ("pac4sac.agents.sac:NoSuchClass", "could not be imported"),
         ("math:sqrt", "is not a subclass of pac4sac.Agent"),
-        ("pac4sac.agents.base:Agent", "lacks actor_loss, behaviour, bellman_target, greedy, networks"),
+        ("pac4sac.agents.base:Agent", "lacks actor_loss, behaviour, bellman_target, deterministic_action, networks"),
     ]:
         with pytest.raises(UserError, match=sentence):
             get_algorithm(name)

@@ -19,7 +19,7 @@ import pac4sac
 from pac4sac.base.errors import UserError
 from pac4sac.cli import doctor as doctors
 from pac4sac.export import onnx as onnx_export
-from pac4sac.export.tensorboard import TensorBoard
+from pac4sac.export.tracking import TensorBoard
 from pac4sac.export.video import pictures, record_video, write_gif
 from pac4sac.runs.run import make_agent, make_runs
 from pac4sac.tasks import Task, get_task
@@ -49,7 +49,7 @@ def untrained(task: Task, algo: str = "sac", observation_size: int = 2) -> Train
 def with_evaluations(experiment: Path, to: Path, **means: float | None) -> Path:
     shutil.copytree(experiment, to)
     for run, mean in means.items():
-        row = {"step": 450, "policy": "greedy", "mean": mean, "returns": [mean]}
+        row = {"step": 450, "policy": "deterministic", "mean": mean, "returns": [mean]}
         text = json.dumps(row) + "\n" if mean is not None else ""
         folder = to / "runs" / f"sac-{run}"
         (folder / "evaluations.jsonl").write_text(text)
@@ -244,7 +244,7 @@ def test_tensorboard_gets_the_episodes_and_evaluations_of_every_run(experiment, 
         assert scalars(folder, "episode/return") == [
             (step, pytest.approx(value, rel=1e-5)) for step, value in zip(run.steps, run.returns, strict=True)
         ]
-        assert [step for step, _ in scalars(folder, "evaluation/greedy")] == [450]
+        assert [step for step, _ in scalars(folder, "evaluation/deterministic")] == [450]
         assert [step for step, _ in scalars(folder, "metrics/critic_loss")] == [450]
 
 

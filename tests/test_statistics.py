@@ -23,6 +23,7 @@ from pac4sac.runs.statistics import (
     UNDECIDED,
     Estimate,
     Summary,
+    bootstrap_band,
     fraction,
     holm,
     interquartile_mean,
@@ -30,6 +31,7 @@ from pac4sac.runs.statistics import (
     mann_whitney,
     mean_interval,
     median,
+    performance_profile,
     probability_of_improvement,
     solved_fraction_curve,
     summarise,
@@ -289,3 +291,24 @@ class TestVerdicts:
     )
     def test_a_median_without_spread_is_taken_as_exact(self, ours: list[float], verdict: str) -> None:
         assert compare_median(ours, 100.0).verdict == verdict
+
+
+class TestCurves:
+    def test_a_profile_is_the_fraction_of_runs_better_than_each_score(self) -> None:
+        runs, thresholds = [[1.0, 2.0, 3.0, 4.0]], np.array([0.0, 2.0, 2.5, 5.0])
+        more, *_ = performance_profile(runs, thresholds, lower_is_better=False)
+        less, *_ = performance_profile(runs, thresholds, lower_is_better=True)
+        assert more.tolist() == [1, 0.5, 0.5, 0]  # the run with 2 is not better than 2
+        assert less.tolist() == [0, 0.25, 0.5, 1]
+
+    def test_in_a_profile_tasks_count_alike_however_many_runs_they_have(self) -> None:
+        runs = [[1.0, 2.0], [3.0] * 6]
+        middle, low, high = performance_profile(runs, np.array([1.5, 2.5]), lower_is_better=False)
+        assert middle.tolist() == [0.75, 0.5]
+        assert (low.tolist(), high.tolist()) == ([0.5, 0.5], [1, 0.5])  # of two runs, both may be drawn from one
+
+    def test_the_ends_of_a_band_are_those_of_the_resampled_means(self) -> None:
+        # The odd run of five is drawn k times with Binomial(5, 1/5): none at all with 0.33, at most three times with
+        # 0.993 and at most twice with 0.942, so that the middle 95 % of the means lie from 0 to 3 · 10 / 5.
+        mean, low, high = bootstrap_band([[[0.0, 7.0]] * 4 + [[10.0, 7.0]]])
+        assert (mean.tolist(), low.tolist(), high.tolist()) == ([2, 7], [0, 7], [6, 7])

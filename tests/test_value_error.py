@@ -120,17 +120,17 @@ def test_every_agent_is_measured_by_samples_of_its_own_policy(algo: str) -> None
     assert errors[0].bias().steps == errors[0].judged.sum() > 10
     np.testing.assert_allclose(m, agent.critic(agent.params(state, "critic"), s, a)[0].amin(1), rtol=1e-4)
     assert all(one.v.any() == agent.critic.gaussian for one in errors)
-    with_entropy = "ddpg" not in algo and algo != "oac-lab"
+    with_entropy = "ddpg" not in algo and algo not in ("oac-lab", "td3")
     np.testing.assert_allclose([one.alpha for one in errors], 0.2 if with_entropy else 0.0)
     if with_entropy:
         mean, std = agent.actor(agent.params(state, "actor"), s)
         normal = torch.distributions.Normal(mean, std)
         density = (normal.log_prob(torch.atanh(a)) - (1 - a.square()).log()).sum(-1)
         np.testing.assert_allclose(log_pi, density, atol=1e-3)
-        assert (agent.greedy(state, s) != a).all()
+        assert (agent.deterministic_action(state, s) != a).all()
     else:
         assert not any(one.log_pi.any() for one in errors)
-        assert ((agent.greedy(state, s) == a).all()) == (algo != "oac-lab")
+        assert ((agent.deterministic_action(state, s) == a).all()) == (algo != "oac-lab")
 
 
 def test_the_learned_temperature_is_the_one_that_counts() -> None:

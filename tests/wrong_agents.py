@@ -106,8 +106,8 @@ class Forgets(Sac):
         state["offset"] += batch.r.mean(-1)
         return super().learn(state, batch, draw, active)
 
-    def greedy(self, state, s):
-        return super().greedy(state, s + state["offset"][:, None, None])
+    def deterministic_action(self, state, s):
+        return super().deterministic_action(state, s + state["offset"][:, None, None])
 
 
 class TooFar(Sac):
@@ -116,8 +116,8 @@ class TooFar(Sac):
 
 
 class Flat(Sac):
-    def greedy(self, state, s):
-        return super().greedy(state, s).flatten(1)
+    def deterministic_action(self, state, s):
+        return super().deterministic_action(state, s).flatten(1)
 
 
 class NoSlowCopy(Sac):

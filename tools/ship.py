@@ -11,7 +11,7 @@ half precision, which halves the file.
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pac4sac.runs.reading import RunRecord
@@ -61,23 +61,30 @@ def write_agents(folders: list[Path], out: Path = SHIPPED) -> None:
 
 def smaller_agent(path: Path) -> tuple[str, float, bytes]:
     """The name under which the agent of a run ships, its mean return by its last evaluation, and its file."""
+    import torch
+
+    from pac4sac.runs.logs import POLICIES
     from pac4sac.runs.reading import read_run
     from pac4sac.training.agent_file import agent_bytes, load, read_agent_file
 
     about, tensors = read_agent_file(path)
     trained, last = load(path), read_run(path.parent).evaluations[-1]
-    tensors = {name: tensor.half() if name in trained.agent.nets else tensor for name, tensor in tensors.items()}
+    tensors |= {name: tensors[name].to(torch.float16) for name in trained.agent.nets}
     assert all(bool(tensor.isfinite().all()) for tensor in tensors.values())
     run, mean = trained.run, round(last["mean"], DIGITS)
-    about["evaluation"] = {"episodes": len(last["returns"]), "policy": last["policy"], "mean": mean}
+    about["evaluation"] = {"episodes": len(last["returns"]), "policy": POLICIES[last["policy"]], "mean": mean}
     name = run.task.name if run.algo == "pac4sac" else f"{run.task.name}-{run.algo}"
     return name, mean, agent_bytes(about, tensors)
 
 
-def main(what: str, *given: str) -> None:
-    folders: Any = [Path(folder) for folder in given]
-    {"curves": lambda: write_curves(*folders), "agents": lambda: write_agents(folders)}[what]()
+def main(what: str, *folders: str) -> None:
+    if what == "curves":
+        write_curves(*map(Path, folders))
+    elif what == "agents":
+        write_agents([Path(folder) for folder in folders])
+    else:
+        raise SystemExit(__doc__)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*(sys.argv[1:] or [""]))

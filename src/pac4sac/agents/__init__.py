@@ -1,7 +1,6 @@
 """The algorithms by name, and the settings a name, a preset and overrides give."""
 
 import dataclasses
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,14 +8,17 @@ from typing import Any
 from pac4sac.agents.base import Agent
 from pac4sac.agents.beyond_the_paper import BeyondPac4Sac
 from pac4sac.agents.ddpg import Ddpg, Pac4Ddpg
+from pac4sac.agents.index_head import IndexHead
+from pac4sac.agents.mixture import Mixture
 from pac4sac.agents.oac import Oac, OacGauss, OacLab
+from pac4sac.agents.pbac import Pbac
 from pac4sac.agents.reconstructed_rivals import SacFpi, SacNr
 from pac4sac.agents.sac import Sac
 from pac4sac.agents.settings import AgentConfig, check_declared, convert_value
 from pac4sac.agents.td3 import Td3
 from pac4sac.base.errors import UserError
 from pac4sac.base.text import did_you_mean
-from pac4sac.base.trust import trusted_module
+from pac4sac.base.trust import own_class
 
 __all__ = ["ALGORITHMS", "Agent", "Algorithm", "get_algorithm", "make_config"]
 
@@ -41,6 +43,9 @@ ALGORITHMS: dict[str, Algorithm] = {
     "sac-nr": Algorithm(SacNr),
     "sac-fpi": Algorithm(SacFpi),
     "pac4ddpg": Algorithm(Pac4Ddpg),
+    "pac4sac-mixture": Algorithm(Mixture),
+    "pac4sac-index": Algorithm(IndexHead),
+    "pbac": Algorithm(Pbac),
     "td3": Algorithm(Td3),
 }
 
@@ -53,19 +58,10 @@ def get_algorithm(name: str) -> Algorithm:
         return ALGORITHMS[name]
     if ":" not in name:
         raise UserError(f"There is no algorithm {name!r}; {did_you_mean(name, ALGORITHMS)}")
-    module_name, _, class_name = name.rpartition(":")
-    if not (module_name and class_name):
-        raise UserError(f"{name!r} is no algorithm; name a class of your own as module:Class.")
-    try:
-        agent = getattr(importlib.import_module(trusted_module(name)), class_name)
-    except Exception as error:  # whatever the module of the user's own raises
-        kind = "" if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: "
-        raise UserError(f"The algorithm {name!r} could not be imported: {kind}{error}.") from error
-    if not (isinstance(agent, type) and issubclass(agent, Agent)):
-        raise UserError(f"{name!r} is not a subclass of pac4sac.Agent.")
+    agent: type[Agent] = own_class(name, "algorithm", Agent)
     if missing := sorted(agent.__abstractmethods__):
         raise UserError(f"{name!r} lacks {', '.join(missing)}, which every agent must have.")
-    check_declared(agent.Config, class_name)
+    check_declared(agent.Config, agent.__name__)
     return Algorithm(agent)
 
 

@@ -9,8 +9,8 @@ the first axis of everything is that of the runs: R runs, M members of an ensemb
    where the runs of a cohort may differ, read as `Hyper(state).name`, a tensor [R]; `structural` where it decides
    shapes or code, read as `self.config.name`.
 3. `networks` builds the networks, `bellman_target`, `critic_loss` and `actor_loss` are what they learn, `behaviour` and
-   `greedy` how the agent acts. A loss is one number per run, [R], with a dictionary of what to log, [R] each; `logged`
-   names what is in it.
+   `deterministic_action` how the agent acts. A loss is one number per run, [R], with a dictionary of what to log, [R]
+   each; `logged` names what is in it.
 4. Random numbers come from streams that `update_streams` and `behaviour_streams` declare, and are read as
    `draw["name"]`. `torch.randn` would make a run depend on its company and a resume inexact.
 5. `with_target` names the networks that have a slow copy; `delayed` what moves in every so manyth update only.

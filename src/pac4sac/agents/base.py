@@ -38,6 +38,7 @@ class Agent(MovingNetworks, ABC):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"paper": {}}
     # Presets whose updates per step are so many times those of the task; the others name a number that holds for all.
     updates_of_task: ClassVar[Mapping[str, int]] = {"paper": 1}
+    takes_minimum: ClassVar[bool] = True  # of several critics, or else they are one posterior
     critic: Critic
 
     def __init__(self, configs: Sequence[AgentConfig], ds: int, da: int) -> None:
@@ -72,13 +73,13 @@ class Agent(MovingNetworks, ABC):
         """Actions [R, B, da] with which to gather data in states [R, B, ds]."""
 
     @abstractmethod
-    def greedy(self, state: State, s: Tensor) -> Tensor:
+    def deterministic_action(self, state: State, s: Tensor) -> Tensor:
         """The deterministic policy, for evaluation."""
 
     def sample_policy(self, state: State, s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
         """An action [R, B, da] of π itself, whose value the critic is to learn: no shooting, no exploration; and its
         log-density [R, B], which is 0 for a deterministic policy."""
-        a = self.greedy(state, s)
+        a = self.deterministic_action(state, s)
         return a, torch.zeros_like(a[..., 0])
 
     def policy_streams(self, states: int) -> dict[str, Stream]:
@@ -208,11 +209,14 @@ class Agent(MovingNetworks, ABC):
 
     def measured(self, log: Mapping[str, Tensor]) -> Tensor:
         """What the losses report, [metrics, R]; NaN for what rests."""
-        if not self.resting and (missing := [name for name in self.metric_names if name not in log]):
+        who, missing = type(self).__name__, [name for name in self.metric_names if name not in log]
+        if missing and not self.resting:
+            names = ", ".join(missing)
             raise UserError(
-                f"No loss of {type(self).__name__} reports {', '.join(missing)}, which its logged() names: put it into "
-                "the dictionary beside the loss, or take it out of logged()."
+                f"No loss of {who} reports {names}, which its logged() names: report it, or take it out there."
             )
+        if unnamed := ", ".join(name for name in log if name not in self.metric_names):
+            raise UserError(f"A loss of {who} reports {unnamed}, which its logged() does not name: name it there too.")
         nothing = torch.full_like(next(iter(log.values())), math.nan)
         return torch.stack([log.get(name, nothing) for name in self.metric_names])
 

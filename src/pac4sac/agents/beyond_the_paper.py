@@ -40,6 +40,7 @@ COMPLEXITY: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "mcallester": bounds.complexity_mcallester,
     "mcallester-2003": bounds.complexity_mcallester_2003,
     "maurer": bounds.complexity_maurer,
+    "linear": lambda kl, n, delta: kl / n,  # as of bounds with a fixed λ: its slope does not grow where KL is small
 }
 OBJECTIVES = ("paper", "second-order", *BOUNDED)
 
@@ -77,7 +78,9 @@ class BeyondConfig(PacBayesConfig):
     observation_variance: float = per_run(1.0, POSITIVE, "σ² of the head full: noise of a target")
     forgetting: float = per_run(0.999, FORGETTING, "f of the head full: what an update leaves of older observations")
     head: str = structural(
-        "gaussian", ("gaussian", "full", "linear"), "last layer of the critic: independent, correlated or plain weights"
+        "gaussian",
+        ("gaussian", "full", "linear", "regression"),
+        "last layer of the critic: weights independent, correlated, plain, or correlated by regression on the buffer",
     )
     freeze_variance: bool = structural(False, None, "never train the variances, as the released code does in effect")
     objective: str = per_run("paper", OBJECTIVES, "what the critic minimises")
@@ -88,27 +91,36 @@ class BeyondConfig(PacBayesConfig):
     exploration_batch: str = structural(
         "same", ("same", "fresh"), "minibatch of the exploration term: that of the others, or one of its own"
     )
-    prior: str = per_run("fixed", ("fixed", "moving"), "keep the prior, or move it to the posterior after an episode")
+    prior: str = per_run(
+        "fixed",
+        ("fixed", "moving", "moving-mean"),
+        "keep the prior, or move it, or its mean alone, to the posterior after an episode",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        objective, full, fresh = self.objective, self.head == "full", self.exploration_batch == "fresh"
+        objective, full, fresh = self.objective, self.correlated, self.exploration_batch == "fresh"
         if objective == "second-order" and self.xi > 0:
             raise UserError("The second-order objective has its exploration term in it; set xi=0 with it.")
         if objective in BOUNDED and self.loss_range != 1:
             raise UserError(
                 f"The loss of the objective {objective} lies in [0, 1]; leave loss_range at 1, set loss_scale."
             )
-        if full and self.prior == "moving":
-            raise UserError("The full head carries its posterior on by itself; leave prior=fixed with it.")
+        if full and self.prior != "fixed":
+            raise UserError(f"The {self.head} head carries its posterior on by itself; leave prior=fixed with it.")
         if full and self.freeze_variance:
-            raise UserError("The full head has no trained variances to freeze; leave freeze_variance=false with it.")
+            without = f"{self.head} head has no trained variances to freeze"
+            raise UserError(f"The {without}; leave freeze_variance=false with it.")
         if fresh and objective == "second-order":
             without = "second-order objective has no exploration term apart"
             raise UserError(f"The {without}; leave exploration_batch=same with it.")
         if fresh and self.head != "gaussian":
             without = f"{self.head} head learns from no exploration term"
             raise UserError(f"The {without}; leave exploration_batch=same with it.")
+
+    @property
+    def correlated(self) -> bool:
+        return self.head in ("full", "regression")
 
 
 class BeyondCritic(PacBayesCritic):
@@ -118,7 +130,7 @@ class BeyondCritic(PacBayesCritic):
 
     def build_critic(self) -> Critic:
         trunk, critics = self.trunk(s=self.ds, a=self.da), self.config.critics
-        if self.config.head == "full":
+        if self.config.correlated:
             return FullCovarianceCritic(trunk, critics)
         return super().build_critic() if self.config.head == "gaussian" else Critic(trunk, critics)
 
@@ -127,7 +139,7 @@ class BeyondCritic(PacBayesCritic):
         return self.with_covariance(state, p) if name.startswith("critic") else p
 
     def with_covariance(self, state: State, theta: Params) -> Params:
-        if self.config.head != "full":
+        if not self.config.correlated:
             return theta
         return {**theta, ROOT: state[ROOT], LOG_DETERMINANT: state[LOG_DETERMINANT]}
 
@@ -135,6 +147,11 @@ class BeyondCritic(PacBayesCritic):
         log = super().learn(state, batch, draw, active)
         if self.config.head == "full":
             full_covariance.observe(self.critic, self.params(state, "critic"), state, batch, active & state["alive"])
+        if self.config.head == "regression":
+            with torch.no_grad():
+                y = self.bellman_target(state, batch, draw).y
+            n, theta = state["step"].clamp(1, self.config.capacity), self.params(state, "critic")
+            full_covariance.gather(self.critic, theta, state, batch, y, n, active & state["alive"])
         return log
 
     def sample(self, theta: Params, s: Tensor, a: Tensor, epsilon: Tensor) -> Tensor:
@@ -189,7 +206,7 @@ class BeyondCritic(PacBayesCritic):
                 target = target._replace(a2=self.bellman_target(state, there, fresh).a2)
             batch = batch._replace(s2=there.s2, terminated=there.terminated)
         m_p, v_p, v_p_next = super().here_and_next(state, theta, batch, target, draw)
-        if self.config.head == "full":
+        if self.config.correlated:
             # A covariance that is measured, not trained, leaves the features alone: the cheapest way to be certain
             # would be features that no longer tell pairs apart.
             v_p, v_p_next = v_p.detach(), v_p_next.detach()
@@ -232,17 +249,19 @@ class BeyondCritic(PacBayesCritic):
 
         variance = of_weights("prior_variance")
         prior = {"prior_mean": of_weights("prior_mean"), "prior_log_variance": variance.log()}
-        covariance = full_covariance.first(variance) if self.config.head == "full" else {}
-        return super().extra_state(seeds, device) | prior | covariance
+        covariance = full_covariance.first(variance) if self.config.correlated else {}
+        information = full_covariance.no_information(variance) if self.config.head == "regression" else {}
+        return super().extra_state(seeds, device) | prior | covariance | information
 
     def end_of_episode(self, state: State, ended: Tensor) -> None:
         super().end_of_episode(state, ended)
-        moving = self.Config.choices("prior").index("moving")
-        if moving in self.numbers("prior") and self.critic.gaussian:
-            ended = ended & (Hyper(state).prior == moving)
-            posterior = self.critic.posterior(self.params(state, "critic"))
+        if self.config.head == "regression":
+            full_covariance.regress(state, ended)
+        elif any(self.numbers("prior")) and self.critic.gaussian:  # fixed is 0
+            kind, posterior = Hyper(state).prior, self.critic.posterior(self.params(state, "critic"))
             for name, value in zip(("prior_mean", "prior_log_variance"), posterior, strict=True):
-                state[name].copy_(torch.where(ended.view(-1, 1, 1), value, state[name]))
+                moving = ended & ((kind == 1) | ((kind == 2) & (name == "prior_mean")))
+                state[name].copy_(torch.where(moving.view(-1, 1, 1), value, state[name]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,9 +53,9 @@ class Ddpg(Agent):
         noise = Hyper(state).noise[:, None, None] * draw["noise"]
         if self.drifting:
             noise = torch.where(Hyper(state).noise_kind.view(-1, 1, 1) > 0, state["noise"], noise)
-        return (self.greedy(state, s) + noise).clamp(-1, 1)
+        return (self.deterministic_action(state, s) + noise).clamp(-1, 1)
 
-    def greedy(self, state: State, s: Tensor) -> Tensor:
+    def deterministic_action(self, state: State, s: Tensor) -> Tensor:
         return self.actor(self.params(state, "actor"), s)
 
     def behaviour_streams(self, states: int, evaluating: bool = False) -> dict[str, Stream]:

@@ -1,4 +1,5 @@
-"""The last layer with a full covariance: Bayesian linear regression on the features φ, followed recursively.
+"""The last layer with a full covariance: Bayesian linear regression on the features φ, followed recursively (the head
+`full`) or done anew after each episode (`regression`, at the end of this file).
 
 The paper's diagonal posterior is trained, and its optimum has about the same variance wherever φ is as long. Here the
 covariance Σ of the weights is what the data leave open: v_p = φᵀ Σ φ is small along features that were visited and as
@@ -75,6 +76,61 @@ def observe(critic: Critic, theta: Params, state: State, batch: Batch, observing
 def first(variance: Tensor) -> State:
     """That of the prior, whose variance [R, M, K] is the same for all weights of a member."""
     return {ROOT: torch.diag_embed(variance.sqrt()), LOG_DETERMINANT: variance.shape[-1] * variance[..., 0].log()}
+
+
+# --- Regression on whole batches, done anew after each episode:
+#
+#   G ← (1 − 1/N) G + mean φφᵀ,   Σ⁻¹ = Σ₀⁻¹ + G/σ²,   σ² = σ̂²/(1 − γ)²,   Σ₀ = I · E[y²]/E‖φ‖².
+#
+# G comes to count the N transitions of the buffer. A value errs by what TD errors add up to over a horizon, hence σ²,
+# with σ̂² their running mean square; before there are data it may be as large as targets are, hence Σ₀.
+
+INFORMATION = "information"  # G, [R, M, K, K]
+SQUARES = ("information_weight", "td_square", "y_square")  # what G adds up to, and running means, each [R]
+SLOWEST = 1e-3  # weight of a new square in a running mean
+LEAST = 1e-8
+
+
+def no_information(variance: Tensor) -> State:
+    runs, members, width = variance.shape
+    squares = {name: variance.new_zeros(runs) for name in SQUARES}
+    return {INFORMATION: variance.new_zeros(runs, members, width, width), **squares}
+
+
+@torch.no_grad()
+def gather(critic: Critic, theta: Params, state: State, batch: Batch, y: Tensor, n: Tensor, observing: Tensor) -> None:
+    """Take in a batch with its targets [R, B], of a buffer of n transitions."""
+    phi = critic.features(theta, batch.s, batch.a)  # [R·M, B, K]
+    error = critic.head(theta, phi)[0] - y[:, None]
+    seen = torch.bmm(phi.transpose(1, 2), phi).view_as(state[INFORMATION]) / phi.shape[1]
+    kept, rate = 1 - 1 / n, state["critic/count"].clamp_min(1).reciprocal().clamp_min(SLOWEST)
+    now = {INFORMATION: kept * state[INFORMATION] + seen, SQUARES[0]: kept * state[SQUARES[0]] + 1}
+    now |= {"td_square": state["td_square"].lerp(error.square().mean((1, 2)), rate)}
+    now |= {"y_square": state["y_square"].lerp(y.square().mean(-1), rate)}
+    for name, value in now.items():
+        chosen = observing.view(-1, *[1] * (value.dim() - 1))
+        state[name].copy_(torch.where(chosen, value, state[name]))
+
+
+@torch.no_grad()
+def regress(state: State, ended: Tensor) -> None:
+    """The covariance of runs whose episode ended, once they learn. An episode's end is neither compiled nor captured,
+    so that a matrix may be factorised."""
+    information, width = state[INFORMATION].double(), state[INFORMATION].shape[-1]
+    td_square, y_square = (state[name].double().clamp_min(LEAST) for name in SQUARES[1:])
+    noise = td_square / (1 - Hyper(state).gamma.double()).square()
+    length = information.diagonal(dim1=-2, dim2=-1).sum(-1) / state[SQUARES[0]].clamp_min(1)[:, None]  # E‖φ‖², [R, M]
+    variance = y_square[:, None] / length.clamp_min(LEAST)
+    unit = torch.eye(width, dtype=torch.float64, device=information.device)
+    precision = information / noise.view(-1, 1, 1, 1) + unit / variance[..., None, None]
+    factor, failed = torch.linalg.cholesky_ex(precision)  # Σ⁻¹ = L Lᵀ, hence S = L⁻ᵀ
+    root = torch.linalg.solve_triangular(factor, unit, upper=False).mT
+    now = {ROOT: root, LOG_DETERMINANT: -2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)}
+    now |= {"prior_log_variance": variance.log().unsqueeze(-1).expand(-1, -1, width)}
+    due = ended & (state[SQUARES[0]] > 0) & (failed == 0).all(1)
+    for name, value in now.items():
+        chosen = due.view(-1, *[1] * (value.dim() - 1))
+        state[name].copy_(torch.where(chosen, value.to(state[name].dtype), state[name]))
 
 
 def with_observation(root: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:

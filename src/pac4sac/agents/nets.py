@@ -74,7 +74,10 @@ class Net:
 
     def __init__(self, trunk: Trunk, head: Mapping[str, Parameter], members: int = 1) -> None:
         self.trunk, self.members = trunk, members
-        self.parameters = trunk.parameters | {f"head.{name}": parameter for name, parameter in head.items()}
+        self.lay_out(trunk.parameters | {f"head.{name}": parameter for name, parameter in head.items()})
+
+    def lay_out(self, parameters: Mapping[str, Parameter]) -> None:
+        self.parameters = dict(parameters)
         sizes = [math.prod(parameter.shape) for parameter in self.parameters.values()]
         self.padding = [-size % ALIGNMENT for size in sizes]
         self.sizes = [size + padding for size, padding in zip(sizes, self.padding, strict=True)]
@@ -107,7 +110,11 @@ class Net:
 
     def features(self, p: Params, *inputs: Tensor) -> Tensor:
         """φ [G, B, width] of inputs [R, B, ·], the same for all members of a run."""
-        return self.trunk(p, *(x.repeat_interleave(self.members, 0) if self.members > 1 else x for x in inputs))
+        return self.trunk(p, *self.of_members(*inputs))
+
+    def of_members(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """[R, ...] -> [G, ...]"""
+        return tuple(x.repeat_interleave(self.members, 0) for x in inputs) if self.members > 1 else inputs
 
     def per_member(self, x: Tensor) -> Tensor:
         """[G, ...] -> [R, M, ...]"""

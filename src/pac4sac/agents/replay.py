@@ -33,10 +33,15 @@ def store(data: Tensor, row: Tensor, step: Tensor) -> None:
 def sample(data: Tensor, uniforms: Tensor, n: Tensor, ds: int, da: int) -> Batch:
     """Transitions drawn with replacement from the first n, one for each uniform number [R, B]."""
     runs, capacity, width = data.shape
-    index = (uniforms * n).long().clamp_max(n - 1)  # u = 1 would read the next run's ring
+    index = places(uniforms, n)
     first = torch.arange(runs, device=data.device).unsqueeze(1) * capacity
     rows = data.view(-1, width).index_select(0, (first + index).view(-1)).view(*index.shape, width)
     return unpack(rows, ds, da)
+
+
+def places(uniforms: Tensor, n: Tensor) -> Tensor:
+    """Which of the first n transitions uniform numbers draw."""
+    return (uniforms * n).long().clamp_max(n - 1)  # u = 1 would read the next run's ring
 
 
 def unpack(rows: Tensor, ds: int, da: int) -> Batch:

@@ -14,7 +14,7 @@ from torch import Tensor
 from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
 from pac4sac.agents.nets import Critic, GaussianActor, Net, Params, squashed_sample
 from pac4sac.agents.replay import Batch
-from pac4sac.agents.settings import AT_LEAST_ONE, NON_NEGATIVE, AgentConfig, per_run, structural
+from pac4sac.agents.settings import ANY, AT_LEAST_ONE, NON_NEGATIVE, AgentConfig, per_run, structural
 from pac4sac.agents.tape import Stream
 
 
@@ -23,7 +23,10 @@ class SacConfig(AgentConfig):
     """Settings of SAC."""
 
     alpha: float = per_run(0.2, NON_NEGATIVE, "weight of the policy's entropy; its first value where it is learned")
-    learn_alpha: bool = per_run(False, None, "learn α towards a policy entropy of −d_a")
+    learn_alpha: bool = per_run(False, None, "learn α towards a target entropy, of −d_a unless told otherwise")
+    target_entropy: float = per_run(-1.0, ANY, "that entropy, for each of d_a joints or as entropy_rule counts them")
+    entropy_rule: str = per_run("joints", ("joints", "root"), "times d_a, or √d_a: more noise where joints are many")
+    least_alpha: float = per_run(0.0, NON_NEGATIVE, "for each joint, what a learned α never falls below")
     alpha_lr: float = per_run(0.0, NON_NEGATIVE, "Adam's learning rate for log α; 0 for that of lr")
     shots: int = per_run(1, AT_LEAST_ONE, "S: actions drawn per step, of which the critic's favourite is taken")
     shoot: str = structural("always", ("always", "evaluation"), "when to shoot: in training too, or in evaluation only")
@@ -95,9 +98,14 @@ class Sac(Agent):
         return torch.where(h.learn_alpha > 0, state["log_alpha"].view(-1).exp(), h.alpha)
 
     def learn_temperature(self, state: State, entropy: Tensor, active: Tensor) -> None:
-        """Gradient of log α · (entropy − target entropy), with the target −d_a; only for runs that learn α."""
-        gradient = torch.where(Hyper(state).learn_alpha > 0, entropy + self.da, 0.0)
+        """Gradient of log α · (entropy − target entropy), and no further than the least α; only for runs that learn
+        it."""
+        h = Hyper(state)
+        target = h.target_entropy * (self.da + h.entropy_rule * (self.da**0.5 - self.da))  # d_a or √d_a
+        gradient = torch.where(h.learn_alpha > 0, entropy - target, 0.0)
         self.adam(state, "log_alpha", gradient.view(-1, 1, 1), gradient, active)
+        least = torch.where(active & (h.learn_alpha > 0), (self.da * h.least_alpha).log(), -torch.inf)
+        state["log_alpha"].copy_(state["log_alpha"].maximum(least.view(-1, 1, 1)))
 
     def trained(self) -> tuple[str, ...]:
         return (*super().trained(), "log_alpha")
@@ -124,7 +132,7 @@ class Sac(Agent):
         q = self.value(self.params(state, "critic"), *pairs(s, a), None).view(a.shape[:-1])
         return take(a, of_own_shots(q, Hyper(state).shots).argmax(1))
 
-    def greedy(self, state: State, s: Tensor) -> Tensor:
+    def deterministic_action(self, state: State, s: Tensor) -> Tensor:
         return torch.tanh(self.actor(self.params(state, "actor"), s)[0])
 
     def sample_policy(self, state: State, s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:

@@ -67,9 +67,9 @@ class Td3(Agent):
     # Acting: a = π(s) + ε, ε ~ N(0, σ).
 
     def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
-        return (self.greedy(state, s) + Hyper(state).noise[:, None, None] * draw["noise"]).clamp(-1, 1)
+        return (self.deterministic_action(state, s) + Hyper(state).noise[:, None, None] * draw["noise"]).clamp(-1, 1)
 
-    def greedy(self, state: State, s: Tensor) -> Tensor:
+    def deterministic_action(self, state: State, s: Tensor) -> Tensor:
         return self.actor(self.params(state, "actor"), s)
 
     # The random numbers of all this.

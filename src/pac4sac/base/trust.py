@@ -6,6 +6,7 @@ does, and nothing else.
 """
 
 import contextlib
+import importlib
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -51,6 +52,21 @@ def trusted_module(name: str) -> str:
             f"if you trust it, allow it with --trust {module}, in Python with trust={module!r}."
         )
     return module
+
+
+def own_class(name: str, what: str, base: type[Any]) -> type[Any]:
+    """The user's own class `module:Class`, where `what` says in a word what it is to be; a subclass of `base`."""
+    module, _, class_name = name.rpartition(":")
+    if not (module and class_name):
+        raise UserError(f"{name!r} is no {what}; name a class of your own as module:Class.")
+    try:
+        own = getattr(importlib.import_module(trusted_module(name)), class_name)
+    except Exception as error:  # whatever the module of the user's own raises
+        kind = "" if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: "
+        raise UserError(f"The {what} {name!r} could not be imported: {kind}{error}.") from error
+    if not (isinstance(own, type) and issubclass(own, base)):
+        raise UserError(f"{name!r} is not a subclass of pac4sac.{base.__name__}.")
+    return own
 
 
 def import_path() -> str:

@@ -181,9 +181,9 @@ def _examine(
     if not calibrations:
         remarks.append(REMARKS["no_uncertainty"])
     say(f"{episodes} episodes of the deterministic policy …")
-    greedy = evaluate(Episodes(agent, state, task, [seed], episodes, "certificate"), "greedy")[0]
+    deterministic = evaluate(Episodes(agent, state, task, [seed], episodes, "certificate"), "deterministic")[0]
     limit = time_limit(task)
-    returns = {"π, one action": played.returns(limit), "deterministic": greedy[np.isfinite(greedy)]}
+    returns = {"π, one action": played.returns(limit), "deterministic": deterministic[np.isfinite(deterministic)]}
     if "shooting" in errors:
         returns["shooting"] = errors["shooting"].returns(limit)
     because = "returns in the range that you gave"
@@ -218,10 +218,12 @@ def posterior(agent: Agent, state: State) -> tuple[float | None, tuple[str, ...]
     if not agent.critic.gaussian or not hasattr(agent, "divergence"):
         return None, ()
     with torch.no_grad():
-        # Several critics are one posterior over all of their weights: the product, whose KL is the sum.
-        kl = float(agent.divergence(state, agent.params(state, "critic")).sum())
-    moved = getattr(agent.config, "prior", "fixed") != "fixed"
-    return kl, (*(["prior"] if moved else []), *(["minimum"] if agent.critic.members > 1 else []))
+        each = agent.divergence(state, agent.params(state, "critic"))
+    # Several critics are one posterior over all of their weights, the product, whose KL is the sum; or over the weights
+    # of one of them, a mixture, whose KL is at most the mean.
+    kl, shape = (each.sum(), "minimum") if agent.takes_minimum else (each.mean(), "mixture")
+    moved = getattr(agent.config, "prior", "fixed") != "fixed" or getattr(agent.config, "head", "") == "regression"
+    return float(kl), (*(["prior"] if moved else []), *([shape] if agent.critic.members > 1 else []))
 
 
 def bias_along(policy: str, errors: ValueErrors, delta: float) -> BiasAlong:

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import stats
 from scipy.special import stdtrit
 from torch import Tensor
 
@@ -268,6 +269,7 @@ class Calibration:
     ratio: float  # root mean square of error by deviation: 1 where the critic knows its error
     rms_error: float
     rms_deviation: float
+    rank_correlation: float  # Spearman's, of |error| and deviation over states: 0 where it does not know where it errs
     steps: int
 
 
@@ -298,14 +300,16 @@ def calibration(where: str, name: str, deviation: Floats, errors: ValueErrors, d
     share = Estimate(float(shares.mean()), betting_lower(shares, delta / 2), betting_upper(shares, delta / 2))
     e, d = errors.error[errors.judged], np.maximum(deviation[errors.judged], 1e-12)
     ratio, rms_error, rms_deviation = (float(np.sqrt(np.mean(x**2))) for x in (e / d, e, d))
-    return Calibration(where, name, share, ratio, rms_error, rms_deviation, steps=len(e))
+    varied = len(e) > 2 and np.ptp(d) > 0 and np.ptp(np.abs(e)) > 0
+    rank_correlation = float(stats.spearmanr(np.abs(e), d).statistic) if varied else math.nan
+    return Calibration(where, name, share, ratio, rms_error, rms_deviation, rank_correlation, steps=len(e))
 
 
 @torch.no_grad()
 def deviations(agent: Agent, state: State, errors: ValueErrors) -> tuple[str, Floats]:
-    """√v_p, or how far several critics lie apart."""
+    """√v_p, that of a mixture from its members' differences too, or how far several critics lie apart."""
     if agent.critic.gaussian:
-        return "√v_p", np.sqrt(errors.v)
+        return "√v_p" if agent.takes_minimum else "the mixture's deviation", np.sqrt(errors.v)
     s, a = (torch.from_numpy(x).flatten(0, 1)[None] for x in (errors.observation, errors.action))
     chunks = zip(torch.split(s, STATES_AT_ONCE, 1), torch.split(a, STATES_AT_ONCE, 1), strict=True)
     q = agent.params(state, "critic")

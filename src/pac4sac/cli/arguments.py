@@ -29,6 +29,18 @@ Trust = Annotated[
     UseAppendAction[list[str]],
     arg(metavar="MODULE", help="Module that the files read may name, so that its code runs; see docs/trust.md."),
 ]
+Track = Annotated[
+    Literal["none", "tensorboard", "wandb", "trackio"],
+    arg(help="Show every run in this tracker too, offline unless it is told otherwise; see docs/command-line.md."),
+]
+Callback = Annotated[
+    str | None,
+    arg(
+        metavar="MODULE:CLASS",
+        help="Class of your own that watches training and may end a run, a subclass of pac4sac.Callback; or several.",
+        help_behavior_hint="(optional)",
+    ),
+]
 MaxMinutes = Annotated[float | None, optional("M")]
 KeepStale = Annotated[
     bool, arg(help="Keep runs that other code than today's has trained, marked in every table, and train none again.")
@@ -75,6 +87,18 @@ def options_of(command: object) -> dict[str, Any]:
     """The options of training that a command was given or has by default."""
     given = {name: getattr(command, name, None) for name in OPTIONS}
     return {name: value for name, value in given.items() if value is not None}
+
+
+def callback_names(track: str, callback: str | None) -> list[str]:
+    own = [name.strip() for name in callback.split(",")] if callback else []
+    return own if track == "none" else [track, *own]
+
+
+def callback_flags(names: Sequence[str]) -> str:
+    """The flags that `callback_names` read."""
+    own = ",".join(name for name in names if ":" in name)
+    flags = [*(f"--track {name}" for name in names if ":" not in name), *([f"--callback {own}"] if own else [])]
+    return "".join(f" {flag}" for flag in flags)
 
 
 def parse_settings(groups: Sequence[Sequence[str]]) -> dict[str, list[str]]:

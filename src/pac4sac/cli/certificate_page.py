@@ -23,11 +23,12 @@ STYLES = {"vacuous": "dim", "broken": "bold red", "certificate": "bold green"}  
 SIGNS = {"overestimates": "+", "underestimates": "−", "undecided": "·"}
 
 
-def show(c: Certificate, console: Console) -> None:
+def show(c: Certificate, console: Console, *, full: bool = True) -> None:
     console.print(Text(PAGE["title"].format(run=c.run, task=c.task), "bold"), soft_wrap=True)
     short = _list(("•", line) for line in (*in_short(c), *(Text(remark, "yellow") for remark in c.remarks)))
     calibration = (calibration_table(c), "") if c.calibration else ()
-    for piece in ("", short, "", bias_table(c), *bounds_pages(c), *calibration, policy_table(c)):
+    further = (bias_table(c), *bounds_pages(c), *calibration, policy_table(c)) if full else ()
+    for piece in ("", short, "", *further):
         console.print(piece)
 
 
@@ -128,9 +129,9 @@ def _numbers(row: BoundRow) -> tuple[str, ...]:
 
 def calibration_table(c: Certificate) -> Table:
     title = PAGE["calibration"].format(deviation=c.calibration[0].deviation, nominal=_percent(NOMINAL))
-    table = _table(title, PAGE["chance"], "states", "covered", "rms error", "rms dev.", "ratio", "steps")
+    table = _table(title, PAGE["chance"], "states", "covered", "rms error", "rms dev.", "ratio", "rank", "steps")
     for one in c.calibration:
-        numbers = map(number, (one.rms_error, one.rms_deviation, one.ratio))
+        numbers = map(number, (one.rms_error, one.rms_deviation, one.ratio, one.rank_correlation))
         table.add_row(one.where, _text(one.share, _percent), *numbers, f"{one.steps:,}")
     return table
 

@@ -31,6 +31,7 @@ class Certify:
     return_range: Annotated[str | None, optional("LOW,HIGH", "from the rewards' range")] = None
     # Folder for certificate.json and certificate.png.
     out: Annotated[Path | None, optional("DIR", "that of the run")] = None
+    full: bool = False  # Show every bound with its assumptions, calibration and the policy's returns too.
     json: bool = False  # Print the certificate as JSON instead of a page.
     trust: arguments.Trust = field(default_factory=list)
 
@@ -50,9 +51,11 @@ class Certify:
         if self.json:
             print(written[0].read_text(encoding="utf-8"))
             return 0
-        show(certificate, console)
+        show(certificate, console, full=self.full)
         for path in written:
             say(console, f"Written: {path}")
+        if not self.full:
+            say(console, "All bounds with their assumptions, and calibration: the same command with --full.")
         return 0
 
 

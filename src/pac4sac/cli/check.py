@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 from tyro.conf import Positional, arg
 
 from pac4sac.cli.shared import say
@@ -25,7 +27,7 @@ class Check:
         for examination in examine(self.algo):
             say(console, f"{'mend' if examination.problem else 'ok':4}  {examination.what}")
             if examination.problem:
-                console.print(f"      {examination.problem}", markup=False, highlight=False)
+                console.print(Padding(Text(examination.problem), (0, 0, 0, 6)))
             problems += bool(examination.problem)
         say(console, f"{self.algo} can be trained." if not problems else f"{self.algo} is to be mended first.")
         return 1 if problems else 0

@@ -13,7 +13,7 @@ from pac4sac.cli.shared import writing
 from pac4sac.cli.study_display import StudyDisplay, show_end
 
 
-@arguments.with_options("steps", "device", "backend", "precision")
+@arguments.with_options("steps", "device", "backend", "precision", "step_seconds")
 @dataclass(frozen=True)
 class Compare:
     """Train several algorithms on a task and compare them, with intervals.
@@ -34,10 +34,13 @@ class Compare:
     parallel: Annotated[int | None, optional("N", "as the cores allow")] = None  # Cohorts trained side by side.
     max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes; the same command goes on.
     keep_stale: arguments.KeepStale = False
+    track: arguments.Track = "none"
+    callback: arguments.Callback = None
     trust: arguments.Trust = field(default_factory=list)
 
     def run(self, console: Console) -> int:
         given = {**vars(self), "settings": arguments.parse_settings(self.settings)}  # named as in Python
+        given["callbacks"] = arguments.callback_names(given.pop("track"), given.pop("callback"))
         from pac4sac.studies.compare import compare
 
         with writing(self.out or Path("experiments")), StudyDisplay(console) as display:

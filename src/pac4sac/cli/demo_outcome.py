@@ -14,20 +14,20 @@ from pac4sac.runs.metrics import STREAK, longest_streak, solved_at
 from pac4sac.runs.reading import RunRecord, read_below
 
 SHOWN, TRAINED = "half-cheetah", "cartpole-swingup"
-PICTURES = 120  # of each film: six seconds
+PICTURES = {SHOWN: 60, TRAINED: 100}  # of the films: three seconds, which are soon drawn, and five
 ABOUT = (
-    "PAC4SAC is soft actor-critic with a critic that learns by a PAC-Bayes bound, so that it knows how uncertain its "
-    "values are, and that chooses the best of 500 actions its policy proposes."
+    "PAC4SAC is soft actor-critic whose critic learns by a PAC-Bayes bound and tells how uncertain it holds its values "
+    "to be; it acts by taking, of 500 actions that its policy proposes, the one that the critic values most."
 )
 
 
-def film(console: Console, agent: Path, out: Path) -> None:
+def film(console: Console, agent: Path, task: str, folder: Path) -> None:
     with console.status("filming …") as status:
 
         def progress(done: int, of: int) -> None:
             status.update(f"filming: {done} of {of} pictures …")
 
-        record_video(agent, out, progress=progress, most=PICTURES)
+        out = record_video(agent, folder / f"{task}.gif", progress=progress, most=PICTURES[task])
     say(console, f"   Film: {out}")
 
 
@@ -48,18 +48,19 @@ def show_outcome(console: Console, folder: Path) -> None:
     draw_over_reference(folder / "returns.png", run, label)
     say(console, f"   Picture: {folder / 'returns.png'}")
     if (run.folder / "agent.safetensors").is_file():
-        film(console, run.folder, folder / f"{TRAINED}.gif")
+        film(console, run.folder, TRAINED, folder)
     archived = reference_runs(TRAINED)
     compared = comparison({name: archived[TRAINED, algo] for name, algo in (("PAC4SAC", "pac4sac"), ("SAC", "sac"))})
     console.print("", outcome(returns, limit), compared, ABOUT, "", sep="\n", highlight=False)
-    goes_on = run.status in ("interrupted", "running")
-    for command, what in {
-        f"pac4sac watch {SHOWN}": "a longer film of the agent above",
-        f"pac4sac resume {folder / 'training'}" if goes_on else "pac4sac demo --full": (
-            "go on where this training stopped" if goes_on else "the same with the paper's settings"
-        ),
-        f"pac4sac compare {TRAINED} --algos pac4sac,sac --seeds 0:5": "five seeds of each, with intervals",
-    }.items():
+    further = ("pac4sac demo --full", "the same with the paper's settings, ten minutes")
+    if run.status != "finished":
+        further = (f"pac4sac resume {folder / 'training'}", "goes on where this training stopped")
+    say(console, "Next:")
+    for command, what in (
+        (f"pac4sac watch {SHOWN}", "films a whole episode of the agent that ships"),
+        further,
+        (f"pac4sac compare {TRAINED} --algos pac4sac,sac --seeds 0:5", "trains five seeds of each, with intervals"),
+    ):
         say(console, f"   {command}\n      {what}")
 
 

@@ -68,7 +68,7 @@ def software() -> Iterator[Finding]:
         note = NOTES["built_by_pip"] if name == "pybullet" and PYBULLET_IS_BUILT else note
         yield Finding(name, version or "missing", note, "fine" if version else "missing")
     absent = [extra for extra, module in ABOUT["extras"].items() if not importlib.util.find_spec(module)]
-    note = f"not installed: {', '.join(absent)}; {how_to_install(','.join(absent))}" if absent else ""
+    note = f"not installed: {', '.join(absent)}; {how_to_install('NAME')}" if absent else ""
     yield Finding("extras", ", ".join(extra for extra in ABOUT["extras"] if extra not in absent) or "none", note)
 
 

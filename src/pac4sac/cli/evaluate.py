@@ -2,14 +2,16 @@
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 
 from rich.console import Console
+from rich.status import Status
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.ranges import EPISODES, NON_NEGATIVE, check_value
 from pac4sac.base.text import brief
 from pac4sac.cli import arguments
-from pac4sac.cli.shared import plain_table
+from pac4sac.cli.shared import plain_table, show_whole_words
 from pac4sac.training.options import make_options
 
 
@@ -41,21 +43,26 @@ class Evaluate:
         table = plain_table(title, "run", "policy", right=("mean ± sd", "lowest", "highest"))
         tell_damage(*read_below(self.folder))
         evaluated = 0
-        for folder in run_folders:
-            path = folder / ("best.safetensors" if self.best else "agent.safetensors")
-            if not path.is_file():
-                hint = "train with --evaluate-every" if self.best else "train it up to its first checkpoint"
-                raise UserError(f"{folder} holds no {path.name}; {hint}.")
-            trained = load(path)
-            run = trained.run
-            fresh = (trained.agent, trained.state, run.task, [self.seed], self.episodes, "command")
-            played = Episodes(*fresh, step_seconds=how.step_seconds)
-            for policy in policies_of(trained.agent):
-                with console.status(f"{run.id}: {self.episodes} episodes, {policy} policy …"):
+        with console.status("reading the agents …") as status:
+            for number, folder in enumerate(run_folders, 1):
+                path = folder / ("best.safetensors" if self.best else "agent.safetensors")
+                if not path.is_file():
+                    hint = "train with --evaluate-every" if self.best else "train it up to its first checkpoint"
+                    raise UserError(f"{folder} holds no {path.name}; {hint}.")
+                trained = load(path)
+                run = trained.run
+                fresh = (trained.agent, trained.state, run.task, [self.seed], self.episodes, "command")
+                for policy in policies_of(trained.agent):
+                    tell = partial(_tell, status, f"{run.id}, {number} of {len(run_folders)}: {policy} policy")
+                    played = Episodes(*fresh, step_seconds=how.step_seconds, progress=tell)
                     returns = [value for value in evaluate(played, policy)[0].tolist() if not math.isnan(value)]
-                spread = mean_and_sd([TableNumber(value) for value in returns])
-                shown = (spread, brief(min(returns)), brief(max(returns))) if returns else ("failed", "", "")
-                table.add_row(run.id, policy, *shown)
-                evaluated += len(returns)
-        console.print(table)
+                    spread = mean_and_sd([TableNumber(value) for value in returns])
+                    shown = (spread, brief(min(returns)), brief(max(returns))) if returns else ("failed", "", "")
+                    table.add_row(run.id, policy, *shown)
+                    evaluated += len(returns)
+        show_whole_words(console, table)
         return 0 if evaluated else 1  # a warning has said why
+
+
+def _tell(status: Status, about: str, step: int, longest: int) -> None:
+    status.update(f"{about}, step {step:,} of {longest:,} at most …")

@@ -1,14 +1,17 @@
 """The command line. torch and simulators are imported by the commands that need them, so that help comes at once."""
 
+import contextlib
 import os
 import sys
 import warnings
 from functools import partial
+from typing import get_args
 
 import tyro
 from rich.console import Console
 
 from pac4sac.base.errors import UserError
+from pac4sac.base.text import did_you_mean
 from pac4sac.base.trust import allow, allow_named, consent_of_one_command, trusted, trusted_module
 from pac4sac.base.version import __version__
 from pac4sac.cli.arguments import flags_of_file
@@ -23,15 +26,16 @@ from pac4sac.cli.list import List
 from pac4sac.cli.reference import Reference
 from pac4sac.cli.report import Report
 from pac4sac.cli.resume import Resume
-from pac4sac.cli.shared import INTERRUPTED
+from pac4sac.cli.shared import INTERRUPTED, WholeWords
 from pac4sac.cli.study import StudyCommand
 from pac4sac.cli.train import Train
 from pac4sac.cli.watch import Watch
 
-DESCRIPTION = (
-    "PAC-Bayesian Soft Actor-Critic and its rivals: train them, look at them, measure them. "
-    "pac4sac --version shows the version."
-)
+DESCRIPTION = """PAC-Bayesian Soft Actor-Critic and its rivals: train, watch and measure them.
+
+Example: pac4sac train Pendulum-v1 --steps 5000
+
+pac4sac --version tells the version."""
 Command = (  # in the order of the help, each called like its class
     Demo
     | Train
@@ -48,6 +52,10 @@ Command = (  # in the order of the help, each called like its class
     | Check
     | Doctor
 )
+NAMES = {  # that may follow the name of the program, and that of a command
+    (): ["study" if kind == StudyCommand else kind.__name__.lower() for kind in get_args(Command)],
+    ("study",): ["run", "plan", "status", "collect"],
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -82,14 +90,21 @@ def parse(argv: list[str]) -> Command:
     if argv == ["--version"]:
         print(f"pac4sac {__version__}")
         raise SystemExit(0)
+    for before, known in NAMES.items():
+        if tuple(argv) == before:
+            argv = [*before, "--help"]
+        name = next(iter(argv[len(before) :]), "-")
+        if tuple(argv[: len(before)]) == before and not name.startswith("-") and name not in known:
+            raise UserError(f"There is no command {' '.join([*before, name])!r}; {did_you_mean(name, known)}")
     parsed = partial(tyro.cli, Command, prog="pac4sac", description=DESCRIPTION)
-    command: Command = parsed(args=argv)
+    with contextlib.redirect_stdout(WholeWords(sys.stdout) if {"-h", "--help"} & {*argv} else sys.stdout):
+        command: Command = parsed(args=argv)
     take_consent(command)
     if isinstance(command, Train) and command.config is not None:
         # What the file says comes first, and the last of equal flags counts.
         from_file = flags_of_file(command.config, Train, with_task=command.task is None)
         merged: Train = parsed(args=["train", *from_file, *argv[1:]])
-        for name in (merged.task or "", merged.algo):
+        for name in (merged.task or "", merged.algo, *(merged.callback or "").split(",")):
             trusted_module(name)
         return merged
     return command
@@ -99,6 +114,7 @@ def take_consent(command: Command) -> None:
     """What is named on the command line may be imported, from the working directory too, as with python -m."""
     given = vars(getattr(command, "command", command))  # that of `study`
     allow(given.get("trust", ()))
-    allow_named(given.get("task"), given.get("algo"), *given.get("algos", "").split(","))
+    several = ",".join(given.get(name) or "" for name in ("algos", "callback"))
+    allow_named(given.get("task"), given.get("algo"), *several.split(","))
     if trusted() and "" not in sys.path:
         sys.path.append("")

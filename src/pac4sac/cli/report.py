@@ -1,5 +1,6 @@
 """`pac4sac report`."""
 
+import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +21,7 @@ class Report:
     out: Annotated[Path | None, arguments.optional("DIR", "report/ in the first folder")] = None
     # Write for a repository: Markdown as a README with a page for each section, and neither LaTeX nor PDF.
     pages: bool = False
+    open: bool = False  # Open the page in the browser.
 
     def run(self, console: Console) -> int:
         if not self.folders:
@@ -30,4 +32,6 @@ class Report:
         with writing(out):
             report = write_report(self.folders, out, in_pages=self.pages)
         say(console, f"Report: {report.page}")
+        if self.open and not webbrowser.open(report.page.resolve().as_uri()):
+            say(console, "There is no browser here; open that page in one of yours.")
         return 0

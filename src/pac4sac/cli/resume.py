@@ -16,7 +16,8 @@ class Resume:
     folder: arguments.Folder  # Experiment folder, or one of its run folders.
     steps: Annotated[int | None, arguments.optional("N")] = None  # Extend the experiment to so many steps.
     max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes.
-    tensorboard: bool = False  # Write TensorBoard files too.
+    track: arguments.Track = "none"
+    callback: arguments.Callback = None
     trust: arguments.Trust = field(default_factory=list)
 
     def run(self, console: Console) -> int:
@@ -26,4 +27,5 @@ class Resume:
         from pac4sac.training.experiment import resume
 
         training = partial(resume, folder, steps=self.steps, max_minutes=self.max_minutes)
-        return train_and_show(training, console, folder, self.max_minutes, self.tensorboard)
+        callbacks = arguments.callback_names(self.track, self.callback)
+        return train_and_show(training, console, folder, self.max_minutes, callbacks)

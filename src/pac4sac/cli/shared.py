@@ -1,8 +1,13 @@
 """What the commands share: exit codes, sentences on the console, tables, and mistakes in writing files."""
 
 import contextlib
+import io
+import re
+import shutil
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TextIO
 
 from rich import box
 from rich.console import Console
@@ -42,9 +47,50 @@ def writing(target: Path) -> Iterator[None]:
 def plain_table(title: str, *left: str, right: Sequence[str] = (), caption: str | None = None) -> Table:
     """With columns that begin on the left and may be folded, then columns of numbers."""
     table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.show_edge = table.pad_edge = False
     table.title_justify = table.caption_justify = "left"
     for header in left:
         table.add_column(header, overflow="fold")
     for header in right:
         table.add_column(header, justify="right", no_wrap=True)
     return table
+
+
+def show_whole_words(console: Console, table: Table) -> None:
+    """Show a plain table with no word broken, where there is room for that: each column gets what its longest word
+    needs, then those that lack little get it, and the others share what is left."""
+    texts = [[str(cell) for cell in (column.header, *column.cells)] for column in table.columns]
+    longest_words = [max(len(word) for text in column for word in text.split()) for column in texts]
+    longest_lines = [max(len(line) for text in column for line in text.splitlines()) for column in texts]
+    rest = console.width - sum(longest_words) - 2 * (len(texts) - 1)  # beside the space between columns
+    by_lack = sorted(zip(longest_lines, longest_words, table.columns, strict=True), key=lambda row: row[0] - row[1])
+    for place, (line, word, column) in enumerate(by_lack if rest >= 0 else ()):
+        share = min(line - word, rest // (len(by_lack) - place))
+        column.width, rest = word + share, rest - share
+    console.print(table)
+
+
+class WholeWords(io.TextIOBase):
+    """A terminal for help, where lines that are too long go on below: the parser fits in all but usage and summary."""
+
+    def __init__(self, terminal: TextIO) -> None:
+        self.terminal = terminal
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self.terminal.encoding
+
+    def isatty(self) -> bool:
+        return self.terminal.isatty()
+
+    def write(self, text: str) -> int:
+        return self.terminal.write("\n".join(map(self._fitted, text.split("\n"))))
+
+    def _fitted(self, line: str) -> str:
+        width, plain = shutil.get_terminal_size().columns, re.sub(r"\x1b\[[\d;]*m", "", line)
+        if len(plain) <= width:
+            return line
+        usage = plain.startswith("usage:")
+        return textwrap.fill(
+            plain.replace(",", ", ") if usage else plain, width, subsequent_indent="  " * usage, break_on_hyphens=False
+        )

@@ -2,6 +2,7 @@
 
 import shlex
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -16,6 +17,8 @@ from pac4sac.cli.arguments import optional
 from pac4sac.cli.shared import say, writing
 from pac4sac.cli.study_display import StudyDisplay, cohort_table, show_end
 from pac4sac.runs.seeds import parse_seeds
+from pac4sac.studies.live_page import LivePage
+from pac4sac.studies.watcher import Watcher
 
 if TYPE_CHECKING:
     from pac4sac.studies.definition import Study
@@ -62,7 +65,7 @@ class PartOfStudy(ChosenStudy):
         return None if self.memory is None else self.memory * 10**6
 
 
-@arguments.with_options("device", "backend", "precision", otherwise=AS_THE_STUDY_SAYS)
+@arguments.with_options("device", "backend", "precision", "step_seconds", otherwise=AS_THE_STUDY_SAYS)
 @dataclass(frozen=True)
 class StudyRunCommand(PartOfStudy):
     """Train what a study asks for and is not trained yet. Interrupt it and call it again: it goes on.
@@ -75,6 +78,11 @@ class StudyRunCommand(PartOfStudy):
     parallel: Annotated[int | None, optional("N", "as the cores allow")] = None  # Cohorts trained side by side.
     max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes.
     keep_stale: arguments.KeepStale = False
+    track: arguments.Track = "none"
+    callback: arguments.Callback = None
+    serve: bool = False  # Show the study on a page in a browser of this machine while it trains.
+    # Port of that page.
+    port: Annotated[int | None, optional("PORT", "any that is free")] = None
 
     def run(self, console: Console) -> int:
         study, root = self.study_and_folder()
@@ -82,8 +90,13 @@ class StudyRunCommand(PartOfStudy):
 
         how = {name: getattr(self, name) for name in ("engine", "address", "parallel", "max_minutes", "keep_stale")}
         how |= {"memory": self.memory_in_bytes(), "options": arguments.options_of(self)}
-        with writing(root), StudyDisplay(console) as display:
-            result, report = train_and_report(study, root, display, **how)
+        how["callbacks"] = arguments.callback_names(self.track, self.callback)
+        with writing(root), StudyDisplay(console) as display, ExitStack() as until_the_end:
+            watcher: Watcher = display
+            if self.serve or self.port is not None:
+                watcher = until_the_end.enter_context(LivePage(display, self.port or 0))
+                say(console, f"Live page: {watcher.address}")
+            result, report = train_and_report(study, root, watcher, **how)
         return show_end(console, result, report.page, report.main_tables)
 
 
@@ -104,6 +117,9 @@ class StudyPlanCommand(PartOfStudy):
         from pac4sac.studies.timing import expected_seconds, side_by_side_seconds
         from pac4sac.training.options import Options
 
+        if study.halving is not None:
+            say(console, f"Of {study.halving.rungs} rungs the first; what goes on to the next is known at its end.")
+            study, root = study.rung(0), root / "rung-1"
         chosen = arguments.options_of(self)
         device = {**study.options, **chosen}.get("device", "auto")
         place = place_for_cohorts(device, self.memory_in_bytes())
@@ -138,6 +154,9 @@ class StudyStatusCommand(ChosenStudy):
         study, root = self.study_and_folder()
         from pac4sac.studies.plan import plan, read_study
 
+        if study.halving is not None:
+            rung = max(1, len(list(root.glob("rung-*"))))
+            study, root = study.rung(rung - 1), root / f"rung-{rung}"
         if read_study(root) is None:
             raise UserError(f"{root} holds no study yet; start it with: pac4sac study run {shlex.quote(self.name)}.")
         cohorts = plan(study, root, 10**15)

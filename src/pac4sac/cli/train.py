@@ -35,7 +35,8 @@ class Train:
     # Experiment folder to make; one that holds anything is refused.
     out: Annotated[Path | None, arguments.optional("DIR", "a new one in experiments/")] = None
     max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes; `pac4sac resume` goes on.
-    tensorboard: bool = False  # Write TensorBoard files too.
+    track: arguments.Track = "none"
+    callback: arguments.Callback = None
     # TOML file with any of these options as keys and settings in a table [set]; flags override it.
     config: Annotated[Path | None, arguments.optional("FILE")] = None
     trust: arguments.Trust = field(default_factory=list)
@@ -50,9 +51,10 @@ class Train:
         from pac4sac.cli.training_summary import train_and_show
         from pac4sac.training.experiment import train
 
-        left_out = ("tensorboard", "config", "set_task", "trust")
+        left_out = ("track", "callback", "config", "set_task", "trust")
         given = {name: value for name, value in vars(self).items() if name not in left_out}
         given |= {"task": task, "seeds": seeds, "settings": settings}
+        callbacks = arguments.callback_names(self.track, self.callback)
         return train_and_show(
-            partial(train, **given), console, self.out or Path("experiments"), self.max_minutes, self.tensorboard
+            partial(train, **given), console, self.out or Path("experiments"), self.max_minutes, callbacks
         )

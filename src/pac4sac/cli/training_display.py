@@ -21,7 +21,7 @@ from pac4sac.cli.shared import say
 from pac4sac.runs.metrics import STREAK
 from pac4sac.runs.reading import read_experiment, read_run
 from pac4sac.runs.run import Run
-from pac4sac.runs.status import BROKEN_OFF
+from pac4sac.runs.status import BROKEN_OFF, Status
 from pac4sac.training.callbacks import Callback
 
 PREPARING = "preparing: simulators, networks, compiler, number of threads …"
@@ -108,6 +108,8 @@ class TrainingDisplay(Callback):
         self.rows[run.id].status = status
         if status in BROKEN_OFF:
             self.console.print(Text(f"{run.id} {status}: {detail or 'no reason known'}", "red"))
+        elif status == Status.STOPPED:
+            self.console.print(Text(f"{run.id} was stopped by a callback: {detail}", "yellow"))
 
     def on_end(self, folder: Path) -> None:
         self.rows = {}

@@ -15,21 +15,22 @@ from rich.text import Text
 from pac4sac.base.stopping import StopRequest
 from pac4sac.base.text import brief
 from pac4sac.base.trust import trusted
+from pac4sac.cli.arguments import callback_flags
 from pac4sac.cli.shared import code_of_stop, plain_table, say, writing
 from pac4sac.cli.training_display import displayed, sparkline
-from pac4sac.export.tensorboard import TensorBoard
+from pac4sac.export.tracking import callbacks_named
 from pac4sac.paper.numbers import PAPER_TASKS, SEEDS, paper_cell
 from pac4sac.report.tables import in_digits
 from pac4sac.runs.metrics import STREAK, is_complete, is_solved, last_evaluations, longest_streak, score_run
 from pac4sac.runs.reading import RunRecord, tell_damage
-from pac4sac.runs.status import BROKEN_OFF
+from pac4sac.runs.status import BROKEN_OFF, Status
 from pac4sac.training.experiment import Result
 
 PICTURE = "learning-curves.png"
 LAST = 10  # episodes, whose mean stands in for the metrics where there are none
 CURVE_WIDTHS = (30, 20, 10)  # of which the widest is taken that the terminal has room for
-SPARE = ("returns", "above", "greedy", "shooting")  # columns that are left out where it has not, in this order
-EVALUATIONS = {"greedy": "evaluation", "shooting": "evaluation,\nshooting"}  # headers by policy
+SPARE = ("returns", "above", "deterministic", "shooting")  # columns that are left out where it has not, in this order
+EVALUATIONS = {"deterministic": "evaluation", "shooting": "evaluation,\nshooting"}  # headers by policy
 
 
 class TableNumber(NamedTuple):
@@ -43,14 +44,15 @@ class TableNumber(NamedTuple):
 
 
 def train_and_show(
-    train: Callable[..., Result], console: Console, folder: Path, max_minutes: float | None, tensorboard: bool
+    train: Callable[..., Result], console: Console, folder: Path, max_minutes: float | None, callbacks: Sequence[str]
 ) -> int:
-    """Show training while it goes on and what came of it; give the exit code."""
+    """Show training while it goes on and what came of it; give the exit code. Callbacks are given by their names."""
     StopRequest(max_minutes)  # says what is wrong with it before anything is prepared
+    watching = callbacks_named(callbacks)
     with writing(folder):
         with displayed(console, max_minutes) as display:
-            result = train(callbacks=[display, TensorBoard()] if tensorboard else display)
-        show_result(result, console)
+            result = train(callbacks=[display, *watching])
+        show_result(result, console, callbacks)
     return code_of_stop(result.reason) or int(all(run.status in BROKEN_OFF or unevaluated(run) for run in result.runs))
 
 
@@ -60,7 +62,7 @@ def unevaluated(run: RunRecord) -> bool:
     return bool(returns) and not any(value is not None for value in returns or ())
 
 
-def show_result(result: Result, console: Console) -> None:
+def show_result(result: Result, console: Console, callbacks: Sequence[str] = ()) -> None:
     """The table, the picture, in a sentence how it ended, and what can be done next."""
     runs, folder = result.runs, shlex.quote(str(result.folder))
     tell_damage(runs)
@@ -73,6 +75,8 @@ def show_result(result: Result, console: Console) -> None:
     text.append(".")
     if broken := sum(run.status in BROKEN_OFF for run in runs):
         text.append(f" {broken} of {len(runs)} runs broke off (see status_detail in run.json).", "red")
+    if stopped := sum(run.status == Status.STOPPED for run in runs):
+        text.append(f" A callback stopped {stopped} of {len(runs)} runs (see status_detail in run.json).", "yellow")
     console.print(text, soft_wrap=True)
     if any(run.episodes for run in runs):
         from pac4sac.report.figures import learning_curve_picture  # matplotlib takes a second to import
@@ -82,7 +86,7 @@ def show_result(result: Result, console: Console) -> None:
     say(console, f"Run folders:     {result.folder / 'runs'}")
     allowed = "".join(f" --trust {module}" for module in trusted())
     if not result.complete:
-        say(console, f"Go on with:      pac4sac resume {folder}{allowed}")
+        say(console, f"Go on with:      pac4sac resume {folder}{callback_flags(callbacks)}{allowed}")
     if any((run.folder / "agent.safetensors").is_file() for run in runs):
         say(console, f"Film it with:    pac4sac watch {folder}{allowed}")
         say(console, f"Test it with:    pac4sac evaluate {folder}{allowed}")

@@ -71,7 +71,7 @@ class PolicyModule(nn.Module):
 
     def forward(self, observation: Tensor) -> Tensor:
         state = {name: getattr(self, f"state_{index}") for index, name in enumerate(self.names)}
-        unit = self.agent.greedy(state, observation.unsqueeze(0)).squeeze(0)  # [batch, da]
+        unit = self.agent.deterministic_action(state, observation.unsqueeze(0)).squeeze(0)  # [batch, da]
         middle, half = (self.high + self.low) / 2, (self.high - self.low) / 2
         return torch.clamp(middle + half * unit, self.low, self.high)
 

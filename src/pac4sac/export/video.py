@@ -1,6 +1,7 @@
 """One episode of a trained agent as a film, drawn without a display."""
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import gymnasium
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from pac4sac.base.errors import UserError, import_extra
+from pac4sac.base.errors import UserError, how_to_install, import_extra
 from pac4sac.tasks.episodes import simulator_seed
 from pac4sac.tasks.registry import Task, make_env
 from pac4sac.training.agent_file import TrainedAgent, choose_agent, load
@@ -22,6 +23,7 @@ FPS = 20  # a picture every 50 ms, which a gif can say exactly
 MAX_PICTURES = 600  # half a minute; what an endless episode is cut to
 GIF_WIDTH = 400
 GIF_COLOURS = 255
+NO_DISPLAY = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}  # lest pygame look for one, or greet
 
 
 def record_video(
@@ -85,10 +87,13 @@ def pictures(
 
 
 def _draw(env: gymnasium.Env[Any, Any], task: Task) -> Picture:
+    for variable, value in NO_DISPLAY.items():
+        os.environ.setdefault(variable, value)
     try:
         return Image.fromarray(np.asarray(env.render(), np.uint8))
     except gymnasium.error.DependencyNotInstalled as missing:
-        raise UserError(f"The environment of task {task.name!r} needs more to draw itself: {missing}") from missing
+        needed = f"pygame; {how_to_install('pygame')}." if "pygame" in str(missing) else f"more: {missing}"
+        raise UserError(f"To draw itself the environment of task {task.name!r} needs {needed}") from missing
 
 
 def _captioned(picture: Picture, text: str) -> Picture:
@@ -113,8 +118,9 @@ def write_gif(out: Path, frames: Iterator[Picture]) -> None:
 def _shared_palette(frames: Sequence[Picture]) -> Picture:
     """Colours of pictures from all parts of the film."""
     chosen = frames[:: max(1, len(frames) // 8)]
-    sheet = Image.new("RGB", (chosen[0].width, chosen[0].height * len(chosen)))
+    width, height = chosen[0].width // 2, chosen[0].height // 2  # every fourth point knows the colours
+    sheet = Image.new("RGB", (width, height * len(chosen)))
     for row, frame in enumerate(chosen):
-        sheet.paste(frame, (0, row * frame.height))
+        sheet.paste(frame.resize((width, height), Image.Resampling.NEAREST), (0, row * height))
     # Without rounds of k-means the ground, most of the picture, leaves too few colours to the robot.
     return sheet.quantize(GIF_COLOURS, Image.Quantize.MEDIANCUT, kmeans=2)

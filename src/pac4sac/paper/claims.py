@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from operator import attrgetter
 
@@ -9,14 +10,13 @@ from scipy import stats
 
 from pac4sac.base.text import NOTHING, p_text
 from pac4sac.paper.cost import COMPARABLE, REFERENCE, machines
-from pac4sac.paper.families import FULL, PAPER_SHOTS, SHOOTING_TASK, PaperContext, departures
+from pac4sac.paper.families import CONTROLS, FULL, PAPER_SHOTS, SHOOTING_TASK, PaperContext, departures
 from pac4sac.paper.numbers import COST, TASKS, TEXTS
-from pac4sac.paper.table_sections import verdict_cell
 from pac4sac.paper.verdicts import MARGIN_TEXT, NO_DATA, is_same
 from pac4sac.report.bias_and_coverage import BIAS, critic_verdict, final_bias
 from pac4sac.report.comparison import SIGNIFICANT, UNFINISHED, Compared, Quantity, compare
 from pac4sac.report.sections import mixtures
-from pac4sac.report.tables import Cell, Section, Table, data, in_digits, words
+from pac4sac.report.tables import Cell, Section, Table, data, in_digits, verdict_cell, words
 from pac4sac.report.variants import METRICS, Variant
 from pac4sac.runs.statistics import OVERESTIMATES, UNDERESTIMATES, Difference, Estimate, fisher, holm, summarise, welch
 
@@ -37,8 +37,18 @@ class ClaimTest:
     runs: str = ""
 
 
+def verdict_of(tests: Sequence[ClaimTest]) -> str:
+    if all(test.estimate is None for test in tests):
+        return UNFINISHED
+    speaking = [test.speaks_for_it for test in tests]
+    if False in speaking:
+        return CONTRADICTED
+    return HOLDS if all(speaking) else IN_PART if any(speaking) else NOT_SHOWN
+
+
 @dataclass(frozen=True)
 class JudgedClaim:
+    study: str  # the kind that asks about it
     claim: str
     on: str
     measure: str
@@ -47,27 +57,25 @@ class JudgedClaim:
 
     @property
     def verdict(self) -> str:
-        if all(test.estimate is None for test in self.tests):
-            return UNFINISHED
-        speaking = [test.speaks_for_it for test in self.tests]
-        if False in speaking:
-            return CONTRADICTED
-        return HOLDS if all(speaking) else IN_PART if any(speaking) else NOT_SHOWN
+        return verdict_of(self.tests)
 
     @property
     def evidence(self) -> str:
         return f"{self.measure}{self.shown_in}: " + "; ".join(f"{f.name} {f.text}" for f in self.tests)
 
 
-def claims_section(context: PaperContext) -> Section | None:
-    judged = [claim for kind in (_rivals, _biases, _shots, _costs) for claim in kind(context)]
+def judge_claims(context: PaperContext) -> list[JudgedClaim]:
+    return [claim for kind in (_rivals, _biases, _shots, _costs) for claim in kind(context)]
+
+
+def claims_section(context: PaperContext, judged: Sequence[JudgedClaim]) -> Section | None:
     if not judged:
         return None
     row = attrgetter("claim", "on", "verdict", "measure")
     columns = [
         words("Claim", "claim"),
-        words("On", "on"),
         words("Verdict", lambda claim: verdict_cell(claim.verdict)),
+        words("On", "on"),
         words("Evidence", lambda claim: Cell(claim.evidence)),
         data("claim", "on", "verdict", "measure", get=lambda line: row(line[0])),
         data("compared", get=lambda line: line[1].name),
@@ -77,7 +85,23 @@ def claims_section(context: PaperContext) -> Section | None:
     table = Table("claims", "Verdicts", columns, judged, lambda claim: [(claim, test) for test in claim.tests])
     notes = mixtures([*context.rows.table_1.values(), *context.rows.table_2.values()])
     about = TEXTS["claims"].format(comparable=COMPARABLE, margin=MARGIN_TEXT)
-    return Section("claims", "What the paper claims", [about, table, *notes])
+    return Section("claims", "What the paper claims", [table, about, *notes])
+
+
+def verdict_grid(judged: Sequence[JudgedClaim]) -> Table | None:
+    """The claims that are made of tasks, each on all of them."""
+    cells = {(claim.claim, claim.on): claim for claim in judged if claim.on in TASKS.values()}
+
+    def cell(task: str, claim: str) -> Cell:
+        found = cells.get((claim, task))
+        return verdict_cell(found.verdict, found.evidence) if found else Cell("")
+
+    columns = [words("Claim", str)]
+    columns += [words(task, partial(cell, task)) for task in TASKS.values() if any(on == task for _, on in cells)]
+    rows = list(dict.fromkeys(claim for claim, _ in cells))
+    return (
+        Table("claims-by-task", "What the paper claims, and what our runs say of it", columns, rows) if rows else None
+    )
 
 
 def _rivals(context: PaperContext) -> Iterator[JudgedClaim]:
@@ -89,18 +113,18 @@ def _rivals(context: PaperContext) -> Iterator[JudgedClaim]:
             rivals = {name: table.variants.get((task, row)) for row, name in table.titles.items() if row != row_of_ours}
             others = {name: v if v and not departures(v, table.free) else None for name, v in rivals.items()}
             own = table.variants.get((task, row_of_ours))
-            yield from _against(claims[table.name].format(better), task, own, others, metric)
+            yield from _against(table.name, claims[table.name].format(better), task, own, others, metric)
     shooting = {"SAC that shoots": {"shots": PAPER_SHOTS}}
     shooting["one plain critic that shoots"] = {"shots": PAPER_SHOTS, "critics": 1}
     for task in TASKS:
         own = context.rows.table_1.get((task, OURS))
         plain = [v for v in context.results(own.task.title) if v.algo == "sac"] if own else []
         others = {name: next((v for v in plain if v.departures == how), None) for name, how in shooting.items()}
-        yield from _against(claims["critics"], task, own, others, "regret")
+        yield from _against(CONTROLS, claims["critics"], task, own, others, "regret")
 
 
 def _against(
-    claim: str, task: str, own: Variant | None, others: Mapping[str, Variant | None], metric: str
+    study: str, claim: str, task: str, own: Variant | None, others: Mapping[str, Variant | None], metric: str
 ) -> Iterator[JudgedClaim]:
     """All that the claim names; None where there is none of the paper's setting. Nothing where there is nothing to
     compare, or our runs are not of the paper's setting."""
@@ -119,7 +143,7 @@ def _against(
     if any(row.difference or row.verdict == UNFINISHED for row in rows.values()):
         tests = [_test_of(name, rows[v], own, metric) if v else ClaimTest(name, NO_DATA) for name, v in others.items()]
         shown_in = ", thousands" if metric == "regret" else ""
-        yield JudgedClaim(claim, TASKS[task], f"Δ {METRICS[metric].title}", tests, shown_in)
+        yield JudgedClaim(study, claim, TASKS[task], f"Δ {METRICS[metric].title}", tests, shown_in)
 
 
 def _is_by_solved(own: Variant, other: Variant, metric: str) -> bool:
@@ -164,7 +188,7 @@ def _biases(context: PaperContext) -> Iterator[JudgedClaim]:
             runs = f"{len(row.values)} and {len(theirs.values)}"
             test = ClaimTest("SAC", text, speaks, row.difference, row.p, runs)
         measure = "Δ value bias at the end of training"
-        yield JudgedClaim("Overestimation is cured with one critic", title, measure, [test])
+        yield JudgedClaim(BIAS.study, "Overestimation is cured with one critic", title, measure, [test])
 
 
 def _shots(context: PaperContext) -> Iterator[JudgedClaim]:
@@ -183,7 +207,7 @@ def _shots(context: PaperContext) -> Iterator[JudgedClaim]:
             tests.append(ClaimTest(name, text, speaks, tau, p, str(len(groups[name]))))
         if tests:
             measure = f"τ of S and {METRICS[metric].title}"
-            yield JudgedClaim(f"More shots are better: {better}", TASKS[SHOOTING_TASK], measure, tests)
+            yield JudgedClaim("shooting", f"More shots are better: {better}", TASKS[SHOOTING_TASK], measure, tests)
 
 
 def _costs(context: PaperContext) -> Iterator[JudgedClaim]:
@@ -196,4 +220,4 @@ def _costs(context: PaperContext) -> Iterator[JudgedClaim]:
         test = ClaimTest("PAC4SAC", in_digits(ratio, digits=2), speaks, ratio, None, str(len(machine.seconds[OURS])))
         printed = COST[OURS].mean / COST[REFERENCE].mean
         measure = f"seconds, times those of SAC (paper {printed:.2f})"
-        yield JudgedClaim("PAC4SAC costs about as much as SAC", machine.title, measure, [test])
+        yield JudgedClaim("cost", "PAC4SAC costs about as much as SAC", machine.title, measure, [test])

@@ -145,13 +145,20 @@ def _main_shots(family: Sequence[Variant]) -> int | None:
 @dataclass(frozen=True)
 class PaperContext(Context):
     rows: PaperRows
+    is_about_paper: bool
 
 
 def context_of(collection: Collection) -> PaperContext:
     variants = variants_by_task(collection.runs, list(PAPER_TASKS), ORDER)
     rows = find_paper_rows(variants)
+    # A comparison is about the question of the one who made it, also on a task that the paper has.
+    kinds = {study.kind for study in collection.studies}
+    is_about_paper = bool(kinds - {"comparison", ""}) or (not kinds and bool(rows.all))
+    rows = rows if is_about_paper else PaperRows({}, {}, {})
     ours = {variant.task.title: variant for (_, algo), variant in rows.table_1.items() if algo == "pac4sac"}
-    context = PaperContext(collection, variants, families={}, baselines={}, references=ours, rows=rows)
+    context = PaperContext(
+        collection, variants, families={}, baselines={}, references=ours, rows=rows, is_about_paper=is_about_paper
+    )
     return replace(
         context,
         families={title: families_of(context, title) for title in variants},
@@ -161,6 +168,8 @@ def context_of(collection: Collection) -> PaperContext:
 
 def families_of(context: PaperContext, task: str) -> list[Family]:
     """Of the results on one task, each in the first family that has it."""
+    if not context.is_about_paper:
+        return [Family(ALL, results)] if (results := context.results(task)) else []
     rows, of_study = context.rows, partial(study_members, context, task=task)
     wanted: dict[str, Iterable[Variant]] = {
         OF_TABLE_1: rows.table_1.values(),
@@ -224,14 +233,3 @@ def coverage_baseline(studies: Sequence[FoundStudy], variants: Sequence[Variant]
     """PAC4SAC as the paper has it, whose parts are said to foster exploration; without it, the studies' own."""
     ours = (variant for variant in variants if variant.algo == "pac4sac" and not variant.departures)
     return next(ours, None) or find_baseline(studies, variants)
-
-
-def family_baseline(context: PaperContext, family: Family) -> Variant | None:
-    """What its study asks about: all three terms, S = 1, or what the studies name."""
-    task, rows = family.members[0].task, context.rows
-    results = context.results(task.title)
-    asked = {OF_TABLE_2: rows.table_2.get((task.name, FULL)), SHOTS: rows.shooting.get(1)}.get(family.title)
-    if asked and asked in results and asked.has_results:
-        return asked
-    kind = next((kind for kind, title in STUDY_TITLES.items() if title == family.title), None)
-    return find_baseline(context.collection.studies, results, kind)

@@ -4,25 +4,26 @@ It is a function of the folders: the same folders give the same bytes, whatever 
 """
 
 import warnings
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from pac4sac.base.files import as_bytes
-from pac4sac.paper.claims import claims_section
+from pac4sac.paper.answers import summary_section
+from pac4sac.paper.claims import claims_section, judge_claims
 from pac4sac.paper.cost import cost_section
-from pac4sac.paper.families import PaperContext, context_of, coverage_baseline, family_baseline
+from pac4sac.paper.families import PaperContext, context_of, coverage_baseline
 from pac4sac.paper.numbers import SEEDS, TEXTS
 from pac4sac.paper.study_sections import chosen_section, study_sections
 from pac4sac.paper.table_sections import shooting_section, table_section
 from pac4sac.paper.verdicts import MARGIN_TEXT
 from pac4sac.report import bias_and_coverage, figures
 from pac4sac.report import sections as general
-from pac4sac.report.comparison import compare_headline, tally
+from pac4sac.report.curves import curves_of
 from pac4sac.report.folder import check_folder, write_files
-from pac4sac.report.formats import html_page, markdown_files, to_csv, to_latex
+from pac4sac.report.formats import markdown_files, to_csv, to_latex
+from pac4sac.report.page import html_page
 from pac4sac.report.tables import Picture, Section, Table
 from pac4sac.runs.collection import CHOOSING, collect
 
@@ -65,31 +66,32 @@ def write_report(paths: Sequence[Path], out: Path, *, in_pages: bool = False) ->
     titles = list(dict.fromkeys(study.title for study in context.collection.studies))
     tasks = "Report on " + ", ".join(context.variants) if context.variants else "Report"
     about = (titles[0] if len(titles) == 1 else tasks, general.facts(context), sections)
-    files |= {**markdown_files(*about, in_pages), MARK: html_page(*about, drawings)}
+    files |= {**markdown_files(*about, in_pages), MARK: html_page(*about, drawings, curves_of(context, out))}
     write_files(out, {name: as_bytes(text) if isinstance(text, str) else text for name, text in files.items()})
     return WrittenReport(out / MARK, context, main_tables(sections))
 
 
 def compose(context: PaperContext) -> list[Section]:
-    """Pictures are drawn when they are written."""
-    collection = context.collection
+    """Answers first; what they rest on follows. Pictures are drawn when they are written."""
+    collection, of_paper = context.collection, context.is_about_paper
+    judged, across = judge_claims(context), general.across_tasks_section(context)
     tables = [table_section(table) for table in context.rows.tables if table.variants]
-    counts = [f"{section.name.replace('-', ' ').capitalize()}, {of_cells}." for section, of_cells in tables]
+    figure = next((block for block in across.blocks if isinstance(block, Picture)), None) if across else None
     sections: list[Section | None] = [
-        summary_section(context, counts),
-        claims_section(context),
-        *(section for section, _ in tables),
+        summary_section(context, judged, {section.name: str(section.blocks[0]) for section in tables}, figure),
+        claims_section(context, judged),
+        *tables,
         shooting_section(context.rows.shooting),
-        *study_sections(context),
-        general.across_tasks_section(context),
+        *(study_sections(context) if of_paper else []),
+        replace(across, blocks=[block for block in across.blocks if block is not figure]) if across else None,
         *(general.task_section(context, title) for title in context.variants if context.results(title)),
         bias_and_coverage.bias_section(context),
         bias_and_coverage.coverage_section(context, partial(coverage_baseline, collection.studies)),
-        general.threshold_section(context, TEXTS["threshold"]),
+        general.threshold_section(context, TEXTS["threshold"] if of_paper else ""),
         *(chosen_section(context, kind) for kind in CHOOSING),
         cost_section(collection.costs, context.rows.table_1),
         general.runs_section(context),
-        general.method_section([text.format(seeds=SEEDS, margin=MARGIN_TEXT) for text in TEXTS["method"]]),
+        general.method_section([text.format(seeds=SEEDS, margin=MARGIN_TEXT) for text in TEXTS["method"] if of_paper]),
         general.provenance_section(context),
     ]
     return [section for section in sections if section is not None]
@@ -99,24 +101,3 @@ def main_tables(sections: Sequence[Section]) -> list[Table]:
     """The first table of the paper's sections, of every task, and of costs."""
     wanted = [section for section in sections if section.name.startswith(("table-", "task-", "cost"))]
     return [next(block for block in section.blocks if isinstance(block, Table)) for section in wanted]
-
-
-def summary_section(context: PaperContext, counts: Sequence[str]) -> Section:
-    """`counts` are sentences on the verdicts of the paper's tables."""
-    studies, missing = context.collection.studies, context.collection.missing
-    items = list({study.name: f"{study.title} — {study.question}" for study in studies if study.question}.values())
-    if missing:
-        lacking = Counter(study for run in missing for study in run.studies or ("an experiment",))
-        lacks = ", ".join(f"{study} lacks {n} {'run' if n == 1 else 'runs'}" for study, n in sorted(lacking.items()))
-        shared = f" ({len(missing)} in all)" if lacking.total() > len(missing) else ""
-        items.append(f"Not finished: {lacks}{shared}.")
-    items += counts
-    for title, families in context.families.items():
-        for family in families:
-            baseline = family_baseline(context, family)
-            rivals = [row for row in compare_headline(family.members, baseline) if not row.is_baseline]
-            if baseline and rivals:
-                of = f"{family.title} on {title}, by {baseline.task.headline.title} against `{baseline.label}`"
-                size = f", with Holm's correction over these {len(rivals)}" if len(rivals) > 1 else ""
-                items.append(f"{of} (p < 0.05{size}): {tally(rivals)}.")
-    return Section("summary", "At a glance", [items] if items else ["Nothing to compare yet."])

@@ -9,19 +9,20 @@ from statistics import fmean
 from typing import Any
 
 from pac4sac.base.files import natural
-from pac4sac.base.text import assignments, file_name
+from pac4sac.base.text import assignments, file_name, number
 from pac4sac.paper import families
 from pac4sac.paper.families import BEST, STUDY_TITLES, PaperContext, PaperTable, task_differences
 from pac4sac.paper.numbers import ALGORITHMS, TABLE_1, TASKS, TEXTS, paper_cell
 from pac4sac.paper.table_sections import METRICS, OURS_ABOVE, beside_the_paper, cell_beside
 from pac4sac.paper.verdicts import compare_cell
-from pac4sac.report.comparison import BETTER, compare_headline, comparison_table, runs_cell, tally
-from pac4sac.report.figures import ranking_figure
+from pac4sac.report.answers import ranking_picture
+from pac4sac.report.comparison import BETTER, Compared, compare_headline, comparison_table, runs_cell, tally
 from pac4sac.report.sections import mixtures
 from pac4sac.report.tables import TEXTS as GENERAL_TEXTS
-from pac4sac.report.tables import Cell, Column, Picture, Section, Table, command, data, words
+from pac4sac.report.tables import Cell, Column, Section, Table, command, data, words
 from pac4sac.report.variants import METRICS as ALL_METRICS
 from pac4sac.report.variants import Variant, set_apart
+from pac4sac.runs.collection import FoundStudy
 from pac4sac.runs.statistics import Summary, summarise
 
 BASELINES = ("ddpg", "sac")
@@ -40,7 +41,8 @@ def study_sections(context: PaperContext) -> list[Section]:
     return sections
 
 
-def _study_on_task(context: PaperContext, kind: str, title: str) -> list[Any]:
+def compare_study(context: PaperContext, kind: str, title: str) -> list[Compared]:
+    """What a study of this kind compares on a task, its baseline first; nothing where that is nothing."""
     results, main = context.results(title), context.rows.table_1.values()
     members = families.study_members(context, kind, title)
     baseline = families.find_baseline(context.collection.studies, results, kind)
@@ -55,15 +57,19 @@ def _study_on_task(context: PaperContext, kind: str, title: str) -> list[Any]:
         # SAC stands beside its controls, with the verdict of the family in which it is tested.
         rivals = compare_headline(others, baseline, families.OF_TABLE_1)
         compared += [row for row in rivals if row.variant.algo == "sac"]
-    task, name = baseline.task, f"{kind}-{file_name(title)}"
-    sign = 1 if task.headline.lower_is_better else -1
-    estimates = {row.variant.label: row.iqm for row in compared if row.iqm}
-    ranked = dict(sorted(estimates.items(), key=lambda item: sign * item[1].value))
-    caption = f"{title}: interquartile mean with bootstrap 95 % interval, best on top"
+    return compared
+
+
+def _study_on_task(context: PaperContext, kind: str, title: str) -> list[Any]:
+    if not (compared := compare_study(context, kind, title)):
+        return []
+    baseline, name = compared[0].variant, f"{kind}-{file_name(title)}"
+    heading = f"{STUDY_TITLES[kind]} on {title}"
+    picture = ranking_picture(context, name, heading.replace("`", ""), compared)
     return [
         f"On {title}, against `{baseline.label}`: {tally(compared)}.",
-        Picture(name, caption, partial(ranking_figure, ranked, baseline.label, task.unit, task.scale)),
-        comparison_table(name, f"{STUDY_TITLES[kind]} on {title}", compared, task),
+        *([picture] if picture else []),
+        comparison_table(name, heading, compared, baseline.task),
         *mixtures([row.variant for row in compared]),
     ]
 
@@ -91,17 +97,21 @@ def _preset_beside_the_paper(context: PaperContext) -> list[Any]:
 # --- runs that chose a setting
 
 
+def chosen_by(context: PaperContext, study: FoundStudy) -> dict[str, list[Variant]]:
+    """By task, with the study's own runs: another may have begun more."""
+    chosen = {
+        title: [v.of_study(study.name) for v in variants if v.chose == study.kind and study.name in v.studies]
+        for title, variants in context.variants.items()
+    }
+    return {title: members for title, members in chosen.items() if members}
+
+
 def chosen_section(context: PaperContext, kind: str) -> Section | None:
-    """Of the studies of this kind, calibration or search, each with its own runs: another may have begun more."""
+    """Of the studies of this kind, calibration or search."""
     blocks: list[Any] = []
     for study in {study.name: study for study in context.collection.studies if study.kind == kind}.values():
-        chosen = {
-            title: [v.of_study(study.name) for v in variants if v.chose == kind and study.name in v.studies]
-            for title, variants in context.variants.items()
-        }
-        on_tasks = {title: members for title, members in chosen.items() if members}
-        # Where there is something of the paper's to compare with.
-        beside = {t: m for t, m in on_tasks.items() if kind == "calibration" and not task_differences(m[0].task)}
+        on_tasks = chosen_by(context, study)
+        beside = beside_paper(study, on_tasks)
         blocks += [f"{study.title}. {study.question}".rstrip(), *_nearest_over_tasks(beside)] if on_tasks else []
         for title, members in on_tasks.items():
             name, caption = file_name(f"{study.name}-{title}"), f"{kind.capitalize()} on {title}"
@@ -111,6 +121,29 @@ def chosen_section(context: PaperContext, kind: str) -> Section | None:
                 compared = compare_headline(members, None)
                 blocks.append(comparison_table(name, caption, compared, members[0].task))
     return Section(kind, kind.capitalize(), [TEXTS[kind], *blocks]) if blocks else None
+
+
+def beside_paper(study: FoundStudy, on_tasks: Mapping[str, list[Variant]]) -> dict[str, list[Variant]]:
+    """Where there is something of the paper's to compare with."""
+    return {t: m for t, m in on_tasks.items() if study.kind == "calibration" and not task_differences(m[0].task)}
+
+
+def chosen_answer(context: PaperContext, study: FoundStudy) -> str:
+    """The first of what the section ranks, in a line."""
+    on_tasks = chosen_by(context, study)
+    beside = beside_paper(study, on_tasks)
+    nearest = [*_nearest_over_tasks(beside, brief=True)]
+    nearest = nearest or [first for members in beside.values() for first in _nearest(members, brief=True)]
+    if beside:
+        return f"Nearest to the paper's regret: {', '.join(nearest)}." if nearest else "No setting is complete yet."
+    best = []
+    for title, members in on_tasks.items():
+        metric, scale = members[0].task.headline, members[0].task.scale
+        known = {variant: fmean(variant.values(metric.key)) for variant in members if variant.has_results}
+        if known:
+            first = (min if metric.lower_is_better else max)(known, key=known.__getitem__)
+            best.append(f"on {title} `{first.label}`, {members[0].task.unit} {number(known[first], scale)}")
+    return f"Best of those complete: {'; '.join(best)}." if best else "No setting is complete yet."
 
 
 def _calibration_table(name: str, caption: str, members: Sequence[Variant]) -> Table:
@@ -174,28 +207,31 @@ def regret_ratio(variant: Variant) -> float | None:
     return own.mean / theirs.mean if theirs and own else None
 
 
-def _nearest_first(logs: Mapping[str, Sequence[float]], notes: Mapping[str, str]) -> str:
+def _nearest_first(logs: Mapping[str, Sequence[float]], notes: Mapping[str, str]) -> list[str]:
     """Choices by the mean distance of their regrets from the paper's, whichever way; nothing where there is none to
     choose from."""
     ranked = sorted((math.exp(fmean(of_choice)), choice) for choice, of_choice in logs.items())
     named = [f"`{choice}` (a factor of {factor:.2f}{notes.get(choice, '')})" for factor, choice in ranked]
-    return ", then ".join(named) if len(named) > 1 else ""
+    return named if len(named) > 1 else []
 
 
-def _nearest(members: Sequence[Variant]) -> list[str]:
-    """The settings that the baselines share, on one task."""
+def _nearest(members: Sequence[Variant], brief: bool = False) -> list[str]:
+    """The settings that the baselines share, on one task; in brief, the nearest alone."""
     title, choices, logs = members[0].task.title, _choices(members), defaultdict[str, list[float]](list)
     rivals = [variant for variant in members if _is_rival(variant)]
     if waiting := ", ".join(f"`{_name(v.algo, choices[v])}`" for v in rivals if v.under_way):
-        return [f"On {title} the settings are not ranked: runs of {waiting} are unfinished."]
+        unfinished = f"On {title} the settings are not ranked: runs of {waiting} are unfinished."
+        return [f"not ranked on {title}, where runs are unfinished" if brief else unfinished]
     for variant in rivals:
         if variant.algo in BASELINES and choices[variant] and (ratio := regret_ratio(variant)):
             logs[", ".join(assignments(choices[variant]))].append(abs(math.log(ratio)))
     ranked = _nearest_first({choice: of for choice, of in logs.items() if len(of) == len(BASELINES)}, {})
-    return [f"On {title}, from the nearest to the paper's regret of DDPG and SAC: {ranked}."] if ranked else []
+    if brief or not ranked:
+        return [f"{first} on {title}" for first in ranked[:1]]
+    return [f"On {title}, from the nearest to the paper's regret of DDPG and SAC: {', then '.join(ranked)}."]
 
 
-def _nearest_over_tasks(on_tasks: Mapping[str, Sequence[Variant]]) -> list[str]:
+def _nearest_over_tasks(on_tasks: Mapping[str, Sequence[Variant]], brief: bool = False) -> list[str]:
     """For each rival its choices over the tasks on which all its runs are complete, with the updates per step that
     bring a choice nearest on each task."""
     sentences = []
@@ -212,7 +248,9 @@ def _nearest_over_tasks(on_tasks: Mapping[str, Sequence[Variant]]) -> list[str]:
         tasks = {title: None for of_choice in found.values() for title in of_choice}
         on_all = {choice: of_choice.values() for choice, of_choice in found.items() if of_choice.keys() == tasks.keys()}
         updates = {choice: ", with " + ", ".join(str(n) for _, n in nearest) for choice, nearest in on_all.items()}
-        if ranked := _nearest_first({c: [log for log, _ in nearest] for c, nearest in on_all.items()}, updates):
+        notes = {} if brief else updates
+        if ranked := _nearest_first({c: [log for log, _ in nearest] for c, nearest in on_all.items()}, notes):
             over = f"{algorithm} over {', '.join(tasks)}, with the updates per step that suit each task best"
-            sentences.append(f"{over}, from the nearest to the paper's regret: {ranked}.")
+            whole = f"{over}, from the nearest to the paper's regret: {', then '.join(ranked)}."
+            sentences.append(ranked[0] if brief else whole)
     return sentences

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from pac4sac.base.text import NOTHING
 from pac4sac.paper.families import PaperTable
 from pac4sac.paper.numbers import MEDIANS, SEEDS, TASKS, TEXTS
 from pac4sac.paper.verdicts import NOT_COMPARABLE, Verdict, compare_cell, tally
-from pac4sac.report.figures import COLOURS, add_legend, finish_panel, new_figure
+from pac4sac.report.figures import INK, add_legend, finish_panel, new_figure
+from pac4sac.report.looks import KNOWN
 from pac4sac.report.sections import mixtures
-from pac4sac.report.tables import Cell, Column, Picture, Section, Table, command, data, with_ends, words
+from pac4sac.report.tables import Cell, Column, Picture, Section, Table, command, data, verdict_cell, with_ends, words
 from pac4sac.report.variants import Variant
 from pac4sac.runs.statistics import Estimate, Summary, interquartile_mean, median, summarise
 
@@ -66,15 +66,10 @@ def cell_beside(
     return Cell(ours.text, None if note else ours.value, published, verdict.verdict, verdict.reason, note)
 
 
-def verdict_cell(verdict: str, hint: str = "") -> Cell:
-    return Cell("", verdict, verdict=verdict, hint=hint) if verdict else Cell(NOTHING, "")
-
-
-def table_section(table: PaperTable) -> tuple[Section, str]:
-    """With how many cells have which verdict."""
+def table_section(table: PaperTable) -> Section:
     blocks, compared = beside_the_paper(table)
-    of_cells = f"{len(compared)} cells: {tally(cell.judged.verdict for cell in compared)}"
-    return Section(table.name, table.title, [f"Of {of_cells}.", *blocks]), of_cells
+    beside = f"Of {len(compared)} cells of the paper's: {tally(cell.judged.verdict for cell in compared)}."
+    return Section(table.name, table.title, [beside, *blocks])
 
 
 def beside_the_paper(table: PaperTable) -> tuple[list[Any], list[ComparedCell]]:
@@ -108,8 +103,8 @@ def _details(table: PaperTable, compared: Sequence[ComparedCell]) -> Table:
 
     scale = attrgetter("scale")
     columns = [
-        words("Task", lambda c: TASKS[c.task]),
-        words("Row", lambda c: table.titles[c.row]),
+        words("Cell", lambda c: f"{TASKS[c.task]}, {table.titles[c.row]}"),
+        words("Verdict", lambda c: verdict_cell(c.judged.verdict)),
         words("Metric", lambda c: METRICS[c.metric][0]),
         data("task", "row", "metric", get=attrgetter("task", "row", "metric")),
         Column("Runs", runs, "complete_runs"),
@@ -120,8 +115,8 @@ def _details(table: PaperTable, compared: Sequence[ComparedCell]) -> Table:
         Column("Paper", "paper", ("paper_mean", "paper_sd"), scale=scale),
         Column("Ours − paper [95 %]", "difference", scale=scale),
         data("difference_low", "difference_high", get=attrgetter("judged.low", "judged.high")),
-        words("Verdict", lambda c: verdict_cell(c.judged.verdict), "verdict"),
-        words("Because", "judged.reason", "reason"),
+        data("verdict", get="judged.verdict"),
+        words("Because", "judged.reason", "reason", folded=True),
         command(lambda c: Cell(c.command, c.command), "command"),
     ]
     caption = "Every cell with its interval and the command that repeats it"
@@ -149,10 +144,11 @@ def shooting_section(variants: Mapping[int, Variant]) -> Section | None:
         line = variants[shots].command if shots in variants else "pac4sac study run shooting"
         return Cell(line, line)
 
-    columns = [Column("S", int), Column("Runs", runs)]
+    columns = [Column("S", int)]
     for metric, title in LONG_TITLES.items():
-        columns.append(Column("ours [95 %]", partial(ours, metric), group=f"median {title}"))
         columns.append(Column("verdict", partial(verdict, metric), group=f"median {title}"))
+        columns.append(Column("ours [95 %]", partial(ours, metric), group=f"median {title}"))
+    columns.append(Column("Runs", runs))
     caption = "Cartpole Swingup by the number of candidate actions; the paper's medians are read off its figure"
     picture = Picture("shooting", caption, partial(shooting_figure, variants))
     table = Table("shooting", "Medians by S", [*columns, command(repeat)], sorted({*variants, *MEDIANS["regret"]}))
@@ -161,20 +157,21 @@ def shooting_section(variants: Mapping[int, Variant]) -> Section | None:
 
 def shooting_figure(variants: Mapping[int, Variant]) -> Figure:
     """The paper's figure: regret and episodes by the number of shots, our boxes with the paper's medians."""
-    figure, panels = new_figure(2, 10.4, 3.8)
+    figure, panels = new_figure("Cartpole Swingup by the number of candidate actions", 2)
     shots = sorted(variants)
-    line = {"color": COLOURS[0], "linewidth": 1.4}
-    box = {"boxprops": line, "whiskerprops": line, "capprops": line, "medianprops": line | {"linewidth": 2.6}}
+    colour = KNOWN["pac4sac"].colour
+    line = {"color": colour, "linewidth": 1.0}
+    box = {"boxprops": line, "whiskerprops": line, "capprops": line, "medianprops": line | {"linewidth": 2.0}}
     for panel, (metric, title) in zip(panels, LONG_TITLES.items(), strict=True):
         scale, medians = METRICS[metric][1], MEDIANS[metric]
         values = {place: np.array(variants[s].values(metric)) / scale for place, s in enumerate(shots)}
         if drawn := {place: v for place, v in values.items() if len(v)}:
             panel.boxplot(list(drawn.values()), positions=list(drawn), widths=0.5, showfliers=False, **box)
         for place, v in drawn.items():
-            panel.plot(np.full(len(v), place), v, "o", color=COLOURS[0], alpha=0.5, markersize=4)
+            panel.plot(np.full(len(v), place), v, "o", color=colour, alpha=0.5, markersize=3)
         known = {place: medians[s] / scale for place, s in enumerate(shots) if s in medians}
-        panel.plot(list(known), list(known.values()), "D", color=COLOURS[1], markersize=6, label="paper's median")
-        panel.plot([], [], "s-", color=COLOURS[0], fillstyle="none", label="ours: box of the seeds, bar at the median")
+        panel.plot(list(known), list(known.values()), "D", color=INK, markersize=4, label="paper's median")
+        panel.plot([], [], "s-", color=colour, fillstyle="none", label="ours: box of the seeds, bar at the median")
         finish_panel(panel, "S, candidate actions per step", title)
         panel.set_xticks(range(len(shots)), [str(s) for s in shots])
         panel.set_xlim(-0.6, len(shots) - 0.4)

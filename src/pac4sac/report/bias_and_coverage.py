@@ -4,16 +4,16 @@ they visited. Of each the last rows for a table, and curves over the steps."""
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from pac4sac.base.text import file_name, p_value
 from pac4sac.report import figures
-from pac4sac.report.comparison import UNFINISHED, VERDICTS, Compared, Context, Quantity, compare, in_words
+from pac4sac.report.comparison import UNFINISHED, VERDICTS, Compared, Context, Quantity, compare, in_words, variant_cell
+from pac4sac.report.looks import Look
 from pac4sac.report.sections import mixtures
-from pac4sac.report.tables import TEXTS, Block, Cell, Column, Section, Table, data, with_ends, words
+from pac4sac.report.tables import TEXTS, Block, Cell, Column, Section, Table, data, verdict_cell, with_ends, words
 from pac4sac.report.variants import Variant
 from pac4sac.runs.logs import is_number
 from pac4sac.runs.reading import RunRecord
@@ -59,39 +59,46 @@ class Measurements:
             measured = len(self.at_the_end(variant))
             return Cell(f"{measured} of {len(variant.runs)}", measured)
 
-        first = [data("task", get="task.title"), words("Variant", "label", "variant")]
-        first += [data("algo", get="algo"), Column("S", "shots", "shots"), Column("Runs", runs_cell, "runs")]
+        first = [data("task", get="task.title"), words("Variant", variant_cell, "variant")]
+        first += [data("algo", get="algo"), data("shots", get="shots"), data("runs", get=runs_cell)]
+        last = [Column("S", "shots"), Column("Runs", runs_cell)]
         asking = {study.name for study in context.collection.studies if study.kind == self.study}
         blocks: list[Block] = []
         for title, variants in context.variants.items():
             if members := sorted(self.measured(variants), key=lambda variant: asking.isdisjoint(variant.studies)):
                 sentences, columns = about(title, members)
                 name, texts = f"{self.log}-{file_name(title)}", TEXTS[self.log]
-                table = Table(name, texts["table"].format(title), [*first, *columns], members)
-                drawn = figures.pictures(name, [(texts["picture"].format(title), members)], draw)
+                table = Table(name, texts["table"].format(title), [*first, *columns, *last], members)
+                curves = [variant for variant in members if self.curves(variant)[0]]
+                drawn = figures.pictures(name, [(texts["picture"].format(title), curves)], draw)
                 blocks += [*sentences, *drawn, table, *mixtures(members)]
         return Section(self.log, TEXTS[self.log]["title"], [TEXTS[self.log]["intro"], *blocks]) if blocks else None
 
     def figure(self, variants: Sequence[Variant], quantities: Mapping[str, str]) -> Figure:
         """A panel for each quantity, with the title of its axis, over the steps of training."""
-        figure, panels = figures.new_figure(len(quantities))
+        figure, panels = figures.new_figure(f"{TEXTS[self.log]['title']}: {variants[0].task.title}", len(quantities))
         for panel, (name, title) in zip(panels, quantities.items(), strict=True):
-            for variant, colour, line in figures.styled(variants):
-                sound = [run for run in variant.runs if run.status not in BROKEN_OFF]
-                self._draw(panel, name, variant.label, sound or variant.runs, colour, line)
-            figures.finish_over_steps(panel, title)
+            ends, last = list[tuple[Look, Estimate]](), 1.0
+            for variant in variants:
+                steps, rows = self.curves(variant)
+                mean, low, high = figures.band_of(np.array([[row[name] for row in of_run] for of_run in rows]))
+                label = figures.drawn(f"{variant.look.name} ({figures.count_seeds(len(rows))})")
+                panel.plot(steps, mean, **figures.stroke(variant.look), linewidth=1.4, label=label)
+                at_the_end = Estimate(mean[-1], *((low[-1], high[-1]) if np.isfinite(low[-1]) else ()))
+                ends.append((variant.look, at_the_end))
+                last = max(last, steps[-1])
+            figures.finish_over_steps(panel, title, "Means of the seeds; right, with 95 % intervals")
+            figures.draw_ends(panel, last, ends)
         figures.add_legend(figure, panels[0])
         return figure
 
-    def _draw(self, panel: Any, name: str, label: str, runs: Sequence[RunRecord], colour: str, line: str) -> None:
-        curves = [{row["step"]: row[name] for row in rows} for run in runs if (rows := self.of(run))]
-        for curve in curves if 1 < len(curves) < figures.FEWEST_FOR_INTERVAL else []:
-            panel.plot(list(curve), list(curve.values()), color=colour, linewidth=0.7, alpha=0.35)
-        # Where one of the runs has no measurement, the mean would be of other runs.
-        steps = sorted(set.intersection(*map(set, curves))) if curves else []
-        values = np.array([[curve[step] for step in steps] for curve in curves])
-        mean = (np.array(steps), values.mean(0), figures.half_width_of(values)) if curves else None
-        figures.draw_mean(panel, mean, f"{label} ({figures.count_seeds(len(curves))})", colour, line)
+    def curves(self, variant: Variant) -> tuple[list[float], list[list[Mapping[str, float]]]]:
+        """The steps at which all its runs were measured, and the rows of each there: at others, a mean would be of
+        other runs."""
+        runs = [run for run in variant.runs if run.status not in BROKEN_OFF] or variant.runs
+        at = [{row["step"]: row for row in rows} for run in runs if (rows := self.of(run))]
+        steps = sorted(set.intersection(*map(set, at))) if at else []
+        return steps, [[of_run[step] for step in steps] for of_run in at]
 
 
 BIAS = Measurements("bias", ("step", "bias", "rms", "mean_return"), "overestimation")
@@ -126,11 +133,12 @@ def bias_section(context: Context) -> Section | None:
         return bias.value / abs(size) if bias and size else None
 
     columns = [
+        words("Critic", lambda variant: verdict_cell(critic_verdict(variant))),
         Column("bias [95 %]", final_bias, with_ends("bias")),
         Column("mean value G", lambda variant: mean(variant, "mean_return"), "mean_return"),
         Column("bias / |G|", share, "relative_bias", show=lambda part: f"{100 * part:+.1f} %".replace("-", "−")),
         Column("root-mean-square error", lambda variant: mean(variant, "rms"), "rms"),
-        words("Critic", critic_verdict, "verdict"),
+        data("verdict", get=critic_verdict),
     ]
 
     def about(title: str, variants: Sequence[Variant]) -> tuple[list[str], list[Column]]:
@@ -175,11 +183,12 @@ def coverage_section(context: Context, choose: Callable[[Sequence[Variant]], Var
             p_values = {row.variant: row.p for row in rows}
             verdicts = {row.variant: row.verdict for row in rows}
             columns += [
+                words("against baseline", partial(_told, verdicts), (), quantity),
                 Column("at the end [95 %]", partial(end, name), with_ends(name), quantity),
                 Column("difference [95 %]", differences.get, with_ends(f"{name}_difference"), quantity),
                 Column("p (Holm)", p_values.get, f"{name}_p_holm", quantity, show=p_value),
                 Column("mean over training", partial(over_training, name=name), f"{name}_over_training", quantity),
-                words("against baseline", verdicts.get, f"{name}_against_baseline", quantity),
+                data(f"{name}_against_baseline", get=verdicts.get),
             ]
             told_apart = in_words([(verdict, f"`{variant.label}`") for variant, verdict in verdicts.items()], WIDTHS)
             sentences.append(f"By {quantity}, {told_apart or 'nothing to compare'}.")
@@ -187,6 +196,10 @@ def coverage_section(context: Context, choose: Callable[[Sequence[Variant]], Var
         return [" ".join([against, *sentences])] if baseline else [], columns
 
     return COVERAGE.section(context, about, coverage_figure)
+
+
+def _told(verdicts: Mapping[Variant, str], variant: Variant) -> Cell:
+    return verdict_cell(verdicts.get(variant, ""))
 
 
 def compare_coverage(name: str, variants: Sequence[Variant], baseline: Variant | None) -> list[Compared]:

@@ -8,11 +8,13 @@ from functools import cached_property
 from operator import attrgetter
 
 from pac4sac.base.text import p_value
-from pac4sac.report.tables import Cell, Column, Table, command, data, in_digits, with_ends, words
+from pac4sac.report.looks import Look
+from pac4sac.report.tables import Cell, Column, Table, command, data, in_digits, verdict_cell, with_ends, words
 from pac4sac.report.variants import METRICS, TaskView, Variant
 from pac4sac.runs import statistics
 from pac4sac.runs.collection import Collection
 from pac4sac.runs.statistics import Difference, Estimate, summarise
+from pac4sac.runs.status import CUT_SHORT
 
 BASELINE, UNFINISHED, UNKNOWN, NO_DIFFERENCE = "baseline", "unfinished", "unknown", "no difference shown"
 BETTER, WORSE, MORE_OFTEN = "better", "worse", "more often than not"
@@ -44,6 +46,11 @@ class Context:
     @property
     def all_variants(self) -> list[Variant]:
         return [variant for members in self.variants.values() for variant in members]
+
+    @property
+    def looks(self) -> dict[str, Look]:
+        """By label."""
+        return {variant.label: variant.look for variant in self.all_variants}
 
 
 @dataclass(frozen=True)
@@ -159,22 +166,24 @@ def comparison_table(name: str, caption: str, rows: Sequence[Compared], task: Ta
         Column(second.title, lambda row: metric_cell(row.variant, second.key)),
         Column("solved", lambda row: Cell(row.variant.solved_text, row.variant.solved)),
     ]
+    verdicts = [words("Against baseline", lambda row: verdict_cell(row.verdict))]
     beside_baseline = [
         Column("P(better than baseline) [95 %]", "improvement", digits=2),
         Column("means (Welch)", "p", group="p (Holm)", show=p_value),
         Column("ranks (Mann–Whitney)", "p_ranks", group="p (Holm)", show=p_value),
-        words("Against baseline", "verdict"),
     ]
-    columns = [
-        words("Variant", "variant.label"),
-        Column("Runs", lambda row: runs_cell(row.variant)),
+    has_baseline = any(row.is_baseline for row in rows)
+    columns = [  # the most telling first, since a narrow page folds the last
+        words("Variant", lambda row: variant_cell(row.variant)),
+        *(verdicts if has_baseline else []),
         Column(task.unit, lambda row: metric_cell(row.variant, metric.key, task.scale)),
-        Column("IQM [95 %]", "iqm", scale=task.scale),
         *(until_solved if task.r_limit is not None else []),
-        Column("deterministic", lambda row: metric_cell(row.variant, "final_greedy"), group="final evaluation"),
+        Column("IQM [95 %]", "iqm", scale=task.scale),
+        *(beside_baseline if has_baseline else []),
+        Column("Runs", lambda row: runs_cell(row.variant)),
+        Column("deterministic", lambda row: metric_cell(row.variant, "final_deterministic"), group="final evaluation"),
         Column("shooting", lambda row: metric_cell(row.variant, "final_shooting"), group="final evaluation"),
-        *(beside_baseline if any(row.is_baseline for row in rows) else []),
-        *([words("Family", "family")] if len({row.family for row in rows}) > 1 else []),
+        *([words("Family", "family", folded=True)] if len({row.family for row in rows}) > 1 else []),
         command("variant.command"),
         data("task", "variant", "algo", get=attrgetter("variant.task.title", "variant.label", "variant.algo")),
         data("metric", get=lambda _: metric.key),
@@ -192,6 +201,10 @@ def comparison_table(name: str, caption: str, rows: Sequence[Compared], task: Ta
     return Table(name, caption, columns, rows)
 
 
+def variant_cell(variant: Variant) -> Cell:
+    return Cell(variant.label, variant.label, name=variant.look.name)
+
+
 def metric_cell(variant: Variant, metric: str, scale: float = 1.0) -> Cell:
     values, note = variant.shown(metric)
     summary = summarise(values) if values else None
@@ -200,6 +213,6 @@ def metric_cell(variant: Variant, metric: str, scale: float = 1.0) -> Cell:
 
 
 def runs_cell(variant: Variant) -> Cell:
-    broken = [f"{n} {state}" for state in ("diverged", "failed", "unfinished") if (n := variant.count(state))]
+    broken = [f"{n} {state}" for state in (*CUT_SHORT, "unfinished") if (n := variant.count(state))]
     broken += [f"{n} with damaged logs"] if (n := sum(bool(run.damage) for run in variant.runs)) else []
     return Cell(variant.complete_text + (f" ({', '.join(broken)})" if broken else ""), len(variant.complete))

@@ -1,12 +1,12 @@
-"""Figures: what all share, the ranking, learning curves, and their bytes, which are the same for the same data."""
+"""Figures: what all share, learning curves, and their bytes, which are the same for the same data. How an algorithm
+looks is told in `looks.py`."""
 
 import html
 import io
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -17,30 +17,38 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from pac4sac.base.text import assignments
+from pac4sac.report.looks import COLOURS, Look, looks
 from pac4sac.report.tables import Picture
 from pac4sac.report.variants import Variant
 from pac4sac.runs.metrics import STREAK, solved_at
 from pac4sac.runs.reading import RunRecord, varying_settings
-from pac4sac.runs.statistics import Estimate, half_width, solved_fraction_curve
+from pac4sac.runs.statistics import Estimate, bootstrap_band, solved_fraction_curve
 from pac4sac.runs.status import BROKEN_OFF
 
-# Okabe and Ito's colours, told apart by colour-blind readers too; yellow is left out, it vanishes on white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#333333")
-LINE_STYLES = ("-", "--", ":")  # each round of the colours takes the next, so 21 variants stay distinct
-FIXED_PLACES = {"pac4sac": 0, "sac": 1, "ddpg": 2, "oac": 3}  # the same colour in every figure
+SINGLE, DOUBLE = 3.3, 6.8  # inches: one column of a paper, and two
+SMALL, TEXT, TITLE = 6.5, 7.5, 9.0  # points
 INK, FAINT, GRID = "#222222", "#8a8a8a", "#e8e8e8"
-DASHED: dict[str, Any] = {"color": FAINT, "linewidth": 1.2, "linestyle": (0, (5, 3)), "zorder": 1}
-AT_ONCE = 7  # variants in one picture
+DASHED: dict[str, Any] = {"color": FAINT, "linewidth": 0.9, "linestyle": (0, (5, 3)), "zorder": 1}
+AT_ONCE = 6  # variants in one picture
+THIN_LINES = 5  # single runs in one panel
 FEWEST_FOR_INTERVAL = 3  # seeds
-BARS = 4  # intervals drawn along a curve of solved runs
+POINTS = 400  # of a curve
 Floats = NDArray[np.float64]
+Band = tuple[Floats, Floats, Floats, Floats]  # steps, mean, and the ends of its interval
 Draw = Callable[[list[Variant]], Figure]
 
 
-def new_figure(panels: int, width: float = 10.4, height: float = 4.2) -> tuple[Figure, list[Any]]:
+def new_figure(
+    title: str, panels: int, width: float = DOUBLE, height: float = 2.9, columns: int | None = None
+) -> tuple[Figure, list[Any]]:
     """A Figure without pyplot keeps no global state, and needs no display."""
     figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, list(figure.subplots(1, panels, squeeze=False)[0])
+    figure.suptitle(drawn(title), x=0.01, ha="left", color=INK, fontsize=TITLE, fontweight="bold")
+    columns = columns or panels
+    grid = figure.subplots(-(-panels // columns), columns, squeeze=False).flatten()
+    for unused in grid[panels:]:
+        unused.set_axis_off()
+    return figure, list(grid[:panels])
 
 
 def drawn(name: str) -> str:
@@ -63,33 +71,38 @@ def pictures(
     return drawn
 
 
-def styles(labels: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Colour and line of each."""
-    known = [(colour, line) for line in LINE_STYLES for colour in COLOURS]
-    fixed = {label: FIXED_PLACES[label] for label in labels if label in FIXED_PLACES}
-    free = cycle(place for place in range(len(known)) if place not in fixed.values())
-    return {label: known[fixed[label] if label in fixed else next(free)] for label in labels}
+def stroke(look: Look) -> dict[str, Any]:
+    """Of the lines of an algorithm."""
+    return {"color": look.colour, "linestyle": (0, look.dashes) if look.dashes else "-"}
 
 
-def styled(variants: Sequence[Variant]) -> Iterator[tuple[Variant, str, str]]:
-    look = styles([variant.label for variant in variants])
-    return ((variant, *look[variant.label]) for variant in variants)
+def mark(look: Look) -> dict[str, Any]:
+    """Of its dots, hollow where its line is broken."""
+    face = "white" if look.dashes else look.colour
+    return {
+        "color": look.colour,
+        "marker": look.marker,
+        "markerfacecolor": face,
+        "markersize": 4.5,
+        "linestyle": "none",
+    }
 
 
-def finish_panel(panel: Any, x: str, y: str) -> None:
-    panel.set_xlabel(x, color=INK)
-    panel.set_ylabel(y, color=INK)
+def finish_panel(panel: Any, x: str, y: str, title: str = "") -> None:
+    panel.set_xlabel(x, color=INK, fontsize=TEXT)
+    panel.set_ylabel(y, color=INK, fontsize=TEXT)
+    panel.set_title(drawn(title), loc="left", color=INK, fontsize=TEXT)
     panel.margins(x=0.02, y=0.08)
     panel.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
     panel.spines[["top", "right"]].set_visible(False)
     panel.spines[["left", "bottom"]].set_color(FAINT)
-    panel.tick_params(color=FAINT, labelcolor=INK, labelsize=9)
-    panel.grid(axis="y", color=GRID, linewidth=0.8)
+    panel.tick_params(which="both", color=FAINT, labelcolor=INK, labelsize=SMALL)
+    panel.grid(axis="y", color=GRID, linewidth=0.6)
     panel.set_axisbelow(True)
 
 
-def finish_over_steps(panel: Any, y: str) -> None:
-    finish_panel(panel, "environment steps", y)
+def finish_over_steps(panel: Any, y: str, title: str = "") -> None:
+    finish_panel(panel, "environment steps", y, title)
     panel.xaxis.set_major_formatter(FuncFormatter(short_count))
 
 
@@ -99,48 +112,39 @@ def short_count(steps: float, _position: int) -> str:
 
 def add_legend(figure: Figure, panel: Any, columns: int = 3) -> None:
     """Of what one panel shows, for all of them."""
-    look = {"ncols": columns, "fontsize": 9, "frameon": False, "labelcolor": INK}
-    figure.legend(*panel.get_legend_handles_labels(), loc="outside lower left", **look)
+    style = {"ncols": columns, "fontsize": SMALL, "frameon": False, "labelcolor": INK, "handlelength": 2.8}
+    figure.legend(*panel.get_legend_handles_labels(), loc="outside lower left", **style)
 
 
-def ranking_figure(estimates: dict[str, Estimate], baseline: str, unit: str, scale: float) -> Figure:
-    """A dot with its interval for each variant, the best on top."""
-    figure, (panel,) = new_figure(1, 6.8, 0.9 + 0.32 * len(estimates))
-    for place, (label, estimate) in enumerate(reversed(estimates.items())):
-        colour = COLOURS[1] if label == baseline else COLOURS[0]
+def draw_ends(panel: Any, end: float, ends: Sequence[tuple[Look, Estimate]]) -> None:
+    """Right of the curves, side by side: where each ends, with its interval. Bands would hide one another."""
+    for place, (look, estimate) in enumerate(ends):
+        x = end * (1.05 + 0.035 * place)
         if estimate.low is not None and estimate.high is not None:
-            panel.plot([estimate.low / scale, estimate.high / scale], [place, place], "-", color=colour, linewidth=2)
-        panel.plot([estimate.value / scale], [place], "o", color=colour, markersize=6)
-        if label == baseline:
-            panel.axvline(estimate.value / scale, **DASHED | {"linewidth": 1})
-    finish_panel(panel, unit, "")
-    panel.set_yticks(range(len(estimates)), [drawn(name) for name in reversed(estimates)])
-    panel.set_ylim(-0.6, len(estimates) - 0.4)
-    return figure
+            panel.plot([x, x], [estimate.low, estimate.high], color=look.colour, linewidth=1.2)
+        panel.plot([x], [estimate.value], **mark(look))
+    panel.axvspan(end * 1.02, end * (1.05 + 0.035 * len(ends)), color=GRID, alpha=0.5, linewidth=0, zorder=0)
+    panel.set_xlim(0, end * (1.05 + 0.035 * len(ends)))
+    panel.set_xticks([tick for tick in panel.xaxis.get_major_locator().tick_values(0, end) if 0 <= tick <= end])
 
 
-# --- learning curves: every seed, the mean, its 95 % interval, and the line to cross
+# --- learning curves: the mean of the seeds, its interval, and the line to cross
 
 
 def learning_curve_picture(path: str | Path, runs: Sequence[RunRecord]) -> None:
     """Draws one panel per task, one colour per algorithm and variant; the suffix of `path` chooses the format."""
     variants = group_by_variant(runs)
     tasks = list(dict.fromkeys(run.task["name"] for run in runs))
-    figure, panels = new_figure(len(tasks), 0.6 + 6.4 * len(tasks), 4.4)
+    figure, panels = new_figure("Learning curves", len(tasks), 0.6 + 4.6 * len(tasks), 3.6)
+    styles = looks(variants)
     for panel, task in zip(panels, tasks, strict=True):
         on_task = {label: [run for run in members if run.task["name"] == task] for label, members in variants.items()}
         r_limit = next(run.task.get("r_limit") for run in runs if run.task["name"] == task)
-        draw_returns(panel, on_task, r_limit)
-        if r_limit is not None:
-            where = {"xy": (0, r_limit), "xycoords": ("axes fraction", "data"), "xytext": (4, 4)}
-            look = {"textcoords": "offset points", "color": FAINT, "fontsize": 8.5}
-            panel.annotate(f"solved above {r_limit:g}", **where, **look)
-        panel.set_title(drawn(task), loc="left", color=INK, fontsize=12, fontweight="bold")
-        if panel.collections:
-            panel.set_title("bold: mean of the seeds; band: its 95 % interval", loc="right", color=FAINT, fontsize=8.5)
+        draw_returns(panel, on_task, styles, r_limit, title=task)
         panel.set_xlim(left=0)
-        panel.legend(loc="upper left", bbox_to_anchor=(0, -0.14), ncols=2, fontsize=9, frameon=False, labelcolor=INK)
-    figure.savefig(path, dpi=150)
+        where = {"loc": "upper left", "bbox_to_anchor": (0, -0.16)}
+        panel.legend(**where, ncols=2, fontsize=TEXT, frameon=False, labelcolor=INK, handlelength=2.8)
+    figure.savefig(path, dpi=200)
 
 
 def group_by_variant(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
@@ -156,58 +160,91 @@ def learning_figure(variants: Sequence[Variant]) -> Figure:
     """Left the returns of training episodes, right the fraction of runs that are solved."""
     task = variants[0].task
     shows_solved = task.r_limit is not None and task.e_max is not None
-    figure, panels = new_figure(2, 10.4) if shows_solved else new_figure(1, 6.4)
-    draw_returns(panels[0], {variant.label: variant.runs for variant in variants}, task.r_limit)
+    figure, panels = new_figure(f"Learning curves on {task.title}", 2 if shows_solved else 1)
+    draw_variants(panels[0], variants, title="Mean of the seeds, with its 95 % interval")
     if shows_solved:
-        for place, (variant, *look) in enumerate(styled(variants)):
-            _draw_solved(panels[1], variant, place / len(variants), *look)
-        finish_panel(panels[1], "episodes", "fraction of runs solved")
+        middle = (len(variants) - 1) / 2
+        solved = [(v.look, _draw_solved(panels[1], v, place - middle)) for place, v in enumerate(variants)]
+        finish_panel(
+            panels[1], "training episodes", "fraction of runs solved", "Runs solved; right, with 95 % intervals"
+        )
         panels[1].set_ylim(-0.03, 1.03)
         panels[1].yaxis.set_major_formatter(PercentFormatter(1))
-        panels[1].set_xlim(0, task.e_max)
+        draw_ends(panels[1], task.e_max or 1, [(look, end) for look, end in solved if end])
     add_legend(figure, panels[0])
     return figure
 
 
-def draw_returns(panel: Any, runs: dict[str, list[RunRecord]], r_limit: float | None) -> None:
+def overview_figure(tasks: Mapping[str, Sequence[Variant]]) -> Figure:
+    """A small panel for each task."""
+    rows = -(-len(tasks) // 2)
+    columns = min(2, len(tasks))
+    figure, panels = new_figure("Learning curves by task", len(tasks), DOUBLE, 0.7 + 1.9 * rows, columns)
+    for panel, (title, variants) in zip(panels, tasks.items(), strict=True):
+        draw_variants(panel, variants, title=title, count=False)
+    fullest = max(panels, key=lambda panel: len(panel.get_legend_handles_labels()[1]))
+    add_legend(figure, fullest)
+    return figure
+
+
+def draw_variants(panel: Any, variants: Sequence[Variant], title: str, *, count: bool = True) -> None:
+    runs, styles = {v.label: v.runs for v in variants}, {v.label: v.look for v in variants}
+    draw_returns(panel, runs, styles, variants[0].task.r_limit, title, count=count)
+
+
+def draw_returns(
+    panel: Any,
+    runs: Mapping[str, Sequence[RunRecord]],
+    styles: Mapping[str, Look],
+    r_limit: float | None,
+    title: str,
+    *,
+    count: bool = True,
+) -> None:
     """Of each variant, by its label."""
     window = 1 + max((len(run.episodes) for members in runs.values() for run in members), default=0) // 100
-    for label, (colour, line) in styles(list(runs)).items():
-        if runs[label]:
-            _draw_variant(panel, label, runs[label], window, colour, line)
+    lines = sum(bool(run.episodes) for members in runs.values() for run in members) <= THIN_LINES
+    for label, members in runs.items():
+        if members:
+            _draw_variant(panel, members, window, styles[label], lines=lines, count=count)
     if r_limit is not None:
         panel.axhline(r_limit, **DASHED)
-    finish_over_steps(panel, "return of a training episode" + (f", mean of {window}" if window > 1 else ""))
+        where = {"xy": (0, r_limit), "xycoords": ("axes fraction", "data"), "xytext": (3, 2)}
+        panel.annotate(
+            f"solved above {r_limit:g}", **where, textcoords="offset points", color=FAINT, fontsize=SMALL - 0.5
+        )
+    finish_over_steps(panel, "return of an episode" + (f", mean of {window}" if window > 1 else ""), title)
 
 
-def _draw_variant(panel: Any, label: str, runs: Sequence[RunRecord], window: int, colour: str, line: str) -> None:
+def _draw_variant(panel: Any, runs: Sequence[RunRecord], window: int, look: Look, *, lines: bool, count: bool) -> None:
     # A run cut short by failure would cut the mean short for all; it is drawn, crossed out and counted instead.
     started = [run for run in runs if run.episodes]
     broken = [run for run in started if run.status in BROKEN_OFF]
     sound = [run for run in started if run.status not in BROKEN_OFF]
     sound = [run for run in sound if run.status == "finished"] or sound  # nor may one that is still under way
-    for run in started if len(started) > 1 else broken:
+    for run in started if lines and len(started) > 1 else broken:
         # Each point is the mean of `window` episodes, so one in `window` has it all.
         ends = slice((len(run.episodes) - 1) % window, None, window)
-        panel.plot(run.steps[ends], smooth(run.returns, window)[ends], color=colour, linewidth=0.7, alpha=0.35)
+        panel.plot(run.steps[ends], smooth(run.returns, window)[ends], color=look.colour, linewidth=0.5, alpha=0.5)
     for run in broken:
         end = smooth(run.returns, window)[-1:]
-        panel.plot(run.steps[-1:], end, "x", color=colour, markersize=7, markeredgewidth=1.8)
+        panel.plot(run.steps[-1:], end, "x", color=look.colour, markersize=5, markeredgewidth=1.4)
     counts = {"broke off": len(broken), "under way": len(started) - len(broken) - len(sound)}
     notes = "".join(f", {n} {what}" for what, n in counts.items() if n)
-    draw_mean(panel, mean_curve(sound, window), f"{label} ({count_seeds(len(runs))}{notes})", colour, line)
+    label = f"{look.name} ({count_seeds(len(runs))}{notes})" if count else look.name
+    draw_mean(panel, mean_curve(sound, window), label, look)
 
 
 def count_seeds(n: int) -> str:
     return f"{n} seed{'' if n == 1 else 's'}"
 
 
-def draw_mean(panel: Any, curve: tuple[Floats, ...] | None, label: str, colour: str, line: str) -> None:
-    """Of steps, mean and half-width of its interval; without them the legend has the label all the same."""
-    steps, mean, half = curve or (np.empty(0),) * 3
-    if np.isfinite(half).any():
-        panel.fill_between(steps, mean - half, mean + half, color=colour, alpha=0.15, linewidth=0)
-    panel.plot(steps, mean, line, color=colour, linewidth=2.2, label=drawn(label))
+def draw_mean(panel: Any, curve: Band | None, label: str, look: Look) -> None:
+    """Without a curve the legend has the label all the same."""
+    steps, mean, low, high = curve or (np.empty(0),) * 4
+    if np.isfinite(low).any():
+        panel.fill_between(steps, low, high, color=look.colour, alpha=0.16, linewidth=0)
+    panel.plot(steps, mean, **stroke(look), linewidth=1.5, label=drawn(label))
 
 
 def smooth(returns: Floats, window: int) -> Floats:
@@ -216,8 +253,8 @@ def smooth(returns: Floats, window: int) -> Floats:
     return np.asarray(np.convolve(returns, np.ones(window))[: len(returns)] / counts)
 
 
-def mean_curve(runs: Sequence[RunRecord], window: int = 1) -> tuple[Floats, Floats, Floats] | None:
-    """Steps, mean return and half-width of its 95 % t-interval (NaN below three seeds), where all runs have data.
+def mean_curve(runs: Sequence[RunRecord], window: int = 1) -> Band | None:
+    """Steps, mean return and its bootstrap 95 % interval (NaN below three seeds), where all runs have data.
 
     Returns are interpolated between episode ends, which changes nothing where all episodes end together.
     """
@@ -226,30 +263,30 @@ def mean_curve(runs: Sequence[RunRecord], window: int = 1) -> tuple[Floats, Floa
     start, end = max(run.steps[0] for run in runs), min(run.steps[-1] for run in runs)
     grid = np.unique(np.concatenate([run.steps for run in runs]))
     grid = grid[(grid >= start) & (grid <= end)].astype(np.float64)
-    curves = np.stack([np.interp(grid, run.steps, smooth(run.returns, window)) for run in runs])
-    return grid, curves.mean(0), half_width_of(curves)
+    grid = grid[np.unique(np.linspace(0, len(grid) - 1, POINTS).round().astype(int))] if len(grid) > POINTS else grid
+    return grid, *band_of(np.stack([np.interp(grid, run.steps, smooth(run.returns, window)) for run in runs]))
 
 
-def half_width_of(curves: Floats) -> Floats:
-    """Of the mean's 95 % t-interval, from curves of shape [seeds, steps]."""
-    return half_width(curves) if len(curves) >= FEWEST_FOR_INTERVAL else np.full(curves.shape[1:], np.nan)
+def band_of(curves: Floats) -> tuple[Floats, Floats, Floats]:
+    """The mean of curves of shape [seeds, steps] with the ends of its interval: within what the seeds reached."""
+    if len(curves) >= FEWEST_FOR_INTERVAL and curves.size:
+        return bootstrap_band([curves])
+    return curves.mean(0), *(np.full(curves.shape[1:], np.nan),) * 2
 
 
-def _draw_solved(panel: Any, variant: Variant, shift: float, colour: str, line: str) -> None:
+def _draw_solved(panel: Any, variant: Variant, place: float) -> Estimate | None:
+    """The fraction that it comes to, where that is known."""
     e_max, r_limit = variant.task.e_max or 0, variant.task.r_limit or 0.0
     solved = [solved_at(o.run.record.returns[:e_max], r_limit) for o in (*variant.judged, *variant.under_way)]
     if not solved:
-        return
+        return None
     until = e_max
     if variant.under_way:  # as far as all of them are known; the last episodes may yet be the first of five
         until = max(0, min(len(outcome.run.record.episodes) for outcome in variant.under_way) - STREAK)
     episodes, fractions = solved_fraction_curve(solved, until)
-    # Bands of several variants would hide one another: bars at a few places, side by side.
-    for x in sorted({round(e_max * (k + 0.45 + 0.35 * shift) / BARS) for k in range(BARS)}):
-        if len(solved) > 1 and x <= until:
-            panel.plot([x, x], [fractions[x].low, fractions[x].high], "-", color=colour, alpha=0.55, linewidth=1.6)
-            panel.plot([x], [fractions[x].value], "o", color=colour, markersize=4)
-    panel.step(episodes, [f.value for f in fractions], line, where="post", color=colour, linewidth=2.2)
+    apart = 0.006 * place  # so that lines of the same fraction are all seen
+    panel.step(episodes, [f.value + apart for f in fractions], where="post", **stroke(variant.look), linewidth=1.5)
+    return None if variant.under_way or len(solved) < 2 else fractions[-1]
 
 
 # --- bytes
@@ -288,9 +325,9 @@ def inline_svg(svg: str, caption: str) -> str:
     svg = re.sub(r'<g id="[a-zA-Z0-9.]+_\d+">', "<g>", svg)
     svg = re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2)
     series = [(colour, f"series-{place}") for place, colour in enumerate(COLOURS)]
-    for colour, variable in ((INK, "ink"), (FAINT, "faint"), (GRID, "grid"), *series):
-        svg = svg.replace(colour.lower(), f"var(--{variable})")
+    for colour, variable in ((INK, "ink"), (FAINT, "faint"), (GRID, "grid"), ("#ffffff", "paper"), *series):
+        svg = svg.replace(colour, f"var(--{variable})")
     width = re.search(r'viewBox="0 0 ([\d.]+)', svg)
-    widest = round(1.4 * float(width[1])) if width else 1000  # text then has the size of the page's
-    look = f'role="img" aria-label="{html.escape(caption)}" style="max-width: {widest}px"'
-    return svg.replace("<svg ", f"<svg {look} ", 1).strip()
+    widest = round(1.9 * float(width[1])) if width else 1000  # text then has the size of the page's
+    style = f'role="img" aria-label="{html.escape(caption)}" style="max-width: {widest}px"'
+    return svg.replace("<svg ", f"<svg {style} ", 1).strip()

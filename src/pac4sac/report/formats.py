@@ -1,39 +1,36 @@
-"""A table for a terminal, as CSV, LaTeX, Markdown and HTML, and a report: as one page that needs nothing but a browser,
-and as Markdown, in one file, or, as code hosts show it best, as a README with a page for each section."""
+"""A table for a terminal, as CSV, LaTeX and Markdown, and a report as Markdown: in one file, or, as code hosts show it
+best, as a README with a page for each section. Its page for a browser is in `page.py`."""
 
 import csv
 import html
 import io
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain, compress, groupby
-from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING, Any
 
-from pac4sac.report.tables import TEXTS, Block, Cell, Column, Picture, Section, Table
+from pac4sac.base.text import NOTHING
+from pac4sac.report.tables import TEXTS, Answer, Block, Cell, Column, Picture, Section, Table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-TEMPLATE = Path(__file__).parent / "template.html"
-IN_THE_README = ("summary", "claims")
-GIVEN_UP_FIRST = ("final evaluation", "Family", "Runs", "solved", "P(better", "p (Holm)", "IQM")  # on a narrow terminal
+IN_THE_README = ("summary",)
 Facts = Sequence[tuple[str, str]]
 
 
 def to_csv(table: Table) -> str:
     records, out = table.records, io.StringIO()
-    lines: list[list[str]] = [[_plain(value) for value in record.values()] for record in records]
+    lines: list[list[str]] = [[plain(value) for value in record.values()] for record in records]
     if not records:
-        lines = [[f"{c.text} ({c.note})" if c.note else c.text for c in row] for row in table.cells]
+        lines = [[f"{c.text} ({c.note})" if c.note else c.text or c.verdict for c in row] for row in table.cells]
     head = list(records[0]) if records else [column.head for column in table.shown]
     csv.writer(out, lineterminator="\n").writerows([head, *([_no_formula(text) for text in line] for line in lines)])
     return out.getvalue()
 
 
-def _plain(value: Any) -> str:
+def plain(value: Any) -> str:
     # Ten digits are more than any result has, and fewer than two machines may disagree in.
     return "" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
 
@@ -48,9 +45,9 @@ def _one_line(text: str) -> str:
     return " ".join(text.splitlines())
 
 
-def _without(table: Table, heads: tuple[str, ...] = ()) -> tuple[list[Column], list[list[Cell]]]:
-    """Its columns and rows, but no commands, nor columns of which the head begins like one of these."""
-    kept = [not (column.code or column.head.startswith(heads)) for column in table.shown]
+def _without_commands(table: Table) -> tuple[list[Column], list[list[Cell]]]:
+    """Its columns and rows."""
+    kept = [not column.code for column in table.shown]
     return list(compress(table.shown, kept)), [list(compress(row, kept)) for row in table.cells]
 
 
@@ -79,24 +76,37 @@ def show_tables(console: "Console", tables: Sequence[Table]) -> None:
     from rich.table import Table as RichTable
 
     for table in tables:
-        rich_table = RichTable(title=table.caption, title_justify="left", box=box.SIMPLE)
-        columns, rows = _that_fits(table, console.width)
-        for column in columns:
-            head = f"{column.group}\n{column.title}" if column.group else column.title
-            rich_table.add_column(head, justify="right" if column.numeric else "left")
-        for row in rows:
-            rich_table.add_row(*("\n".join(cell.lines) for cell in row))
-        console.print(rich_table)
+        columns, rows = _without_commands(table)
+        lines = [[row[k].lines for row in rows] for k in range(len(columns))]  # by column
+        heads = [f"{column.group}\n{column.title}".strip() for column in columns]
+        widths = [max(map(len, chain(head.split(), *texts))) for head, texts in zip(heads, lines, strict=True)]
+        widths[0] = min(widths[0], console.width // 2)
+        places = [k for k, texts in enumerate(lines) if not rows or any(text != [NOTHING] for text in texts)]
+        for number, part in enumerate(_parts_that_fit(widths, places, console.width - 1)):
+            rich_table = RichTable(title=None if number else table.caption, title_justify="left", box=box.SIMPLE)
+            for k in part:
+                justify: Any = "right" if columns[k].numeric else "left"
+                rich_table.add_column(heads[k], justify=justify, width=widths[k], overflow="fold")
+            for row in zip(*(lines[k] for k in part), strict=True):
+                rich_table.add_row(*map("\n".join, row))
+            console.print(rich_table)
 
 
-def _that_fits(table: Table, width: int) -> tuple[list[Column], list[list[Cell]]]:
-    """What a console has room for; what is left out is in the report anyway."""
-    for given_up in range(len(GIVEN_UP_FIRST) + 1):
-        columns, rows = _without(table, GIVEN_UP_FIRST[:given_up])
-        texts = [[*column.title.split(), *chain(*(row[k].lines for row in rows))] for k, column in enumerate(columns)]
-        if sum(max(map(len, of_column)) + 3 for of_column in texts) <= width:
-            break
-    return columns, rows
+def _parts_that_fit(widths: Sequence[int], places: Sequence[int], width: int) -> list[list[int]]:
+    """The columns at these places, as far as a console has room for them side by side, then further ones behind the
+    first, which names a row. As few parts as can be, and as narrow as that allows."""
+
+    def parts_of(width: int) -> list[list[int]]:
+        first, *others = places
+        parts = [[first]]
+        for place in others:
+            if len(parts[-1]) > 1 and sum(widths[k] + 3 for k in [*parts[-1], place]) > width:
+                parts.append([first])
+            parts[-1].append(place)
+        return parts
+
+    fewest = len(parts_of(width))
+    return next(parts for parts in map(parts_of, range(width // 2, width + 1)) if len(parts) == fewest)
 
 
 # --- LaTeX
@@ -104,14 +114,14 @@ def _that_fits(table: Table, width: int) -> tuple[list[Column], list[list[Cell]]
 
 def to_latex(table: Table) -> str:
     """A `tabular` for the booktabs package, to be put into a table by the one who inputs it."""
-    columns, rows = _without(table)
+    columns, rows = _without_commands(table)
     groups = [
         f"\\multicolumn{{{n}}}{{c}}{{{_latex(group)}}}" if group else " & " * (n - 1) for group, n in _groups(columns)
     ]
     heads = [_latex(column.title) for column in columns]
     body = []
     for row in rows:
-        body.append([_latex(cell.text) for cell in row])
+        body.append([_latex(cell.text or cell.verdict) for cell in row])
         if any(cell.published or cell.note for cell in row):
             below = [_latex("; ".join(filter(None, (c.note, c.published, c.verdict)))) for c in row]
             body.append([f"{{\\footnotesize {text}}}" if text else "" for text in below])
@@ -135,7 +145,7 @@ def _latex(text: str) -> str:
 
 def to_markdown(table: Table) -> str:
     """Commands would make a table too wide to read on a code host: they follow it, a line each."""
-    columns, rows = _without(table)
+    columns, rows = _without_commands(table)
     cells = [[_markdown(column.head) for column in columns], *(map(_markdown_cell, row) for row in rows)]
     heads, *lines = ["| " + " | ".join(row) + " |" for row in cells]
     rule = "|" + "|".join("---:" if c.numeric else "---" for c in columns) + "|"
@@ -148,11 +158,12 @@ def to_markdown(table: Table) -> str:
 def _commands(table: Table) -> str:
     rows_of: dict[str, list[list[str]]] = defaultdict(list)
     # Two names tell a row; the rest of it stands in the table.
-    names = next((k for k, column in enumerate(table.shown[:2]) if column.numeric), 2)
+    first = next((k for k, column in enumerate(table.shown[:2]) if column.numeric), 2)
+    names = [k for k in range(len(table.shown[:first])) if not any(row[k].verdict for row in table.cells)]
     for row in table.cells:
         for cell, column in zip(row, table.shown, strict=True):
             if column.code and cell.text:
-                rows_of[cell.text].append([c.text for c in row[:names]])
+                rows_of[cell.text].append([row[k].text for k in names])
     lines = []
     for line, rows in rows_of.items():
         common = [texts[0] for texts in zip(*rows, strict=True) if len(set(texts)) == 1]
@@ -202,65 +213,15 @@ def _markdown_block(block: Block) -> str:
         return to_markdown(block).rstrip()
     if isinstance(block, Picture):
         return f"![{_markdown_line(block.caption)}](figures/{block.name}.svg)"
-    return "\n".join(f"* {_markdown_line(item)}" for item in block) if isinstance(block, list) else block
+    return block if isinstance(block, str) else "\n".join(map(_markdown_item, block))
+
+
+def _markdown_item(item: str | Answer) -> str:
+    if isinstance(item, str):
+        return f"* {_markdown_line(item)}"
+    verdict = f"**{item.verdict.capitalize()}.** " if item.verdict else ""
+    return f"* {_markdown_line(item.question)}<br>{verdict}{_markdown_line(item.text)}"
 
 
 def _join(*parts: str) -> str:
     return "\n\n".join(parts) + "\n"
-
-
-# --- HTML
-
-
-def html_page(title: str, facts: Facts, sections: Sequence[Section], drawings: Mapping[str, str]) -> str:
-    """`drawings` are the figures as SVG for a page, by name."""
-    contents = "".join(f'<a href="#{s.name}">{_html(s.title)}</a>' for s in sections)
-    cards = "".join(f"<div><b>{_html(value)}</b><span>{_html(name)}</span></div>" for value, name in facts)
-    blocks = [(s, "\n".join(_html_block(block, drawings) for block in s.blocks)) for s in sections]
-    body = "\n".join(f'<section id="{s.name}"><h2>{_html(s.title)}</h2>\n{text}\n</section>' for s, text in blocks)
-    template = Template(TEMPLATE.read_text(encoding="utf-8"))
-    return template.substitute(title=_html(title), contents=contents, cards=cards, body=body)
-
-
-def _html_block(block: Block, drawings: Mapping[str, str]) -> str:
-    if isinstance(block, Table):
-        return _html_table(block)
-    if isinstance(block, Picture):
-        whole = f'<div class="scroll">{drawings[block.name]}</div><figcaption>{_html(block.caption)}</figcaption>'
-        return f'<figure id="figure-{html.escape(block.name)}">{whole}</figure>'
-    if isinstance(block, list):
-        return "<ul>" + "".join(f"<li>{_html(item)}</li>" for item in block) + "</ul>"
-    return f"<p>{_html(block)}</p>"
-
-
-def _html_table(table: Table) -> str:
-    heads = [
-        f'<th scope="col" class="{_kind(c)}" aria-sort="none"><button>{_html(c.title)}</button></th>'
-        for c in table.shown
-    ]
-    groups = [f'<th colspan="{n}" class="group">{_html(group)}</th>' for group, n in _groups(table.shown)]
-    head = "".join(f"<tr>{''.join(cells)}</tr>" for cells in (groups, heads) if cells)
-    rows = "\n".join(f"<tr>{''.join(map(_html_cell, row, table.shown))}</tr>" for row in table.cells)
-    caption = _html(table.caption)
-    whole = (
-        f'<div class="scroll"><table id="table-{html.escape(table.name)}"><caption>{caption}</caption>'
-        f"<thead>{head}</thead><tbody>\n{rows}\n</tbody></table></div>"
-    )
-    return f"<details><summary>{caption}</summary>{whole}</details>" if table.folded else whole
-
-
-def _html_cell(cell: Cell, column: Column) -> str:
-    hint = f' title="{html.escape(cell.hint)}"' if cell.hint else ""
-    text = f"<code>{html.escape(cell.text)}</code>" if column.code else _html(cell.text)
-    text += "".join(f"<small>{_html(below)}</small>" for below in (cell.note, cell.published) if below)
-    if cell.verdict:
-        text += f'<span class="verdict {cell.verdict.replace(" ", "-")}">{_html(cell.verdict)}</span>'
-    return f'<td class="{_kind(column)}" data-value="{html.escape(_plain(cell.value))}"{hint}>{text}</td>'
-
-
-def _kind(column: Column) -> str:
-    return "n" if column.numeric else "t"
-
-
-def _html(text: str) -> str:
-    return re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(text, quote=False))

@@ -13,8 +13,9 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from pac4sac.base.text import assignments, file_name, setting_text
-from pac4sac.report import figures
-from pac4sac.report.comparison import Context, compare_headline, comparison_table, metric_cell
+from pac4sac.report import figures, rankings
+from pac4sac.report.answers import compare_on_task
+from pac4sac.report.comparison import Context, Family, comparison_table, metric_cell, variant_cell
 from pac4sac.report.tables import TEXTS, Block, Cell, Column, Picture, Section, Table, command, data, numbered, words
 from pac4sac.report.variants import METRICS, TaskView, Variant
 from pac4sac.runs.collection import Collection
@@ -22,7 +23,7 @@ from pac4sac.runs.metrics import solved_at
 from pac4sac.runs.reading import damage_text
 from pac4sac.runs.seeds import seeds_text
 from pac4sac.runs.statistics import RESAMPLES, interquartile_mean, probability_of_improvement
-from pac4sac.runs.status import BROKEN_OFF
+from pac4sac.runs.status import BROKEN_OFF, CUT_SHORT
 
 # Limits as parts of the task's own, finest where runs end up: a step of a tenth would hide where an order turns round.
 DRAWN = tuple(round(0.5 + 0.02 * k, 3) for k in range(20)) + tuple(round(0.9 + 0.005 * k, 3) for k in range(41))
@@ -34,7 +35,7 @@ HOW = ("device", "backend", "precision")
 def task_section(context: Context, title: str) -> Section:
     results, families = context.results(title), context.families[title]
     task, name, baseline = results[0].task, file_name(title), context.baselines[title]
-    compared = [row for family in families for row in compare_headline(family.members, baseline, family.title)]
+    compared = compare_on_task(context, title)
     shows_solved = task.r_limit is not None and task.e_max
     curves = TEXTS["task"]["curves"] + (TEXTS["task"]["curves_solved"] if shows_solved else "")
     drawn = [(f"{title}: {family.title}. {curves}", family.members) for family in families]
@@ -43,6 +44,7 @@ def task_section(context: Context, title: str) -> Section:
         comparison_table(f"task-{name}", f"All variants on {title}", compared, task),
         *mixtures(results),
         *figures.pictures(f"learning-{name}", drawn, figures.learning_figure, context.references.get(title)),
+        *_profiles(f"profile-{name}", families[0], baseline),
         _further_metrics(f"metrics-{name}", task, results),
     ]
     return Section(f"task-{name}", f"Task {title}", blocks)
@@ -60,11 +62,19 @@ def _about(context: Context, task: TaskView, baseline: Variant | None) -> str:
     return f"{about} {by} {texts['families' if len(sizes) > 1 else 'family'].format(named=named)}"
 
 
+def _profiles(name: str, family: Family, baseline: Variant | None) -> list[Picture]:
+    rivals = [variant for variant in family.members if variant is not baseline and variant.has_results]
+    if baseline is None or not rivals:
+        return []
+    caption = f"{baseline.task.title}: {family.title}. {TEXTS['profile']['caption']}"
+    return figures.pictures(name, [(caption, rivals)], partial(rankings.task_profile, baseline), baseline)
+
+
 def _further_metrics(name: str, task: TaskView, variants: Sequence[Variant]) -> Table:
     known = [m for m in METRICS.values() if any(variant.shown(m.key)[0] for variant in variants)]
     scales = {m.key: task.scale if "regret" in m.key else 1.0 for m in known}
 
-    columns = [words("Variant", "label")]
+    columns = [words("Variant", variant_cell)]
     columns += [Column(m.title, partial(metric_cell, metric=m.key, scale=scales[m.key])) for m in known]
     columns.append(data("variant", "seed", "state", "solved", *scales, get=lambda numbers: numbers))
     unit = " (regrets in thousands)" if task.scale > 1 else ""
@@ -113,14 +123,32 @@ def across_tasks_section(context: Context) -> Section | None:
         Column(f"P(better than {baseline}) [95 %]", better.get, digits=2),
     ]
     ranked = dict(sorted(iqm.items(), key=lambda item: item[1].value))
-    name, caption = "across-tasks", TEXTS["across_tasks"]["caption"]
+    name, caption, unit = "across-tasks", TEXTS["across_tasks"]["caption"], "regret / (r_limit × E_max)"
+    title = f"Interquartile means over {len(tasks)} tasks"
+    first = {
+        label: strata[label]
+        for label in [baseline, *(label for label in ranked if label != baseline)][: figures.AT_ONCE]
+    }
+    of_all = f"Performance profiles over {len(tasks)} tasks"
+    profile = partial(rankings.profile_figure, of_all, first, context.looks, baseline, unit)
     blocks = [
         TEXTS["across_tasks"]["intro"].format(tasks=", ".join(tasks)),
         Table(name, caption, columns, list(strata)),
         *mixtures(variant for members in tasks.values() for variant in members if variant.label in strata),
-        Picture(name, caption, lambda: figures.ranking_figure(ranked, baseline, "normalised regret", 1.0)),
+        Picture(
+            "overview", TEXTS["across_tasks"]["overview"], partial(figures.overview_figure, _overview(context, tasks))
+        ),
+        Picture(name, caption, partial(rankings.ranking_figure, title, ranked, context.looks, baseline, unit, 1.0)),
+        Picture(f"profile-{name}", TEXTS["profile"]["caption"], partial(profile, lower_is_better=True)),
     ]
     return Section(name, "Across tasks", blocks)
+
+
+def _overview(context: Context, tasks: Iterable[str]) -> dict[str, list[Variant]]:
+    """Of each task the baseline and what is drawn beside every family; nothing where there is neither."""
+    pairs = {title: (context.references.get(title), context.baselines[title]) for title in tasks}
+    chosen = {title: list(dict.fromkeys(filter(None, pair))) for title, pair in pairs.items()}
+    return {title: members for title, members in chosen.items() if members}
 
 
 def _normalised(variant: Variant) -> list[float]:
@@ -142,10 +170,12 @@ def threshold_section(context: Context, intro: str) -> Section | None:
         swept = sorted(at[results[0].label])
         rows = [(label, *(fmean(by[limit]) if by[limit] else None for limit in swept)) for label, by in at.items()]
         limits = [f"{limit:g}" for limit in swept]
-        drawn = [(f"{caption}; dashed, the task's own. {f.title}", f.members) for f in context.families[title]]
+        first = context.families[title][0]  # the page has a slider for all others
+        drawn = [(f"{caption}; dashed, the task's own. {first.title}", first.members)]
         blocks += figures.pictures(name, drawn, sweep_figure, context.references.get(title))
         blocks += [Table(name, caption, numbered(("Variant", *limits), limits), rows), *mixtures(results)]
-    return Section("threshold", "How much the limit for “solved” matters", [intro, *blocks]) if blocks else None
+    about = f"{intro} {TEXTS['threshold']}".strip()
+    return Section("threshold", "How much the limit for “solved” matters", [about, *blocks]) if blocks else None
 
 
 def sweep(variant: Variant, parts: Iterable[float]) -> dict[float, list[float]]:
@@ -161,13 +191,12 @@ def sweep(variant: Variant, parts: Iterable[float]) -> dict[float, list[float]]:
 
 
 def sweep_figure(variants: Sequence[Variant]) -> Figure:
-    figure, (panel,) = figures.new_figure(1, 7.6, 4.4)
-    for variant, colour, line in figures.styled(variants):
+    figure, (panel,) = figures.new_figure(f"How the limit matters on {variants[0].task.title}", 1)
+    for variant in variants:
         points = [(limit, fmean(episodes)) for limit, episodes in sweep(variant, DRAWN).items() if episodes]
         if points:
-            panel.plot(
-                *zip(*points, strict=True), line, color=colour, linewidth=1.8, label=figures.drawn(variant.label)
-            )
+            style, label = figures.stroke(variant.look), figures.drawn(variant.look.name)
+            panel.plot(*zip(*points, strict=True), **style, linewidth=1.4, label=label)
     panel.axvline(variants[0].task.r_limit, **figures.DASHED)
     figures.finish_panel(panel, "return that counts as solved", "episodes until solved, mean")
     panel.set_ylim(bottom=0)
@@ -185,7 +214,7 @@ def facts(context: Context) -> list[tuple[str, str]]:
     states = Counter(outcome.state for variant in context.all_variants for outcome in variant.outcomes)
     states["not started"] = len(collection.missing)
     expected = len(collection.runs) + len(collection.missing) + len(collection.unreadable)
-    lacking = [(str(states[s]), s) for s in ("unfinished", "diverged", "failed", "not started") if states[s]]
+    lacking = [(str(states[s]), s) for s in ("unfinished", *CUT_SHORT, "not started") if states[s]]
     complete = (f"{states['complete']} of {expected}", "runs complete")
     return [complete, *lacking, (str(tasks), "task" if tasks == 1 else "tasks")]
 
@@ -279,7 +308,7 @@ def _settings_table(variants: Sequence[Variant]) -> Table:
         words("Variant", "label", "variant"),
         words("Algorithm", "algo", "algo"),
         words("Seeds", lambda v: Cell(v.seeds)),
-        words("Settings other than the paper preset's", lambda v: Cell(", ".join(assignments(v.departures)) or "none")),
+        words("Settings other than usual", lambda v: Cell(", ".join(assignments(v.departures)) or "none")),
         data("preset", "seeds", get=lambda v: (v.preset, v.seeds)),
         data("config", get=lambda v: json.dumps(v.config, sort_keys=True)),
         data("task_settings", get=lambda v: json.dumps(v.task.settings, sort_keys=True)),

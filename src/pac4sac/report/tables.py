@@ -24,10 +24,15 @@ class Cell:
     verdict: str = ""
     hint: str = ""
     note: str = ""  # on how many runs, where not on all
+    name: str = ""  # plain words for the text, on a page
 
     @property
     def lines(self) -> list[str]:
         return [part for part in (self.text, self.note, self.published, self.verdict) if part]
+
+
+def verdict_cell(verdict: str, hint: str = "", text: str = "") -> Cell:
+    return Cell(text, verdict, verdict=verdict, hint=hint) if verdict else Cell(text or NOTHING, "")
 
 
 Get = Callable[[Any], Any] | str
@@ -45,6 +50,7 @@ class Column:
     group: str = ""  # a common head over neighbours
     numeric: bool = True
     code: bool = False
+    folded: bool = False  # on a page, into the detail of its row
     show: Callable[[Any], str] | None = None
     scale: float | Callable[[Any], float] = 1.0  # by which it is divided when shown
     digits: int | None = None
@@ -73,7 +79,7 @@ words = partial(Column, numeric=False)
 
 
 def command(get: Get, key: str = "", title: str = "Repeat with") -> Column:
-    return words(title, get, key, code=True)
+    return words(title, get, key, code=True, folded=True)
 
 
 def data(*keys: str, get: Get) -> Column:
@@ -123,13 +129,23 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Answer:
+    """A line each for what is asked, and for what came of it with the number that decides it."""
+
+    question: str
+    text: str
+    verdict: str = ""
+    section: str = ""  # that has it in full
+
+
+@dataclass(frozen=True)
 class Section:
     name: str
     title: str
     blocks: Sequence["Block"]
 
 
-Block = str | list[str] | Table | Picture  # a list has an item for each sentence
+Block = str | Sequence[str | Answer] | Table | Picture  # a sequence has an item for each sentence
 
 
 def _numbers(content: Any) -> tuple[Any, ...]:

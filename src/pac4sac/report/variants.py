@@ -12,6 +12,7 @@ from typing import Any
 
 from pac4sac.base.files import natural
 from pac4sac.base.text import assignments
+from pac4sac.report.looks import looks
 from pac4sac.report.tables import TEXTS
 from pac4sac.runs.collection import FoundRun
 from pac4sac.runs.identity import updates_of_task, usual_settings
@@ -41,7 +42,7 @@ METRICS = {key: Metric(key, **about) for key, about in TEXTS["metrics"].items()}
 @dataclass(frozen=True)
 class Outcome:
     run: FoundRun
-    state: str  # complete, unfinished, diverged or failed
+    state: str  # complete, unfinished, diverged, failed or stopped
     solved: bool | None  # None: not known yet, or no limit to tell by
     metrics: Mapping[str, float]
 
@@ -69,6 +70,7 @@ class Variant:
     ) -> None:
         self.label, self.task, self.config, self.outcomes, self.chose = label, task, config, outcomes, chose
         self.is_result = not chose
+        self.look = looks([label])[label]  # that of its report, where others are beside it
         self.runs = [outcome.run.record for outcome in outcomes]
         self.algo, self.preset = self.runs[0].algo, self.runs[0].preset
         self.seeds = seeds_text(run.seed for run in self.runs)
@@ -79,7 +81,9 @@ class Variant:
         self.code_note = STALE.strip(" ()") if any(outcome.run.instead for outcome in outcomes) else ""
         self.complete_text = f"{len(self.complete)} of {len(outcomes)}" + (STALE if self.code_note else "")
         # Runs that have begun and may yet go on, so that nobody knows how they end.
-        self.under_way = [o for o in outcomes if o.state in ("unfinished", "failed") and o.run.record.episodes]
+        self.under_way = [
+            o for o in outcomes if o.state in ("unfinished", "failed", "stopped") and o.run.record.episodes
+        ]
         # Runs of which it is known whether they were solved; a diverged run never will be.
         self.judged = [outcome for outcome in outcomes if outcome.solved is not None]
         self.solved = sum(bool(outcome.solved) for outcome in self.judged)
@@ -116,7 +120,9 @@ class Variant:
     def of_study(self, study: str) -> "Variant":
         """With the runs of one study alone."""
         outcomes = [outcome for outcome in self.outcomes if study in outcome.run.studies]
-        return Variant(self.label, self.task, self.config, outcomes, self.chose)
+        variant = Variant(self.label, self.task, self.config, outcomes, self.chose)
+        variant.look = self.look
+        return variant
 
     @cached_property
     def departures(self) -> dict[str, Any]:
@@ -202,7 +208,11 @@ def variants_by_task(
         return place, place == len(first_labels) and not variant.is_result, natural(variant.label)
 
     in_order = sorted(views, key=lambda task: (_place(task.name, first_tasks), task.title))
-    return {task.title: sorted(_variants(task, views[task]), key=rank) for task in in_order}
+    by_task = {task.title: sorted(_variants(task, views[task]), key=rank) for task in in_order}
+    everywhere = looks(variant.label for variants in by_task.values() for variant in variants)
+    for variant in (variant for variants in by_task.values() for variant in variants):
+        variant.look = everywhere[variant.label]
+    return by_task
 
 
 def _place(name: str, order: Sequence[str]) -> int:

@@ -15,6 +15,9 @@ MEASUREMENTS = ("bias", "coverage")  # made where an option asks for them, whate
 LOGS = ("episodes", "metrics", "evaluations", *MEASUREMENTS)
 REPORTED = ("episodes", "evaluations", *MEASUREMENTS)  # those that reports are made of
 
+# By the names in logs, the last of which is that of older ones.
+POLICIES = {"deterministic": "deterministic", "shooting": "shooting", "greedy": "deterministic"}
+
 LogRow = dict[str, Any]
 LogSeal = dict[str, Any]  # lines and checksum of a log that is complete
 
@@ -39,7 +42,7 @@ SCHEMAS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
     "metrics": {"step": is_count},
     "evaluations": {
         "step": is_count,
-        "policy": lambda value: value in ("greedy", "shooting"),
+        "policy": lambda value: value in POLICIES,
         "mean": is_measured,
         "returns": lambda value: value is None or (isinstance(value, list) and all(map(is_measured, value))),
     },

@@ -11,8 +11,8 @@ OUTCOME = 2
 
 
 def end(run: RunRecord) -> int:
-    """How far a run came to an end: a failed one may be trained again; 0 is unfinished."""
-    return {"finished": OUTCOME, "diverged": OUTCOME, "failed": 1}.get(run.status, 0)
+    """How far a run came to an end: a failed or stopped one may be trained again; 0 is unfinished."""
+    return {"finished": OUTCOME, "diverged": OUTCOME, "failed": 1, "stopped": 1}.get(run.status, 0)
 
 
 def merge(copies: Sequence[RunRecord]) -> tuple[RunRecord, list[RunRecord]]:

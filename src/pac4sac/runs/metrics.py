@@ -11,8 +11,9 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
+from pac4sac.runs.logs import POLICIES
 from pac4sac.runs.reading import RunRecord
-from pac4sac.runs.status import BROKEN_OFF
+from pac4sac.runs.status import CUT_SHORT
 
 STREAK = 5
 SCORES = ("regret", "episodes", "regret_unclipped", "fixed_horizon_regret")  # of a Score, final once complete
@@ -93,7 +94,7 @@ def is_solved(run: RunRecord) -> bool:
 def last_evaluations(run: RunRecord, since: int = 0) -> dict[str, float]:
     """The mean return of each policy by its last evaluation; nothing where that may be among what is damaged, where it
     was made before a step, or where its simulators failed."""
-    last = {} if "evaluations" in run.damage else {row["policy"]: row for row in run.evaluations}
+    last = {} if "evaluations" in run.damage else {POLICIES[row["policy"]]: row for row in run.evaluations}
     return {name: row["mean"] for name, row in last.items() if row["step"] >= since and row.get("mean") is not None}
 
 
@@ -104,11 +105,11 @@ def is_complete(run: RunRecord) -> bool:
 
 
 def standing(run: RunRecord) -> tuple[str, bool | None, dict[str, float]]:
-    """Whether a run is complete, unfinished, diverged or failed; whether it was solved, None where that is not known
-    yet or there is no limit to tell by; and all its metrics that are final."""
+    """Whether a run is complete, unfinished, diverged, failed or stopped; whether it was solved, None where that is not
+    known yet or there is no limit to tell by; and all its metrics that are final."""
     r_limit, steps, horizon = (run.task.get(name) for name in ("r_limit", "steps", "horizon"))
     complete, numbers = is_complete(run), dict[str, float | None]()
-    state = "complete" if complete else run.status if run.status in BROKEN_OFF else "unfinished"
+    state = "complete" if complete else run.status if run.status in CUT_SHORT else "unfinished"
     solved = None if r_limit is None else is_solved(run) or (False if complete or state == "diverged" else None)
     if complete and r_limit is not None and not has_equal_episodes(run):
         first = solved_at(run.returns, r_limit)

@@ -17,6 +17,7 @@ OVERESTIMATES, UNDERESTIMATES, UNDECIDED = "overestimates", "underestimates", "u
 CONFIDENCE = 0.95
 EQUIVALENCE = 0.90  # confidence of the interval whose two ends are one-sided tests at 5 % each
 RESAMPLES = 9999
+BAND_RESAMPLES = 2000  # of each point of a curve
 SEED = 20240721  # of every bootstrap: the same runs give the same interval
 
 
@@ -99,6 +100,24 @@ def probability_of_improvement(
         return np.asarray(np.mean([((x > 0) + 0.5 * (x == 0)).mean((-2, -1)) for x in ahead], axis=0))
 
     return _bootstrap([*ours, *theirs], probability, seed)
+
+
+def performance_profile(
+    strata: Sequence[ArrayLike], thresholds: Floats, *, lower_is_better: bool
+) -> tuple[Floats, Floats, Floats]:
+    """The fraction of runs better than each threshold, averaged over tasks, with the ends of its interval."""
+    sign = -1.0 if lower_is_better else 1.0
+    return bootstrap_band([sign * (np.asarray(runs)[:, None] - thresholds) > 0 for runs in strata])
+
+
+def bootstrap_band(strata: Sequence[ArrayLike], seed: int = SEED) -> tuple[Floats, Floats, Floats]:
+    """Of curves of shape [runs, points] for each task: their mean, over runs and then over tasks, with the ends of its
+    percentile-bootstrap interval at each point, which lie within what the runs reached."""
+    generator, curves = np.random.default_rng(seed), [np.asarray(x, dtype=np.float64) for x in strata]
+    draws = [generator.multinomial(len(x), np.full(len(x), 1 / len(x)), size=BAND_RESAMPLES) for x in curves]
+    resampled = np.mean([counts @ x / len(x) for counts, x in zip(draws, curves, strict=True)], axis=0)
+    low, high = np.quantile(resampled, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
+    return np.mean([x.mean(0) for x in curves], axis=0), low, high
 
 
 def welch(ours: Summary, theirs: Summary, confidence: float = CONFIDENCE) -> Difference:

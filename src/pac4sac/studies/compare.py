@@ -67,6 +67,7 @@ def compare(
     parallel: int | None = None,
     max_minutes: float | None = None,
     keep_stale: bool = False,
+    callbacks: str | Iterable[str] = (),
     watcher: Watcher | None = None,
     trust: str | Iterable[str] = (),
     **options: Any,
@@ -77,17 +78,19 @@ def compare(
 
     A preset or a setting goes to those algorithms that have it; `options` are those of `train`. Cohorts train in
     processes of their own, `parallel` of them at a time, so an environment or algorithm of yours must be one that can
-    be imported, as "module:Name". A `watcher` is told how they get on. `trust` names modules that
-    other runs of the folder come from.
+    be imported, as "module:Name". So must `callbacks`, unless they are trackers: "tensorboard", "wandb" or "trackio". A
+    `watcher` is told how the cohorts get on. `trust` names modules that other runs of the folder come from.
     """
     allow(trust)
+    named = list(callbacks) if isinstance(callbacks, Iterable) and not isinstance(callbacks, str) else [callbacks]
+    allow_named(*named)
     from pac4sac.paper.families import context_of
     from pac4sac.paper.report import compose, main_tables  # matplotlib takes a second to import
 
     study = comparison_study(task, algos, seeds, settings, steps, baseline, preset)
     make_options(study.tasks[0].steps, options)  # a mistake is told before a folder is made
     root = study_folder(study, out)
-    launching = {"parallel": parallel, "max_minutes": max_minutes, "keep_stale": keep_stale}
+    launching = {"parallel": parallel, "max_minutes": max_minutes, "keep_stale": keep_stale, "callbacks": named}
     result, report = train_and_report(study, root, watcher or Watcher(), options=options, **launching)
     asked = {run.identity for run in study.runs()}
     collection, tables = report.context.collection, report.main_tables

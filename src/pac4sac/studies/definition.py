@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from pac4sac.base.text import did_you_mean
 from pac4sac.paper.numbers import SHIPPED_STUDIES, shipped_study
 from pac4sac.runs.run import Run, make_runs
 from pac4sac.runs.seeds import parse_seeds
+from pac4sac.studies.halving import Halving
 from pac4sac.tasks import Task, get_task
 from pac4sac.training.options import Options
 
@@ -32,6 +33,7 @@ CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "a table of tables": lambda value: isinstance(value, dict) and {*map(type, value.values())} <= {dict},
     "a list of tables": lambda value: isinstance(value, list) and {*map(type, value)} <= {dict},
     "a list of names": lambda value: isinstance(value, list) and {*map(type, value)} <= {str},
+    "a share between 0 and 1": lambda value: type(value) is float and 0 < value < 1,
 }
 
 
@@ -63,9 +65,17 @@ class Study:
     repetitions: int = 20  # of a cost measurement
     options: Mapping[str, Any] = field(default_factory=dict)
     task_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by name of the task
+    halving: Halving | None = None
 
     def options_for(self, task: Task) -> dict[str, Any]:
         return {**self.options, **self.task_options.get(task.name, {})}
+
+    def rung(self, number: int, labels: Container[str] | None = None) -> "Study":
+        """One round of successive halving, with all variants or those of some names."""
+        assert self.halving is not None
+        tasks = tuple(dataclasses.replace(task, steps=self.halving.steps[task.name][number]) for task in self.tasks)
+        variants = tuple(variant for variant in self.variants if labels is None or variant.name in labels)
+        return dataclasses.replace(self, tasks=tasks, variants=variants, halving=None)
 
     def runs(self) -> list[Run]:
         runs: list[Run] = []
@@ -130,10 +140,23 @@ class _Reader:
             variants=variants,
             seeds=tuple(self._located("seeds", parse_seeds, seeds_text)),
             task_options={name: about["options"] for name, about in about_tasks.items() if "options" in about},
+            halving=self._halving(content["halving"], variants) if "halving" in content else None,
             **{"title": self.path.stem} | {key: content[key] for key in AS_WRITTEN if key in content},
         )
         study.runs()  # a wrong setting is told now, not when its cohort starts
         return study
+
+    def _halving(self, about: Mapping[str, Any], variants: Sequence[StudyVariant]) -> Halving:
+        self._check(about, FORMAT["halving"], "[halving]")
+        steps, names = about.get("steps", {}), self.content["tasks"]
+        if {*steps} != {*names} or len({len(rungs) for rungs in steps.values() if isinstance(rungs, list)}) != 1:
+            raise self._mistake("halving", "[halving.steps] needs a list for every task, all with as many rungs")
+        for name, rungs in steps.items():
+            if not isinstance(rungs, list) or not rungs or any(type(n) is not int or n < 1 for n in rungs):
+                raise self._mistake(name, f"the rungs of {name} must be numbers of steps from 1 on, not {rungs!r}")
+        if unknown := {*about.get("controls", ())} - {variant.name for variant in variants}:
+            raise self._mistake("controls", f"the control {min(unknown)!r} is no variant of the study")
+        return Halving(steps, about.get("keep", Halving.keep), tuple(about.get("controls", ())))
 
     def _task(self, name: str, about: Mapping[str, Any]) -> Task:
         task: Task = self._located(name, get_task, name)

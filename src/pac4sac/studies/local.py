@@ -1,8 +1,8 @@
 """Training the cohorts of a study on this machine, some of them side by side, each in a process of its own.
 
-That is `python -m pac4sac.studies.local FOLDER`. It speaks to its parent in lines of JSON, {"step": ..., "steps": ...}
-and {"warning": ...}. It ends with 0 when the cohort is complete, with 3 when it was stopped after a checkpoint, and
-with 2 after a sentence about what the user can mend.
+That is `python -m pac4sac.studies.local FOLDER CALLBACK...`, with callbacks by their names. It speaks to its parent in
+lines of JSON, {"step": ..., "steps": ...} and {"warning": ...}. It ends with 0 when the cohort is complete, with 3 when
+it was stopped after a checkpoint, and with 2 after a sentence about what the user can mend.
 """
 
 import contextlib
@@ -31,6 +31,7 @@ from pac4sac.base.cores import SHARE, cores, share_out
 from pac4sac.base.errors import UserError
 from pac4sac.base.stopping import GRACE, StopRequest, end_with_parent
 from pac4sac.base.trust import import_path
+from pac4sac.export.tracking import callbacks_named
 from pac4sac.runs.run import Run
 from pac4sac.studies.plan import PlannedCohort
 from pac4sac.studies.watcher import Watcher
@@ -67,9 +68,15 @@ def niceness(cohort: PlannedCohort, others: Sequence[PlannedCohort]) -> int:
 
 
 def run_local(
-    cohorts: Sequence[PlannedCohort], parallel: int, stop: StopRequest, watcher: Watcher, on_gpu: bool = False
+    cohorts: Sequence[PlannedCohort],
+    parallel: int,
+    stop: StopRequest,
+    watcher: Watcher,
+    on_gpu: bool = False,
+    callbacks: Sequence[str] = (),
 ) -> list[str]:
-    """Train all cohorts to their end, or until a stop; returns what failed, which leaves the others going."""
+    """Train all cohorts to their end, or until a stop; returns what failed, which leaves the others going. Callbacks
+    are made in the process of each cohort, by their names."""
     waiting, active, messages = list(cohorts), set[_Child](), _Messages()
     if parallel > 1:  # the longest first, so that none of them is left for the end
         waiting.sort(key=lambda cohort: -cohort.duration)
@@ -84,7 +91,7 @@ def run_local(
                     if beside:
                         all_work = sum(each.simulating for each in [cohort, *beside])
                         limits[SHARE] = str(share_out(cohort.simulating, all_work))
-                    child = _Child(cohort, {**variables, **limits}, messages)
+                    child = _Child(cohort, callbacks, {**variables, **limits}, messages)
                     child.give_way(niceness(cohort, beside))
                     active.add(child)
                 if stop.wanted and not active:
@@ -119,13 +126,15 @@ def run_local(
 class _Child:
     """A process that trains a cohort. What it says goes to a queue line by line, and None once it has ended."""
 
-    def __init__(self, cohort: PlannedCohort, variables: Mapping[str, str], messages: "_Messages") -> None:
+    def __init__(
+        self, cohort: PlannedCohort, callbacks: Sequence[str], variables: Mapping[str, str], messages: "_Messages"
+    ) -> None:
         self.cohort = cohort
         # Not a pipe: nobody reads it before the end, and a full one would stop the cohort.
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
             # -P: the working directory is importable only if it is here.
-            [sys.executable, "-P", "-m", "pac4sac.studies.local", str(cohort.folder)],
+            [sys.executable, "-P", "-m", "pac4sac.studies.local", str(cohort.folder), *callbacks],
             stdout=subprocess.PIPE,
             stderr=self.errors,
             text=True,
@@ -222,18 +231,18 @@ def _tell_warning(message: Warning | str, category: type[Warning], filename: str
         print(json.dumps({"warning": str(message)}), flush=True)
 
 
-def main(folder: str) -> int:
+def main(folder: str, *callbacks: str) -> int:
     # Outside of training, which has a handler of its own, a request to stop comes too early or too late: the parent
     # repeats it until this process has ended.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     end_with_parent()
     warnings.showwarning = _tell_warning
     try:
-        return COMPLETE if resume(folder, callbacks=[StepReporter()]).complete else STOPPED
+        return COMPLETE if resume(folder, callbacks=[StepReporter(), *callbacks_named(callbacks)]).complete else STOPPED
     except UserError as error:
         print(error, file=sys.stderr)
         return MISTAKE
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

@@ -24,6 +24,7 @@ from pac4sac.runs.archive import read_study_file, stale_runs
 from pac4sac.runs.identity import identity
 from pac4sac.runs.reading import read_experiment, read_run
 from pac4sac.runs.run import Run, plan_cohorts
+from pac4sac.runs.status import ENDED
 from pac4sac.studies.definition import Study
 from pac4sac.tasks import simulator_seconds
 from pac4sac.training import backends
@@ -64,7 +65,7 @@ class PlannedCohort:
 
     def done(self) -> int:
         """Runs that have come to their end."""
-        return sum(status in ("finished", "diverged", "failed") for status in self.statuses())
+        return sum(status in ENDED for status in self.statuses())
 
     def statuses(self) -> list[str]:
         folders = [self.folder / "runs" / run.id for run in self.runs]

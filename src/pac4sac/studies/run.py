@@ -1,6 +1,7 @@
 """Running a study from its definition to complete folders, once or in several goes."""
 
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import read_json, write_json
 from pac4sac.base.stopping import StopRequest
+from pac4sac.export.tracking import callbacks_named
 from pac4sac.runs.run import Run
 from pac4sac.studies.cost import measure_cost
 from pac4sac.studies.definition import Study
+from pac4sac.studies.halving import survivors
 from pac4sac.studies.local import run_local, side_by_side
 from pac4sac.studies.plan import CohortPlace, PlannedCohort, begin, place_for_cohorts, plan
 from pac4sac.studies.ray.cluster import cluster_address, run_on_ray
@@ -31,10 +34,30 @@ def study_folder(study: Study, out: str | Path | None) -> Path:
 def train_and_report(
     study: Study, root: Path, watcher: Watcher, *, options: Mapping[str, Any], **launching: Any
 ) -> "tuple[Result, WrittenReport]":
-    """Run a study, then write the page on all that its folder holds. `launching` is what `run_study` takes."""
+    """Run a study, then write the page on all that its folder holds, of a search in rungs on the last. `launching` is
+    what `run_study` takes."""
     from pac4sac.paper.report import write_report  # matplotlib takes a second to import
 
-    return run_study(study, root, watcher, **launching, **options), write_report([root], root / "report")
+    train = run_study if study.halving is None else run_rungs
+    result = train(study, root, watcher, **launching, **options)
+    return result, write_report([result.folder], root / "report")
+
+
+def run_rungs(
+    study: Study, root: Path, watcher: Watcher, *, max_minutes: float | None = None, **launching: Any
+) -> Result:
+    """Each rung trains, in a folder of its own, what the one before has left of the variants."""
+    assert study.halving is not None
+    began, kept = time.monotonic(), None
+    for number in range(study.halving.rungs):
+        left = None if max_minutes is None else max(max_minutes - (time.monotonic() - began) / 60, 1e-3)
+        folder = root / f"rung-{number + 1}"
+        result = run_study(study.rung(number, kept), folder, watcher, max_minutes=left, **launching)
+        if not result.complete:
+            break
+        kept = survivors(folder, study.halving)
+        write_json(folder / "survivors.json", kept)
+    return result
 
 
 def run_study(
@@ -48,11 +71,15 @@ def run_study(
     memory: int | None = None,
     max_minutes: float | None = None,
     keep_stale: bool = False,
+    callbacks: Sequence[str] = (),
     **options: Any,
 ) -> Result:
     """Train what is not trained yet, or was by other code than today's, unless that is kept. Called again, it goes on.
-    `options` override those of the study."""
+    `options` override those of the study; `callbacks` are names, see `callbacks_named`."""
     stop = StopRequest(max_minutes)
+    callbacks_named(callbacks)  # what cannot be made is told before anything is written
+    if callbacks and engine != "local":
+        raise UserError(f"{', '.join(callbacks)} cannot watch other machines of a cluster; leave --engine local.")
     if address is not None and engine != "ray":
         raise UserError(f"--address {address} is that of a Ray cluster; add --engine ray to train there.")
     if parallel is not None and parallel < 1:
@@ -69,7 +96,7 @@ def run_study(
                 failures = run_on_ray(unfinished, cluster, stop, watcher)
             else:
                 beside = parallel or side_by_side(unfinished, place.device)
-                failures = run_local(unfinished, beside, stop, watcher, place.on_gpu)
+                failures = run_local(unfinished, beside, stop, watcher, place.on_gpu, callbacks)
         if failures:
             raise UserError(f"{len(failures)} of {len(unfinished)} cohorts failed: {'; '.join(failures)}")
         if stop.wanted:

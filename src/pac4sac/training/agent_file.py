@@ -148,7 +148,7 @@ class TrainedAgent:
         a = (
             self.agent.behaviour(self.state, s, self._draw(s.shape[1]))
             if shooting
-            else self.agent.greedy(self.state, s)
+            else self.agent.deterministic_action(self.state, s)
         )
         actions = [self._ways.from_unit(action) for action in a[0].numpy()]
         return actions[0] if is_one else np.stack(actions)

@@ -10,7 +10,8 @@ from pac4sac.runs.run import Run
 
 
 class Callback:
-    """Override what you need. Nothing a callback does changes training, apart from the time it takes."""
+    """Override what you need. A callback may end a run; nothing else that it does changes training, apart from the time
+    it takes."""
 
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
         """A cohort starts, or goes on, at `step` of `steps`."""
@@ -18,11 +19,12 @@ class Callback:
     def on_step(self, step: int) -> None:
         """A lockstep step is done."""
 
-    def on_log(self, run: Run, kind: str, row: dict[str, Any]) -> None:
-        """A line was written to a run's log `kind`: episodes, metrics, evaluations, bias or coverage."""
+    def on_log(self, run: Run, kind: str, row: dict[str, Any]) -> str | None:
+        """A line was written to a run's log `kind`: episodes, metrics, evaluations, bias or coverage. To end this run
+        after the present step return the reason in a few words: its status is then `stopped`; its cohort goes on."""
 
     def on_status(self, run: Run, status: str, detail: str | None) -> None:
-        """A run finished, diverged or failed."""
+        """A run finished, diverged, failed or was stopped by a callback."""
 
     def on_end(self, folder: Path) -> None:
         """The cohort is done or interrupted."""
@@ -42,6 +44,6 @@ class Callbacks(Callback):
         for event in [name for name in vars(Callback) if name.startswith("on_")]:
             setattr(self, event, functools.partial(self._call_each, event))
 
-    def _call_each(self, event: str, *arguments: Any) -> None:
-        for member in self.members:
-            getattr(member, event)(*arguments)
+    def _call_each(self, event: str, *arguments: Any) -> str | None:
+        answers = [getattr(member, event)(*arguments) for member in self.members]
+        return next((answer for answer in answers if answer and isinstance(answer, str)), None)

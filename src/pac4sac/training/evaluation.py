@@ -18,7 +18,7 @@ from pac4sac.tasks.pool import EnvPool, Transitions
 from pac4sac.tasks.registry import time_limit
 from pac4sac.training.backends import on_threads, suitable_threads
 
-EvaluatedPolicy = Literal["greedy", "shooting"]
+EvaluatedPolicy = Literal["deterministic", "shooting"]
 Moment = tuple[Tensor, Tensor, Transitions, NDArray[np.bool_]]  # a lockstep step of all episodes, see `play`
 
 
@@ -37,6 +37,7 @@ class Episodes:
     only: Sequence[int] | None = None  # the runs that play; None: all
     stop: StopRequest | None = None
     step_seconds: int = STEP_SECONDS  # that a step of an environment may take
+    progress: Callable[[int, int], None] | None = None  # told each step that was played, and how many it can be
     failures: dict[int, str] = field(default_factory=dict)  # why episodes of a run failed, once they were played
 
     @property
@@ -53,7 +54,7 @@ class Episodes:
 
 def policies_of(agent: Agent) -> list[EvaluatedPolicy]:
     """The deterministic policy and, where a run shoots, the shooting one."""
-    return ["greedy", "shooting"] if max(agent.shots(evaluating=True)) > 1 else ["greedy"]
+    return ["deterministic", "shooting"] if max(agent.shots(evaluating=True)) > 1 else ["deterministic"]
 
 
 def evaluate(episodes: Episodes, policy: EvaluatedPolicy) -> NDArray[np.float64]:
@@ -61,7 +62,7 @@ def evaluate(episodes: Episodes, policy: EvaluatedPolicy) -> NDArray[np.float64]
     agent, state = episodes.agent, episodes.state
 
     def act(s: Tensor, draw: Draw) -> Tensor:
-        return agent.behaviour(state, s, draw) if policy == "shooting" else agent.greedy(state, s)
+        return agent.behaviour(state, s, draw) if policy == "shooting" else agent.deterministic_action(state, s)
 
     tape = episodes.tape(agent.behaviour_streams(episodes.count, True) if policy == "shooting" else {})
     returns = np.where(episodes.present, 0.0, np.nan)
@@ -115,6 +116,8 @@ def play(episodes: Episodes, act: Callable[[Tensor, Draw], Tensor], tape: Tape, 
                 pool.park(int(ended))
             observation = seen.observation
             position += 1
+            if episodes.progress is not None:
+                episodes.progress(position, limit or task.steps)
     for episode, cause in sorted(pool.failures.items()):
         episodes.failures.setdefault(episode // episodes.count, cause)
     if pool.failures:  # one sentence, however many

@@ -129,6 +129,7 @@ class Learner:
     def freeze(self, run: int) -> None:
         """No more learning for one run; the others never notice."""
         self.state["alive"][run] = False
+        self.buffers["observation"][run] = 0  # as a pool shows it of a run that is parked, also after a resume
 
     def read_metrics(self) -> NDArray[np.float64]:
         """Means since the last call, [metrics, R]; NaN for runs without an update."""

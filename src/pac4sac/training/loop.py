@@ -43,6 +43,7 @@ class Cohort:
         self.best: list[float | None] = [None] * len(runs)  # mean return of the best scheduled evaluation
         self.so_far = np.zeros(len(runs))  # return of the present episode
         self.length = np.zeros(len(runs), dtype=np.int64)
+        self.asked_to_end: dict[int, str] = {}  # runs by a callback, with its reason
         self.complete = False  # all is done and written, the final evaluation too
         self.measured = True  # False where a stop broke off what was due at this step
 
@@ -141,16 +142,18 @@ class Cohort:
         try:
             if not self.measured:
                 self._measure()
+                self._end_as_asked()
             while self.learner.step < self.options.steps and Status.RUNNING in self.status:
                 self._send()
                 yield
                 self._receive()
                 step = self.learner.step
                 told()
+                ended = step < self.options.steps and self._end_as_asked()
                 if self.stop.wanted:
                     self._save()
                     raise Stopped
-                if step % self.options.checkpoint_every == 0 and step < self.options.steps:
+                if (ended or step % self.options.checkpoint_every == 0) and step < self.options.steps:
                     self._save()
                     log_time(self.folder, step, started, self.pool.worked().sum())
             self._finish()
@@ -264,6 +267,16 @@ class Cohort:
         self.folders[run].describe(status, detail)
         self.watcher.on_status(self.runs[run], status, detail)
 
+    def _end_as_asked(self) -> bool:
+        """End the runs that a callback wants to end. Where there are any, that is worth a checkpoint: whether the same
+        callback watches a resume shall make no difference."""
+        ending = {run: self.asked_to_end[run] for run in self._running() if run in self.asked_to_end}
+        for run, reason in ending.items():
+            self._log_coverage([run])
+            self._end_run(run, Status.STOPPED, f"{reason}, at step {self.learner.step}")
+        self.asked_to_end.clear()
+        return bool(ending)
+
     def _running(self) -> list[int]:
         return [run for run, status in enumerate(self.status) if status == Status.RUNNING]
 
@@ -271,7 +284,8 @@ class Cohort:
 
     def _log(self, run: int, kind: str, row: dict[str, Any]) -> None:
         self.folders[run].log(kind, row)
-        self.watcher.on_log(self.runs[run], kind, row)
+        if reason := self.watcher.on_log(self.runs[run], kind, row):
+            self.asked_to_end[run] = reason
 
     def _log_metrics(self) -> None:
         values = self.learner.read_metrics()
@@ -290,7 +304,7 @@ class Cohort:
         for policy in policies_of(self.agent):
             episodes = Episodes(*played, runs, self.stop, self.options.step_seconds)
             returns = evaluate(episodes, policy)
-            for run in [run for run in runs if policy == "greedy" or shots[run] > 1]:
+            for run in [run for run in runs if policy == "deterministic" or shots[run] > 1]:
                 means[run] = returns[run].mean()
                 row = {"step": step, "policy": policy, "mean": means[run].item(), "returns": returns[run].tolist()}
                 cause = {"failure": episodes.failures[run]} if run in episodes.failures else {}

@@ -3,6 +3,7 @@ on it. Whatever would go wrong in silence is tried on purpose: other random numb
 
 import dataclasses
 import functools
+import inspect
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ from pac4sac.agents.nets import Critic
 from pac4sac.agents.settings import AgentConfig
 from pac4sac.agents.tape import Stream, Tape, read
 from pac4sac.base.errors import UserError
-from pac4sac.training.agent_file import acting_tensors, adopt
+from pac4sac.training.agent_file import acting_tensors
 from pac4sac.training.backends import disagreement, on_threads, trace
 from pac4sac.training.learner import Learner, Operation, Tensors
 
@@ -51,18 +52,18 @@ def examine(algo: str) -> Iterator[Examination]:
         "an agent read back from its file acts alike": trial.reading_back,
         "compiling: no branch on numbers": trial.compiling,
     }.items():
-        with on_threads(1):
-            problem = told(look, agent)
+        problem = told(look, agent)
         yield Examination(what, problem)
         if problem and look not in (trial.company, trial.reading_back):
             return
 
 
 def own_settings(agent: type[Agent]) -> list[str]:
-    """The settings that every agent does not have, and which of them are per run."""
-    common, per_run = {f.name for f in dataclasses.fields(AgentConfig)}, agent.Config.per_run_names()
-    names = [f.name for f in dataclasses.fields(agent.Config) if f.name not in common]
-    return [f"{name} (per run)" if name in per_run else name for name in names]
+    """Those that were declared elsewhere than here, and which of them are per run."""
+    classes = [each for each in agent.Config.__mro__ if each.__module__.split(".")[0] != __name__.split(".")[0]]
+    names = {name for each in classes for name in inspect.get_annotations(each)}
+    fields = [f for f in dataclasses.fields(agent.Config) if f.name in names]
+    return [f"{f.name} (per run)" if f.metadata["per_run"] else f.name for f in fields]
 
 
 def varied_settings(algo: str) -> list[AgentConfig]:
@@ -79,10 +80,12 @@ def varied_settings(algo: str) -> list[AgentConfig]:
     return configs
 
 
-def told(look: Callable[[], str], agent: type[Agent]) -> str:
-    """The problem that an examination found, or the error in which it ended, with its place in the user's code."""
+def told(look: Callable[[], None], agent: type[Agent]) -> str:
+    """The error in which an examination ended, with its place in the user's code; nothing where it went well."""
     try:
-        return look()
+        with on_threads(1):
+            look()
+        return ""
     except Exception as error:
         frames, home = traceback.extract_tb(error.__traceback__), sys.modules[agent.__module__].__file__
         own = [frame for frame in frames if frame.filename == home]
@@ -96,202 +99,150 @@ def told(look: Callable[[], str], agent: type[Agent]) -> str:
 
 
 class Trial:
+    """What an agent is asked to do; where it fails, an error says what to mend."""
+
     def __init__(self, agent: type[Agent], configs: Sequence[AgentConfig]) -> None:
-        self.make, self.configs, self.name = agent, configs, agent.__name__
+        self.make, self.configs = agent, configs
 
     def learner(self, runs: Sequence[int] = (0, 1, 2)) -> Learner:
         """In the middle of its training, at an update in which all moves; what a run has seen depends on its seed."""
         agent = self.make([self.configs[run] for run in runs], DS, DA)
         learner = Learner(agent, [SEEDS[run] for run in runs], CAPACITY, CPU)
         for place, run in enumerate(runs):
-            learner.buffers["replay"][place] = torch.from_numpy(experience(SEEDS[run]))
+            rows = np.random.default_rng(SEEDS[run]).uniform(-1, 1, (CAPACITY, learner.buffers["replay"].shape[-1]))
+            rows[:, -1] = np.arange(CAPACITY) % 5 == 4  # which ends an episode
+            learner.buffers["replay"][place] = torch.from_numpy(rows)
         learner.begin(learner.buffers["replay"][:, 0, :DS].numpy())
         learner.step = CAPACITY + -CAPACITY % agent.period
-        learner.state["step"].fill_(learner.step)
-        learner.state["update"].fill_(learner.step)
+        for counter in ("step", "update"):
+            learner.state[counter].fill_(learner.step)
         return learner
 
     def learned(self, learner: Learner) -> Tensors:
-        """All tensors after some steps."""
+        """All tensors after some steps, networks before what is measured: the first that differs shall say most."""
         for _ in range(STEPS):
             learner.act()
             learner.learn()
-            s2 = learner.buffers["replay"][:, learner.step % CAPACITY, :DS].numpy().copy()
-            nothing = np.zeros(len(s2))
+            s2, nothing = learner.buffers["replay"][:, 1, :DS].numpy(), np.zeros(learner.agent.runs)
             learner.store(s2, s2, nothing, nothing)
-        return copies(learner)
+        tensors = learner.state | learner.buffers
+        return {name: tensors[name].clone() for name in sorted(tensors, key=lambda name: name.startswith("metrics"))}
 
     @functools.cached_property
     def reference(self) -> tuple[Learner, Tensors, Tensors]:
         """A cohort of all runs that has learned, with its tensors before and after."""
         torch.manual_seed(0)
         learner = self.learner()
-        before = copies(learner)
+        before = {name: tensor.clone() for name, tensor in (learner.state | learner.buffers).items()}
         return learner, before, self.learned(learner)
 
-    def networks(self) -> str:
+    def networks(self) -> None:
         agent = self.make(self.configs, DS, DA)
-        per_run, copied = agent.Config.per_run_names(), {f"{name}/target" for name in agent.with_target}
-        if not isinstance(getattr(agent, "title", None), str):
-            return f'{self.name} has no title, a line for tables: title = "…".'
-        if not isinstance(getattr(agent, "critic", None), Critic):
-            return f"networks() of {self.name} sets no self.critic, a Critic, which evaluations of its values ask."
-        if unknown := sorted(set(agent.with_target) - set(agent.nets)):
-            return f"with_target names {', '.join(unknown)}, and networks() gives {', '.join(agent.nets)}."
-        if unknown := sorted(set(agent.delayed) - set(agent.nets) - copied):
-            return f"delayed names {', '.join(unknown)}, which is neither a network nor the slow copy of one."
-        if unknown := sorted(set(agent.delayed.values()) - set(per_run)):
-            return f"delayed names the setting {', '.join(unknown)}, which must be declared by per_run(…)."
+        require(isinstance(getattr(agent, "critic", None), Critic), "networks() must set self.critic to a Critic.")
+        nets = ", ".join(agent.nets)
+        for name in agent.with_target:
+            require(name in agent.nets, f"with_target names {name}, and networks() gives {nets}.")
+        for part, setting in agent.delayed.items():
+            known = part in agent.nets or part.removesuffix("/target") in agent.with_target
+            require(known, f"delayed names {part}, which is neither a network nor the slow copy of one.")
+            declared = setting in agent.Config.per_run_names()
+            require(declared, f"delayed names the setting {setting}, which must be declared by per_run(…).")
         self.learner()
-        return ""
 
-    def acting(self) -> str:
+    def acting(self) -> None:
         learner = self.learner()
-        agent, state = learner.agent, learner.state
-        s = learner.buffers["replay"][:, :STATES, :DS].clone()
-        given: dict[str, Tensor] = {"greedy": agent.greedy(state, s)}
+        agent, state, s = learner.agent, learner.state, learner.buffers["replay"][:, :STATES, :DS].clone()
+        given = {"deterministic_action": agent.deterministic_action(state, s)}
         for evaluating in (False, True):
             draw = reading(agent.behaviour_streams(STATES, evaluating))
             given[f"behaviour{' in evaluations' if evaluating else ''}"] = agent.behaviour(state, s, draw)
         given["sample_policy"], log_pi = agent.sample_policy(state, s, reading(agent.policy_streams(STATES)))
+        shape = [len(SEEDS), STATES, DA]
         for what, a in given.items():
-            if a.shape != (len(SEEDS), STATES, DA):
-                return (
-                    f"{what} gives the shape {list(a.shape)} and must give [R, B, da], here {[len(SEEDS), STATES, DA]}."
-                )
-            if not bool((a.abs() <= 1 + 1e-6).all()):  # NaN neither
-                return f"{what} gives actions outside of [-1, 1]; end it with .clamp(-1, 1) or with tanh."
-        if log_pi.shape != (len(SEEDS), STATES):
-            return (
-                f"sample_policy gives log-densities {list(log_pi.shape)} and must give [R, B], {[len(SEEDS), STATES]}."
-            )
+            wrong = f"{what} gives the shape {list(a.shape)} and must give [R, B, da], here {shape}."
+            require(list(a.shape) == shape, wrong)
+            inside = bool((a.abs() <= 1 + 1e-6).all())  # and so no NaN
+            require(inside, f"{what} gives actions outside of [-1, 1]; end it with .clamp(-1, 1) or with tanh.")
+        wrong = (
+            f"sample_policy gives log-densities of the shape {list(log_pi.shape)} and must give [R, B], {shape[:2]}."
+        )
+        require(list(log_pi.shape) == shape[:2], wrong)
         learner.act()
-        return ""
 
-    def learning(self) -> str:
+    def learning(self) -> None:
         learner, before, after = self.reference
-        agent = learner.agent
-        if not bool(after["alive"].all()):
-            name = agent.trained()[int(after["diverged_net"].max())]
-            return f"The loss of the {name} or its gradient is not finite; look for √0, log 0 and divisions in it."
-        for name in agent.nets:
-            if torch.equal(before[name], after[name]):
-                return (
-                    f"The {name} does not move: its loss does not depend on its weights, which are an argument of it."
-                )
-        strange = [n for n, t in after.items() if t.is_floating_point() and not bool(t.isfinite().all())]
-        if strange:
-            return (
-                f"{', '.join(strange)} is not finite after an update; the metrics are {', '.join(agent.metric_names)}."
-            )
-        if lost := sorted(self.reported() - set(agent.metric_names)):
-            return f"The losses report {', '.join(lost)}, which logged() does not name, so that no log will have it."
-        return ""
+        name = learner.agent.trained()[int(after["diverged_net"].max())]
+        wrong = f"The loss of the {name} or its gradient is not finite; look for √0, log 0 and divisions in it."
+        require(bool(after["alive"].all()), wrong)
+        for name in learner.agent.nets:
+            wrong = f"The {name} does not move: its loss does not depend on its weights, which are an argument of it."
+            require(not torch.equal(before[name], after[name]), wrong)
+        for name, tensor in after.items():
+            require(bool(tensor.isfinite().all()), f"{name} is not finite after an update; look at what is logged too.")
 
-    def reported(self) -> set[str]:
-        """All names that the losses report in an update."""
-        learner, names = self.learner(), set[str]()
-        measured = learner.agent.measured
-        learner.agent.measured = lambda log: (names.update(log), measured(log))[1]  # type: ignore[method-assign, func-returns-value]
-        learner.learn()
-        return names
-
-    def repeating(self) -> str:
-        _, _, first = self.reference
+    def repeating(self) -> None:
         torch.manual_seed(1)
+        once, again = (self.learner().act().copy() for _ in range(2))
+        acts_alike = np.array_equal(once, again)
         second = self.learned(self.learner())
-        if differing := [name for name, tensor in first.items() if not same_bits(tensor, second[name])]:
-            where, streams = ("Acting", "behaviour") if "action" in differing else ("Learning", "update")
-            return (
-                f"{where} gave other numbers the second time ({differing[0]}): draw random numbers from a stream that "
-                f'{streams}_streams() declares, as draw["name"], and never by torch.randn and its like.'
-            )
-        return ""
+        learns_alike = all(torch.equal(tensor, second[name]) for name, tensor in self.reference[2].items())
+        where, streams = ("Learning", "update") if acts_alike else ("Acting", "behaviour")
+        wrong = (
+            f"{where} gave other numbers the second time: draw random numbers from a stream that {streams}_streams() "
+        )
+        require(
+            acts_alike and learns_alike, wrong + 'declares, as draw["name"], and never by torch.randn and its like.'
+        )
 
-    def company(self) -> str:
+    def company(self) -> None:
         _, before, together = self.reference
-        for run in range(len(SEEDS)):
-            alone = self.learned(self.learner([run]))
-            if gap := disagreement(of_run(before, run), of_run(together, run), of_run(alone, 0)):
-                return (
-                    f"A run learned otherwise alone than among three ({gap}): no mean and no normalisation may go over "
-                    "the first axis, that of runs, and a per-run setting is Hyper(state).name, not self.config.name."
-                )
-        return ""
+        gap = disagreement(of_run(before, 1), of_run(together, 1), self.learned(self.learner([1])))
+        wrong = f"A run learned otherwise alone than among three ({gap}): no mean and no normalisation may go over the "
+        wrong += "first axis, that of runs, and a per-run setting is Hyper(state).name, not self.config.name."
+        require(gap is None, wrong)
 
-    def reading_back(self) -> str:
+    def reading_back(self) -> None:
         learner, _, _ = self.reference
-        for run, seed in enumerate(SEEDS):
-            agent = self.make([self.configs[run]], DS, DA)
-            read_back, whole = agent.initial_state([seed], CPU), of_run(learner.state, run)
-            adopt(read_back, acting_tensors(learner.agent, learner.state, run), self.name)
-            s, draw = (
-                torch.from_numpy(experience(seed)[None, :STATES, :DS]),
-                reading(agent.behaviour_streams(STATES), 1),
-            )
-            one, other = (torch.cat([agent.greedy(x, s), agent.behaviour(x, s, draw)]) for x in (read_back, whole))
-            if not torch.allclose(one, other, atol=1e-5):
-                return (
-                    "An agent read back from its file acts otherwise: what acting needs beside the networks must be in "
-                    "extra_state() under a name that begins with posterior/."
-                )
-        return ""
+        agent, state, s = learner.agent, learner.state, learner.buffers["replay"][:, :STATES, :DS]
+        kept = {name: state[name] for name in acting_tensors(agent, state, 0)}
+        draw, fresh = reading(agent.behaviour_streams(STATES)), agent.initial_state(SEEDS, CPU) | kept
+        now, later = (
+            torch.cat([agent.deterministic_action(x, s), agent.behaviour(x, s, draw)]) for x in (state, fresh)
+        )
+        wrong = "An agent read back from its file acts otherwise: what acting needs beside the networks must be in "
+        require(torch.equal(now, later), wrong + "extra_state() under a name that begins with posterior/.")
 
-    def compiling(self) -> str:
+    def compiling(self) -> None:
         _, before, expected = self.reference
         learner = self.learner()
         try:
             learner.use(traced)
         except Exception as error:
-            error.add_note(
-                "An update is compiled whole: there may be no `if` on numbers and no .item(); use torch.where."
-            )
+            error.add_note("An update is compiled whole: no `if` on numbers and no .item(), but torch.where.")
             raise
-        if gap := disagreement(before, expected, self.learned(learner)):
-            return f"Traced for the compiler it computes something else ({gap}): a number was taken for a constant."
-        return ""
+        gap = disagreement(before, expected, self.learned(learner))
+        require(gap is None, f"Traced for the compiler it computes something else ({gap}): a number became a constant.")
+
+
+def require(right: bool, otherwise: str) -> None:
+    if not right:
+        raise UserError(otherwise)
 
 
 def traced(operation: Operation, tensors: Tensors) -> Callable[[], None]:
     """A backend: what a compiler would be given, run as it is."""
     program = trace(operation, tensors)
-
-    def run() -> None:
-        with torch.no_grad():
-            program(*tensors.values())
-
-    return run
+    return torch.no_grad()(lambda: program(*tensors.values()))
 
 
-def experience(seed: int) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
-    """Transitions of a run, [CAPACITY, width]; one of five ends its episode."""
-    rows = np.random.default_rng(seed).normal(size=(CAPACITY, 2 * DS + DA + 2)).astype(np.float32)
-    rows[:, DS : DS + DA] = np.tanh(rows[:, DS : DS + DA])
-    rows[:, -1] = np.arange(CAPACITY) % 5 == 4
-    return rows
-
-
-def reading(streams: dict[str, Stream], runs: int = len(SEEDS)) -> dict[str, Tensor]:
-    tape = Tape(range(runs), streams, CPU, length=1)
+def reading(streams: dict[str, Stream]) -> dict[str, Tensor]:
+    tape = Tape(SEEDS, streams, CPU, length=1)
     tape.seek(0)
     return read(tape.blocks, torch.tensor(0))
 
 
-def copies(learner: Learner) -> Tensors:
-    return {name: tensor.clone() for name, tensor in (learner.state | learner.buffers).items()}
-
-
 def of_run(tensors: Tensors, run: int) -> Tensors:
-    """What belongs to one run, as if it were alone."""
-
-    def part(name: str, tensor: Tensor) -> Tensor:
-        if tensor.dim() == 0:
-            return tensor
-        by_run_second = name.startswith("metrics") and tensor.dim() == 2
-        return tensor[:, run : run + 1] if by_run_second else tensor[run : run + 1]
-
-    return {name: part(name, tensor) for name, tensor in tensors.items()}
-
-
-def same_bits(one: Tensor, other: Tensor) -> bool:
-    return torch.equal(one.nan_to_num(), other.nan_to_num()) if one.is_floating_point() else torch.equal(one, other)
+    """What belongs to one run, as if it were alone; of metrics the runs are the last axis."""
+    parts = {name: tensor[run : run + 1] for name, tensor in tensors.items() if tensor.dim()}
+    parts |= {name: tensor[..., run : run + 1] for name, tensor in tensors.items() if name.startswith("metrics")}
+    return tensors | parts

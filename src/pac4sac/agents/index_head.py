@@ -1,0 +1,127 @@
+"""A continuous index in the place of members: w(z) = m + A z, z ~ N(0, I), on the features of one network.
+
+Each z is a critic, Q(s, a; z) = m_p(s, a) + zᵀu(s, a) with u = Aᵀφ + p, where p is a fixed random function as in the
+mixture. Both sides of the Bellman equation have the same z, which is kept for an episode: what is uncertain about the
+next value is uncertain about this one. To learn, no z need be drawn, as all are known at once: with y(z) = ȳ + zᵀy_u,
+
+    E_z (y(z) − Q(z))² = (ȳ − m_p)² + ‖y_u − u‖²,   ȳ = r + γ(1 − d)(m̄_p′ − α log π′),   y_u = γ(1 − d) ū′ + ζ σ̂ c.
+
+u has a Bellman equation of its own, whose reward is c, random and fixed for each transition: where a transition is
+alone, ‖u‖ is the deviation that noise of size ζ σ̂ leaves in a value; where there are many alike, their c cancel.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pac4sac.agents.bounds import gaussian_kl
+from pac4sac.agents.mixture import PRIOR, Mixture, MixtureConfig, MixtureCritic
+from pac4sac.agents.nets import Parameter, Params, Trunk, weighted_sum
+from pac4sac.agents.replay import Batch
+from pac4sac.agents.settings import NON_NEGATIVE, OPEN_UNIT, Interval, per_run, structural
+from pac4sac.agents.state import Draw, Hyper, Loss, State, Target
+from pac4sac.agents.tape import Stream
+from pac4sac.base.errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexConfig(MixtureConfig):
+    critics: int = structural(8, Interval(1), "d: components of the index z")
+    kept: float = per_run(0.5, OPEN_UNIT, "p of the noise c, a standardised Bernoulli number for each component")
+    noise: float = per_run(1.0, NON_NEGATIVE, "ζ: noise of a target in units of σ̂, the root mean square TD error")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.critics > self.width:
+            raise UserError(f"The index has as many components as a layer has units ({self.width}) at most.")
+
+
+class IndexCritic(MixtureCritic):
+    def __init__(self, trunk: Trunk, prior: Trunk, size: int, log_variance: float, scales: Sequence[float]) -> None:
+        super().__init__(trunk, prior, 1, log_variance, scales)
+        head = {PRIOR + "head": Parameter((prior.width, size), (prior.width * size) ** -0.5)}
+        self.lay_out(self.parameters | head | {"head.index": Parameter((trunk.width, size))})  # A, at first 0
+
+    def __call__(self, p: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
+        """m_p and the whole variance, v_p + ‖u‖², each [R, 1, B]."""
+        m, v, u = self.parts(p, s, a)
+        return m, v + u.square().sum(1, keepdim=True)
+
+    def parts(self, p: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """m_p and v_p [R, 1, B], u [R, d, B]."""
+        phi = self.features(p, s, a)
+        m, v = self.head(p, phi)
+        assert v is not None
+        return m, v, self.spread(p, phi, s, a)
+
+    def spread(self, p: Params, phi: Tensor, s: Tensor, a: Tensor) -> Tensor:
+        fixed = {name.removeprefix(PRIOR): x.detach() for name, x in p.items() if name.startswith(PRIOR)}
+        u = torch.bmm(phi, p["head.index"]) + torch.bmm(self.prior(fixed, s, a), fixed["head"])
+        return u.transpose(1, 2)
+
+    def indexed(self, p: Params, s: Tensor, a: Tensor, noise: Tensor, z: Tensor) -> Tensor:
+        """Q [R, B] for one z [R, 1, d] and one draw of the weights, by noise [R, 1, K]."""
+        phi = self.features(p, s, a)
+        q = weighted_sum(phi, self.sampled_weights(p, noise)) + p["head.bias"].squeeze(-1)
+        return q + torch.bmm(z, self.spread(p, phi, s, a)).squeeze(1)
+
+
+class IndexHead(Mixture):
+    title = "PAC-Bayesian soft actor-critic whose critic has a Bellman-consistent index"
+    Config = IndexConfig
+    config: IndexConfig
+    critic: IndexCritic
+
+    def mixture_of(self, members: int) -> IndexCritic:
+        c = self.config
+        return IndexCritic(*self.trunks(), c.critics, c.log_variance, self.numbers("prior_scale"))
+
+    def divergence(self, state: State, theta: Params) -> Tensor:
+        """E_z KL(N(m + A z, v)‖N(0, v₀)) = KL(N(m, v)‖N(0, v₀)) + ‖A‖²/2v₀, [R, 1]: that of pairs (z, w), of which z
+        has the same distribution before and after."""
+        (m, log_v), prior = self.critic.posterior(theta), Hyper(state).prior_variance
+        own = gaussian_kl(m, log_v.exp(), 0.0, prior[:, None, None])
+        return own + (theta["head.index"].square().sum((1, 2)) / (2 * prior)).unsqueeze(1)
+
+    def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Target:
+        """ȳ in the first row, γ(1 − d) ū′ in the others, [R, 1 + d, B]."""
+        a2, log_pi = self.next_action(state, batch.s2, draw)
+        m2, _, u2 = self.critic.parts(self.params(state, "critic/target"), batch.s2, a2)
+        soft_value = m2 - (self.alpha(state)[:, None] * log_pi).unsqueeze(1)
+        discount = (Hyper(state).gamma[:, None] * (1 - batch.terminated)).unsqueeze(1)
+        return Target(torch.cat([batch.r.unsqueeze(1) + discount * soft_value, discount * u2], 1), a2)
+
+    def critic_loss(self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
+        h, p = Hyper(state), Hyper(state).kept.view(-1, 1, 1)
+        m, v, u = self.critic.parts(theta, batch.s, batch.a)
+        y, y_u = target.y[:, :1], target.y[:, 1:]
+        error = (y - m).square()
+        td_square = error.detach().mean((1, 2))
+        c = torch.where(draw["lottery"] < p, (1 / p - 1).sqrt(), -(1 / p - 1).rsqrt()) / self.config.critics**0.5
+        noise = (h.noise * self.td_scale(state, td_square).sqrt()).view(-1, 1, 1) * c
+        risk = (error + v).mean((1, 2)) + (y_u + noise - u).square().sum(1).mean(-1)
+        between = u.square().sum(1)  # [R, B]
+        log = {"q": m.mean((1, 2)), "q_deviation": (between + v.squeeze(1)).sqrt().mean(-1)}
+        return self.objective(state, theta, risk, between.mean(-1), td_square, log)
+
+    # --- acting: one z for an episode
+
+    def believed_value(self, state: State, s: Tensor, a: Tensor) -> Tensor:
+        return self.critic.indexed(self.params(state, "critic"), s, a, state["weight_noise"], state["index"])
+
+    def drawn_value(self, state: State, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
+        z = noise[..., : self.config.critics]  # a few of the weights move with z, which is next to nothing beside it
+        return self.critic.indexed(self.params(state, "critic"), s, a, noise, z)
+
+    def hold(self, state: State, draw: Draw, renewed: Tensor) -> None:
+        super().hold(state, draw, renewed)
+        state["index"].copy_(torch.where(renewed.view(-1, 1, 1), draw["index"], state["index"]))
+
+    def act_streams(self) -> dict[str, Stream]:
+        return super().act_streams() | {"index": Stream((1, self.config.critics))}
+
+    def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
+        index = torch.zeros(self.runs, 1, self.config.critics, device=device)
+        return super().extra_state(seeds, device) | {"index": index}

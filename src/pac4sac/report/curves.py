@@ -1,0 +1,78 @@
+"""The returns of all runs for the page of a report, on which they are drawn and scored anew: the script of the page
+(`report.js`) solves and regrets as `runs/metrics.py` does."""
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from pac4sac.report.comparison import Context
+from pac4sac.report.figures import AT_ONCE
+from pac4sac.report.variants import Outcome, TaskView, Variant
+from pac4sac.runs.metrics import STREAK
+
+FILMS = ("episode.gif", "episode.mp4")  # as `pac4sac watch` names them in the folder of a run
+DIGITS = 5  # that the largest return of a task is told in
+
+NO_CURVES: dict[str, Any] = {"streak": STREAK, "tasks": []}
+
+
+def curves_of(context: Context, out: Path) -> dict[str, Any]:
+    """`out` is the folder of the page, from which films are linked to."""
+    tasks = [_task(context, title, out) for title in context.variants if any(v.runs for v in context.variants[title])]
+    return NO_CURVES | {"tasks": tasks}
+
+
+def _task(context: Context, title: str, out: Path) -> dict[str, Any]:
+    variants = context.variants[title]
+    task, baseline = variants[0].task, context.baselines.get(title)
+    families = {variant: family.title for family in context.families[title] for variant in family.members}
+    shown = [variant for family in context.families[title][:1] for variant in family.members][:AT_ONCE]
+    returns = [abs(value) for variant in variants for run in variant.runs for value in run.returns]
+    largest = max(filter(math.isfinite, returns), default=1.0)
+    digits = max(0, DIGITS - math.ceil(math.log10(largest or 1.0) + 1e-9))
+    return {
+        "title": title,
+        "limit": task.r_limit,
+        "e_max": task.e_max,
+        "horizon": task.settings.get("horizon"),
+        "steps": task.settings.get("steps"),
+        "scale": 10**digits,
+        "variants": [
+            {
+                "label": variant.label,
+                "name": variant.look.name,
+                "family": families.get(variant, variant.chose.capitalize()),
+                "colour": variant.look.place,
+                "line": variant.look.dashes,
+                "shown": variant in (shown or variants[:AT_ONCE]),
+                "baseline": variant is baseline,
+                "runs": [_run(outcome, variant, digits, out) for outcome in variant.outcomes],
+            }
+            for variant in variants
+        ],
+    }
+
+
+def _run(outcome: Outcome, variant: Variant, digits: int, out: Path) -> dict[str, Any]:
+    record = outcome.run.record
+    about: dict[str, Any] = {"run": outcome.run.place, "seed": record.seed, "status": record.status}
+    about["returns"] = [_whole(float(value), digits, variant.task) for value in record.returns]
+    if variant.task.e_max is None:  # otherwise all episodes are of one length
+        about["steps"] = record.steps.tolist()
+    films = [record.folder / name for name in FILMS]
+    if film := next((film for film in films if film.is_file() and not film.is_symlink()), None):
+        about["film"] = "./" + quote(Path(os.path.relpath(film.resolve(), out.resolve())).as_posix())
+    return about
+
+
+def _whole(value: float, digits: int, task: TaskView) -> int | None:
+    """A return as a whole number of its last digit, on the same side of the limit as it was."""
+    if not math.isfinite(value):
+        return None
+    scale: int = 10**digits
+    limit, whole = task.r_limit, round(value * scale)
+    if limit is not None and (whole / scale > limit) != (value > limit):
+        whole += 1 if value > limit else -1
+    return whole

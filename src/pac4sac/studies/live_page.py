@@ -1,0 +1,209 @@
+"""A page that shows a study while it trains, made of its run folders. It is served to this machine alone, can only be
+read, and ends with the study."""
+
+import json
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pac4sac.base.errors import UserError
+from pac4sac.base.text import duration
+from pac4sac.studies.watcher import Watcher
+
+if TYPE_CHECKING:
+    from pac4sac.report.tables import Table
+    from pac4sac.studies.definition import Study
+    from pac4sac.studies.plan import PlannedCohort
+
+LOOPBACK = "127.0.0.1"
+REFRESH = 15  # seconds between two looks at the folders
+# Nothing of the page comes from elsewhere, and no other page may hold it.
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+SCRIPT = f"""<p id="ended" role="status" hidden
+style="position: fixed; inset: auto 0 0 0; margin: 0; padding: 1em; text-align: center; background: #222; color: #fff">
+The study has ended; its report lies in its folder.</p>
+<script>
+let touched = 0;
+addEventListener("pointerdown", () => {{ touched = Date.now(); }});  // who is at it, is left at it for a while
+function look() {{
+  const busy = document.hidden || Date.now() - touched < 60000, banner = document.getElementById("ended");
+  if (!busy) fetch("/progress.json").then(() => location.reload(), () => {{ banner.hidden = false; }});
+}}
+setInterval(look, {1000 * REFRESH});
+</script>
+</body>"""
+
+
+@dataclass
+class CohortProgress:
+    title: str
+    runs: int
+    steps: int
+    step: int = 0
+    state: str = "waiting"
+    began: tuple[float, int] | None = None  # when and at which step this session took it up
+
+    @property
+    def seconds_left(self) -> float | None:
+        """As the steps of this session went."""
+        if self.state != "training" or self.began is None or self.step <= self.began[1]:
+            return None
+        return (self.steps - self.step) * (time.monotonic() - self.began[0]) / (self.step - self.began[1])
+
+
+class LivePage(Watcher):
+    """Serves the page from `with` to its end, and passes on all that it is told."""
+
+    def __init__(self, beside: Watcher, port: int = 0) -> None:
+        self.beside, self.title, self.root = beside, "A study", Path()
+        self.cohorts: dict[Path, CohortProgress] = {}
+        self.drawing, self.drawn, self.drawn_at = threading.Lock(), b"", -float(REFRESH)
+        if not 0 <= port < 2**16:
+            raise UserError(f"--port must be between 0, for any that is free, and 65535, not {port}.")
+        try:
+            self.server = _Server((LOOPBACK, port), _Handler)
+        except OSError as error:
+            reason = error.strerror or error
+            raise UserError(f"No page can be served at port {port} ({reason}); leave --port out for any.") from error
+        self.server.live, self.port = self, int(self.server.server_address[1])
+        self.address = f"http://{LOOPBACK}:{self.port}/"
+
+    def __enter__(self) -> "LivePage":
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+    def planned(self, study: "Study", root: Path, cohorts: Sequence["PlannedCohort"], memory: int) -> None:
+        self.title, self.root = study.title, root
+        self.cohorts = {c.folder: CohortProgress(c.title, len(c.runs), c.steps) for c in cohorts}
+        for cohort in cohorts:
+            if cohort.done() == len(cohort.runs):
+                self.cohorts[cohort.folder].step, self.cohorts[cohort.folder].state = cohort.steps, "complete"
+        self.beside.planned(study, root, cohorts, memory)
+
+    def progress(self, cohort: "PlannedCohort", step: int, steps: int) -> None:
+        shown = self.cohorts[cohort.folder]
+        shown.step, shown.steps, shown.state = step, steps, "training"
+        shown.began = shown.began or (time.monotonic(), step)
+        self.beside.progress(cohort, step, steps)
+
+    def warning(self, cohort: "PlannedCohort", sentence: str) -> None:
+        self.beside.warning(cohort, sentence)
+
+    def ended(self, cohort: "PlannedCohort", outcome: str, reason: str) -> None:
+        self.cohorts[cohort.folder].state = f"{outcome}: {reason}" if reason else outcome
+        self.beside.ended(cohort, outcome, reason)
+
+    # --- what is served
+
+    def data(self) -> bytes:
+        names = ("title", "runs", "step", "steps", "state", "seconds_left")
+        rows = [{name: getattr(cohort, name) for name in names} for cohort in list(self.cohorts.values())]
+        return json.dumps({"study": self.title, "seconds_left": self.seconds_left(), "cohorts": rows}).encode()
+
+    def seconds_left(self) -> float | None:
+        """Of all: as long as the steps that are left take at the pace of those that this session has made."""
+        cohorts = [c for c in list(self.cohorts.values()) if c.state in ("waiting", "training", "complete")]
+        begun = [c.began for c in cohorts if c.began]
+        made = sum(c.step - c.began[1] for c in cohorts if c.began)
+        if not made:
+            return None
+        return sum(c.steps - c.step for c in cohorts) * (time.monotonic() - min(begun)[0]) / made
+
+    def page(self) -> bytes:
+        """Drawn when somebody looks, and not again for some seconds: training needs the cores."""
+        with self.drawing:
+            if time.monotonic() - self.drawn_at >= REFRESH:
+                self.drawn, self.drawn_at = self._draw().encode(), time.monotonic()
+            return self.drawn
+
+    def _draw(self) -> str:
+        from pac4sac.paper.report import read_context  # matplotlib takes a second to import
+        from pac4sac.report.curves import NO_CURVES, curves_of
+        from pac4sac.report.page import html_page
+        from pac4sac.report.tables import Section
+
+        states, left = [cohort.state for cohort in list(self.cohorts.values())], self.seconds_left()
+        facts = [(f"{states.count('complete')} of {len(states)}", "cohorts complete")]
+        facts += [(f"about {duration(left)}", "left")] if left is not None else []
+        try:
+            curves = curves_of(read_context([self.root]), self.root)
+        except UserError:  # before there are runs
+            curves = NO_CURVES
+        cohorts = Section("cohorts", "Cohorts", [self._table()])
+        return html_page(self.title, facts, [cohorts], {}, curves).replace("</body>", SCRIPT)
+
+    def _table(self) -> "Table":
+        from pac4sac.report.tables import Column, Table, words
+
+        def left(cohort: CohortProgress) -> str | None:
+            return None if cohort.seconds_left is None else duration(cohort.seconds_left)
+
+        columns = [
+            words("Cohort", "title"),
+            words("State", "state"),
+            Column("Runs", "runs"),
+            Column("Step", lambda cohort: f"{cohort.step:,} of {cohort.steps:,}"),
+            Column("Done", lambda cohort: f"{cohort.step / max(1, cohort.steps):.0%}"),
+            Column("Time left", left),
+        ]
+        return Table("cohorts", "The cohorts of the study", columns, list(self.cohorts.values()))
+
+
+class _Server(ThreadingHTTPServer):
+    live: LivePage
+
+    @cached_property
+    def names(self) -> set[str]:
+        """By which this page may be asked for: a name of another site that leads here is none."""
+        return {f"{host}:{self.server_address[1]}" for host in (LOOPBACK, "localhost")}
+
+    def handle_error(self, *_: Any) -> None:
+        """Of a browser that has gone away; the terminal shows the study."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = 10  # seconds that a silent visitor is waited for
+
+    def do_GET(self) -> None:
+        live = self.server.live
+        served = {"/": ("text/html; charset=utf-8", live.page), "/progress.json": ("application/json", live.data)}
+        if self.headers.get("Host") not in self.server.names:
+            self.send_error(421, explain="This page is for this machine alone.")
+        elif self.path not in served:
+            self.send_error(404)
+        else:
+            kind, make = served[self.path]
+            content = make()
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(content)
+
+    do_HEAD = do_GET
+
+    def end_headers(self) -> None:
+        for name, value in (
+            ("Content-Security-Policy", POLICY),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Cache-Control", "no-store"),
+        ):
+            self.send_header(name, value)
+        super().end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """The terminal shows the study."""

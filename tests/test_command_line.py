@@ -1,0 +1,144 @@
+"""What a person meets at the command line before anything is trained: help, suggestions, lists, tables that fit."""
+
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from report_folders import task, write_run
+from rich.console import Console
+from test_cli import sentence
+
+from pac4sac.cli.list import LISTED, said_by_the_classes
+from pac4sac.cli.main import NAMES, Command, main
+from pac4sac.paper.report import compose, main_tables, read_context
+from pac4sac.report.formats import show_tables
+from pac4sac.report.tables import Table
+from pac4sac.runs.metrics import last_evaluations
+from pac4sac.runs.reading import read_runs
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    assert main(list(arguments)) == code
+    return capsys.readouterr().out
+
+
+# --- help
+
+
+def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys) == shown(capsys, "--help")
+    assert shown(capsys, "study") == shown(capsys, "study", "--help")
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(NAMES[()]) == len(get_args(Command))
+    for before, names in NAMES.items():
+        said = shown(capsys, *before, "--help")
+        assert all(re.search(rf"• {name} ", said) for name in names)
+
+
+@pytest.mark.parametrize("command", ["", "certify", "study run"])
+def test_help_fits_80_columns_and_breaks_no_word(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {}
+    for width in (1000, 80):
+        monkeypatch.setenv("COLUMNS", str(width))
+        said[width] = shown(capsys, *command.split(), "--help")
+    assert max(map(len, said[80].splitlines())) <= 80
+    wide, narrow = ({*re.sub("[│╭╰╮╯─•,]|---+", " ", text).split()} for text in said.values())
+    assert wide == narrow
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["trian"], "There is no command 'trian'; did you mean train"),
+        (["studdy", "run"], "did you mean study"),
+        (["study", "colect"], "There is no command 'study colect'; did you mean collect"),
+        (["xyzzy"], "there are train, resume,"),
+    ],
+)
+def test_a_mistyped_command_is_told_with_the_one_that_was_meant(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert expected in sentence(capsys)
+
+
+# --- lists
+
+
+def test_lists_come_without_torch() -> None:
+    code = (
+        "import sys; from pac4sac.cli.main import main\n"
+        "for what in ('algos', 'presets', 'settings', 'studies', 'tasks'): assert main(['list', what]) == 0\n"
+        "assert main(['list', 'settings', '--algo', 'sac']) == 0\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert all(word in done.stdout for word in ("pac4ddpg", "learn_alpha", "table-1", "half-cheetah"))
+
+
+def test_what_is_listed_is_what_the_classes_say() -> None:
+    assert LISTED.read_text(encoding="utf-8") == said_by_the_classes(), "run python -m pac4sac.cli.list"
+
+
+@pytest.mark.parametrize("what", ["tasks", "algos", "presets", "settings", "studies"])
+def test_a_list_fits_80_columns_and_breaks_no_word(
+    what: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
+    wide = shown(capsys, "list", what)
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = shown(capsys, "list", what)
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert sorted(narrow.replace("─", "").split()) == sorted(wide.replace("─", "").split())
+
+
+# --- tables
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> list[Table]:
+    root = tmp_path_factory.mktemp("comparison")
+    for algo, good in (("pac4sac", 700.0), ("sac", 400.0), ("ddpg", 100.0)):
+        for seed in range(3):
+            write_run(root, task("cartpole-swingup"), algo, seed, [good + seed + 5 * k for k in range(40)])
+    return main_tables(compose(read_context([root])))
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_a_comparison_shows_intervals_and_the_final_evaluation_at_every_width(
+    width: int, comparison: list[Table]
+) -> None:
+    out = io.StringIO()
+    show_tables(Console(file=out, width=width), comparison)
+    said = out.getvalue()
+    assert max(map(len, said.splitlines())) <= width
+    for word in ("IQM", "[95", "evaluation", "deterministic", "P(better", "(Welch)", "baseline", "(Mann–Whitney)"):
+        assert word in said, word
+    assert "…" not in said
+    assert "shooting" not in said  # of which nothing is known
+    parts = said.count("Variant")
+    assert (
+        said.count("  sac ") == said.count("  ddpg ") == parts == {60: 4, 80: 3, 140: 2}[width]
+    )  # each names its rows
+
+
+# --- one word for the policy without noise
+
+
+def test_logs_that_call_the_deterministic_policy_greedy_are_still_understood(tmp_path: Path) -> None:
+    write_run(tmp_path, task("cartpole-swingup"), "sac", 0, [800.0] * 40)
+    (log,) = tmp_path.rglob("evaluations.jsonl")
+    (run,) = read_runs(tmp_path)
+    log.write_text(log.read_text().replace('"deterministic"', '"greedy"'))
+    (older,) = read_runs(tmp_path)
+    assert [row["policy"] for row in older.evaluations] == ["greedy"]
+    assert last_evaluations(older) == last_evaluations(run) == {"deterministic": 800.0}
