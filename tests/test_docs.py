@@ -26,6 +26,20 @@ def test_every_page_is_in_the_navigation_of_the_site_but_for_those_of_the_report
     assert navigation() == shown | made
 
 
+def test_every_number_in_the_readmes_table_of_findings_is_one_of_the_report():
+    rows = (ROOT / "README.md").read_text().split("## Is PAC4SAC better than SAC?")[1].split("\n\n")[2].splitlines()
+    report = "".join((ROOT / "docs" / "results" / page).read_text() for page in ("table-1.md", "controls.md"))
+    numbers = [number for row in rows for number in re.findall(r"[\d.,]+ ± [\d.]+", row)]
+    assert len(numbers) == 4 * 6
+    assert [number for number in numbers if number not in report] == []
+
+
+def test_every_file_that_the_readme_links_to_is_there():
+    links = re.findall(r'(?:\]\(|src=")([^)"#:]+)[)"#]', (ROOT / "README.md").read_text())
+    assert len(links) > 25
+    assert [link for link in links if not (ROOT / link).is_file()] == []
+
+
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_public_name_is_in_the_reference_and_says_what_it_is(name):
     reference = (ROOT / "docs" / "api.md").read_text().splitlines()

@@ -1,7 +1,5 @@
-"""Run the cells of a notebook in order in one process, and keep what they print and draw where Jupyter would keep it.
-
-    python tools/notebook.py docs/first-steps.ipynb
-"""
+"""Run the cells of a notebook in order in one process, and keep what they print and draw where Jupyter would keep it:
+python tools/notebook.py docs/first-steps.ipynb"""
 
 import ast
 import base64

@@ -49,6 +49,8 @@ def add_page(files: Files, config: Any, uri: str, text: str, path: Path | None =
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     here = path_of(page.file)
+    if page.is_homepage:
+        page.meta["hide"] = ["navigation"]  # of which the tabs above show enough
 
     def relink(link: re.Match[str]) -> str:
         target, anchor = link["target"], link["anchor"] or ""
