@@ -49,7 +49,7 @@ report: .venv/ready  ## tables and figures in docs/results, and the shipped curv
 # The variable silences a note on the successor of the theme, which is pinned here.
 docs: .venv/ready  ## the docs site, in site/: open site/index.html, it needs neither a server nor a network
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Each library apart, torch first here too; the versions are those that the figures in docs/performance.md are of.
 .bench/%/ready: benchmarks/requirements-%.txt

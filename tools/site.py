@@ -33,7 +33,9 @@ def on_files(files: Files, config: Any) -> Files:
         for path in sorted(linked_outside(file)):
             if files.get_file_from_path(uri := place_on_site(path)):
                 continue
-            if path.suffix in (".md", *SHOWN_AS_PAGES):
+            if path.is_dir():
+                todo.append(add(uri, page_of(path), path / "README.md"))
+            elif path.suffix in (".md", *SHOWN_AS_PAGES):
                 todo.append(add(uri, page_of(path), path))
             else:
                 files.append(File.generated(config, uri, abs_src_path=str(path)))
@@ -57,7 +59,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         if not is_relative(target):
             return link[0]
         path = (here.parent / target).resolve()
-        if not path.is_file() and not (path.with_suffix(".ipynb").is_file() and path.suffix == ".md"):
+        if not path.exists():
             log.warning("%s links to %s, which is no file of the repository.", page.file.src_uri, target)
         uri = os.path.relpath(place_on_site(path), os.path.dirname(page.file.src_uri))
         return f"{link['before']}{uri}{anchor}"
@@ -93,7 +95,7 @@ def path_of(file: File) -> Path:
 def linked_outside(file: File) -> set[Path]:
     here, paths = path_of(file), set()
     outside_of_code(file.content_string, lambda text: paths.update(found_links(here, text)) or "")
-    return {path for path in paths if path.is_file() and not path.is_relative_to(ROOT / "docs")}
+    return {path for path in paths if path.exists() and not path.is_relative_to(ROOT / "docs")}
 
 
 def found_links(here: Path, text: str) -> set[Path]:
@@ -110,11 +112,15 @@ def place_on_site(path: Path) -> str:
     if path.is_relative_to(ROOT / "docs"):
         uri = path.relative_to(ROOT / "docs").as_posix()
         return uri.removesuffix(".ipynb") + ".md" if uri.endswith(".ipynb") else uri
-    suffix = ".md" if path.suffix in SHOWN_AS_PAGES else ""
+    suffix = "/README.md" if path.is_dir() else ".md" if path.suffix in SHOWN_AS_PAGES else ""
     return f"{OUTSIDE}/{os.path.relpath(path, ROOT)}{suffix}"
 
 
 def page_of(path: Path) -> str:
+    if path.is_dir():
+        return "\n".join(
+            [f"# {path.relative_to(ROOT)}\n", *(f"* [{each.name}]({each.name})" for each in sorted(path.iterdir()))]
+        )
     text = path.read_text()
     if path.suffix == ".md":
         return text
