@@ -10,16 +10,20 @@ import torch
 from measuring import seconds_each
 
 from pac4sac.agents.base import Agent
+from pac4sac.agents.index_head import IndexHead
+from pac4sac.agents.mixture import Mixture
 from pac4sac.agents.nets import DeterministicActor
 from pac4sac.agents.oac import Oac
+from pac4sac.agents.pac4sac import PacBayesCritic
+from pac4sac.agents.pbac import Pbac
 from pac4sac.agents.reconstructed_rivals import SacFpi, SacNr
 
 
 class Passes:
     """Multiply-adds for one row of input through all members of a network."""
 
-    def __init__(self, agent: Agent, action: int, outputs: int, members: int = 1) -> None:
-        width, inner = agent.config.width, (agent.config.depth - 1) * agent.config.width
+    def __init__(self, agent: Agent, action: int, outputs: int, members: int = 1, depth: int | None = None) -> None:
+        width, inner = agent.config.width, ((depth or agent.config.depth) - 1) * agent.config.width
         self.state = members * agent.ds * width
         first = self.state + members * action * width
         self.forward = first + members * width * (inner + outputs)
@@ -33,18 +37,31 @@ def passes(agent: Agent) -> tuple[Passes, Passes]:
     """Of the actor and the critic."""
     deterministic = isinstance(agent.nets["actor"], DeterministicActor)
     heads = 2 if agent.critic.gaussian else 1  # mean, and variance
+    if isinstance(agent, IndexHead):
+        heads += agent.config.critics
+    policies = agent.config.critics if isinstance(agent, Pbac) else 1
     return (
-        Passes(agent, 0, agent.da if deterministic else 2 * agent.da),
+        Passes(agent, 0, policies * (agent.da if deterministic else 2 * agent.da)),
         Passes(agent, agent.da, heads, agent.critic.members),
     )
+
+
+def prior_functions(agent: Mixture, members: int) -> Passes:
+    """Of one hidden layer, and never learned."""
+    outputs = agent.config.critics if isinstance(agent, IndexHead) else 1
+    return Passes(agent, agent.da, outputs, members, depth=1)
 
 
 def act_flops(agent: Agent) -> int:
     actor, critic = passes(agent)
     rows = actor.forward
     shots = max(getattr(config, "shots", 1) for config in agent.configs)
+    networks = [critic]
+    if isinstance(agent, Mixture):  # of which one member ranks the actions
+        own = 1 + agent.config.critics if isinstance(agent, IndexHead) else 1
+        networks = [Passes(agent, agent.da, own), prior_functions(agent, 1)]
     if shots > 1:
-        rows += critic.state + shots * (critic.forward - critic.state)  # one state, many actions
+        rows += sum(net.state + shots * (net.forward - net.state) for net in networks)  # one state, many actions
     if isinstance(agent, Oac):
         rows += critic.lead
     return 2 * rows
@@ -54,7 +71,10 @@ def update_flops(agent: Agent) -> int:
     actor, critic = passes(agent)
     target = actor.forward + critic.forward
     rows = target + critic.learn + actor.learn + critic.lead
-    if agent.critic.gaussian:
+    if isinstance(agent, Mixture):
+        prior = prior_functions(agent, agent.critic.members)
+        rows += 2 * prior.forward + prior.lead
+    if isinstance(agent, PacBayesCritic) and agent.critic.gaussian:
         rows += critic.learn  # the variance in the next state learns too
     if isinstance(agent, SacNr):
         rows += 2 * agent.ds**2 + critic.forward + actor.forward  # mapped states, and features of the clean ones

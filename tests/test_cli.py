@@ -52,7 +52,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]):
     assert re.fullmatch(r"\d+\.\d+\.\d+", pac4sac.__version__)
 
 
-COMMANDS = ("train", "resume", "compare", "report", "evaluate", "certify", "watch", "export", "list")
+COMMANDS = ("train", "resume", "compare", "report", "evaluate", "certify", "watch", "export", "list", "check")
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "study run", "study plan", "study status", "study collect"])
@@ -142,8 +142,7 @@ def test_a_missing_gpu_is_told_in_one_sentence(
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
-        ["trian"],
+        ["list"],
         ["train", "Pendulum-v1", "--sed", "3"],
         ["train", "Pendulum-v1", "--steps", "many"],
         ["study", "plan", "smoke", "--no-no-trial"],

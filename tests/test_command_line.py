@@ -60,7 +60,7 @@ def test_help_fits_80_columns_and_breaks_no_word(
         (["trian"], "There is no command 'trian'; did you mean train"),
         (["studdy", "run"], "did you mean study"),
         (["study", "colect"], "There is no command 'study colect'; did you mean collect"),
-        (["xyzzy"], "there are train, resume,"),
+        (["xyzzy"], "there are demo, train, resume,"),
     ],
 )
 def test_a_mistyped_command_is_told_with_the_one_that_was_meant(

@@ -176,7 +176,7 @@ def test_a_task_that_is_none_is_told(call: Any, tmp_path: Path) -> None:
 
 
 def test_a_warning_of_a_cohort_reaches_whoever_called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def warned(cohorts: Any, parallel: int, stop: StopRequest, watcher: Any, on_gpu: bool) -> list[str]:
+    def warned(cohorts: Any, parallel: int, stop: StopRequest, watcher: Any, *_: Any) -> list[str]:
         watcher.warning(cohorts[0], "compiling failed here")
         return []
 

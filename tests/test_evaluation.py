@@ -105,6 +105,18 @@ def test_an_evaluation_depends_on_the_run_and_the_occasion_alone(folder: Path) -
         assert (one[1] == both[1]).all()
 
 
+def test_an_evaluation_tells_how_far_it_is_and_keeps_small_networks_to_one_thread(folder: Path) -> None:
+    agent, told = pac4sac.load(folder / "runs" / "pac4sac-seed0"), []
+
+    def tell(step: int, longest: int) -> None:
+        told.append((step, longest, torch.get_num_threads()))
+
+    evaluate(Episodes(agent.agent, agent.state, DRIFT, [0], 3, "now", progress=tell), "shooting")
+    steps = [step for step, _, _ in told]
+    assert steps == list(range(1, len(steps) + 1))
+    assert {(longest, threads) for _, longest, threads in told} == {(30, 1)}
+
+
 # --- the agent file
 
 

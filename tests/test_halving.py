@@ -79,6 +79,9 @@ def test_each_rung_is_longer_and_has_what_the_one_before_left(tmp_path: Path, mo
     everyone = ["sac", *(f"pac4sac-xi={xi}" for xi in (0.0, 0.1, 0.2, 0.3))]
     assert trained == [("rung-1", 1000, everyone), ("rung-2", 3000, ["sac", "pac4sac-xi=0.2"])]
     assert json.loads((tmp_path / "root" / "rung-1" / "survivors.json").read_text())["sac"] == 3.0
+    present, folder = run.present_rung(study, tmp_path / "root")
+    assert (folder.name, [variant.name for variant in present.variants]) == ("rung-2", ["sac", "pac4sac-xi=0.2"])
+    assert run.present_rung(study, tmp_path / "nothing")[1].name == "rung-1"
     trained.clear()
     assert not run.run_rungs(study, tmp_path / "short", Watcher(), max_minutes=0.1).complete
     assert [name for name, *_ in trained] == ["rung-1"]

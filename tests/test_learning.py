@@ -12,6 +12,7 @@ from pac4sac.agents import ALGORITHMS
 NOT_ASKED = {"sac-fpi"}
 SETTINGS = {"width": 64, "depth": 2, "batch": 64, "warmup": 500}
 OWN = {"pac4sac": {"shots": 20}, "sac-nr": {"clean": 0.9}}  # the page says why
+OWN |= {algo: {"shots": 20, "alpha": 0.05} for algo in ("pac4sac-mixture", "pac4sac-index")}
 
 
 @pytest.mark.slow

@@ -97,10 +97,9 @@ def test_a_random_function_is_added_to_each_member_and_never_learned() -> None:
 
 def test_a_draw_of_the_critic_is_one_member_with_one_draw_of_its_weights() -> None:
     agent, state = two_members()
-    noise = torch.tensor([[[0.0, 0.0], [0.0, -0.1]]])  # below 0 in all: the first member
-    assert agent.drawn_value(state, S, A, noise).item() == pytest.approx(2.5)
-    noise = torch.tensor([[[0.0, 0.0], [2.0, 0.0]]])
-    assert agent.drawn_value(state, S, A, noise).item() == pytest.approx(1.5 + 2 * 0.3)
+    first, second = [[0.0, 0.0], [0.0, -0.1]], [[0.0, 0.0], [2.0, 0.0]]  # below 0 in all: the first member
+    q = agent.drawn_values(state, S, A, torch.tensor([[first, second]]))
+    torch.testing.assert_close(q, torch.tensor([[[2.5, 1.5 + 2 * 0.3]]]))
 
 
 # --- the objective
@@ -340,8 +339,9 @@ def test_the_variance_of_the_index_head_is_that_over_the_index_plus_that_of_the_
     mean, variance = agent.mean_and_variance(state, S, A)
     assert mean.item() == pytest.approx(2.5)
     assert variance.item() == pytest.approx(2**2 + 2**2 + 0.02)
-    z, still = torch.tensor([[[0.5, 3.0]]]), torch.zeros(1, 1, 2)
-    assert agent.critic.indexed(agent.params(state, "critic"), S, A, still, z).item() == pytest.approx(2.5 + 1 - 6)
+    z, still = torch.tensor([[[0.5, 3.0], [0.0, 0.0]]]), torch.zeros(1, 2, 1, 2)
+    q = agent.critic.indexed(agent.params(state, "critic"), S, A, still, z)
+    torch.testing.assert_close(q, torch.tensor([[[2.5 + 1 - 6, 2.5]]]))
 
 
 def test_the_same_index_stands_on_both_sides_of_the_bellman_equation() -> None:

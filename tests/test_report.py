@@ -108,6 +108,8 @@ class TestThePage:
         text = write_report([tmp_path / "in"], tmp_path / "out").page.read_text()
         assert "<script>alert" not in text
         assert "&lt;script&gt;alert" in text
+        (returns,) = re.findall(r'<script type="application/json" id="returns">(.*?)</script>', text)
+        assert json.loads(returns)["tasks"][0]["variants"][0]["label"] == hostile
 
     def test_a_latex_table_escapes_what_latex_reads(self, tmp_path: Path) -> None:
         write_run(tmp_path / "in", own_task(), "sac", 0, label="50%_of_#1")

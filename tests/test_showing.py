@@ -155,7 +155,7 @@ def test_an_environment_that_cannot_draw_itself_is_told(monkeypatch):
 
 def test_an_environment_that_lacks_a_package_for_drawing_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "pygame", None)
-    with pytest.raises(UserError, match="needs more to draw itself"):
+    with pytest.raises(UserError, match=r"needs pygame; install pac4sac\[pygame\]"):
         next(pictures(untrained(get_task("Pendulum-v1"), observation_size=3), 0))
 
 

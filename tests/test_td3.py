@@ -1,6 +1,7 @@
 """TD3 by hand, and what it brought to the base class: delayed networks and slow copies, learning rates by network."""
 
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from pac4sac.agents.base import Target
 from pac4sac.agents.replay import Batch
-from pac4sac.training.backends import Rehearsal
+from pac4sac.training.backends import Rehearsal, compiled
 
 BATCH = Batch(
     s=column(1.0, 2.0),
@@ -132,6 +133,18 @@ def test_a_rehearsal_is_of_an_update_in_which_all_runs_move_all() -> None:
         after = rehearsal.once()
     assert after["actor/count"].tolist() == [1, 1]
     assert after["critic/count"].tolist() == [2, 2]  # the short update too
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch's compiler needs a C++ compiler")
+def test_compiled_it_is_known_which_runs_move() -> None:
+    """Vectors are longer than a cohort of two, and no division may fail in the rest of them."""
+    learner = make_learner("td3", {}, {"policy_delay": 3})
+    state = learner.state
+    names = ("alive", "step", "update", "hyper/policy_delay", "hyper/updates_per_step")
+    ask = compiled(lambda t: t["alive"].copy_(learner.agent.due(t, "actor", t["alive"])), {n: state[n] for n in names})
+    state["step"].fill_(9)
+    ask()
+    assert state["alive"].tolist() == [False, True]
 
 
 # --- learning rates

@@ -26,6 +26,17 @@ class HeldMember(Agent):
     def member_of(self, uniform: Tensor) -> Tensor:
         return (uniform * self.critic.members).long().clamp_max(self.critic.members - 1)  # u = 1 would be one too many
 
+    def drawn_values(self, state: State, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
+        """Each of one member, with one draw of its weights where it has any; which, the noise as a whole draws."""
+        theta = self.params(state, "critic")
+        if self.critic.gaussian:
+            q = self.critic.sampled(theta, s, a, noise)  # [R, M, B, S]
+        else:
+            q = self.critic(theta, s, a)[0].unsqueeze(-1).expand(-1, -1, -1, noise.shape[1])
+        sums = noise.flatten(2).mean(-1) * noise[0, 0].numel() ** 0.5  # standard normal
+        member = self.member_of(torch.special.ndtr(sums))[:, None, None].expand(-1, 1, q.shape[2], -1)
+        return q.gather(1, member).squeeze(1)
+
     def end_of_episode(self, state: State, ended: Tensor) -> None:
         super().end_of_episode(state, ended)
         state["episode_begins"].logical_or_(ended)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pac4sac.agents.bounds import gaussian_kl
 from pac4sac.agents.mixture import PRIOR, Mixture, MixtureConfig, MixtureCritic
-from pac4sac.agents.nets import Parameter, Params, Trunk, weighted_sum
+from pac4sac.agents.nets import Parameter, Params, Trunk
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.settings import NON_NEGATIVE, OPEN_UNIT, Interval, per_run, structural
 from pac4sac.agents.state import Draw, Hyper, Loss, State, Target
@@ -62,10 +62,11 @@ class IndexCritic(MixtureCritic):
         return u.transpose(1, 2)
 
     def indexed(self, p: Params, s: Tensor, a: Tensor, noise: Tensor, z: Tensor) -> Tensor:
-        """Q [R, B] for one z [R, 1, d] and one draw of the weights, by noise [R, 1, K]."""
+        """Q [R, B, S] for S indices z [R, S, d], each with a draw of the weights, by noise [R, S, 1, K]."""
         phi = self.features(p, s, a)
-        q = weighted_sum(phi, self.sampled_weights(p, noise)) + p["head.bias"].squeeze(-1)
-        return q + torch.bmm(z, self.spread(p, phi, s, a)).squeeze(1)
+        weights = torch.cat([self.sampled_weights(p, each) for each in noise.unbind(1)], -1)
+        u = self.spread(p, phi, s, a)
+        return torch.bmm(phi, weights) + p["head.bias"] + torch.bmm(u.transpose(1, 2), z.transpose(1, 2))
 
 
 class IndexHead(Mixture):
@@ -109,10 +110,11 @@ class IndexHead(Mixture):
     # --- acting: one z for an episode
 
     def believed_value(self, state: State, s: Tensor, a: Tensor) -> Tensor:
-        return self.critic.indexed(self.params(state, "critic"), s, a, state["weight_noise"], state["index"])
+        theta, noise = self.params(state, "critic"), state["weight_noise"].unsqueeze(1)
+        return self.critic.indexed(theta, s, a, noise, state["index"]).squeeze(-1)
 
-    def drawn_value(self, state: State, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
-        z = noise[..., : self.config.critics]  # a few of the weights move with z, which is next to nothing beside it
+    def drawn_values(self, state: State, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
+        z = noise[:, :, 0, : self.config.critics]  # a few weights move with z, which is next to nothing beside it
         return self.critic.indexed(self.params(state, "critic"), s, a, noise, z)
 
     def hold(self, state: State, draw: Draw, renewed: Tensor) -> None:

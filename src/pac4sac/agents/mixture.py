@@ -82,7 +82,7 @@ class MixtureCritic(Critic):
         return self.per_member(weighted_sum(self.prior(fixed, *self.of_members(s, a)), fixed["head"]))
 
     def sampled(self, p: Params, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
-        return super().sampled(p, s, a, noise) + self.prior_function(p, s, a)
+        return super().sampled(p, s, a, noise) + self.prior_function(p, s, a).unsqueeze(-1)
 
 
 class Mixture(HeldMember, Sac):
@@ -122,12 +122,6 @@ class Mixture(HeldMember, Sac):
 
     def mean_and_variance(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
         return self.moments(self.params(state, "critic"), s, a)
-
-    def drawn_value(self, state: State, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
-        """Of one member with one draw of its weights; which, is drawn by the noise as a whole."""
-        k = self.member_of(torch.special.ndtr(noise.flatten(1).mean(1) * noise[0].numel() ** 0.5)).view(-1, 1, 1)
-        q = self.critic.sampled(self.params(state, "critic"), s, a, noise)
-        return q.gather(1, k.expand(-1, 1, q.shape[-1])).squeeze(1)
 
     def divergence(self, state: State, theta: Params) -> Tensor:
         """KL_k of each member's weights to the prior, [R, M]. KL(μ‖μ₀) is at most their mean, as KL is convex."""
@@ -220,7 +214,7 @@ class Mixture(HeldMember, Sac):
         """By the member that each run believes in its present episode."""
         place = torch.arange(self.runs, device=s.device) * self.config.critics + state["member"]
         weights = state["critic"].flatten(0, 1).index_select(0, place).unsqueeze(1)
-        return self.single.sampled(self.single.views(weights), s, a, state["weight_noise"]).squeeze(1)
+        return self.single.sampled(self.single.views(weights), s, a, state["weight_noise"].unsqueeze(1))[:, 0, :, 0]
 
     def hold(self, state: State, draw: Draw, renewed: Tensor) -> None:
         super().hold(state, draw, renewed)

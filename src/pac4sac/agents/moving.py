@@ -72,7 +72,8 @@ class MovingNetworks:
         """Of the active runs, [R], those that move a network or a slow copy in the present update."""
         if part not in self.delayed:
             return active
-        delay: Tensor = getattr(Hyper(state), self.delayed[part]).long()
+        # At least one: a compiler that rounds up the number of runs divides by the zeros behind them.
+        delay: Tensor = getattr(Hyper(state), self.delayed[part]).long().clamp_min(1)
         number = state["step"] * Hyper(state).updates_per_step.long() + self.place_in_step(state)
         return active & (number % delay == 0)
 

@@ -108,7 +108,10 @@ class Pbac(HeldMember, Sac):
         return mean.gather(1, chosen).squeeze(1), std.gather(1, chosen).squeeze(1)
 
     def renewed(self, state: State) -> Tensor:
-        return super().renewed(state) | (state["step"] % Hyper(state).held.long() == 0)
+        held = Hyper(
+            state
+        ).held  # as float: compiled for a CPU, whole numbers would be divided in empty lanes too, by 0
+        return super().renewed(state) | (torch.remainder(state["step"].to(held.dtype), held) == 0)
 
     def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
         """By which candidates are ranked, where it shoots."""

@@ -12,7 +12,8 @@ from pac4sac.cli.shared import say, writing
 MINUTES, FULL_MINUTES = 3.0, 10.0  # the compiler's minute included, by which more is learned than by eager at once
 FEW_EPISODES, MORE_MINUTES = 10, 1.0  # a machine so slow that it has had but a few gets some more time
 FEWER_UPDATES = {"updates_per_step": 2}
-OPTIONS: dict[str, Any] = {"device": "cpu", "backend": "auto", "stop_when_solved": True, "evaluation_episodes": 0}
+# One thread: two wait for each other, and on cores that others keep busy that takes ten times as long.
+OPTIONS: dict[str, Any] = {"device": "cpu", "threads": 1, "stop_when_solved": True, "evaluation_episodes": 0}
 
 
 @dataclass(frozen=True)

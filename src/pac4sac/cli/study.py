@@ -114,12 +114,14 @@ class StudyPlanCommand(PartOfStudy):
         study, root = self.study_and_folder()
         from pac4sac.studies.local import side_by_side
         from pac4sac.studies.plan import place_for_cohorts, plan
+        from pac4sac.studies.run import present_rung
         from pac4sac.studies.timing import expected_seconds, side_by_side_seconds
         from pac4sac.training.options import Options
 
         if study.halving is not None:
-            say(console, f"Of {study.halving.rungs} rungs the first; what goes on to the next is known at its end.")
-            study, root = study.rung(0), root / "rung-1"
+            rungs = study.halving.rungs
+            study, root = present_rung(study, root)
+            say(console, f"{root.name} of {rungs}; what goes on from a rung to the next is known at its end.")
         chosen = arguments.options_of(self)
         device = {**study.options, **chosen}.get("device", "auto")
         place = place_for_cohorts(device, self.memory_in_bytes())
@@ -153,10 +155,10 @@ class StudyStatusCommand(ChosenStudy):
     def run(self, console: Console) -> int:
         study, root = self.study_and_folder()
         from pac4sac.studies.plan import plan, read_study
+        from pac4sac.studies.run import present_rung
 
         if study.halving is not None:
-            rung = max(1, len(list(root.glob("rung-*"))))
-            study, root = study.rung(rung - 1), root / f"rung-{rung}"
+            study, root = present_rung(study, root)
         if read_study(root) is None:
             raise UserError(f"{root} holds no study yet; start it with: pac4sac study run {shlex.quote(self.name)}.")
         cohorts = plan(study, root, 10**15)

@@ -113,7 +113,8 @@ class Trackio(Tracker):
 
     def __init__(self) -> None:
         super().__init__()
-        self._library = import_extra("trackio", "Trackio is not installed", "trackio")
+        otherwise = ", or where that fails by pip install trackio: it wants an older pillow"
+        self._library = import_extra("trackio", "Trackio is not installed", "trackio", otherwise=otherwise)
 
     def begin(self, folder: Path, run: Run, step: int) -> Any:
         about = {"project": PROJECT, **_names(folder, run), "resume": "allow"}

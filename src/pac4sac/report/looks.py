@@ -12,7 +12,7 @@ _FILE = tomllib.loads((Path(__file__).parent / "looks.toml").read_text(encoding=
 COLOURS: tuple[str, ...] = tuple(_FILE["palette"]["light"])
 DARK: tuple[str, ...] = tuple(_FILE["palette"]["dark"])  # the same on a dark page
 MARKERS = "os^DvPX<>p"  # of the colours, for eyes and printers that see none
-DASHES = ((), (5, 2), (1.2, 1.6), (5, 1.6, 1.2, 1.6))  # of the lines, in widths of a line
+DASHES = ((), (5, 2), (1.2, 1.6), (5, 1.6, 1.2, 1.6), (9, 2))  # of the lines, in widths of a line
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,13 @@ def run_rungs(
     return result
 
 
+def present_rung(study: Study, root: Path) -> tuple[Study, Path]:
+    """The last rung that was begun, or the first."""
+    number = max(1, len(list(root.glob("rung-*"))))
+    before = root / f"rung-{number - 1}" / "survivors.json"
+    return study.rung(number - 1, read_json(before) if number > 1 else None), root / f"rung-{number}"
+
+
 def run_study(
     study: Study,
     root: Path,

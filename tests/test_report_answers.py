@@ -1,0 +1,99 @@
+"""What a report says first: an answer to each question, with the number that decides it."""
+
+import re
+from itertools import product
+from pathlib import Path
+
+import pytest
+from report_folders import own_task, task, write_run, write_study, write_table_1
+
+from pac4sac.paper.report import compose, read_context
+from pac4sac.report.curves import curves_of
+from pac4sac.report.formats import markdown_files
+from pac4sac.report.tables import Answer
+
+
+def answers(folder: Path) -> list[Answer]:
+    summary, *_ = compose(read_context([folder]))
+    return [item for item in summary.blocks[0] if isinstance(item, Answer)]
+
+
+def write_comparison(folder: Path, levels: dict[str, float], spread: float = 1.0) -> Path:
+    for algo, level in levels.items():
+        for seed in range(5):
+            write_run(folder, own_task(), algo, seed, [level + spread * seed] * 20)
+    write_study(folder, "compare-Pendulum-v1", "comparison", next(iter(levels)), [])
+    return folder
+
+
+def told(folder: Path) -> str:
+    return markdown_files("A title", [], compose(read_context([folder])), in_pages=False)["report.md"]
+
+
+class TestAComparisonOfOnesOwn:
+    def test_says_which_is_better_by_how_much_and_how_surely(self, tmp_path: Path) -> None:
+        (answer,) = answers(write_comparison(tmp_path, {"sac": -200.0, "ddpg": -150.0, "pac4sac": -300.0}))
+        assert answer.question == "Is it so?"
+        assert answer.text.startswith("DDPG is better than SAC by 50.0 [47.7, 52.3] in mean return")
+        assert "(p < 0.001, P(better) = 1.00)" in answer.text
+        assert answer.text.endswith("The others, against SAC: worse: PAC4SAC.")
+
+    def test_tells_the_lead_of_a_baseline_that_is_ahead(self, tmp_path: Path) -> None:
+        (answer,) = answers(write_comparison(tmp_path, {"sac": -100.0, "ddpg": -150.0}))
+        assert answer.text.startswith("SAC is better than DDPG by 50.0 [47.7, 52.3]")
+        assert "P(better) = 1.00" in answer.text
+
+    def test_says_so_where_no_difference_is_shown(self, tmp_path: Path) -> None:
+        (answer,) = answers(write_comparison(tmp_path, {"sac": -100.0, "ddpg": -101.0}, spread=20.0))
+        assert answer.verdict == "no difference shown"
+        assert answer.text.startswith("DDPG against SAC, Δ mean return")
+
+    def test_mentions_no_paper(self, tmp_path: Path) -> None:
+        text = told(write_comparison(tmp_path / "in", {"sac": -200.0, "pac4sac": -300.0}))
+        assert "better" in text
+        assert not re.search(r"[Pp]aper|Table 1", text)
+
+    def test_mentions_none_on_a_task_that_the_paper_has_either(self, tmp_path: Path) -> None:
+        for algo, seed in product(("pac4sac", "sac"), range(2)):
+            write_run(tmp_path / "in", task("cartpole-swingup"), algo, seed)
+        write_study(tmp_path / "in", "compare-cartpole-swingup", "comparison", "pac4sac", [])
+        assert not re.search(r"[Pp]aper|Table 1", told(tmp_path / "in"))
+
+    def test_of_one_algorithm_tells_what_it_reached(self, tmp_path: Path) -> None:
+        (answer,) = answers(write_comparison(tmp_path, {"sac": -100.0}))
+        assert answer.text == "SAC −98.0 ± 1.6; there is nothing to compare it with."
+
+
+class TestAStudyOfThePaper:
+    def test_answers_with_verdict_counts_and_the_clearest_number(self, tmp_path: Path) -> None:
+        write_table_1(tmp_path, ("cartpole-swingup",))
+        (answer,) = answers(tmp_path)
+        assert (answer.question, answer.verdict, answer.section) == ("Is it so?", "holds", "table-1")
+        assert re.match(r"6 of 6 comparisons speak for it\. Clearest: Δ .*\(p < 0\.001\)\. ", answer.text)
+        assert "Of 8 cells of the paper's: " in answer.text
+
+    def test_that_nothing_decides_yet_says_so(self, tmp_path: Path) -> None:
+        write_study(tmp_path, "shooting", "shooting", None, [])
+        (answer,) = answers(tmp_path)
+        assert answer.text == "No complete run decides it yet."
+
+
+class TestCurvesOfThePage:
+    def test_hold_every_return_on_its_side_of_the_limit(self, tmp_path: Path) -> None:
+        near = [-200.00001, -199.99999, -200.0, 12345.6]
+        write_run(tmp_path, own_task(r_limit=-200.0), "sac", 0, near)
+        (about,) = curves_of(read_context([tmp_path]), tmp_path / "out")["tasks"]
+        scale, whole = about["scale"], about["variants"][0]["runs"][0]["returns"]
+        assert [value / scale > -200.0 for value in whole] == [False, True, False, True]
+        assert [value / scale for value in whole] == pytest.approx(near, abs=1.5 / scale)
+
+    def test_are_small_whole_numbers_of_what_matters(self, tmp_path: Path) -> None:
+        write_run(tmp_path, own_task(), "sac", 0, [0.123456, -0.5])
+        (about,) = curves_of(read_context([tmp_path]), tmp_path / "out")["tasks"]
+        assert about["variants"][0]["runs"][0]["returns"] == [12346, -50000]
+
+    def test_link_to_films_by_a_path_that_is_no_address_of_another_kind(self, tmp_path: Path) -> None:
+        run = write_run(tmp_path / "javascript:alert(1)", own_task(), "sac", 0)
+        (run / "episode.gif").write_bytes(b"GIF89a")
+        (about,) = curves_of(read_context([tmp_path]), tmp_path / "out")["tasks"]
+        assert about["variants"][0]["runs"][0]["film"] == "./../javascript%3Aalert%281%29/runs/sac-seed0/episode.gif"
