@@ -11,7 +11,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 from notebook import run_cells
 
 NOTEBOOK = Path(__file__).parents[1] / "docs" / "first-steps.ipynb"
-FEWER = {"STEPS = 4000": "STEPS = 1000", '"width": 64': '"width": 16', "range(160)": "range(40)"}
+FEWER = {
+    "STEPS = 4000": "STEPS = 1000",
+    '"warmup": 500': '"warmup": 900',
+    'backend="eager"': 'backend="eager", evaluation_episodes=1',
+    "range(160)": "range(40)",
+}
 
 
 def kinds(cells):

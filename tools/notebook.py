@@ -37,10 +37,11 @@ def run_cells(notebook: dict[str, Any], replaced: Mapping[str, str] | None = Non
 
 def outputs_of(source: str, names: dict[str, Any], number: int) -> list[Cell]:
     body = ast.parse(source, f"cell {number}").body
-    last = body.pop().value if body and isinstance(body[-1], ast.Expr) else None
+    last = body[-1].value if body and isinstance(body[-1], ast.Expr) else None
+    statements = body if last is None else body[:-1]
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(ast.Module(body, []), f"cell {number}", "exec"), names)
+        exec(compile(ast.Module(statements, []), f"cell {number}", "exec"), names)
         value = None if last is None else eval(compile(ast.Expression(last), f"cell {number}", "eval"), names)
     outputs: list[Cell] = []
     if printed.getvalue():

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 OUTSIDE = "repository"  # where files lie on the site that do not lie in docs/
 SHOWN_AS_PAGES = {".py": "python", ".toml": "toml"}
 LINK = re.compile(r'(?P<before>\]\(|src="|href=")(?P<target>[^)"#\s]+)(?P<anchor>#[^)"\s]*)?')
+FENCED = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 log = logging.getLogger("mkdocs.hooks.site")
 
@@ -53,6 +55,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     here = path_of(page.file)
     if page.is_homepage:
         page.meta["hide"] = ["navigation"]  # of which the tabs above show enough
+    if page.file.src_uri.startswith(("results/", f"{OUTSIDE}/")):
+        page.meta["search"] = {"boost": 0.2}  # long tables would come before what explains them
 
     def relink(link: re.Match[str]) -> str:
         target, anchor = link["target"], link["anchor"] or ""
@@ -82,8 +86,8 @@ def adapted(text: str) -> str:
     return text.replace("<details>", '<details markdown="1">').replace(r"\<", "&lt;")
 
 
-def outside_of_code(markdown: str, change: Any) -> str:
-    parts = re.split(r"(^```.*?^```$)", markdown, flags=re.DOTALL | re.MULTILINE)
+def outside_of_code(markdown: str, change: Callable[[str], str]) -> str:
+    parts = FENCED.split(markdown)
     return "".join(part if k % 2 else change(part) for k, part in enumerate(parts))
 
 
@@ -93,13 +97,9 @@ def path_of(file: File) -> Path:
 
 
 def linked_outside(file: File) -> set[Path]:
-    here, paths = path_of(file), set()
-    outside_of_code(file.content_string, lambda text: paths.update(found_links(here, text)) or "")
-    return {path for path in paths if path.exists() and not path.is_relative_to(ROOT / "docs")}
-
-
-def found_links(here: Path, text: str) -> set[Path]:
-    return {(here.parent / link["target"]).resolve() for link in LINK.finditer(text) if is_relative(link["target"])}
+    here, text = path_of(file).parent, FENCED.sub("", file.content_string)
+    linked = {(here / link["target"]).resolve() for link in LINK.finditer(text) if is_relative(link["target"])}
+    return {path for path in linked if path.exists() and not path.is_relative_to(ROOT / "docs")}
 
 
 def is_relative(target: str) -> bool:
