@@ -121,14 +121,12 @@ def test_equations_are_drawn_as_equations(browser: Any, site: Path, pages: dict[
     assert len(algorithms) > 5
     for path in algorithms:
         browser.get(path.as_uri())
-        boxes = browser.execute_script(
-            "return [...document.querySelectorAll('math[display=block]')].map(m => m.getBoundingClientRect().height)"
-        )
-        assert boxes, path
-        assert all(16 < height < 200 for height in boxes), path
+        equations = browser.find_elements("css selector", "math[display=block]")  # waits until there are some
+        assert equations, path
+        assert all(16 < equation.size["height"] < 200 for equation in equations), path
     browser.get((site / "algorithms/pac4sac.html").as_uri())
-    root = browser.execute_script("const r = document.querySelector('msqrt').getBoundingClientRect(); return r.height")
-    assert root > 20  # it stretches over the fraction below it
+    root = browser.find_element("css selector", "math[display=block] msqrt")
+    assert root.size["height"] > 20  # it stretches over the fraction below it
 
 
 def test_the_reference_shows_signatures_and_docstrings(browser: Any, site: Path) -> None:
