@@ -35,16 +35,21 @@ test-ray: .venv/ready  ## a study on a Ray cluster of two nodes on this machine
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[ray]'
 	$(BIN)/pytest -m ray tests/ray
 
-test-browser: .venv/ready  ## the report in headless Chromium
+test-browser: .venv/ready  ## the report and the docs site in headless Chromium
 	@{ command -v chromedriver && { command -v chromium || command -v google-chrome; }; } >/dev/null || { \
 	echo "test-browser needs Chromium and its driver; on Debian: apt-get install chromium chromium-driver"; exit 2; }
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[browser]'
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[browser,docs]'
 	$(BIN)/pytest -m browser tests/browser
 
 report: .venv/ready  ## tables and figures in docs/results, and the shipped curves, from the runs in results/
 	$(BIN)/pac4sac report results --out docs/results --pages
 	cp docs/results/figures/overview.svg docs/pac4sac-and-sac.svg
 	$(BIN)/python tools/ship.py curves results
+
+# The variable silences a note on the successor of the theme, which is pinned here.
+docs: .venv/ready  ## the docs site, in site/: open site/index.html, it needs neither a server nor a network
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Each library apart, torch first here too; the versions are those that the figures in docs/performance.md are of.
 .bench/%/ready: benchmarks/requirements-%.txt
@@ -72,6 +77,6 @@ format: .venv/ready  ## format and fix what can be fixed
 	$(BIN)/ruff check --fix .
 
 clean:  ## remove the environment and caches
-	rm -rf .venv .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .bench site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help setup run run-full test test-slow test-fuzz test-ray test-browser report check format clean
+.PHONY: help setup run run-full test test-slow test-fuzz test-ray test-browser report docs check format clean

@@ -31,7 +31,7 @@ from pac4sac.tasks import get_task
         ("sac", "width", True, "width must be a whole number at least 1, not True."),
         ("sac", "norm", 1, "norm must be true or false, not 1."),
         ("sac", "activation", "gelu", "activation must be one of silu, relu, not 'gelu'."),
-        ("pac4sac", "head", "plain", "head must be one of gaussian, full, linear, not 'plain'."),
+        ("pac4sac", "head", "plain", "head must be one of gaussian, full, linear, regression, not 'plain'."),
         ("pac4sac", "delta", 0.0, "delta must be a number in (0, 1), not 0.0."),
         ("pac4sac", "prior_mean", math.nan, "prior_mean must be a number, not nan."),
         ("pac4sac", "prior_variance", 0, "prior_variance must be a number above 0, not 0."),

@@ -52,7 +52,8 @@ class Agent(MovingNetworks, ABC):
     # --- what an algorithm is made of
 
     @abstractmethod
-    def networks(self) -> dict[str, Net]: ...
+    def networks(self) -> dict[str, Net]:
+        """Build the networks, by the names under which the state keeps their weights: "critic", "actor" and so on."""
 
     @abstractmethod
     def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Any:
@@ -64,7 +65,8 @@ class Agent(MovingNetworks, ABC):
         return (target.y[:, None] - m).square().mean(-1).sum(-1), {"q": m.mean((1, 2))}
 
     @abstractmethod
-    def actor_loss(self, state: State, pi: Params, batch: Batch, draw: Draw) -> Loss: ...
+    def actor_loss(self, state: State, pi: Params, batch: Batch, draw: Draw) -> Loss:
+        """What the actor with the weights `pi` descends, [R], and what to log of it."""
 
     @abstractmethod
     def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
@@ -101,9 +103,11 @@ class Agent(MovingNetworks, ABC):
         return (1,) * self.runs
 
     def update_streams(self) -> dict[str, Stream]:
+        """Random numbers that the losses need in one update."""
         return {}
 
     def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
+        """Tensors beside the networks, runs first; an agent file keeps those whose names begin with "posterior/"."""
         return {}
 
     def end_of_episode(self, state: State, ended: Tensor) -> None:
@@ -112,6 +116,7 @@ class Agent(MovingNetworks, ABC):
     # --- the plain critic: the minimum of its members
 
     def build_critic(self) -> Critic:
+        """The network whose value the actor follows; `PacBayesCritic` makes it a randomised one."""
         return Critic(self.trunk(s=self.ds, a=self.da))
 
     def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
@@ -119,6 +124,7 @@ class Agent(MovingNetworks, ABC):
         return self.critic(theta, s, a)[0].amin(1)
 
     def target_value(self, state: State, s2: Tensor, a2: Tensor, draw: Draw) -> Tensor:
+        """The value of the next state in a target, [R, B]: the smallest of the slow critics."""
         return self.critic(self.params(state, "critic/target"), s2, a2)[0].amin(1)
 
     def mean_and_variance(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -138,6 +144,7 @@ class Agent(MovingNetworks, ABC):
     # --- shared machinery
 
     def trunk(self, kind: type[Trunk] = Trunk, /, **inputs: int) -> Trunk:
+        """The layers below a head, as the settings want them, for inputs of these sizes."""
         c = self.config
         own = (c.critic_width, c.critic_depth) if "a" in inputs else (0, 0)
         trunk = kind(inputs, own[0] or c.width, own[1] or c.depth, c.norm, c.activation)
@@ -240,6 +247,7 @@ class Agent(MovingNetworks, ABC):
         return torch.stack([log.get(name, nothing) for name in self.metric_names])
 
     def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
+        """One update of the active runs [R]: the critic, then the actor. What they report, to be logged."""
         with torch.no_grad():
             target = self.bellman_target(state, batch, draw)
         log = self.descend(state, "critic", lambda theta: self.critic_loss(state, theta, batch, target, draw), active)

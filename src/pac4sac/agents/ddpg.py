@@ -19,6 +19,8 @@ FADED = 1e5  # (number of the episode) × (step in it) from which on that noise 
 
 @dataclass(frozen=True, kw_only=True)
 class DdpgConfig(AgentConfig):
+    """Settings of DDPG."""
+
     noise: float = per_run(0.1, NON_NEGATIVE, "deviation of the Gaussian exploration noise; its first where it fades")
     noise_kind: str = per_run(
         "white", ("white", "ornstein-uhlenbeck"), "noise drawn anew for each step, or one that drifts and fades"
@@ -26,6 +28,8 @@ class DdpgConfig(AgentConfig):
 
 
 class Ddpg(Agent):
+    """Deep deterministic policy gradient: a deterministic actor that climbs one critic, with noise for exploring."""
+
     title = "Deep deterministic policy gradient"
     Config = DdpgConfig
     with_target = ("critic", "actor")

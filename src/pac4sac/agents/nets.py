@@ -13,7 +13,8 @@ from torch import Tensor
 
 from pac4sac.agents.tape import initial_uniforms
 
-Params = Mapping[str, Tensor]  # name -> [G, ...]
+Params = Mapping[str, Tensor]
+"""The weights of a network by layer: {name: [G, ...]}, with G = R·M."""
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": F.silu, "relu": F.relu}
 LOG_2 = math.log(2.0)
 OBSERVED = "observed."  # before names of what was seen of observations
@@ -23,6 +24,8 @@ ALIGNMENT = 4  # numbers: on a GPU products read weights that begin at 16 bytes 
 
 @dataclass(frozen=True)
 class Parameter:
+    """The shape of some weights, and how they begin."""
+
     shape: tuple[int, ...]
     bound: float = 0.0  # initial value: uniform in ±bound …
     centre: float = 0.0  # … around this
@@ -137,6 +140,7 @@ class Net:
 
 
 def linear_head(p: Params, phi: Tensor) -> Tensor:
+    """The last layer of a network, on the features below it."""
     return torch.bmm(phi, p["head.weight"]) + p["head.bias"]  # [G, B, outputs]
 
 
@@ -149,6 +153,7 @@ STD_FLOOR = 1e-6  # of √v_p, whose slope is infinite at 0
 
 
 def deviation(v: Tensor) -> Tensor:
+    """√v, floored where its slope would be infinite."""
     return v.clamp_min(STD_FLOOR**2).sqrt()
 
 
@@ -190,6 +195,8 @@ class Critic(Net):
 
 
 class DeterministicActor(Net):
+    """An action in [−1, 1] for each state."""
+
     def __init__(self, trunk: Trunk, da: int) -> None:
         super().__init__(trunk, linear_parameters(trunk.width, da))
 

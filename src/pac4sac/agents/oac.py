@@ -16,6 +16,8 @@ from pac4sac.agents.settings import ANY, NON_NEGATIVE, per_run
 
 @dataclass(frozen=True, kw_only=True)
 class OacConfig(SacConfig):
+    """Settings of OAC."""
+
     beta: float = per_run(4.66, ANY, "β_UB: deviations above the mean of Q at which its upper bound lies")
     shift: float = per_run(23.53, NON_NEGATIVE, "δ: KL budget of the shift of the behaviour policy")
 
@@ -28,6 +30,8 @@ def optimistic_mean(mean: Tensor, std: Tensor, gradient: Tensor, shift: Tensor) 
 
 
 class Oac(Sac):
+    """SAC that explores with a policy shifted towards an upper bound of Q."""
+
     title = "Optimistic actor-critic"
     Config = OacConfig
 

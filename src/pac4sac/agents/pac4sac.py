@@ -22,6 +22,8 @@ from pac4sac.agents.tape import Stream
 
 @dataclass(frozen=True, kw_only=True)
 class PacBayesConfig(AgentConfig):
+    """Settings of the PAC-Bayes critic, as the paper has it."""
+
     xi: float = per_run(0.01, BELOW_ONE, "ξ: weight of the exploration term")
     conservative: float = per_run(1.0, NON_NEGATIVE, "weight of the conservative term, √(KL/N) in the paper")
     critics: int = structural(1, AT_LEAST_ONE, "number of critics; their minimum is used")
@@ -110,6 +112,8 @@ class PacBayesCritic(Agent):
 
 @dataclass(frozen=True, kw_only=True)
 class Pac4SacConfig(PacBayesConfig, SacConfig):
+    """Settings of PAC4SAC: those of its critic and those of SAC."""
+
     shots: int = per_run(500, AT_LEAST_ONE, "S: actions drawn per step, of which the critic's favourite is taken")
 
 

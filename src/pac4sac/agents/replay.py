@@ -7,6 +7,8 @@ from torch import Tensor
 
 
 class Batch(NamedTuple):
+    """Transitions of every run, drawn from its own replay."""
+
     s: Tensor  # [R, B, ds]
     a: Tensor  # [R, B, da]
     r: Tensor  # [R, B]

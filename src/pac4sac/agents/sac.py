@@ -20,6 +20,8 @@ from pac4sac.agents.tape import Stream
 
 @dataclass(frozen=True, kw_only=True)
 class SacConfig(AgentConfig):
+    """Settings of SAC."""
+
     alpha: float = per_run(0.2, NON_NEGATIVE, "weight of the policy's entropy; its first value where it is learned")
     learn_alpha: bool = per_run(False, None, "learn α towards a target entropy, of −d_a unless told otherwise")
     target_entropy: float = per_run(-1.0, ANY, "that entropy, for each of d_a joints or as entropy_rule counts them")
@@ -35,6 +37,8 @@ class SacConfig(AgentConfig):
 
 
 class Sac(Agent):
+    """Soft actor-critic: twin critics whose minimum is the target, a squashed Gaussian actor, fixed or learned α."""
+
     title = "Soft actor-critic with twin critics"
     Config = SacConfig
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {

@@ -9,8 +9,11 @@ from torch import Tensor
 from pac4sac.base.errors import UserError
 
 State = dict[str, Tensor]
-Draw = Mapping[str, Tensor]  # one reading of the tape: {stream: [R, ...]}
-Loss = tuple[Tensor, dict[str, Tensor]]  # per run [R], and what to log
+"""All that a cohort is, by name: weights [R, M, P], slow copies, moments, per-run settings, counters."""
+Draw = Mapping[str, Tensor]
+"""One reading of the tape: {stream: [R, ...]}."""
+Loss = tuple[Tensor, dict[str, Tensor]]
+"""A loss of each run, [R], and what to log."""
 
 
 class Hyper:
@@ -29,6 +32,8 @@ class Hyper:
 
 
 class Target(NamedTuple):
+    """What the critic regresses, and the next action behind it."""
+
     y: Tensor  # [R, B], what the critic regresses
     a2: Tensor  # [R, B, da], the next action behind it
 

@@ -16,6 +16,8 @@ from pac4sac.agents.tape import Stream
 
 @dataclass(frozen=True, kw_only=True)
 class Td3Config(AgentConfig):
+    """Settings of TD3."""
+
     noise: float = per_run(0.1, NON_NEGATIVE, "deviation of the Gaussian exploration noise")
     smoothing: float = per_run(0.2, NON_NEGATIVE, "σ̃: deviation of the noise on the target's action")
     smoothing_limit: float = per_run(0.5, NON_NEGATIVE, "c: largest noise on the target's action")
@@ -24,6 +26,8 @@ class Td3Config(AgentConfig):
 
 
 class Td3(Agent):
+    """DDPG with two critics, smoothed targets and a delayed actor."""
+
     title = "Twin delayed deep deterministic policy gradient"
     Config = Td3Config
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"paper": {}, "mujoco": {**MUJOCO, "warmup": 25_000}}

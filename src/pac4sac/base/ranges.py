@@ -12,6 +12,8 @@ LARGEST_WHOLE = 2**63 - 1  # that a tensor can hold
 
 @dataclass(frozen=True)
 class Interval:
+    """Numbers from `low` to `high`, each end included unless it is open."""
+
     low: float
     high: float = math.inf
     low_open: bool = False

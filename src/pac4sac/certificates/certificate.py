@@ -48,6 +48,9 @@ class BiasAlong:
 
 @dataclass(frozen=True)
 class Certificate:
+    """What `certify` has found: measured bias and errors, every bound with its verdict, calibration, lower bounds on
+    the return. Printed by `pac4sac certify`."""
+
     run: str
     task: str
     algo: str

@@ -59,6 +59,8 @@ LINE_SUM = "sha256"  # of a line of an archive
 
 @dataclass(frozen=True)
 class RunRecord:
+    """A run as its folder, or an archive, has it."""
+
     folder: Path  # of an archived run: its file, and its name
     about: dict[str, Any] = field(repr=False)  # all that is stored of it beside its logs
     run: str

@@ -46,6 +46,7 @@ class Comparison(Result):
 
     @property
     def figures(self) -> list[Path]:
+        """Files of the pictures in the report."""
         return sorted((self.page.parent / "figures").glob("*.svg"))
 
     def __str__(self) -> str:

@@ -35,6 +35,10 @@ ROBOTS = {"CartpoleSwingup": 800.0, "HalfCheetah": 3000.0, "Ant": 2500.0, "Human
 
 @dataclass(frozen=True)
 class Task:
+    """An environment, by its Gymnasium id and arguments (`env_kwargs`), with the steps after which an episode is
+    truncated (`horizon`), the return above which it counts as solved (`r_limit`), the environment steps of a run and
+    the updates after each of them. None is the environment's own limit, and nothing that counts as solved."""
+
     name: str
     env_id: str
     horizon: int | None = None  # steps after which an episode is truncated; None: the environment's own limit

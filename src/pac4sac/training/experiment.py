@@ -41,6 +41,7 @@ class Result:
 
     @property
     def runs(self) -> list[RunRecord]:
+        """Each with its folder, settings, status and logs."""
         return read_runs(self.folder)
 
     def scores(self) -> dict[str, Score]:
