@@ -20,6 +20,8 @@ R_MAX, D_MAX = 3.0, 5.0  # how far renormalisation corrects scale and mean
 
 @dataclass(frozen=True, kw_only=True)
 class CrossQConfig(SacConfig):
+    """Settings of CrossQ."""
+
     norm: bool = structural(False, None, "layer normalisation too, after each hidden linear layer")
     policy_delay: int = per_run(3, AT_LEAST_ONE, "the actor and α move in every so manyth update")
     beta_1: float = per_run(0.5, BELOW_ONE, "Adam's β₁, of all that learns")
@@ -83,6 +85,8 @@ class Next(NamedTuple):
 
 
 class CrossQ(Sac):
+    """SAC with batch renormalisation in place of slow copies."""
+
     title = "CrossQ: batch renormalisation instead of slow copies"
     Config = CrossQConfig
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {

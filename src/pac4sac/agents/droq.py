@@ -17,6 +17,8 @@ from pac4sac.agents.tape import Stream, hashed_uniforms
 
 @dataclass(frozen=True, kw_only=True)
 class DroQConfig(RedqConfig):
+    """Settings of DroQ."""
+
     critics: int = structural(2, AT_LEAST_ONE, "number of critics")
     dropout: float = per_run(0.01, BELOW_ONE, "probability that a hidden unit of a critic is dropped in learning")
 
@@ -39,6 +41,8 @@ class DropoutTrunk(Trunk):
 
 
 class DroQ(Redq):
+    """REDQ with two critics that drop units in place of a large ensemble."""
+
     title = "Dropout Q-functions: two critics with dropout, many updates per step"
     Config = DroQConfig
     config: DroQConfig

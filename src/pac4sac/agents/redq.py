@@ -19,6 +19,8 @@ from pac4sac.base.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class RedqConfig(SacConfig):
+    """Settings of REDQ."""
+
     critics: int = structural(10, AT_LEAST_ONE, "N: critics of the ensemble")
     subset: int = per_run(2, AT_LEAST_ONE, "M: critics drawn for each target, which takes their minimum")
     updates_per_step: int = per_run(20, AT_LEAST_ONE, "G: updates after each environment step")
@@ -31,6 +33,8 @@ class RedqConfig(SacConfig):
 
 
 class Redq(Sac):
+    """SAC with an ensemble of critics, a random subset of them in each target, and many updates per step."""
+
     title = "Randomized ensembled double Q-learning"
     Config = RedqConfig
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"paper": {}, "mujoco": MUJOCO_SAC}

@@ -18,6 +18,8 @@ from pac4sac.base.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class TqcConfig(SacConfig):
+    """Settings of TQC."""
+
     critics: int = structural(5, AT_LEAST_ONE, "N: number of critics")
     quantiles: int = structural(25, Interval(1, 1000), "M: quantiles of the return that each critic gives")
     dropped: int = per_run(2, NON_NEGATIVE, "d: largest atoms left out of the target for each critic")
@@ -44,6 +46,8 @@ class QuantileCritic(Critic):
 
 
 class Tqc(Sac):
+    """SAC whose critics give quantiles of the return, the largest of which no target takes."""
+
     title = "Truncated quantile critics"
     Config = TqcConfig
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
