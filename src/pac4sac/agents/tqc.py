@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pac4sac.agents.base import Draw, Hyper, Loss, State, Target
@@ -77,14 +78,15 @@ class Tqc(Sac):
 
     def critic_loss(self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
         atoms = self.critic.atoms(theta, batch.s, batch.a)
-        u = target.y[:, None, :, None, :] - atoms.unsqueeze(-1)  # [R, N, B, M, NM]
-        quantiles = self.config.quantiles
-        tau = (torch.arange(quantiles, device=u.device) + 0.5) / quantiles
-        rho = (tau.unsqueeze(-1) - (u < 0).float()).abs() * huber(u)
-        kept = self.config.critics * (quantiles - Hyper(state).dropped)  # [R], kN
-        place = torch.arange(u.shape[-1], device=u.device)
-        weight = torch.where(place < kept[:, None], 1 / kept[:, None], 0.0)  # [R, NM]
-        loss = (rho * weight[:, None, None, None]).sum(-1).mean((2, 3)).sum(1)
+        u = target.y[:, None, :, None, :] - atoms.unsqueeze(-1)  # [R, N, B, M, NM], far more than all else: few passes
+        quantiles, place = self.config.quantiles, torch.arange(u.shape[-1], device=u.device)
+        tau = ((torch.arange(quantiles, device=u.device) + 0.5) / quantiles).unsqueeze(-1)
+        kept = self.config.critics * (quantiles - Hyper(state).dropped).unsqueeze(1)  # [R, 1], kN
+        weight = (torch.where(place < kept, 1 / kept, 0.0) / quantiles)[
+            :, None, None, None
+        ]  # of each atom, 0 if dropped
+        rho = torch.where(u < 0, (1 - tau) * weight, tau * weight) * huber(u)
+        loss = rho.sum((3, 4)).mean(2).sum(1)
         return loss, {"q": atoms.mean((1, 2, 3)), "spread": atoms.std(-1, correction=0).mean((1, 2))}
 
     # Eq. (13): the actor climbs the mean of all atoms, 1/NM Σ z, of which none is left out.
@@ -102,4 +104,4 @@ class Tqc(Sac):
 
 def huber(u: Tensor) -> Tensor:
     """u²/2 up to 1, from there on |u| − 1/2."""
-    return torch.where(u.abs() <= 1, 0.5 * u.square(), u.abs() - 0.5)
+    return F.huber_loss(u, u.new_zeros(()).expand_as(u), reduction="none")
