@@ -23,11 +23,12 @@ torch.set_num_threads(1)  # two threads on matrices this small only wait for eac
 CPU = torch.device("cpu")
 DS, DA = 3, 2
 TINY = {"width": 8, "depth": 2, "batch": 6, "capacity": 64, "warmup": 8}
+TINIER = {"tqc": {"critics": 3, "quantiles": 4}, "redq": {"critics": 4}}  # what there is many of by default
 
 
 def make_agent(algo: str, *runs: Mapping[str, Any], ds: int = DS, da: int = DA, **common: Any) -> Agent:
     """An agent for as many runs as settings are given, one at least."""
-    configs = [make_config(algo, "paper", {**TINY, **common, **run}) for run in (runs or ({},))]
+    configs = [make_config(algo, "paper", {**TINY, **TINIER.get(algo, {}), **common, **run}) for run in (runs or ({},))]
     return get_algorithm(algo).agent(configs, ds, da)
 
 

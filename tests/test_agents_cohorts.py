@@ -21,6 +21,7 @@ MIXED: dict[str, list[Any]] = {
     "actor_lr": [0.0, 2e-3],
     "critic_lr": [0.0, 0.0, 5e-3],
     "alpha_lr": [0.0, 1e-2],
+    "n_step": [1, 3],
     "policy_delay": [2, 3, 1],
     "warmup": [8, 0, 11, 14],
     "updates_per_step": [1, 2, 1, 2],
@@ -44,6 +45,11 @@ MIXED: dict[str, list[Any]] = {
     "smoothing": [0.447, 0.1],
     "clean": [0.1, 0.9],
     "matching": [0.002, 0.5],
+    "subset": [2, 1],
+    "dropout": [0.3, 0.0, 0.1],
+    "dropped": [2, 0, 3],
+    "beta_1": [0.5, 0.9],
+    "renorm_warmup": [0, 3, 100],
 }
 SEEDS = [7 + 3 * run for run in range(20)]
 STEPS = 20
@@ -100,7 +106,7 @@ def test_every_per_run_setting_that_the_test_mixes_is_really_used(algo: str) -> 
     """Otherwise independence would be shown for settings that do nothing: each, changed alone, changes the run."""
     base = {name: values[0] for name, values in MIXED.items() if name in ALGORITHMS[algo].agent.Config.per_run_names()}
     # Not in √(KL/N), and not where α is fixed; no slow copies there.
-    idle = {"delta", "target_entropy", "alpha_lr"} | ({"tau"} if algo == "sac-fpi" else set())
+    idle = {"delta", "target_entropy", "alpha_lr"} | ({"tau"} if algo in ("sac-fpi", "crossq") else set())
     names = [name for name in base if name not in idle]
     changed = [base | {name: MIXED[name][-1]} for name in names]
     learner = train(make_learner(algo, base, *changed, seeds=[5] * (1 + len(names))), STEPS)

@@ -43,7 +43,8 @@ def test_the_floor_is_what_the_networks_must_multiply_and_eager_hardly_multiplie
                 learner.run[operation]()
             done = counter.get_total_flops()
             # The heads of critics, with their single output, may be sums instead of products.
-            assert 0.98 * least < done < (1.5 if algo == "sac-nr" else 1.1) * least
+            # CrossQ goes back through the whole of its joint pass, where others take the next state without gradient.
+            assert 0.98 * least < done < (1.5 if algo in ("sac-nr", "crossq") else 1.1) * least
 
 
 def test_contenders_take_turns_and_a_ratio_is_taken_within_a_round():

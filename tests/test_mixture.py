@@ -26,8 +26,9 @@ from torch import Tensor
 
 import pac4sac
 from pac4sac.agents.base import Agent, State, Target
-from pac4sac.agents.mixture import PRIOR, disagreement, scrambled
+from pac4sac.agents.mixture import PRIOR, disagreement
 from pac4sac.agents.replay import Batch
+from pac4sac.agents.tape import scrambled
 
 ALGO = "pac4sac-mixture"
 TWO = {"critics": 2, "kept": 1.0, "alpha": 0.0}

@@ -38,19 +38,32 @@ OWN = {
     "sac-auto": {"alpha": 0.03},
     # With maps in nine updates of ten, its default, it takes thousands of steps: docs/learning-checks.md.
     "sac-nr": {"clean": 0.9},
+    "crossq": {"renorm_warmup": 0, "batch": 64},  # a batch tells it what is usual
+    # One update of all in each step, as the others.
+    "redq": {"policy_delay": 1, "updates_per_step": 1, "critics": 4},
+    "droq": {"policy_delay": 1, "updates_per_step": 1},
+    "tqc": {"critics": 2, "quantiles": 5, "dropped": 0},
 }
 BEYOND: dict[str, dict[str, Any]] = {  # what pac4sac can be set to that the paper has not; rewards here are small
     "quadratic": {"objective": "quadratic", "loss_scale": 1.0},
     "second-order": {"objective": "second-order", "xi": 0.0, "prior_variance": 0.001, "loss_range": 0.1},
     "kl-and-full-covariance": {"objective": "kl", "loss_scale": 1.0, "head": "full", "observation_variance": 0.01},
 }
-VALUE_TOLERANCE = {"sac-nr": 0.25, "sac-fpi": 0.15}
+VALUE_TOLERANCE = {"sac-nr": 0.25, "sac-fpi": 0.15, "crossq": 0.2}
 ACTION_TOLERANCE = {"sac-nr": 0.3, "second-order": 0.2, "pbac": 0.2}
 # The helper of SAC-FPI follows its target one gradient step at a time; where a value feeds on itself the critic runs
 # away from it. The same page has numbers.
 OUT_OF_REACH = {("sac-fpi", "Endless")}
 VARIANTS = [*ALGORITHMS, *BEYOND]
 REACHABLE = [(name, probe) for name in VARIANTS for probe in PROBES if (name, probe) not in OUT_OF_REACH]
+LONG = {"crossq", "redq", "droq", "tqc"}  # updates of many operations: `make test-slow`
+
+
+def apart(variants: list[Any]) -> list[Any]:
+    """For pytest, with those marked that take long."""
+    name = lambda each: each if isinstance(each, str) else each[0]  # noqa: E731
+    values = lambda each: (each,) if isinstance(each, str) else each  # noqa: E731
+    return [pytest.param(*values(each), marks=[pytest.mark.slow] * (name(each) in LONG)) for each in variants]
 
 
 def settings(algo: str) -> dict[str, Any]:
@@ -111,14 +124,14 @@ def learned(algo: str, probe: str) -> tuple[torch.Tensor, torch.Tensor]:
     return a[place, :, 0], q[place]
 
 
-@pytest.mark.parametrize(("algo", "probe"), REACHABLE)
+@pytest.mark.parametrize(("algo", "probe"), apart(REACHABLE))
 def test_the_critic_finds_the_value_of_each_state(algo: str, probe: str):
     _, q = learned(algo, probe)
     for state, value in VALUES[probe].items():
         np.testing.assert_allclose(q[:, state], value, rtol=0, atol=VALUE_TOLERANCE.get(algo, 0.1))
 
 
-@pytest.mark.parametrize("algo", VARIANTS)
+@pytest.mark.parametrize("algo", apart(VARIANTS))
 def test_the_deterministic_action_is_the_best_one_of_each_state(algo: str):
     a, _ = learned(algo, "RewardByAction")
     np.testing.assert_allclose(a, [[-0.5, 0.5]] * len(SEEDS), rtol=0, atol=ACTION_TOLERANCE.get(algo, 0.12))

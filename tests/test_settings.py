@@ -99,7 +99,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(algo: str, overrides: dict
 
 
 def test_an_unknown_preset_is_answered_with_those_there_are() -> None:
-    with pytest.raises(UserError, match=r"^pac4sac has no preset 'papre'; it has paper, repo, best\.$"):
+    with pytest.raises(UserError, match=r"^pac4sac has no preset 'papre'; it has paper, repo, best, mujoco\.$"):
         make_config("pac4sac", "papre")
 
 

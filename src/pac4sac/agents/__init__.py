@@ -7,15 +7,19 @@ from typing import Any
 
 from pac4sac.agents.base import Agent
 from pac4sac.agents.beyond_the_paper import BeyondPac4Sac
+from pac4sac.agents.crossq import CrossQ
 from pac4sac.agents.ddpg import Ddpg, Pac4Ddpg
+from pac4sac.agents.droq import DroQ
 from pac4sac.agents.index_head import IndexHead
 from pac4sac.agents.mixture import Mixture
 from pac4sac.agents.oac import Oac, OacGauss, OacLab
 from pac4sac.agents.pbac import Pbac
 from pac4sac.agents.reconstructed_rivals import SacFpi, SacNr
+from pac4sac.agents.redq import Redq
 from pac4sac.agents.sac import Sac
 from pac4sac.agents.settings import AgentConfig, check_declared, convert_value
 from pac4sac.agents.td3 import Td3
+from pac4sac.agents.tqc import Tqc
 from pac4sac.base.errors import UserError
 from pac4sac.base.text import did_you_mean
 from pac4sac.base.trust import own_class
@@ -32,10 +36,11 @@ class Algorithm:
     title: str = ""
 
 
+LEARNED_ALPHA = {"learn_alpha": True}
 ALGORITHMS: dict[str, Algorithm] = {
     "pac4sac": Algorithm(BeyondPac4Sac),
     "sac": Algorithm(Sac),
-    "sac-auto": Algorithm(Sac, {"learn_alpha": True}, "Soft actor-critic with learned α"),
+    "sac-auto": Algorithm(Sac, LEARNED_ALPHA, "Soft actor-critic with learned α"),
     "ddpg": Algorithm(Ddpg),
     "oac": Algorithm(Oac),
     "oac-gauss": Algorithm(OacGauss),
@@ -47,6 +52,10 @@ ALGORITHMS: dict[str, Algorithm] = {
     "pac4sac-index": Algorithm(IndexHead),
     "pbac": Algorithm(Pbac),
     "td3": Algorithm(Td3),
+    "crossq": Algorithm(CrossQ, LEARNED_ALPHA),
+    "redq": Algorithm(Redq, LEARNED_ALPHA),
+    "droq": Algorithm(DroQ, LEARNED_ALPHA),
+    "tqc": Algorithm(Tqc, LEARNED_ALPHA),
 }
 
 

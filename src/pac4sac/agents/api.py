@@ -3,8 +3,8 @@
 An agent is a class with two networks and a few functions on tensors. All runs of a cohort are computed at once, so that
 the first axis of everything is that of the runs: R runs, M members of an ensemble, B rows of a batch.
 
-1. Subclass `Agent`, or an algorithm that is near: `Sac`, `Ddpg`, `Td3`, `Oac`, or the paper's `Pac4Sac`;
-   `PacBayesCritic` before another algorithm gives that one the paper's critic.
+1. Subclass `Agent`, or an algorithm that is near: `Sac`, `Ddpg`, `Td3`, `Oac`, `CrossQ`, `Redq`, `DroQ`, `Tqc`, or the
+   paper's `Pac4Sac`; `PacBayesCritic` before another algorithm gives that one the paper's critic.
 2. Settings are fields of a frozen dataclass below the parent's `Config`, each with its range and its meaning: `per_run`
    where the runs of a cohort may differ, read as `Hyper(state).name`, a tensor [R]; `structural` where it decides
    shapes or code, read as `self.config.name`.
@@ -24,7 +24,9 @@ the first axis of everything is that of the runs: R runs, M members of an ensemb
 
 from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
 from pac4sac.agents.bounds import gaussian_kl
+from pac4sac.agents.crossq import CrossQ, CrossQConfig
 from pac4sac.agents.ddpg import Ddpg, DdpgConfig
+from pac4sac.agents.droq import DroQ, DroQConfig
 from pac4sac.agents.nets import (
     Critic,
     DeterministicActor,
@@ -40,6 +42,7 @@ from pac4sac.agents.nets import (
 )
 from pac4sac.agents.oac import Oac, OacConfig
 from pac4sac.agents.pac4sac import Objective, Pac4Sac, Pac4SacConfig, PacBayesConfig, PacBayesCritic
+from pac4sac.agents.redq import Redq, RedqConfig
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac, SacConfig
 from pac4sac.agents.settings import (
@@ -57,6 +60,7 @@ from pac4sac.agents.settings import (
 )
 from pac4sac.agents.tape import Stream
 from pac4sac.agents.td3 import Td3, Td3Config
+from pac4sac.agents.tqc import Tqc, TqcConfig
 
 __all__ = [
     "ANY",
@@ -70,10 +74,14 @@ __all__ = [
     "AgentConfig",
     "Batch",
     "Critic",
+    "CrossQ",
+    "CrossQConfig",
     "Ddpg",
     "DdpgConfig",
     "DeterministicActor",
     "Draw",
+    "DroQ",
+    "DroQConfig",
     "GaussianActor",
     "Hyper",
     "Interval",
@@ -88,6 +96,8 @@ __all__ = [
     "PacBayesCritic",
     "Parameter",
     "Params",
+    "Redq",
+    "RedqConfig",
     "Sac",
     "SacConfig",
     "State",
@@ -95,6 +105,8 @@ __all__ = [
     "Target",
     "Td3",
     "Td3Config",
+    "Tqc",
+    "TqcConfig",
     "Trunk",
     "deviation",
     "gaussian_kl",

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pac4sac.agents import replay
 from pac4sac.agents.moving import MovingNetworks
-from pac4sac.agents.nets import Critic, Net, Params, Trunk
+from pac4sac.agents.nets import OBSERVED, Critic, Net, Params, Trunk
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.settings import AgentConfig
 from pac4sac.agents.state import Draw as Draw
@@ -143,10 +143,14 @@ class Agent(MovingNetworks, ABC):
 
     # --- shared machinery
 
-    def trunk(self, **inputs: int) -> Trunk:
+    def trunk(self, kind: type[Trunk] = Trunk, /, **inputs: int) -> Trunk:
         """The layers below a head, as the settings want them, for inputs of these sizes."""
         c = self.config
-        return Trunk(inputs, c.width, c.depth, c.norm, c.activation)
+        own = (c.critic_width, c.critic_depth) if "a" in inputs else (0, 0)
+        trunk = kind(inputs, own[0] or c.width, own[1] or c.depth, c.norm, c.activation)
+        if c.normalise_observations:
+            trunk.watch()
+        return trunk
 
     def act_streams(self) -> dict[str, Stream]:
         return {"warmup": Stream((self.da,), uniform=True)} | self.behaviour_streams(1)
@@ -185,9 +189,24 @@ class Agent(MovingNetworks, ABC):
 
     def act(self, state: State, s: Tensor, draw: Draw) -> Tensor:
         """Actions [R, da] in states [R, ds]: uniform during a run's warm-up, then its behaviour."""
+        if self.config.normalise_observations:
+            self.watch(state, s)
         warming = state["step"] < Hyper(state).warmup
         action = self.behaviour(state, s.unsqueeze(1), draw).squeeze(1)
         return torch.where(warming.unsqueeze(1), 2 * draw["warmup"] - 1, action)
+
+    def watch(self, state: State, s: Tensor) -> None:
+        """Take observations [R, ds] into the running mean and variance that every network and slow copy has."""
+        for name in (*self.nets, *(f"{name}/target" for name in self.with_target)):
+            members = self.nets[name.split("/")[0]].members
+            x, alive = (t.repeat_interleave(members, 0) for t in (s.unsqueeze(1), state["alive"].view(-1, 1, 1)))
+            seen = {part: view for part, view in self.params(state, name).items() if part.startswith(OBSERVED)}
+            count, mean, variance = seen.values()  # [G, 1, ·]
+            n = count + 1
+            following = mean + (x - mean) / n
+            spread = variance + ((x - mean) * (x - following) - variance) / n
+            for old, new in zip((count, mean, variance), (n, following, spread), strict=True):
+                old.copy_(torch.where(alive, new, old))
 
     def learning_starts(self) -> list[int]:
         """Per run, the first step with an update: after the warm-up, and never before a whole batch was seen."""
@@ -195,8 +214,7 @@ class Agent(MovingNetworks, ABC):
 
     def update(self, state: State, data: Tensor, draw: Draw) -> None:
         """One update of every active run from its replay ring [R, capacity, width]."""
-        n = state["step"].clamp_max(data.shape[1])
-        batch = replay.sample(data, draw["replay"], n, self.ds, self.da)
+        batch = self.drawn_batch(state, data, draw["replay"])
         active = state["alive"] & (state["step"] >= Hyper(state).warmup.clamp_min(self.config.batch))
         active = active & (self.place_in_step(state) < Hyper(state).updates_per_step)  # others of the cohort have more
         values = self.measured(self.learn(state, batch, draw, active))
@@ -206,6 +224,14 @@ class Agent(MovingNetworks, ABC):
         state["metrics"] += torch.where(counted, values, 0.0)
         count_up(state["metrics_count"], counted)
         state["update"] += 1
+
+    def drawn_batch(self, state: State, data: Tensor, uniforms: Tensor) -> Batch:
+        """Of what a run has seen, n steps of it for each row where it learns from so many."""
+        n, longest = state["step"].clamp_max(data.shape[1]), int(max(self.numbers("n_step")))
+        batch, h = replay.sample(data, uniforms, n, self.ds, self.da), Hyper(state)
+        if longest == 1:
+            return batch
+        return replay.join(data, replay.places(uniforms, n), n, batch, h.n_step, longest, h.gamma)
 
     def measured(self, log: Mapping[str, Tensor]) -> Tensor:
         """What the losses report, [metrics, R]; NaN for what rests."""

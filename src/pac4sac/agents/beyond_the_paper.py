@@ -8,14 +8,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from pac4sac.agents import bounds, full_covariance, replay
+from pac4sac.agents import bounds, full_covariance
 from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
 from pac4sac.agents.full_covariance import FORGETTING, LOG_DETERMINANT, ROOT, FullCovarianceCritic
 from pac4sac.agents.nets import Critic, Params
 from pac4sac.agents.pac4sac import Objective, Pac4Sac, Pac4SacConfig, PacBayesConfig, PacBayesCritic
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import of_own_shots, pairs, take
-from pac4sac.agents.settings import ANY, OPEN_UNIT, POSITIVE, Interval, per_run, structural
+from pac4sac.agents.settings import ANY, MUJOCO_SAC, OPEN_UNIT, POSITIVE, Interval, per_run, structural
 from pac4sac.agents.tape import Stream
 from pac4sac.base.errors import UserError
 
@@ -214,8 +214,7 @@ class BeyondCritic(PacBayesCritic):
 
     def update(self, state: State, data: Tensor, draw: Draw) -> None:
         if self.config.exploration_batch == "fresh":
-            n = state["step"].clamp_max(data.shape[1])
-            batch = replay.sample(data, draw[FRESH + "replay"], n, self.ds, self.da)
+            batch = self.drawn_batch(state, data, draw[FRESH + "replay"])
             draw = {**draw, **{FRESH + name: part for name, part in batch._asdict().items()}}
         super().update(state, data, draw)
 
@@ -282,6 +281,8 @@ class BeyondPac4Sac(BeyondCritic, Pac4Sac):
         # What had the least regret in the study `search`, on seeds of its own: learning starts in the first episode,
         # and the posterior is cold, so that the sampled critic is nearly its mean.
         "best": {"warmup": 250, "xi": 0.0, "conservative": 0.01, "log_variance": -9.2},
+        # The paper's objective and shooting with the networks, batches and learned α of others' results on MuJoCo.
+        "mujoco": {**MUJOCO_SAC, "warmup": 10_000},
     }
     updates_of_task: ClassVar = {"paper": 1, "best": 4}
     config: BeyondPac4SacConfig

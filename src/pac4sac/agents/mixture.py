@@ -31,7 +31,7 @@ from pac4sac.agents.settings import (
     per_run,
     structural,
 )
-from pac4sac.agents.tape import Stream, initial_uniforms
+from pac4sac.agents.tape import Stream, initial_uniforms, scrambled
 
 PRIOR = "prior_function."  # before names of the weights of p_k
 SLOWEST = 1e-3  # weight of a new squared error in the running mean σ̂², once there are so many
@@ -241,10 +241,3 @@ def disagreement(m: Tensor, weight: Tensor) -> Tensor:
     centred = m - m.detach().mean(1, keepdim=True)  # which changes nothing but the rounding
     first, second = (weight * centred).sum(1), (weight * centred.square()).sum(1)
     return (weight.sum(1) * second - first.square()) / m.shape[1] ** 2
-
-
-def scrambled(x: Tensor) -> Tensor:
-    """Whole numbers below 2³², one to one, without a pattern."""
-    for _ in range(2):
-        x = ((x ^ (x >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
-    return x ^ (x >> 16)

@@ -134,10 +134,11 @@ class MovingNetworks:
         gradient = torch.where(moving.view(-1, 1, 1), gradient, 0.0)
         count = count_up(state[f"{name}/count"], moving)
         moves, steps = moving.to(gradient.dtype), count.clamp_min(1)
-        rate = self.learning_rate(state, name) * moves / (1 - BETA_1**steps)
+        beta_1 = state.get("hyper/beta_1", BETA_1)
+        rate = self.learning_rate(state, name) * moves / (1 - beta_1**steps)
         scale = (1 - BETA_2**steps).rsqrt()
         # Stacked, the numbers of a run are computed once; a compiler would put the powers into the loop over weights.
-        of_run = torch.stack([(1 - BETA_1) * moves, (1 - BETA_2) * moves, -rate, scale]).view(4, -1, 1, 1)
+        of_run = torch.stack([(1 - beta_1) * moves, (1 - BETA_2) * moves, -rate, scale]).view(4, -1, 1, 1)
         first = state[f"{name}/first_moment"].lerp_(gradient, of_run[0])
         second = state[f"{name}/second_moment"].lerp_(gradient.square(), of_run[1])
         state[name].addcdiv_(first * of_run[2], (second.sqrt() * of_run[3]).add_(EPSILON))

@@ -17,6 +17,8 @@ Params = Mapping[str, Tensor]
 """The weights of a network by layer: {name: [G, ...]}, with G = R·M."""
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": F.silu, "relu": F.relu}
 LOG_2 = math.log(2.0)
+OBSERVED = "observed."  # before names of what was seen of observations
+LEAST_VARIANCE, FARTHEST = 1e-8, 10.0  # of a component of the observations; deviations from their mean
 ALIGNMENT = 4  # numbers: on a GPU products read weights that begin at 16 bytes much faster
 
 
@@ -49,21 +51,37 @@ class Trunk:
                 layer |= {"scale": Parameter((1, width), centre=1.0), "shift": Parameter((1, width))}
             self.parameters |= {f"{i}.{name}": parameter for name, parameter in layer.items()}
 
+    def watch(self) -> None:
+        """See observations, the first input, less their mean and by their deviation, as far as they were seen before.
+        Both stand among the weights, but never get a gradient: whatever copies, stores or exports a network has them
+        with it."""
+        ds = self.inputs[0]
+        first = {"count": Parameter((1, 1)), "mean": Parameter((1, ds)), "variance": Parameter((1, ds), centre=1.0)}
+        self.parameters |= {OBSERVED + name: parameter for name, parameter in first.items()}
+
     def __call__(self, p: Params, *inputs: Tensor) -> Tensor:
-        x = self._after(p, 0, self._first(p["0.weight"], inputs))
+        if OBSERVED + "mean" in p:
+            mean, variance = (p[OBSERVED + part].detach() for part in ("mean", "variance"))
+            standard = (inputs[0] - mean) * (variance + LEAST_VARIANCE).rsqrt()
+            inputs = (standard.clamp(-FARTHEST, FARTHEST), *inputs[1:])
+        x = self._after(p, 0, self._first(p, inputs))
         for i in range(1, self.depth):
             x = self._after(p, i, torch.bmm(x, p[f"{i}.weight"]))
         return x  # φ: [G, B, width]
 
-    def _first(self, weight: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
+    def _first(self, p: Params, inputs: tuple[Tensor, ...]) -> Tensor:
+        weight = p["0.weight"]
         if all(x.shape[1] == inputs[0].shape[1] for x in inputs[1:]):
             return torch.bmm(torch.cat(inputs, -1), weight)
         # A state [G, 1, ds] shared by many actions [G, S, da] is multiplied once.
         state, *rest = (torch.bmm(x, w) for x, w in zip(inputs, torch.split(weight, self.inputs, 1), strict=True))
         return sum(rest, state)
 
+    def _biased(self, p: Params, i: int, x: Tensor) -> Tensor:
+        return x + p[f"{i}.bias"]  # apart from the product, where it would cost a copy; here it is fused with the rest
+
     def _after(self, p: Params, i: int, x: Tensor) -> Tensor:
-        x = x + p[f"{i}.bias"]  # apart from the product, where it would cost a copy; here it is fused with what follows
+        x = self._biased(p, i, x)
         if self.norm:
             x = torch.addcmul(p[f"{i}.shift"], F.layer_norm(x, (self.width,)), p[f"{i}.scale"])
         return self.activation(x)

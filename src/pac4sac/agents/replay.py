@@ -13,7 +13,9 @@ class Batch(NamedTuple):
     a: Tensor  # [R, B, da]
     r: Tensor  # [R, B]
     s2: Tensor  # [R, B, ds], the true next state, also where the time limit cut the episode
-    terminated: Tensor  # [R, B], 1 where the episode really ended; a time limit is no end
+    # [R, B], 1 where the episode really ended; a time limit is no end. Where several steps were joined into one, what
+    # they discount is in it too, so that r + γ (1 − terminated) · value is their target.
+    terminated: Tensor
 
 
 def row_width(ds: int, da: int) -> int:
@@ -32,11 +34,32 @@ def store(data: Tensor, row: Tensor, step: Tensor) -> None:
 
 def sample(data: Tensor, uniforms: Tensor, n: Tensor, ds: int, da: int) -> Batch:
     """Transitions drawn with replacement from the first n, one for each uniform number [R, B]."""
+    return at(data, places(uniforms, n), ds, da)
+
+
+def at(data: Tensor, index: Tensor, ds: int, da: int) -> Batch:
+    """The transitions at places [R, B] of the rings."""
     runs, capacity, width = data.shape
-    index = places(uniforms, n)
     first = torch.arange(runs, device=data.device).unsqueeze(1) * capacity
     rows = data.view(-1, width).index_select(0, (first + index).view(-1)).view(*index.shape, width)
     return unpack(rows, ds, da)
+
+
+def join(data: Tensor, index: Tensor, n: Tensor, batch: Batch, steps: Tensor, longest: int, gamma: Tensor) -> Batch:
+    """The batch at these places with each transition joined to those that followed it, up to a run's own number of
+    steps [R]: as far as its episode goes, which goes on where the next in the ring begins in the state where it ended.
+    So neither an end, nor a time limit, nor the youngest in the ring is ever passed."""
+    ds, da = batch.s.shape[-1], batch.a.shape[-1]
+    r, s2, terminated = batch.r, batch.s2, batch.terminated
+    discount, joined = torch.ones_like(r), torch.ones_like(r, dtype=torch.bool)
+    for k in range(1, longest):
+        following = at(data, (index + k) % n, ds, da)
+        joined = joined & (k < steps[:, None]) & (terminated == 0) & (following.s == s2).all(-1)
+        discount = torch.where(joined, discount * gamma[:, None], discount)
+        r = torch.where(joined, r + discount * following.r, r)
+        s2 = torch.where(joined.unsqueeze(-1), following.s2, s2)
+        terminated = torch.where(joined, following.terminated, terminated)
+    return batch._replace(r=r, s2=s2, terminated=1 - discount * (1 - terminated))
 
 
 def places(uniforms: Tensor, n: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -17,6 +18,13 @@ from pac4sac.base.ranges import Allowed, check_value
 from pac4sac.base.ranges import Interval as Interval
 
 T = TypeVar("T")
+
+# What publications with results on MuJoCo have in common, from which each has its own exceptions: the presets `mujoco`.
+MUJOCO: Mapping[str, Any] = {
+    **{"batch": 256, "capacity": 1_000_000, "lr": 3e-4, "warmup": 5_000},
+    **{"depth": 2, "norm": False, "activation": "relu"},
+}
+MUJOCO_SAC: Mapping[str, Any] = {**MUJOCO, "learn_alpha": True, "alpha": 1.0}
 
 
 def per_run(default: T, allowed: Allowed, help: str) -> T:
@@ -43,8 +51,14 @@ class AgentConfig:
     batch: int = structural(32, AT_LEAST_ONE, "transitions per update")
     capacity: int = structural(25_000, AT_LEAST_ONE, "transitions the replay buffer holds")
     updates_per_step: int = per_run(1, AT_LEAST_ONE, "updates after each environment step")
+    n_step: int = per_run(1, Interval(1, 1000), "n: rewards that a target sums before it bootstraps")
     width: int = structural(256, AT_LEAST_ONE, "units of a hidden layer")
     depth: int = structural(3, Interval(1, 100), "hidden layers")
+    critic_width: int = structural(0, NON_NEGATIVE, "units of a hidden layer of a critic; 0 for as many as width")
+    critic_depth: int = structural(0, Interval(0, 100), "hidden layers of a critic; 0 for as many as depth")
+    normalise_observations: bool = structural(
+        False, None, "networks see observations less their running mean, by their running deviation"
+    )
     norm: bool = structural(True, None, "layer normalisation after each hidden linear layer")
     activation: str = structural("silu", ("silu", "relu"), "activation of the hidden layers")
 

@@ -108,6 +108,20 @@ def initial_uniforms(seeds: Sequence[int], name: str, count: int, device: torch.
     return tape.blocks[name].squeeze(1)
 
 
+def scrambled(x: Tensor) -> Tensor:
+    """Whole numbers below 2³², one to one, without a pattern."""
+    for _ in range(2):
+        x = ((x ^ (x >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
+    return x ^ (x >> 16)
+
+
+def hashed_uniforms(keys: Tensor, count: int) -> Tensor:
+    """[K, count] numbers in [0, 1) from keys [K] in [0, 1) that stand on a tape, where a tape could not hold them all:
+    each from its key and its place."""
+    key = scrambled((keys * 2**24).long()).unsqueeze(-1)
+    return (scrambled(scrambled(torch.arange(count, device=keys.device)) ^ key) >> 8) / 2**24
+
+
 def size(streams: Mapping[str, Stream], length: int = BLOCK) -> int:
     """Numbers per run that a tape of these streams keeps in memory."""
     return length * sum(math.prod(stream.shape) for stream in streams.values())

@@ -3,14 +3,14 @@ Sections 4.2, 5.2 and 5.3, in that order. `docs/own-agent.md` goes through this 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
 from pac4sac.agents.nets import Critic, DeterministicActor, Net, Params
 from pac4sac.agents.replay import Batch
-from pac4sac.agents.settings import AT_LEAST_ONE, NON_NEGATIVE, AgentConfig, per_run, structural
+from pac4sac.agents.settings import AT_LEAST_ONE, MUJOCO, NON_NEGATIVE, AgentConfig, per_run, structural
 from pac4sac.agents.tape import Stream
 
 
@@ -30,6 +30,7 @@ class Td3(Agent):
 
     title = "Twin delayed deep deterministic policy gradient"
     Config = Td3Config
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"paper": {}, "mujoco": {**MUJOCO, "warmup": 25_000}}
     with_target: ClassVar[tuple[str, ...]] = ("critic", "actor")
     config: Td3Config
     actor: DeterministicActor

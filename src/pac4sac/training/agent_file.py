@@ -156,8 +156,8 @@ class TrainedAgent:
     @torch.no_grad()
     def value(self, observation: Any, action: Any) -> Value:
         """What the critic thinks that an action is worth in a state: mean and standard deviation of Q, in units of
-        reward. Of several critics the one with the smallest mean speaks, as in learning; a mixture speaks as a whole. A
-        critic without a posterior has the deviation 0."""
+        reward. Of several critics the one with the smallest mean speaks, as in learning; an ensemble speaks as a whole.
+        A critic without a posterior has the deviation 0."""
         s, a, is_one = self._pairs(observation, action)
         m, v = self.agent.mean_and_variance(self.state, s, a)
         mean, variance = (x[0].double().numpy() for x in (m, torch.zeros_like(m) if v is None else v))

@@ -149,7 +149,7 @@ class Learner:
 
     def restore(self, tensors: Tensors) -> None:
         for name, tensor in (self.state | self.buffers).items():
-            source = tensors[name]
+            source = tensors.get(name, tensor) if name.startswith("hyper/") else tensors[name]  # some are newer
             (tensor[:, : source.shape[1]] if name == "replay" else tensor).copy_(source)
         self.step = int(tensors["step"])
 

@@ -1,0 +1,77 @@
+"""Dropout Q-functions (Hiraoka et al. 2022, Algorithm 2): REDQ whose large ensemble is replaced by two critics with
+dropout and layer normalisation, since a critic with dropout is an ensemble by itself."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pac4sac.agents.base import Draw, Hyper, Loss, State, Target
+from pac4sac.agents.nets import Critic, Params, Trunk
+from pac4sac.agents.redq import Redq, RedqConfig
+from pac4sac.agents.replay import Batch
+from pac4sac.agents.settings import AT_LEAST_ONE, BELOW_ONE, per_run, structural
+from pac4sac.agents.tape import Stream, hashed_uniforms
+
+
+@dataclass(frozen=True, kw_only=True)
+class DroQConfig(RedqConfig):
+    """Settings of DroQ."""
+
+    critics: int = structural(2, AT_LEAST_ONE, "number of critics")
+    dropout: float = per_run(0.01, BELOW_ONE, "probability that a hidden unit of a critic is dropped in learning")
+
+
+class DropoutTrunk(Trunk):
+    """depth × (Linear, Dropout, LayerNorm, activation): Section 3. Units are dropped where the weights come with
+    "dropout" [R, depth + 1], a random key for each layer and the rate; without it none is."""
+
+    def __init__(self, inputs: Mapping[str, int], width: int, depth: int, norm: bool, activation: str) -> None:
+        super().__init__(inputs, width, depth, True, activation)  # what `norm` says is said of the actor alone
+
+    def _biased(self, p: Params, i: int, x: Tensor) -> Tensor:
+        x = super()._biased(p, i, x)
+        if "dropout" not in p:
+            return x
+        keys, rate = p["dropout"][:, i], p["dropout"][:, -1]
+        u = hashed_uniforms(keys, x.numel() // len(keys)).view_as(x)
+        rate = rate.repeat_interleave(len(x) // len(rate)).view(-1, 1, 1)
+        return torch.where(u < rate, 0.0, x / (1 - rate))
+
+
+class DroQ(Redq):
+    """REDQ with two critics that drop units in place of a large ensemble."""
+
+    title = "Dropout Q-functions: two critics with dropout, many updates per step"
+    Config = DroQConfig
+    config: DroQConfig
+
+    def build_critic(self) -> Critic:
+        return Critic(self.trunk(DropoutTrunk, s=self.ds, a=self.da), self.config.critics)
+
+    # Every Q of Algorithm 2 is one with units dropped, Q_Dr: in the target (line 6), in the loss of the critics (line
+    # 8) and in that of the actor (line 12), each with units of its own. Where the agent acts or is asked for a value
+    # all units are there.
+
+    def slow_copies(self, state: State, draw: Draw) -> Params:
+        return {**super().slow_copies(state, draw), "dropout": self.dropout(state, draw["target_dropout"])}
+
+    def critic_loss(self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
+        theta = {**theta, "dropout": self.dropout(state, draw["critic_dropout"])}
+        return super().critic_loss(state, theta, batch, target, draw)
+
+    def actor_loss(self, state: State, pi: Params, batch: Batch, draw: Draw) -> Loss:
+        noise = self.dropout(state, draw["actor_dropout"])
+        return super().actor_loss(state, pi, batch, {**draw, "actor_value": noise})
+
+    def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
+        return super().value(theta if noise is None else {**theta, "dropout": noise}, s, a, None)
+
+    def dropout(self, state: State, keys: Tensor) -> Tensor:
+        return torch.cat([keys, Hyper(state).dropout[:, None]], 1)
+
+    def update_streams(self) -> dict[str, Stream]:
+        keys = Stream((self.critic.trunk.depth,), uniform=True)
+        own = {f"{who}_dropout": keys for who in ("target", "critic", "actor")}
+        return super().update_streams() | own
