@@ -41,9 +41,10 @@ test-browser: .venv/ready  ## the report and the docs site in headless Chromium
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[browser,docs]'
 	$(BIN)/pytest -m browser tests/browser
 
-report: .venv/ready  ## tables and figures in docs/results, and the shipped curves, from the runs in results/
+report: .venv/ready  ## tables and figures in docs/results, the verdicts in docs/findings.md and the shipped curves, from results/
 	$(BIN)/pac4sac report results --out docs/results --pages
 	cp docs/results/figures/overview.svg docs/pac4sac-and-sac.svg
+	$(BIN)/python tools/findings.py
 	$(BIN)/python tools/ship.py curves results
 
 # The variable silences a note on the successor of the theme, which is pinned here.

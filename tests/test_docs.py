@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -10,6 +11,10 @@ import pytest
 import pac4sac
 from pac4sac.agents import ALGORITHMS, api
 from pac4sac.agents.settings import AgentConfig
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+
+from findings import with_verdicts
 
 ROOT = Path(__file__).parents[1]
 PUBLIC = {f"{module.__name__}.{name}": getattr(module, name) for module in (pac4sac, api) for name in module.__all__}
@@ -32,6 +37,22 @@ def test_every_number_in_the_readmes_table_of_findings_is_one_of_the_report():
     numbers = [number for row in rows for number in re.findall(r"[\d.,]+ ± [\d.]+", row)]
     assert len(numbers) == 4 * 6
     assert [number for number in numbers if number not in report] == []
+
+
+def test_the_verdicts_in_the_findings_are_those_of_the_report():
+    findings = (ROOT / "docs" / "findings.md").read_text()
+    assert with_verdicts(findings, (ROOT / "docs" / "results" / "README.md").read_text()) == findings
+
+
+def test_every_interval_in_the_findings_is_one_of_the_report_or_of_the_appendix_that_its_paragraph_links_to():
+    report = "".join(page.read_text() for page in (ROOT / "docs" / "results").glob("*.md"))
+    appendix = (ROOT / "docs" / "findings-appendix.md").read_text()
+    paragraphs = (ROOT / "docs" / "findings.md").read_text().split("\n\n")
+    intervals = {text: re.findall(r"−?\d[\d.]* (?:± [\d.]*\d|\[[−\d][^]]+\])", text) for text in paragraphs}
+    assert sum(map(len, intervals.values())) > 50
+    for text, numbers in intervals.items():
+        source = report + appendix if "findings-appendix.md#" in text else report
+        assert [number for number in numbers if number not in source] == []
 
 
 def test_every_file_that_the_readme_links_to_is_there():

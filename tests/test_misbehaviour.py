@@ -103,7 +103,7 @@ from pac4sac.base.trust import allow
 from pac4sac.studies import local
 local.GRACE = 0.5
 allow("pool_environments")
-cohort = SimpleNamespace(folder=Path(sys.argv[1]), title="x", simulating=0.0, runs=[0])
+cohort = SimpleNamespace(folder=Path(sys.argv[1]), title="x", simulating=0.0, duration=0.0, runs=[0])
 with StopRequest() as stop:
     local.run_local([cohort], 1, stop, local.Watcher())
 """

@@ -155,7 +155,7 @@ def test_the_identity_of_a_run_stays_what_it_was_when_it_was_published() -> None
 
 
 def test_the_studies_of_the_paper_have_its_cells() -> None:
-    assert len(load_study("table-1").runs()) == 4 * 4 * 5
+    assert len(load_study("table-1").runs()) == 4 * 4 * 10
     assert len(load_study("table-2").runs()) == 2 * 4 * 5
     assert {run.config.shots for run in load_study("shooting").runs()} == {1, 200, 400, 600, 800, 1000}
     assert {run.algo for run in load_study("cost").runs()} == {"ddpg", "sac", "sac-nr", "sac-fpi", "pac4sac"}

@@ -108,9 +108,7 @@ class Pbac(HeldMember, Sac):
         return mean.gather(1, chosen).squeeze(1), std.gather(1, chosen).squeeze(1)
 
     def renewed(self, state: State) -> Tensor:
-        held = Hyper(
-            state
-        ).held  # as float: compiled for a CPU, whole numbers would be divided in empty lanes too, by 0
+        held = Hyper(state).held  # a float: compiled for a CPU, whole numbers would be divided in empty lanes too, by 0
         return super().renewed(state) | (torch.remainder(state["step"].to(held.dtype), held) == 0)
 
     def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:

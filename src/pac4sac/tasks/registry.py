@@ -66,8 +66,8 @@ class Task:
         return replace(self, **changes)
 
 
-# Updates per step are not in the paper. Those of the first two tasks bring DDPG and SAC nearest to its rows, as
-# docs/findings.md shows under "Calibration". For Ant and Humanoid one is our reading until they are calibrated.
+# Updates per step are not in the paper. Those of the first two tasks bring DDPG and SAC nearest to its rows: see
+# "Calibration" in docs/findings-appendix.md. For Ant and Humanoid one is our reading until they are calibrated.
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
