@@ -5,7 +5,6 @@ Where PyBullet is not installed, whoever imports it skips the test that runs.
 
 import importlib.util
 import sys
-from typing import NoReturn
 
 import pytest
 from hypothesis import settings
@@ -24,10 +23,9 @@ class NoPyBullet:
     """A finder of modules that is asked for PyBullet where there is none."""
 
     @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> NoReturn | None:
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
         if name == "pybullet":
             pytest.skip("PyBullet is not installed", allow_module_level=True)
-        return None
 
 
 if not importlib.util.find_spec("pybullet"):
