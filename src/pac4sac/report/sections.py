@@ -91,9 +91,9 @@ def _further_metrics(name: str, task: TaskView, variants: Sequence[Variant]) -> 
 # --- all tasks together
 
 
-def across_tasks_section(context: Context) -> Section | None:
+def across_tasks_section(context: Context, titles: Iterable[str]) -> Section | None:
     """Regret as a fraction of r_limit × E_max, so that tasks can be put together."""
-    tasks = {title: context.results(title) for title in context.variants}
+    tasks = {title: context.results(title) for title in titles}
     # One that a single variant has been trained on compares nothing, and would leave out all others.
     tasks = {title: members for title, members in tasks.items() if sum(map(bool, map(_normalised, members))) > 1}
     of_label: dict[str, list[Variant]] = defaultdict(list)

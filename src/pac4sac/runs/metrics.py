@@ -98,6 +98,13 @@ def last_evaluations(run: RunRecord, since: int = 0) -> dict[str, float]:
     return {name: row["mean"] for name, row in last.items() if row["step"] >= since and row.get("mean") is not None}
 
 
+def evaluation_at(run: RunRecord, step: int) -> float | None:
+    """The mean return of the deterministic policy in the evaluation after so many steps; None where there is none."""
+    rows = () if "evaluations" in run.damage else run.evaluations
+    means = [row["mean"] for row in rows if row["step"] == step and POLICIES[row["policy"]] == "deterministic"]
+    return means[-1] if means else None
+
+
 def is_complete(run: RunRecord) -> bool:
     """Whether its metrics are final: solved already, or at the end of its budget."""
     scored = score_run(run)
