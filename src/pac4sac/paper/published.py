@@ -112,8 +112,14 @@ def published_section(rows: Sequence[PublishedReturn]) -> Section | None:
         command(lambda row: row.variant.command if row.values else "", "command"),
     ]
     trained = [row for row in rows if row.judged.verdict != NO_DATA]
-    beside = f"Of {len(rows)} published returns, {len(trained)} have runs of ours"
-    beside += f": {tally(row.judged.verdict for row in trained)}." if trained else "; none was trained here yet."
+    verdicts = f": {tally(row.judged.verdict for row in trained)}" if trained else "; none was trained here yet"
+    numbers = "; ".join(
+        f"{row.name}: {row.summary.mean:,.0f} against {row.published.mean:,.0f}, {row.judged.verdict}"
+        for row in trained
+        if row.summary
+    )
+    beside = f"Of {len(rows)} published returns, {len(trained)} have runs of ours{verdicts}."
+    beside += f" Ours against theirs: {numbers}." if numbers else ""
     reasons = [f"{row.name}: {row.judged.reason}." for row in trained]
     caption = f"Mean ± sd of evaluations, ours and theirs ({NUMBERS['source']})"
     variants = {row.variant.label: row.variant for row in trained if row.variant}.values()
