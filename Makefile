@@ -1,5 +1,8 @@
 .DEFAULT_GOAL := help
-PYTHON ?= python3
+# The newest Python that has everything is 3.11, as PyBullet has no wheel for a later one; where there is none, the
+# newest that can make an environment.
+PYTHON ?= $(or $(shell for python in python3.11 python3.14 python3.13 python3.12; do \
+	$$python -c 'import ensurepip' 2>/dev/null && echo $$python && break; done),python3)
 BIN := .venv/bin
 # By file, since tests of one file share what they trained.
 TESTS := $(BIN)/pytest -n auto --dist loadfile

@@ -60,8 +60,13 @@ def with_options(*names: str, otherwise: str = "") -> Callable[[type[T]], type[T
 
     def add(command: type[T]) -> type[T]:
         flags = [_flag(OPTIONS[name], otherwise) for name in names]
-        namespace = {"__doc__": command.__doc__, "__module__": command.__module__}
-        return make_dataclass(command.__name__, flags, bases=(command,), namespace=namespace, frozen=True)
+        namespace = {"__doc__": command.__doc__}
+        made = make_dataclass(command.__name__, flags, bases=(command,), namespace=namespace, frozen=True)
+        # In the source of the command are the sentences of its help; from Python 3.13 on a class knows the line too.
+        for place in ("__module__", "__firstlineno__"):
+            if hasattr(command, place):
+                setattr(made, place, getattr(command, place))
+        return made
 
     return add
 

@@ -31,12 +31,15 @@ class Demo:
         say(console, "1. A trained agent, which ships with the package.")
         from pac4sac.base.stopping import StopRequest
         from pac4sac.cli.demo_outcome import SHOWN, film, show_outcome
+        from pac4sac.tasks import get_task, task_sizes
         from pac4sac.training.agent_file import SHIPPED, read_agent_file
         from pac4sac.training.experiment import make_free_folder
 
         usual = FULL_MINUTES if self.full else MINUTES
         minutes = usual if self.max_minutes is None else self.max_minutes
-        StopRequest(minutes)  # says what is wrong with it before anything is done
+        # These say what is wrong before anything is done: with the minutes, or that there is no PyBullet.
+        StopRequest(minutes)
+        task_sizes(get_task(SHOWN))
         folder = make_free_folder(Path("experiments"), "demo")
         with writing(folder):
             agent = SHIPPED / f"{SHOWN}.safetensors"

@@ -7,8 +7,6 @@ import importlib.util
 import os
 import platform
 import shutil
-import sys
-import sysconfig
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +23,6 @@ from pac4sac.base.errors import how_to_install
 
 ABOUT = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 PINNED, NOTES = ABOUT["pinned"], ABOUT["notes"]
-PYBULLET_IS_BUILT = sys.version_info >= (3, 12)
 MARKS = {"fine": "[green]✓[/]", "worth knowing": "[yellow]![/]", "missing": "[red]✗[/]"}
 
 
@@ -63,10 +60,12 @@ def software() -> Iterator[Finding]:
     yield Finding("python", platform.python_version())
     yield Finding("pac4sac", _version("pac4sac") or "run from source")
     for name in (*PINNED, *ABOUT["needed"]):
-        version = _version(name)
-        note = "" if version else "pip install pac4sac"
-        note = NOTES["built_by_pip"] if name == "pybullet" and PYBULLET_IS_BUILT else note
-        yield Finding(name, version or "missing", note, "fine" if version else "missing")
+        if version := _version(name):
+            yield Finding(name, version)
+        elif name == "pybullet":
+            yield Finding(name, "none", NOTES["no_pybullet"].format(install=how_to_install("bullet")), "worth knowing")
+        else:
+            yield Finding(name, "missing", "pip install pac4sac", "missing")
     absent = [extra for extra, module in ABOUT["extras"].items() if not importlib.util.find_spec(module)]
     note = f"not installed: {', '.join(absent)}; {how_to_install('NAME')}" if absent else ""
     yield Finding("extras", ", ".join(extra for extra in ABOUT["extras"] if extra not in absent) or "none", note)
@@ -88,9 +87,6 @@ def machine() -> Iterator[Finding]:
             yield Finding(f"GPU {index}", f"{properties.name}, {properties.total_memory / 1e9:.0f} GB")
     none = Finding("C++ compiler", "none", NOTES["no_compiler"], "worth knowing")
     yield Finding("C++ compiler", compiler) if (compiler := shutil.which("g++")) else none
-    if PYBULLET_IS_BUILT:
-        headers = (Path(sysconfig.get_path("include")) / "Python.h").exists()
-        yield Finding("Python's headers", "there" if headers else "none", "for building pybullet")
     for what, (size, little) in room.items():
         yield Finding(what, f"{size:.1f} GB", state="fine" if size > little else "worth knowing")
     if not os.access(Path.cwd(), os.W_OK):
@@ -98,9 +94,10 @@ def machine() -> Iterator[Finding]:
 
 
 def speed() -> Iterator[Finding]:
+    task = "cartpole-swingup" if _version("pybullet") else "Pendulum-v1"
     for what, seconds, unit, per_second, note in (
         ("PAC4SAC", _learning_seconds, "ms", 1e3, NOTES["learning"]),
-        ("cartpole-swingup", _simulator_seconds, "µs", 1e6, "one step of the simulator"),
+        (task, partial(_simulator_seconds, task), "µs", 1e6, "one step of the simulator"),
     ):
         try:
             yield Finding(what, f"{per_second * seconds():.1f} {unit}", note)
@@ -121,11 +118,11 @@ def _learning_seconds() -> float:
         return rehearsal.seconds()
 
 
-def _simulator_seconds() -> float:
+def _simulator_seconds(task: str) -> float:
     from pac4sac.tasks import get_task, make_env
     from pac4sac.training.backends import median_seconds
 
-    with contextlib.closing(make_env(get_task("cartpole-swingup"))) as env:
+    with contextlib.closing(make_env(get_task(task))) as env:
         env.reset(seed=0)
         step: Any = partial(env.step, env.action_space.sample())
         return median_seconds(step, 300)

@@ -15,8 +15,10 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.error import DependencyNotInstalled
 from numpy.typing import NDArray
 
+from pac4sac.base.errors import how_to_install
 from pac4sac.tasks.rendering import Camera, Painter, Window
 
 Vector = NDArray[np.float32]
@@ -35,8 +37,12 @@ def _silent_stderr() -> Iterator[None]:
         os.close(null)
 
 
-with _silent_stderr():
-    pybullet: Any = importlib.import_module("pybullet")
+try:
+    with _silent_stderr():
+        pybullet: Any = importlib.import_module("pybullet")
+except ModuleNotFoundError as missing:
+    where = "for Python 3.11 there are wheels, on a later one pip builds it with a C++ compiler"
+    raise DependencyNotInstalled(f"pybullet; {how_to_install('bullet')} ({where}).") from missing
 DATA: str = importlib.import_module("pybullet_data").getDataPath()
 
 DT = 0.0165  # seconds of one environment step
