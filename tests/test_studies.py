@@ -355,8 +355,8 @@ def test_shorter_cohorts_give_way_to_longer_ones(monkeypatch: pytest.MonkeyPatch
         for name in costs
     )
     assert niceness(long, [short, shortest]) == 0
-    assert niceness(short, [long]) == 8  # 50 seconds against 200: 10 × (1 − 1/4), rounded to the even one
-    assert niceness(shortest, [long]) == 10
+    assert niceness(short, [long]) == 2  # 50 seconds against 200: 3 × (1 − 1/4), rounded
+    assert niceness(shortest, [long]) == 3
     assert niceness(shortest, []) == 0
 
 

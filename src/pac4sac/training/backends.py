@@ -26,11 +26,19 @@ from pac4sac.base.cores import cores
 from pac4sac.base.errors import UserError
 from pac4sac.training.learner import Learner, Operation, Prepare, Tensors, eager
 
+Operations = dict[str, Callable[[], None]]
+
 COMPILING_PAYS = 20_000  # updates: below this the wait for the compiler is longer than what it saves
 TOLERANCE = 1e-3  # relative, in the norm, of gradients after one update
 PER_THREAD = 4_000_000  # products in a pass: with fewer, threads wait for each other longer than they save
 WEIGHT_TOLERANCE = 0.1  # of the length of the weights' step
 STEPS_REHEARSED = 1000  # at most, that a rehearsal goes on
+# On the CPU kernels are called from C++. On a GPU a captured graph calls them, and those that need nothing of each
+# other are joined, but for programs in which the compiler cannot do that, such as those that sort.
+COMPILER_OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "cpu": [{"cpp_wrapper": True}],
+    "cuda": [{"combo_kernels": True, "combo_kernel_allow_mixed_sizes": 2}, {}],
+}
 REHEARSALS = 3  # in which a backend may agree with eager
 ROUNDING = 1e-5  # of the weights' own length, for steps so short that float32 hardly holds them
 
@@ -92,13 +100,17 @@ def compiled(operation: Operation, tensors: Tensors) -> Callable[[], None]:
     """Trace the operation and compile that."""
     values: list[Any] = list(tensors.values())
     traced: Any = trace(operation, tensors)
-    # Not torch.compile, which would check in every call whether anything but the numbers has changed. On the CPU the
-    # kernels are called from C++; on a GPU a captured graph calls them, and kernels that need nothing of each other are
-    # joined.
-    on_cpu = values[0].device.type == "cpu"
-    options = {"cpp_wrapper": True} if on_cpu else {"combo_kernels": True, "combo_kernel_allow_mixed_sizes": 2}
-    with tracing(TracingContext(FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True))):
-        program: Any = torch._inductor.compile(traced, values, options=options)
+    # Not torch.compile, which would check in every call whether anything but the numbers has changed. The context lets
+    # the compiler find programs of earlier processes in its cache.
+    context = TracingContext(FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True))
+    *others, last = COMPILER_OPTIONS[values[0].device.type]
+    with tracing(context):
+        for options in others:
+            with contextlib.suppress(Exception):
+                program: Any = torch._inductor.compile(traced, values, options=options)
+                break
+        else:
+            program = torch._inductor.compile(traced, values, options=last)
 
     def run() -> None:
         with torch.no_grad():
@@ -175,12 +187,21 @@ class Rehearsal:
         self.tensors["step"].fill_(self.step)
         self.start = {name: tensor.clone() for name, tensor in self.tensors.items()}
 
-    def once(self, operations: dict[str, Callable[[], None]] | None = None) -> Tensors:
+    def once(self, operations: Operations | None = None) -> Tensors:
         """The tensors after one step from the same start."""
         put_back(self.tensors, self.start)
         for operation in (operations or self.learner.run).values():
             operation()
         return {name: tensor.clone() for name, tensor in self.tensors.items()}
+
+    def difference(self, plain: Operations, others: Operations) -> str | None:
+        """What comes out differently in the second way of computing a step, with the one update or the other: after
+        both, what rounding does to Adam's first step would have reached the gradients."""
+        for left_out in ("short_update", "update") if "short_update" in plain else ("",):
+            ways = [{name: run for name, run in way.items() if name != left_out} for way in (plain, others)]
+            if problem := disagreement(self.start, *map(self.once, ways)):
+                return problem
+        return None
 
     def seconds(self, repetitions: int = 10) -> float:
         """Of one act and one update."""
@@ -238,7 +259,7 @@ def prepare(learner: Learner, backend: str) -> str:
             # runs can differ by chance; an error would show in every rehearsal.
             for seed in range(REHEARSALS):
                 rehearsal.imagine(seed)
-                problem = disagreement(rehearsal.start, rehearsal.once(plain), rehearsal.once(learner.run))
+                problem = rehearsal.difference(plain, learner.run)
                 if problem is None:
                     break
             torch.set_float32_matmul_precision(precision)
