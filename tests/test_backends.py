@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from small_cohorts import CPU, assert_compiled_learns_as_eager, make_learner, trace_only, train
+from small_cohorts import CPU, assert_compiled_learns_as_eager, make_agent, make_learner, trace_only, train
 
 from pac4sac.base.errors import UserError
 from pac4sac.training import backends
@@ -127,6 +127,34 @@ def test_a_tie_that_rounding_decides_otherwise_in_one_rehearsal_is_no_disagreeme
     monkeypatch.setitem(backends.PREPARE, "compiled", other_choice_at_first)
     assert prepare(small_learner(), "compiled") == "compiled"
     assert len(seen) == 2
+
+
+def test_where_the_compiler_cannot_join_kernels_it_is_asked_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def compiler(traced: object, values: object, options: dict[str, bool]) -> Callable[..., None]:
+        asked.append((options, torch._guards.TracingContext.get().fake_mode.shape_env is not None))  # for its cache
+        if options.get("join"):
+            raise RuntimeError("cannot sort")
+        return lambda *values: values[0].add_(1)
+
+    monkeypatch.setattr(torch._inductor, "compile", compiler)
+    monkeypatch.setitem(backends.COMPILER_OPTIONS, "cpu", [{"join": True}, {"plain": True}])
+    x = torch.zeros(2)
+    backends.compiled(lambda t: None, {"x": x})()
+    assert asked == [({"join": True}, True), ({"plain": True}, True)]
+    assert x.tolist() == [1.0, 1.0]
+
+
+def test_of_a_long_replay_only_the_beginning_is_rehearsed_and_put_back() -> None:
+    agent = make_agent("sac", {"capacity": 50_000, "warmup": 20}, {})
+    learner = Learner(agent, [0, 1], 50_000, torch.device("cpu"))
+    learner.buffers["replay"].fill_(7.0)
+    with Rehearsal(learner) as rehearsal:
+        rehearsal.once()
+        assert rehearsal.before["replay"].shape[1] < 2000
+        assert not (learner.buffers["replay"] == 7.0).all()
+    assert (learner.buffers["replay"] == 7.0).all()
 
 
 @pytest.mark.parametrize("steps", [0, 12])

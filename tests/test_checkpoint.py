@@ -17,7 +17,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
-from tiny_experiments import SignalAt, contents, copy, newest, same, train
+from tiny_experiments import SignalAt, contents, copy, newest, rewrite_progress, same, train
 
 import pac4sac
 from pac4sac.base import files
@@ -117,6 +117,14 @@ def test_after_damage_the_checkpoint_before_leads_to_the_same_end(broken: Path, 
         assert pac4sac.resume(broken).complete
     shutil.rmtree(broken / "cohorts" / "000" / f"unusable-{victim.name}")
     assert same(broken, whole)
+
+
+@pytest.mark.parametrize("wrong", [None, [None], ["x"], {}])
+def test_returns_that_are_no_numbers_are_damage(broken: Path, wrong: object) -> None:
+    for folder in (broken / "cohorts" / "000").glob("step-*"):
+        rewrite_progress(folder, lambda progress: progress["returns"].__setitem__(0, wrong))
+    with pytest.raises(UserError, match=r"No checkpoint .*its progress"):
+        pac4sac.resume(broken)
 
 
 def test_with_no_checkpoint_left_it_says_so_and_changes_nothing(broken: Path) -> None:

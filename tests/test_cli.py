@@ -154,7 +154,15 @@ def test_what_the_parser_refuses_ends_with_2(arguments: list[str], capsys: pytes
     assert "--help" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("what", "expected"), [("tasks", "half-cheetah"), ("algos", "sac-fpi"), ("presets", "repo")])
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("tasks", "half-cheetah"),
+        ("tasks", "Hopper-v5                       mujoco"),
+        ("algos", "sac-fpi"),
+        ("presets", "repo"),
+    ],
+)
 def test_what_there_is_can_be_listed(what: str, expected: str, capsys: pytest.CaptureFixture[str]):
     assert main(["list", what]) == 0
     assert expected in capsys.readouterr().out

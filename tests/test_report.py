@@ -277,6 +277,11 @@ class TestOwnTasks:
         page = Page((tmp_path / "out/report.html").read_text())
         assert "table-1" not in page.sections
         assert "threshold" not in page.sections
+        ends = {row["variant"]: row for row in rows_of(tmp_path / "out/tables/ends-Pendulum-v1.csv")}
+        for metric in ("end_return", "final_deterministic"):  # levels of 200 and 100
+            assert ends["pac4sac"][f"{metric}_against_baseline"] == "better"
+            assert float(ends["sac"][f"{metric}_low"]) < float(ends["sac"][metric]) < 105
+            assert 90 < float(ends["pac4sac"][f"{metric}_difference"]) < 110
 
     def test_of_episodes_of_any_length_are_measured_in_steps(self, tmp_path: Path) -> None:
         hopper = own_task("Hopper-v5", horizon=1000, r_limit=100.0, steps=3000)
@@ -285,7 +290,19 @@ class TestOwnTasks:
         metrics = variants_of(tmp_path)["sac"].outcomes[0].metrics
         assert metrics["steps_until_solved"] == 1000.0
         assert metrics["mean_return"] == pytest.approx((500 * 60 + 2000 * 150) / 3000)
+        assert metrics["end_return"] == 150.0
         assert "regret" not in metrics
+
+    def test_the_end_of_training_is_told_where_the_limit_does_not_say_it_all(self, tmp_path: Path) -> None:
+        """The last tenth of 4000 steps has the last two of twenty episodes."""
+        returns = [float(k) for k in range(20)]
+        runs = [write_run(tmp_path, own_task(r_limit=100.0), "sac", seed, returns) for seed in (0, 1)]
+        early = {"step": 2000, "policy": "deterministic", "mean": 1.0, "returns": []}
+        log = runs[1] / "evaluations.jsonl"
+        log.write_text(json.dumps(early) + "\n" + log.read_text())
+        once, on_schedule = (outcome.metrics for outcome in variants_of(tmp_path)["sac"].outcomes)
+        assert "end_return" not in once
+        assert on_schedule["end_return"] == 18.5
 
     def test_a_run_stopped_when_solved_has_no_area_under_its_curve(self, tmp_path: Path) -> None:
         write_run(tmp_path, task("cartpole-swingup"), "sac", 0, SOLVED_AT_ONCE[:5], status_detail="solved at step 5000")

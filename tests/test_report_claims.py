@@ -287,7 +287,8 @@ class TestCalibration:
             for algo in algos:
                 for seed in (0, 1):
                     write_run(tmp_path / name, task(name), algo, seed)
-        section = across_tasks_section(read_context([tmp_path]))
+        context = read_context([tmp_path])
+        section = across_tasks_section(context, context.variants)
         assert section is not None
         intro, table = section.blocks[:2]
         assert intro.startswith("Over cartpole-swingup, humanoid: ")

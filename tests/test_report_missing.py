@@ -1,7 +1,9 @@
 """What a report says of runs that are missing, broken, or under way."""
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from report_folders import task, write_run, write_study, write_table_1
@@ -11,6 +13,7 @@ from pac4sac.base.errors import UserError
 from pac4sac.cli.main import main
 from pac4sac.paper.report import write_report
 from pac4sac.runs.collection import collect
+from pac4sac.runs.reading import read_run
 
 
 class TestWhatIsNotThere:
@@ -107,6 +110,14 @@ class TestWhatIsNotThere:
         text = (tmp_path / "out" / "report.html").read_text()
         assert "Not readable: in/runs/sac-seed1/run.json" in text
         assert "1 of 2" in text
+
+    @pytest.mark.parametrize("setting", [{"norm": "x"}, {"norm": -1}, {"lr": True}, {"activation": 1}])
+    def test_a_setting_of_another_kind_is_damage(self, tmp_path: Path, setting: dict[str, Any]) -> None:
+        run = write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
+        about = json.loads((run / "run.json").read_bytes())
+        (run / "run.json").write_text(json.dumps(about | {"config": about["config"] | setting}))
+        with pytest.raises(UserError, match=f"damaged: it lacks a readable {next(iter(setting))};"):
+            read_run(run)
 
     def test_a_folder_without_runs_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(UserError, match="neither runs nor a study"):

@@ -43,7 +43,8 @@ DRIFTING = {"noise_kind": "ornstein-uhlenbeck", "noise": 0.3}
 
 
 @pytest.mark.parametrize(
-    ("algo", "settings"), [("pac4sac", {}), ("td3", {"policy_delay": 3}), ("ddpg", DRIFTING), ("oac", {})]
+    ("algo", "settings"),
+    [("pac4sac", {}), ("td3", {"policy_delay": 3}), ("ddpg", DRIFTING), ("oac", {"normalise_rewards": True})],
 )
 def test_killed_at_random_steps_it_ends_byte_identical_with_workers_and_without(
     mortals: Mortals, tmp_path: Path, algo: str, settings: dict[str, Any]

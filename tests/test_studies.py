@@ -99,6 +99,8 @@ def test_shipped_studies_can_be_read_and_planned(name: str, tmp_path: Path) -> N
     study = load_study(name)
     runs = study.runs()
     assert len({(run.task.name, run.id) for run in runs}) == len(runs)
+    if not {run.task.name for run in runs} <= TASKS.keys() | {"Pendulum-v1"}:
+        pytest.importorskip("mujoco")  # a plan asks the environment how long observations are
     planned = plan(study, tmp_path, PLENTY)
     assert sorted(run.identity for cohort in planned for run in cohort.runs) == sorted({run.identity for run in runs})
 
@@ -353,8 +355,8 @@ def test_shorter_cohorts_give_way_to_longer_ones(monkeypatch: pytest.MonkeyPatch
         for name in costs
     )
     assert niceness(long, [short, shortest]) == 0
-    assert niceness(short, [long]) == 8  # 50 seconds against 200: 10 × (1 − 1/4), rounded to the even one
-    assert niceness(shortest, [long]) == 10
+    assert niceness(short, [long]) == 2  # 50 seconds against 200: 3 × (1 − 1/4), rounded
+    assert niceness(shortest, [long]) == 3
     assert niceness(shortest, []) == 0
 
 

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from pac4sac.base.errors import UserError
 from pac4sac.cli.main import main
 from pac4sac.tasks import TASKS, Task, get_task, make_env
-from pac4sac.tasks.registry import register_environments
+from pac4sac.tasks.registry import FIELD_TASKS, register_environments
 
 
 class Echo(gymnasium.Env[Any, Any]):
@@ -75,6 +75,27 @@ def test_any_gymnasium_id_is_a_task_with_the_environments_own_limits() -> None:
     task = get_task("Pendulum-v1")
     assert (task.name, task.env_id, task.horizon, task.r_limit) == ("Pendulum-v1", "Pendulum-v1", 200, None)
     assert get_task("MountainCarContinuous-v0").r_limit == 90.0
+
+
+def test_a_task_of_the_field_has_its_usual_budget_and_gymnasiums_own_limits() -> None:
+    assert get_task("HalfCheetah-v5").steps == 1_000_000
+    assert get_task("dm_control/cheetah-run-v0").steps == 500_000
+    for name, task in FIELD_TASKS["mujoco"].items():
+        spec = gymnasium.registry[name]
+        assert (task.env_id, task.horizon, task.r_limit) == (name, spec.max_episode_steps, spec.reward_threshold)
+
+
+@pytest.mark.parametrize(("extra", "name"), [(extra, name) for extra, tasks in FIELD_TASKS.items() for name in tasks])
+def test_an_episode_of_a_task_of_the_field_is_cut_after_its_time_where_its_extra_is_installed(
+    extra: str, name: str
+) -> None:
+    for package in {"mujoco": ["mujoco"], "dmc": ["dm_control", "shimmy"]}[extra]:
+        pytest.importorskip(package)
+    env = make_env(replace(get_task(name), horizon=3), unit_actions=True)
+    assert env.observation_space.contains(env.reset(seed=0)[0])
+    steps = [env.step(np.zeros(env.action_space.shape or (), np.float32)) for _ in range(3)]
+    assert [(terminated, truncated) for _, _, terminated, truncated, _ in steps] == [(False, i == 2) for i in range(3)]
+    env.close()
 
 
 @pytest.mark.parametrize(
@@ -240,4 +261,4 @@ def test_missing_packages_are_named_with_the_extra_that_brings_them(monkeypatch:
     with pytest.raises(UserError, match=r"'Hopper-v5' needs MuJoCo.*pac4sac\[mujoco\]"):
         make_env(get_task("Hopper-v5"))
     with pytest.raises(UserError, match=r"needs dm_control.*pac4sac\[dmc\]"):
-        get_task("dm_control/cartpole-swingup-v0")
+        make_env(get_task("dm_control/cartpole-swingup-v0"))

@@ -1,11 +1,13 @@
 """Experiments small enough to be trained dozens of times, and processes that train them and can be killed."""
 
+import hashlib
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -162,3 +164,14 @@ if __name__ == "__main__":
                 sys.stderr.flush()
                 os._exit(code)
         print(os.waitpid(child, 0)[1], flush=True)
+
+
+def rewrite_progress(checkpoint: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Another content of a checkpoint, with the checksum that belongs to it."""
+    progress = json.loads((checkpoint / "progress.json").read_bytes())
+    change(progress)
+    data = json.dumps(progress).encode()
+    (checkpoint / "progress.json").write_bytes(data)
+    manifest = json.loads((checkpoint / "manifest.json").read_bytes())
+    manifest["files"]["progress.json"] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    (checkpoint / "manifest.json").write_text(json.dumps(manifest))

@@ -27,6 +27,9 @@ from pac4sac.agents.state import count_up as count_up
 from pac4sac.agents.tape import Stream
 from pac4sac.base.errors import UserError
 
+REWARDS = ("return", "count", "mean", "variance")  # what is kept of rewards where they are scaled
+LEAST_VARIANCE = 1e-8  # of discounted returns that vary
+
 
 class Agent(MovingNetworks, ABC):
     """An algorithm for a cohort. A subclass gives its networks and four functions: `bellman_target`, `critic_loss`,
@@ -47,7 +50,8 @@ class Agent(MovingNetworks, ABC):
         self.ds, self.da = ds, da
         self.nets = self.networks()
         common = [f"{net}_{quantity}" for net in self.nets for quantity in ("loss", "gradient_norm")]
-        self.metric_names = (*common, *self.logged())
+        scale = ["reward_scale"] if self.config.normalise_rewards else []
+        self.metric_names = (*common, *self.logged(), *scale)
 
     # --- what an algorithm is made of
 
@@ -112,6 +116,8 @@ class Agent(MovingNetworks, ABC):
 
     def end_of_episode(self, state: State, ended: Tensor) -> None:
         """Called after the step in which episodes of the runs `ended` [R] ended."""
+        if self.config.normalise_rewards:
+            state["rewards/return"].masked_fill_(ended, 0.0)
 
     # --- the plain critic: the minimum of its members
 
@@ -174,6 +180,8 @@ class Agent(MovingNetworks, ABC):
             state[f"hyper/{name}"] = torch.tensor(self.numbers(name), dtype=torch.float32, device=device)
         for name, net in self.nets.items():
             state[name] = net.initial(seeds, f"initial/{name}", device)
+        if self.config.normalise_rewards:
+            state |= {f"rewards/{part}": torch.zeros(runs, device=device) for part in REWARDS}
         state |= self.extra_state(seeds, device)
         for name in self.trained():
             state[f"{name}/first_moment"] = torch.zeros_like(state[name])
@@ -208,6 +216,37 @@ class Agent(MovingNetworks, ABC):
             for old, new in zip((count, mean, variance), (n, following, spread), strict=True):
                 old.copy_(torch.where(alive, new, old))
 
+    # --- rewards on a scale of their own, where a critic that learns them is to meet values of order one
+
+    def watch_rewards(self, state: State, r: Tensor) -> None:
+        """Take rewards [R] into the running mean and variance of the discounted return, G ← γ G + r, which begins anew
+        with every episode."""
+        g, count, mean, variance = (state[f"rewards/{part}"] for part in REWARDS)
+        following = Hyper(state).gamma * g + r
+        n = count + 1
+        centre = mean + (following - mean) / n
+        spread = variance + ((following - mean) * (following - centre) - variance) / n
+        for old, new in zip((g, count, mean, variance), (following, n, centre, spread), strict=True):
+            old.copy_(torch.where(state["alive"], new, old))
+
+    def reward_scale(self, state: State) -> Tensor:
+        """By which rewards are divided before a critic learns them, [R]: the deviation of the discounted return, or 1
+        as long as nothing has varied."""
+        if not self.config.normalise_rewards:
+            return torch.ones_like(Hyper(state).gamma)
+        variance = state["rewards/variance"]
+        return torch.where(variance > LEAST_VARIANCE, variance.clamp_min(LEAST_VARIANCE).sqrt(), 1.0)
+
+    def claims(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
+        """As `mean_and_variance`, in units of the environment's rewards."""
+        scale = self.reward_scale(state)[:, None]
+        m, v = self.mean_and_variance(state, s, a)
+        return m * scale, None if v is None else v * scale.square()
+
+    def entropy_weight(self, state: State) -> Tensor:
+        """As `alpha`, in the same units."""
+        return self.alpha(state) * self.reward_scale(state)
+
     def learning_starts(self) -> list[int]:
         """Per run, the first step with an update: after the warm-up, and never before a whole batch was seen."""
         return [max(config.warmup, config.batch) for config in self.configs]
@@ -217,7 +256,8 @@ class Agent(MovingNetworks, ABC):
         batch = self.drawn_batch(state, data, draw["replay"])
         active = state["alive"] & (state["step"] >= Hyper(state).warmup.clamp_min(self.config.batch))
         active = active & (self.place_in_step(state) < Hyper(state).updates_per_step)  # others of the cohort have more
-        values = self.measured(self.learn(state, batch, draw, active))
+        scale = {"reward_scale": self.reward_scale(state)} if self.config.normalise_rewards else {}
+        values = self.measured(self.learn(state, batch, draw, active) | scale)
         counted = active & state["alive"]
         if self.delayed:
             counted = counted & ~values.isnan()  # [metrics, R]
@@ -226,12 +266,15 @@ class Agent(MovingNetworks, ABC):
         state["update"] += 1
 
     def drawn_batch(self, state: State, data: Tensor, uniforms: Tensor) -> Batch:
-        """Of what a run has seen, n steps of it for each row where it learns from so many."""
+        """Of what a run has seen, n steps of it for each row where it learns from so many; rewards by their scale of
+        today, also those of long ago."""
         n, longest = state["step"].clamp_max(data.shape[1]), int(max(self.numbers("n_step")))
         batch, h = replay.sample(data, uniforms, n, self.ds, self.da), Hyper(state)
-        if longest == 1:
-            return batch
-        return replay.join(data, replay.places(uniforms, n), n, batch, h.n_step, longest, h.gamma)
+        if longest > 1:
+            batch = replay.join(data, replay.places(uniforms, n), n, batch, h.n_step, longest, h.gamma)
+        if self.config.normalise_rewards:
+            batch = batch._replace(r=batch.r / self.reward_scale(state)[:, None])
+        return batch
 
     def measured(self, log: Mapping[str, Tensor]) -> Tensor:
         """What the losses report, [metrics, R]; NaN for what rests."""

@@ -59,6 +59,9 @@ class AgentConfig:
     normalise_observations: bool = structural(
         False, None, "networks see observations less their running mean, by their running deviation"
     )
+    normalise_rewards: bool = structural(
+        False, None, "critics learn rewards divided by the running deviation of the discounted return"
+    )
     norm: bool = structural(True, None, "layer normalisation after each hidden linear layer")
     activation: str = structural("silu", ("silu", "relu"), "activation of the hidden layers")
 

@@ -168,7 +168,8 @@ def check_kinds(about: Any, kinds: Kinds, what: str, version: int | None = None)
         reads = f"this pac4sac reads version {version}; use the pac4sac that wrote it."
         raise UserError(f"{what} has version {about['version']}, and {reads}")
     kinds = kinds if version is None else {"version": int, **kinds}
-    wrong = [n for n, kind in kinds.items() if not isinstance(about.get(n), kind) or isinstance(about.get(n), bool)]
+    wrong = [n for n, kind in kinds.items() if not isinstance(about.get(n), kind)]
+    wrong += [n for n, kind in kinds.items() if isinstance(about.get(n), bool) and kind is not bool]
     if wrong:
         raise UserError(f"{what} is damaged: it lacks a readable {', '.join(wrong)}; {COPY}")
     return about

@@ -77,10 +77,10 @@ def bellman_errors(agent: Agent, state: State, batch: replay.Batch, seed: int) -
     """On a batch [1, N, ·] of any length. The target is that of the critic itself, as the paper's inequality between
     Bellman error and value error asks, not of the slow copy it was trained with."""
     generator = torch.Generator().manual_seed(seed)
-    gamma, alpha = Hyper(state).gamma[:, None], agent.alpha(state)[:, None]
+    gamma, alpha = Hyper(state).gamma[:, None], agent.entropy_weight(state)[:, None]
 
     def claims(s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-        m, v = agent.mean_and_variance(state, s, a)
+        m, v = agent.claims(state, s, a)
         return m, torch.zeros_like(m) if v is None else v
 
     chunks: list[tuple[Tensor, ...]] = []
@@ -313,7 +313,7 @@ def deviations(agent: Agent, state: State, errors: ValueErrors) -> tuple[str, Fl
     s, a = (torch.from_numpy(x).flatten(0, 1)[None] for x in (errors.observation, errors.action))
     chunks = zip(torch.split(s, STATES_AT_ONCE, 1), torch.split(a, STATES_AT_ONCE, 1), strict=True)
     q = agent.params(state, "critic")
-    parts = [agent.critic(q, *chunk)[0].std(1, unbiased=False) for chunk in chunks]
+    parts = [agent.critic(q, *chunk)[0].std(1, unbiased=False) * agent.reward_scale(state) for chunk in chunks]
     return "the critics' deviation", torch.cat(parts, 1)[0].double().numpy().reshape(errors.m.shape)
 
 

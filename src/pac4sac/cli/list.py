@@ -49,12 +49,15 @@ class List:
 
 
 def task_rows() -> Iterator[Row]:
-    from pac4sac.tasks import TASKS
+    from pac4sac.tasks.registry import FIELD_TASKS, TASKS
 
-    for task in TASKS.values():
-        limit = "" if task.r_limit is None else f"{task.r_limit:g}"
-        numbers = (f"{task.steps:,}", f"{task.horizon or '':,}", limit, str(task.updates_per_step))
-        yield task.name, task.env_id, *numbers
+    for extra, tasks in {"": TASKS, **FIELD_TASKS}.items():
+        if extra:
+            yield ()  # a blank line between groups
+        for task in tasks.values():
+            limit = "" if task.r_limit is None else f"{task.r_limit:g}"
+            numbers = (f"{task.steps:,}", f"{task.horizon or '':,}", limit, str(task.updates_per_step))
+            yield task.name, extra, *numbers
 
 
 def setting_rows(algo: str) -> Iterator[Row]:

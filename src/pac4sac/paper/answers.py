@@ -14,7 +14,7 @@ from pac4sac.paper.claims import (
     verdict_grid,
     verdict_of,
 )
-from pac4sac.paper.families import BEST, BEYOND, PaperContext
+from pac4sac.paper.families import BEST, BEYOND, PUBLISHED, PaperContext
 from pac4sac.paper.numbers import shipped_study
 from pac4sac.paper.study_sections import chosen_answer, compare_study
 from pac4sac.report import answers
@@ -32,14 +32,17 @@ CLAIMS = {"controls": "a gain by the critic itself", "overestimation": "a cure"}
 def summary_section(
     context: PaperContext, judged: Sequence[JudgedClaim], of_tables: Mapping[str, str], figure: Picture | None
 ) -> Section:
-    """`of_tables` are sentences on how our numbers stand beside those of the paper's tables."""
+    """`of_tables` are sentences on how our numbers stand beside those of the paper's tables, and others that were
+    published."""
     on_tasks = {title: answers.compare_on_task(context, title) for title in context.variants if context.results(title)}
     told = _of_studies(context, judged, of_tables)
     # What nobody asked in so many words is which variant is better.
     asked = [study for study in context.collection.studies if study.kind == "comparison" and study.question]
     if not told or asked:
-        question = asked[0].question if len(asked) == 1 and len(on_tasks) == 1 else ""
-        told += [answers.answer_on_task(rows, question) for rows in on_tasks.values()]
+        names = {study.name for study in asked}
+        about = [rows for rows in on_tasks.values() if not told or any(row.variant.studies & names for row in rows)]
+        question = asked[0].question if len(asked) == 1 and len(about) == 1 else ""
+        told += [answers.answer_on_task(rows, question) for rows in about]
     grid = verdict_grid(judged) or (answers.verdict_grid(on_tasks) if on_tasks else None)
     if figure is None and on_tasks:
         title, rows = next(iter(on_tasks.items()))
@@ -59,7 +62,7 @@ def _unfinished(context: PaperContext) -> list[str]:
 def _of_studies(context: PaperContext, judged: Sequence[JudgedClaim], of_tables: Mapping[str, str]) -> list[Answer]:
     studies = {study.name: study for study in context.collection.studies}.values()
     told = []
-    for kind in (*CLAIMED, *OPEN):
+    for kind in (*CLAIMED, *OPEN, PUBLISHED):
         asking = [study for study in studies if study.kind == kind]
         claims = [claim for claim in judged if claim.study == kind]
         if kind in CHOOSING:
@@ -71,6 +74,8 @@ def _of_studies(context: PaperContext, judged: Sequence[JudgedClaim], of_tables:
         elif kind in OPEN and asking:
             on_tasks = {title: compare_study(context, kind, title) for title in context.variants}
             told += _of_comparisons(_question(asking[0]), on_tasks, kind)
+        elif kind == PUBLISHED:
+            told += [Answer(_question(study), of_tables[kind], section=kind) for study in asking]
         elif asking:
             told.append(Answer(_question(asking[0]), "No complete run decides it yet."))
     return told

@@ -25,7 +25,7 @@ PAPER_SHOTS = 500
 HORIZON = 1000  # of the paper's tasks
 XI, CONSERVATIVE = 0.01, 1.0  # of a term that is switched on
 SWEPT = ("xi", "conservative", "shots")
-CONTROLS, BEYOND, BEST, OTHERS = "controls", "beyond", "best", "others"
+CONTROLS, BEYOND, BEST, OTHERS, PUBLISHED = "controls", "beyond", "best", "others", "published"
 STUDY_TITLES = {CONTROLS: "Controls", BEYOND: "Beyond the paper", BEST: "The preset `best`", OTHERS: "Other runs"}
 OF_TABLE_1, OF_TABLE_2, SHOTS = "Algorithms of Table 1", "Loss terms of Table 2", "Numbers of shots"
 ALL = "All variants"
@@ -153,7 +153,7 @@ def context_of(collection: Collection) -> PaperContext:
     rows = find_paper_rows(variants)
     # A comparison is about the question of the one who made it, also on a task that the paper has.
     kinds = {study.kind for study in collection.studies}
-    is_about_paper = bool(kinds - {"comparison", ""}) or (not kinds and bool(rows.all))
+    is_about_paper = bool(kinds - {"comparison", PUBLISHED, ""}) or (not kinds and bool(rows.all))
     rows = rows if is_about_paper else PaperRows({}, {}, {})
     ours = {variant.task.title: variant for (_, algo), variant in rows.table_1.items() if algo == "pac4sac"}
     context = PaperContext(
@@ -201,20 +201,20 @@ def study_members(context: PaperContext, kind: str, task: str) -> list[Variant]:
 
 def is_preset_best(variant: Variant) -> bool:
     """By its settings: runs of the preset with some of them changed have the same label."""
-    return _has_settings(variant, "pac4sac", "best", {})
+    return has_settings(variant, "pac4sac", "best", {})
 
 
 def _is_shipped(variant: Variant, study: str) -> bool:
     about = shipped_study(study)
     return any(
         variant.task.name in block.get("tasks", about["tasks"])
-        and _has_settings(variant, block["algo"], block.get("preset", "paper"), block.get("set", {}))
+        and has_settings(variant, block["algo"], block.get("preset", "paper"), block.get("set", {}))
         for block in about["variant"]
     )
 
 
-def _has_settings(variant: Variant, algo: str, preset: str, changes: dict[str, Any]) -> bool:
-    return variant.algo == algo and variant.config == defaults(algo, preset, variant.task.settings) | changes
+def has_settings(variant: Variant, algo: str, preset: str, changes: Mapping[str, Any]) -> bool:
+    return variant.algo == algo and variant.config == {**defaults(algo, preset, variant.task.settings), **changes}
 
 
 def find_baseline(

@@ -1,5 +1,5 @@
-"""The data files of this package: the paper's published numbers, to be shown beside ours, the long texts of a report,
-and the studies that are shipped."""
+"""The data files of this package: the paper's published numbers, to be shown beside ours, and those that others
+published; the long texts of a report; the studies that are shipped."""
 
 import tomllib
 from functools import cache
@@ -42,7 +42,7 @@ def shipped_study(name: str) -> dict[str, Any]:
     return _read(SHIPPED_STUDIES / f"{name}.toml")
 
 
-TEXTS, _FILE = _read(FOLDER / "texts.toml"), _read(FOLDER / "numbers.toml")
+TEXTS, PUBLISHED, _FILE = _read(FOLDER / "texts.toml"), _read(FOLDER / "published.toml"), _read(FOLDER / "numbers.toml")
 TASKS, ALGORITHMS, TERM_TITLES = (_FILE["titles"][name] for name in ("tasks", "table-1", "table-2"))
 PAPER_TASKS = {task: PaperTask(*numbers) for task, numbers in _FILE["tasks"].items()}
 TABLE_1, TABLE_2 = (

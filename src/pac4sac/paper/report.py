@@ -14,7 +14,8 @@ from pac4sac.paper.answers import summary_section
 from pac4sac.paper.claims import claims_section, judge_claims
 from pac4sac.paper.cost import cost_section
 from pac4sac.paper.families import PaperContext, context_of, coverage_baseline
-from pac4sac.paper.numbers import SEEDS, TEXTS
+from pac4sac.paper.numbers import PAPER_TASKS, SEEDS, TEXTS
+from pac4sac.paper.published import beside_published, published_section
 from pac4sac.paper.study_sections import chosen_section, study_sections
 from pac4sac.paper.table_sections import shooting_section, table_section
 from pac4sac.paper.verdicts import MARGIN_TEXT
@@ -74,13 +75,18 @@ def write_report(paths: Sequence[Path], out: Path, *, in_pages: bool = False) ->
 def compose(context: PaperContext) -> list[Section]:
     """Answers first; what they rest on follows. Pictures are drawn when they are written."""
     collection, of_paper = context.collection, context.is_about_paper
-    judged, across = judge_claims(context), general.across_tasks_section(context)
+    # Off the paper's tasks a label such as sac may stand for other settings.
+    comparable = [title for title in context.variants if not of_paper or _is_of_paper(context, title)]
+    judged, across = judge_claims(context), general.across_tasks_section(context, comparable)
     tables = [table_section(table) for table in context.rows.tables if table.variants]
+    published = published_section(beside_published(context))
+    beside = {section.name: str(section.blocks[0]) for section in (*tables, published) if section}
     figure = next((block for block in across.blocks if isinstance(block, Picture)), None) if across else None
     sections: list[Section | None] = [
-        summary_section(context, judged, {section.name: str(section.blocks[0]) for section in tables}, figure),
+        summary_section(context, judged, beside, figure),
         claims_section(context, judged),
         *tables,
+        published,
         shooting_section(context.rows.shooting),
         *(study_sections(context) if of_paper else []),
         replace(across, blocks=[block for block in across.blocks if block is not figure]) if across else None,
@@ -97,7 +103,11 @@ def compose(context: PaperContext) -> list[Section]:
     return [section for section in sections if section is not None]
 
 
+def _is_of_paper(context: PaperContext, title: str) -> bool:
+    return context.variants[title][0].task.name in PAPER_TASKS
+
+
 def main_tables(sections: Sequence[Section]) -> list[Table]:
-    """The first table of the paper's sections, of every task, and of costs."""
-    wanted = [section for section in sections if section.name.startswith(("table-", "task-", "cost"))]
+    """The first table of the paper's sections, of published returns, of every task, and of costs."""
+    wanted = [section for section in sections if section.name.startswith(("table-", "published", "task-", "cost"))]
     return [next(block for block in section.blocks if isinstance(block, Table)) for section in wanted]

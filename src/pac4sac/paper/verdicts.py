@@ -1,4 +1,5 @@
-"""Verdicts on our numbers against the paper's. Less regret and fewer episodes are better."""
+"""Verdicts on our numbers against the paper's, and against what others published. Less regret and fewer episodes are
+better; more return is."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,15 +11,13 @@ from pac4sac.paper.numbers import PAPER_TASKS, SEEDS
 from pac4sac.report.comparison import BETTER, SIGNIFICANT, UNFINISHED, WORSE
 from pac4sac.report.variants import Variant
 from pac4sac.runs import statistics
-from pac4sac.runs.statistics import EQUIVALENCE, UNDECIDED, Estimate, Summary, is_within, welch
+from pac4sac.runs.statistics import CONFIDENCE, EQUIVALENCE, UNDECIDED, Estimate, Summary, is_within, welch
 
 REPRODUCED, NOT_COMPARABLE, NO_DATA = "reproduced", "not comparable", "no data"
 VERDICTS = (REPRODUCED, BETTER, WORSE, UNDECIDED, UNFINISHED, NOT_COMPARABLE, NO_DATA)
 MARGIN = 0.15  # of the other's value: what differs by less is the same. Not to be changed: it was fixed in advance.
 MARGIN_TEXT = f"{100 * MARGIN:.0f} %"
 REASONS = {
-    BETTER: "the 95 % interval of the difference lies below zero",
-    WORSE: "the 95 % interval of the difference lies above zero",
     REPRODUCED: f"equal within {MARGIN_TEXT}",
     UNDECIDED: f"neither a difference nor equality within {MARGIN_TEXT} is shown",
 }
@@ -55,12 +54,15 @@ def compare_cell(variant: Variant | None, metric: str, paper: Summary | float | 
         return NO_RUN
     # Where none is solved, each is E_max and would have been more: that is near the paper's mean by the cap alone.
     is_capped = metric == "episodes" and not variant.solved
-    judged, diverged = compare_means(summary, paper, is_capped), variant.count("diverged")
-    if diverged and judged.verdict in (REPRODUCED, BETTER):
-        # What a diverged run would have cost is not known, and leaving it out flatters.
-        reason = f"{diverged} diverged {'run is' if diverged == 1 else 'runs are'} left out of the mean"
-        return Verdict(UNDECIDED, reason, judged.low, judged.high)
-    return judged
+    return without_diverged(compare_means(summary, paper, is_capped), variant.count("diverged"))
+
+
+def without_diverged(judged: Verdict, diverged: int) -> Verdict:
+    """What a diverged run would have cost is not known, and leaving it out flatters."""
+    if not diverged or judged.verdict not in (REPRODUCED, BETTER):
+        return judged
+    reason = f"{diverged} diverged {'run is' if diverged == 1 else 'runs are'} left out of the mean"
+    return Verdict(UNDECIDED, reason, judged.low, judged.high)
 
 
 def compare_means(ours: Summary, paper: Summary, is_capped: bool = False) -> Verdict:
@@ -78,6 +80,22 @@ def compare_median(ours: Sequence[float], paper: float) -> Verdict:
     differences = [value - paper for value in ours]
     intervals = statistics.median(differences), statistics.median(differences, confidence=EQUIVALENCE)
     return _judge(*intervals, paper, "one complete run gives no interval")
+
+
+def compare_returns(ours: Sequence[float], published: Summary) -> Verdict:
+    """With a mean return that others published, by the same rule; without a deviation of theirs it is taken as
+    exact."""
+    if len(ours) < 2:
+        return Verdict(UNDECIDED, "one complete run gives no interval")
+    summary, whose = statistics.summarise(ours), "the published value"
+    difference: Estimate = welch(summary, published)
+    narrower: Estimate = welch(summary, published, EQUIVALENCE)
+    if published.sd is None:
+        differences = [value - published.mean for value in ours]
+        difference, narrower = (statistics.mean_interval(differences, c) for c in (CONFIDENCE, EQUIVALENCE))
+        whose += ", which has no deviation and is taken as exact"
+    nothing = "neither side has any spread, so there is no interval"
+    return _judge(difference, narrower, published.mean, nothing, lower_is_better=False, whose=whose)
 
 
 def is_same(ours: Summary, theirs: Summary) -> bool:
@@ -100,15 +118,23 @@ def is_never_solved(paper: Summary, e_max: int) -> bool:
 
 
 def _judge(
-    difference: Estimate, narrower: Estimate, paper: float, without_interval: str, is_capped: bool = False
+    difference: Estimate,
+    narrower: Estimate,
+    paper: float,
+    without_interval: str,
+    is_capped: bool = False,
+    lower_is_better: bool = True,
+    whose: str = "the paper's value",
 ) -> Verdict:
     low, high = narrower.low, narrower.high
     if low is None or high is None:
         return Verdict(UNDECIDED, without_interval)
     is_equal = is_within(narrower, MARGIN * abs(paper)) and not is_capped
-    verdict = REPRODUCED if is_equal else statistics.side_of_zero(difference, WORSE, BETTER, UNDECIDED)
+    above, below = (WORSE, BETTER) if lower_is_better else (BETTER, WORSE)
+    verdict = REPRODUCED if is_equal else statistics.side_of_zero(difference, above, below, UNDECIDED)
+    lies = f"the 95 % interval of the difference lies {'above' if verdict == above else 'below'} zero"
     ends = " to ".join(decimals(100 * end / abs(paper), 0) for end in (low, high))
-    reason = f"{REASONS[verdict]}; 90 % interval {ends} % of the paper's value"
+    reason = f"{REASONS.get(verdict, lies)}; 90 % interval {ends} % of {whose}"
     reason += ", of runs that were never solved" if is_capped else ""
     return Verdict(verdict, reason, difference.low, difference.high)
 

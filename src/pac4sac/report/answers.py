@@ -20,13 +20,15 @@ from pac4sac.report.comparison import (
 )
 from pac4sac.report.rankings import ranking_figure
 from pac4sac.report.tables import Answer, Cell, Picture, Table, in_digits, verdict_cell, words
+from pac4sac.report.variants import Metric
 from pac4sac.runs.statistics import Estimate
 
 
-def compare_on_task(context: Context, task: str) -> list[Compared]:
-    """All results on a task with its baseline, each corrected for the others of its family."""
+def compare_on_task(context: Context, task: str, metric: Metric | None = None) -> list[Compared]:
+    """All results on a task with its baseline, by its headline or another metric, each corrected for the others of its
+    family."""
     baseline, families = context.baselines[task], context.families[task]
-    return [row for family in families for row in compare_headline(family.members, baseline, family.title)]
+    return [row for family in families for row in compare_headline(family.members, baseline, family.title, metric)]
 
 
 def answer_on_task(rows: Sequence[Compared], question: str = "") -> Answer:

@@ -4,13 +4,13 @@ words. All of the report that compares variants does it here."""
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
 
 from pac4sac.base.text import p_value
 from pac4sac.report.looks import Look
 from pac4sac.report.tables import Cell, Column, Table, command, data, in_digits, verdict_cell, with_ends, words
-from pac4sac.report.variants import METRICS, TaskView, Variant
+from pac4sac.report.variants import METRICS, Metric, TaskView, Variant
 from pac4sac.runs import statistics
 from pac4sac.runs.collection import Collection
 from pac4sac.runs.statistics import Difference, Estimate, summarise
@@ -128,9 +128,11 @@ def compare(
     return [Compared(variant, baseline, quantity, d, p, p_rank, family) for variant, (d, _), p, p_rank in rows]
 
 
-def compare_headline(variants: Sequence[Variant], baseline: Variant | None, family: str = "") -> list[Compared]:
-    """By what the variants of a task are ranked by."""
-    metric = variants[0].task.headline
+def compare_headline(
+    variants: Sequence[Variant], baseline: Variant | None, family: str = "", metric: Metric | None = None
+) -> list[Compared]:
+    """By what the variants of a task are ranked by, or another metric."""
+    metric = metric or variants[0].task.headline
     words_of = (WORSE, BETTER) if metric.lower_is_better else (BETTER, WORSE)
     quantity = Quantity(lambda variant: variant.values(metric.key), *words_of, lower_is_better=metric.lower_is_better)
     return compare(variants, baseline, quantity, family)
@@ -199,6 +201,30 @@ def comparison_table(name: str, caption: str, rows: Sequence[Compared], task: Ta
         data("against_baseline", "command", get=attrgetter("verdict", "variant.command")),
     ]
     return Table(name, caption, columns, rows)
+
+
+def ends_table(name: str, caption: str, by_metric: Mapping[str, Sequence[Compared]]) -> Table:
+    """All variants by several metrics side by side, as the field tells what came of training."""
+    columns = [
+        words("Variant", lambda row: variant_cell(row[0].variant)),
+        data("variant", get=lambda row: row[0].variant.label),
+    ]
+    for place, key in enumerate(by_metric):
+        columns += _columns_of_end(place, key)
+    return Table(name, caption, columns, list(zip(*by_metric.values(), strict=True)))
+
+
+def _columns_of_end(place: int, key: str) -> list[Column]:
+    def mean(row: Sequence[Compared]) -> Estimate | None:
+        return statistics.mean_interval(row[place].values) if row[place].values else None
+
+    group = partial(Column, group=METRICS[key].title)
+    return [
+        group("mean [95 %]", mean, with_ends(key)),
+        group("against baseline", lambda row: verdict_cell(row[place].verdict), f"{key}_against_baseline"),
+        group("difference [95 %]", lambda row: row[place].difference, with_ends(f"{key}_difference")),
+        data(f"{key}_p_holm", get=lambda row: row[place].p),
+    ]
 
 
 def variant_cell(variant: Variant) -> Cell:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from pac4sac.base.text import assignments, file_name, setting_text
 from pac4sac.report import figures, rankings
 from pac4sac.report.answers import compare_on_task
-from pac4sac.report.comparison import Context, Family, comparison_table, metric_cell, variant_cell
+from pac4sac.report.comparison import Context, Family, comparison_table, ends_table, metric_cell, variant_cell
 from pac4sac.report.tables import TEXTS, Block, Cell, Column, Picture, Section, Table, command, data, numbered, words
 from pac4sac.report.variants import METRICS, TaskView, Variant
 from pac4sac.runs.collection import Collection
@@ -28,6 +28,7 @@ from pac4sac.runs.status import BROKEN_OFF, CUT_SHORT
 # Limits as parts of the task's own, finest where runs end up: a step of a tenth would hide where an order turns round.
 DRAWN = tuple(round(0.5 + 0.02 * k, 3) for k in range(20)) + tuple(round(0.9 + 0.005 * k, 3) for k in range(41))
 TABLED = (0.5, 0.7, 0.9, 0.95, 0.97, 0.98, 0.99, 1.0, 1.02, 1.04)
+ENDS = ("end_return", "final_deterministic")  # what came of training, as the field tells it
 NOT_RECORDED = "not recorded"  # of runs of an older kind
 HOW = ("device", "backend", "precision")
 
@@ -42,12 +43,22 @@ def task_section(context: Context, title: str) -> Section:
     blocks: list[Block] = [
         _about(context, task, baseline),
         comparison_table(f"task-{name}", f"All variants on {title}", compared, task),
+        *_ends(context, title, f"ends-{name}"),
         *mixtures(results),
         *figures.pictures(f"learning-{name}", drawn, figures.learning_figure, context.references.get(title)),
         *_profiles(f"profile-{name}", families[0], baseline),
         _further_metrics(f"metrics-{name}", task, results),
     ]
     return Section(f"task-{name}", f"Task {title}", blocks)
+
+
+def _ends(context: Context, title: str, name: str) -> list[Table]:
+    """What came of training, where episodes end early, nothing counts as solved, or runs were evaluated on a
+    schedule."""
+    by_metric = {key: compare_on_task(context, title, METRICS[key]) for key in ENDS}
+    if not any(row.values for row in by_metric[ENDS[0]]):
+        return []
+    return [ends_table(name, TEXTS["task"]["ends"].format(title=title), by_metric)]
 
 
 def _about(context: Context, task: TaskView, baseline: Variant | None) -> str:
@@ -91,9 +102,9 @@ def _further_metrics(name: str, task: TaskView, variants: Sequence[Variant]) -> 
 # --- all tasks together
 
 
-def across_tasks_section(context: Context) -> Section | None:
+def across_tasks_section(context: Context, titles: Iterable[str]) -> Section | None:
     """Regret as a fraction of r_limit × E_max, so that tasks can be put together."""
-    tasks = {title: context.results(title) for title in context.variants}
+    tasks = {title: context.results(title) for title in titles}
     # One that a single variant has been trained on compares nothing, and would leave out all others.
     tasks = {title: members for title, members in tasks.items() if sum(map(bool, map(_normalised, members))) > 1}
     of_label: dict[str, list[Variant]] = defaultdict(list)

@@ -16,6 +16,7 @@ from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.status import CUT_SHORT
 
 STREAK = 5
+END = 0.1  # the part of training that is its end
 SCORES = ("regret", "episodes", "regret_unclipped", "fixed_horizon_regret")  # of a Score, final once complete
 
 Returns = Sequence[float] | NDArray[np.floating]
@@ -98,6 +99,18 @@ def last_evaluations(run: RunRecord, since: int = 0) -> dict[str, float]:
     return {name: row["mean"] for name, row in last.items() if row["step"] >= since and row.get("mean") is not None}
 
 
+def evaluation_at(run: RunRecord, step: int) -> float | None:
+    """The mean return of the deterministic policy in the evaluation after so many steps; None where there is none."""
+    rows = () if "evaluations" in run.damage else run.evaluations
+    means = [row["mean"] for row in rows if row["step"] == step and POLICIES[row["policy"]] == "deterministic"]
+    return means[-1] if means else None
+
+
+def is_evaluated_on_schedule(run: RunRecord) -> bool:
+    """Not at its end alone, as all are."""
+    return len({row["step"] for row in run.evaluations}) > 1
+
+
 def is_complete(run: RunRecord) -> bool:
     """Whether its metrics are final: solved already, or at the end of its budget."""
     scored = score_run(run)
@@ -120,6 +133,9 @@ def standing(run: RunRecord) -> tuple[str, bool | None, dict[str, float]]:
     cut_short = run.status != "finished" or (run.status_detail or "").startswith("solved")
     if run.episodes and (run.steps[-1] + horizon > steps if steps and horizon else not cut_short):
         numbers["mean_return"] = np.average(run.returns, weights=[row["length"] for row in run.episodes])
+        if r_limit is None or not has_equal_episodes(run) or is_evaluated_on_schedule(run):
+            last = [r for r, step in zip(run.returns, run.steps, strict=True) if step > (1 - END) * (steps or 0)]
+            numbers["end_return"] = float(np.mean(last)) if last else None
     if complete:
         final = last_evaluations(run, since=max(run.steps, default=0))
         numbers |= {f"final_{policy}": mean for policy, mean in final.items()}

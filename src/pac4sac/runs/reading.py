@@ -199,9 +199,9 @@ def _check(about: dict[str, Any], path: str) -> None:
     check_if_there(about["task"], OF_TASK, f"The task in {path}")
     versions = about.get("versions", {})
     check_kinds(versions, dict.fromkeys(versions, str | None), f"What tells versions in {path}")
-    usual = {name: value for name, value in usual_settings(about["algo"]).items() if type(value) in (int, float, str)}
-    kinds = {name: str | None if isinstance(value, str) else int | float | None for name, value in usual.items()}
-    check_if_there(about["config"], kinds, f"The config in {path}")
+    kinds = {bool: bool, str: str | None, int: int | float | None, float: int | float | None}
+    usual = {name: kinds[type(value)] for name, value in usual_settings(about["algo"]).items()}
+    check_if_there(about["config"], usual, f"The config in {path}")
     if not is_file_name(about["run"]):
         raise UserError(f"{path} is damaged: it lacks a readable run; {about['run']!r} is no name of a folder.")
 

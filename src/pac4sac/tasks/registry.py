@@ -9,8 +9,10 @@ import importlib
 import json
 import math
 import time
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -77,6 +79,12 @@ TASKS: dict[str, Task] = {
         Task("humanoid", "pac4sac/Humanoid-v0", HORIZON, 3500.0, 500_000),
     )
 }
+# Those on which the field compares, by the extra that brings them. All of them have the same time limit.
+FIELD_TASKS: dict[str, dict[str, Task]] = {
+    extra: {name: Task(name, name, HORIZON, **numbers) for name, numbers in tasks.items()}
+    for extra, tasks in tomllib.loads(Path(__file__).with_name("field.toml").read_text(encoding="utf-8")).items()
+}
+PRESETS = TASKS | {name: task for tasks in FIELD_TASKS.values() for name, task in tasks.items()}
 
 
 def register_environments() -> None:
@@ -101,7 +109,7 @@ def known_task(name: str) -> Task | None:
     """What a name stands for, where that can be told without importing anything."""
     register_environments()
     spec = gymnasium.registry.get(name)
-    return TASKS.get(name) or (None if spec is None else _task_of(name, spec))
+    return PRESETS.get(name) or (None if spec is None else _task_of(name, spec))
 
 
 def _task_of(name: str, spec: EnvSpec) -> Task:
@@ -146,7 +154,7 @@ def find_spec(env_id: str) -> EnvSpec:
     spec = gymnasium.registry.get(plain_id if module else env_id)
     if spec is None:
         own = _registered_by(module) if module else set()
-        known = {known.lower(): known for known in (own or {*gymnasium.registry, *TASKS})}
+        known = {known.lower(): known for known in (own or {*gymnasium.registry, *PRESETS})}
         close = difflib.get_close_matches(plain_id.lower(), known, n=3, cutoff=0.0 if own else 0.5)
         nearest = " or ".join(f"{module}:{known[match]}" if own else known[match] for match in close)
         others = f"use one of {', '.join(TASKS)}, or any Gymnasium id with continuous actions."

@@ -32,9 +32,10 @@ LAST_EPISODES = 10  # by which agents are ranked that were not evaluated
 
 
 def acting_tensors(agent: Agent, state: State, run: int) -> dict[str, Tensor]:
-    """The networks, their posterior and the per-run settings of one run; no optimiser, no targets."""
+    """The networks, their posterior, the scale of their rewards and the per-run settings of one run; no optimiser, no
+    targets."""
     kept = (*agent.nets, "log_alpha")
-    names = [name for name in state if name in kept or name.startswith(("hyper/", "posterior/"))]
+    names = [name for name in state if name in kept or name.startswith(("hyper/", "posterior/", "rewards/"))]
     return {name: state[name][run : run + 1].cpu().contiguous() for name in names}
 
 
@@ -159,7 +160,7 @@ class TrainedAgent:
         reward. Of several critics the one with the smallest mean speaks, as in learning; an ensemble speaks as a whole.
         A critic without a posterior has the deviation 0."""
         s, a, is_one = self._pairs(observation, action)
-        m, v = self.agent.mean_and_variance(self.state, s, a)
+        m, v = self.agent.claims(self.state, s, a)
         mean, variance = (x[0].double().numpy() for x in (m, torch.zeros_like(m) if v is None else v))
         value = Value(mean, np.sqrt(variance))
         return Value(*(float(x[0]) for x in value)) if is_one else value
@@ -176,7 +177,8 @@ class TrainedAgent:
         stream = Stream((critic.members, critic.trunk.width))
         tape = Tape([seed], {"posterior": stream}, torch.device("cpu"), length=samples)
         tape.seek(0)
-        values = self.agent.drawn_values(self.state, s, a, tape.blocks["posterior"])[0].T.double().numpy()
+        drawn = self.agent.drawn_values(self.state, s, a, tape.blocks["posterior"])[0].T
+        values = (drawn * self.agent.reward_scale(self.state)).double().numpy()
         return np.asarray(values[:, 0] if is_one else values)
 
     def _observations(self, observation: Any) -> tuple[Tensor, bool]:
@@ -286,8 +288,13 @@ def start_from(source: str | Path, agent: Agent, state: State, expected: str | N
         )
     _, tensors = read_agent_file(agent_file(source))
     networks = {name: tensor for name, tensor in tensors.items() if name in agent.nets}
+    # What a critic knows, it knows on the scale of its rewards.
+    scale = {name: tensor for name, tensor in tensors.items() if name.startswith("rewards/")}
+    if bool(scale) != agent.config.normalise_rewards:
+        told = str(bool(scale)).lower()
+        raise UserError(f"The agent in {source} was trained with normalise_rewards={told}; set it so here too.")
     if missing := sorted(set(agent.nets) - set(networks)):
         raise UserError(f"The agent in {source} has no {' or '.join(missing)}; it is of another algorithm.")
-    adopt(state, networks, str(source))
+    adopt(state, networks | scale, str(source))
     for name in agent.with_target:
         state[f"{name}/target"].copy_(state[name])

@@ -16,17 +16,29 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from pac4sac.agents.base import Agent
 from pac4sac.base.cores import cores
 from pac4sac.base.errors import UserError
 from pac4sac.training.learner import Learner, Operation, Prepare, Tensors, eager
 
+Operations = dict[str, Callable[[], None]]
+
 COMPILING_PAYS = 20_000  # updates: below this the wait for the compiler is longer than what it saves
 TOLERANCE = 1e-3  # relative, in the norm, of gradients after one update
 PER_THREAD = 4_000_000  # products in a pass: with fewer, threads wait for each other longer than they save
 WEIGHT_TOLERANCE = 0.1  # of the length of the weights' step
+STEPS_REHEARSED = 1000  # at most, that a rehearsal goes on
+# On the CPU kernels are called from C++. On a GPU a captured graph calls them, and those that need nothing of each
+# other are joined, but for programs in which the compiler cannot do that, such as those that sort.
+COMPILER_OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "cpu": [{"cpp_wrapper": True}],
+    "cuda": [{"combo_kernels": True, "combo_kernel_allow_mixed_sizes": 2}, {}],
+}
 REHEARSALS = 3  # in which a backend may agree with eager
 ROUNDING = 1e-5  # of the weights' own length, for steps so short that float32 hardly holds them
 
@@ -88,12 +100,17 @@ def compiled(operation: Operation, tensors: Tensors) -> Callable[[], None]:
     """Trace the operation and compile that."""
     values: list[Any] = list(tensors.values())
     traced: Any = trace(operation, tensors)
-    # Not torch.compile, which would check in every call whether anything but the numbers has changed. On the CPU the
-    # kernels are called from C++; on a GPU a captured graph calls them, and kernels that need nothing of each other are
-    # joined.
-    on_cpu = values[0].device.type == "cpu"
-    options = {"cpp_wrapper": True} if on_cpu else {"combo_kernels": True, "combo_kernel_allow_mixed_sizes": 2}
-    program: Any = torch._inductor.compile(traced, values, options=options)
+    # Not torch.compile, which would check in every call whether anything but the numbers has changed. The context lets
+    # the compiler find programs of earlier processes in its cache.
+    context = TracingContext(FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True))
+    *others, last = COMPILER_OPTIONS[values[0].device.type]
+    with tracing(context):
+        for options in others:
+            with contextlib.suppress(Exception):
+                program: Any = torch._inductor.compile(traced, values, options=options)
+                break
+        else:
+            program = torch._inductor.compile(traced, values, options=last)
 
     def run() -> None:
         with torch.no_grad():
@@ -106,12 +123,11 @@ class CudaGraph:
     """A compiled operation as one launch."""
 
     def __init__(self, operation: Operation, tensors: Tensors) -> None:
-        self.program, self.tensors = compiled(operation, tensors), tensors
+        self.program = compiled(operation, tensors)
         self.capture()
 
     def capture(self) -> None:
-        """In the precision that is set now."""
-        before = {name: tensor.clone() for name, tensor in self.tensors.items()}
+        """In the precision that is set now. The operation is carried out for that; a `Rehearsal` puts all back."""
         # Products keep their workspace by the stream of the capture; graphs that run side by side must not share one.
         stream = torch.cuda.current_stream()
         if stream == torch.cuda.default_stream():  # which cannot be captured
@@ -124,7 +140,6 @@ class CudaGraph:
         self.captured = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.captured, stream=stream):
             self.program()
-        put_back(self.tensors, before)
 
     def __call__(self) -> None:
         self.captured.replay()
@@ -146,7 +161,12 @@ class Rehearsal:
     """A learner in the middle of learning, on made-up data; afterwards it is as it was."""
 
     def __init__(self, learner: Learner) -> None:
-        self.learner, self.tensors = learner, learner.tensors
+        self.learner = learner
+        starts, period = max(learner.agent.learning_starts()), learner.agent.period
+        self.step = starts + -starts % period  # all runs learn, and move all that is delayed
+        # Copies of a whole replay would not fit beside it; of a long one only the beginning is read and written here.
+        self.tensors = learner.tensors
+        self.tensors["replay"] = self.tensors["replay"][:, : self.step + STEPS_REHEARSED]
         self.before = {name: tensor.clone() for name, tensor in self.tensors.items()}
 
     def __enter__(self) -> "Rehearsal":
@@ -164,16 +184,24 @@ class Rehearsal:
                 uniform = name in streams and streams[name].uniform
                 tensor.copy_((torch.rand if uniform else torch.randn)(tensor.shape[1:], generator=generator))
         self.tensors["replay"][..., -1] = 0
-        step = max(*self.learner.agent.learning_starts(), self.tensors["replay"].shape[1])
-        self.tensors["step"].fill_(step + -step % self.learner.agent.period)  # all runs move all that is delayed
+        self.tensors["step"].fill_(self.step)
         self.start = {name: tensor.clone() for name, tensor in self.tensors.items()}
 
-    def once(self, operations: dict[str, Callable[[], None]] | None = None) -> Tensors:
+    def once(self, operations: Operations | None = None) -> Tensors:
         """The tensors after one step from the same start."""
         put_back(self.tensors, self.start)
         for operation in (operations or self.learner.run).values():
             operation()
         return {name: tensor.clone() for name, tensor in self.tensors.items()}
+
+    def difference(self, plain: Operations, others: Operations) -> str | None:
+        """What comes out differently in the second way of computing a step, with the one update or the other: after
+        both, what rounding does to Adam's first step would have reached the gradients."""
+        for left_out in ("short_update", "update") if "short_update" in plain else ("",):
+            ways = [{name: run for name, run in way.items() if name != left_out} for way in (plain, others)]
+            if problem := disagreement(self.start, *map(self.once, ways)):
+                return problem
+        return None
 
     def seconds(self, repetitions: int = 10) -> float:
         """Of one act and one update."""
@@ -231,7 +259,7 @@ def prepare(learner: Learner, backend: str) -> str:
             # runs can differ by chance; an error would show in every rehearsal.
             for seed in range(REHEARSALS):
                 rehearsal.imagine(seed)
-                problem = disagreement(rehearsal.start, rehearsal.once(plain), rehearsal.once(learner.run))
+                problem = rehearsal.difference(plain, learner.run)
                 if problem is None:
                     break
             torch.set_float32_matmul_precision(precision)

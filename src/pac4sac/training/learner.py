@@ -79,6 +79,8 @@ class Learner:
         s2, following, r, terminated = torch.split(t["incoming"], [self.agent.ds, self.agent.ds, 1, 1], -1)
         row = replay.pack(t["observation"], t["action"], r, s2, terminated)
         replay.store(t["replay"], row, t["step"])
+        if self.agent.config.normalise_rewards:
+            self.agent.watch_rewards(t, r.squeeze(-1))
         t["observation"].copy_(following)
         t["step"] += 1
 

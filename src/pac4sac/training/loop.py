@@ -25,7 +25,7 @@ from pac4sac.training.options import Options
 from pac4sac.training.state_coverage import measure_coverage
 from pac4sac.training.value_error import measure_value_errors
 
-PER_RUN = ("status", "details", "returns", "best", "so_far", "length")  # what a checkpoint says of each run
+SAVED = {"status": str, "details": str | None, "returns": list, "best": float | None, "so_far": float, "length": int}
 
 
 class Cohort:
@@ -78,8 +78,10 @@ class Cohort:
     def _check(self, saved: checkpoint.Checkpoint) -> None:
         """Refuse a checkpoint that does not fit the logs beside it, or whose progress we did not write."""
         try:
-            if {len(saved.progress[name]) for name in PER_RUN} != {len(self.runs)}:
-                raise DamagedCheckpoint(f"its progress is not that of {len(self.runs)} runs")
+            for name, kind in SAVED.items():
+                if [isinstance(each, kind) for each in saved.progress[name]] != [True] * len(self.runs):
+                    raise DamagedCheckpoint(f"its progress does not tell the {name} of {len(self.runs)} runs")
+            sum(map(sum, saved.progress["returns"]))  # of numbers
             int(saved.learner["step"]), bool(saved.progress["complete"]), int(saved.progress["placement"]["threads"])
             for folder, marks in zip(self.folders, saved.progress["logs"], strict=True):
                 folder.check(marks)
@@ -341,7 +343,7 @@ class Cohort:
         for run in range(len(self.runs)):
             self._save_agent(run)
         progress = {"placement": self.placement, "complete": self.complete, "measured": self.measured}
-        progress |= {name: getattr(self, name) for name in PER_RUN}
+        progress |= {name: getattr(self, name) for name in SAVED}
         progress["strayed"] = [folder.strayed for folder in self.folders]
         progress["logs"] = marks or [folder.marks() for folder in self.folders]
         content = checkpoint.Checkpoint(self.learner.export(), self.pool.snapshot(), progress)

@@ -35,7 +35,9 @@ class Options:
         "Seconds that a step or a reset of an environment may take before it counts as hanging.",
     )
     threads: int | Literal["auto"] = _option(
-        AUTO, AT_LEAST_ONE, "Threads for the networks; auto gives large networks and cohorts more of them, by a rule."
+        AUTO,
+        Interval(1, 1024),
+        "Threads for the networks; auto gives large networks and cohorts more of them, by a rule.",
     )
     log_every: int = _option(1000, AT_LEAST_ONE, "Steps between lines of metrics.jsonl.")
     checkpoint_every: int = _option(20_000, AT_LEAST_ONE, "Steps between checkpoints.")

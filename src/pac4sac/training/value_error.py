@@ -6,7 +6,8 @@ The claim is m_p(s_t, a_t), with v_p where the critic has a variance; the outcom
 
 of π itself (one action, no shooting), with the α of the moment. A time limit is no end: what would have come after it
 is unknown, so a step is judged only where that has a small weight γ^(T−t), and the critic's own soft value stands in
-for it. A critic with the same bias everywhere thus shows at least 1 − TAIL of it.
+for it. A critic with the same bias everywhere thus shows at least 1 − TAIL of it. All of it is in units of the
+environment's rewards, also where the critic learned them on another scale.
 """
 
 import math
@@ -159,7 +160,7 @@ def measure_value_errors(
     Episodes are as long as the task's, unless that leaves over half of the steps without judgement: then they are
     played on beyond the task's limit until all of its steps can be judged."""
     runs, device = len(seeds), state["step"].device
-    gamma, alpha = Hyper(state).gamma, agent.alpha(state) * (not shooting)
+    gamma, alpha = Hyper(state).gamma, agent.entropy_weight(state) * (not shooting)
     log_densities: list[Tensor] = []
 
     def act(s: Tensor, draw: Draw) -> Tensor:
@@ -191,7 +192,7 @@ def measure_value_errors(
 
     end_state = torch.from_numpy(last).to(device).view(runs, episodes, -1)
     end_action = act(end_state, read_draw(tape, len(steps)))
-    end_value = agent.mean_and_variance(state, end_state, end_action)[0] - alpha[:, None] * log_densities.pop()
+    end_value = agent.claims(state, end_state, end_action)[0] - alpha[:, None] * log_densities.pop()
     unknown = np.where(terminated, 0.0, _host(end_value).ravel())
 
     observations, actions, rewards = zip(*steps, strict=True)
@@ -238,7 +239,7 @@ def _claims(agent: Agent, state: State, steps: Sequence[tuple[Tensor, Tensor, Fl
     for first in range(0, len(steps), CHUNK):
         observations, actions, _ = zip(*steps[first : first + CHUNK], strict=True)
         s, a = torch.stack(observations, 2), torch.stack(actions, 2)  # [R, E, t, ·]
-        m, v = agent.mean_and_variance(state, s.flatten(1, 2), a.flatten(1, 2))
+        m, v = agent.claims(state, s.flatten(1, 2), a.flatten(1, 2))
         chunks.append([x.view(a.shape[:3]).flatten(0, 1) for x in (m, torch.zeros_like(m) if v is None else v)])
     return [_host(torch.cat(x, -1)) for x in zip(*chunks, strict=True)]
 

@@ -1,0 +1,117 @@
+"""Our evaluations beside the returns that others published."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_folders import own_task, write_run, write_study, write_table_1
+
+from pac4sac.paper.published import beside_published
+from pac4sac.paper.report import compose, read_context
+from pac4sac.paper.verdicts import NO_DATA, REPRODUCED, compare_returns
+from pac4sac.report.comparison import BETTER, UNFINISHED, WORSE
+from pac4sac.report.tables import Section
+from pac4sac.runs.identity import usual_settings
+from pac4sac.runs.statistics import UNDECIDED, Summary
+from pac4sac.studies.definition import load_study
+
+CHEETAH = "HalfCheetah-v4"
+
+
+def write_evaluated(folder: Path, seed: int, mean: float, name: str = CHEETAH, **changes: Any) -> None:
+    """A run of SAC as published, of which the middle alone matters: at 250,000 steps its evaluation had this mean."""
+    about = own_task(name, horizon=1000, steps=250_000, r_limit=4800.0)
+    settings = usual_settings("sac", "mujoco") | changes.pop("settings", {})
+    run = write_run(folder, about, "sac", seed, [100.0] * 250, settings=settings, preset="mujoco", **changes)
+    rows = [{"step": 50_000 * k, "policy": "deterministic", "mean": mean * k / 5, "returns": []} for k in range(1, 6)]
+    rows.append({"step": 250_000, "policy": "shooting", "mean": 0.0, "returns": []})
+    (run / "evaluations.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def verdicts(*folders: Path) -> dict[tuple[str, str, int], str]:
+    rows = beside_published(read_context(folders))
+    return {(row.task, row.algo, row.steps): row.judged.verdict for row in rows}
+
+
+def sections(*folders: Path) -> dict[str, Section]:
+    return {section.name: section for section in compose(read_context(folders))}
+
+
+@pytest.mark.parametrize(
+    ("ours", "sd", "verdict"),
+    [
+        ([990.0, 1000.0, 1020.0], 30.0, REPRODUCED),
+        ([1290.0, 1300.0, 1320.0], 30.0, BETTER),
+        ([690.0, 700.0, 720.0], 30.0, WORSE),
+        ([990.0, 1000.0, 1020.0], 900.0, UNDECIDED),  # theirs is not known well enough
+        ([990.0, 1000.0, 1020.0], None, REPRODUCED),
+        ([690.0, 700.0, 720.0], None, WORSE),
+        ([200.0, 1000.0, 2400.0], None, UNDECIDED),
+        ([1000.0], 30.0, UNDECIDED),
+    ],
+)
+def test_more_return_is_better_and_within_15_percent_it_is_the_same(
+    ours: list[float], sd: float | None, verdict: str
+) -> None:
+    judged = compare_returns(ours, Summary(10, 1000.0, sd))
+    assert judged.verdict == verdict
+    assert ("taken as exact" in judged.reason) == (sd is None)
+    if verdict == WORSE:
+        assert judged.reason.startswith("the 95 % interval of the difference lies below zero")
+
+
+def test_evaluations_at_the_same_step_are_set_beside_them(tmp_path: Path) -> None:
+    for seed, mean in enumerate([8000.0, 8200.0, 8300.0]):
+        write_evaluated(tmp_path / "sac", seed, mean)
+    found = verdicts(tmp_path)
+    assert found.pop((CHEETAH, "sac", 250_000)) == REPRODUCED
+    assert set(found.values()) == {NO_DATA}
+    told = sections(tmp_path)["published"]
+    numbers = "HalfCheetah-v4, SAC, 250,000 steps: 8,167 against 8,159, reproduced"
+    assert told.blocks[0] == (
+        f"Of 18 published returns, 1 have runs of ours: 1 reproduced. Ours against theirs: {numbers}."
+    )
+    table = told.blocks[2]
+    assert [cell.text for cell in table.cells[0]][2:4] == ["8,167 ± 153", "8,159 ± 893"]
+
+
+def test_another_version_or_setting_is_something_else(tmp_path: Path) -> None:
+    write_evaluated(tmp_path / "v5", 0, 8000.0, "HalfCheetah-v5")
+    write_evaluated(tmp_path / "other", 0, 8000.0, settings={"lr": 1e-3})
+    assert verdicts(tmp_path) == {}
+    assert "published" not in sections(tmp_path)
+
+
+def test_what_is_under_way_or_diverged_is_not_called_reproduced(tmp_path: Path) -> None:
+    for seed, mean in enumerate([8000.0, 8200.0, 8300.0]):
+        write_evaluated(tmp_path / "sac", seed, mean)
+    write_evaluated(tmp_path / "sac", 3, 8000.0, status="diverged")
+    (tmp_path / "sac" / "runs" / "sac-seed3" / "evaluations.jsonl").write_text("")
+    assert verdicts(tmp_path)[CHEETAH, "sac", 250_000] == UNDECIDED
+    write_evaluated(tmp_path / "sac", 4, 8000.0, status="running")
+    path = tmp_path / "sac" / "runs" / "sac-seed4" / "evaluations.jsonl"
+    path.write_text(path.read_text().splitlines(keepends=True)[0])
+    assert verdicts(tmp_path)[CHEETAH, "sac", 250_000] == UNFINISHED
+
+
+def test_a_study_of_them_without_a_run_says_what_is_missing(tmp_path: Path) -> None:
+    expected = [{"task": CHEETAH, "algo": "sac", "label": "sac", "seed": seed} for seed in range(10)]
+    write_study(tmp_path, "mujoco", load_study("mujoco").kind, "sac", expected)
+    told = sections(tmp_path)
+    answer = told["summary"].blocks[0][0]
+    assert answer.text == "Of 18 published returns, 0 have runs of ours; none was trained here yet."
+    assert answer.section == "published"
+    assert [row[0].text for row in told["runs"].blocks[0].cells] == [CHEETAH]
+
+
+def test_they_leave_what_a_report_says_across_the_papers_tasks_as_it_is(tmp_path: Path) -> None:
+    write_table_1(tmp_path / "table-1", seeds=2)
+    before = sections(tmp_path)["across-tasks"].blocks[0]
+    for seed in (0, 1):
+        write_evaluated(tmp_path / "mujoco", seed, 8000.0)
+        about = own_task(CHEETAH, horizon=1000, steps=250_000, r_limit=4800.0)
+        write_run(tmp_path / "pac4sac", about, "pac4sac", seed)
+    told = sections(tmp_path)
+    assert told["across-tasks"].blocks[0] == before
+    assert {"published", f"task-{CHEETAH}"} <= told.keys()
