@@ -186,6 +186,17 @@ class TestThePapersRows:
         changed = "--set-task horizon=50 r_limit=-48.0 --set width=32"
         assert row["command"] == f"pac4sac train cartpole-swingup --algo sac --seeds 0:3 --steps 600 {changed}"
 
+    def test_a_calibrated_rival_is_a_row_of_its_own_beside_the_same_numbers(self, tmp_path: Path) -> None:
+        for seed in range(5):
+            write_run(tmp_path / "in", task("cartpole-swingup"), "sac", seed)
+            calibrated = {"label": "sac-calibrated", "preset": "calibrated", "settings": {"alpha": 0.1}}
+            write_run(tmp_path / "in", task("cartpole-swingup"), "sac", seed, SOLVED_AT_ONCE[seed % 2 :], **calibrated)
+        write_report([tmp_path / "in"], tmp_path / "out")
+        rows = rows_of(tmp_path / "out/tables/table-1-details.csv")
+        verdicts = {r["row"]: (r["verdict"], r["paper_mean"]) for r in rows if r["metric"] == "regret" and r["mean"]}
+        assert verdicts.keys() == {"sac", "sac-calibrated"}
+        assert verdicts["sac-calibrated"] == ("better", verdicts["sac"][1])
+
     def test_runs_of_a_calibration_are_no_results(self, tmp_path: Path) -> None:
         cartpole = task("cartpole-swingup")
         write_run(tmp_path / "in" / "table-1", cartpole, "sac", 0)

@@ -65,6 +65,19 @@ class TestAComparisonOfOnesOwn:
 
 
 class TestAStudyOfThePaper:
+    def test_beside_it_a_comparison_on_several_tasks_is_one_answer(self, tmp_path: Path) -> None:
+        write_table_1(tmp_path / "paper", ("cartpole-swingup",))
+        for name, level in {"Pendulum-v1": 5.0, "Reacher-v5": 0.0}.items():
+            for algo, seed in product(("sac", "pac4sac"), range(5)):
+                returns = [seed + level * (algo == "pac4sac")] * 20
+                write_run(tmp_path / "away" / name, own_task(name), algo, seed, returns)
+        write_study(tmp_path / "away", "away", "comparison", "sac", [])
+        *_, answer = answers(tmp_path)
+        assert answer.text.split(". ") == [
+            "Pendulum-v1, against SAC: better: PAC4SAC",
+            "Reacher-v5, against SAC: no difference shown: PAC4SAC.",
+        ]
+
     def test_answers_with_verdict_counts_and_the_clearest_number(self, tmp_path: Path) -> None:
         write_table_1(tmp_path, ("cartpole-swingup",))
         (answer,) = answers(tmp_path)

@@ -41,8 +41,11 @@ def summary_section(
     if not told or asked:
         names = {study.name for study in asked}
         about = [rows for rows in on_tasks.values() if not told or any(row.variant.studies & names for row in rows)]
-        question = asked[0].question if len(asked) == 1 and len(about) == 1 else ""
-        told += [answers.answer_on_task(rows, question) for rows in about]
+        question = asked[0].question if len(asked) == 1 else ""
+        if told and question and len(about) > 1:
+            told.append(answers.answer_on_tasks(about, question))
+        else:
+            told += [answers.answer_on_task(rows, question if len(about) == 1 else "") for rows in about]
     grid = verdict_grid(judged) or (answers.verdict_grid(on_tasks) if on_tasks else None)
     if figure is None and on_tasks:
         title, rows = next(iter(on_tasks.items()))

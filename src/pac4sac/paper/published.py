@@ -30,7 +30,11 @@ class PublishedReturn:
 
     @property
     def name(self) -> str:
-        return f"{self.task}, {KNOWN[self.algo].name}, {self.steps:,} steps"
+        return f"{self.short_name}, {self.steps:,} steps"
+
+    @property
+    def short_name(self) -> str:
+        return f"{self.task}, {KNOWN[self.algo].name}"
 
     @cached_property
     def values(self) -> list[float]:
@@ -113,8 +117,9 @@ def published_section(rows: Sequence[PublishedReturn]) -> Section | None:
     ]
     trained = [row for row in rows if row.judged.verdict != NO_DATA]
     verdicts = f": {tally(row.judged.verdict for row in trained)}" if trained else "; none was trained here yet"
+    name = attrgetter("short_name" if len({row.steps for row in trained}) == 1 else "name")
     numbers = "; ".join(
-        f"{row.name}: {row.summary.mean:,.0f} against {row.published.mean:,.0f}, {row.judged.verdict}"
+        f"{name(row)}: {row.summary.mean:,.0f} against {row.published.mean:,.0f}, {row.judged.verdict}"
         for row in trained
         if row.summary
     )

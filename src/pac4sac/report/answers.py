@@ -60,6 +60,18 @@ def answer_on_task(rows: Sequence[Compared], question: str = "") -> Answer:
     return told(f"{ours} against {theirs}, {how_much(first)}.{rest}", first.verdict)
 
 
+def answer_on_tasks(on_tasks: Sequence[Sequence[Compared]], question: str) -> Answer:
+    """On each task in a word, where other questions come first."""
+    told = []
+    for rows in on_tasks:
+        task, baseline = rows[0].variant.task.title, rows[0].baseline
+        rivals = [(row.verdict, row.variant.look.name) for row in rows if row.difference]
+        told.append(f"{task}, against {baseline.look.name}: {in_words(rivals, VERDICTS)}." if baseline else "")
+    return Answer(
+        question, " ".join(filter(None, told)), section=f"task-{file_name(on_tasks[0][0].variant.task.title)}"
+    )
+
+
 def how_much(row: Compared) -> str:
     """The difference in a clause, with what tells how sure it is."""
     task, better = row.variant.task, row.improvement
