@@ -27,6 +27,7 @@ from torch import Tensor
 import pac4sac
 from pac4sac.agents.base import Agent, State, Target
 from pac4sac.agents.mixture import PRIOR, disagreement
+from pac4sac.agents.moving import BETA_1
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.tape import scrambled
 
@@ -319,6 +320,16 @@ def test_a_learned_temperature_stops_at_the_least() -> None:
     for _ in range(10):
         agent.learn_temperature(state, torch.tensor([9.0, 9.0]), torch.tensor([True, True]))
     assert agent.alpha(state).tolist() == pytest.approx([0.16, 0.2])
+
+
+@pytest.mark.parametrize(("loss", "slope"), [("log", 5.0), ("plain", 0.2 * 5.0)])
+def test_the_loss_of_a_temperature_is_log_alpha_or_alpha_times_what_entropy_is_above_its_target(
+    loss: str, slope: float
+) -> None:
+    agent = make_agent("sac-auto", {"alpha": 0.2, "alpha_loss": loss}, da=4)  # the target is −4
+    state = agent.initial_state([0], CPU)
+    agent.learn_temperature(state, torch.tensor([1.0]), torch.tensor([True]))
+    assert state["log_alpha/first_moment"].item() == pytest.approx((1 - BETA_1) * slope)
 
 
 # --- the index head: at s = 1, a = 0.5, φ = (1, 0.5), m_p = 2.5 and v_p = 0.02 as of the first member

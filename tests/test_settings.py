@@ -132,6 +132,7 @@ def test_the_preset_repo_is_the_released_code() -> None:
         **{"critics": 2, "depth": 2, "norm": False, "activation": "relu", "prior_mean": 1.0, "prior_variance": 1.0},
         **{"log_variance": -10.0, "freeze_variance": True, "delta": 0.05, "learn_alpha": True, "lr": 3e-4},
         **{"batch": 256, "capacity": 1_000_000, "warmup": 10_000, "shoot": "evaluation", "complexity": "maurer"},
+        **{"alpha_loss": "plain"},
     }
     assert {name: config[name] for name in expected} == expected
 

@@ -277,7 +277,7 @@ class BeyondPac4Sac(BeyondCritic, Pac4Sac):
         # The released code, for comparison.
         "repo": {"critics": 2, "depth": 2, "norm": False, "activation": "relu", "prior_mean": 1.0}
         | {"log_variance": -10.0, "freeze_variance": True, "complexity": "maurer", "learn_alpha": True, "lr": 3e-4}
-        | {"batch": 256, "capacity": 1_000_000, "warmup": 10_000, "shoot": "evaluation"},
+        | {"alpha_loss": "plain", "batch": 256, "capacity": 1_000_000, "warmup": 10_000, "shoot": "evaluation"},
         # What had the least regret in the study `search`, on seeds of its own: learning starts in the first episode,
         # and the posterior is cold, so that the sampled critic is nearly its mean.
         "best": {"warmup": 250, "xi": 0.0, "conservative": 0.01, "log_variance": -9.2},

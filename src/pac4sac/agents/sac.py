@@ -28,6 +28,7 @@ class SacConfig(AgentConfig):
     entropy_rule: str = per_run("joints", ("joints", "root"), "times d_a, or √d_a: more noise where joints are many")
     least_alpha: float = per_run(0.0, NON_NEGATIVE, "for each joint, what a learned α never falls below")
     alpha_lr: float = per_run(0.0, NON_NEGATIVE, "Adam's learning rate for log α; 0 for that of lr")
+    alpha_loss: str = structural("log", ("log", "plain"), "loss of a learned α: log α or α, times entropy − target")
     shots: int = per_run(1, AT_LEAST_ONE, "S: actions drawn per step, of which the critic's favourite is taken")
     shoot: str = structural("always", ("always", "evaluation"), "when to shoot: in training too, or in evaluation only")
     target_shots: int = structural(
@@ -99,11 +100,13 @@ class Sac(Agent):
         return torch.where(h.learn_alpha > 0, state["log_alpha"].view(-1).exp(), h.alpha)
 
     def learn_temperature(self, state: State, entropy: Tensor, active: Tensor) -> None:
-        """Gradient of log α · (entropy − target entropy), and no further than the least α; only for runs that learn
-        it."""
+        """Gradient in log α of log α · (entropy − target entropy), or of α times it, and no further than the least α;
+        only for runs that learn it."""
         h = Hyper(state)
         target = h.target_entropy * (self.da + h.entropy_rule * (self.da**0.5 - self.da))  # d_a or √d_a
         gradient = torch.where(h.learn_alpha > 0, entropy - target, 0.0)
+        if self.config.alpha_loss == "plain":
+            gradient = gradient * self.alpha(state)
         self.adam(state, "log_alpha", gradient.view(-1, 1, 1), gradient, active)
         least = torch.where(active & (h.learn_alpha > 0), (self.da * h.least_alpha).log(), -torch.inf)
         state["log_alpha"].copy_(state["log_alpha"].maximum(least.view(-1, 1, 1)))
