@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from pac4sac.base.trust import allow
+from pac4sac.report import figures
 
 settings.register_profile("untimed", deadline=None)  # a busy machine breaks no test
 settings.load_profile("untimed")
@@ -30,3 +31,10 @@ class NoPyBullet:
 
 if not importlib.util.find_spec("pybullet"):
     sys.meta_path.append(NoPyBullet)
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports whose figures are composed and not drawn, which is most of the time that they take."""
+    monkeypatch.setattr(figures, "to_svg", lambda figure, name: '<svg viewBox="0 0 1 1"></svg>')
+    monkeypatch.setattr(figures, "to_pdf", lambda figure: b"")

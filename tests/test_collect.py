@@ -16,6 +16,8 @@ from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.collection import collect
 from pac4sac.runs.reading import read_run, read_runs, results
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 CARTPOLE = task("cartpole-swingup")
 
 

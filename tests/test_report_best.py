@@ -17,6 +17,8 @@ from pac4sac.report.tables import Section, Table
 from pac4sac.report.variants import defaults
 from pac4sac.runs import identity as identity_module
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 # Whatever is shipped: these would pass for the paper's row where nothing is nearer to it.
 PRESET = {"learn_alpha": True, "updates_per_step": 8}
 CONTROLS: dict[str, tuple[str, dict[str, Any]]] = {

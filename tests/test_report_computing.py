@@ -3,10 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from report_folders import task, write_run, write_study
 from test_report import rows_of, variants_of
 
 from pac4sac.paper.report import read_context, write_report
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 GPU = {"device": "cuda", "backend": "graph", "precision": "tf32"}
 CPU = {"device": "cpu", "backend": "compiled", "precision": "float32"}

@@ -15,6 +15,8 @@ from pac4sac.paper.report import write_report
 from pac4sac.runs.collection import collect
 from pac4sac.runs.reading import read_run
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 class TestWhatIsNotThere:
     def test_an_unfinished_study_says_what_is_missing(self, tmp_path: Path) -> None:
