@@ -83,7 +83,7 @@ class TestAStudyOfThePaper:
         (answer,) = answers(tmp_path)
         assert (answer.question, answer.verdict, answer.section) == ("Is it so?", "holds", "table-1")
         assert re.match(r"6 of 6 comparisons speak for it\. Clearest: Δ .*\(p < 0\.001\)\. ", answer.text)
-        assert "Of 8 cells of the paper's: " in answer.text
+        assert "Of 8 numbers beside the paper's: " in answer.text
 
     def test_that_nothing_decides_yet_says_so(self, tmp_path: Path) -> None:
         write_study(tmp_path, "shooting", "shooting", None, [])

@@ -195,6 +195,19 @@ def test_variants_that_differ_per_run_share_a_cohort_and_those_with_other_struct
     assert spans == [[1], [200, 400], [600, 800, 1000]]
 
 
+def test_a_variant_may_have_seeds_of_its_own_and_trains_in_the_cohort_of_the_others(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(
+        'tasks = ["ant"]\nseeds = "0:2"\n[[variant]]\nalgo = "sac"\n'
+        '[[variant]]\nname = "colder"\nalgo = "sac"\nset = { alpha = 0.1 }\nseeds = [1, 7, 9]\n'
+    )
+    study = load_study(str(file))
+    seeds = {(run.label, run.seed) for run in study.runs()}
+    assert seeds == {("sac", 0), ("sac", 1), ("colder", 1), ("colder", 7), ("colder", 9)}
+    assert [len(cohort.runs) for cohort in plan(study, tmp_path / "study", PLENTY)] == [5]
+    assert {(run.label, run.seed) for run in study.with_seeds((3,)).runs()} == {("sac", 3), ("colder", 3)}
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -210,6 +223,7 @@ def test_variants_that_differ_per_run_share_a_cohort_and_those_with_other_struct
         ('tasks = ["ant"]\n[[variant]]\nalgo = "sac"\n[[variant]]\nalgo = "sac"', "two variants are called 'sac'"),
         ('tasks = ["ant"]\nbaseline = "ddpg"\n[[variant]]\nalgo = "sac"', "line 2: the baseline 'ddpg' is no variant"),
         ('tasks = ["ant"]\nseeds = "5:2"\n[[variant]]\nalgo = "sac"', "line 2: The seeds 5:2 are none"),
+        ('seeds = "0:5"\ntasks = ["ant"]\n[[variant]]\nalgo = "sac"\nseeds = "5:2"', "line 5: The seeds 5:2 are none"),
         ('tasks = ["amt"]\n[[variant]]\nalgo = "sac"', "line 1: There is no task or environment 'amt'"),
         (
             'tasks = ["ant"]\n[task.humanoid]\nsteps = 5\n[[variant]]\nalgo = "sac"',

@@ -51,7 +51,7 @@ class PartOfStudy(ChosenStudy):
     def study_and_folder(self) -> "tuple[Study, Path]":
         study, folder = super().study_and_folder()
         if self.seeds is not None:
-            study = replace(study, seeds=tuple(parse_seeds(self.seeds)))
+            study = study.with_seeds(tuple(parse_seeds(self.seeds)))
         if self.tasks is not None:
             wanted, known = self.tasks.split(","), [task.name for task in study.tasks]
             if missing := sorted(set(wanted) - set(known)):

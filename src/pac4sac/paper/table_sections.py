@@ -68,7 +68,7 @@ def cell_beside(
 
 def table_section(table: PaperTable) -> Section:
     blocks, compared = beside_the_paper(table)
-    beside = f"Of {len(compared)} cells of the paper's: {tally(cell.judged.verdict for cell in compared)}."
+    beside = f"Of {len(compared)} numbers beside the paper's: {tally(cell.judged.verdict for cell in compared)}."
     return Section(table.name, table.title, [beside, *blocks])
 
 

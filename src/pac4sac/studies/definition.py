@@ -46,6 +46,7 @@ class StudyVariant:
     preset: str = "paper"
     settings: Mapping[str, Any] = field(default_factory=dict)
     tasks: tuple[str, ...] | None = None  # None: all tasks of the study
+    seeds: tuple[int, ...] | None = None  # None: those of the study
 
     def is_for(self, task: Task) -> bool:
         return self.tasks is None or task.name in self.tasks
@@ -77,12 +78,18 @@ class Study:
         variants = tuple(variant for variant in self.variants if labels is None or variant.name in labels)
         return dataclasses.replace(self, tasks=tasks, variants=variants, halving=None)
 
+    def with_seeds(self, seeds: tuple[int, ...]) -> "Study":
+        """With other seeds, for all variants."""
+        variants = tuple(dataclasses.replace(variant, seeds=None) for variant in self.variants)
+        return dataclasses.replace(self, seeds=seeds, variants=variants)
+
     def runs(self) -> list[Run]:
         runs: list[Run] = []
         for task, variant in itertools.product(self.tasks, self.variants):
             if variant.is_for(task):
                 grid = {name: [value] for name, value in variant.settings.items()}
-                made = make_runs(task, variant.algo, variant.preset, self.seeds, grid)
+                seeds = self.seeds if variant.seeds is None else variant.seeds
+                made = make_runs(task, variant.algo, variant.preset, seeds, grid)
                 runs += [dataclasses.replace(run, label=variant.name) for run in made]
         return runs
 
@@ -131,20 +138,22 @@ class _Reader:
         kind = content.get("kind", KINDS[0])
         if kind not in KINDS:
             raise self._mistake("kind", f"there is no kind {kind!r}; {did_you_mean(kind, KINDS)}")
-        seeds = content.get("seeds", "0:5")
-        seeds_text = ",".join(map(str, seeds)) if isinstance(seeds, list) else str(seeds)
         study = Study(
             name=self.path.stem,
             definition=self.path.stem if self.path.parent == SHIPPED_STUDIES else str(self.path),
             tasks=tasks,
             variants=variants,
-            seeds=tuple(self._located("seeds", parse_seeds, seeds_text)),
+            seeds=self._seeds(content.get("seeds", "0:5")),
             task_options={name: about["options"] for name, about in about_tasks.items() if "options" in about},
             halving=self._halving(content["halving"], variants) if "halving" in content else None,
             **{"title": self.path.stem} | {key: content[key] for key in AS_WRITTEN if key in content},
         )
         study.runs()  # a wrong setting is told now, not when its cohort starts
         return study
+
+    def _seeds(self, written: Any) -> tuple[int, ...]:
+        text = ",".join(map(str, written)) if isinstance(written, list) else str(written)
+        return tuple(self._located(text if text == str(written) else "seeds", parse_seeds, text))
 
     def _halving(self, about: Mapping[str, Any], variants: Sequence[StudyVariant]) -> Halving:
         self._check(about, FORMAT["halving"], "[halving]")
@@ -177,6 +186,7 @@ class _Reader:
         algo, preset, sweep = block["algo"], block.get("preset", "paper"), block.get("sweep", {})
         name = block.get("name", algo)
         tasks = tuple(block["tasks"]) if "tasks" in block else None
+        seeds = self._seeds(block["seeds"]) if "seeds" in block else None
         if unknown := [task for task in tasks or () if task not in self.content["tasks"]]:
             raise self._mistake(unknown[0], f"the variant {name!r} is for {unknown[0]!r}, no task of the study")
         for key, values in sweep.items():
@@ -188,7 +198,7 @@ class _Reader:
             label = "-".join([name, *(f"{key}={value}" for key, value in swept.items())])
             settings = {**self.content.get("set", {}), **block.get("set", {}), **swept}
             self._located(algo, make_config, algo, preset, settings)
-            variants.append(StudyVariant(label, algo, preset, settings, tasks))
+            variants.append(StudyVariant(label, algo, preset, settings, tasks, seeds))
         return variants
 
     def _check(self, table: Mapping[str, Any], keys: Mapping[str, str], what: str) -> None:
