@@ -36,7 +36,8 @@ def study(monkeypatch: pytest.MonkeyPatch) -> Study:
     shipped = load_study("cost")
     settings: dict[str, dict[str, Any]] = {"sac": SMALL, "pac4sac": SMALL | {"shots": 2}}
     chosen = [replace(v, settings=settings[v.algo]) for v in shipped.variants if v.algo in settings]
-    return replace(shipped, variants=tuple(chosen), repetitions=ROUNDS)
+    tasks = tuple(replace(task, steps=10) for task in shipped.tasks)  # too few to be compiled
+    return replace(shipped, tasks=tasks, variants=tuple(chosen), repetitions=ROUNDS)
 
 
 @pytest.fixture
@@ -111,6 +112,19 @@ def test_each_turn_has_the_threads_of_its_algorithm(
     assert [len(row["seconds_per_1000_steps"]) for row in about["rows"]] == [ROUNDS, ROUNDS]
 
 
+def test_what_is_timed_is_the_backend_that_training_would_choose(
+    study: Study, tmp_path: Path, threads_before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen, prepare = [], backends.prepare
+    monkeypatch.setattr(backends, "prepare", lambda learner, name: chosen.append(name) or prepare(learner, "eager"))
+    monkeypatch.setattr(backends.shutil, "which", lambda _: "a compiler")
+    for steps in (10, 250_000):
+        tasks = tuple(replace(task, steps=steps) for task in study.tasks)
+        long = replace(study, tasks=tasks, variants=study.variants[:1], repetitions=1)
+        cost.measure_cost(long, tmp_path, Options(steps=1, device="cpu"))
+    assert chosen == ["eager", "compiled"]
+
+
 def test_threads_that_were_asked_for_are_those_of_every_algorithm(
     study: Study, tmp_path: Path, threads_before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,7 +160,7 @@ def test_every_pool_is_closed_when_a_turn_fails(
 def test_a_study_of_cost_alone_times_every_task_with_its_own_updates(
     study: Study, tmp_path: Path, threads_before: int
 ) -> None:
-    tasks = (study.tasks[0], load_study("table-1").tasks[1])
+    tasks = (study.tasks[0], replace(load_study("table-1").tasks[1], steps=10))
     few = tuple(
         replace(v, settings={k: s for k, s in SMALL.items() if k != "updates_per_step"}) for v in study.variants
     )

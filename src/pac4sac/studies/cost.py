@@ -51,7 +51,9 @@ class TimedRun(TimedCohort):
     def __init__(self, run: Run, pool: EnvPool, rounds: int, options: Options) -> None:
         self.seconds: list[float] = []
         self.warmup = max(run.config.warmup, run.config.batch)
-        super().__init__([run], pool, replace(options, steps=self.warmup + rounds * MEASURED_STEPS))
+        # As its training would be placed: what takes few steps is not compiled.
+        steps = max(run.task.steps, self.warmup + rounds * MEASURED_STEPS)
+        super().__init__([run], pool, replace(options, steps=steps))
         self.row: dict[str, object] = {"algo": run.algo, "label": run.label, "task": run.task.name}
         self.row |= {"updates_per_step": run.config.updates_per_step}
         self.row |= {name: self.placement[name] for name in ("backend", "threads")}
