@@ -32,12 +32,14 @@ def make_agent(algo: str, *runs: Mapping[str, Any], ds: int = DS, da: int = DA, 
     return get_algorithm(algo).agent(configs, ds, da)
 
 
-def value_errors(m: Any, v: Any, g: Any, judged: Any) -> ValueErrors:
-    """Claims and outcomes [E, T] alone, of episodes of which nothing else is known."""
+def value_errors(m: Any, v: Any, g: Any, judged: Any, deviation: Any = None) -> ValueErrors:
+    """Claims and outcomes [E, T] alone, of episodes of which nothing else is known. The deviation that is offered is
+    the root of v unless another is given."""
     unknown = np.zeros_like(m)
     seen = np.zeros((*m.shape, 1), np.float32)
     length = np.full(len(m), m.shape[1])
-    return ValueErrors(0.0, 0.0, length, length < 0, seen, seen, unknown, unknown, m, v, g, unknown, judged)
+    offered = np.sqrt(v) if deviation is None else deviation
+    return ValueErrors(0.0, 0.0, length, length < 0, seen, seen, unknown, unknown, m, v, offered, g, unknown, judged)
 
 
 def make_learner(algo: str, *runs: Mapping[str, Any], seeds: Sequence[int] | None = None, **common: Any) -> Learner:

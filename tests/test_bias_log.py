@@ -13,6 +13,7 @@ from pac4sac.base.errors import UserError
 from pac4sac.training import experiment
 from pac4sac.training.value_error import measure_value_errors
 
+OFFERED = ("deviation", "ratio", "covered", "rank")  # of a critic's uncertainty
 BIAS = {"bias_every": 50, "bias_episodes": 2, "settings": {"gamma": 0.8}, "steps": 130}
 
 
@@ -31,7 +32,7 @@ def mortals() -> Iterator[Mortals]:
 def test_bias_is_logged_on_schedule_and_once_at_the_end(folder: Path) -> None:
     found = rows(folder, "sac-seed0", "bias")
     assert [row["step"] for row in found] == [50, 100, 130]
-    names = ("step", "bias", "low", "high", "rms", "mean_return", "episodes", "steps", "tail_weight")
+    names = ("step", "bias", "low", "high", "rms", "mean_return", "episodes", "steps", "tail_weight", *OFFERED)
     assert all(tuple(row) == names and row["low"] < row["bias"] < row["high"] for row in found)
     assert len({row["bias"] for row in found + rows(folder, "sac-seed1", "bias")}) == 6
 
@@ -42,6 +43,12 @@ def test_what_is_logged_is_what_a_measurement_of_that_agent_gives(folder: Path) 
     last = rows(folder, "sac-seed1", "bias")[-1]
     assert errors.bias().bias == pytest.approx(last["bias"], rel=1e-4)
     assert errors.bias().steps == last["steps"]
+    assert {name: last[name] for name in OFFERED} == pytest.approx(vars(errors.uncertainty()), rel=1e-3)
+
+
+def test_a_single_plain_critic_offers_no_uncertainty_to_log(tmp_path: Path) -> None:
+    folder = train(tmp_path / "x", "ddpg", **BIAS | {"bias_every": 130}).folder
+    assert OFFERED[0] not in rows(folder, "ddpg-seed0", "bias")[-1]
 
 
 def test_measuring_bias_never_disturbs_training(folder: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from linear_quadratic import make_linear_agent
 from small_cohorts import agent_on_paper, set_head, value_errors
 
 from pac4sac import Task
-from pac4sac.certificates.critic_errors import after_random_steps, calibrate, calibration, deviations
+from pac4sac.certificates.critic_errors import after_random_steps, calibrate, calibration
 from pac4sac.training.value_error import measure_value_errors
 
 TWO_STEPS = Task("two-steps", "probe_environments:probe/TwoSteps-v0", 10)
@@ -17,8 +17,9 @@ def test_coverage_is_the_share_within_two_deviations() -> None:
     error = np.array([[0.0, 1.9, 2.1, 9.0], [0.5, 9.0, 9.0, 9.0]])
     judged = np.array([[True, True, True, False], [True, False, False, False]])
     for sign in (1, -1):
-        errors = value_errors(sign * error, np.zeros((2, 4)), np.zeros((2, 4)), judged)
-        found = calibration("here", "√v_p", np.ones((2, 4)), errors, 0.05)
+        errors = value_errors(sign * error, np.ones((2, 4)), np.zeros((2, 4)), judged)
+        found = calibration("here", "√v_p", errors, 0.05)
+        assert found is not None
         assert found.share.value == pytest.approx((2 / 3 + 1) / 2)
     assert found.ratio == pytest.approx(np.sqrt((1.9**2 + 2.1**2 + 0.5**2) / 4))
     assert found.share.low < found.share.value < found.share.high
@@ -26,11 +27,14 @@ def test_coverage_is_the_share_within_two_deviations() -> None:
 
 def test_the_rank_correlation_tells_whether_a_critic_knows_where_it_errs() -> None:
     error, judged = np.array([[0.0, -1.0, 2.0, -3.0, 99.0]]), np.array([[True, True, True, True, False]])
-    errors = value_errors(error, np.zeros((1, 5)), np.zeros((1, 5)), judged)
+    nothing = np.zeros((1, 5))
     for deviation, expected in (([1, 2, 3, 9, 0], 1.0), ([9, 3, 2, 1, 5], -1.0), ([1, 3, 2, 9, 0], 0.8)):
-        found = calibration("here", "√v_p", np.array([deviation], float), errors, 0.05)
-        assert found.rank_correlation == pytest.approx(expected)
-    assert np.isnan(calibration("here", "√v_p", np.ones((1, 5)), errors, 0.05).rank_correlation)
+        found = value_errors(error, nothing, nothing, judged, np.array([deviation], float)).uncertainty()
+        assert found is not None
+        assert found.rank == pytest.approx(expected)
+    same = value_errors(error, nothing, nothing, judged, np.ones((1, 5))).uncertainty()
+    assert same is not None
+    assert np.isnan(same.rank)
 
 
 def test_a_single_plain_critic_offers_nothing_to_calibrate() -> None:
@@ -44,9 +48,7 @@ def test_the_deviation_that_a_critic_offers_is_the_root_of_its_variance() -> Non
     # v = 9 s² + max(a, 0)², in states 0 and 1
     set_head(agent, state, "critic", {"weight": [0.0, 0.0], "bias": 0.0, "variance": [9.0, 1.0]})
     (errors,) = measure_value_errors(agent, state, TWO_STEPS, [0], 3, "now")
-    name, deviation = deviations(agent, state, errors)
-    assert name == "√v_p"
-    np.testing.assert_allclose(deviation, [[0, 3]] * 3, rtol=1e-5)
+    np.testing.assert_allclose(errors.deviation, [[0, 3]] * 3, rtol=1e-5)
 
 
 def test_after_random_actions_the_true_value_is_met_in_the_mean_as_well() -> None:

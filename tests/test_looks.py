@@ -24,7 +24,7 @@ def test_every_variant_of_the_shipped_studies_has_a_plain_name(study: str) -> No
 
 
 @pytest.mark.parametrize(
-    "study", ["table-1", "table-2", "shooting", "controls", "beyond", "best", "overestimation", "cost"]
+    "study", ["table-1", "table-2", "shooting", "controls", "beyond", "best", "overestimation", "uncertainty", "cost"]
 )
 def test_no_two_variants_of_a_study_look_alike(study: str) -> None:
     chosen = looks(labels_of(study)).values()

@@ -15,7 +15,7 @@ from pac4sac import Result
 from pac4sac.agents import make_config
 from pac4sac.agents.replay import Batch
 from pac4sac.base.errors import UserError
-from pac4sac.certificates.critic_errors import bellman_errors, deviations
+from pac4sac.certificates.critic_errors import bellman_errors
 from pac4sac.training.learner import Learner
 from pac4sac.training.value_error import measure_value_errors
 
@@ -128,7 +128,7 @@ def test_errors_of_values_and_certificates_are_in_rewards_of_the_environment(tra
     np.testing.assert_allclose(errors.m, expected, rtol=1e-4, atol=1e-5)
     twins = agent.agent.critic(agent.agent.params(state, "critic"), s, a)[0]
     apart = twins.std(1, unbiased=False)[0].numpy() * agent.agent.reward_scale(state).item()
-    np.testing.assert_allclose(deviations(agent.agent, state, errors)[1].ravel(), apart, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(errors.deviation.ravel(), apart, rtol=1e-4, atol=1e-6)
     batch = Batch(s[:, :5], a[:, :5], torch.full((1, 5), 7.0), s[:, :5], torch.ones(1, 5))
     assert bellman_errors(agent.agent, state, batch, 0).y.tolist() == [7.0] * 5  # an end: the reward alone
 

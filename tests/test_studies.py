@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,11 @@ from pac4sac.cli.main import parse
 from pac4sac.cli.train import Train
 from pac4sac.runs.reading import read_run, read_runs
 from pac4sac.runs.run import make_runs, plan_cohorts
-from pac4sac.studies.definition import FORMAT, KINDS, OPTIONS, load_study, shipped_studies
+from pac4sac.studies.definition import FORMAT, KINDS, OPTIONS, Study, load_study, shipped_studies
+from pac4sac.studies.halving import Halving
 from pac4sac.studies.local import niceness, run_local
 from pac4sac.studies.plan import PlannedCohort, begin, plan, split_by_memory
-from pac4sac.studies.run import place_of, run_study
+from pac4sac.studies.run import place_of, run_study, train_and_report
 from pac4sac.studies.watcher import Watcher
 from pac4sac.tasks import TASKS
 from pac4sac.training.learner import cohort_bytes
@@ -328,6 +330,34 @@ def test_a_study_trains_each_identity_once_and_gives_it_every_name(tiny: Path, t
     assert run_study(replace(study, seeds=(0, 1, 2)), root, again, parallel=2).complete
     assert again.outcomes == ["complete", "complete"]
     assert len(list(root.glob("experiments/*/runs/*"))) == 9
+
+
+def test_what_an_archive_holds_is_not_trained_again_and_it_takes_the_rest(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pac4sac.paper.report.write_report", lambda paths, out: (paths, out))
+    study, archive = load_study(str(tiny)), tmp_path / "archive"
+
+    def trained_in(folder: str, study: Study) -> set[str]:
+        notes = Notes()
+        result, report = train_and_report(study, tmp_path / folder, notes, options={}, into=archive, parallel=1)
+        assert result.complete
+        assert report == ([archive], tmp_path / folder / "report")  # which is on all of it
+        assert len(notes.outcomes) == len(list((tmp_path / folder).glob("experiments/*")))
+        return {path.name for path in (tmp_path / folder).glob("experiments/*/runs/*")}
+
+    labels = ("sac", "pac", "pac again")
+    assert trained_in("first", study.with_seeds((1,))) == {f"{label}-seed1" for label in labels}
+    assert trained_in("second", study) == {f"{label}-seed0" for label in labels}
+    assert trained_in("third", study) == set()
+    assert {(run.label, run.seed) for run in read_runs(archive)} == set(product(("sac", "pac"), (0, 1)))
+
+
+def test_a_search_in_rungs_goes_into_no_archive(tmp_path: Path) -> None:
+    study = replace(load_study("smoke"), halving=Halving({"cartpole-swingup": (10, 20)}, 0.5, ()))
+    with pytest.raises(UserError, match="needs all its runs in one folder; leave --into out"):
+        train_and_report(study, tmp_path / "x", Notes(), options={}, into=tmp_path / "archive")
+    assert not (tmp_path / "x").exists()
 
 
 def test_an_interrupted_study_goes_on_to_the_same_result(tiny: Path, tmp_path: Path) -> None:

@@ -243,6 +243,14 @@ class Agent(MovingNetworks, ABC):
         m, v = self.mean_and_variance(state, s, a)
         return m * scale, None if v is None else v * scale.square()
 
+    def members_deviation(self, state: State, s: Tensor, a: Tensor) -> Tensor:
+        """How far several plain critics lie apart, [R, B], in the same units; NaN for a single one, or a critic of
+        another kind, which says nothing of how far it errs."""
+        if getattr(self, "critic", None) is None or self.critic.members < 2:
+            return s.new_full(s.shape[:2], math.nan)
+        q, _ = self.critic(self.params(state, "critic"), s, a)
+        return q.std(1, correction=0) * self.reward_scale(state)[:, None]
+
     def entropy_weight(self, state: State) -> Tensor:
         """As `alpha`, in the same units."""
         return self.alpha(state) * self.reward_scale(state)

@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
 from scipy.special import stdtrit
 from torch import Tensor
 
@@ -34,10 +33,8 @@ ErrorQuantity = Literal[
 ]
 QUANTITIES: tuple[ErrorQuantity, ...] = get_args(ErrorQuantity)
 CHUNK = 2000  # transitions that go through the networks at once
-STATES_AT_ONCE = 4096  # the same for several critics alone
 NEXT_ACTIONS = 4  # of which the target's expectation over a′ ~ π is the mean
-WIDTH = 2.0  # deviations to each side
-NOMINAL = 0.954  # covered by them, were the errors Gaussian with that deviation
+NOMINAL = 0.954  # of returns would lie within two deviations, were the errors Gaussian with that deviation
 LONGEST_WALK = 200  # random steps
 
 
@@ -281,40 +278,29 @@ def calibrate(
 
     In distribution, the states are those of π's own episodes. Out of it, an episode begins with random actions; judged
     is the last of these, and what π makes of it afterwards."""
-    if not agent.critic.gaussian and agent.critic.members < 2:
+    if measuring.uncertainty() is None:
         return []
     episodes, longest = len(measuring.judged), int(measuring.judged.sum(1).max())
     say(f"{episodes} episodes that begin with random actions …")
     strayed = after_random_steps(agent, state, task, episodes, seed, longest)
     places = {"π's own states": measuring, "after random actions": strayed}
-    return [
-        calibration(where, *deviations(agent, state, errors), errors, delta)
-        for where, errors in places.items()
-        if errors.judged.any()
-    ]
+    found = (calibration(where, offered_by(agent), errors, delta) for where, errors in places.items())
+    return [one for one in found if one is not None]
 
 
-def calibration(where: str, name: str, deviation: Floats, errors: ValueErrors, delta: float) -> Calibration:
-    """Of the judged steps, with deviations [E, T]; the interval is over episodes."""
-    shares = errors.episode_means((np.abs(errors.error) <= WIDTH * deviation).astype(np.float64))
-    share = Estimate(float(shares.mean()), betting_lower(shares, delta / 2), betting_upper(shares, delta / 2))
-    e, d = errors.error[errors.judged], np.maximum(deviation[errors.judged], 1e-12)
-    ratio, rms_error, rms_deviation = (float(np.sqrt(np.mean(x**2))) for x in (e / d, e, d))
-    varied = len(e) > 2 and np.ptp(d) > 0 and np.ptp(np.abs(e)) > 0
-    rank_correlation = float(stats.spearmanr(np.abs(e), d).statistic) if varied else math.nan
-    return Calibration(where, name, share, ratio, rms_error, rms_deviation, rank_correlation, steps=len(e))
+def calibration(where: str, name: str, errors: ValueErrors, delta: float) -> Calibration | None:
+    """Of the judged steps; the interval is over episodes."""
+    bias, u, covered = errors.bias(), errors.uncertainty(), errors.covered
+    if bias is None or u is None:
+        return None
+    share = Estimate(u.covered, betting_lower(covered, delta / 2), betting_upper(covered, delta / 2))
+    return Calibration(where, name, share, u.ratio, bias.rms, u.deviation, u.rank, bias.steps)
 
 
-@torch.no_grad()
-def deviations(agent: Agent, state: State, errors: ValueErrors) -> tuple[str, Floats]:
-    """√v_p, that of a mixture from its members' differences too, or how far several critics lie apart."""
-    if agent.critic.gaussian:
-        return "√v_p" if agent.takes_minimum else "the mixture's deviation", np.sqrt(errors.v)
-    s, a = (torch.from_numpy(x).flatten(0, 1)[None] for x in (errors.observation, errors.action))
-    chunks = zip(torch.split(s, STATES_AT_ONCE, 1), torch.split(a, STATES_AT_ONCE, 1), strict=True)
-    q = agent.params(state, "critic")
-    parts = [agent.critic(q, *chunk)[0].std(1, unbiased=False) * agent.reward_scale(state) for chunk in chunks]
-    return "the critics' deviation", torch.cat(parts, 1)[0].double().numpy().reshape(errors.m.shape)
+def offered_by(agent: Agent) -> str:
+    if not agent.critic.gaussian:
+        return "the critics' deviation"
+    return "√v_p" if agent.takes_minimum else "the mixture's deviation"
 
 
 def after_random_steps(agent: Agent, state: State, task: Task, episodes: int, seed: int, longest: int) -> ValueErrors:

@@ -45,6 +45,8 @@ class ChosenStudy:
 class PartOfStudy(ChosenStudy):
     seeds: Annotated[str | None, optional("SEEDS")] = None  # Seeds to train with instead of the study's own.
     tasks: Annotated[str | None, optional("A,B")] = None  # Only these tasks of the study.
+    # Archive of runs (see study collect): what it holds is not trained again, what is trained is put into it.
+    into: Annotated[Path | None, optional("DIR")] = None
     # Memory that the tensors of one cohort may take, in MB.
     memory: Annotated[int | None, optional("MB", "half of what is free")] = None
 
@@ -89,7 +91,7 @@ class StudyRunCommand(PartOfStudy):
         from pac4sac.studies.run import train_and_report
 
         how = {name: getattr(self, name) for name in ("engine", "address", "parallel", "max_minutes", "keep_stale")}
-        how |= {"memory": self.memory_in_bytes(), "options": arguments.options_of(self)}
+        how |= {"memory": self.memory_in_bytes(), "options": arguments.options_of(self), "into": self.into}
         how["callbacks"] = arguments.callback_names(self.track, self.callback)
         with writing(root), StudyDisplay(console) as display, ExitStack() as until_the_end:
             watcher: Watcher = display
@@ -112,6 +114,7 @@ class StudyPlanCommand(PartOfStudy):
 
     def run(self, console: Console) -> int:
         study, root = self.study_and_folder()
+        from pac4sac.runs.archive import archived
         from pac4sac.studies.local import side_by_side
         from pac4sac.studies.plan import place_for_cohorts, plan
         from pac4sac.studies.run import present_rung
@@ -125,7 +128,8 @@ class StudyPlanCommand(PartOfStudy):
         chosen = arguments.options_of(self)
         device = {**study.options, **chosen}.get("device", "auto")
         place = place_for_cohorts(device, self.memory_in_bytes())
-        cohorts = plan(study, root, place.memory, place.on_gpu)
+        known = archived(self.into) if self.into else ()
+        cohorts = plan(study, root, place.memory, place.on_gpu, known=known)
         seconds = []
         for cohort in cohorts if self.trial and place.here else []:
             with console.status(f"trying {cohort.title} …"):

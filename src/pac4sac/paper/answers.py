@@ -20,10 +20,12 @@ from pac4sac.paper.study_sections import chosen_answer, compare_study
 from pac4sac.report import answers
 from pac4sac.report.comparison import BETTER, WORSE, Compared
 from pac4sac.report.tables import Answer, Block, Picture, Section
+from pac4sac.report.uncertainty import uncertainty_answer
 from pac4sac.runs.collection import CHOOSING, FoundStudy
 
 # In the order of their answers; those of the first are claims of the paper.
 CLAIMED = ("table-1", "table-2", "controls", "shooting", "overestimation", "cost")
+UNCERTAINTY = "uncertainty"
 OPEN = (BEYOND, BEST, *CHOOSING)
 SECTIONS = {"overestimation": "bias"}  # where it is not called like the kind
 CLAIMS = {"controls": "a gain by the critic itself", "overestimation": "a cure"}  # where it is not what the study asks
@@ -65,7 +67,7 @@ def _unfinished(context: PaperContext) -> list[str]:
 def _of_studies(context: PaperContext, judged: Sequence[JudgedClaim], of_tables: Mapping[str, str]) -> list[Answer]:
     studies = {study.name: study for study in context.collection.studies}.values()
     told = []
-    for kind in (*CLAIMED, *OPEN, PUBLISHED):
+    for kind in (*CLAIMED, UNCERTAINTY, *OPEN, PUBLISHED):
         asking = [study for study in studies if study.kind == kind]
         claims = [claim for claim in judged if claim.study == kind]
         if kind in CHOOSING:
@@ -77,6 +79,8 @@ def _of_studies(context: PaperContext, judged: Sequence[JudgedClaim], of_tables:
         elif kind in OPEN and asking:
             on_tasks = {title: compare_study(context, kind, title) for title in context.variants}
             told += _of_comparisons(_question(asking[0]), on_tasks, kind)
+        elif kind == UNCERTAINTY:
+            told += [Answer(_question(study), uncertainty_answer(context), section=kind) for study in asking[:1]]
         elif kind == PUBLISHED:
             told += [Answer(_question(study), of_tables[kind], section=kind) for study in asking]
         elif asking:

@@ -19,7 +19,7 @@ from pac4sac.paper.published import beside_published, published_section
 from pac4sac.paper.study_sections import chosen_section, study_sections
 from pac4sac.paper.table_sections import shooting_section, table_section
 from pac4sac.paper.verdicts import MARGIN_TEXT
-from pac4sac.report import bias_and_coverage, figures
+from pac4sac.report import bias_and_coverage, figures, uncertainty
 from pac4sac.report import sections as general
 from pac4sac.report.curves import curves_of
 from pac4sac.report.folder import check_folder, write_files
@@ -92,6 +92,7 @@ def compose(context: PaperContext) -> list[Section]:
         replace(across, blocks=[block for block in across.blocks if block is not figure]) if across else None,
         *(general.task_section(context, title) for title in context.variants if context.results(title)),
         bias_and_coverage.bias_section(context),
+        uncertainty.uncertainty_section(context),
         bias_and_coverage.coverage_section(context, partial(coverage_baseline, collection.studies)),
         general.threshold_section(context, TEXTS["threshold"] if of_paper else ""),
         *(chosen_section(context, kind) for kind in CHOOSING),

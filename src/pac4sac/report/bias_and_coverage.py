@@ -34,6 +34,11 @@ class Measurements:
     log: str  # its name, as a record has it
     numbers: tuple[str, ...]  # without which a row is not whole
     study: str = ""  # the kind of which the variants come first
+    section: str = ""  # its name, where it is not that of the log
+
+    @property
+    def name(self) -> str:
+        return self.section or self.log
 
     def of(self, run: RunRecord) -> list[Mapping[str, float]]:
         """The rows of a run that are whole; one that diverged has some of no finite size."""
@@ -50,9 +55,10 @@ class Measurements:
         return [rows for last_step, rows in measured if all(rows[-1]["step"] >= last_step)]
 
     def ends(self, variant: Variant, name: str) -> list[float]:
-        return [rows[-1][name] for rows in self.at_the_end(variant)]
+        """Of the runs in whose last row it is a number."""
+        return [rows[-1][name] for rows in self.at_the_end(variant) if is_number(rows[-1].get(name))]
 
-    def section(self, context: Context, about: About, draw: figures.Draw) -> Section | None:
+    def compose(self, context: Context, about: About, draw: figures.Draw) -> Section | None:
         """Of all tasks on which something was measured; `about` has sentences and the further columns of a table."""
 
         def runs_cell(variant: Variant) -> Cell:
@@ -63,20 +69,20 @@ class Measurements:
         first += [data("algo", get="algo"), data("shots", get="shots"), data("runs", get=runs_cell)]
         last = [Column("S", "shots"), Column("Runs", runs_cell)]
         asking = {study.name for study in context.collection.studies if study.kind == self.study}
-        blocks: list[Block] = []
+        blocks, texts = list[Block](), TEXTS[self.name]
         for title, variants in context.variants.items():
             if members := sorted(self.measured(variants), key=lambda variant: asking.isdisjoint(variant.studies)):
                 sentences, columns = about(title, members)
-                name, texts = f"{self.log}-{file_name(title)}", TEXTS[self.log]
+                name = f"{self.name}-{file_name(title)}"
                 table = Table(name, texts["table"].format(title), [*first, *columns, *last], members)
                 curves = [variant for variant in members if self.curves(variant)[0]]
                 drawn = figures.pictures(name, [(texts["picture"].format(title), curves)], draw)
                 blocks += [*sentences, *drawn, table, *mixtures(members)]
-        return Section(self.log, TEXTS[self.log]["title"], [TEXTS[self.log]["intro"], *blocks]) if blocks else None
+        return Section(self.name, texts["title"], [texts["intro"], *blocks]) if blocks else None
 
     def figure(self, variants: Sequence[Variant], quantities: Mapping[str, str]) -> Figure:
         """A panel for each quantity, with the title of its axis, over the steps of training."""
-        figure, panels = figures.new_figure(f"{TEXTS[self.log]['title']}: {variants[0].task.title}", len(quantities))
+        figure, panels = figures.new_figure(f"{TEXTS[self.name]['title']}: {variants[0].task.title}", len(quantities))
         for panel, (name, title) in zip(panels, quantities.items(), strict=True):
             ends, last = list[tuple[Look, Estimate]](), 1.0
             for variant in variants:
@@ -149,7 +155,7 @@ def bias_section(context: Context) -> Section | None:
             sentences += [f"On {title} at the end of training, {shooting} shooting: {verdicts}."] if alike else []
         return [" ".join(sentences)], columns
 
-    return BIAS.section(context, about, bias_figure)
+    return BIAS.compose(context, about, bias_figure)
 
 
 def bias_figure(variants: Sequence[Variant]) -> Figure:
@@ -195,7 +201,7 @@ def coverage_section(context: Context, choose: Callable[[Sequence[Variant]], Var
         against = f"On {title} at the end of training, against `{baseline.label}`." if baseline else ""
         return [" ".join([against, *sentences])] if baseline else [], columns
 
-    return COVERAGE.section(context, about, coverage_figure)
+    return COVERAGE.compose(context, about, coverage_figure)
 
 
 def _told(verdicts: Mapping[Variant, str], variant: Variant) -> Cell:

@@ -19,7 +19,7 @@ from pac4sac.base.errors import UserError
 from pac4sac.base.files import check_if_there, check_kinds, check_links, natural, read_json, read_jsonl, write_whole
 from pac4sac.base.text import file_name
 from pac4sac.runs.logs import as_columns, episode_columns
-from pac4sac.runs.merging import contradict, end, merge
+from pac4sac.runs.merging import OUTCOME, contradict, end, merge
 from pac4sac.runs.reading import LINE_SUM, RunRecord, files_below, read_below, read_experiment, sum_of_line, tell_damage
 
 
@@ -82,6 +82,12 @@ def add_to_archive(
 
 
 # --- runs
+
+
+def archived(archive: Path) -> frozenset[str]:
+    """The identities of its runs that came to an outcome; none of an archive that is still to be made."""
+    runs = _runs_below(archive, experiments=False) if archive.is_dir() else ()
+    return frozenset(run.identity for run in runs if end(run) == OUTCOME)
 
 
 def check_folders(folders: Iterable[Path]) -> None:

@@ -90,7 +90,7 @@ def compare(
     study = comparison_study(task, algos, seeds, settings, steps, baseline, preset)
     make_options(study.tasks[0].steps, options)  # a mistake is told before a folder is made
     root = study_folder(study, out)
-    launching = {"parallel": parallel, "max_minutes": max_minutes, "keep_stale": keep_stale, "callbacks": named}
+    launching: Any = {"parallel": parallel, "max_minutes": max_minutes, "keep_stale": keep_stale, "callbacks": named}
     result, report = train_and_report(study, root, watcher or Watcher(), options=options, **launching)
     asked = {run.identity for run in study.runs()}
     collection, tables = report.context.collection, report.main_tables

@@ -9,7 +9,7 @@ import hashlib
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -101,14 +101,22 @@ def stored_cohorts(study: Study, root: Path) -> Iterator[StoredCohort]:
 
 
 def plan(
-    study: Study, root: Path, memory: int, on_gpu: bool = False, *, keep_stale: bool = False
+    study: Study,
+    root: Path,
+    memory: int,
+    on_gpu: bool = False,
+    *,
+    keep_stale: bool = False,
+    known: Collection[str] = (),
 ) -> list[PlannedCohort]:
     """The cohorts of a study in a folder: those begun there, then those to be begun, each within `memory` bytes. What
-    was begun by other code than today's counts only if it came to its end and is to be kept."""
+    was begun by other code than today's counts only if it came to its end and is to be kept. Runs whose identity is
+    `known` are trained elsewhere."""
     cohorts = []
     check_links(root)
     # Each identity once: the same run under a second name is not trained again.
-    wanted = dict(reversed({run.identity: run for run in reversed(study.runs())}.items()))
+    each = {run.identity: run for run in reversed(study.runs()) if run.identity not in known}
+    wanted = dict(reversed(each.items()))
     for stored in sorted(stored_cohorts(study, root), key=lambda stored: stored.edited != ""):
         if any(run.identity in wanted for run in stored.runs):
             cohort = PlannedCohort(stored.folder, stored.runs, cohort_bytes(stored.runs))

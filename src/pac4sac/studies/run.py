@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from pac4sac.base.errors import UserError
 from pac4sac.base.files import read_json, write_json
 from pac4sac.base.stopping import StopRequest
 from pac4sac.export.tracking import callbacks_named
+from pac4sac.runs.archive import add_to_archive, archived
 from pac4sac.runs.run import Run
 from pac4sac.studies.cost import measure_cost
 from pac4sac.studies.definition import Study
@@ -32,15 +33,28 @@ def study_folder(study: Study, out: str | Path | None) -> Path:
 
 
 def train_and_report(
-    study: Study, root: Path, watcher: Watcher, *, options: Mapping[str, Any], **launching: Any
+    study: Study,
+    root: Path,
+    watcher: Watcher,
+    *,
+    options: Mapping[str, Any],
+    into: Path | None = None,
+    **launching: Any,
 ) -> "tuple[Result, WrittenReport]":
-    """Run a study, then write the page on all that its folder holds, of a search in rungs on the last. `launching` is
+    """Run a study, then write the page on all that its folder holds, of a search in rungs on the last. With an archive
+    to put its runs `into`, those that are there are not trained again, and the page is on all of it. `launching` is
     what `run_study` takes."""
     from pac4sac.paper.report import write_report  # matplotlib takes a second to import
 
-    train = run_study if study.halving is None else run_rungs
-    result = train(study, root, watcher, **launching, **options)
-    return result, write_report([result.folder], root / "report")
+    if into is None:
+        train = run_study if study.halving is None else run_rungs
+        result = train(study, root, watcher, **launching, **options)
+        return result, write_report([result.folder], root / "report")
+    if study.halving is not None:
+        raise UserError(f"{study.name} is a search in rungs, which needs all its runs in one folder; leave --into out.")
+    result = run_study(study, root, watcher, known=archived(into), **launching, **options)
+    add_to_archive([root], into)
+    return result, write_report([into], root / "report")
 
 
 def run_rungs(
@@ -78,11 +92,13 @@ def run_study(
     memory: int | None = None,
     max_minutes: float | None = None,
     keep_stale: bool = False,
+    known: Collection[str] = (),
     callbacks: Sequence[str] = (),
     **options: Any,
 ) -> Result:
     """Train what is not trained yet, or was by other code than today's, unless that is kept. Called again, it goes on.
-    `options` override those of the study; `callbacks` are names, see `callbacks_named`."""
+    `options` override those of the study; `known` are identities of runs that were trained elsewhere; `callbacks` are
+    names, see `callbacks_named`."""
     stop = StopRequest(max_minutes)
     callbacks_named(callbacks)  # what cannot be made is told before anything is written
     if callbacks and engine != "local":
@@ -92,7 +108,8 @@ def run_study(
     if parallel is not None and parallel < 1:
         raise UserError(f"At least 1 cohort must be trained at a time, not {parallel}; leave --parallel out to choose.")
     place = place_of(study, engine, memory, options)
-    cohorts = plan(study, root, place.memory, place.on_gpu, keep_stale=keep_stale) if study.kind != "cost" else []
+    chosen: Any = {"keep_stale": keep_stale, "known": known}
+    cohorts = plan(study, root, place.memory, place.on_gpu, **chosen) if study.kind != "cost" else []
     watcher.planned(study, root, cohorts, place.memory)
     unfinished = [cohort for cohort in cohorts if cohort.done() < len(cohort.runs)]
     cluster = cluster_address(address) if unfinished and engine == "ray" else None  # before anything is written
@@ -130,7 +147,7 @@ def place_of(study: Study, engine: str, memory: int | None, options: Mapping[str
 def name_the_same(runs: Sequence[Run], cohorts: Sequence[PlannedCohort]) -> None:
     """Give a run that a study lists under several names a folder under each; it was trained once."""
     trained = {run.identity: (cohort.folder / "runs" / run.id, run) for cohort in cohorts for run in cohort.runs}
-    for run in runs if cohorts else ():
+    for run in (run for run in runs if run.identity in trained):
         folder, original = trained[run.identity]
         copy = folder.parent / run.id
         if run.label == original.label or copy.exists():

@@ -1,6 +1,5 @@
 """The training loop of a cohort: act, send, update while the simulators step, collect, store, log, checkpoint."""
 
-import dataclasses
 import time
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
@@ -325,8 +324,8 @@ class Cohort:
         how: Any = {"workers": self.pool.workers, "stop": self.stop, "step_seconds": self.options.step_seconds}
         errors = measure_value_errors(*played, only=runs, **how)
         for run in runs:
-            if (bias := errors[run].bias()) is not None:
-                self._log(run, "bias", {"step": step, **dataclasses.asdict(bias)})
+            if row := errors[run].row():
+                self._log(run, "bias", {"step": step} | row)
 
     def _log_coverage(self, runs: Sequence[int]) -> None:
         if not runs or not self.options.coverage_every:

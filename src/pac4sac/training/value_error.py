@@ -12,12 +12,13 @@ environment's rewards, also where the critic learned them on another scale.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import stats
 from torch import Tensor
 
 from pac4sac.agents import bounds
@@ -32,6 +33,18 @@ Floats = NDArray[np.float64]
 TAIL = 0.01  # the largest weight of an unknown tail
 CHUNK = 64  # steps whose states go through the critic at once
 ROUNDING = 1e-5  # of float32, relative to the values: a smaller bias is none
+LEAST_DEVIATION = 1e-12
+WIDTH = 2.0  # deviations to each side of a claim, within which a return is covered
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """What a critic offers as its deviation, beside its errors m_p − G in the judged steps."""
+
+    deviation: float  # root mean square
+    ratio: float  # root mean square of error by deviation: 1 where the critic knows how far it errs
+    covered: float  # share of returns within two deviations, first of an episode, then over the episodes
+    rank: float  # Spearman's correlation of |error| and deviation: 0 where it does not know where it errs
 
 
 @dataclass(frozen=True)
@@ -80,6 +93,7 @@ class ValueErrors:
     log_pi: Floats
     m: Floats  # m_p(s_t, a_t)
     v: Floats  # v_p(s_t, a_t); 0 for a critic without a variance
+    deviation: Floats  # what the critic offers as its uncertainty; NaN for one that offers none
     g: Floats  # G_t
     tail_weight: Floats  # of what the critic itself says in G_t
     judged: NDArray[np.bool_]
@@ -137,6 +151,26 @@ class ValueErrors:
         mean_return, tail_weight = self.episode_means(self.g).mean(), self.tail_weight[self.judged].max()
         counts = int(self.judged.any(1).sum()), int(self.judged.sum())
         return Bias(mean.value, mean.low, mean.high, rms, float(mean_return), *counts, float(tail_weight))
+
+    @property
+    def covered(self) -> Floats:
+        """By episode, the share of judged steps whose return lies within two deviations of the claim."""
+        return self.episode_means((np.abs(self.error) <= WIDTH * self.deviation).astype(np.float64))
+
+    def uncertainty(self) -> Uncertainty | None:
+        """None where the critic offers none, or no step could be judged."""
+        e, d = self.error[self.judged], np.maximum(self.deviation[self.judged], LEAST_DEVIATION)
+        if not len(e) or np.isnan(d).any():
+            return None
+        deviation, ratio = (float(np.sqrt(np.mean(x**2))) for x in (d, e / d))
+        varied = len(e) > 2 and np.ptp(d) > 0 and np.ptp(np.abs(e)) > 0
+        rank = float(stats.spearmanr(np.abs(e), d).statistic) if varied else math.nan
+        return Uncertainty(deviation, ratio, float(self.covered.mean()), rank)
+
+    def row(self) -> dict[str, Any]:
+        """Of the log: the bias and, where some is offered, the uncertainty; empty where no step could be judged."""
+        measured = (self.bias(), self.uncertainty())
+        return {name: value for part in measured if part for name, value in asdict(part).items()}
 
 
 @torch.no_grad()
@@ -234,13 +268,16 @@ def bounded_error(m: Floats, v: Floats, y: Floats, epsilon: float) -> Floats:
 
 
 def _claims(agent: Agent, state: State, steps: Sequence[tuple[Tensor, Tensor, Floats]]) -> list[Floats]:
-    """m_p and v_p, each [R·E, T]."""
+    """m_p, v_p and the deviation that is offered, each [R·E, T]."""
     chunks = []
     for first in range(0, len(steps), CHUNK):
         observations, actions, _ = zip(*steps[first : first + CHUNK], strict=True)
         s, a = torch.stack(observations, 2), torch.stack(actions, 2)  # [R, E, t, ·]
-        m, v = agent.claims(state, s.flatten(1, 2), a.flatten(1, 2))
-        chunks.append([x.view(a.shape[:3]).flatten(0, 1) for x in (m, torch.zeros_like(m) if v is None else v)])
+        pairs = s.flatten(1, 2), a.flatten(1, 2)
+        m, v = agent.claims(state, *pairs)
+        deviation = agent.members_deviation(state, *pairs) if v is None else v.sqrt()
+        each = m, torch.zeros_like(m) if v is None else v, deviation
+        chunks.append([x.view(a.shape[:3]).flatten(0, 1) for x in each])
     return [_host(torch.cat(x, -1)) for x in zip(*chunks, strict=True)]
 
 

@@ -1,0 +1,89 @@
+"""Do critics know how far they err? What each offers as its deviation, beside its errors at the end of training."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from pac4sac.report import figures
+from pac4sac.report.bias_and_coverage import Measurements
+from pac4sac.report.comparison import Context, in_words
+from pac4sac.report.tables import Column, Section, data, in_digits, verdict_cell, with_ends, words
+from pac4sac.report.variants import Variant
+from pac4sac.runs.statistics import UNDECIDED, Estimate, mean_interval
+
+OFFERED = Measurements("bias", ("step", "rms", "deviation", "ratio", "covered"), "uncertainty", section="uncertainty")
+MARGIN = 3.0  # a deviation within this factor of the error counts as right
+RIGHT, TOO_SMALL, TOO_LARGE = "about right", "too small", "too large"
+VERDICTS = (RIGHT, TOO_SMALL, TOO_LARGE, UNDECIDED)
+
+
+def error_by_deviation(variant: Variant) -> Estimate | None:
+    """The geometric mean over seeds of the root mean square of error by deviation, with its interval: a critic that
+    errs twice as far as it says is as wrong as one that errs half as far."""
+    logs = np.log(OFFERED.ends(variant, "ratio"))
+    if not len(logs):
+        return None
+    mean = mean_interval(logs)
+    ends = [None if end is None else float(np.exp(end)) for end in (mean.low, mean.high)]
+    return Estimate(float(np.exp(mean.value)), *ends)
+
+
+def verdict(variant: Variant) -> str:
+    """By the whole interval, or by the one value of a single seed nothing."""
+    ratio = error_by_deviation(variant)
+    if ratio is None or ratio.low is None or ratio.high is None:
+        return UNDECIDED
+    if ratio.low > MARGIN:
+        return TOO_SMALL
+    if ratio.high < 1 / MARGIN:
+        return TOO_LARGE
+    return RIGHT if ratio.low > 1 / MARGIN and ratio.high < MARGIN else UNDECIDED
+
+
+def uncertainty_answer(context: Context) -> str:
+    """On each task the critics that know best and least how far they err."""
+    sentences = []
+    for title, variants in context.variants.items():
+        known = {v: ratio for v in OFFERED.measured(variants) if (ratio := error_by_deviation(v)) is not None}
+        ranked = sorted(known, key=lambda variant: abs(math.log(known[variant].value)))
+        told = [
+            f"{in_digits(known[v], digits=1)} times what {v.look.name} claims"
+            for v in dict.fromkeys([*ranked[:1], *ranked[-1:]])
+        ]
+        sentences += [f"On {title} errors are {' and '.join(told)}."] if told else []
+    return " ".join(sentences) or "No complete run decides it yet."
+
+
+def uncertainty_section(context: Context) -> Section | None:
+    def mean(name: str, variant: Variant) -> Estimate | None:
+        values = OFFERED.ends(variant, name)
+        return mean_interval(values) if values else None
+
+    columns = [
+        words("Deviation", lambda variant: verdict_cell(verdict(variant))),
+        Column("error ÷ deviation [95 %]", error_by_deviation, with_ends("ratio"), digits=2),
+        Column("covered by ± 2 [95 %]", lambda v: mean("covered", v), with_ends("covered"), digits=2),
+        Column("rank correlation [95 %]", lambda v: mean("rank", v), with_ends("rank"), digits=2),
+        Column("root-mean-square error", lambda v: mean("rms", v), with_ends("rms"), digits=1),
+        Column("root-mean-square deviation", lambda v: mean("deviation", v), with_ends("deviation"), digits=2),
+        data("verdict", get=verdict),
+    ]
+
+    def about(title: str, variants: Sequence[Variant]) -> tuple[list[str], list[Column]]:
+        told = in_words([(verdict(variant), f"`{variant.label}`") for variant in variants], VERDICTS)
+        return [f"On {title} at the end of training: {told}."], columns
+
+    return OFFERED.compose(context, about, figure)
+
+
+def figure(variants: Sequence[Variant]) -> Figure:
+    """Left how many times the deviation errors are, right the share of returns within two deviations."""
+    drawn = OFFERED.figure(variants, {"ratio": "error ÷ deviation, 1 is right", "covered": "covered by ± 2 deviations"})
+    left, right = drawn.axes
+    left.set_yscale("log")
+    left.axhline(1, **figures.DASHED)
+    right.set_ylim(0, 1)
+    right.axhline(0.95, **figures.DASHED)
+    return drawn

@@ -1,0 +1,54 @@
+"""What the report says of the deviations that critics offer."""
+
+import csv
+import math
+from pathlib import Path
+
+import pytest
+from report_folders import task, write_run, write_study
+from test_bias_report import STEPS, write_bias
+
+from pac4sac.paper.report import read_context, write_report
+from pac4sac.report.uncertainty import error_by_deviation, uncertainty_answer, uncertainty_section
+
+pytestmark = pytest.mark.usefixtures("undrawn")
+RATIOS = {"pac4sac": (100.0, 400.0, 200.0), "sac": (0.9, 1.1, 1.3), "oac": (0.1, 0.12, 0.15), "td3": (1.0, 8.0, 9.0)}
+
+
+def write_uncertainties(folder: Path) -> None:
+    for algo, ratios in RATIOS.items():
+        for seed, ratio in enumerate(ratios):
+            offered = {"deviation": 3.0 / ratio, "ratio": ratio, "covered": 0.5, "rank": None if seed else 0.25}
+            write_bias(write_run(folder, task("cartpole-swingup"), algo, seed), [1.0] * len(STEPS), **offered)
+
+
+def test_a_deviation_is_right_too_small_or_too_large_by_a_factor_of_three(tmp_path: Path) -> None:
+    write_uncertainties(tmp_path / "in")
+    write_report([tmp_path / "in"], tmp_path / "out")
+    table = (tmp_path / "out/tables/uncertainty-cartpole-swingup.csv").open()
+    found = {row["variant"]: row for row in csv.DictReader(table)}
+    verdicts = {"pac4sac": "too small", "sac": "about right", "oac": "too large", "td3": "undecided"}
+    assert {label: row["verdict"] for label, row in found.items()} == verdicts
+    assert float(found["pac4sac"]["ratio"]) == pytest.approx(200)  # (100 · 400 · 200)^(1/3)
+    # ln 2 is the deviation of the logarithms, 4.3027 the quantile of Student's distribution with two degrees of freedom
+    assert float(found["pac4sac"]["ratio_high"]) == pytest.approx(
+        200 * math.exp(4.3027 * math.log(2) / math.sqrt(3)), rel=1e-3
+    )
+    assert float(found["sac"]["covered"]) == 0.5
+    assert float(found["sac"]["rank"]) == 0.25  # of the one seed in which deviations varied
+
+
+def test_the_answer_names_who_knows_best_and_who_least(tmp_path: Path) -> None:
+    write_uncertainties(tmp_path)
+    write_study(tmp_path, "uncertainty", "uncertainty", None, [])
+    told = uncertainty_answer(read_context([tmp_path]))
+    assert told.startswith("On cartpole-swingup errors are 1.1 [0.7, 1.7] times what SAC claims and 200.0 [")
+    assert told.endswith("] times what PAC4SAC claims.")
+
+
+def test_logs_without_a_deviation_make_no_section(tmp_path: Path) -> None:
+    write_bias(write_run(tmp_path, task("cartpole-swingup")), [1.0] * len(STEPS))
+    context = read_context([tmp_path])
+    assert uncertainty_section(context) is None
+    assert uncertainty_answer(context) == "No complete run decides it yet."
+    assert error_by_deviation(context.all_variants[0]) is None
