@@ -21,6 +21,7 @@ SHOWN_AS_PAGES = {".py": "python", ".toml": "toml"}
 LINK = re.compile(r'(?P<before>\]\(|src="|href=")(?P<target>[^)"#\s]+)(?P<anchor>#[^)"\s]*)?')
 FENCED = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+REPOSITORY_PATHS: dict[str, Path] = {}  # of pages that are made here: what their links are relative to
 log = logging.getLogger("mkdocs.hooks.site")
 
 
@@ -46,7 +47,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 def add_page(files: Files, config: Any, uri: str, text: str, path: Path | None = None) -> File:
     file = File.generated(config, uri, content=text)
-    file.repository_path = path or Path(config.docs_dir, uri)  # to which its links are relative
+    REPOSITORY_PATHS[uri] = path or Path(config.docs_dir, uri)
     files.append(file)
     return file
 
@@ -93,7 +94,7 @@ def outside_of_code(markdown: str, change: Callable[[str], str]) -> str:
 
 def path_of(file: File) -> Path:
     """Where a page lies in the repository."""
-    return getattr(file, "repository_path", None) or Path(str(file.abs_src_path))
+    return REPOSITORY_PATHS.get(file.src_uri) or Path(str(file.abs_src_path))
 
 
 def linked_outside(file: File) -> set[Path]:
