@@ -137,6 +137,11 @@ def test_a_plan_is_for_the_device_of_the_study(
     [
         (["study", "run", "table-9"], "There is no study 'table-9'"),
         (["study", "run", "smoke", "--tasks", "ant"], "has no task ant"),
+        (
+            ["study", "plan", "controls", "--variants", "sac-auto,sac"],
+            "has no variant sac; it has pac4sac, pac4sac-with",
+        ),
+        (["study", "run", "tiny.toml", "--into", "tiny.toml"], "tiny.toml is no folder"),
         (["compare", "Pendulum-v1", "--algos", "sac,sac"], "An algorithm is named twice"),
         (["compare", "Pendulum-v1", "--set", "width=8,16"], "compare takes one value for width"),
         (["compare", "Pendulum-v2", "--algos", "sac,ddpg"], "There is no task or environment 'Pendulum-v2'"),

@@ -2,10 +2,11 @@
 
 import shlex
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich.console import Console
 from tyro.conf import OmitSubcommandPrefixes, Positional, arg, subcommand
@@ -45,6 +46,7 @@ class ChosenStudy:
 class PartOfStudy(ChosenStudy):
     seeds: Annotated[str | None, optional("SEEDS")] = None  # Seeds to train with instead of the study's own.
     tasks: Annotated[str | None, optional("A,B")] = None  # Only these tasks of the study.
+    variants: Annotated[str | None, optional("A,B")] = None  # Only these variants of the study, by name.
     # Archive of runs (see study collect): what it holds is not trained again, what is trained is put into it.
     into: Annotated[Path | None, optional("DIR")] = None
     # Memory that the tensors of one cohort may take, in MB.
@@ -54,17 +56,26 @@ class PartOfStudy(ChosenStudy):
         study, folder = super().study_and_folder()
         if self.seeds is not None:
             study = study.with_seeds(tuple(parse_seeds(self.seeds)))
-        if self.tasks is not None:
-            wanted, known = self.tasks.split(","), [task.name for task in study.tasks]
-            if missing := sorted(set(wanted) - set(known)):
-                raise UserError(f"The study {study.name} has no task {', '.join(missing)}; it has {', '.join(known)}.")
-            study = replace(study, tasks=tuple(task for task in study.tasks if task.name in wanted))
+        for kind in ("tasks", "variants"):
+            if (names := getattr(self, kind)) is not None:
+                study = only(study, kind, names.split(","))
         return study, folder
 
     def memory_in_bytes(self) -> int | None:
         if self.memory is not None and self.memory < 1:
             raise UserError(f"--memory must be at least 1 MB, not {self.memory}.")
         return None if self.memory is None else self.memory * 10**6
+
+
+def only(study: "Study", kind: str, names: Sequence[str]) -> "Study":
+    """With those of its tasks or variants that have these names."""
+    parts = getattr(study, kind)
+    known = list(dict.fromkeys(part.name for part in parts))
+    if missing := sorted(set(names) - set(known)):
+        asked, one = ", ".join(missing), kind.removesuffix("s")
+        raise UserError(f"The study {study.name} has no {one} {asked}; it has {', '.join(known)}.")
+    chosen: Any = {kind: tuple(part for part in parts if part.name in names)}
+    return replace(study, **chosen)
 
 
 @arguments.with_options("device", "backend", "precision", "step_seconds", otherwise=AS_THE_STUDY_SAYS)

@@ -86,7 +86,10 @@ def add_to_archive(
 
 def archived(archive: Path) -> frozenset[str]:
     """The identities of its runs that came to an outcome; none of an archive that is still to be made."""
-    runs = _runs_below(archive, experiments=False) if archive.is_dir() else ()
+    if not archive.exists():
+        return frozenset()
+    check_folders([archive])
+    runs = _runs_below(archive, experiments=False)
     return frozenset(run.identity for run in runs if end(run) == OUTCOME)
 
 
