@@ -11,7 +11,7 @@ import pytest
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import read_jsonl
 from pac4sac.base.stopping import StopReason, StopRequest
-from pac4sac.cli.main import parse
+from pac4sac.cli.main import main, parse
 from pac4sac.cli.train import Train
 from pac4sac.runs.reading import read_run, read_runs
 from pac4sac.runs.run import make_runs, plan_cohorts
@@ -333,7 +333,7 @@ def test_a_study_trains_each_identity_once_and_gives_it_every_name(tiny: Path, t
 
 
 def test_what_an_archive_holds_is_not_trained_again_and_it_takes_the_rest(
-    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("pac4sac.paper.report.write_report", lambda paths, out: (paths, out))
     study, archive = load_study(str(tiny)), tmp_path / "archive"
@@ -351,6 +351,8 @@ def test_what_an_archive_holds_is_not_trained_again_and_it_takes_the_rest(
     assert trained_in("second", study) == {f"{label}-seed0" for label in labels}
     assert trained_in("third", study) == set()
     assert {(run.label, run.seed) for run in read_runs(archive)} == set(product(("sac", "pac"), (0, 1)))
+    assert main(["study", "plan", str(tiny), "--into", str(archive)]) == 0
+    assert "holds all runs of tiny; nothing is left to train." in capsys.readouterr().out
 
 
 def test_a_search_in_rungs_goes_into_no_archive(tmp_path: Path) -> None:

@@ -140,7 +140,9 @@ class StudyPlanCommand(PartOfStudy):
         device = {**study.options, **chosen}.get("device", "auto")
         place = place_for_cohorts(device, self.memory_in_bytes())
         known = archived(self.into) if self.into else ()
-        cohorts = plan(study, root, place.memory, place.on_gpu, known=known)
+        if not (cohorts := plan(study, root, place.memory, place.on_gpu, known=known)):
+            say(console, f"{self.into} holds all runs of {study.name}; nothing is left to train.")
+            return 0
         seconds = []
         for cohort in cohorts if self.trial and place.here else []:
             with console.status(f"trying {cohort.title} …"):
