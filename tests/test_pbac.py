@@ -23,12 +23,15 @@ def two_critics(**settings: float) -> tuple[Agent, State]:
     return agent, state
 
 
-def test_the_target_of_each_critic_takes_the_action_of_its_own_policy() -> None:
+@pytest.mark.parametrize(("acting", "a2"), [(0, 0.5), (1, 0.9)])
+def test_the_targets_of_all_critics_take_the_action_of_the_policy_that_acts(acting: int, a2: float) -> None:
     agent, state = two_critics(gamma=0.9)
-    noise = torch.tensor([math.atanh(0.5), math.atanh(0.9)]).view(1, 2, 1, 1)
+    heads = [math.atanh(0.5), -9.0, math.atanh(0.9), -9.0]  # mean, log-variance of each policy
+    agent.params(state, "actor")["head.bias"][:] = torch.tensor(heads)
+    state["member"].fill_(acting)
     batch = Batch(S, A, ONE, column(3.0), 0 * ONE)
-    y = agent.bellman_target(state, batch, {"target": noise}).y
-    torch.testing.assert_close(y, torch.tensor([1 + 0.9 * 6.5, 1 + 0.9 * 3]).view(1, 2, 1))
+    y = agent.bellman_target(state, batch, {"target": torch.zeros(1, 1, 1)}).y
+    torch.testing.assert_close(y, torch.tensor([1 + 0.9 * (6 + a2), 1 + 0.9 * 3]).view(1, 2, 1))
 
 
 @pytest.mark.parametrize(("mask", "seen"), [([0.0, 0.0], (1, 1)), ([0.0, 0.9], (1, 0))])

@@ -1,6 +1,7 @@
 """PBAC (Tasdighi, Haussmann, Werge, Wu, Kandemir, arXiv 2402.03055), by the authors of PAC4SAC: deep exploration with
 PAC-Bayes. The posterior is an ensemble of critics, the prior is made of their targets, each critic has a policy of its
-own, and one policy, drawn now and again, acts. What the paper leaves open follows the authors' later library."""
+own, and one policy, drawn now and again, acts. What the paper leaves open follows the program that its authors released
+with it."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,7 +24,7 @@ LEAST_VARIANCE = 1e-6
 @dataclass(frozen=True, kw_only=True)
 class PbacConfig(SacConfig):
     critics: int = structural(10, Interval(2), "number of critics, each with a policy of its own")
-    target_shots: int = structural(1, Interval(1, 1), "each critic has one next action, that of its own policy")
+    target_shots: int = structural(1, Interval(1, 1), "one next action, that of the policy which acts at present")
     prior_variance: float = per_run(1.0, POSITIVE, "σ₀²: variance of the prior around the mean of the targets")
     kept: float = per_run(0.95, Interval(0, 1, low_open=True), "share of the errors in a minibatch that a critic sees")
     held: int = per_run(5, AT_LEAST_ONE, "steps after which another policy is drawn; each episode draws one too")
@@ -46,6 +47,7 @@ class ManyActors(GaussianActor):
 class Pbac(HeldMember, Sac):
     title = "PBAC: an ensemble of critics and policies, by the authors of PAC4SAC"
     Config = PbacConfig
+    revision: ClassVar = 2  # targets with the next action of the policy that acts, not each with its own
     presets: ClassVar = {"paper": {}}
     updates_of_task: ClassVar = {"paper": 1}
     takes_minimum: ClassVar = False
@@ -61,20 +63,22 @@ class Pbac(HeldMember, Sac):
         (states,) = self.critic.of_members(s)
         return self.critic.head(theta, self.critic.trunk(theta, states, a.flatten(0, 1)))[0]
 
-    # --- y_k = r + γ(1 − d)(Q̄_k(s′, a′_k) − α log π_k(a′_k|s′))
+    # --- y_k = r + γ(1 − d)(Q̄_k(s′, a′) − α log π_j(a′|s′)), where π_j is the policy that acts at present: all critics
+    # judge the same next action, and none that it alone holds best.
 
     def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Target:
-        a2, log_pi = squashed(*self.actor(self.params(state, "actor"), batch.s2), draw["target"])
-        q2 = self.of_own_policies(self.params(state, "critic/target"), batch.s2, a2)
-        discount = (Hyper(state).gamma[:, None] * (1 - batch.terminated))[:, None]
-        return Target(batch.r[:, None] + discount * (q2 - self.alpha(state).view(-1, 1, 1) * log_pi), a2)
+        a2, log_pi = squashed(*self.proposal(state, batch.s2), draw["target"])
+        q2, _ = self.critic(self.params(state, "critic/target"), batch.s2, a2)  # [R, M, B]
+        soft_value = q2 - (self.alpha(state)[:, None] * log_pi)[:, None]
+        discount = Hyper(state).gamma[:, None] * (1 - batch.terminated)
+        return Target(batch.r[:, None] + discount[:, None] * soft_value, a2)
 
     # --- With σ² = Var_k[Q_k] and the prior N(ȳ, σ₀²), ȳ = mean_k y_k, in every pair (s, a):
     #
     #   mean_k (Q_k − y_k)² + KL(N(mean Q, σ²)‖N(ȳ, σ₀²)) − γ² ln σ²
     #
-    # of which KL = mean_k (Q_k − ȳ)²/2σ₀² − ½ ln σ², but for constants. The last term is the variance of the next
-    # value, which the bound on the value error subtracts, as its logarithm.
+    # of which KL = mean_k (Q_k − ȳ)²/2σ₀² − ½ ln σ², but for constants. The last term stands for the variance of the
+    # next value, which the bound on the value error subtracts: it is taken in (s, a), and as its logarithm.
 
     def critic_loss(self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
         h = Hyper(state)
@@ -132,8 +136,9 @@ class Pbac(HeldMember, Sac):
 
     def update_streams(self) -> dict[str, Stream]:
         members, batch = self.config.critics, self.config.batch
-        actions = Stream((members, batch, self.da))
-        return {"target": actions, "actor": actions, "mask": Stream((members, batch), uniform=True)}
+        own = Stream((members, batch, self.da))
+        one = Stream((batch, self.da))
+        return {"target": one, "actor": own, "mask": Stream((members, batch), uniform=True)}
 
     def logged(self) -> tuple[str, ...]:
         return (*super().logged(), "bellman", "kl", "q_deviation")
