@@ -78,6 +78,24 @@ def test_each_member_has_a_target_of_its_own_from_its_own_slow_copy() -> None:
     torch.testing.assert_close(y, torch.tensor([[[1 + 0.9 * (2 + bonus), 1.0], [1 + 0.9 * (-2 + bonus), 1.0]]]))
 
 
+def test_what_slow_copies_differ_by_may_be_taken_off_all_targets() -> None:
+    agent, state = two_members(gamma=0.5, target_caution=3.0)
+    batch = Batch(S, A, torch.zeros(1, 1), column(1.0), torch.zeros(1, 1))
+    y = agent.bellman_target(state, batch, {"target": torch.full((1, 1, 1, 1), math.atanh(0.5))}).y
+    torch.testing.assert_close(y, 0.5 * torch.tensor([2.5 - 3 * 0.5, 1.5 - 3 * 0.5]).view(1, 2, 1))  # 2.5 and 1.5
+
+
+def test_members_have_critics_of_any_width_and_see_observations_as_the_random_functions_do() -> None:
+    agent = make_agent(ALGO, {}, critics=2, critic_width=6, normalise_observations=True, ranking="member", shots=3)
+    state = agent.initial_state([0], CPU)
+    theta, s, a = agent.params(state, "critic"), torch.ones(1, 1, 3), torch.zeros(1, 1, 2)
+    agent.act(state, s[0], tape_reading(agent, [0]))
+    theta["observed.mean"].copy_(s[0].expand_as(theta["observed.mean"]))
+    at_the_mean = agent.critic.prior_function(theta, s, a)
+    theta["observed.mean"].zero_()
+    torch.testing.assert_close(agent.critic.prior_function(theta, 0 * s, a), at_the_mean)
+
+
 def test_a_random_function_is_added_to_each_member_and_never_learned() -> None:
     learner = make_learner(ALGO, {"prior_scale": 1.0}, {"prior_scale": 3.0}, critics=2, shots=3)
     agent, state = learner.agent, learner.state
@@ -128,6 +146,18 @@ def test_a_member_learns_only_from_transitions_that_it_keeps() -> None:
     square = (0.5**2 + 1.5**2) / 2
     # Of two transitions one is kept by both: twice its weight, half of the mean. The credit of a pair has it squared.
     assert loss.item() == pytest.approx((square + 0.05625 - 0.3 * 0.25 * 2) / square)
+
+
+def test_a_target_has_noise_that_a_member_always_meets_with_the_same_sign() -> None:
+    agent, state = two_members(kept=0.5, conservative=0.0, xi=0.0, noise=3.0)
+    state["td_square"].fill_(4.0)  # σ̂ = 2
+    state["critic/count"].fill_(1)
+    y = torch.tensor([[[3.0], [3.0]]])
+    lots = torch.tensor([0.2, 0.3]).view(1, 2, 1)  # both keep it: below and above half of what is kept
+    loss, log = critic_loss(agent, state, y, 1 - lots)
+    errors = (3 + 6 - 2.5) ** 2 + (3 - 6 - 1.5) ** 2
+    assert loss.item() == pytest.approx((errors + 0.02 + 0.0925) / 4, rel=1e-5)  # by half, twice the weight, by σ̂²
+    assert log["td_square"].item() == pytest.approx((0.5**2 + 1.5**2) / 2)  # without it
 
 
 def test_the_credit_is_the_variance_in_the_mean_over_masks_and_counts_no_member_that_is_masked() -> None:
@@ -205,6 +235,10 @@ def test_a_transition_is_kept_with_the_given_probability_and_always_by_the_same_
     assert torch.equal(again.flip(-1), kept)
     correlation = np.corrcoef(kept[0].numpy()) - np.eye(4)
     assert np.abs(correlation).max() < 0.12
+    state["step"].fill_(1400)  # of which the first 400 places hold others now
+    later = masks(agent, state, monkeypatch, uniforms)
+    assert torch.equal(later[..., 400:], kept[..., 400:])
+    assert not torch.equal(later[..., :400], kept[..., :400])
 
 
 def test_scrambled_numbers_are_one_to_one_and_below_two_to_the_32() -> None:
@@ -236,8 +270,8 @@ def opposed(**settings: Any) -> tuple[Agent, State, dict[str, Tensor]]:
     return agent, state, draw
 
 
-def test_one_member_ranks_the_candidates_of_a_whole_episode() -> None:
-    agent, state, draw = opposed()
+def test_one_member_may_rank_the_candidates_of_a_whole_episode() -> None:
+    agent, state, draw = opposed(ranking="member")
 
     def action(u: float) -> float:
         return math.atanh(
@@ -254,7 +288,7 @@ def test_one_member_ranks_the_candidates_of_a_whole_episode() -> None:
 
 
 def test_the_weights_of_the_member_are_drawn_once_for_an_episode() -> None:
-    agent, state, draw = opposed()
+    agent, state, draw = opposed(ranking="member")
     set_head(
         agent,
         state,
@@ -274,11 +308,14 @@ def test_candidates_may_be_ranked_by_mean_plus_beta_deviations(optimism: float, 
     assert math.atanh(agent.act(state, S[:, 0], draw | noise).item()) == pytest.approx(favourite)
 
 
-def test_evaluation_ranks_candidates_as_the_actor_does() -> None:
-    agent, state, draw = opposed(caution=-1.0)
-    assert math.atanh(agent.behaviour(state, S, draw).item()) == pytest.approx(1.0)
-    agent, state, draw = opposed(caution=0.5)
-    assert math.atanh(agent.behaviour(state, S, draw).item()) == pytest.approx(0.1)
+@pytest.mark.parametrize("ranking", ["actor", "member", "upper"])
+@pytest.mark.parametrize(("caution", "favourite"), [(-1.0, 1.0), (0.5, 0.1)])
+def test_evaluation_ranks_candidates_as_the_actor_does(ranking: str, caution: float, favourite: float) -> None:
+    agent, state, draw = opposed(caution=caution, ranking=ranking)
+    assert math.atanh(agent.behaviour(state, S, draw).item()) == pytest.approx(favourite)
+    if ranking == "actor":  # in training too
+        held = {"member": torch.tensor([[0.1]]), "weight_noise": torch.ones(1, 1, 2)}
+        assert math.atanh(agent.act(state, S[:, 0], draw | held).item()) == pytest.approx(favourite)
 
 
 def test_traced_operations_learn_and_act_as_eager_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,6 +410,23 @@ def test_the_same_index_stands_on_both_sides_of_the_bellman_equation() -> None:
     assert loss.item() == pytest.approx((sampled + 0.02) / 4, rel=0.02)
 
 
+def test_the_features_of_the_index_head_learn_from_its_mean_alone() -> None:
+    agent, state = indexed()
+    batch, lottery = Batch(S, A, torch.zeros(1, 1), S, torch.ones(1, 1)), {"lottery": torch.full((1, 2, 1), 0.1)}
+
+    def slopes(y_u: float) -> tuple[Tensor, ...]:
+        theta = {name: x.clone().requires_grad_() for name, x in agent.params(state, "critic").items()}
+        y = torch.tensor([3.0, y_u, y_u]).view(1, 3, 1)
+        loss, _ = agent.critic_loss(state, theta, batch, Target(y, A), lottery)
+        return torch.autograd.grad(loss.sum(), [theta["0.weight"], theta["head.weight"], theta["head.index"]])
+
+    (trunk, mean, index), (same_trunk, same_mean, another) = slopes(0.0), slopes(5.0)
+    assert bool((trunk != 0).any())
+    assert torch.equal(trunk, same_trunk)
+    assert torch.equal(mean, same_mean)
+    assert not torch.equal(index, another)
+
+
 def test_the_divergence_of_the_index_head_is_its_mean_over_the_index() -> None:
     agent, state = indexed(prior_variance=2.0)
     z = torch.randn(100_000, 2, generator=torch.Generator().manual_seed(0))
@@ -381,8 +435,8 @@ def test_the_divergence_of_the_index_head_is_its_mean_over_the_index() -> None:
     assert agent.divergence(state, agent.params(state, "critic")).item() == pytest.approx(expected, rel=0.01)
 
 
-def test_one_index_ranks_the_candidates_of_a_whole_episode() -> None:
-    agent, state = indexed(shots=3)
+def test_one_index_may_rank_the_candidates_of_a_whole_episode() -> None:
+    agent, state = indexed(shots=3, ranking="member")
     draw = {"warmup": torch.zeros(1, 1), "candidates": torch.tensor([0.1, 1.0, 0.5]).view(1, 3, 1, 1)}
     draw |= {"member": torch.zeros(1, 1), "weight_noise": torch.zeros(1, 1, 2)}
 

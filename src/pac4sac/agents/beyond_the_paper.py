@@ -14,7 +14,7 @@ from pac4sac.agents.full_covariance import FORGETTING, LOG_DETERMINANT, ROOT, Fu
 from pac4sac.agents.nets import Critic, Params
 from pac4sac.agents.pac4sac import Objective, Pac4Sac, Pac4SacConfig, PacBayesConfig, PacBayesCritic
 from pac4sac.agents.replay import Batch
-from pac4sac.agents.sac import of_own_shots, pairs, take
+from pac4sac.agents.sac import Sac, of_own_shots, pairs, take
 from pac4sac.agents.settings import ANY, MUJOCO_SAC, OPEN_UNIT, POSITIVE, Interval, per_run, structural
 from pac4sac.agents.tape import Stream
 from pac4sac.base.errors import UserError
@@ -106,6 +106,8 @@ class BeyondConfig(PacBayesConfig):
             raise UserError(
                 f"The loss of the objective {objective} lies in [0, 1]; leave loss_range at 1, set loss_scale."
             )
+        if objective in BOUNDED and self.complexity != "paper":
+            raise UserError(f"The objective {objective} is a bound of its own; leave complexity=paper with it.")
         if full and self.prior != "fixed":
             raise UserError(f"The {self.head} head carries its posterior on by itself; leave prior=fixed with it.")
         if full and self.freeze_variance:
@@ -266,7 +268,7 @@ class BeyondCritic(PacBayesCritic):
 @dataclass(frozen=True, kw_only=True)
 class BeyondPac4SacConfig(BeyondConfig, Pac4SacConfig):
     shooting: str = structural(
-        "independent", ("independent", "thompson"), "samples of Q: one per candidate, or one for all"
+        "independent", ("independent", "thompson", "mean"), "samples of Q: one per candidate, one for all, or its mean"
     )
 
 
@@ -287,9 +289,12 @@ class BeyondPac4Sac(BeyondCritic, Pac4Sac):
     updates_of_task: ClassVar = {"paper": 1, "best": 4}
     config: BeyondPac4SacConfig
 
-    # --- shooting with one draw of the last layer's weights for all candidates, which are ranked by a single critic
+    # --- shooting with one draw of the last layer's weights for all candidates, which are ranked by a single critic, or
+    # by the mean of all
 
     def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
+        if self.config.shooting == "mean":
+            return Sac.behaviour(self, state, s, draw)
         if self.config.shooting == "independent" or "values" not in draw or not self.critic.gaussian:
             return super().behaviour(state, s, draw)
         a, theta = self.candidates(state, s, draw), self.params(state, "critic")
@@ -301,4 +306,6 @@ class BeyondPac4Sac(BeyondCritic, Pac4Sac):
         streams = super().behaviour_streams(states, evaluating)
         if self.config.shooting == "thompson" and "values" in streams:
             streams["values"] = Stream((self.config.critics, self.critic.trunk.width))
+        if self.config.shooting == "mean":
+            streams.pop("values", None)
         return streams

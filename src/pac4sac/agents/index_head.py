@@ -7,7 +7,8 @@ next value is uncertain about this one. To learn, no z need be drawn, as all are
     E_z (y(z) − Q(z))² = (ȳ − m_p)² + ‖y_u − u‖²,   ȳ = r + γ(1 − d)(m̄_p′ − α log π′),   y_u = γ(1 − d) ū′ + ζ σ̂ c.
 
 u has a Bellman equation of its own, whose reward is c, random and fixed for each transition: where a transition is
-alone, ‖u‖ is the deviation that noise of size ζ σ̂ leaves in a value; where there are many alike, their c cancel.
+alone, ‖u‖ is the deviation that noise of size ζ σ̂ leaves in a value; where there are many alike, their c cancel. The
+features are those that m_p has learned: u learns A alone, as otherwise half of what moves them would be noise.
 """
 
 from collections.abc import Sequence
@@ -34,8 +35,8 @@ class IndexConfig(MixtureConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.critics > self.width:
-            raise UserError(f"The index has as many components as a layer has units ({self.width}) at most.")
+        if self.critics > (width := self.critic_width or self.width):
+            raise UserError(f"The index has as many components as a layer has units ({width}) at most.")
 
 
 class IndexCritic(MixtureCritic):
@@ -49,15 +50,15 @@ class IndexCritic(MixtureCritic):
         m, v, u = self.parts(p, s, a)
         return m, v + u.square().sum(1, keepdim=True)
 
-    def parts(self, p: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """m_p and v_p [R, 1, B], u [R, d, B]."""
+    def parts(self, p: Params, s: Tensor, a: Tensor, learning: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+        """m_p and v_p [R, 1, B], u [R, d, B], which in learning leaves the features alone."""
         phi = self.features(p, s, a)
         m, v = self.head(p, phi)
         assert v is not None
-        return m, v, self.spread(p, phi, s, a)
+        return m, v, self.spread(p, phi.detach() if learning else phi, s, a)
 
     def spread(self, p: Params, phi: Tensor, s: Tensor, a: Tensor) -> Tensor:
-        fixed = {name.removeprefix(PRIOR): x.detach() for name, x in p.items() if name.startswith(PRIOR)}
+        fixed = self.of_prior(p)
         u = torch.bmm(phi, p["head.index"]) + torch.bmm(self.prior(fixed, s, a), fixed["head"])
         return u.transpose(1, 2)
 
@@ -90,19 +91,19 @@ class IndexHead(Mixture):
         """ȳ in the first row, γ(1 − d) ū′ in the others, [R, 1 + d, B]."""
         a2, log_pi = self.next_action(state, batch.s2, draw)
         m2, _, u2 = self.critic.parts(self.params(state, "critic/target"), batch.s2, a2)
-        soft_value = m2 - (self.alpha(state)[:, None] * log_pi).unsqueeze(1)
+        soft_value = m2 - self.withheld(state, log_pi, u2.square().sum(1).sqrt())
         discount = (Hyper(state).gamma[:, None] * (1 - batch.terminated)).unsqueeze(1)
         return Target(torch.cat([batch.r.unsqueeze(1) + discount * soft_value, discount * u2], 1), a2)
 
     def critic_loss(self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
-        h, p = Hyper(state), Hyper(state).kept.view(-1, 1, 1)
-        m, v, u = self.critic.parts(theta, batch.s, batch.a)
+        p = Hyper(state).kept.view(-1, 1, 1)
+        m, v, u = self.critic.parts(theta, batch.s, batch.a, learning=True)
         y, y_u = target.y[:, :1], target.y[:, 1:]
         error = (y - m).square()
         td_square = error.detach().mean((1, 2))
         c = torch.where(draw["lottery"] < p, (1 / p - 1).sqrt(), -(1 / p - 1).rsqrt()) / self.config.critics**0.5
-        noise = (h.noise * self.td_scale(state, td_square).sqrt()).view(-1, 1, 1) * c
-        risk = (error + v).mean((1, 2)) + (y_u + noise - u).square().sum(1).mean(-1)
+        y_u = y_u + self.target_noise(state, td_square) * c
+        risk = (error + v).mean((1, 2)) + (y_u - u).square().sum(1).mean(-1)
         between = u.square().sum(1)  # [R, B]
         log = {"q": m.mean((1, 2)), "q_deviation": (between + v.squeeze(1)).sqrt().mean(-1)}
         return self.objective(state, theta, risk, between.mean(-1), td_square, log)

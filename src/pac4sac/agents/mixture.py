@@ -17,7 +17,17 @@ from pac4sac.agents import replay
 from pac4sac.agents.base import Draw, Hyper, Loss, State, Target
 from pac4sac.agents.bounds import complexity_maurer, gaussian_kl
 from pac4sac.agents.held_member import HeldMember
-from pac4sac.agents.nets import Critic, Net, Parameter, Params, Trunk, deviation, squashed_sample, weighted_sum
+from pac4sac.agents.nets import (
+    OBSERVED,
+    Critic,
+    Net,
+    Parameter,
+    Params,
+    Trunk,
+    deviation,
+    squashed_sample,
+    weighted_sum,
+)
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac, SacConfig, of_own_shots, pairs, take
 from pac4sac.agents.settings import (
@@ -46,10 +56,16 @@ class MixtureConfig(SacConfig):
     prior_scale: float = per_run(1.0, NON_NEGATIVE, "what each member's fixed random function is multiplied by")
     prior_variance: float = per_run(1.0, POSITIVE, "variance of the prior of each weight")
     kept: float = per_run(0.8, Interval(0, 1, low_open=True), "probability that a member learns from a transition")
+    noise: float = per_run(0.0, NON_NEGATIVE, "ζ: noise of a target in units of σ̂, the root mean square TD error")
     caution: float = per_run(0.5, ANY, "κ: the actor maximises the mean of Q minus κ deviations")
+    target_caution: float = per_run(
+        0.0, NON_NEGATIVE, "κ′: what members differ by in s′ is taken κ′ times off a target"
+    )
     optimism: float = per_run(1.0, ANY, "β of ranking=upper: deviations above the mean")
     ranking: str = structural(
-        "member", ("member", "upper"), "candidates in training: by one member for an episode, or by mean + β deviations"
+        "actor",
+        ("actor", "member", "upper"),
+        "candidates in training: as the actor would, by one member for an episode, or by mean + β deviations",
     )
     delta: float = per_run(0.05, OPEN_UNIT, "δ of the conservative term")
     log_variance: float = structural(-4.6, ANY, "first log-variance of the last layers' weights")
@@ -78,8 +94,12 @@ class MixtureCritic(Critic):
         return m + self.prior_function(p, s, a), v
 
     def prior_function(self, p: Params, s: Tensor, a: Tensor) -> Tensor:
-        fixed = {name.removeprefix(PRIOR): x.detach() for name, x in p.items() if name.startswith(PRIOR)}
+        fixed = self.of_prior(p)
         return self.per_member(weighted_sum(self.prior(fixed, *self.of_members(s, a)), fixed["head"]))
+
+    def of_prior(self, p: Params) -> Params:
+        """The weights of the random functions, and how observations are standardised where they are."""
+        return {name.removeprefix(PRIOR): x.detach() for name, x in p.items() if name.startswith((PRIOR, OBSERVED))}
 
     def sampled(self, p: Params, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
         return super().sampled(p, s, a, noise) + self.prior_function(p, s, a).unsqueeze(-1)
@@ -88,6 +108,7 @@ class MixtureCritic(Critic):
 class Mixture(HeldMember, Sac):
     title = "PAC-Bayesian soft actor-critic with a mixture of critics as its posterior"
     Config = MixtureConfig
+    revision: ClassVar = 2  # ranked as the actor does; masks that change when the ring comes round
     presets: ClassVar = {"paper": {}}
     updates_of_task: ClassVar = {"paper": 1}
     takes_minimum: ClassVar = False
@@ -123,34 +144,50 @@ class Mixture(HeldMember, Sac):
     def mean_and_variance(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
         return self.moments(self.params(state, "critic"), s, a)
 
+    def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
+        return self.moments(theta, s, a)[0]
+
     def divergence(self, state: State, theta: Params) -> Tensor:
         """KL_k of each member's weights to the prior, [R, M]. KL(μ‖μ₀) is at most their mean, as KL is convex."""
         m, log_v = self.critic.posterior(theta)
         return gaussian_kl(m, log_v.exp(), 0.0, Hyper(state).prior_variance[:, None, None])
 
-    # --- 2. The target of each member comes from its own slow copy: y_k = r + γ(1 − d)(m̄_k(s′, a′) − α log π(a′|s′)).
+    # --- 2. The target of each member comes from its own slow copy: y_k = r + γ(1 − d)(m̄_k(s′, a′) − α log π(a′|s′)),
+    # less κ′ times what the slow copies differ by, which is the same for all of them.
 
     def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Target:
         a2, log_pi = self.next_action(state, batch.s2, draw)
         q2, _ = self.critic(self.params(state, "critic/target"), batch.s2, a2)  # [R, M, B]
-        soft_value = q2 - (self.alpha(state)[:, None] * log_pi)[:, None]
+        soft_value = q2 - self.withheld(state, log_pi, q2.std(1, correction=0))
         discount = Hyper(state).gamma[:, None] * (1 - batch.terminated)
         return Target(batch.r[:, None] + discount[:, None] * soft_value, a2)
 
+    def withheld(self, state: State, log_pi: Tensor, apart: Tensor) -> Tensor:
+        """What a next value loses in a target, [R, 1, B]: α log π, and κ′ times what critics differ by."""
+        lost = self.alpha(state)[:, None] * log_pi + Hyper(state).target_caution[:, None] * apart
+        return lost.unsqueeze(1)
+
     # --- 3. The objective, with b_k = 1 for transitions that member k learns from, p their probability:
     #
-    #   mean_k[b_k/p · ((y_k − m_k)² + v_k)]/σ̂² + √((mean KL_k + ln(2√N/δ))/2N) − ξ · Var_k[m_k]/σ̂²
+    #   mean_k[b_k/p · ((y_k + ζ σ̂ c_k − m_k)² + v_k)]/σ̂² + √((mean KL_k + ln(2√N/δ))/2N) − ξ · Var_k[m_k]/σ̂²
     #
-    # σ̂² is a running mean of the squared TD error: what is weighed against the bound is free of the reward's scale.
+    # σ̂² is a running mean of the squared TD error, so that the weight of the errors beside the bound is free of the
+    # reward's scale. c_k is −1 or 1, always the same for a transition and a member: randomised least squares.
 
     def critic_loss(self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
-        p = Hyper(state).kept.view(-1, 1, 1)
+        p, lot = Hyper(state).kept.view(-1, 1, 1), draw["lottery"]
         m, v = self.critic(theta, batch.s, batch.a)
         assert v is not None
-        error, weight = (target.y - m).square(), torch.where(draw["lottery"] < p, 1 / p, 0.0)
+        td_square = (target.y - m).detach().square().mean((1, 2))
+        error = (target.y + self.target_noise(state, td_square) * torch.where(lot < p / 2, 1.0, -1.0) - m).square()
+        weight = torch.where(lot < p, 1 / p, 0.0)
         risk, tandem = (weight * (error + v)).mean((1, 2)), disagreement(m, weight).mean(-1)
         log = {"q": m.mean((1, 2)), "q_deviation": (m.var(1, correction=0) + v.mean(1)).sqrt().mean(-1)}
-        return self.objective(state, theta, risk, tandem, error.detach().mean((1, 2)), log)
+        return self.objective(state, theta, risk, tandem, td_square, log)
+
+    def target_noise(self, state: State, td_square: Tensor) -> Tensor:
+        """ζ σ̂, [R, 1, 1]."""
+        return (Hyper(state).noise * self.td_scale(state, td_square).sqrt()).view(-1, 1, 1)
 
     def objective(
         self, state: State, theta: Params, risk: Tensor, tandem: Tensor, td_square: Tensor, log: dict[str, Tensor]
@@ -175,13 +212,15 @@ class Mixture(HeldMember, Sac):
         state["td_square"].copy_(torch.where(active & state["alive"], mean, state["td_square"]))
         return log
 
-    # Which members learn from a transition is a lottery, whose numbers follow from its place in the ring and the run's
-    # key: they are the same each time it is drawn, and nothing need be stored.
+    # Which members learn from a transition is a lottery, whose numbers follow from the step in which it was stored and
+    # the run's key: they are the same each time it is drawn, and nothing need be stored.
 
     def update(self, state: State, data: Tensor, draw: Draw) -> None:
-        places = replay.places(draw["replay"], state["step"].clamp_max(data.shape[1]))  # [R, B]
+        step, capacity = state["step"], data.shape[1]
+        places = replay.places(draw["replay"], step.clamp_max(capacity))  # [R, B]
+        stored = places + capacity * ((step - 1 - places) // capacity)
         member = torch.arange(self.config.critics, device=data.device)[:, None]
-        number = scrambled(places.unsqueeze(1) * self.config.critics + member)  # [R, M, B]
+        number = scrambled(stored.unsqueeze(1) * self.config.critics + member)  # [R, M, B]
         uniform = (scrambled(number ^ state["lottery_key"].view(-1, 1, 1)) >> 8) / 2**24
         super().update(state, data, {**draw, "lottery": uniform})
 
@@ -197,17 +236,18 @@ class Mixture(HeldMember, Sac):
         mean, variance = self.mean_and_variance(state, s, a)
         return mean + deviations[:, None] * deviation(variance)
 
-    # --- 5. Acting. In training one member, with one draw of its weights, ranks the candidates of a whole episode: a
-    # belief that is held for as long as it takes to find out. Evaluation ranks them as the actor does.
+    # --- 5. Acting. Candidates are ranked as the actor does. In training it may be one member, with one draw of its
+    # weights, that ranks those of a whole episode: a belief that is held for as long as it takes to find out.
 
     def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
-        a, exploring = self.candidates(state, s, draw), "member" in draw
+        a, h = self.candidates(state, s, draw), Hyper(state)
+        ranking = self.config.ranking if "member" in draw else "actor"  # in evaluation
         if a.shape[1] == 1:
             return a.squeeze(1)
-        if exploring and self.config.ranking == "member":
+        if ranking == "member":
             q = self.believed_value(state, *pairs(s, a))
         else:
-            q = self.away_from_mean(state, *pairs(s, a), Hyper(state).optimism if exploring else -Hyper(state).caution)
+            q = self.away_from_mean(state, *pairs(s, a), h.optimism if ranking == "upper" else -h.caution)
         return take(a, of_own_shots(q.view(a.shape[:-1]), Hyper(state).shots).argmax(1))
 
     def believed_value(self, state: State, s: Tensor, a: Tensor) -> Tensor:
@@ -222,13 +262,13 @@ class Mixture(HeldMember, Sac):
         state["weight_noise"].copy_(noise)
 
     def act_streams(self) -> dict[str, Stream]:
-        return super().act_streams() | {"weight_noise": Stream((1, self.config.width))}
+        return super().act_streams() | {"weight_noise": Stream((1, self.critic.trunk.width))}
 
     def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
         return super().extra_state(seeds, device) | {
             "td_square": torch.zeros(self.runs, device=device),
             "lottery_key": (initial_uniforms(seeds, "lottery", 1, device).squeeze(1) * 2**24).long(),
-            "weight_noise": torch.zeros(self.runs, 1, self.config.width, device=device),
+            "weight_noise": torch.zeros(self.runs, 1, self.critic.trunk.width, device=device),
         }
 
     def logged(self) -> tuple[str, ...]:
