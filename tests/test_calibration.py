@@ -8,7 +8,8 @@ from small_cohorts import agent_on_paper, set_head, value_errors
 
 from pac4sac import Task
 from pac4sac.certificates.critic_errors import after_random_steps, calibrate, calibration
-from pac4sac.training.value_error import measure_value_errors
+from pac4sac.certificates.intervals import quantile, widen
+from pac4sac.training.value_error import ValueErrors, measure_value_errors
 
 TWO_STEPS = Task("two-steps", "probe_environments:probe/TwoSteps-v0", 10)
 
@@ -69,3 +70,41 @@ def test_of_an_episode_that_begins_at_random_the_last_random_action_is_judged() 
     step = np.arange(random.shape[1])
     np.testing.assert_array_equal(random, step <= errors.judged.argmax(1)[:, None])
     assert errors.judged.any(1).all()
+
+
+# --- intervals that are widened until they cover
+
+
+def errors_of(sizes: list[float], deviation: float | list[float]) -> ValueErrors:
+    m, judged = np.array([sizes]), np.ones((1, len(sizes)), bool)
+    return value_errors(m, 0 * m, 0 * m, judged, np.broadcast_to(np.array(deviation, float), m.shape))
+
+
+def test_a_deviation_is_widened_in_some_episodes_until_it_covers_and_tried_in_others() -> None:
+    measuring = errors_of([3.0] * 95 + [9.0] + [50.0] * 4, 2.0)  # 0.954 is reached with the 96th
+    found = widen(measuring, errors_of([8.0, -8.9, 9.1, 70.0], 2.0), 0.05)
+    assert found is not None
+    assert found.deviations == pytest.approx(4.5)
+    assert found.covered.value == found.constant_covered.value == 0.5
+    assert found.half_width == found.constant == pytest.approx(9.0)
+
+
+def test_a_deviation_that_knows_where_errors_are_makes_the_interval_narrower() -> None:
+    sizes = [1.0, 1.0, 1.0, 10.0]
+    found = widen(errors_of(sizes, [0.1, 0.1, 0.1, 1.0]), errors_of(sizes, [0.1, 0.1, 0.1, 1.0]), 0.05)
+    assert found is not None
+    assert found.deviations == found.constant == pytest.approx(10.0)
+    assert found.covered.value == 1.0
+    assert found.half_width == pytest.approx(13 / 4)
+
+
+def test_every_episode_weighs_the_same_however_many_steps_of_it_are_judged() -> None:
+    error, judged = np.array([[1.0] * 30, [5.0] * 30]), np.zeros((2, 30), bool)
+    judged[0], judged[1, 0] = True, True
+    ones = np.ones_like(error)
+    assert quantile(value_errors(error, ones, 0 * ones, judged), ones) == 5.0  # of 31 steps one, but half of the weight
+
+
+def test_without_a_deviation_there_is_nothing_to_widen() -> None:
+    nothing = errors_of([1.0, 2.0], np.nan)
+    assert widen(nothing, nothing, 0.05) is None

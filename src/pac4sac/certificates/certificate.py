@@ -19,6 +19,7 @@ from pac4sac.base.trust import allow
 from pac4sac.certificates import critic_errors
 from pac4sac.certificates.bound_rows import BoundRow, BoundTable
 from pac4sac.certificates.critic_errors import Progress
+from pac4sac.certificates.intervals import WidenedInterval, widen
 from pac4sac.certificates.returns import Limits, ReturnCertificate, RewardRange, certify_returns
 from pac4sac.certificates.texts import CAVEATS, TEXTS
 from pac4sac.runs.reading import damage_text, read_run
@@ -71,6 +72,7 @@ class Certificate:
     measured: critic_errors.Measured
     rows: list[BoundRow]
     calibration: list[critic_errors.Calibration]
+    interval: WidenedInterval | None  # None for a critic that offers no deviation
     returns: list[ReturnCertificate]
     remarks: list[str]  # what is left out, and why
 
@@ -208,6 +210,7 @@ def _examine(
         measured=measured,
         rows=rows,
         calibration=calibrations,
+        interval=widen(measuring, certifying, delta),
         returns=[certify_returns(x, limits, delta, policy=policy, because=because) for policy, x in returns.items()],
         remarks=remarks,
     )

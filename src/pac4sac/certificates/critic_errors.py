@@ -18,14 +18,15 @@ from torch import Tensor
 from pac4sac.agents import replay
 from pac4sac.agents.base import Agent, Draw, Hyper, State
 from pac4sac.base.errors import UserError
-from pac4sac.certificates.returns import RewardRange, betting_lower, betting_upper
+from pac4sac.certificates.intervals import coverage
+from pac4sac.certificates.returns import RewardRange
 from pac4sac.runs.logs import read_log
 from pac4sac.runs.reading import read_experiment
 from pac4sac.runs.statistics import Estimate, mean_interval
 from pac4sac.tasks import Task
 from pac4sac.training import checkpoint
 from pac4sac.training.agent_file import TrainedAgent
-from pac4sac.training.value_error import Floats, ValueErrors, bounded_error, measure_value_errors
+from pac4sac.training.value_error import WIDTH, Floats, ValueErrors, bounded_error, measure_value_errors
 
 Progress = Callable[[str], None]
 ErrorQuantity = Literal[
@@ -34,7 +35,6 @@ ErrorQuantity = Literal[
 QUANTITIES: tuple[ErrorQuantity, ...] = get_args(ErrorQuantity)
 CHUNK = 2000  # transitions that go through the networks at once
 NEXT_ACTIONS = 4  # of which the target's expectation over a′ ~ π is the mean
-NOMINAL = 0.954  # of returns would lie within two deviations, were the errors Gaussian with that deviation
 LONGEST_WALK = 200  # random steps
 
 
@@ -290,10 +290,10 @@ def calibrate(
 
 def calibration(where: str, name: str, errors: ValueErrors, delta: float) -> Calibration | None:
     """Of the judged steps; the interval is over episodes."""
-    bias, u, covered = errors.bias(), errors.uncertainty(), errors.covered
+    bias, u = errors.bias(), errors.uncertainty()
     if bias is None or u is None:
         return None
-    share = Estimate(u.covered, betting_lower(covered, delta / 2), betting_upper(covered, delta / 2))
+    share = coverage(errors, WIDTH * errors.deviation, delta)
     return Calibration(where, name, share, u.ratio, bias.rms, u.deviation, u.rank, bias.steps)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from pac4sac.base.files import write_whole
-from pac4sac.certificates.critic_errors import NOMINAL
+from pac4sac.certificates.intervals import NOMINAL
 from pac4sac.report.figures import FAINT, GRID, INK, SMALL, TEXT, TITLE, drawn, stroke
 from pac4sac.report.looks import COLOURS, looks
 

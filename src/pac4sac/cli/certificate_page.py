@@ -12,7 +12,7 @@ from rich.text import Text
 
 from pac4sac.certificates.bound_rows import BoundRow
 from pac4sac.certificates.certificate import Certificate
-from pac4sac.certificates.critic_errors import NOMINAL
+from pac4sac.certificates.intervals import NOMINAL
 from pac4sac.certificates.texts import CAVEATS, TEXTS
 from pac4sac.runs.statistics import Estimate, bias_verdict
 
@@ -55,6 +55,10 @@ def in_short(c: Certificate) -> Iterator[Text]:
     for one in c.calibration[:1]:
         covered, ratio = _text(one.share, _percent), number(one.ratio)
         yield Text(SHORT["calibration"].format(one=one, covered=covered, nominal=_percent(NOMINAL), ratio=ratio))
+    if c.interval is not None:
+        widths = {name: number(getattr(c.interval, name)) for name in ("deviations", "half_width", "constant")}
+        covered = _text(c.interval.covered, _percent)
+        yield Text(SHORT["interval"].format(deviation=c.calibration[0].deviation, covered=covered, **widths))
     for last in c.returns[-1:]:
         bound = last.remark
         if last.betting is not None:

@@ -152,11 +152,6 @@ class ValueErrors:
         counts = int(self.judged.any(1).sum()), int(self.judged.sum())
         return Bias(mean.value, mean.low, mean.high, rms, float(mean_return), *counts, float(tail_weight))
 
-    @property
-    def covered(self) -> Floats:
-        """By episode, the share of judged steps whose return lies within two deviations of the claim."""
-        return self.episode_means((np.abs(self.error) <= WIDTH * self.deviation).astype(np.float64))
-
     def uncertainty(self) -> Uncertainty | None:
         """None where the critic offers none, or no step could be judged."""
         e, d = self.error[self.judged], np.maximum(self.deviation[self.judged], LEAST_DEVIATION)
@@ -165,7 +160,8 @@ class ValueErrors:
         deviation, ratio = (float(np.sqrt(np.mean(x**2))) for x in (d, e / d))
         varied = len(e) > 2 and np.ptp(d) > 0 and np.ptp(np.abs(e)) > 0
         rank = float(stats.spearmanr(np.abs(e), d).statistic) if varied else math.nan
-        return Uncertainty(deviation, ratio, float(self.covered.mean()), rank)
+        covered = self.episode_means((np.abs(self.error) <= WIDTH * self.deviation).astype(np.float64))
+        return Uncertainty(deviation, ratio, float(covered.mean()), rank)
 
     def row(self) -> dict[str, Any]:
         """Of the log: the bias and, where some is offered, the uncertainty; empty where no step could be judged."""
