@@ -299,8 +299,8 @@ def calibration(where: str, name: str, errors: ValueErrors, delta: float) -> Cal
 
 def offered_by(agent: Agent) -> str:
     if not agent.critic.gaussian:
-        return "the critics' deviation"
-    return "√v_p" if agent.takes_minimum else "the mixture's deviation"
+        return "Std_k[Q_k]"
+    return "√v_p" if agent.takes_minimum else "√v"
 
 
 def after_random_steps(agent: Agent, state: State, task: Task, episodes: int, seed: int, longest: int) -> ValueErrors:
