@@ -276,6 +276,24 @@ class TestCalibration:
         counted = context.results("cartpole-swingup")
         assert [(variant.label, len(variant.runs)) for variant in counted] == [("auto", 1)]
 
+    def test_a_search_over_tasks_ranks_its_variants_by_regret_over_the_least_on_each(self, tmp_path: Path) -> None:
+        # By how much the return of every episode falls short of the limit:
+        shorts = {"cartpole-swingup": (100, 200, 400), "humanoid": (90, 30, 30)}
+        for name, (a, b, c) in shorts.items():
+            about = task(name)
+            for label, short, alpha in (("a", a, 0.1), ("b", b, 0.3), ("c", c, 0.4)):
+                returns = [about["r_limit"] - short] * (about["steps"] // about["horizon"])
+                write_run(tmp_path / name, about, "sac", 1000, returns, label, {"alpha": alpha})
+        write_run(tmp_path / "more", task("humanoid"), "sac", 1000, None, "elsewhere", {"alpha": 0.9})
+        for folder in (*shorts, "more"):
+            write_study(tmp_path / folder, "search", "search", None, [])
+        section = chosen_section(read_context([tmp_path]), "search")
+        assert section is not None
+        (table,) = [block for block in section.blocks if getattr(block, "name", "") == "search-over-tasks"]
+        found = [(row["variant"], row["over_the_least"], row["humanoid"]) for row in table.records]
+        expected = [("b (search)", 2**0.5, 1.0), ("a (search)", 3**0.5, 3.0), ("c (search)", 2.0, 1.0)]
+        assert found == [(label, pytest.approx(mean), pytest.approx(here)) for label, mean, here in expected]
+
     def test_a_task_with_one_variant_does_not_keep_the_others_from_being_compared_across_tasks(
         self, tmp_path: Path
     ) -> None:

@@ -113,6 +113,7 @@ def chosen_section(context: PaperContext, kind: str) -> Section | None:
         on_tasks = chosen_by(context, study)
         beside = beside_paper(study, on_tasks)
         blocks += [f"{study.title}. {study.question}".rstrip(), *_nearest_over_tasks(beside)] if on_tasks else []
+        blocks += _ranked_over_tasks(study, on_tasks) if kind == "search" else []
         for title, members in on_tasks.items():
             name, caption = file_name(f"{study.name}-{title}"), f"{kind.capitalize()} on {title}"
             if title in beside:
@@ -136,6 +137,11 @@ def chosen_answer(context: PaperContext, study: FoundStudy) -> str:
     nearest = nearest or [first for members in beside.values() for first in _nearest(members, brief=True)]
     if beside:
         return f"Nearest to the paper's regret: {', '.join(nearest)}." if nearest else "No setting is complete yet."
+    if len(on_tasks) > 1 and (ranked := over_the_least(on_tasks)):
+        told = [f"`{label}` ({_geometric_mean(factors):.2f})" for label, factors in ranked.items()]
+        return (
+            f"Least regret over {len(on_tasks)} tasks, as so many times the least on each: {', then '.join(told[:2])}."
+        )
     best = []
     for title, members in on_tasks.items():
         metric, scale = members[0].task.headline, members[0].task.scale
@@ -144,6 +150,44 @@ def chosen_answer(context: PaperContext, study: FoundStudy) -> str:
             first = (min if metric.lower_is_better else max)(known, key=known.__getitem__)
             best.append(f"on {title} `{first.label}`, {members[0].task.unit} {number(known[first], scale)}")
     return f"Best of those complete: {'; '.join(best)}." if best else "No setting is complete yet."
+
+
+def over_the_least(on_tasks: Mapping[str, Sequence[Variant]]) -> dict[str, dict[str, float]]:
+    """Of each variant with results on all tasks: on each the mean regret over the least that any has there, from the
+    least in the geometric mean on. Without a limit for solved, on any task, there is no regret and no ranking."""
+    means = {
+        title: {v.label: fmean(v.values("regret")) for v in members if v.has_results and v.values("regret")}
+        for title, members in on_tasks.items()
+    }
+    everywhere = set.intersection(*(set(of_task) for of_task in means.values())) if means else set()
+    least = {title: min((of_task[label] for label in everywhere), default=0.0) for title, of_task in means.items()}
+    if len(everywhere) < 2 or not all(least.values()):
+        return {}
+    factors = {label: {title: means[title][label] / least[title] for title in means} for label in everywhere}
+    return dict(sorted(factors.items(), key=lambda item: (_geometric_mean(item[1]), item[0])))
+
+
+def _on_task(title: str, row: tuple[str, Mapping[str, float]]) -> float:
+    return row[1][title]
+
+
+def _geometric_mean(factors: Mapping[str, float]) -> float:
+    return math.exp(fmean(map(math.log, factors.values())))
+
+
+def _ranked_over_tasks(study: FoundStudy, on_tasks: Mapping[str, Sequence[Variant]]) -> list[Any]:
+    ranked = over_the_least(on_tasks)
+    if len(on_tasks) < 2 or not ranked:
+        return []
+    columns = [
+        words("Variant", lambda row: row[0], "variant"),
+        Column("over the least, geometric mean", lambda row: _geometric_mean(row[1]), "over_the_least", digits=2),
+        *(Column(title, partial(_on_task, title), title, "on each task", digits=2) for title in on_tasks),
+    ]
+    name = file_name(f"{study.name}-over-tasks")
+    return [
+        Table(name, f"{study.title}: mean regret, as so many times the least on a task", columns, [*ranked.items()])
+    ]
 
 
 def _calibration_table(name: str, caption: str, members: Sequence[Variant]) -> Table:
