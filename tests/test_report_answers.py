@@ -90,6 +90,16 @@ class TestAStudyOfThePaper:
         (answer,) = answers(tmp_path)
         assert answer.text == "No complete run decides it yet."
 
+    def test_come_before_those_of_runs_that_chose_a_setting_which_are_told_where_nothing_else_is_asked(
+        self, tmp_path: Path
+    ) -> None:
+        for seed in (1000, 1001):
+            write_run(tmp_path / "chosen", task("cartpole-swingup"), "sac", seed)
+        write_study(tmp_path / "chosen", "search", "search", None, [])
+        assert [answer.section for answer in answers(tmp_path)] == ["search"]
+        write_table_1(tmp_path / "table", ("cartpole-swingup",))
+        assert [answer.section for answer in answers(tmp_path)] == ["table-1"]
+
 
 class TestCurvesOfThePage:
     def test_hold_every_return_on_its_side_of_the_limit(self, tmp_path: Path) -> None:

@@ -65,13 +65,14 @@ def _unfinished(context: PaperContext) -> list[str]:
 
 
 def _of_studies(context: PaperContext, judged: Sequence[JudgedClaim], of_tables: Mapping[str, str]) -> list[Answer]:
+    """What was to choose a setting is answered in its own section, unless nothing else was asked."""
     studies = {study.name: study for study in context.collection.studies}.values()
-    told = []
+    told, choosing = list[Answer](), list[Answer]()
     for kind in (*CLAIMED, UNCERTAINTY, *OPEN, PUBLISHED):
         asking = [study for study in studies if study.kind == kind]
         claims = [claim for claim in judged if claim.study == kind]
         if kind in CHOOSING:
-            told += [Answer(_question(study), chosen_answer(context, study), section=kind) for study in asking]
+            choosing += [Answer(_question(study), chosen_answer(context, study), section=kind) for study in asking]
         elif kind in CLAIMED and claims:
             question = _question(asking[0]) if asking else str(shipped_study(kind)["question"])
             answer = _of_claims(question, claims, kind)
@@ -85,7 +86,7 @@ def _of_studies(context: PaperContext, judged: Sequence[JudgedClaim], of_tables:
             told += [Answer(_question(study), of_tables[kind], section=kind) for study in asking]
         elif asking:
             told.append(Answer(_question(asking[0]), "No complete run decides it yet."))
-    return told
+    return told or choosing
 
 
 def _question(study: FoundStudy) -> str:
