@@ -7,8 +7,10 @@ next value is uncertain about this one. To learn, no z need be drawn, as all are
     E_z (y(z) − Q(z))² = (ȳ − m_p)² + ‖y_u − u‖²,   ȳ = r + γ(1 − d)(m̄_p′ − α log π′),   y_u = γ(1 − d) ū′ + ζ σ̂ c.
 
 u has a Bellman equation of its own, whose reward is c, random and fixed for each transition: where a transition is
-alone, ‖u‖ is the deviation that noise of size ζ σ̂ leaves in a value; where there are many alike, their c cancel. The
-features are those that m_p has learned: u learns A alone, as otherwise half of what moves them would be noise.
+alone, ‖u‖ is the deviation that noise of size ζ σ̂ leaves in a value; where there are many alike, their c cancel.
+
+u looks on: it learns A on the features that m_p has learned, and the actor follows m_p. So what it says costs learning
+nothing, unless `caution` or `ranking` make use of it.
 """
 
 from collections.abc import Sequence
@@ -21,7 +23,7 @@ from pac4sac.agents.bounds import gaussian_kl
 from pac4sac.agents.mixture import PRIOR, Mixture, MixtureConfig, MixtureCritic
 from pac4sac.agents.nets import Parameter, Params, Trunk
 from pac4sac.agents.replay import Batch
-from pac4sac.agents.settings import NON_NEGATIVE, OPEN_UNIT, Interval, per_run, structural
+from pac4sac.agents.settings import ANY, NON_NEGATIVE, OPEN_UNIT, Interval, per_run, structural
 from pac4sac.agents.state import Draw, Hyper, Loss, State, Target
 from pac4sac.agents.tape import Stream
 from pac4sac.base.errors import UserError
@@ -31,6 +33,8 @@ from pac4sac.base.errors import UserError
 class IndexConfig(MixtureConfig):
     critics: int = structural(8, Interval(1), "d: components of the index z")
     kept: float = per_run(0.5, OPEN_UNIT, "p of the noise c, a standardised Bernoulli number for each component")
+    prior_scale: float = per_run(30.0, NON_NEGATIVE, "what the fixed random function is multiplied by")
+    caution: float = per_run(0.0, ANY, "κ: the actor maximises the mean of Q minus κ deviations")
     noise: float = per_run(1.0, NON_NEGATIVE, "ζ: noise of a target in units of σ̂, the root mean square TD error")
 
     def __post_init__(self) -> None:
