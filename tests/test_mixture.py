@@ -410,18 +410,6 @@ def test_the_same_index_stands_on_both_sides_of_the_bellman_equation() -> None:
     assert loss.item() == pytest.approx((sampled + 0.02) / 4, rel=0.02)
 
 
-def test_the_noise_of_the_index_may_be_as_large_as_the_error_of_each_transition() -> None:
-    agent, state = indexed(noise=2.0, xi=0.0, conservative=0.0, residual="own")
-    state["td_square"].fill_(4.0)
-    state["critic/count"].fill_(1)
-    batch, y = Batch(S, A, torch.zeros(1, 1), S, torch.ones(1, 1)), torch.tensor([5.5, 0.0, 0.0]).view(1, 3, 1)
-    lottery = {"lottery": torch.tensor([0.1, 0.9]).view(1, 2, 1)}
-    loss, _ = agent.critic_loss(state, agent.params(state, "critic"), batch, Target(y, A), lottery)
-    error = 5.5 - 2.5
-    noise = 2 * error / math.sqrt(2)  # ± this, where u = (2, −2)
-    assert loss.item() == pytest.approx((error**2 + 0.02 + (noise - 2) ** 2 + (-noise + 2) ** 2) / 4, rel=1e-5)
-
-
 def test_the_features_of_the_index_head_learn_from_its_mean_alone() -> None:
     agent, state = indexed()
     batch, lottery = Batch(S, A, torch.zeros(1, 1), S, torch.ones(1, 1)), {"lottery": torch.full((1, 2, 1), 0.1)}

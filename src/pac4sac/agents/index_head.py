@@ -36,9 +36,6 @@ class IndexConfig(MixtureConfig):
     prior_scale: float = per_run(30.0, NON_NEGATIVE, "what the fixed random function is multiplied by")
     caution: float = per_run(0.0, ANY, "κ: the actor maximises the mean of Q minus κ deviations")
     noise: float = per_run(1.0, NON_NEGATIVE, "ζ: noise of a target in units of σ̂, the root mean square TD error")
-    residual: str = structural(
-        "common", ("common", "own"), "size of the noise: σ̂, or the TD error of the transition (wild bootstrap)"
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,14 +100,13 @@ class IndexHead(Mixture):
         return Target(torch.cat([batch.r.unsqueeze(1) + discount * soft_value, discount * u2], 1), a2)
 
     def critic_loss(self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
-        h, p = Hyper(state), Hyper(state).kept.view(-1, 1, 1)
+        p = Hyper(state).kept.view(-1, 1, 1)
         m, v, u = self.critic.parts(theta, batch.s, batch.a, learning=True)
         y, y_u = target.y[:, :1], target.y[:, 1:]
         error = (y - m).square()
         td_square = error.detach().mean((1, 2))
         c = torch.where(draw["lottery"] < p, (1 / p - 1).sqrt(), -(1 / p - 1).rsqrt()) / self.config.critics**0.5
-        square = error.detach() if self.config.residual == "own" else self.td_scale(state, td_square).view(-1, 1, 1)
-        y_u = y_u + h.noise.view(-1, 1, 1) * square.sqrt() * c
+        y_u = y_u + self.target_noise(state, td_square) * c
         risk = (error + v).mean((1, 2)) + (y_u - u).square().sum(1).mean(-1)
         between = u.square().sum(1)  # [R, B]
         log = {"q": m.mean((1, 2)), "q_deviation": (between + v.squeeze(1)).sqrt().mean(-1)}

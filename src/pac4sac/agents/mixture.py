@@ -179,12 +179,16 @@ class Mixture(HeldMember, Sac):
         m, v = self.critic(theta, batch.s, batch.a)
         assert v is not None
         td_square = (target.y - m).detach().square().mean((1, 2))
-        noise = (Hyper(state).noise * self.td_scale(state, td_square).sqrt()).view(-1, 1, 1)
+        noise = self.target_noise(state, td_square)
         error = (target.y + torch.where(lot < p / 2, noise, -noise) - m).square()
         weight = torch.where(lot < p, 1 / p, 0.0)
         risk, tandem = (weight * (error + v)).mean((1, 2)), disagreement(m, weight).mean(-1)
         log = {"q": m.mean((1, 2)), "q_deviation": (m.var(1, correction=0) + v.mean(1)).sqrt().mean(-1)}
         return self.objective(state, theta, risk, tandem, td_square, log)
+
+    def target_noise(self, state: State, td_square: Tensor) -> Tensor:
+        """ζ σ̂, [R, 1, 1]."""
+        return (Hyper(state).noise * self.td_scale(state, td_square).sqrt()).view(-1, 1, 1)
 
     def objective(
         self, state: State, theta: Params, risk: Tensor, tandem: Tensor, td_square: Tensor, log: dict[str, Tensor]
