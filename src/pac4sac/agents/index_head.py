@@ -9,8 +9,8 @@ next value is uncertain about this one. To learn, no z need be drawn, as all are
 u has a Bellman equation of its own, whose reward is c, random and fixed for each transition: where a transition is
 alone, ‖u‖ is the deviation that noise of size ζ σ̂ leaves in a value; where there are many alike, their c cancel.
 
-u looks on: it learns A on the features that m_p has learned, and the actor follows m_p. So what it says costs learning
-nothing, unless `caution` or `ranking` make use of it.
+u looks on: it learns A on the features that m_p has learned, and the actor follows m_p. So what it says does not enter
+what is learned, unless `caution` or `ranking` make use of it.
 """
 
 from collections.abc import Sequence
