@@ -57,9 +57,8 @@ def act_flops(agent: Agent) -> int:
     rows = actor.forward
     shots = max(getattr(config, "shots", 1) for config in agent.configs)
     networks = [critic]
-    if isinstance(agent, Mixture):  # of which one member ranks the actions
-        own = 1 + agent.config.critics if isinstance(agent, IndexHead) else 1
-        networks = [Passes(agent, agent.da, own), prior_functions(agent, 1)]
+    if isinstance(agent, Mixture):
+        networks.append(prior_functions(agent, agent.critic.members))
     if shots > 1:
         rows += sum(net.state + shots * (net.forward - net.state) for net in networks)  # one state, many actions
     if isinstance(agent, Oac):

@@ -195,10 +195,6 @@ def test_the_same_objectives_are_those_of_pac4ddpg() -> None:
             "The loss of the objective kl lies in [0, 1]; leave loss_range at 1, set loss_scale.",
         ),
         (
-            {"objective": "kl", "complexity": "linear"},
-            "The objective kl is a bound of its own; leave complexity=paper with it.",
-        ),
-        (
             {"head": "full", "prior": "moving"},
             "The full head carries its posterior on by itself; leave prior=fixed with it.",
         ),

@@ -106,8 +106,6 @@ class BeyondConfig(PacBayesConfig):
             raise UserError(
                 f"The loss of the objective {objective} lies in [0, 1]; leave loss_range at 1, set loss_scale."
             )
-        if objective in BOUNDED and self.complexity != "paper":
-            raise UserError(f"The objective {objective} is a bound of its own; leave complexity=paper with it.")
         if full and self.prior != "fixed":
             raise UserError(f"The {self.head} head carries its posterior on by itself; leave prior=fixed with it.")
         if full and self.freeze_variance:
