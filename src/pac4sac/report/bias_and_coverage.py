@@ -82,7 +82,8 @@ class Measurements:
 
     def figure(self, variants: Sequence[Variant], quantities: Mapping[str, str]) -> Figure:
         """A panel for each quantity, with the title of its axis, over the steps of training."""
-        figure, panels = figures.new_figure(f"{TEXTS[self.name]['title']}: {variants[0].task.title}", len(quantities))
+        title = f"{variants[0].task.title}: {TEXTS[self.name]['title']}"
+        figure, panels = figures.new_figure(title, len(quantities))
         for panel, (name, title) in zip(panels, quantities.items(), strict=True):
             ends, last = list[tuple[Look, Estimate]](), 1.0
             for variant in variants:

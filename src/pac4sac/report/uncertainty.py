@@ -49,8 +49,7 @@ def uncertainty_answer(context: Context) -> str:
         known = {v: ratio for v in OFFERED.measured(variants) if (ratio := error_by_deviation(v)) is not None}
         ranked = sorted(known, key=lambda variant: abs(math.log(known[variant].value)))
         told = [
-            f"{in_digits(known[v], digits=1)} times what {v.look.name} claims"
-            for v in dict.fromkeys([*ranked[:1], *ranked[-1:]])
+            f"{in_digits(known[v])} times what {v.look.name} claims" for v in dict.fromkeys([*ranked[:1], *ranked[-1:]])
         ]
         sentences += [f"On {title} errors are {' and '.join(told)}."] if told else []
     return " ".join(sentences) or "No complete run decides it yet."
@@ -84,6 +83,6 @@ def figure(variants: Sequence[Variant]) -> Figure:
     left, right = drawn.axes
     left.set_yscale("log")
     left.axhline(1, **figures.DASHED)
-    right.set_ylim(0, 1)
+    right.set_ylim(-0.04, 1.04)  # where markers at either end are whole
     right.axhline(0.95, **figures.DASHED)
     return drawn
