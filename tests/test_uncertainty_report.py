@@ -9,6 +9,9 @@ from report_folders import task, write_run, write_study
 from test_bias_report import STEPS, write_bias
 
 from pac4sac.paper.report import read_context, write_report
+from pac4sac.paper.study_sections import chosen_section
+from pac4sac.report.bias_and_coverage import bias_section
+from pac4sac.report.tables import Table
 from pac4sac.report.uncertainty import error_by_deviation, uncertainty_answer, uncertainty_section
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -52,3 +55,30 @@ def test_logs_without_a_deviation_make_no_section(tmp_path: Path) -> None:
     assert uncertainty_section(context) is None
     assert uncertainty_answer(context) == "No complete run decides it yet."
     assert error_by_deviation(context.all_variants[0]) is None
+
+
+def test_a_search_has_its_deviations_in_a_table_over_tasks_and_takes_no_name_from_the_task_of_results(
+    tmp_path: Path,
+) -> None:
+    # Errors by deviation: a's are 8 and 2, of which the geometric mean is 4, b's 0.5 and 2, c's known on one task.
+    ratios = {"cartpole-swingup": {"a": 8.0, "b": 0.5}, "half-cheetah": {"a": 2.0, "b": 2.0, "c": 1.0}}
+    alphas = {"a": 0.1, "b": 0.3, "c": 0.4}
+    for name, of_task in ratios.items():
+        for label, ratio in of_task.items():
+            about = task(name, steps=STEPS[-1] // 2)
+            run = write_run(tmp_path / name, about, "sac", 1000, None, label, {"alpha": alphas[label]})
+            offered = {"deviation": 3.0 / ratio, "ratio": ratio, "covered": 1 / ratio, "rank": 0.5}
+            write_bias(run, [1.0], [STEPS[-1] // 2], **offered)
+        write_study(tmp_path / name, "search", "search", None, [])
+    write_bias(write_run(tmp_path / "results", task("cartpole-swingup")), [1.0] * len(STEPS))
+    context = read_context([tmp_path])
+    assert list(context.variants) == ["cartpole-swingup", "cartpole-swingup (steps=20000)", "half-cheetah"]
+    bias = bias_section(context)
+    assert bias is not None
+    assert [block.name for block in bias.blocks if isinstance(block, Table)] == ["bias-cartpole-swingup"]
+    search = chosen_section(context, "search")
+    assert search is not None
+    (table,) = [block for block in search.blocks if getattr(block, "name", "") == "search-deviations"]
+    found = [(row["variant"], row["error_by_deviation"], row["covered"]) for row in table.records]
+    expected = [("b (search)", 1.0, 1.25), ("a (search)", 4.0, 0.3125)]
+    assert found == [(label, pytest.approx(ratio), pytest.approx(covered)) for label, ratio, covered in expected]

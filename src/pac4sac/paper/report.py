@@ -65,7 +65,7 @@ def write_report(paths: Sequence[Path], out: Path, *, in_pages: bool = False) ->
             if not in_pages:
                 files[f"figures/{block.name}.pdf"] = figures.to_pdf(figure)
     titles = list(dict.fromkeys(study.title for study in context.collection.studies))
-    tasks = "Report on " + ", ".join(context.variants) if context.variants else "Report"
+    tasks = "Report on " + ", ".join(context.task_names) if context.variants else "Report"
     about = (titles[0] if len(titles) == 1 else tasks, general.facts(context), sections)
     files |= {**markdown_files(*about, in_pages), MARK: html_page(*about, drawings, curves_of(context, out))}
     write_files(out, {name: as_bytes(text) if isinstance(text, str) else text for name, text in files.items()})

@@ -20,6 +20,7 @@ from pac4sac.report.comparison import BETTER, Compared, compare_headline, compar
 from pac4sac.report.sections import mixtures
 from pac4sac.report.tables import TEXTS as GENERAL_TEXTS
 from pac4sac.report.tables import Cell, Column, Section, Table, command, data, words
+from pac4sac.report.uncertainty import OFFERED, error_by_deviation
 from pac4sac.report.variants import METRICS as ALL_METRICS
 from pac4sac.report.variants import Variant, set_apart
 from pac4sac.runs.collection import FoundStudy
@@ -113,7 +114,7 @@ def chosen_section(context: PaperContext, kind: str) -> Section | None:
         on_tasks = chosen_by(context, study)
         beside = beside_paper(study, on_tasks)
         blocks += [f"{study.title}. {study.question}".rstrip(), *_nearest_over_tasks(beside)] if on_tasks else []
-        blocks += _ranked_over_tasks(study, on_tasks) if kind == "search" else []
+        blocks += _searched_over_tasks(study, on_tasks) if kind == "search" and len(on_tasks) > 1 else []
         for title, members in on_tasks.items():
             name, caption = file_name(f"{study.name}-{title}"), f"{kind.capitalize()} on {title}"
             if title in beside:
@@ -175,19 +176,47 @@ def _geometric_mean(factors: Mapping[str, float]) -> float:
     return math.exp(fmean(map(math.log, factors.values())))
 
 
-def _ranked_over_tasks(study: FoundStudy, on_tasks: Mapping[str, Sequence[Variant]]) -> list[Any]:
-    ranked = over_the_least(on_tasks)
-    if len(on_tasks) < 2 or not ranked:
-        return []
-    columns = [
-        words("Variant", lambda row: row[0], "variant"),
-        Column("over the least, geometric mean", lambda row: _geometric_mean(row[1]), "over_the_least", digits=2),
-        *(Column(title, partial(_on_task, title), title, "on each task", digits=2) for title in on_tasks),
-    ]
-    name = file_name(f"{study.name}-over-tasks")
-    return [
-        Table(name, f"{study.title}: mean regret, as so many times the least on a task", columns, [*ranked.items()])
-    ]
+def deviations_over_tasks(on_tasks: Mapping[str, Sequence[Variant]]) -> dict[str, dict[str, float]]:
+    """Of each variant that offers a deviation on all tasks: on each its errors by its deviation at the end, from the
+    nearest to 1 in the geometric mean on."""
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    for title, members in on_tasks.items():
+        for variant in members:
+            if (ratio := error_by_deviation(variant)) is not None:
+                found[variant.label][title] = ratio.value
+    everywhere = {label: factors for label, factors in found.items() if factors.keys() == on_tasks.keys()}
+    return dict(sorted(everywhere.items(), key=lambda item: (abs(math.log(_geometric_mean(item[1]))), item[0])))
+
+
+def _searched_over_tasks(study: FoundStudy, on_tasks: Mapping[str, Sequence[Variant]]) -> list[Any]:
+    """The ranking by regret, and beside it by deviations: whoever errs as far as it says need not have the least."""
+
+    def mean_over_tasks(name: str, row: tuple[str, Mapping[str, float]]) -> float | None:
+        ends = [OFFERED.ends(v, name) for members in on_tasks.values() for v in members if v.label == row[0]]
+        return fmean(map(fmean, ends)) if all(ends) else None
+
+    def table(name: str, caption: str, header: str, key: str, rows: Mapping[str, Any], *further: Column) -> Table:
+        columns = [
+            words("Variant", lambda row: row[0], "variant"),
+            Column(header, lambda row: _geometric_mean(row[1]), key, digits=2),
+            *(Column(title, partial(_on_task, title), title, "on each task", digits=2) for title in on_tasks),
+            *further,
+        ]
+        return Table(file_name(f"{study.name}-{name}"), f"{study.title}: {caption}", columns, [*rows.items()])
+
+    by_regret, by_deviation = over_the_least(on_tasks), deviations_over_tasks(on_tasks)
+    tables = []
+    if by_regret:
+        caption = "mean regret, as so many times the least on a task"
+        tables += [table("over-tasks", caption, "over the least, geometric mean", "over_the_least", by_regret)]
+    if by_deviation:
+        caption, header = "errors by the deviation that critics offer, at the end", "error ÷ deviation, geometric mean"
+        means = [
+            Column(title, partial(mean_over_tasks, name), name, "mean over tasks", digits=2)
+            for name, title in {"covered": "covered by ± 2", "rank": "rank correlation"}.items()
+        ]
+        tables += [table("deviations", caption, header, "error_by_deviation", by_deviation, *means)]
+    return tables
 
 
 def _calibration_table(name: str, caption: str, members: Sequence[Variant]) -> Table:

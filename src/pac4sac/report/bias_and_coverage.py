@@ -59,7 +59,8 @@ class Measurements:
         return [rows[-1][name] for rows in self.at_the_end(variant) if is_number(rows[-1].get(name))]
 
     def compose(self, context: Context, about: About, draw: figures.Draw) -> Section | None:
-        """Of all tasks on which something was measured; `about` has sentences and the further columns of a table."""
+        """Of all tasks on which something was measured in runs that count as results; `about` has sentences and the
+        further columns of a table."""
 
         def runs_cell(variant: Variant) -> Cell:
             measured = len(self.at_the_end(variant))
@@ -70,8 +71,9 @@ class Measurements:
         last = [Column("S", "shots"), Column("Runs", runs_cell)]
         asking = {study.name for study in context.collection.studies if study.kind == self.study}
         blocks, texts = list[Block](), TEXTS[self.name]
-        for title, variants in context.variants.items():
-            if members := sorted(self.measured(variants), key=lambda variant: asking.isdisjoint(variant.studies)):
+        for title in context.variants:
+            measured = self.measured(context.results(title))
+            if members := sorted(measured, key=lambda variant: asking.isdisjoint(variant.studies)):
                 sentences, columns = about(title, members)
                 name = f"{self.name}-{file_name(title)}"
                 table = Table(name, texts["table"].format(title), [*first, *columns, *last], members)

@@ -44,6 +44,11 @@ class Context:
         return [variant for variant in self.variants[task] if variant.is_result]
 
     @property
+    def task_names(self) -> list[str]:
+        """Each once, however many lengths of it there are."""
+        return list(dict.fromkeys(variant.task.name for variant in self.all_variants))
+
+    @property
     def all_variants(self) -> list[Variant]:
         return [variant for members in self.variants.values() for variant in members]
 

@@ -221,7 +221,7 @@ def sweep_figure(variants: Sequence[Variant]) -> Figure:
 
 def facts(context: Context) -> list[tuple[str, str]]:
     """The numbers at the top of the page."""
-    collection, tasks = context.collection, len(context.variants)
+    collection, tasks = context.collection, len(context.task_names)
     states = Counter(outcome.state for variant in context.all_variants for outcome in variant.outcomes)
     states["not started"] = len(collection.missing)
     expected = len(collection.runs) + len(collection.missing) + len(collection.unreadable)

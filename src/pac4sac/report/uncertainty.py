@@ -45,8 +45,9 @@ def verdict(variant: Variant) -> str:
 def uncertainty_answer(context: Context) -> str:
     """On each task the critics that know best and least how far they err."""
     sentences = []
-    for title, variants in context.variants.items():
-        known = {v: ratio for v in OFFERED.measured(variants) if (ratio := error_by_deviation(v)) is not None}
+    for title in context.variants:
+        measured = OFFERED.measured(context.results(title))
+        known = {v: ratio for v in measured if (ratio := error_by_deviation(v)) is not None}
         ranked = sorted(known, key=lambda variant: abs(math.log(known[variant].value)))
         told = [
             f"{in_digits(known[v])} times what {v.look.name} claims" for v in dict.fromkeys([*ranked[:1], *ranked[-1:]])

@@ -263,9 +263,13 @@ def _label(members: Sequence[FoundRun]) -> str:
 
 
 def _task_view(runs: Sequence[FoundRun], tasks: Sequence[Sequence[FoundRun]]) -> TaskView:
+    """Told from others of its name, unless it alone holds results: then those are told from it on which settings were
+    chosen."""
     settings = runs[0].record.task
-    rivals = [other[0].record.task for other in tasks if other[0].record.task["name"] == settings["name"]]
-    differences = _differences(settings, rivals)
+    of_name = [other for other in tasks if other[0].record.task["name"] == settings["name"]]
+    with_results = [other for other in of_name if not all(run.chose for run in other)]
+    is_plain = len(with_results) == 1 and with_results[0] is runs
+    differences = "" if is_plain else _differences(settings, [other[0].record.task for other in of_name])
     title = f"{settings['name']} ({differences})" if differences else settings["name"]
     complete = {"horizon": None, "r_limit": None, "steps": None, "env_kwargs": {}} | settings
     return TaskView(title, complete, all(has_equal_episodes(run.record) for run in runs))
