@@ -103,7 +103,11 @@ def test_a_backend_that_computes_something_else_is_left_with_one_warning(
 
 
 def test_a_backend_that_agrees_is_kept_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(backends.PREPARE, "compiled", backends.eager)
+    def with_torchs_advice(operation: Operation, tensors: Tensors) -> Callable[[], None]:
+        warnings.warn("TensorFloat32 tensor cores for float32 matrix multiplication available.", stacklevel=1)
+        return backends.eager(operation, tensors)
+
+    monkeypatch.setitem(backends.PREPARE, "compiled", with_torchs_advice)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert prepare(small_learner(), "compiled") == "compiled"

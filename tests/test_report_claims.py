@@ -282,17 +282,24 @@ class TestCalibration:
         for name, (a, b, c) in shorts.items():
             about = task(name)
             for label, short, alpha in (("a", a, 0.1), ("b", b, 0.3), ("c", c, 0.4)):
-                returns = [about["r_limit"] - short] * (about["steps"] // about["horizon"])
-                write_run(tmp_path / name, about, "sac", 1000, returns, label, {"alpha": alpha})
+                for seed, luck in ((1000, 0.8), (1001, 1.2)):
+                    returns = [about["r_limit"] - luck * short] * (about["steps"] // about["horizon"])
+                    write_run(tmp_path / name, about, "sac", seed, returns, label, {"alpha": alpha})
         write_run(tmp_path / "more", task("humanoid"), "sac", 1000, None, "elsewhere", {"alpha": 0.9})
         for folder in (*shorts, "more"):
-            write_study(tmp_path / folder, "search", "search", None, [])
+            write_study(tmp_path / folder, "search", "search", "b", [])
         section = chosen_section(read_context([tmp_path]), "search")
         assert section is not None
         (table,) = [block for block in section.blocks if getattr(block, "name", "") == "search-over-tasks"]
         found = [(row["variant"], row["over_the_least"], row["humanoid"]) for row in table.records]
         expected = [("b (search)", 2**0.5, 1.0), ("a (search)", 3**0.5, 3.0), ("c (search)", 2.0, 1.0)]
         assert found == [(label, pytest.approx(mean), pytest.approx(here)) for label, mean, here in expected]
+        # On the first task c has twice the regret of b, on the second as much. Each of four logarithms has the
+        # deviation ln 1.5/√2 over two seeds, so that their mean over tasks has ln 1.5/2, with four degrees of freedom.
+        against = {row["variant"]: (row["times"], row["times_low"]) for row in table.records}
+        low = 2**0.5 / 1.5 ** (2.7764 / 2)
+        assert against["c (search)"] == (pytest.approx(2**0.5), pytest.approx(low, rel=1e-4))
+        assert against["b (search)"] == (None, None)
 
     def test_a_task_with_one_variant_does_not_keep_the_others_from_being_compared_across_tasks(
         self, tmp_path: Path

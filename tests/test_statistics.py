@@ -36,6 +36,7 @@ from pac4sac.runs.statistics import (
     solved_fraction_curve,
     summarise,
     welch,
+    welch_over_strata,
 )
 
 
@@ -164,6 +165,16 @@ class TestWelch:
     def test_a_single_run_gives_a_difference_alone(self) -> None:
         found = welch(Summary(1, 3.0, None), Summary(5, 1.0, 1.0))
         assert (found.value, found.low, found.p) == (2.0, None, None)
+
+    def test_strata_add_their_noise_and_not_what_they_differ_by(self) -> None:
+        two, four = ((Summary(2, mean, 2**0.5), Summary(2, 1.0, 2**0.5)) for mean in (3.0, 5.0))
+        found = welch_over_strata([two, four])  # of variance 4 · 1/4, with 1/(4 · 1/16) = 4 degrees of freedom
+        assert (found.value, found.low, found.high) == (
+            3.0,
+            pytest.approx(0.2236, abs=1e-4),
+            pytest.approx(5.7764, abs=1e-4),
+        )
+        assert welch_over_strata([two, (Summary(1, 3.0, None), two[1])]).low is None
 
 
 class TestEquivalence:

@@ -4,12 +4,15 @@ brings the baselines to the paper's numbers, or by search, what has the least re
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from pac4sac.base.files import natural
-from pac4sac.base.text import assignments, file_name, number
+from pac4sac.base.text import assignments, file_name, number, p_value
 from pac4sac.paper import families
 from pac4sac.paper.families import BEST, STUDY_TITLES, PaperContext, PaperTable, task_differences
 from pac4sac.paper.numbers import ALGORITHMS, TABLE_1, TASKS, TEXTS, paper_cell
@@ -19,12 +22,12 @@ from pac4sac.report.answers import ranking_picture
 from pac4sac.report.comparison import BETTER, Compared, compare_headline, comparison_table, runs_cell, tally
 from pac4sac.report.sections import mixtures
 from pac4sac.report.tables import TEXTS as GENERAL_TEXTS
-from pac4sac.report.tables import Cell, Column, Section, Table, command, data, words
-from pac4sac.report.uncertainty import OFFERED, error_by_deviation
+from pac4sac.report.tables import Cell, Column, Section, Table, command, data, with_ends, words
+from pac4sac.report.uncertainty import OFFERED, error_by_deviation, in_times
 from pac4sac.report.variants import METRICS as ALL_METRICS
 from pac4sac.report.variants import Variant, set_apart
 from pac4sac.runs.collection import FoundStudy
-from pac4sac.runs.statistics import Summary, summarise
+from pac4sac.runs.statistics import Difference, Summary, holm, summarise, welch_over_strata
 
 BASELINES = ("ddpg", "sac")
 READINGS = {"oac-gauss": "oac", "oac-lab": "oac"}  # of one row of the paper
@@ -176,6 +179,24 @@ def _geometric_mean(factors: Mapping[str, float]) -> float:
     return math.exp(fmean(map(math.log, factors.values())))
 
 
+def over_the_baseline(on_tasks: Mapping[str, Sequence[Variant]], baseline: str) -> dict[str, Difference]:
+    """Of each variant with results on all tasks its regret by that of the baseline, in the mean of logarithms over the
+    tasks, with Holm's p-values; nothing where the baseline lacks a task."""
+    logs = {
+        title: {v.label: summarise(np.log(v.values("regret"))) for v in members if v.has_results and v.values("regret")}
+        for title, members in on_tasks.items()
+    }
+    everywhere = set.intersection(*map(set, logs.values())) - {baseline}
+    if not all(baseline in of_task for of_task in logs.values()):
+        return {}
+    found = {
+        label: welch_over_strata([(of_task[label], of_task[baseline]) for of_task in logs.values()])
+        for label in sorted(everywhere)
+    }
+    corrected = holm([difference.p for difference in found.values()])
+    return {label: replace(found[label], p=p) for label, p in zip(found, corrected, strict=True)}
+
+
 def deviations_over_tasks(on_tasks: Mapping[str, Sequence[Variant]]) -> dict[str, dict[str, float]]:
     """Of each variant that offers a deviation on all tasks: on each its errors by its deviation at the end, from the
     nearest to 1 in the geometric mean on."""
@@ -207,8 +228,19 @@ def _searched_over_tasks(study: FoundStudy, on_tasks: Mapping[str, Sequence[Vari
     by_regret, by_deviation = over_the_least(on_tasks), deviations_over_tasks(on_tasks)
     tables = []
     if by_regret:
-        caption = "mean regret, as so many times the least on a task"
-        tables += [table("over-tasks", caption, "over the least, geometric mean", "over_the_least", by_regret)]
+        caption, against = "mean regret, as so many times the least on a task", list[Column]()
+        if beside := over_the_baseline(on_tasks, f"{study.baseline} ({study.kind})"):
+            times = {label: in_times(difference) for label, difference in beside.items()}
+            group = f"over {study.baseline}"
+            against = [
+                Column("geometric mean [95 %]", lambda row: times.get(row[0]), with_ends("times"), group, digits=2),
+                Column(
+                    "p (Holm)", lambda row: beside[row[0]].p if row[0] in beside else None, "p", group, show=p_value
+                ),
+            ]
+        tables += [
+            table("over-tasks", caption, "over the least, geometric mean", "over_the_least", by_regret, *against)
+        ]
     if by_deviation:
         caption, header = "errors by the deviation that critics offer, at the end", "error ÷ deviation, geometric mean"
         means = [

@@ -23,11 +23,13 @@ def error_by_deviation(variant: Variant) -> Estimate | None:
     """The geometric mean over seeds of the root mean square of error by deviation, with its interval: a critic that
     errs twice as far as it says is as wrong as one that errs half as far."""
     logs = np.log(OFFERED.ends(variant, "ratio"))
-    if not len(logs):
-        return None
-    mean = mean_interval(logs)
-    ends = [None if end is None else float(np.exp(end)) for end in (mean.low, mean.high)]
-    return Estimate(float(np.exp(mean.value)), *ends)
+    return in_times(mean_interval(logs)) if len(logs) else None
+
+
+def in_times(logarithm: Estimate) -> Estimate:
+    """How many times something is another, from the logarithm of it."""
+    ends = [None if end is None else math.exp(end) for end in (logarithm.low, logarithm.high)]
+    return Estimate(math.exp(logarithm.value), *ends)
 
 
 def verdict(variant: Variant) -> str:

@@ -122,13 +122,20 @@ def bootstrap_band(strata: Sequence[ArrayLike], seed: int = SEED) -> tuple[Float
 
 def welch(ours: Summary, theirs: Summary, confidence: float = CONFIDENCE) -> Difference:
     """Ours minus theirs, from means and standard deviations, so that published numbers can stand on one side."""
-    difference = ours.mean - theirs.mean
-    if ours.sd is None or theirs.sd is None or ours.sd == theirs.sd == 0:
+    return welch_over_strata([(ours, theirs)], confidence)
+
+
+def welch_over_strata(pairs: Sequence[tuple[Summary, Summary]], confidence: float = CONFIDENCE) -> Difference:
+    """The mean over strata, such as tasks, of ours minus theirs; what strata differ by among themselves is no noise."""
+    difference = float(np.mean([ours.mean - theirs.mean for ours, theirs in pairs]))
+    sides = [(side.sd, side.n) for pair in pairs for side in pair]
+    spreads = [(sd**2 / n / len(pairs) ** 2, n - 1) for sd, n in sides if sd is not None]
+    variance = sum(part for part, _ in spreads)
+    if len(spreads) < len(sides) or variance == 0:
         return Difference(difference)
-    a, b = ours.sd**2 / ours.n, theirs.sd**2 / theirs.n
-    freedom = (a + b) ** 2 / (a**2 / (ours.n - 1) + b**2 / (theirs.n - 1))
-    half_width = float(stdtrit(freedom, (1 + confidence) / 2) * np.sqrt(a + b))
-    p = float(2 * stats.t.sf(abs(difference) / np.sqrt(a + b), freedom))
+    freedom = variance**2 / sum(part**2 / of_part for part, of_part in spreads)
+    half_width = float(stdtrit(freedom, (1 + confidence) / 2) * np.sqrt(variance))
+    p = float(2 * stats.t.sf(abs(difference) / np.sqrt(variance), freedom))
     return Difference(difference, difference - half_width, difference + half_width, p)
 
 

@@ -250,7 +250,9 @@ def prepare(learner: Learner, backend: str) -> str:
     if backend == "eager":
         return backend
     plain, precision = learner.run, torch.get_float32_matmul_precision()
-    with Rehearsal(learner) as rehearsal:
+    with Rehearsal(learner) as rehearsal, warnings.catch_warnings():
+        # Torch's advice to use TF32, which here is an option, and may be set already.
+        warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")
         try:
             # TF32 rounds factors so coarsely that it would hide a mistake, or look like one.
             torch.set_float32_matmul_precision("highest")
