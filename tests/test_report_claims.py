@@ -291,15 +291,30 @@ class TestCalibration:
         section = chosen_section(read_context([tmp_path]), "search")
         assert section is not None
         (table,) = [block for block in section.blocks if getattr(block, "name", "") == "search-over-tasks"]
-        found = [(row["variant"], row["over_the_least"], row["humanoid"]) for row in table.records]
-        expected = [("b (search)", 2**0.5, 1.0), ("a (search)", 3**0.5, 3.0), ("c (search)", 2.0, 1.0)]
+        found = [(row["variant"], row["times"], row["humanoid"]) for row in table.records]
+        expected = [("b (search)", 1.0, 1.0), ("a (search)", 1.5**0.5, 3.0), ("c (search)", 2**0.5, 1.0)]
         assert found == [(label, pytest.approx(mean), pytest.approx(here)) for label, mean, here in expected]
         # On the first task c has twice the regret of b, on the second as much. Each of four logarithms has the
         # deviation ln 1.5/√2 over two seeds, so that their mean over tasks has ln 1.5/2, with four degrees of freedom.
-        against = {row["variant"]: (row["times"], row["times_low"]) for row in table.records}
+        ends = {row["variant"]: (row["times"], row["times_low"]) for row in table.records}
         low = 2**0.5 / 1.5 ** (2.7764 / 2)
-        assert against["c (search)"] == (pytest.approx(2**0.5), pytest.approx(low, rel=1e-4))
-        assert against["b (search)"] == (None, None)
+        assert ends["c (search)"] == (pytest.approx(2**0.5), pytest.approx(low, rel=1e-4))
+        assert ends["b (search)"] == (1.0, None)
+
+    def test_a_search_without_a_baseline_is_ranked_beside_the_least_and_no_regret_at_all_takes_no_part(
+        self, tmp_path: Path
+    ) -> None:
+        for name in ("cartpole-swingup", "humanoid"):
+            about = task(name)
+            for label, short, alpha in (("a", 100, 0.1), ("b", 25, 0.3), ("solved at once", -1, 0.4)):
+                returns = [about["r_limit"] - short] * (about["steps"] // about["horizon"])
+                write_run(tmp_path / name, about, "sac", 1000, returns, label, {"alpha": alpha})
+            write_study(tmp_path / name, "search", "search", None, [])
+        section = chosen_section(read_context([tmp_path]), "search")
+        assert section is not None
+        (table,) = [block for block in section.blocks if getattr(block, "name", "") == "search-over-tasks"]
+        found = {row["variant"]: row["times"] for row in table.records}
+        assert found == {"b (search)": pytest.approx(1.0), "a (search)": pytest.approx(4.0)}
 
     def test_a_task_with_one_variant_does_not_keep_the_others_from_being_compared_across_tasks(
         self, tmp_path: Path

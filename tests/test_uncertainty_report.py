@@ -79,6 +79,8 @@ def test_a_search_has_its_deviations_in_a_table_over_tasks_and_takes_no_name_fro
     search = chosen_section(context, "search")
     assert search is not None
     (table,) = [block for block in search.blocks if getattr(block, "name", "") == "search-deviations"]
-    found = [(row["variant"], row["error_by_deviation"], row["covered"]) for row in table.records]
-    expected = [("b (search)", 1.0, 1.25), ("a (search)", 4.0, 0.3125)]
-    assert found == [(label, pytest.approx(ratio), pytest.approx(covered)) for label, ratio, covered in expected]
+    names = ("error_by_deviation", "off_by", "of_root_mean_squares", "covered")
+    found = [(row["variant"], *(row[name] for name in names)) for row in table.records]
+    # Twice and half are each off by a factor of 2; errors are 3.
+    expected = [("b (search)", 1.0, 2.0, 1.0, 1.25), ("a (search)", 4.0, 4.0, 4.0, 0.3125)]
+    assert found == [(label, *map(pytest.approx, numbers)) for label, *numbers in expected]

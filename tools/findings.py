@@ -34,29 +34,30 @@ def verdicts(results: Path) -> str:
 def uncertainties(results: Path) -> str:
     """What came of the search: regret as so many times that of its baseline, and what deviations are worth."""
 
-    def rows(name: str) -> list[dict[str, str]]:
-        return list(csv.DictReader((results / "tables" / f"search-mixture-{name}.csv").open(encoding="utf-8")))
+    def rows(name: str) -> dict[str, dict[str, str]]:
+        with (results / "tables" / f"search-mixture-{name}.csv").open(encoding="utf-8") as file:
+            return {row["variant"].removesuffix(" (search)"): row for row in csv.DictReader(file)}
 
-    def cells(row: dict[str, str]) -> Iterator[str]:
-        label = row["variant"].removesuffix(" (search)")
+    def shown(value: str) -> str:
+        number = round(float(value), 2) + 0.0  # no minus before 0
+        return (f"{number:,.0f}" if number >= 100 else f"{number:.2f}").replace("-", "−")
+
+    def cells(label: str) -> Iterator[str]:
+        row, offered = regrets[label], deviations[label]
         yield SEARCHED.get(label) or plain_name(label)
-        yield from (f"{float(row[task]) / float(baseline[task]):.2f}" for task in tasks)
-        yield f"{float(row['times']):.2f} [{float(row['times_low']):.2f}, {float(row['times_high']):.2f}]"
-        offered = deviations[row["variant"]]
-        ratio = float(offered["error_by_deviation"])
-        yield f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.2f}"
-        yield from (f"{round(float(offered[name]), 2) + 0.0:.2f}".replace("-", "−") for name in ("covered", "rank"))
+        yield from (shown(row[task]) for task in tasks)
+        interval = [shown(row[name]) for name in ("times_low", "times_high") if row[name]]
+        yield shown(row["times"]) + (f" [{', '.join(interval)}]" if interval else "")
+        yield from (shown(offered[name]) for name in ("of_root_mean_squares", "covered", "rank"))
 
-    regrets, deviations = rows("over-tasks"), {row["variant"]: row for row in rows("deviations")}
-    tasks = [name for name in regrets[0] if name.endswith(")")]
-    baseline = next(row for row in regrets if not row["times"])
+    regrets, deviations = rows("over-tasks"), rows("deviations")
+    tasks = [name for name in next(iter(regrets.values())) if "(steps=" in name]
     titles = [task.split(" (")[0].replace("-", " ").title() for task in tasks]
-    header = ["Critic", *titles, "on the four [95 %]", "error ÷ deviation", "covered", "rank correlation"]
-    lines = [header, ["---", *["---:"] * (len(header) - 1)]]
-    # Each change stands below what it changes, then come the others from the least regret on.
-    place = {f"{label} (search)": number for number, label in enumerate(SEARCHED)}
-    ranked = sorted(regrets, key=lambda row: place.get(row["variant"], len(place)))
-    lines += [list(cells(row)) for row in ranked if row is not baseline]
+    header = ["Critic", *titles, "mean [95 %]", "error ÷ deviation", "covered", "rank correlation"]
+    # Each change stands below what it changes, before them the others from the least regret on.
+    place = {label: number for number, label in enumerate(SEARCHED)}
+    ranked = sorted(regrets, key=lambda label: place.get(label, -1))
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *(list(cells(label)) for label in ranked)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

@@ -4,30 +4,27 @@ brings the baselines to the paper's numbers, or by search, what has the least re
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
 from pac4sac.base.files import natural
-from pac4sac.base.text import assignments, file_name, number, p_value
+from pac4sac.base.text import assignments, file_name, number
 from pac4sac.paper import families
 from pac4sac.paper.families import BEST, STUDY_TITLES, PaperContext, PaperTable, task_differences
 from pac4sac.paper.numbers import ALGORITHMS, TABLE_1, TASKS, TEXTS, paper_cell
+from pac4sac.paper.search_tables import geometric_mean, over_the_least, search_tables
 from pac4sac.paper.table_sections import METRICS, OURS_ABOVE, beside_the_paper, cell_beside
 from pac4sac.paper.verdicts import compare_cell
 from pac4sac.report.answers import ranking_picture
 from pac4sac.report.comparison import BETTER, Compared, compare_headline, comparison_table, runs_cell, tally
 from pac4sac.report.sections import mixtures
 from pac4sac.report.tables import TEXTS as GENERAL_TEXTS
-from pac4sac.report.tables import Cell, Column, Section, Table, command, data, with_ends, words
-from pac4sac.report.uncertainty import OFFERED, error_by_deviation, in_times
+from pac4sac.report.tables import Cell, Column, Section, Table, command, data, words
 from pac4sac.report.variants import METRICS as ALL_METRICS
 from pac4sac.report.variants import Variant, set_apart
 from pac4sac.runs.collection import FoundStudy
-from pac4sac.runs.statistics import Difference, Summary, holm, summarise, welch_over_strata
+from pac4sac.runs.statistics import Summary, summarise
 
 BASELINES = ("ddpg", "sac")
 READINGS = {"oac-gauss": "oac", "oac-lab": "oac"}  # of one row of the paper
@@ -117,7 +114,7 @@ def chosen_section(context: PaperContext, kind: str) -> Section | None:
         on_tasks = chosen_by(context, study)
         beside = beside_paper(study, on_tasks)
         blocks += [f"{study.title}. {study.question}".rstrip(), *_nearest_over_tasks(beside)] if on_tasks else []
-        blocks += _searched_over_tasks(study, on_tasks) if kind == "search" and len(on_tasks) > 1 else []
+        blocks += search_tables(study, on_tasks) if kind == "search" and len(on_tasks) > 1 else []
         for title, members in on_tasks.items():
             name, caption = file_name(f"{study.name}-{title}"), f"{kind.capitalize()} on {title}"
             if title in beside:
@@ -142,7 +139,7 @@ def chosen_answer(context: PaperContext, study: FoundStudy) -> str:
     if beside:
         return f"Nearest to the paper's regret: {', '.join(nearest)}." if nearest else "No setting is complete yet."
     if len(on_tasks) > 1 and (ranked := over_the_least(on_tasks)):
-        told = [f"`{label}` ({_geometric_mean(factors):.2f})" for label, factors in ranked.items()]
+        told = [f"`{label}` ({geometric_mean(factors):.2f})" for label, factors in ranked.items()]
         return (
             f"Least regret over {len(on_tasks)} tasks, as so many times the least on each: {', then '.join(told[:2])}."
         )
@@ -154,101 +151,6 @@ def chosen_answer(context: PaperContext, study: FoundStudy) -> str:
             first = (min if metric.lower_is_better else max)(known, key=known.__getitem__)
             best.append(f"on {title} `{first.label}`, {members[0].task.unit} {number(known[first], scale)}")
     return f"Best of those complete: {'; '.join(best)}." if best else "No setting is complete yet."
-
-
-def over_the_least(on_tasks: Mapping[str, Sequence[Variant]]) -> dict[str, dict[str, float]]:
-    """Of each variant with results on all tasks: on each the mean regret over the least that any has there, from the
-    least in the geometric mean on. Without a limit for solved, on any task, there is no regret and no ranking."""
-    means = {
-        title: {v.label: fmean(v.values("regret")) for v in members if v.has_results and v.values("regret")}
-        for title, members in on_tasks.items()
-    }
-    everywhere = set.intersection(*(set(of_task) for of_task in means.values())) if means else set()
-    least = {title: min((of_task[label] for label in everywhere), default=0.0) for title, of_task in means.items()}
-    if len(everywhere) < 2 or not all(least.values()):
-        return {}
-    factors = {label: {title: means[title][label] / least[title] for title in means} for label in everywhere}
-    return dict(sorted(factors.items(), key=lambda item: (_geometric_mean(item[1]), item[0])))
-
-
-def _on_task(title: str, row: tuple[str, Mapping[str, float]]) -> float:
-    return row[1][title]
-
-
-def _geometric_mean(factors: Mapping[str, float]) -> float:
-    return math.exp(fmean(map(math.log, factors.values())))
-
-
-def over_the_baseline(on_tasks: Mapping[str, Sequence[Variant]], baseline: str) -> dict[str, Difference]:
-    """Of each variant with results on all tasks its regret by that of the baseline, in the mean of logarithms over the
-    tasks, with Holm's p-values; nothing where the baseline lacks a task."""
-    logs = {
-        title: {v.label: summarise(np.log(v.values("regret"))) for v in members if v.has_results and v.values("regret")}
-        for title, members in on_tasks.items()
-    }
-    everywhere = set.intersection(*map(set, logs.values())) - {baseline}
-    if not all(baseline in of_task for of_task in logs.values()):
-        return {}
-    found = {
-        label: welch_over_strata([(of_task[label], of_task[baseline]) for of_task in logs.values()])
-        for label in sorted(everywhere)
-    }
-    corrected = holm([difference.p for difference in found.values()])
-    return {label: replace(found[label], p=p) for label, p in zip(found, corrected, strict=True)}
-
-
-def deviations_over_tasks(on_tasks: Mapping[str, Sequence[Variant]]) -> dict[str, dict[str, float]]:
-    """Of each variant that offers a deviation on all tasks: on each its errors by its deviation at the end, from the
-    nearest to 1 in the geometric mean on."""
-    found: dict[str, dict[str, float]] = defaultdict(dict)
-    for title, members in on_tasks.items():
-        for variant in members:
-            if (ratio := error_by_deviation(variant)) is not None:
-                found[variant.label][title] = ratio.value
-    everywhere = {label: factors for label, factors in found.items() if factors.keys() == on_tasks.keys()}
-    return dict(sorted(everywhere.items(), key=lambda item: (abs(math.log(_geometric_mean(item[1]))), item[0])))
-
-
-def _searched_over_tasks(study: FoundStudy, on_tasks: Mapping[str, Sequence[Variant]]) -> list[Any]:
-    """The ranking by regret, and beside it by deviations: whoever errs as far as it says need not have the least."""
-
-    def mean_over_tasks(name: str, row: tuple[str, Mapping[str, float]]) -> float | None:
-        ends = [OFFERED.ends(v, name) for members in on_tasks.values() for v in members if v.label == row[0]]
-        return fmean(map(fmean, ends)) if all(ends) else None
-
-    def table(name: str, caption: str, header: str, key: str, rows: Mapping[str, Any], *further: Column) -> Table:
-        columns = [
-            words("Variant", lambda row: row[0], "variant"),
-            Column(header, lambda row: _geometric_mean(row[1]), key, digits=2),
-            *(Column(title, partial(_on_task, title), title, "on each task", digits=2) for title in on_tasks),
-            *further,
-        ]
-        return Table(file_name(f"{study.name}-{name}"), f"{study.title}: {caption}", columns, [*rows.items()])
-
-    by_regret, by_deviation = over_the_least(on_tasks), deviations_over_tasks(on_tasks)
-    tables = []
-    if by_regret:
-        caption, against = "mean regret, as so many times the least on a task", list[Column]()
-        if beside := over_the_baseline(on_tasks, f"{study.baseline} ({study.kind})"):
-            times = {label: in_times(difference) for label, difference in beside.items()}
-            group = f"over {study.baseline}"
-            against = [
-                Column("geometric mean [95 %]", lambda row: times.get(row[0]), with_ends("times"), group, digits=2),
-                Column(
-                    "p (Holm)", lambda row: beside[row[0]].p if row[0] in beside else None, "p", group, show=p_value
-                ),
-            ]
-        tables += [
-            table("over-tasks", caption, "over the least, geometric mean", "over_the_least", by_regret, *against)
-        ]
-    if by_deviation:
-        caption, header = "errors by the deviation that critics offer, at the end", "error ÷ deviation, geometric mean"
-        means = [
-            Column(title, partial(mean_over_tasks, name), name, "mean over tasks", digits=2)
-            for name, title in {"covered": "covered by ± 2", "rank": "rank correlation"}.items()
-        ]
-        tables += [table("deviations", caption, header, "error_by_deviation", by_deviation, *means)]
-    return tables
 
 
 def _calibration_table(name: str, caption: str, members: Sequence[Variant]) -> Table:

@@ -263,8 +263,8 @@ def _label(members: Sequence[FoundRun]) -> str:
 
 
 def _task_view(runs: Sequence[FoundRun], tasks: Sequence[Sequence[FoundRun]]) -> TaskView:
-    """Told from others of its name, unless it alone holds results: then those are told from it on which settings were
-    chosen."""
+    """The title names what sets it apart from tasks of its name; if only one of these has runs that count as results,
+    that one keeps the plain name."""
     settings = runs[0].record.task
     of_name = [other for other in tasks if other[0].record.task["name"] == settings["name"]]
     with_results = [other for other in of_name if not all(run.chose for run in other)]

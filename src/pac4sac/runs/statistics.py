@@ -133,7 +133,7 @@ def welch_over_strata(pairs: Sequence[tuple[Summary, Summary]], confidence: floa
     variance = sum(part for part, _ in spreads)
     if len(spreads) < len(sides) or variance == 0:
         return Difference(difference)
-    freedom = variance**2 / sum(part**2 / of_part for part, of_part in spreads)
+    freedom = variance**2 / sum(part**2 / freedom_of_part for part, freedom_of_part in spreads)
     half_width = float(stdtrit(freedom, (1 + confidence) / 2) * np.sqrt(variance))
     p = float(2 * stats.t.sf(abs(difference) / np.sqrt(variance), freedom))
     return Difference(difference, difference - half_width, difference + half_width, p)
