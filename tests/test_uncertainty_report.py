@@ -57,6 +57,15 @@ def test_logs_without_a_deviation_make_no_section(tmp_path: Path) -> None:
     assert error_by_deviation(context.all_variants[0]) is None
 
 
+def test_seeds_that_differ_beyond_all_measure_leave_the_interval_open(tmp_path: Path) -> None:
+    for seed, ratio in enumerate((1e-200, 1e200)):
+        offered = {"deviation": 1.0, "ratio": ratio, "covered": 0.5, "rank": 0.0}
+        write_bias(write_run(tmp_path, task("cartpole-swingup"), "sac", seed), [1.0] * len(STEPS), **offered)
+    found = error_by_deviation(read_context([tmp_path]).all_variants[0])
+    assert found is not None
+    assert (found.value, found.low, found.high) == (pytest.approx(1.0), 0.0, math.inf)
+
+
 def test_a_search_has_its_deviations_in_a_table_over_tasks_and_takes_no_name_from_the_task_of_results(
     tmp_path: Path,
 ) -> None:

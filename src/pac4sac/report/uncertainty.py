@@ -27,9 +27,10 @@ def error_by_deviation(variant: Variant) -> Estimate | None:
 
 
 def in_times(logarithm: Estimate) -> Estimate:
-    """How many times something is another, from the logarithm of it."""
-    ends = [None if end is None else math.exp(end) for end in (logarithm.low, logarithm.high)]
-    return Estimate(math.exp(logarithm.value), *ends)
+    """How many times something is another, from the logarithm of it; two seeds that differ much leave it wide open."""
+    with np.errstate(over="ignore"):
+        ends = [None if end is None else float(np.exp(end)) for end in (logarithm.low, logarithm.high)]
+        return Estimate(float(np.exp(logarithm.value)), *ends)
 
 
 def verdict(variant: Variant) -> str:
