@@ -159,7 +159,7 @@ def test_the_identity_of_a_run_stays_what_it_was_when_it_was_published() -> None
 
 def test_the_studies_of_the_paper_have_its_cells() -> None:
     assert len(load_study("table-1").runs()) == 4 * 4 * 10
-    assert len(load_study("table-2").runs()) == 2 * 4 * 5
+    assert len(load_study("table-2").runs()) == 2 * 4 * 10
     assert {run.config.shots for run in load_study("shooting").runs()} == {1, 200, 400, 600, 800, 1000}
     assert {run.algo for run in load_study("cost").runs()} == {"ddpg", "sac", "sac-nr", "sac-fpi", "pac4sac"}
 
@@ -190,7 +190,7 @@ def test_a_cost_study_expects_no_runs_to_be_kept(tmp_path: Path) -> None:
 
 def test_variants_that_differ_per_run_share_a_cohort_and_those_with_other_structure_do_not(tmp_path: Path) -> None:
     table_2 = plan(load_study("table-2"), tmp_path, PLENTY)
-    assert [len(cohort.runs) for cohort in table_2] == [20, 20]  # one cohort for each task
+    assert [len(cohort.runs) for cohort in table_2] == [40, 40]  # one cohort for each task
     shooting = plan(load_study("shooting"), tmp_path, PLENTY)
     spans = [sorted({run.config.shots for run in cohort.runs}) for cohort in shooting]
     assert spans == [[1], [200, 400], [600, 800, 1000]]

@@ -8,7 +8,11 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pac4sac.paper.gain import ONE, TWO
+from pac4sac.paper.numbers import TASKS
 from pac4sac.report.looks import plain_name
+from pac4sac.report.tables import in_digits
+from pac4sac.runs.statistics import Estimate
 
 DOCS = Path(__file__).parents[1] / "docs"
 SEARCHED = {
@@ -61,7 +65,28 @@ def uncertainties(results: Path) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-TABLES: dict[str, Callable[[Path], str]] = {"verdicts": verdicts, "uncertainties": uncertainties}
+def gains(results: Path) -> str:
+    """What shooting gives to each critic, and what the PAC-Bayes critic gives where all shoot, on each task."""
+
+    def rows(table: str, key: str, value: str) -> dict[tuple[str, str], str]:
+        with (results / "tables" / f"gain-of-{table}.csv").open(encoding="utf-8") as file:
+            found = {
+                (row[key], row["task"]): [row[value + end] for end in ("", "_low", "_high")]
+                for row in csv.DictReader(file)
+            }
+        return {place: in_digits(Estimate(*map(float, ends)), 1000.0) for place, ends in found.items() if all(ends)}
+
+    shooting, critic = rows("shooting", "critic", "difference"), rows("critic", "minus", "shooting")
+    named = {name: f"{name}: shooting minus not" for name, _ in shooting}
+    lines = [["Difference in regret", *TASKS.values()], ["---", *["---:"] * len(TASKS)]]
+    lines += [[title, *(shooting.get((name, task), "–") for task in TASKS)] for name, title in named.items()]
+    for name in (ONE, TWO):
+        title = f"PAC4SAC minus {name}, all shooting"
+        lines.append([title, *(critic.get((name, task), "–") for task in TASKS)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+TABLES: dict[str, Callable[[Path], str]] = {"verdicts": verdicts, "gains": gains, "uncertainties": uncertainties}
 
 
 def with_tables(page: str, results: Path) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 from pac4sac.base.files import natural
 from pac4sac.base.text import assignments, file_name, number
 from pac4sac.paper import families
-from pac4sac.paper.families import BEST, STUDY_TITLES, PaperContext, PaperTable, task_differences
+from pac4sac.paper.families import BEST, CONTROLS, STUDY_TITLES, PaperContext, PaperTable, task_differences
+from pac4sac.paper.gain import gain_tables
 from pac4sac.paper.numbers import ALGORITHMS, TABLE_1, TASKS, TEXTS, paper_cell
 from pac4sac.paper.search_tables import geometric_mean, over_the_least, search_tables
 from pac4sac.paper.table_sections import METRICS, OURS_ABOVE, beside_the_paper, cell_beside
@@ -34,6 +35,8 @@ def study_sections(context: PaperContext) -> list[Section]:
     sections = []
     for kind, title in STUDY_TITLES.items():
         blocks: list[Any] = _preset_beside_the_paper(context) if kind == BEST else []
+        if kind == CONTROLS and (tables := gain_tables(context)):
+            blocks += [TEXTS["studies"]["gain"], *tables]
         for task in context.variants:
             blocks += _study_on_task(context, kind, task)
         if blocks:

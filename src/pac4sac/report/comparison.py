@@ -184,6 +184,7 @@ def comparison_table(name: str, caption: str, rows: Sequence[Compared], task: Ta
         words("Variant", lambda row: variant_cell(row.variant)),
         *(verdicts if has_baseline else []),
         Column(task.unit, lambda row: metric_cell(row.variant, metric.key, task.scale)),
+        *([Column("difference [95 %]", "difference", scale=task.scale)] if has_baseline else []),
         *(until_solved if task.r_limit is not None else []),
         Column("IQM [95 %]", "iqm", scale=task.scale),
         *(beside_baseline if has_baseline else []),
