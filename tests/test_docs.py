@@ -14,6 +14,7 @@ from pac4sac.agents.settings import AgentConfig
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
+from findings import PAGES as FINDINGS
 from findings import TABLES, with_tables
 
 ROOT = Path(__file__).parents[1]
@@ -40,9 +41,9 @@ def test_every_number_in_the_readmes_table_of_findings_is_one_of_the_report():
 
 
 def test_the_tables_in_the_findings_are_those_of_the_report():
-    findings = (ROOT / "docs" / "findings.md").read_text()
-    assert [name for name in TABLES if f"<!-- {name}: " not in findings] == []
-    assert with_tables(findings, ROOT / "docs" / "results") == findings
+    pages = [page.read_text() for page in FINDINGS]
+    assert [name for name in TABLES if f"<!-- {name}: " not in "".join(pages)] == []
+    assert [with_tables(page, ROOT / "docs" / "results") for page in pages] == pages
 
 
 def test_every_interval_in_the_findings_is_one_of_the_report_or_of_the_appendix_that_its_paragraph_links_to():

@@ -1,4 +1,4 @@
-"""Put tables of the report into the page of findings: python tools/findings.py
+"""Put tables of the report into the pages of findings: python tools/findings.py
 
 They stand between two comments each, and are written anew.
 """
@@ -15,6 +15,7 @@ from pac4sac.report.tables import in_digits
 from pac4sac.runs.statistics import Estimate
 
 DOCS = Path(__file__).parents[1] / "docs"
+PAGES = [DOCS / "findings.md", DOCS / "findings-appendix.md"]
 SEARCHED = {
     "mixture": "mixture of five",
     "mixture-by-member": "… one member for an episode",
@@ -97,5 +98,5 @@ def with_tables(page: str, results: Path) -> str:
 
 
 if __name__ == "__main__":
-    findings = DOCS / "findings.md"
-    findings.write_text(with_tables(findings.read_text(), DOCS / "results"))
+    for page in PAGES:
+        page.write_text(with_tables(page.read_text(), DOCS / "results"))
