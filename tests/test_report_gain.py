@@ -72,10 +72,15 @@ class TestWhatTheCriticGives:
         assert [one["once"], one["shooting"], one["both"]] == pytest.approx([40 * 50, 40 * 10, 40 * 30])
         assert [two["once"], two["shooting"], two["both"]] == pytest.approx([40 * 100, -40 * 10, 40 * 45])
 
-    def test_is_not_told_while_runs_are_under_way(self, tmp_path: Path) -> None:
+    def test_is_not_told_of_runs_that_are_under_way(self, tmp_path: Path) -> None:
         write(tmp_path, "sac", "pac4sac-without-shooting", "sac+shooting")
         write(tmp_path, "pac4sac", episodes=20, status="running")
-        assert records(tmp_path, "gain-of-critic") == {}
+        two = records(tmp_path, "gain-of-critic")["two plain critics (SAC)"]
+        assert (two["once"], two["shooting"], two["both"]) == (pytest.approx(40 * 100), None, None)
+
+    def test_has_no_table_where_nothing_can_be_compared(self, tmp_path: Path) -> None:
+        write(tmp_path, "sac", "pac4sac")
+        assert gain_tables(read_context([tmp_path])) == []
 
 
 @pytest.mark.parametrize("changes", [{"steps": 10_000}, {"r_limit": 700.0}])

@@ -27,12 +27,16 @@ Pair = tuple[tuple[str, int], tuple[str, int]]  # what is compared, and with wha
 
 
 @dataclass(frozen=True)
-class Row:
+class GainRow:
     task: str
     name: str
     once: Summary | Difference | None
     shooting: Summary | Difference | None
     overall: Difference | None
+
+    @property
+    def tells_a_difference(self) -> bool:
+        return any(isinstance(value, Difference) for value in (self.once, self.shooting, self.overall))
 
 
 def gain_tables(context: PaperContext) -> list[Table]:
@@ -68,7 +72,7 @@ def gain_tables(context: PaperContext) -> list[Table]:
             of_critic,
         ),
     ]
-    return [table for table in tables if any(row.overall for row in table.rows)]
+    return [table for table in tables if any(row.tells_a_difference for row in table.rows)]
 
 
 def _regrets(context: PaperContext, title: str) -> Regrets:
@@ -88,21 +92,21 @@ def _mean_difference(regrets: Regrets, *pairs: Pair) -> Difference | None:
     return welch_over_strata([(regrets[ours], regrets[theirs]) for ours, theirs in pairs])
 
 
-def _rows_of_shooting(title: str, regrets: Regrets) -> list[Row]:
+def _rows_of_shooting(title: str, regrets: Regrets) -> list[GainRow]:
     pairs = {critic: ((critic, SHOOTING), (critic, ONCE)) for critic in CRITICS}
     rows = []
     for critic, pair in pairs.items():
         shooting, once = (regrets.get(side) for side in pair)
-        rows.append(Row(title, critic, once, shooting, _mean_difference(regrets, pair)))
+        rows.append(GainRow(title, critic, once, shooting, _mean_difference(regrets, pair)))
     mean = _mean_difference(regrets, *(pairs[critic] for critic in THREE))
-    rows.insert(len(THREE), Row(title, "mean of these three", None, None, mean))
+    rows.insert(len(THREE), GainRow(title, "mean of these three", None, None, mean))
     return [row for row in rows if row.once or row.shooting or row.overall]
 
 
-def _rows_of_critic(title: str, regrets: Regrets) -> list[Row]:
+def _rows_of_critic(title: str, regrets: Regrets) -> list[GainRow]:
     rows = []
     for critic in (ONE, TWO):
         pairs = [((OURS, shots), (critic, shots)) for shots in (ONCE, SHOOTING)]
         once, shooting = (_mean_difference(regrets, pair) for pair in pairs)
-        rows.append(Row(title, critic, once, shooting, _mean_difference(regrets, *pairs)))
+        rows.append(GainRow(title, critic, once, shooting, _mean_difference(regrets, *pairs)))
     return [row for row in rows if row.once or row.shooting]
