@@ -269,5 +269,7 @@ def test_a_solved_run_costs_the_steps_of_all_runs_over_those_solved(tmp_path: Pa
     page = (tmp_path / "out" / "report.md").read_text()
     assert "| Cartpole Swingup | SAC | 2 of 3 | 30.0 | 2.00 | 1 min 00 s | 0.50 | 15 s |" in page
     assert "| Cartpole Swingup | DDPG | 0 of 1 | — | 2.00 | — | 0.50 | — |" in page
-    assert "`pac4sac study run cost-to-solve --device cuda --precision tf32`" in page
+    assert "`pac4sac study run cost-to-solve --tasks cartpole-swingup --device cuda --precision tf32`" in page
+    (answer,) = (line for line in page.splitlines() if "Soonest" in line)
+    assert answer.endswith("SAC on Cartpole Swingup (1 min 00 s). Soonest on A GPU: SAC on Cartpole Swingup (15 s).")
     assert "with one update per step" not in page  # that is the other study

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from report_folders import task, write_run, write_study
 from test_report import Page, rows_of, variants_of
+from test_report_answers import answers
 
 from pac4sac.paper import families as families_module
 from pac4sac.paper.numbers import TASKS
@@ -138,6 +139,16 @@ class TestAgainstItsControls:
         }
         told = "On cartpole-swingup, against `pac4sac-best`: better: sac-auto+shooting-u4; worse: pac4sac, sac-auto; "
         assert told + "no difference shown: sac+shooting." in sentences_of(section)
+
+    def test_the_answer_counts_rival_by_rival(self, tmp_path: Path) -> None:
+        for name, rival in {"cartpole-swingup": 600.0, "half-cheetah": 800.0}.items():
+            write_preset(tmp_path / name, name)
+            write_others(tmp_path / name, {"pac4sac": rival, "sac+shooting": 701.0}, name)
+        write_study(tmp_path, "best", "best", "pac4sac-best", [])
+        (answer,) = (answer for answer in answers(tmp_path) if answer.section == "best")
+        beats = "PAC4SAC, preset best, beats PAC4SAC on 1 of 2 tasks; SAC that shoots on 0 of 2 tasks."
+        assert answer.verdict == "in part"
+        assert answer.text.startswith(f"{beats} It loses to PAC4SAC on 1. Clearest: PAC4SAC on cartpole-swingup")
 
     def test_trained_by_hand_they_are_the_same_but_other_runs_are_not_among_them(self, tmp_path: Path) -> None:
         write_preset(tmp_path)

@@ -14,6 +14,7 @@ from pac4sac.paper.claims import (
     verdict_grid,
     verdict_of,
 )
+from pac4sac.paper.cost import SOLVING, CostUntilSolved
 from pac4sac.paper.families import BEST, BEYOND, PUBLISHED, PaperContext
 from pac4sac.paper.numbers import shipped_study
 from pac4sac.paper.study_sections import chosen_answer, compare_study
@@ -28,6 +29,7 @@ CLAIMED = ("table-1", "table-2", "controls", "shooting", "overestimation", "cost
 UNCERTAINTY = "uncertainty"
 OPEN = (BEYOND, BEST, *CHOOSING)
 SECTIONS = {"overestimation": "bias"}  # where it is not called like the kind
+UNDECIDED = "No complete run decides it yet."
 CLAIMS = {"controls": "a gain by the critic itself", "overestimation": "a cure"}  # where it is not what the study asks
 
 
@@ -68,8 +70,8 @@ def _of_studies(context: PaperContext, judged: Sequence[JudgedClaim], of_tables:
     """What was to choose a setting is answered in its own section, unless nothing else was asked."""
     studies = {study.name: study for study in context.collection.studies}.values()
     told, choosing = list[Answer](), list[Answer]()
-    for kind in (*CLAIMED, UNCERTAINTY, *OPEN, PUBLISHED):
-        asking = [study for study in studies if study.kind == kind]
+    for kind in (*CLAIMED, SOLVING, UNCERTAINTY, *OPEN, PUBLISHED):
+        asking = [study for study in studies if (SOLVING if study.name == SOLVING else study.kind) == kind]
         claims = [claim for claim in judged if claim.study == kind]
         if kind in CHOOSING:
             choosing += [Answer(_question(study), chosen_answer(context, study), section=kind) for study in asking]
@@ -77,6 +79,9 @@ def _of_studies(context: PaperContext, judged: Sequence[JudgedClaim], of_tables:
             question = _question(asking[0]) if asking else str(shipped_study(kind)["question"])
             answer = _of_claims(question, claims, kind)
             told.append(replace(answer, text=f"{answer.text} {of_tables.get(kind, '')}".strip()))
+        elif kind == SOLVING:
+            soonest = CostUntilSolved(context.collection.costs, context.rows.table_1).answer()
+            told += [Answer(_question(study), soonest or UNDECIDED, section="cost") for study in asking]
         elif kind in OPEN and asking:
             on_tasks = {title: compare_study(context, kind, title) for title in context.variants}
             told += _of_comparisons(_question(asking[0]), on_tasks, kind)
@@ -85,7 +90,7 @@ def _of_studies(context: PaperContext, judged: Sequence[JudgedClaim], of_tables:
         elif kind == PUBLISHED:
             told += [Answer(_question(study), of_tables[kind], section=kind) for study in asking]
         elif asking:
-            told.append(Answer(_question(asking[0]), "No complete run decides it yet."))
+            told.append(Answer(_question(asking[0]), UNDECIDED))
     return told or choosing
 
 
@@ -119,12 +124,23 @@ def _of_comparisons(question: str, on_tasks: Mapping[str, Sequence[Compared]], k
     """The preset is to beat the others, all else of a study to beat what it is compared with."""
     rows = [row for compared in on_tasks.values() for row in compared if row.difference]
     if not rows:
-        return [Answer(question, "No complete run decides it yet.", section=kind)]
+        return [Answer(question, UNDECIDED, section=kind)]
     hoped, feared = (WORSE, BETTER) if kind == BEST else (BETTER, WORSE)
     counts = Counter(row.verdict for row in rows)
     clearest = min(rows, key=lambda row: (row.verdict != hoped, row.verdict != feared, row.p or 0.0))
     verdict = HOLDS if counts[hoped] == len(rows) else IN_PART if counts[hoped] else NOT_SHOWN
     baseline = rows[0].baseline.look.name if rows[0].baseline else ""
     text = f"Of {len(rows)} comparisons with {baseline} {counts[BETTER]} are better and {counts[WORSE]} worse"
+    text = f"{baseline}, {_beats(rows)}" if kind == BEST else text
     on = f"{clearest.variant.look.name} on {clearest.variant.task.title} is {clearest.verdict}"
     return [Answer(question, f"{text}. Clearest: {on}, {answers.how_much(clearest)}.", verdict, kind)]
+
+
+def _beats(rows: Sequence[Compared]) -> str:
+    """Rival by rival: a weak one that is beaten everywhere says nothing of a strong one."""
+    verdicts: dict[str, list[str]] = {}
+    for row in rows:
+        verdicts.setdefault(row.variant.look.name, []).append(row.verdict)
+    won = "; ".join(f"{name} on {of.count(WORSE)} of {len(of)} tasks" for name, of in verdicts.items())
+    lost = "; ".join(f"{name} on {of.count(BETTER)}" for name, of in verdicts.items() if BETTER in of)
+    return f"beats {won}. It loses to {lost}" if lost else f"beats {won}"

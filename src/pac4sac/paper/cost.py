@@ -59,7 +59,10 @@ class Machine:
         parts.append(f"{min(map(len, self.seconds.values()))} {'rounds' if self.in_turns else 'repetitions'}")
         parts += [str(self.content["date"])] if self.content.get("date") else []
         note = "" if self.in_turns else f" {TEXTS['cost_one_after_another']}"
-        repeat = ["pac4sac", "study", "run", self.study, "--device", self.device]
+        repeat = ["pac4sac", "study", "run", self.study]
+        measured = list(dict.fromkeys(task for task, _ in self.times))
+        repeat += ["--tasks", ",".join(measured)] if self.study == SOLVING and len(measured) < len(TASKS) else []
+        repeat += ["--device", self.device]
         repeat += ["--precision", "tf32"] if self.content.get("precision") == "tf32" else []
         return f"{self.title}: {', '.join(parts)}. Repeat with `{shlex.join(repeat)}`.{note}"
 
@@ -117,44 +120,71 @@ def machines(costs: Sequence[FoundCost]) -> list[Machine]:
 
 
 def cost_section(costs: Sequence[FoundCost], table_1: Mapping[tuple[str, str], Variant]) -> Section | None:
-    blocks = [*_per_step(machines(costs)), *_until_solved(costs, table_1)]
+    until_solved = CostUntilSolved(costs, table_1)
+    blocks = [*_per_step(machines(costs)), *(until_solved.blocks() if until_solved.places else [])]
     return Section("cost", "Cost", blocks) if blocks else None
 
 
-def _until_solved(costs: Sequence[FoundCost], table_1: Mapping[tuple[str, str], Variant]) -> list[Any]:
+class CostUntilSolved:
     """What a solved run costs: the steps of all runs until they were solved or ended, over the number solved, times the
     seconds of a step on each machine."""
-    timed = [machine for machine in map(Machine, costs) if machine.study == SOLVING and machine.seconds]
-    places = [place for place in product(TASKS, ALGORITHMS) if any(place in machine.times for machine in timed)]
-    of_paper = {place: variant for place, variant in table_1.items() if variant.solved and not departures(variant)}
-    episodes = {place: variant.values("episodes") for place, variant in of_paper.items()}
-    steps = {  # in thousands, as seconds are given for
-        place: sum(of_runs) * HORIZON / 1000 / of_paper[place].solved for place, of_runs in episodes.items() if of_runs
-    }
 
-    def needed(machine: Machine, place: tuple[str, str]) -> float | None:
-        seconds, thousands = machine.median_of(place), steps.get(place)
+    def __init__(self, costs: Sequence[FoundCost], table_1: Mapping[tuple[str, str], Variant]) -> None:
+        self.table_1 = table_1
+        self.machines = [machine for machine in map(Machine, costs) if machine.study == SOLVING and machine.seconds]
+        known = {place for machine in self.machines for place in machine.times}
+        self.places = [place for place in product(TASKS, ALGORITHMS) if place in known]
+        of_paper = {place: variant for place, variant in table_1.items() if variant.solved and not departures(variant)}
+        episodes = {place: variant.values("episodes") for place, variant in of_paper.items()}
+        self.steps = {  # in thousands, as seconds are given for
+            place: sum(of_runs) * HORIZON / 1000 / of_paper[place].solved
+            for place, of_runs in episodes.items()
+            if of_runs
+        }
+
+    def seconds(self, machine: Machine, place: tuple[str, str]) -> float | None:
+        seconds, thousands = machine.median_of(place), self.steps.get(place)
         return seconds * thousands if seconds and thousands else None
 
-    def solved(place: tuple[str, str]) -> Cell | None:
-        return Cell(table_1[place].solved_text, table_1[place].solved) if place in table_1 else None
+    def answer(self) -> str:
+        """Which algorithm solves each task soonest, machine by machine."""
+        sentences = []
+        for machine in self.machines:
+            soonest = dict[str, tuple[float, str]]()  # by task
+            for task, algo in self.places:
+                if seconds := self.seconds(machine, (task, algo)):
+                    soonest[task] = min(soonest.get(task, (seconds, algo)), (seconds, algo))
+            on_tasks = [f"{ALGORITHMS[algo]} on {TASKS[task]} ({duration(s)})" for task, (s, algo) in soonest.items()]
+            sentences += [f"Soonest on {machine.title}: {', '.join(on_tasks)}."] if on_tasks else []
+        return " ".join(sentences)
 
-    def on_machines(place: tuple[str, str]) -> list[tuple[Any, ...]]:
-        return [(*place, m.title, m.device, m.median_of(place), steps.get(place), needed(m, place)) for m in timed]
+    def blocks(self) -> list[Any]:
+        def solved(place: tuple[str, str]) -> Cell | None:
+            variant = self.table_1.get(place)
+            return Cell(variant.solved_text, variant.solved) if variant else None
 
-    keys = "task algorithm machine device seconds thousand_steps seconds_per_solved"
-    columns = [
-        words("Task", lambda place: TASKS[place[0]]),
-        words("Algorithm", lambda place: ALGORITHMS[place[1]]),
-        Column("solved", solved),
-        Column("thousand steps per solved run", steps.get, digits=1),
-        data(*keys.split(), get=lambda numbers: numbers),
-    ]
-    for m in timed:
-        columns.append(Column("seconds per 1000", m.median_of, group=m.title, digits=2))
-        columns.append(Column("per solved run", partial(needed, m), group=m.title, show=duration))
-    table = Table("cost-to-solve", "Wall-clock time of a solved run, one run at a time", columns, places, on_machines)
-    return [TEXTS["cost_to_solve"], table, [m.about for m in timed]] if places else []
+        def numbers(place: tuple[str, str]) -> list[tuple[Any, ...]]:
+            thousands = self.steps.get(place)
+            return [
+                (*place, m.title, m.device, m.median_of(place), thousands, self.seconds(m, place))
+                for m in self.machines
+            ]
+
+        keys = "task algorithm machine device seconds thousand_steps seconds_per_solved"
+        columns = [
+            words("Task", lambda place: TASKS[place[0]]),
+            words("Algorithm", lambda place: ALGORITHMS[place[1]]),
+            Column("solved", solved),
+            Column("thousand steps per solved run", self.steps.get, digits=1),
+            data(*keys.split(), get=lambda numbers: numbers),
+        ]
+        for machine in self.machines:
+            columns.append(Column("seconds per 1000", machine.median_of, group=machine.title, digits=2))
+            needed = partial(self.seconds, machine)
+            columns.append(Column("per solved run", needed, group=machine.title, show=duration))
+        caption = "Wall-clock time of a solved run, one run at a time"
+        table = Table("cost-to-solve", caption, columns, self.places, numbers)
+        return [TEXTS["cost_to_solve"], table, [machine.about for machine in self.machines]]
 
 
 def _per_step(timed: Sequence[Machine]) -> list[Any]:
