@@ -18,10 +18,12 @@ from pac4sac.runs.metrics import score
 pytestmark = pytest.mark.browser
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is missing: install pac4sac[browser]")
 
-SCREENS = {"desktop": (1400, 900, 1), "telephone": (390, 844, 2)}  # the last: screens that answers may take
+# Width, height, and screens that answers may take.
+SCREENS = {"desktop": (1400, 900, 1), "laptop": (1280, 800, 2), "telephone": (390, 844, 2)}
 SCORES = (
     """return [...document.querySelectorAll("#scores tbody tr")].map(row => [...row.cells].map(c => c.dataset.value))"""
 )
+PUBLISHED = Path(__file__).parents[2] / "docs" / "results" / "report.html"
 OPEN_ALL = "for (const one of document.querySelectorAll('details')) one.open = true"
 
 
@@ -126,6 +128,15 @@ class TestThePage:
         assert browser.execute_script("return document.querySelectorAll('table').length") > 15
         assert browser.execute_script(wide) == []
         assert browser.execute_script("return document.documentElement.scrollWidth") <= SCREENS[screen][0]
+
+    def test_shows_the_verdicts_on_all_four_tasks_on_a_laptop(self, browser: Any) -> None:
+        show_on(browser, "laptop")
+        browser.get(PUBLISHED.as_uri())
+        settle(browser)
+        script = """return [...document.querySelectorAll("#summary thead th")]
+            .filter(head => head.offsetWidth).map(head => head.innerText)"""
+        heads = browser.execute_script(script)
+        assert [head.split()[0] for head in heads] == ["Claim", "Cartpole", "Half", "Ant", "Humanoid"]
 
     def test_shows_verdicts_on_a_telephone_and_folds_the_rest_into_a_rows_detail(self, browser: Any) -> None:
         show_on(browser, "telephone")
