@@ -101,6 +101,22 @@ class TestAStudyOfThePaper:
         assert [answer.section for answer in answers(tmp_path)] == ["table-1"]
 
 
+class TestControls:
+    @pytest.mark.parametrize(
+        ("control", "ending"), [(800.0, "Better than PAC4SAC: SAC that shoots on cartpole-swingup."), (500.0, "")]
+    )
+    def test_name_those_that_do_better_than_what_they_explain(
+        self, tmp_path: Path, control: float, ending: str
+    ) -> None:
+        for label, algo, level in (("pac4sac", "pac4sac", 700.0), ("sac+shooting", "sac", control)):
+            for seed in range(5):
+                settings = {"shots": 500} if algo == "sac" else {}
+                write_run(tmp_path, task("cartpole-swingup"), algo, seed, [level + seed] * 40, label, settings)
+        write_study(tmp_path, "controls", "controls", "pac4sac", [])
+        (answer,) = answers(tmp_path)
+        assert answer.text.partition("(p < 0.001).")[2].strip() == ending
+
+
 class TestCurvesOfThePage:
     def test_hold_every_return_on_its_side_of_the_limit(self, tmp_path: Path) -> None:
         near = [-200.00001, -199.99999, -200.0, 12345.6]

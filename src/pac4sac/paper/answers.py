@@ -15,7 +15,7 @@ from pac4sac.paper.claims import (
     verdict_of,
 )
 from pac4sac.paper.cost import SOLVING, CostUntilSolved
-from pac4sac.paper.families import BEST, BEYOND, PUBLISHED, PaperContext
+from pac4sac.paper.families import BEST, BEYOND, CONTROLS, PUBLISHED, PaperContext
 from pac4sac.paper.numbers import shipped_study
 from pac4sac.paper.study_sections import chosen_answer, compare_study
 from pac4sac.report import answers
@@ -78,7 +78,8 @@ def _of_studies(context: PaperContext, judged: Sequence[JudgedClaim], of_tables:
         elif kind in CLAIMED and claims:
             question = _question(asking[0]) if asking else str(shipped_study(kind)["question"])
             answer = _of_claims(question, claims, kind)
-            told.append(replace(answer, text=f"{answer.text} {of_tables.get(kind, '')}".strip()))
+            beside = _better_controls(context) if kind == CONTROLS else of_tables.get(kind, "")
+            told.append(replace(answer, text=f"{answer.text} {beside}".strip()))
         elif kind == SOLVING:
             soonest = CostUntilSolved(context.collection.costs, context.rows.table_1).answer()
             told += [Answer(_question(study), soonest or UNDECIDED, section="cost") for study in asking]
@@ -114,6 +115,13 @@ def _of_claims(question: str, claims: Sequence[JudgedClaim], kind: str) -> Answe
     counts += f", {against} against it" if against else ""
     number = f"{claim.measure}{claim.shown_in}, {claim.on}: {clearest.name} {clearest.text}"
     return Answer(question, f"{counts}. Clearest: {number}." if len(tests) > 1 else f"{number}.", verdict, section)
+
+
+def _better_controls(context: PaperContext) -> str:
+    """Which are shown to do better than what they are to explain."""
+    rows = [row for title in context.variants for row in compare_study(context, CONTROLS, title)]
+    better = [f"{row.variant.look.name} on {row.variant.task.title}" for row in rows if row.verdict == BETTER]
+    return f"Better than {rows[0].variant.look.name}: {', '.join(better)}." if better else ""
 
 
 def _decides(test: ClaimTest, speaks: bool | None) -> bool:
