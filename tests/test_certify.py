@@ -339,6 +339,16 @@ def test_the_command_prints_the_page_or_json_and_writes_both(experiments, tmp_pa
     assert (experiments / "sac" / "runs" / "sac-seed1" / "certificate.png").is_file()
 
 
+def test_of_an_agent_that_ships_nothing_is_written_into_the_package(experiments, tmp_path, monkeypatch) -> None:
+    package = experiments / "sac" / "runs" / "sac-seed0"
+    before = {path.name for path in package.iterdir()}
+    monkeypatch.setattr("pac4sac.training.agent_file.SHIPPED", package)
+    monkeypatch.chdir(tmp_path)
+    assert main(["certify", str(package), "--episodes", "4"]) == 0
+    assert {path.name for path in package.iterdir()} == before
+    assert {path.name for path in tmp_path.iterdir()} == {"certificate.json", "certificate.png"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -346,7 +356,8 @@ def test_the_command_prints_the_page_or_json_and_writes_both(experiments, tmp_pa
         (["--delta", "1.5"], "between 0 and 1"),
         (["--seed=-1"], "seed must be 0"),
         (["--reward-range", "3"], "two numbers"),
-        (["--return-range", "3,2"], "lower number first"),
+        (["--return-range", "3,2"], "the lower first"),
+        (["--return-range=0,inf"], "two finite numbers"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(experiments, capsys, arguments, told: str) -> None:

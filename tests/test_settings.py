@@ -4,13 +4,15 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pac4sac.agents import ALGORITHMS, Agent, get_algorithm, make_config
 from pac4sac.agents.settings import AgentConfig
 from pac4sac.base.errors import UserError
-from pac4sac.runs.run import make_runs
-from pac4sac.tasks import get_task
+from pac4sac.runs.run import make_runs, plan_cohorts, settings_grid
+from pac4sac.tasks import Task, get_task
+from pac4sac.training.options import Options
 
 
 @pytest.mark.parametrize(
@@ -56,6 +58,44 @@ def test_no_number_of_any_algorithm_may_be_infinite_or_nan_or_a_truth_value(algo
             for value in (math.nan, math.inf, -math.inf, True, "nan", "inf", 1e39, 10**400):
                 with pytest.raises(UserError, match=f"^{f.name} must be a "):
                     make_config(algo, overrides={f.name: value})
+
+
+def test_a_sweep_without_values_is_refused() -> None:
+    with pytest.raises(UserError, match="The sweep over xi has no values"):
+        settings_grid({"xi": []})
+
+
+def test_runs_are_named_by_values_however_these_are_written() -> None:
+    def labels(**swept: list[Any]) -> list[str]:
+        return [run.label for run in make_runs(get_task("cartpole-swingup"), "sac", "paper", [0], swept)]
+
+    assert labels(alpha=["1e-2", "0.20"]) == labels(alpha=[0.01, 0.2]) == ["sac-alpha=0.01", "sac-alpha=0.2"]
+    assert labels(learn_alpha=["true", "false"]) == labels(learn_alpha=[True, False])
+    with pytest.raises(UserError, match="the same value twice"):
+        labels(alpha=["0.1", "1e-1"])
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        ({"steps": 10**20}, "steps must be a whole number at least 1, of at most 9e+18, not 100000000000000000000."),
+        (
+            {"evaluation_episodes": 10**12},
+            "evaluation_episodes must be a whole number in [0, 1e+06], not 1000000000000.",
+        ),
+        ({"start_from": ""}, "start_from names no agent; give a run folder or an agent.safetensors, or leave it out."),
+    ],
+)
+def test_an_option_that_would_fail_later_is_refused_at_once(option: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError) as refusal:
+        Options(**{"steps": 1} | option)
+    assert str(refusal.value) == sentence
+
+
+def test_arguments_of_an_environment_are_numbers_texts_and_lists() -> None:
+    assert Task("x", "Pendulum-v1", env_kwargs={"g": np.float32(9)}).env_kwargs == {"g": 9.0}
+    with pytest.raises(UserError, match="env_kwargs that cannot be written down"):
+        plan_cohorts(make_runs(Task("x", "Pendulum-v1", env_kwargs={"g": object()}), "sac", "paper", [0], {}))
 
 
 def test_a_batch_larger_than_the_buffer_is_refused() -> None:

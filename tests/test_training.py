@@ -1,5 +1,6 @@
 """What a cohort does in lockstep, and what happens to the others when one of its runs goes wrong."""
 
+import contextlib
 import dataclasses
 import hashlib
 import math
@@ -354,3 +355,9 @@ def test_callbacks_are_told_of_the_start_every_step_every_line_every_end(tmp_pat
         assert logged_steps == [row["step"] for row in rows(folder, "sac-seed1", kind)] != []
     ends = [("status", run, "finished", None) for run in ("sac-seed0", "sac-seed1")]
     assert calls[-3:] == [*ends, ("end", folder)]
+
+
+def test_an_environment_is_made_by_the_name_of_its_task_and_the_api_can_be_listed() -> None:
+    with contextlib.closing(pac4sac.make_env("Pendulum-v1")) as env:
+        assert env.observation_space.shape == (3,)
+    assert {"train", "load", "make_env"} <= set(dir(pac4sac))

@@ -56,12 +56,8 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(f"pac4sac.{_HOMES[name]}"), name)
 
 
-def _register_environments() -> None:
-    try:
-        from pac4sac.tasks.registry import register_environments
-    except ImportError:  # a report needs no simulators
-        return
-    register_environments()
+def __dir__() -> list[str]:
+    return __all__
 
 
-_register_environments()
+importlib.import_module("pac4sac.tasks.registry").register_environments()

@@ -50,8 +50,10 @@ def check_value(name: str, value: Any, kind: type, allowed: Allowed, other: str 
     else:
         assert isinstance(allowed, Interval)
         number = isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool)
-        right = number and abs(value) <= (LARGEST_WHOLE if kind is int else LARGEST) and value in allowed
+        largest = LARGEST_WHOLE if kind is int else LARGEST
+        right = number and abs(value) <= largest and value in allowed
         expected = f"a {'whole ' if kind is int else ''}number{'' if allowed is ANY else f' {allowed}'}"
+        expected += f", of at most {largest:.1g}" if number and value in allowed else ""
         if other:
             right, expected = right or value == other, f"{other} or {expected}"
     if not right:

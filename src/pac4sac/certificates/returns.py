@@ -49,10 +49,10 @@ def certify_returns(
     check_delta(delta)
     bernstein = betting = None
     low, high = limits or (-np.inf, np.inf)
-    if not low < high:
-        raise UserError(f"A range of returns needs its lower limit first, not {low:g} and {high:g}.")
     if limits is None:
         because = TEXTS["returns"]["unlimited"]
+    elif not -np.inf < low < high < np.inf:
+        raise UserError(f"A range of returns needs two finite limits, the lower first, not {low:g} and {high:g}.")
     elif x.min() < low:
         because = TEXTS["returns"]["refuted"].format(least=x.min(), low=low)
     else:

@@ -1,5 +1,6 @@
 """`pac4sac certify`."""
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,7 +31,7 @@ class Certify:
     # The least and the largest return of an episode, as in --return-range=-1000,1000.
     return_range: Annotated[str | None, optional("LOW,HIGH", "from the rewards' range")] = None
     # Folder for certificate.json and certificate.png.
-    out: Annotated[Path | None, optional("DIR", "that of the run")] = None
+    out: Annotated[Path | None, optional("DIR", "that of the run, or the working directory for a shipped agent")] = None
     full: bool = False  # Show every bound with its assumptions, calibration and the policy's returns too.
     json: bool = False  # Print the certificate as JSON instead of a page.
     trust: arguments.Trust = field(default_factory=list)
@@ -40,10 +41,12 @@ class Certify:
         asked |= {name: parse_range(name, getattr(self, name)) for name in ("reward_range", "return_range")}
         from pac4sac.certificates.certificate import certify
         from pac4sac.cli.certificate_page import show
+        from pac4sac.training.agent_file import SHIPPED
 
         with console.status("reading the agent …") as status:
             certificate = certify(self.folder, **asked, progress=status.update)
-        out = self.out or certificate.agent_file.parent
+        home = certificate.agent_file.parent
+        out = self.out or (Path() if home == SHIPPED else home)  # nothing is written into the package
         try:
             written = certificate.write(out)
         except OSError as error:
@@ -67,6 +70,6 @@ def parse_range(name: str, text: str | None) -> tuple[float, float] | None:
         low, high = map(float, text.split(","))
     except ValueError:
         raise UserError(f"{option} needs two numbers, as in {option}=-1,1, not {text!r}.") from None
-    if not low < high:
-        raise UserError(f"{option} needs the lower number first, not {text!r}.")
+    if not -math.inf < low < high < math.inf:
+        raise UserError(f"{option} needs two finite numbers, the lower first, not {text!r}.")
     return low, high

@@ -11,12 +11,12 @@ from pac4sac.agents import Agent, get_algorithm, make_config
 from pac4sac.agents.settings import AgentConfig
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import check_kinds, plain
-from pac4sac.base.text import file_name
+from pac4sac.base.text import file_name, setting_text
 from pac4sac.base.trust import trusted_module
 from pac4sac.base.version import own_sources
 from pac4sac.runs.identity import identity
 from pac4sac.tasks import Task
-from pac4sac.tasks.registry import environment_modules
+from pac4sac.tasks.registry import environment_modules, portable
 
 LARGEST_SEED = 2**64 - 1  # that a checkpoint holds
 DESCRIBED = {"task": dict, "algo": str, "preset": str, "seed": int, "config": dict, "label": str}
@@ -46,7 +46,7 @@ class Run:
         return dataclasses.replace(self, started_from=agent, label=f"{self.label}-from-{agent}")
 
     def describe(self) -> dict[str, Any]:
-        about: dict[str, Any] = {"run": self.id, "label": self.label, "task": dataclasses.asdict(self.task)}
+        about: dict[str, Any] = {"run": self.id, "label": self.label, "task": portable(self.task)}
         about |= {"algo": self.algo, "preset": self.preset, "revision": self.revision, "seed": self.seed}
         about |= {"config": dataclasses.asdict(self.config)}
         # Neither is named where there is none: so were runs described that are known by their checksums.
@@ -108,7 +108,12 @@ def check_code(runs: Sequence[Run]) -> None:
 def settings_grid(settings: Mapping[str, Any] | None) -> dict[str, Sequence[Any]]:
     """The values of each setting, where one may stand alone, as plain numbers where they are NumPy's."""
     given = plain(dict(settings or {}))
-    return {name: value if isinstance(value, list) else [value] for name, value in given.items()}
+    grid: dict[str, Sequence[Any]] = {
+        name: value if isinstance(value, list) else [value] for name, value in given.items()
+    }
+    if empty := [name for name, values in grid.items() if not values]:
+        raise UserError(f"The sweep over {empty[0]} has no values.")
+    return grid
 
 
 def make_runs(
@@ -127,7 +132,7 @@ def make_runs(
     for values in itertools.product(*settings.values()):
         chosen = dict(zip(settings, values, strict=True))
         config = make_config(algo, preset, updates | chosen)
-        swept = [f"{name}={value}" for name, value in chosen.items() if len(settings[name]) > 1]
+        swept = [f"{name}={setting_text(getattr(config, name))}" for name in chosen if len(settings[name]) > 1]
         label = "-".join([algo.replace(":", "."), *([preset] if preset != "paper" else []), *swept])
         runs += [Run(task, algo, preset, seed, config, label, None, *code) for seed in seeds]
     if len({run.id for run in runs}) < len(runs):
@@ -143,7 +148,7 @@ def plan_cohorts(runs: Sequence[Run], on_gpu: bool = False) -> list[list[Run]]:
     for run in sorted(runs, key=_shots):
         agent = get_algorithm(run.algo).agent  # by class: sac and sac-auto differ per run only
         updates = None if on_gpu else run.config.updates_per_step
-        structure = [dataclasses.asdict(run.task), str(agent), run.config.structure(), updates]
+        structure = [portable(run.task), str(agent), run.config.structure(), updates]
         cohorts = cohorts_by_structure.setdefault(json.dumps(structure, sort_keys=True), [])
         if cohorts and (on_gpu or _shots(run) <= 2 * _shots(cohorts[-1][0])):
             cohorts[-1].append(run)

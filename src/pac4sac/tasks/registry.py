@@ -22,6 +22,7 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 from pac4sac.base.errors import UserError, how_to_install
+from pac4sac.base.files import plain
 from pac4sac.base.ranges import ANY, AT_LEAST_ONE, check_value
 from pac4sac.base.text import did_you_mean
 from pac4sac.base.trust import trusted_module
@@ -59,6 +60,7 @@ class Task:
             check_value("r_limit", self.r_limit, float, ANY)
         if not isinstance(self.env_kwargs, dict):
             raise UserError(f"env_kwargs must be a table of names and values, not {self.env_kwargs!r}.")
+        object.__setattr__(self, "env_kwargs", plain(self.env_kwargs))
 
     def changed(self, changes: Mapping[str, Any]) -> "Task":
         """With other values for some of these, but for the environment."""
@@ -117,14 +119,13 @@ def _task_of(name: str, spec: EnvSpec) -> Task:
 
 
 def portable(task: Task) -> dict[str, Any]:
-    """The task as a worker gets it."""
+    """The task as files and workers get it."""
     description = asdict(task)
     try:
         json.dumps(description)
     except TypeError as problem:
         raise UserError(
-            f"Task {task.name!r} has env_kwargs that cannot be sent to worker processes ({problem}); "
-            "use plain numbers, strings and lists, or workers=0."
+            f"Task {task.name!r} has env_kwargs that cannot be written down ({problem}); use numbers, texts and lists."
         ) from problem
     return description
 

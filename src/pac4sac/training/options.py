@@ -5,7 +5,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal
 
 from pac4sac.base.errors import UserError
-from pac4sac.base.ranges import AT_LEAST_ONE, NON_NEGATIVE, Allowed, Interval, check_value
+from pac4sac.base.ranges import AT_LEAST_ONE, EPISODES, NON_NEGATIVE, Allowed, Interval, check_value
 from pac4sac.base.stopping import STEP_SECONDS
 
 AUTO = "auto"
@@ -44,11 +44,11 @@ class Options:
     evaluate_every: int = _option(
         0, NON_NEGATIVE, "Steps between evaluations, of which the best weights are kept; 0 evaluates at the end only."
     )
-    evaluation_episodes: int = _option(5, NON_NEGATIVE, "Episodes of each evaluation.")
+    evaluation_episodes: int = _option(5, Interval(0, EPISODES.high), "Episodes of each evaluation.")
     bias_every: int = _option(
         0, NON_NEGATIVE, "Steps between measurements of how far the critic over- or underestimates; 0 makes none."
     )
-    bias_episodes: int = _option(3, AT_LEAST_ONE, "Episodes of each such measurement.")
+    bias_episodes: int = _option(3, EPISODES, "Episodes of each such measurement.")
     coverage_every: int = _option(
         0, NON_NEGATIVE, "Steps between measurements of how widely the visited states are spread; 0 makes none."
     )
@@ -68,6 +68,8 @@ class Options:
             if value is not None or option.default is not None:
                 kind = int if isinstance(allowed, Interval) else bool if option.default is False else str
                 check_value(option.name, value, kind, allowed, other=AUTO if option.default == AUTO else "")
+        if self.start_from == "":
+            raise UserError("start_from names no agent; give a run folder or an agent.safetensors, or leave it out.")
 
 
 def make_options(steps: int, given: Mapping[str, Any]) -> Options:
