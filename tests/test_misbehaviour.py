@@ -24,7 +24,7 @@ from pac4sac.runs.run import make_runs, settings_grid
 from pac4sac.tasks.episodes import simulator_seed
 from pac4sac.tasks.pool import EnvPool
 from pac4sac.training.evaluation import evaluation_seed
-from pac4sac.training.experiment import create
+from pac4sac.training.experiment import create, resume
 from pac4sac.training.options import make_options
 
 OTHERS = [run for run in range(len(SEEDS)) if run != VICTIM]
@@ -92,6 +92,23 @@ def test_training_can_be_stopped_while_a_simulator_hangs(
     assert ended_by in str(result.reason)
     assert about(result.folder, "sac-seed0")["status"] == "interrupted"
     assert list(result.folder.glob("cohorts/000/step-000000015"))  # nothing that was saved is lost
+
+
+def test_what_was_stopped_before_its_first_checkpoint_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stopping, "GRACE", 0.5)
+    hangs = tmp_path / "hangs"
+
+    def stop() -> None:
+        wait_until(hangs.exists)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop, daemon=True).start()
+    result = train(tmp_path / "x", task=misbehaving("hang", first_of(1), 9, hangs), workers=1, checkpoint_every=500)
+    assert not result.complete
+    assert not list(result.folder.glob("cohorts/000/step-*"))
+    assert not resume(result.folder, max_minutes=0.02).complete  # hanging again, but not refused
 
 
 PROGRAM = """

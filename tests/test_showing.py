@@ -17,7 +17,9 @@ from rich.console import Console
 
 import pac4sac
 from pac4sac.base.errors import UserError
+from pac4sac.base.stopping import StopReason
 from pac4sac.cli import doctor as doctors
+from pac4sac.cli.training_summary import train_and_show
 from pac4sac.export import onnx as onnx_export
 from pac4sac.export.tracking import TensorBoard
 from pac4sac.export.video import pictures, record_video, write_gif
@@ -322,3 +324,10 @@ def test_to_the_doctor_training_works_without_pybullet_too(monkeypatch):
 def test_the_doctors_versions_are_the_pinned_ones():
     pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split())
     assert {name: pinned[name] for name in doctors.PINNED} == doctors.PINNED
+
+
+def test_a_training_that_was_stopped_before_its_first_step_says_how_to_go_on(tmp_path: Path) -> None:
+    stopped = pac4sac.Result(tmp_path, complete=False, reason=StopReason("SIGINT was received", by_signal=True))
+    console = Console(file=io.StringIO(), width=200)
+    assert train_and_show(lambda callbacks: stopped, console, tmp_path, None, []) == 130
+    assert f"Go on with:      pac4sac resume {tmp_path}" in console.file.getvalue()

@@ -32,8 +32,8 @@ LEAST_VARIANCE = 1e-8  # of discounted returns that vary
 
 
 class Agent(MovingNetworks, ABC):
-    """An algorithm for a cohort. A subclass gives its networks and four functions: `bellman_target`, `critic_loss`,
-    `actor_loss` and `behaviour`."""
+    """An algorithm for a cohort. A subclass gives its networks and the functions of its paper: `bellman_target`,
+    `actor_loss`, `behaviour`, `deterministic_action` and, where it is not the squared Bellman error, `critic_loss`."""
 
     title: ClassVar[str]  # one line for `pac4sac list algos`
     revision: ClassVar[int] = 1  # raised when results of the algorithm change, so that no stored run is taken for new

@@ -52,6 +52,10 @@ def train_and_show(
     with writing(folder):
         with displayed(console, max_minutes) as display:
             result = train(callbacks=[display, *watching])
+        if not (result.folder / "runs").exists():
+            say(console, f"Training was stopped because {result.reason}, before its first step.")
+            say(console, f"Go on with:      {_how_to_go_on(result.folder, callbacks)}")
+            return code_of_stop(result.reason)
         show_result(result, console, callbacks)
     return code_of_stop(result.reason) or int(all(run.status in BROKEN_OFF or unevaluated(run) for run in result.runs))
 
@@ -86,11 +90,16 @@ def show_result(result: Result, console: Console, callbacks: Sequence[str] = ())
     say(console, f"Run folders:     {result.folder / 'runs'}")
     allowed = "".join(f" --trust {module}" for module in trusted())
     if not result.complete:
-        say(console, f"Go on with:      pac4sac resume {folder}{callback_flags(callbacks)}{allowed}")
+        say(console, f"Go on with:      {_how_to_go_on(result.folder, callbacks)}")
     if any((run.folder / "agent.safetensors").is_file() for run in runs):
         say(console, f"Film it with:    pac4sac watch {folder}{allowed}")
         say(console, f"Test it with:    pac4sac evaluate {folder}{allowed}")
         say(console, f"Write it up:     pac4sac report {folder}")
+
+
+def _how_to_go_on(folder: Path, callbacks: Sequence[str]) -> str:
+    allowed = "".join(f" --trust {module}" for module in trusted())
+    return f"pac4sac resume {shlex.quote(str(folder))}{callback_flags(callbacks)}{allowed}"
 
 
 def achievement(runs: Sequence[RunRecord]) -> str:

@@ -72,7 +72,7 @@ class RunRecord:
     config: dict[str, Any]
     started_from: str | None  # the agent whose weights it began with, by the checksum of its file
     identity: str  # of what was trained, whatever it is called: equal for the same run in two folders
-    status: str  # running, finished, diverged, failed or interrupted
+    status: str  # running, finished, diverged, failed, stopped or interrupted
     status_detail: str | None
     computed: dict[str, str]  # device, backend, precision; older runs do not tell
     versions: dict[str, Any]

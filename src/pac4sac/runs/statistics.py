@@ -39,7 +39,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Difference(Estimate):
-    """Of two means, by Welch: interval and p-value need a spread on at least one side."""
+    """Of two means, by Welch: interval and p-value need a standard deviation of either side, one of them above zero."""
 
     p: float | None = None
 

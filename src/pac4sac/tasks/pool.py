@@ -140,7 +140,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         return np.array([self._board["worked"][host.runs[0]] for host in self._hosts])
 
     def park(self, run: int) -> None:
-        """Step this run no more, because it diverged elsewhere."""
+        """Step this run no more: it diverged, was solved or was stopped elsewhere."""
         self._active[run] = False
         self._steps[run] = 0
 

@@ -159,8 +159,9 @@ class Cohort:
                     log_time(self.folder, step, started, self.pool.worked().sum())
             self._finish()
         except Stopped:
-            for run in self._running():
-                self.folders[run].describe(Status.INTERRUPTED, str(self.stop.reason))
+            if checkpoint.newest_first(self.folder):  # else they begin again, as after a kill
+                for run in self._running():
+                    self.folders[run].describe(Status.INTERRUPTED, str(self.stop.reason))
             return False
         log_time(self.folder, self.learner.step, started, self.pool.worked().sum())
         return True
