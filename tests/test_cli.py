@@ -109,7 +109,7 @@ def test_other_seeds_are_refused(text: str):
         (["train", "Pendulum-v1", "--device", "cpu", "--backend", "graph"], "needs a CUDA device"),
         (["train", "Pendulum-v1", "--device", "cpu", "--precision", "tf32"], "tf32 needs a GPU"),
         (["train", "Pendulum-v1", "--steps", "10" + "0" * 11, "--set", "capacity=10" + "0" * 11], "GB are free"),
-        (["train", "Pendulum-v1", "--from", "nowhere"], "holds no trained agent"),
+        (["train", "Pendulum-v1", "--from", "nowhere"], "nowhere does not exist"),
         (["train", "--config", "nowhere.toml"], "cannot be read"),
         (["resume", "nowhere"], "holds no experiment"),
         (["evaluate", "nowhere"], "does not exist"),
@@ -308,7 +308,33 @@ def test_trained_agents_are_evaluated_with_and_without_shooting(tmp_path: Path, 
     rows = [f"pac4sac-seed{seed} +{policy}" for seed in (0, 1) for policy in ("deterministic", "shooting")]
     assert all(re.search(row, said) for row in rows)
     assert main(["evaluate", str(tmp_path / "x"), "--best"]) == 2
-    assert "--evaluate-every" in sentence(capsys)
+    assert "seed0 and 1 more hold no best.safetensors; train with --evaluate-every." in sentence(capsys)
+
+
+def test_an_agent_file_can_be_evaluated_and_a_run_without_one_holds_up_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert train(tmp_path / "x", "--steps", "15", "--seeds", "0:2") == 0
+    agents = [tmp_path / "x" / "runs" / f"pac4sac-seed{seed}" / "agent.safetensors" for seed in (0, 1)]
+    capsys.readouterr()
+    assert main(["evaluate", str(agents[0]), "--episodes", "1"]) == 0
+    assert re.findall(r"pac4sac-seed\d", capsys.readouterr().out) == ["pac4sac-seed0"] * 2  # of two policies
+    agents[0].unlink()
+    assert main(["evaluate", str(tmp_path), "--episodes", "1"]) == 0
+    said = capsys.readouterr()
+    assert re.findall(r"pac4sac-seed\d", said.out) == ["pac4sac-seed1"] * 2
+    assert f"{agents[0].parent} holds no agent.safetensors; train up to the first checkpoint." in said.err
+    assert main(["evaluate", str(agents[1]), "--best"]) == 2
+    assert "--best takes weights from the folder" in sentence(capsys)
+
+
+def test_training_that_ends_before_its_warm_up_says_that_nothing_is_learned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert train(tmp_path / "x", "--steps", "10") == 0
+    assert "In 10 steps nothing is learned: the warm-up takes 10." in capsys.readouterr().err
+    assert train(tmp_path / "y", "--steps", "11") == 0
+    assert "nothing is learned" not in capsys.readouterr().err
 
 
 def test_watch_films_into_the_folder_it_is_given(

@@ -13,7 +13,7 @@ from rich.console import Console
 from test_cli import sentence
 
 from pac4sac.cli.list import LISTED, said_by_the_classes
-from pac4sac.cli.main import NAMES, Command, main
+from pac4sac.cli.main import NAMES, Command, main, parse
 from pac4sac.paper.report import compose, main_tables, read_context
 from pac4sac.report.formats import show_tables
 from pac4sac.report.tables import Table
@@ -71,6 +71,37 @@ def test_a_mistyped_command_is_told_with_the_one_that_was_meant(
 
 
 # --- lists
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--steps", "1e6"], 1_000_000),
+        (["--steps", "2_000"], 2000),
+        (["--steps", "9007199254740993"], 9007199254740993),  # which no float has
+        (["--threads", "auto"], "auto"),
+        (["--threads", "2"], 2),
+    ],
+)
+def test_whole_numbers_may_be_written_as_people_write_them(flags: list[str], expected: object) -> None:
+    assert getattr(parse(["train", "cartpole-swingup", *flags]), flags[0].removeprefix("--")) == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--steps", "2.5"], "'2.5' is no whole number"),
+        (["--steps", "inf"], "'inf' is no whole number"),
+        (["--threads", "many"], "'many' is neither auto nor a whole number"),
+    ],
+)
+def test_what_is_no_whole_number_is_told_in_a_sentence(
+    flags: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(["train", "cartpole-swingup", *flags])
+    assert ended.value.code == 2
+    assert f"Error parsing {flags[0]}: {expected}" in " ".join(capsys.readouterr().err.split())
 
 
 def test_lists_come_without_torch() -> None:

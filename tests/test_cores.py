@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import pytest
 
 from pac4sac.base import cores
@@ -32,3 +36,13 @@ def test_cohorts_get_cores_by_the_work_of_their_simulators(monkeypatch):
     assert [cores.share_out(work, 64) for work in (9, 6, 4, 1)] == [5, 3, 1, 1]  # the first needs 2.25 on average
     assert cores.share_out(79, 80) == 16  # never more than there are
     assert cores.share_out(0, 0) == 1
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"), [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")]
+)
+def test_waiting_threads_of_torch_sleep_soon_unless_the_user_chose_otherwise(chosen, expected):
+    unset = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    code = "import os, sys, pac4sac; print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], env=unset | chosen, capture_output=True, text=True, check=True)
+    assert told.stdout.split() == [expected, "False"]

@@ -81,6 +81,12 @@ def test_runs_without_an_evaluation_are_ranked_behind_and_by_their_last_episodes
     assert choose_agent(folder).parent.name == "sac-seed1"
 
 
+def test_of_a_study_the_best_of_all_its_experiments_is_taken(experiment, tmp_path):
+    for name, best in (("experiments/one", 3.0), ("experiments/two", 4.0)):
+        with_evaluations(experiment, tmp_path / name, seed0=-5.0, seed1=best)
+    assert choose_agent(tmp_path) == tmp_path / "experiments" / "two" / "runs" / "sac-seed1" / "agent.safetensors"
+
+
 def test_a_run_folder_and_an_agent_file_mean_themselves(experiment):
     run = experiment / "runs" / "sac-seed1"
     assert choose_agent(run) == choose_agent(run / "agent.safetensors") == run / "agent.safetensors"

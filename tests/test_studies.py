@@ -449,6 +449,23 @@ def test_a_study_can_be_cut_for_the_gpus_of_a_cluster_where_its_driver_has_none(
         place_of(study, "local", PLENTY, {"device": "cuda"})
 
 
+def test_options_of_a_second_call_count_for_cohorts_that_were_not_begun_and_others_say_that_they_keep_their_own(
+    tiny: Path, tmp_path: Path
+) -> None:
+    def checkpoint_every(folder: Path) -> int:
+        return json.loads((folder / "experiment.json").read_text())["options"]["checkpoint_every"]
+
+    study = load_study(str(tiny))
+    cohorts = plan(study, tmp_path, PLENTY)
+    begun, waiting = cohorts[0].folder, cohorts[1].folder
+    begin(study, tmp_path, cohorts, {})
+    (begun / "cohorts").mkdir()
+    with pytest.warns(UserWarning, match=r"was begun with checkpoint_every=100 and goes on with it\.") as told:
+        begin(study, tmp_path, plan(study, tmp_path, PLENTY), {"checkpoint_every": 50})
+    assert len(told) == 1
+    assert [checkpoint_every(begun), checkpoint_every(waiting)] == [100, 50]
+
+
 def test_another_study_does_not_enter_the_folder_of_one(tiny: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.toml"
     other.write_text(TINY)

@@ -6,6 +6,8 @@ The names below are the public API. They are imported when first used, so that `
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from pac4sac.base.cores import let_waiting_threads_sleep
+
 if TYPE_CHECKING:
     from pac4sac.agents import Agent as Agent
     from pac4sac.agents.settings import AgentConfig as AgentConfig
@@ -60,4 +62,5 @@ def __dir__() -> list[str]:
     return __all__
 
 
+let_waiting_threads_sleep()  # before anything loads torch
 importlib.import_module("pac4sac.tasks.registry").register_environments()

@@ -8,6 +8,7 @@ from pac4sac.base.errors import UserError
 
 SHARE = "PAC4SAC_CORES"  # for a cohort of a study that trains beside others, and for anyone who wants to use less
 QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container
+SPINNING = "GOMP_SPINCOUNT"  # how often a waiting thread of torch looks again before it sleeps, 300,000 times if unset
 
 
 def machine_cores() -> int:
@@ -27,6 +28,13 @@ def cores() -> int:
     if not share.isdecimal() or int(share) < 1:
         raise UserError(f"{SHARE} must be a whole number above 0, not {share!r}.")
     return int(share)
+
+
+def let_waiting_threads_sleep() -> None:
+    """Threads of torch that wait for each other are to sleep after some ten microseconds, not after ten milliseconds in
+    which they keep the cores from whoever has work. It counts where torch is loaded later; a user's choice stays."""
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault(SPINNING, "1000")
 
 
 def share_out(work: float, all_work: float) -> int:

@@ -1,5 +1,6 @@
 """Arguments that several commands take, and how they are read: options of training, settings, a TOML file."""
 
+import contextlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, field, fields, make_dataclass
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from tyro.conf import Positional, UseAppendAction, arg
+from tyro.constructors import PrimitiveConstructorSpec
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import parse_json, read_toml
@@ -20,11 +22,31 @@ def optional(metavar: str, otherwise: str = "") -> Any:
     return arg(metavar=metavar, help_behavior_hint=f"(default: {otherwise})" if otherwise else "(optional)")
 
 
+def whole_number(*words: str) -> Any:
+    """How an argument is read that is a whole number, also as 1e6, or one of some words."""
+
+    def read(texts: list[str]) -> int | str:
+        (text,) = texts
+        if text in words:
+            return text
+        with contextlib.suppress(ValueError):
+            return int(text)
+        with contextlib.suppress(ValueError):
+            if (number := float(text)).is_integer():
+                return int(number)
+        raise ValueError(f"{text!r} is {'neither ' + ' nor '.join(words) + ' nor a' if words else 'no'} whole number.")
+
+    return PrimitiveConstructorSpec(
+        nargs=1, metavar="N", instance_from_str=read, is_instance=lambda _: True, str_from_instance=lambda n: [str(n)]
+    )
+
+
 TASK_HELP = "Name from `pac4sac list tasks`, or any Gymnasium id with continuous actions."
 Seeds = Annotated[str, arg(metavar="SEEDS", help="Seeds to train with: 3, 0:5 (without the 5) or 0,2,7.")]
 SettingTexts = Annotated[UseAppendAction[list[list[str]]], arg(name="set", metavar="NAME=VALUE")]
 TaskChanges = Annotated[UseAppendAction[list[list[str]]], arg(metavar="NAME=VALUE")]
-Number = Annotated[int, arg(metavar="N")]
+Number = Annotated[int, whole_number(), arg(metavar="N")]
+NumberOrNone = Annotated[int | None, whole_number()]
 Trust = Annotated[
     UseAppendAction[list[str]],
     arg(metavar="MODULE", help="Module that the files read may name, so that its code runs; see docs/trust.md."),
@@ -42,6 +64,10 @@ Callback = Annotated[
     ),
 ]
 MaxMinutes = Annotated[float | None, optional("M")]
+Parallel = Annotated[
+    NumberOrNone,
+    arg(metavar="N", help="Cohorts trained side by side.", help_behavior_hint="(default: as the cores allow)"),
+]
 KeepStale = Annotated[
     bool, arg(help="Keep runs that other code than today's has trained, marked in every table, and train none again.")
 ]
@@ -85,6 +111,8 @@ def _flag(option: "Field[Any]", otherwise: str) -> tuple[str, Any, Any]:
         kind, default = kind | None, None
     name, sentence = FLAG_NAMES.get(option.name), option.metadata["help"]
     about = arg(name=name, metavar=metavar, help=sentence, help_behavior_hint=hint)
+    if isinstance(allowed, Interval):
+        kind = Annotated[kind, whole_number(*([AUTO] if option.default == AUTO else []))]
     return option.name, Annotated[kind, about], field(default=default)
 
 

@@ -21,7 +21,7 @@ class Certify:
     Example: pac4sac certify experiments/cartpole-swingup-pac4sac
     """
 
-    folder: arguments.Folder  # Run folder, or an experiment, of which the best run is taken.
+    folder: arguments.Folder  # Run, experiment or study folder, whose best run is taken, or an agent that ships.
     # Fresh episodes to measure, and as many again to certify; a fourth of it with shooting.
     episodes: arguments.Number = 64
     delta: Annotated[float, arg(metavar="δ")] = 0.05  # Each bound may be wrong with this probability.

@@ -31,7 +31,7 @@ class Compare:
     # Settings, given to those algorithms that have them.
     settings: arguments.SettingTexts = field(default_factory=list)
     out: Annotated[Path | None, optional("DIR", "experiments/study-compare-TASK")] = None  # Study folder.
-    parallel: Annotated[int | None, optional("N", "as the cores allow")] = None  # Cohorts trained side by side.
+    parallel: arguments.Parallel = None
     max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes; the same command goes on.
     keep_stale: arguments.KeepStale = False
     track: arguments.Track = "none"

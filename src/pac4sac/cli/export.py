@@ -15,7 +15,7 @@ from pac4sac.cli.shared import say, writing
 class Export:
     """Write the deterministic policy of a trained agent as ONNX, and check that it acts like the agent."""
 
-    folder: arguments.Folder  # Run folder, or experiment folder, of which the best run is taken.
+    folder: arguments.Folder  # Run, experiment or study folder, whose best run is taken, or an agent that ships.
     onnx: Annotated[Path, arg(metavar="FILE")]  # ONNX file to write.
     trust: arguments.Trust = field(default_factory=list)
 

@@ -50,7 +50,7 @@ class PartOfStudy(ChosenStudy):
     # Archive of runs (see study collect): what it holds is not trained again, what is trained is put into it.
     into: Annotated[Path | None, optional("DIR")] = None
     # Memory that the tensors of one cohort may take, in MB.
-    memory: Annotated[int | None, optional("MB", "half of what is free")] = None
+    memory: Annotated[arguments.NumberOrNone, optional("MB", "half of what is free")] = None
 
     def study_and_folder(self) -> "tuple[Study, Path]":
         study, folder = super().study_and_folder()
@@ -88,14 +88,14 @@ class StudyRunCommand(PartOfStudy):
 
     engine: Literal["local", "ray"] = "local"  # Where to train: on this machine, or as tasks of a Ray cluster.
     address: Annotated[str | None, optional("HOST:PORT")] = None  # Address of an existing Ray cluster.
-    parallel: Annotated[int | None, optional("N", "as the cores allow")] = None  # Cohorts trained side by side.
+    parallel: arguments.Parallel = None
     max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes.
     keep_stale: arguments.KeepStale = False
     track: arguments.Track = "none"
     callback: arguments.Callback = None
     serve: bool = False  # Show the study on a page in a browser of this machine while it trains.
     # Port of that page.
-    port: Annotated[int | None, optional("PORT", "any that is free")] = None
+    port: Annotated[arguments.NumberOrNone, optional("PORT", "any that is free")] = None
 
     def run(self, console: Console) -> int:
         study, root = self.study_and_folder()

@@ -15,7 +15,7 @@ from pac4sac.cli.shared import say, writing
 class Watch:
     """Film one episode of a trained agent; no display is needed."""
 
-    folder: arguments.Folder  # Run folder, or experiment folder, of which the best run is taken.
+    folder: arguments.Folder  # Run, experiment or study folder, whose best run is taken, or an agent that ships.
     # File to write: a .gif, or an .mp4 with the extra pac4sac[video].
     video: Annotated[Path | None, arguments.optional("FILE", "episode.gif in that folder")] = None
     seed: arguments.Number = 0  # Seed of the episode.

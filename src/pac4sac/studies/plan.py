@@ -19,7 +19,7 @@ import torch
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import check_kinds, check_links, write_json
-from pac4sac.base.text import file_name
+from pac4sac.base.text import assignments, file_name
 from pac4sac.runs.archive import read_study_file, stale_runs
 from pac4sac.runs.identity import identity
 from pac4sac.runs.reading import read_experiment, read_run
@@ -28,7 +28,7 @@ from pac4sac.runs.status import ENDED
 from pac4sac.studies.definition import Study
 from pac4sac.tasks import simulator_seconds
 from pac4sac.training import backends
-from pac4sac.training.experiment import create
+from pac4sac.training.experiment import choose_again, create
 from pac4sac.training.learner import cohort_bytes
 from pac4sac.training.options import Options
 
@@ -179,6 +179,9 @@ def begin(study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides:
         if not (cohort.folder / "experiment.json").exists():
             options = Options(**{**study.options_for(cohort.runs[0].task), **overrides, "steps": cohort.steps})
             create(cohort.folder, [cohort.runs], options)
+        elif cohort.done() < len(cohort.runs) and (kept := choose_again(cohort.folder, overrides)):
+            own = ", ".join(assignments(kept))
+            warnings.warn(f"{cohort.title} was begun with {own} and goes on with it.", stacklevel=2)
 
 
 def read_study(root: Path) -> dict[str, Any] | None:

@@ -22,11 +22,12 @@ from pac4sac.base.errors import UserError
 from pac4sac.base.files import check_kinds, check_links, parse_json, write_whole
 from pac4sac.base.trust import allow
 from pac4sac.runs.metrics import last_evaluations
-from pac4sac.runs.reading import RunRecord, find_runs, read_run
+from pac4sac.runs.reading import RunRecord, read_run, run_folders_below
 from pac4sac.runs.run import Run, make_agent
 from pac4sac.tasks.registry import make_env
 
 FORMAT, VERSION = "pac4sac agent", 1
+AGENT = "agent.safetensors"
 SHIPPED = Path(__file__).parents[1] / "shipped" / "agents"  # trained agents that can be named like a task
 LAST_EPISODES = 10  # by which agents are ranked that were not evaluated
 
@@ -65,15 +66,14 @@ def agent_file(path: str | Path) -> Path:
     nothing lies there, that of a shipped agent of that name."""
     path = Path(path)
     check_links(path)  # of a file that is named itself there is nothing to ask
-    own = [file for file in (path, path / "agent.safetensors") if file.is_file()]
-    agents = own[:1] or sorted(path.glob("runs/*/agent.safetensors"))
+    own = [file for file in (path, path / AGENT) if file.is_file()]
+    agents = own[:1] or [run / AGENT for run in run_folders_below(path) if (run / AGENT).is_file()]
     if not agents and not path.exists() and str(path) in shipped_agents():
         agents = [SHIPPED / f"{path}.safetensors"]
     if not agents:
         names = ", ".join(shipped_agents())
-        raise UserError(
-            f"{path} holds no trained agent; give a run folder, an agent.safetensors, or one that ships: {names}."
-        )
+        state = "holds no trained agent" if path.exists() else "does not exist"
+        raise UserError(f"{path} {state}; give a run folder, an {AGENT}, or one that ships: {names}.")
     if len(agents) > 1:
         raise UserError(f"{path} holds {len(agents)} agents; name one of its runs, such as {agents[0].parent}.")
     return agents[0]
@@ -85,14 +85,14 @@ def shipped_agents() -> list[str]:
 
 
 def choose_agent(path: str | Path) -> Path:
-    """The agent file that a path names; of an experiment with several runs, the one that did best in the end."""
+    """The agent file that a path names; of an experiment or a study with several, the one that did best in the end."""
     path = Path(path)
-    if len(list(path.glob("runs/*/agent.safetensors"))) < 2:
+    runs = [read_run(run) for run in run_folders_below(path) if (run / AGENT).is_file()]
+    if len(runs) < 2:
         return agent_file(path)
-    runs = [read_run(folder) for folder in find_runs(path) if (folder / "agent.safetensors").is_file()]
     if len({run.task["name"] for run in runs}) > 1:
         raise UserError(f"{path} holds agents of several tasks; name one of its runs, such as {runs[0].folder}.")
-    return max(runs, key=_merit).folder / "agent.safetensors"
+    return max(runs, key=_merit).folder / AGENT
 
 
 def _merit(run: RunRecord) -> tuple[bool, float]:

@@ -6,6 +6,7 @@ import fcntl
 import functools
 import itertools
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +78,10 @@ def train(
     cohorts = startable_cohorts(runs, how)
     folder = Path(out) if out is not None else make_free_folder(Path("experiments"), f"{task.name}-{algo}")
     with created(folder, cohorts, how):
+        if idle := [run for run in runs if run.config.warmup >= how.steps]:
+            whose = "the warm-up" if len(idle) == len(runs) else f"the warm-up of {idle[0].id}"
+            told = f"In {how.steps} steps nothing is learned: {whose} takes {idle[0].config.warmup}."
+            warnings.warn(told, stacklevel=2)
         return _go_on(folder, watcher, stop, is_ours=True)
 
 
@@ -127,6 +132,17 @@ def create(folder: Path, cohorts: Sequence[Sequence[Run]], options: Options) -> 
     """Write down the experiment; `resume` then trains it."""
     with created(folder, cohorts, options):
         pass
+
+
+def choose_again(folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Have an experiment that was written down trained with these options, if it was not begun. One that was begun
+    keeps its own: they are given back where they differ."""
+    about = read_experiment(folder)
+    kept = {name: about["options"].get(name) for name, value in given.items() if about["options"].get(name) != value}
+    if kept and [path.name for path in folder.iterdir()] == ["experiment.json"]:
+        _write(folder, about | {"options": about["options"] | given})
+        return {}
+    return kept
 
 
 def resume(
