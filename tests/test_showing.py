@@ -87,6 +87,15 @@ def test_of_a_study_the_best_of_all_its_experiments_is_taken(experiment, tmp_pat
     assert choose_agent(tmp_path) == tmp_path / "experiments" / "two" / "runs" / "sac-seed1" / "agent.safetensors"
 
 
+def test_no_agent_is_chosen_from_a_folder_whose_links_lead_out_of_it(experiment, tmp_path):
+    folder = with_evaluations(experiment, tmp_path / "a", seed0=-5.0, seed1=3.0)
+    agent = folder / "runs" / "sac-seed1" / "agent.safetensors"
+    agent.rename(tmp_path / "outside")
+    agent.symlink_to(tmp_path / "outside")
+    with pytest.raises(UserError, match="link"):
+        choose_agent(folder)
+
+
 def test_a_run_folder_and_an_agent_file_mean_themselves(experiment):
     run = experiment / "runs" / "sac-seed1"
     assert choose_agent(run) == choose_agent(run / "agent.safetensors") == run / "agent.safetensors"

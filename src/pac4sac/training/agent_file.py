@@ -67,7 +67,7 @@ def agent_file(path: str | Path) -> Path:
     path = Path(path)
     check_links(path)  # of a file that is named itself there is nothing to ask
     own = [file for file in (path, path / AGENT) if file.is_file()]
-    agents = own[:1] or [run / AGENT for run in run_folders_below(path) if (run / AGENT).is_file()]
+    agents = own[:1] or _agents_below(path)
     if not agents and not path.exists() and str(path) in shipped_agents():
         agents = [SHIPPED / f"{path}.safetensors"]
     if not agents:
@@ -79,6 +79,11 @@ def agent_file(path: str | Path) -> Path:
     return agents[0]
 
 
+def _agents_below(path: Path) -> list[Path]:
+    """Of all runs of an experiment or a study."""
+    return [run / AGENT for run in run_folders_below(path) if (run / AGENT).is_file()]
+
+
 def shipped_agents() -> list[str]:
     """The names of the trained agents that ship with the package."""
     return sorted(path.stem for path in SHIPPED.glob("*.safetensors"))
@@ -87,9 +92,10 @@ def shipped_agents() -> list[str]:
 def choose_agent(path: str | Path) -> Path:
     """The agent file that a path names; of an experiment or a study with several, the one that did best in the end."""
     path = Path(path)
-    runs = [read_run(run) for run in run_folders_below(path) if (run / AGENT).is_file()]
-    if len(runs) < 2:
+    if len(agents := _agents_below(path)) < 2:
         return agent_file(path)
+    check_links(path)
+    runs = [read_run(agent.parent) for agent in agents]
     if len({run.task["name"] for run in runs}) > 1:
         raise UserError(f"{path} holds agents of several tasks; name one of its runs, such as {runs[0].folder}.")
     return max(runs, key=_merit).folder / AGENT
