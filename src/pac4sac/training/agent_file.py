@@ -94,7 +94,6 @@ def choose_agent(path: str | Path) -> Path:
     path = Path(path)
     if len(agents := _agents_below(path)) < 2:
         return agent_file(path)
-    check_links(path)
     runs = [read_run(agent.parent) for agent in agents]
     if len({run.task["name"] for run in runs}) > 1:
         raise UserError(f"{path} holds agents of several tasks; name one of its runs, such as {runs[0].folder}.")
