@@ -1,9 +1,9 @@
-"""One library training SAC in the trivial environment, in a process and a virtual environment of its own.
+"""One library training SAC in the trivial environment, in a process and a virtual environment of
+its own.
 
-`python contender.py pac4sac|sb3|sbx JSON` says in a line of JSON when it has warmed up; then every line it reads is
-a number of environment steps to train, and is answered with the seconds they took. It imports nothing from here that
-the other libraries' environments lack.
-"""
+`python contender.py pac4sac|sb3|sbx JSON` says in a line of JSON when it has warmed up; then every
+line it reads is a number of environment steps to train, and is answered with the seconds they took.
+It imports nothing from here that the other libraries' environments lack."""
 
 import json
 import os
@@ -17,7 +17,12 @@ import trivial  # noqa: F401 (registers the environment)
 
 WARM_UP = 350  # steps: past the start of learning and all compilation
 WIDTH, LEARNING_STARTS = 256, 300
-SETTINGS = {"learning_rate": 1e-3, "buffer_size": 25_000, "learning_starts": LEARNING_STARTS, "ent_coef": 0.2}
+SETTINGS = {
+    "learning_rate": 1e-3,
+    "buffer_size": 25_000,
+    "learning_starts": LEARNING_STARTS,
+    "ent_coef": 0.2,
+}
 ENDLESS = 10**8
 
 
@@ -66,7 +71,11 @@ def stable_baselines3(line: Line, batch: int, depth: int) -> None:
     fastest = min(seconds, key=lambda threads: seconds[threads])
     torch.set_num_threads(fastest)
     differs = "no layer norm"
-    serve(line, train, {"version": stable_baselines3.__version__, "threads": fastest, "differs": differs})
+    serve(
+        line,
+        train,
+        {"version": stable_baselines3.__version__, "threads": fastest, "differs": differs},
+    )
 
 
 def sbx(line: Line, batch: int, depth: int) -> None:
@@ -130,5 +139,9 @@ def ours(line: Line, batch: int, depth: int, runs: int, device: str, backend: st
 
 
 if __name__ == "__main__":
-    libraries: dict[str, Callable[..., None]] = {"pac4sac": ours, "sb3": stable_baselines3, "sbx": sbx}
+    libraries: dict[str, Callable[..., None]] = {
+        "pac4sac": ours,
+        "sb3": stable_baselines3,
+        "sbx": sbx,
+    }
     libraries[sys.argv[1]](Line(), **json.loads(sys.argv[2]))

@@ -1,14 +1,15 @@
-"""Run-steps per second of whole cohorts: where the time goes, what is idle, and how long Table 1 takes.
+"""Run-steps per second of whole cohorts: where the time goes, what is idle, and how long Table 1
+takes.
 
     python benchmarks/end_to_end.py --task half-cheetah --runs 20 --algo pac4sac --steps 3000
-    python benchmarks/end_to_end.py --runs 80 --split 2         # two cohorts: one acts while the other simulates
-    python benchmarks/end_to_end.py --cohorts 4 --runs 5        # the algorithms of Table 1 side by side
-    python benchmarks/end_to_end.py --table-1 --folder DIR      # the study itself, from the first process to the last
+    python benchmarks/end_to_end.py --runs 80 --split 2     # halves take turns
+    python benchmarks/end_to_end.py --cohorts 4 --runs 5    # the algorithms of Table 1 at once
+    python benchmarks/end_to_end.py --table-1 --folder DIR  # the study itself, start to end
 
-Each cohort trains in a process of its own, as in a study. All start together once the last has compiled, and are
-measured over the same stretch of time, after the warm-up and with updates. Table 1 is trained as `study run` does it,
-compiling, checkpoints and final evaluations included, and held against what its simulators alone would need.
-"""
+Each cohort trains in a process of its own, as in a study. All start together once the last has
+compiled, and are measured over the same stretch of time, after the warm-up and with updates. Table
+1 is trained as `study run` does it, compiling, checkpoints and final evaluations included, and held
+against what its simulators alone would need."""
 
 import json
 import os
@@ -34,7 +35,7 @@ from pac4sac.studies.run import run_study
 from pac4sac.studies.watcher import Watcher
 
 MEANING = {
-    "act": "act, with the transfer of the actions (on a GPU also the wait for the update before it)",
+    "act": "act, with the transfer of the actions (on a GPU also the wait for the last update)",
     "send": "telling the simulators",
     "learn": "updates (on a GPU their launch)",
     "wait": "waiting for simulators (without workers: simulating)",
@@ -67,7 +68,9 @@ class CohortProcess:
         while line := self.process.stdout.readline():
             if line.startswith("{"):
                 return dict(json.loads(line))
-        raise SystemExit(f"The cohort of {self.job['algo']} on {self.job['task']} ended before it was measured.")
+        raise SystemExit(
+            f"The cohort of {self.job['algo']} on {self.job['task']} ended before it was measured."
+        )
 
     def follow(self, step: int) -> dict[str, Any]:
         """The first report at or after a step."""
@@ -94,9 +97,11 @@ class CohortProcess:
 
 
 def measure(jobs: Sequence[dict[str, Any]], steps: int) -> list[dict[str, Any]]:
-    """For each cohort its rate over a stretch of time in which all of them learn, the slowest for so many steps."""
+    """For each cohort its rate over a stretch of time in which all of them learn, the slowest for
+    so many steps."""
     several_on_gpu = len(jobs) > 1 and jobs[0]["device"].startswith("cuda")
-    with tempfile.TemporaryDirectory() as folder, shared_gpu(several_on_gpu) as variables:  # as in a study
+    # as in a study
+    with tempfile.TemporaryDirectory() as folder, shared_gpu(several_on_gpu) as variables:
         variables |= {"OMP_NUM_THREADS": str(max(1, cores() // len(jobs)))}
         if len(jobs) > 1:
             variables |= {SHARE: str(share_out(1, len(jobs)))}  # they have as many runs each
@@ -106,7 +111,10 @@ def measure(jobs: Sequence[dict[str, Any]], steps: int) -> list[dict[str, Any]]:
 def measure_in(
     jobs: Sequence[dict[str, Any]], steps: int, folder: str, variables: dict[str, str]
 ) -> list[dict[str, Any]]:
-    cohorts = [CohortProcess(job | {"out": f"{folder}/{number}"}, variables) for number, job in enumerate(jobs)]
+    cohorts = [
+        CohortProcess(job | {"out": f"{folder}/{number}"}, variables)
+        for number, job in enumerate(jobs)
+    ]
     try:
         for cohort in cohorts:
             cohort.hear()
@@ -118,18 +126,31 @@ def measure_in(
         for cohort in cohorts:
             cohort.say("go")
         warm = [
-            cohort.follow(about["first_update"] + MARGIN)["time"] for cohort, about in zip(cohorts, abouts, strict=True)
+            cohort.follow(about["first_update"] + MARGIN)["time"]
+            for cohort, about in zip(cohorts, abouts, strict=True)
         ]
         first = [cohort.follow_until(max(warm)) for cohort in cohorts]
-        enough = [cohort.follow(report["step"] + steps)["time"] for cohort, report in zip(cohorts, first, strict=True)]
+        enough = [
+            cohort.follow(report["step"] + steps)["time"]
+            for cohort, report in zip(cohorts, first, strict=True)
+        ]
         last = [cohort.follow_until(max(enough)) for cohort in cohorts]
         saving = [cohort.checkpoint() for cohort in cohorts]
     finally:
         for cohort in cohorts:
             cohort.kill()
     return [
-        {**job, **about, **between(before, after), "start_up": start, "checkpoint": saved, "rows": after["step"]}
-        for job, about, before, after, start, saved in zip(jobs, abouts, first, last, start_up, saving, strict=True)
+        {
+            **job,
+            **about,
+            **between(before, after),
+            "start_up": start,
+            "checkpoint": saved,
+            "rows": after["step"],
+        }
+        for job, about, before, after, start, saved in zip(
+            jobs, abouts, first, last, start_up, saving, strict=True
+        )
     ]
 
 
@@ -182,10 +203,13 @@ def show(report: Report, title: str, measured: Sequence[dict[str, Any]]) -> None
     report.table(f"{name}, idle", f"{title}: what is idle, by what each part takes alone", idle)
     report.content["tables"][name]["measured"] = measured
     total = sum(row["run-steps/s"] for row in rates)
-    busy, simulating = (sum(row[column] for row in idle) for column in ("its device busy", "cores busy simulating"))
+    busy, simulating = (
+        sum(row[column] for row in idle) for column in ("its device busy", "cores busy simulating")
+    )
     device = "GPU" if report.device.type == "cuda" else "learner"
     report.note(
-        f"Together {total:,.0f} run-steps per second. The {device} has work {busy:.0%} of the time, "
+        f"Together {total:,.0f} run-steps per second. The {device} has work {busy:.0%} of the "
+        "time, "
         f"simulators fill {simulating:.1f} of {cores()} cores."
     )
 
@@ -203,11 +227,16 @@ class Progress(Watcher):
 
     def ended(self, cohort: PlannedCohort, outcome: str, reason: str) -> None:
         self.ends[cohort.title] = (time.monotonic() - self.began, outcome)
-        self.report.console.print(f"{self.ends[cohort.title][0]:6.0f} s  {cohort.title}: {outcome} {reason}")
+        self.report.console.print(
+            f"{self.ends[cohort.title][0]:6.0f} s  {cohort.title}: {outcome} {reason}"
+        )
 
 
-def table_1(report: Report, folder: Path, seeds: Sequence[int], minutes: float | None, how: dict[str, Any]) -> None:
-    """The study as it is, in a folder, and beside it what its simulators would need if they never waited."""
+def table_1(
+    report: Report, folder: Path, seeds: Sequence[int], minutes: float | None, how: dict[str, Any]
+) -> None:
+    """The study as it is, in a folder, and beside it what its simulators would need if they never
+    waited."""
     study = replace(load_study("table-1"), seeds=tuple(seeds))
     rates = {task.name: apart(task, cores(), APART) for task in study.tasks}
     watcher = Progress(report)
@@ -230,15 +259,25 @@ def table_1(report: Report, folder: Path, seeds: Sequence[int], minutes: float |
             }
         )
     report.table("table 1", f"All of Table 1, seeds {', '.join(map(str, seeds))}", rows)
-    report.content["tables"]["table 1"] |= {"simulator steps/s": rates, "seconds": seconds, "complete": result.complete}
+    report.content["tables"]["table 1"] |= {
+        "simulator steps/s": rates,
+        "seconds": seconds,
+        "complete": result.complete,
+    }
     report.content["tables"]["table 1"]["history"] = {
         title: steps[:: max(1, len(steps) // 100)] for title, steps in watcher.history.items()
     }
-    run_steps, floor = sum(row["runs"] * row["steps"] for row in rows), sum(row["simulators alone s"] for row in rows)
+    run_steps, floor = (
+        sum(row["runs"] * row["steps"] for row in rows),
+        sum(row["simulators alone s"] for row in rows),
+    )
     report.note(
-        f"{run_steps / 1e6:.1f} million run-steps in {seconds / 60:.1f} minutes, {run_steps / seconds:,.0f} a second: "
-        f"{seconds / floor:.2f} times the {floor / 60:.1f} minutes of {cores()} simulators with random actions that "
-        f"wait for nobody. {'It is complete.' if result.complete else 'It was stopped before its end.'}"
+        f"{run_steps / 1e6:.1f} million run-steps in {seconds / 60:.1f} minutes, "
+        f"{run_steps / seconds:,.0f} a second: "
+        f"{seconds / floor:.2f} times the {floor / 60:.1f} minutes of {cores()} simulators "
+        "with random actions that "
+        "wait for nobody. "
+        f"{'It is complete.' if result.complete else 'It was stopped before its end.'}"
     )
 
 
@@ -248,22 +287,33 @@ def main(arguments: list[str] | None = None) -> None:
     made.add_argument("--algo", default="pac4sac")
     made.add_argument("--runs", type=int, help="in a cohort; 20, or with several cohorts 5")
     made.add_argument("--steps", type=int, default=3000, help="lockstep steps to measure")
-    made.add_argument("--cohorts", type=int, default=1, help="this many algorithms of Table 1 side by side")
-    made.add_argument("--split", type=int, default=1, help="the runs in this many cohorts side by side")
     made.add_argument(
-        "--turns", type=int, help="a cohort in so many parts that take turns, instead of as training does"
+        "--cohorts", type=int, default=1, help="this many algorithms of Table 1 side by side"
+    )
+    made.add_argument(
+        "--split", type=int, default=1, help="the runs in this many cohorts side by side"
+    )
+    made.add_argument(
+        "--turns",
+        type=int,
+        help="a cohort in so many parts that take turns, instead of as training does",
     )
     made.add_argument("--table-1", action="store_true", help="the whole study")
     made.add_argument("--folder", type=Path, help="with --table-1, where it is trained")
     made.add_argument("--seeds", default="0:5", help="with --table-1")
     made.add_argument("--minutes", type=float, help="with --table-1, after which it is stopped")
     made.add_argument("--backend", default="auto")
-    made.add_argument("--workers", type=lambda text: text if text == "auto" else int(text), default="auto")
+    made.add_argument(
+        "--workers", type=lambda text: text if text == "auto" else int(text), default="auto"
+    )
     options = made.parse_args(arguments)
     if options.split > 1 and (options.table_1 or options.cohorts > 1):
         made.error("--split goes with neither --cohorts nor --table-1")
     if options.split < 1 or (options.runs or 20) % options.split:
-        made.error(f"{options.runs or 20} runs cannot be split into {options.split} cohorts of the same size")
+        made.error(
+            f"{options.runs or 20} runs cannot be split into {options.split} cohorts of the "
+            "same size"
+        )
     if options.quick:
         options.backend, options.steps = "eager", min(options.steps, 20)
     report = Report(options)
@@ -278,21 +328,39 @@ def main(arguments: list[str] | None = None) -> None:
     }
 
     def jobs(task: str, algos: Sequence[str], runs: int) -> list[dict[str, Any]]:
-        return [common | {"task": task, "algo": algo, "runs": options.runs or runs} for algo in algos]
+        return [
+            common | {"task": task, "algo": algo, "runs": options.runs or runs} for algo in algos
+        ]
 
     for part, meaning in MEANING.items():
         report.console.print(f"{part:6} {meaning}", style="dim")
     if options.table_1:
-        how = {"device": str(report.device), "precision": options.precision, "backend": options.backend}
+        how = {
+            "device": str(report.device),
+            "precision": options.precision,
+            "backend": options.backend,
+        }
         with tempfile.TemporaryDirectory() as folder:
-            table_1(report, options.folder or Path(folder), parse_seeds(options.seeds), options.minutes, how)
+            table_1(
+                report,
+                options.folder or Path(folder),
+                parse_seeds(options.seeds),
+                options.minutes,
+                how,
+            )
     elif options.cohorts > 1:
         measured = measure(jobs(options.task, algos, 5), options.steps)
         show(report, f"{options.task}, {options.cohorts} cohorts side by side", measured)
     else:
         parts, options.runs = options.split, (options.runs or 20) // options.split
-        title = options.task if parts == 1 else f"{options.task}, its runs split into {parts} cohorts"
-        show(report, title, measure(jobs(options.task, [options.algo] * parts, options.runs), options.steps))
+        title = (
+            options.task if parts == 1 else f"{options.task}, its runs split into {parts} cohorts"
+        )
+        show(
+            report,
+            title,
+            measure(jobs(options.task, [options.algo] * parts, options.runs), options.steps),
+        )
     report.close()
 
 

@@ -1,8 +1,7 @@
 """The arithmetic floor of a step: what its matrix products take at the speed of one large product.
 
-Counted from the sizes of the networks, in multiply-adds per row, and not from the code: a step that multiplies more
-than it must does not raise its own floor.
-"""
+Counted from the sizes of the networks, in multiply-adds per row, and not from the code: a step that
+multiplies more than it must does not raise its own floor."""
 
 import functools
 
@@ -22,12 +21,15 @@ from pac4sac.agents.reconstructed_rivals import SacFpi, SacNr
 class Passes:
     """Multiply-adds for one row of input through all members of a network."""
 
-    def __init__(self, agent: Agent, action: int, outputs: int, members: int = 1, depth: int | None = None) -> None:
+    def __init__(
+        self, agent: Agent, action: int, outputs: int, members: int = 1, depth: int | None = None
+    ) -> None:
         width, inner = agent.config.width, ((depth or agent.config.depth) - 1) * agent.config.width
         self.state = members * agent.ds * width
         first = self.state + members * action * width
         self.forward = first + members * width * (inner + outputs)
-        # Backward there is as much again for the weights, and for the inputs of every layer but the first.
+        # Backward there is as much again for the weights, and for the inputs of every layer but the
+        # first.
         self.learn = 3 * self.forward - first
         # A critic that leads the actor moves no weights, and of its input only the action matters.
         self.lead = 2 * self.forward - self.state
@@ -60,7 +62,8 @@ def act_flops(agent: Agent) -> int:
     if isinstance(agent, Mixture):
         networks.append(prior_functions(agent, agent.critic.members))
     if shots > 1:
-        rows += sum(net.state + shots * (net.forward - net.state) for net in networks)  # one state, many actions
+        # one state, many actions
+        rows += sum(net.state + shots * (net.forward - net.state) for net in networks)
     if isinstance(agent, Oac):
         rows += critic.lead
     return 2 * rows
@@ -76,14 +79,21 @@ def update_flops(agent: Agent) -> int:
     if isinstance(agent, PacBayesCritic) and agent.critic.gaussian:
         rows += critic.learn  # the variance in the next state learns too
     if isinstance(agent, SacNr):
-        rows += 2 * agent.ds**2 + critic.forward + actor.forward  # mapped states, and features of the clean ones
+        # mapped states, and features of the clean ones
+        rows += 2 * agent.ds**2 + critic.forward + actor.forward
     if isinstance(agent, SacFpi):
-        rows += 2 * critic.learn + critic.forward  # the target learns too, and the helper is a critic
+        # the target learns too, and the helper is a critic
+        rows += 2 * critic.learn + critic.forward
     return 2 * agent.config.batch * rows
 
 
-def matrix_flops(threads: int, device: torch.device, size: int = 1024, repetitions: int = 10) -> float:
-    """Arithmetic operations per second of a product of square matrices, in the precision of training."""
+def matrix_flops(
+    threads: int, device: torch.device, size: int = 1024, repetitions: int = 10
+) -> float:
+    """Arithmetic operations per second of a product of square matrices, in the precision of
+    training."""
     torch.set_num_threads(threads)
     a, b, out = (torch.ones(size, size, device=device) for _ in range(3))
-    return 2 * size**3 / seconds_each(functools.partial(torch.mm, a, b, out=out), repetitions, device)
+    return (
+        2 * size**3 / seconds_each(functools.partial(torch.mm, a, b, out=out), repetitions, device)
+    )

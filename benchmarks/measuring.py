@@ -1,8 +1,9 @@
-"""What the benchmarks share: a description of the machine, contenders timed in alternating rounds, tables and JSON.
+"""What the benchmarks share: a description of the machine, contenders timed in alternating rounds,
+tables and JSON.
 
-Another program on the machine slows whatever is being timed at that moment. So contenders take turns, ratios are taken
-within a round, and what is shown is the median over rounds with the smallest and the largest beside it.
-"""
+Another program on the machine slows whatever is being timed at that moment. So contenders take
+turns, ratios are taken within a round, and what is shown is the median over rounds with the
+smallest and the largest beside it."""
 
 import argparse
 import datetime
@@ -33,10 +34,18 @@ HERE = Path(__file__).resolve().parent
 
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     made.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
-    made.add_argument("--precision", default="float32", choices=("float32", "tf32"), help="of products on a GPU")
-    made.add_argument("--quick", action="store_true", help="few repetitions and nothing compiled: does it run at all?")
+    made.add_argument(
+        "--precision", default="float32", choices=("float32", "tf32"), help="of products on a GPU"
+    )
+    made.add_argument(
+        "--quick",
+        action="store_true",
+        help="few repetitions and nothing compiled: does it run at all?",
+    )
     made.add_argument("--out", type=Path, help="write everything measured to this file, as JSON")
     return made
 
@@ -70,14 +79,20 @@ def cpu_model() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor()
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+    return next(
+        (line.split(":")[1].strip() for line in lines if line.startswith("model name")),
+        platform.processor(),
+    )
 
 
 def commit() -> str | None:
     """With a plus where the tree differs from it; none where the code came without its history."""
     try:
         process = subprocess.run(
-            ["git", "describe", "--always", "--abbrev=12", "--dirty=+"], cwd=HERE, capture_output=True, text=True
+            ["git", "describe", "--always", "--abbrev=12", "--dirty=+"],
+            cwd=HERE,
+            capture_output=True,
+            text=True,
         )
     except OSError:
         return None
@@ -104,7 +119,8 @@ class Spread:
 
 
 def in_rounds(contenders: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """What each contender measures of itself, in rounds in which all have their turn; one more round goes before."""
+    """What each contender measures of itself, in rounds in which all have their turn; one more
+    round goes before."""
     taken: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(rounds + 1):
         for name, measure in contenders.items():
@@ -119,7 +135,8 @@ def ratio(values: Sequence[float], others: Sequence[float]) -> Spread:
 
 
 def seconds_each(function: Callable[[], Any], repetitions: int, device: torch.device) -> float:
-    """Mean time of calls one after another; on a GPU without a wait between them, as in training."""
+    """Mean time of calls one after another; on a GPU without a wait between them, as in
+    training."""
     wait(device)
     start = time.perf_counter()
     for _ in range(repetitions):
@@ -134,7 +151,12 @@ def wait(device: torch.device) -> None:
 
 
 def prepare(
-    algo: str, runs: int, sizes: tuple[int, int], device: torch.device, backend: str, **settings: Any
+    algo: str,
+    runs: int,
+    sizes: tuple[int, int],
+    device: torch.device,
+    backend: str,
+    **settings: Any,
 ) -> tuple[Learner, str]:
     """A learner for observations and actions of these sizes, and the backend that it runs on."""
     config = make_config(algo, "paper", settings)
@@ -143,11 +165,14 @@ def prepare(
     torch.set_num_threads(learning_threads(learner))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=DeprecationWarning)
-        return learner, backends.prepare(learner, backends.choose_backend(backend, device, backends.COMPILING_PAYS))
+        return learner, backends.prepare(
+            learner, backends.choose_backend(backend, device, backends.COMPILING_PAYS)
+        )
 
 
 class Trial:
-    """A learner in the middle of learning whose operations are timed alone, on the threads that training takes."""
+    """A learner in the middle of learning whose operations are timed alone, on the threads that
+    training takes."""
 
     def __init__(self, learner: Learner, backend: str) -> None:
         self.learner, self.backend, self.device = learner, backend, learner.device
@@ -170,13 +195,20 @@ class Report:
         self.console = Console(highlight=False)
         self.console.width = max(self.console.width, 120)  # a log has no width of its own
         about = machine(self.device)
+        # no paths of this machine
         asked = {
             name: value for name, value in vars(options).items() if name not in ("out", "folder")
-        }  # no paths of this machine
-        self.content: dict[str, Any] = {"machine": about, "options": asked, "tables": {}, "notes": []}
+        }
+        self.content: dict[str, Any] = {
+            "machine": about,
+            "options": asked,
+            "tables": {},
+            "notes": [],
+        }
         where = f"{about['gpu']}, " if about["gpu"] else ""
         self.console.print(
-            f"{where}{about['cpu']}, {about['cores']} cores, torch {about['versions'].get('torch')}, "
+            f"{where}{about['cpu']}, {about['cores']} cores, torch "
+            f"{about['versions'].get('torch')}, "
             f"load {about['load_average']:.1f} before the start"
         )
 
@@ -185,9 +217,13 @@ class Report:
         self.content["tables"][name] = {"title": title, "rows": [dict(row) for row in rows]}
         if not rows:
             return
-        shown = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+        shown = Table(
+            title=title, title_justify="left", title_style="bold", box=None, pad_edge=False
+        )
         for column in rows[0]:
-            shown.add_column(column, justify="left" if isinstance(rows[0][column], str) else "right")
+            shown.add_column(
+                column, justify="left" if isinstance(rows[0][column], str) else "right"
+            )
         for row in rows:
             shown.add_row(*(readable(value) for value in row.values()))
         self.console.print()

@@ -1,6 +1,5 @@
-"""One cohort in a process of its own, for `end_to_end.py`: `python probe.py JSON` trains it, times the parts of the
-loop, and speaks to its parent in lines of JSON.
-"""
+"""One cohort in a process of its own, for `end_to_end.py`: `python probe.py JSON` trains it, times
+the parts of the loop, and speaks to its parent in lines of JSON."""
 
 import json
 import sys
@@ -20,7 +19,8 @@ from pac4sac.training import turns
 from pac4sac.training.backends import Rehearsal
 from pac4sac.training.learner import Learner
 
-# What the loop calls in a step, and what its time is shown as; the rest of a step is the loop itself and its logs.
+# What the loop calls in a step, and what its time is shown as; the rest of a step is the loop
+# itself and its logs.
 PARTS: dict[str, tuple[type, str]] = {
     "act": (Learner, "act"),
     "send": (EnvPool, "send"),
@@ -81,8 +81,12 @@ class Probe(Callback):
                     operations[name] += seconds_each(operation, repetitions, learner.device)
         env = make_env(run.task)
         env.reset(seed=0)
-        actions = iter(np.random.default_rng(0).uniform(-1, 1, (MEASURED, *(env.action_space.shape or ()))))
-        simulate = seconds_each(lambda: env.step(next(actions).astype(np.float32)), MEASURED, learner.device)
+        actions = iter(
+            np.random.default_rng(0).uniform(-1, 1, (MEASURED, *(env.action_space.shape or ())))
+        )
+        simulate = seconds_each(
+            lambda: env.step(next(actions).astype(np.float32)), MEASURED, learner.device
+        )
         env.close()
         return {
             "operations": operations,
@@ -112,7 +116,9 @@ def child(job: dict[str, Any]) -> None:
     runs, probe = job.pop("runs"), Probe(job.pop("quick"))
     if parts := job.pop("turns"):
         each = -(-runs // parts)
-        turns.parts = lambda runs: [runs[first : first + each] for first in range(0, len(runs), each)]
+        turns.parts = lambda runs: [
+            runs[first : first + each] for first in range(0, len(runs), each)
+        ]
         turns.by_turns = lambda cohorts, device: [cohorts]
     train(**job, seeds=range(runs), callbacks=[probe], evaluation_episodes=0)
 

@@ -1,4 +1,5 @@
-"""What a lockstep step of PAC4SAC costs, in time and memory, as the cohort, the shots and the state grow.
+"""What a lockstep step of PAC4SAC costs, in time and memory, as the cohort, the shots and the state
+grow.
 
     python benchmarks/scaling.py --out scaling.json
     python benchmarks/scaling.py --sweeps shots,memory
@@ -23,21 +24,28 @@ SHOTS: tuple[int, ...] = (1, 10, 100, 500, 1000)
 STATES: tuple[int, ...] = (5, 17, 111, 376)  # of Cartpole, Half Cheetah, Ant and Humanoid
 
 
-def sweep(report: Report, options: argparse.Namespace, what: str, cases: dict[int, dict[str, Any]]) -> None:
+def sweep(
+    report: Report, options: argparse.Namespace, what: str, cases: dict[int, dict[str, Any]]
+) -> None:
     """Cases by the quantity that grows: runs, sizes and settings of each."""
     trials: dict[int, Trial] = {}
     for value, case in cases.items():
         report.console.print(f"preparing {what} = {value}", style="dim")
-        trials[value] = Trial(*prepare("pac4sac", device=report.device, backend=options.backend, **case))
+        trials[value] = Trial(
+            *prepare("pac4sac", device=report.device, backend=options.backend, **case)
+        )
     contenders = {
-        f"{value} {operation}": functools.partial(trial.milliseconds, operation, options.repetitions)
+        f"{value} {operation}": functools.partial(
+            trial.milliseconds, operation, options.repetitions
+        )
         for value, trial in trials.items()
         for operation in ("act", "update")
     }
     taken = in_rounds(contenders, options.rounds)
     rows, first = [], min(cases)
     both = {
-        value: [a + u for a, u in zip(taken[f"{value} act"], taken[f"{value} update"], strict=True)] for value in cases
+        value: [a + u for a, u in zip(taken[f"{value} act"], taken[f"{value} update"], strict=True)]
+        for value in cases
     }
     for value, case in cases.items():
         row: dict[str, Any] = {what: value}
@@ -98,7 +106,9 @@ def fresh_memory() -> int:
 def main(arguments: list[str] | None = None) -> None:
     made = parser(__doc__)
     made.add_argument("--sweeps", type=names, default=["runs", "shots", "states", "memory"])
-    made.add_argument("--runs", type=int, help="in the sweeps of shots and states; 20 on a GPU, 5 on a CPU")
+    made.add_argument(
+        "--runs", type=int, help="in the sweeps of shots and states; 20 on a GPU, 5 on a CPU"
+    )
     made.add_argument("--backend", default="auto")
     made.add_argument("--rounds", type=int, default=7)
     made.add_argument("--repetitions", type=int, default=10, help="of an operation in a round")
@@ -112,9 +122,19 @@ def main(arguments: list[str] | None = None) -> None:
     if "runs" in options.sweeps:
         sweep(report, options, "runs", {n: {"runs": n, "sizes": HALF_CHEETAH} for n in runs})
     if "shots" in options.sweeps:
-        sweep(report, options, "shots", {n: {"runs": few, "sizes": HALF_CHEETAH, "shots": n} for n in shots})
+        sweep(
+            report,
+            options,
+            "shots",
+            {n: {"runs": few, "sizes": HALF_CHEETAH, "shots": n} for n in shots},
+        )
     if "states" in options.sweeps:
-        sweep(report, options, "states", {n: {"runs": few, "sizes": (n, HALF_CHEETAH[1])} for n in states})
+        sweep(
+            report,
+            options,
+            "states",
+            {n: {"runs": few, "sizes": (n, HALF_CHEETAH[1])} for n in states},
+        )
     if "memory" in options.sweeps:
         memory(report, options.runs or 20, options.backend)
     report.close()

@@ -1,13 +1,13 @@
-"""Milliseconds of a step: act and update of every agent against the arithmetic floor, and a whole training step of SAC
-against other libraries.
+"""Milliseconds of a step: act and update of every agent against the arithmetic floor, and a whole
+training step of SAC against other libraries.
 
     python benchmarks/step.py --agents all --runs 1,5,20 --out step.json
 
-The floor is the time in which the products of the step could be done at the speed of a large matrix product on the
-same threads. The other libraries train the same networks and batch (the paper's 3 × 256 and 32, and 2 × 256 and 256,
-which most of their users have) with as many updates (one per step) in the same environment, which costs next to
-nothing; `make bench-setup` installs them, and without them their rows are left out.
-"""
+The floor is the time in which the products of the step could be done at the speed of a large matrix
+product on the same threads. The other libraries train the same networks and batch (the paper's 3 ×
+256 and 32, and 2 × 256 and 256, which most of their users have) with as many updates (one per step)
+in the same environment, which costs next to nothing; `make bench-setup` installs them, and without
+them their rows are left out."""
 
 import argparse
 import contextlib
@@ -47,7 +47,9 @@ def operations(report: Report, options: argparse.Namespace) -> None:
     per_run_step = {
         (algo, runs): [
             (act + update) / runs
-            for act, update in zip(taken[f"{algo} {runs} act"], taken[f"{algo} {runs} update"], strict=True)
+            for act, update in zip(
+                taken[f"{algo} {runs} act"], taken[f"{algo} {runs} update"], strict=True
+            )
         ]
         for algo, runs in trials
     }
@@ -73,8 +75,14 @@ def operations(report: Report, options: argparse.Namespace) -> None:
     for name, speeds in taken.items():
         if name.startswith("matrix"):
             speed = Spread.of(speeds).median / 1e9
-            report.note(f"a product of 1024 × 1024 matrices on {name.split()[1]} thread(s): {speed:,.0f} GFLOP/s")
-    title = f"act and update, {sizes[0]} observations, {sizes[1]} actions; floor: the products of one run's step"
+            report.note(
+                f"a product of 1024 × 1024 matrices on {name.split()[1]} thread(s): "
+                f"{speed:,.0f} GFLOP/s"
+            )
+    title = (
+        f"act and update, {sizes[0]} observations, {sizes[1]} actions; floor: the products of one "
+        "run's step"
+    )
     report.table("operations", title, rows)
 
 
@@ -99,7 +107,9 @@ class Contender:
         line = self.process.stdout.readline()
         if not line:
             _, errors = self.process.communicate()
-            raise RuntimeError(errors.strip().splitlines()[-1] if errors.strip() else "a contender ended")
+            raise RuntimeError(
+                errors.strip().splitlines()[-1] if errors.strip() else "a contender ended"
+            )
         return dict(json.loads(line))
 
     def milliseconds(self, steps: int) -> float:
@@ -117,9 +127,13 @@ def libraries(report: Report, options: argparse.Namespace, depth: int, batch: in
     with contextlib.ExitStack() as stack:
         contenders: dict[str, Contender] = {}
         for runs in options.lockstep:
-            arguments = json.dumps(sizes | {"runs": runs, "device": device, "backend": options.backend})
+            arguments = json.dumps(
+                sizes | {"runs": runs, "device": device, "backend": options.backend}
+            )
             name = f"pac4sac, {runs} run(s)"
-            contenders[name] = stack.enter_context(Contender(Path(sys.executable), "pac4sac", arguments))
+            contenders[name] = stack.enter_context(
+                Contender(Path(sys.executable), "pac4sac", arguments)
+            )
             runs_of[name] = runs
         for name, folder in PEERS.items():
             python = HERE.parent / ".bench" / folder / "bin" / "python"
@@ -127,9 +141,12 @@ def libraries(report: Report, options: argparse.Namespace, depth: int, batch: in
                 contenders[name] = stack.enter_context(Contender(python, folder, json.dumps(sizes)))
                 runs_of[name] = 1
             else:
-                report.note(f"{name} is not installed here (make bench-setup), so its row is left out.")
+                report.note(
+                    f"{name} is not installed here (make bench-setup), so its row is left out."
+                )
         measures = {
-            name: functools.partial(contender.milliseconds, options.steps) for name, contender in contenders.items()
+            name: functools.partial(contender.milliseconds, options.steps)
+            for name, contender in contenders.items()
         }
         taken = in_rounds(measures, options.rounds)
         abouts = {name: contender.about for name, contender in contenders.items()}
@@ -145,7 +162,10 @@ def libraries(report: Report, options: argparse.Namespace, depth: int, batch: in
         row |= {f"× {peer}": ratio(values, each[peer]) for peer in PEERS if peer in each}
         row["differs in"] = about["differs"]
         rows.append(row)
-    title = f"SAC, {depth} × 256, batch {batch}: one environment step with one update, the trivial environment included"
+    title = (
+        f"SAC, {depth} × 256, batch {batch}: one environment step with one update, the trivial "
+        "environment included"
+    )
     report.table(f"libraries, {depth} × 256, batch {batch}", title, rows)
 
 
@@ -153,15 +173,29 @@ def main(arguments: list[str] | None = None) -> None:
     made = parser(__doc__)
     made.add_argument("--agents", default="pac4sac,sac,ddpg,oac", help="by name, or all")
     made.add_argument("--runs", type=numbers, default=[1, 5, 20], help="sizes of cohorts")
-    made.add_argument("--lockstep", type=numbers, default=[1, 5], help="sizes of cohorts beside the other libraries")
+    made.add_argument(
+        "--lockstep",
+        type=numbers,
+        default=[1, 5],
+        help="sizes of cohorts beside the other libraries",
+    )
     made.add_argument("--backend", default="auto")
     made.add_argument("--observations", type=int, default=5)
     made.add_argument("--actions", type=int, default=1)
     made.add_argument("--rounds", type=int, default=9)
     made.add_argument("--repetitions", type=int, default=20, help="of an operation in a round")
-    made.add_argument("--steps", type=int, default=200, help="environment steps in a round, beside other libraries")
-    made.add_argument("--operations", action=argparse.BooleanOptionalAction, default=True, help="the first table")
-    made.add_argument("--libraries", action=argparse.BooleanOptionalAction, default=True, help="the second table")
+    made.add_argument(
+        "--steps",
+        type=int,
+        default=200,
+        help="environment steps in a round, beside other libraries",
+    )
+    made.add_argument(
+        "--operations", action=argparse.BooleanOptionalAction, default=True, help="the first table"
+    )
+    made.add_argument(
+        "--libraries", action=argparse.BooleanOptionalAction, default=True, help="the second table"
+    )
     options = made.parse_args(arguments)
     options.agents = list(ALGORITHMS) if options.agents == "all" else names(options.agents)
     if options.quick:

@@ -1,4 +1,5 @@
-"""What a step of a task costs beyond the simulator inside it, and how the pool of simulators grows with processes.
+"""What a step of a task costs beyond the simulator inside it, and how the pool of simulators grows
+with processes.
 
 python benchmarks/tasks.py --out tasks.json
 python benchmarks/tasks.py --task ant --runs 20 --workers 0,1,2,4,8
@@ -36,7 +37,8 @@ class Stopwatch:
 
 
 def microseconds(task: Task, steps: int) -> tuple[float, float]:
-    """Of a step, and of the simulator inside the same steps. Uniform random actions; resets are outside the clock."""
+    """Of a step, and of the simulator inside the same steps. Uniform random actions; resets are
+    outside the clock."""
     env = make_env(task).unwrapped
     rng = np.random.default_rng(0)
     simulate = pybullet.stepSimulation
@@ -92,7 +94,8 @@ class Bare:
 
 
 def apart(task: Task, processes: int, seconds: float) -> float:
-    """Steps per second of simulators that wait for nobody, one in each process: what the machine can give."""
+    """Steps per second of simulators that wait for nobody, one in each process: what the machine
+    can give."""
     context = multiprocessing.get_context("fork")
     start, rates = context.Barrier(processes), context.Queue()
 
@@ -109,14 +112,19 @@ def apart(task: Task, processes: int, seconds: float) -> float:
     simulators = [context.Process(target=simulate, daemon=True) for _ in range(processes)]
     for simulator in simulators:
         simulator.start()
-    rate = float(sum(rates.get(timeout=60 + seconds) for _ in simulators))  # one that broke would never tell
+    # one that broke would never tell
+    rate = float(sum(rates.get(timeout=60 + seconds) for _ in simulators))
     for simulator in simulators:
         simulator.join()
     return rate
 
 
 def lockstep_seconds(pool: EnvPool | Bare, steps: int) -> float:
-    actions = np.random.default_rng(0).uniform(-1, 1, (steps, pool.runs, pool.action_size)).astype(np.float32)
+    actions = (
+        np.random.default_rng(0)
+        .uniform(-1, 1, (steps, pool.runs, pool.action_size))
+        .astype(np.float32)
+    )
     start = perf_counter()
     for action in actions:
         pool.send(action)
@@ -128,12 +136,17 @@ def pool(report: Report, options: argparse.Namespace) -> None:
     task, seeds = get_task(options.task), list(range(options.runs))
     with contextlib.ExitStack() as stack:
         pools: dict[str, EnvPool | Bare] = {"bare": Bare(task)}
-        pools |= {str(workers): stack.enter_context(EnvPool(task, seeds, workers)) for workers in options.workers}
+        pools |= {
+            str(workers): stack.enter_context(EnvPool(task, seeds, workers))
+            for workers in options.workers
+        }
         auto = stack.enter_context(EnvPool(task, seeds, "auto")).workers
         for contender in pools.values():
             contender.reset()
         contenders = {
-            name: functools.partial(lockstep_seconds, contender, options.pool_steps * len(seeds) // contender.runs)
+            name: functools.partial(
+                lockstep_seconds, contender, options.pool_steps * len(seeds) // contender.runs
+            )
             for name, contender in pools.items()
         }
         taken = in_rounds(contenders, options.rounds)
@@ -147,11 +160,19 @@ def pool(report: Report, options: argparse.Namespace) -> None:
                 "steps/s": options.runs / Spread.of(seconds).median,
                 "× one bare": ratio([options.runs * bare for bare in taken["bare"]], seconds),
                 "µs beyond the fullest worker": 1e6
-                * Spread.of([took - fullest * bare for took, bare in zip(seconds, taken["bare"], strict=True)]).median,
+                * Spread.of(
+                    [
+                        took - fullest * bare
+                        for took, bare in zip(seconds, taken["bare"], strict=True)
+                    ]
+                ).median,
                 "steps/s, each process for itself": apart(task, max(1, workers), options.apart),
             }
         )
-    title = f"{options.runs} simulators of {task.name}; one bare takes {1e6 * Spread.of(taken['bare']).median:.0f} µs"
+    title = (
+        f"{options.runs} simulators of {task.name}; one bare takes "
+        f"{1e6 * Spread.of(taken['bare']).median:.0f} µs"
+    )
     report.table("pool", title, rows)
     report.note(f"auto chooses {auto} workers for {options.runs} runs here.")
 
@@ -163,8 +184,12 @@ def main(arguments: list[str] | None = None) -> None:
     made.add_argument("--workers", type=numbers, default=[0, 1, 2])
     made.add_argument("--rounds", type=int, default=7)
     made.add_argument("--steps", type=int, default=1000, help="of each task in a round")
-    made.add_argument("--apart", type=float, default=2.0, help="seconds in which processes step for themselves")
-    made.add_argument("--pool-steps", type=int, default=100, help="lockstep steps of a pool in a round")
+    made.add_argument(
+        "--apart", type=float, default=2.0, help="seconds in which processes step for themselves"
+    )
+    made.add_argument(
+        "--pool-steps", type=int, default=100, help="lockstep steps of a pool in a round"
+    )
     options = made.parse_args(arguments)
     if options.quick:
         options.rounds, options.steps, options.pool_steps, options.apart = 1, 20, 5, 0.05

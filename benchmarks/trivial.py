@@ -1,4 +1,5 @@
-"""An environment of the size of Cartpole Swingup that costs next to nothing, for comparing learners."""
+"""An environment of the size of Cartpole Swingup that costs next to nothing, for comparing
+learners."""
 
 from typing import Any
 

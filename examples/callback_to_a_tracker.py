@@ -1,6 +1,6 @@
-"""Send what training logs elsewhere. This one writes a CSV file; for TensorBoard, W&B and Trackio there is --track. A
-callback sees training, and may end a run by returning a reason from `on_log`. `--real` trains in earnest.
-"""
+"""Send what training logs elsewhere. This one writes a CSV file; for TensorBoard, W&B and Trackio
+there is --track. A callback sees training, and may end a run by returning a reason from `on_log`.
+`--real` trains in earnest."""
 
 import argparse
 import csv

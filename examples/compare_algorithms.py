@@ -1,16 +1,20 @@
-"""Compare algorithms on a task: train each as far as it is not trained yet, then set it against a baseline.
+"""Compare algorithms on a task: train each as far as it is not trained yet, then set it against a
+baseline.
 
-Interrupt it and start it again, or ask for more seeds: it goes on from what is there. As it stands this takes seconds
-and learns nothing; `--real` is the real thing.
-"""
+Interrupt it and start it again, or ask for more seeds: it goes on from what is there. As it stands
+this takes seconds and learns nothing; `--real` is the real thing."""
 
 import argparse
 
 import pac4sac
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--out", default="experiments/compared", help="a folder, new or of an earlier call")
-parser.add_argument("--real", action="store_true", help="the paper's settings and budget: hours on a CPU")
+parser.add_argument(
+    "--out", default="experiments/compared", help="a folder, new or of an earlier call"
+)
+parser.add_argument(
+    "--real", action="store_true", help="the paper's settings and budget: hours on a CPU"
+)
 arguments = parser.parse_args()
 
 quick = {"width": 32, "depth": 2, "shots": 8, "warmup": 900, "updates_per_step": 1}
@@ -27,6 +31,10 @@ comparison = pac4sac.compare(
 
 print(comparison)
 for row in comparison.rows:  # also a data frame: pandas.DataFrame(comparison.rows)
-    difference = "the baseline" if row["difference"] is None else f"{row['difference']:+.0f} against the baseline"
+    difference = (
+        "the baseline"
+        if row["difference"] is None
+        else f"{row['difference']:+.0f} against the baseline"
+    )
     print(f"{row['algo']}: regret {row['mean']:.0f}, {difference}")
 print(f"{comparison.page}\n{comparison.figures[0]}")

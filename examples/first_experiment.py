@@ -9,7 +9,9 @@ import pac4sac
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--out", default="experiments/first", help="a new folder")
-parser.add_argument("--real", action="store_true", help="the paper's settings and budget: minutes to hours on a CPU")
+parser.add_argument(
+    "--real", action="store_true", help="the paper's settings and budget: minutes to hours on a CPU"
+)
 arguments = parser.parse_args()
 
 quick = {"width": 32, "depth": 2, "shots": 8, "warmup": 900, "updates_per_step": 1}
@@ -23,7 +25,8 @@ result = pac4sac.train(
     out=arguments.out,
 )
 
-episodes = pac4sac.results(result.folder)  # a pandas DataFrame, or a dict of arrays where pandas is missing
+# a pandas DataFrame, or a dict of arrays where pandas is missing
+episodes = pac4sac.results(result.folder)
 print("returns of all training episodes:", [round(float(r)) for r in episodes["return"]])
 for run, score in result.scores().items():
     print(f"{run}: {'solved' if score.solved else 'not solved'}, regret {score.regret:.0f}")
@@ -33,7 +36,8 @@ env = pac4sac.make_env(agent.run.task)
 observation, _ = env.reset(seed=7)
 total, ended = 0.0, False
 while not ended:
-    action = agent.act(observation)  # by multiple shooting; shooting=False is the deterministic policy
+    # by multiple shooting; shooting=False is the deterministic policy
+    action = agent.act(observation)
     observation, reward, terminated, truncated, _ = env.step(action)
     total += float(reward)
     ended = terminated or truncated

@@ -1,12 +1,12 @@
-"""Change one equation: an algorithm of your own, used by the name `module:Class`, here and on the command line:
+"""Change one equation: an algorithm of your own, used by the name `module:Class`, here and on the
+command line:
 
-    PYTHONPATH=examples pac4sac check own_agent:MildSac
-    PYTHONPATH=examples pac4sac train cartpole-swingup --algo own_agent:MildSac --set beta=0,0.25,0.5
+    PYTHONPATH=examples pac4sac check own_agent:MildSac PYTHONPATH=examples pac4sac train
+    cartpole-swingup --algo own_agent:MildSac --set beta=0,0.25,0.5
 
-SAC takes the minimum of its two critics, which for two numbers is their mean less half their distance. MildSac makes
-that half a setting β of the target, so that β = 0.5 is SAC and β = 0 trusts the mean. As it stands this takes seconds
-and learns nothing; `--real` is the real thing.
-"""
+SAC takes the minimum of its two critics, which for two numbers is their mean less half their
+distance. MildSac makes that half a setting β of the target, so that β = 0.5 is SAC and β = 0 trusts
+the mean. As it stands this takes seconds and learns nothing; `--real` is the real thing."""
 
 import argparse
 from dataclasses import dataclass
@@ -19,7 +19,9 @@ from pac4sac.agents.api import NON_NEGATIVE, Draw, Hyper, Sac, SacConfig, State,
 
 @dataclass(frozen=True, kw_only=True)
 class MildSacConfig(SacConfig):
-    beta: float = per_run(0.25, NON_NEGATIVE, "β: how much of the critics' disagreement is taken off their mean")
+    beta: float = per_run(
+        0.25, NON_NEGATIVE, "β: how much of the critics' disagreement is taken off their mean"
+    )
 
 
 class MildSac(Sac):
@@ -27,7 +29,8 @@ class MildSac(Sac):
     Config = MildSacConfig
 
     def target_value(self, state: State, s2: Tensor, a2: Tensor, draw: Draw) -> Tensor:
-        q, _ = self.critic(self.params(state, "critic/target"), s2, a2)  # [R, M, B]: runs, critics, batch
+        # [R, M, B]: runs, critics, batch
+        q, _ = self.critic(self.params(state, "critic/target"), s2, a2)
         return self.mild(state, q)
 
     def mild(self, state: State, q: Tensor) -> Tensor:
@@ -38,7 +41,9 @@ class MildSac(Sac):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", default="experiments/own-agent", help="a new folder")
-    parser.add_argument("--real", action="store_true", help="the task's whole budget: hours on a CPU")
+    parser.add_argument(
+        "--real", action="store_true", help="the task's whole budget: hours on a CPU"
+    )
     arguments = parser.parse_args()
 
     quick = {"width": 32, "depth": 2, "warmup": 900, "updates_per_step": 1}

@@ -1,4 +1,5 @@
-"""Train on an environment of your own: any Gymnasium environment with continuous actions, registered in a module.
+"""Train on an environment of your own: any Gymnasium environment with continuous actions,
+registered in a module.
 
 `module:Name-v0` names it everywhere, on the command line too:
 
@@ -18,17 +19,22 @@ import pac4sac
 
 
 class Docking(gymnasium.Env[np.ndarray, np.ndarray]):
-    """A boat on a line is to come to rest at 0. Actions are in newtons: pac4sac scales its own [-1, 1] to them."""
+    """A boat on a line is to come to rest at 0. Actions are in newtons: pac4sac scales its own [-1,
+    1] to them."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
 
     def __init__(self, render_mode: str | None = None) -> None:
         self.render_mode = render_mode
         self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
-        self.action_space = spaces.Box(-3.0, 1.0, (1,), np.float32)  # its motor pulls better than it pushes
+        # its motor pulls better than it pushes
+        self.action_space = spaces.Box(-3.0, 1.0, (1,), np.float32)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        super().reset(seed=seed)  # all randomness from self.np_random: episodes then repeat, and so do resumed runs
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict]:
+        # all randomness from self.np_random: episodes then repeat, and so do resumed runs
+        super().reset(seed=seed)
         self.x, self.v = self.np_random.uniform(-1, 1), 0.0
         return self._observe(), {}
 
@@ -50,7 +56,9 @@ class Docking(gymnasium.Env[np.ndarray, np.ndarray]):
 
 if "Docking-v0" not in gymnasium.registry:
     # A threshold is the return that counts as solved.
-    gymnasium.register("Docking-v0", "own_environment:Docking", max_episode_steps=200, reward_threshold=160.0)
+    gymnasium.register(
+        "Docking-v0", "own_environment:Docking", max_episode_steps=200, reward_threshold=160.0
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Sweep a setting: all its values and all seeds train in lockstep as one cohort, and cost little more than one run.
+"""Sweep a setting: all its values and all seeds train in lockstep as one cohort, and cost little
+more than one run.
 
-That holds for per-run settings, such as ξ; lists of other settings (width, batch, ...) work too, with one cohort per
-value. As it stands this takes seconds and learns nothing; `--real` is the real thing.
-"""
+That holds for per-run settings, such as ξ; lists of other settings (width, batch, ...) work too,
+with one cohort per value. As it stands this takes seconds and learns nothing; `--real` is the real
+thing."""
 
 import argparse
 
@@ -12,7 +13,9 @@ import pac4sac
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--out", default="experiments/sweep", help="a new folder")
-parser.add_argument("--real", action="store_true", help="the paper's settings and budget: hours on a CPU")
+parser.add_argument(
+    "--real", action="store_true", help="the paper's settings and budget: hours on a CPU"
+)
 arguments = parser.parse_args()
 
 quick = {"width": 32, "depth": 2, "shots": 8, "warmup": 900, "updates_per_step": 1}
@@ -28,4 +31,7 @@ result = pac4sac.train(
 print(f"{len(result.runs)} runs in {len(list((result.folder / 'cohorts').iterdir()))} cohort")
 for xi in (0.0, 0.01, 0.1):
     means = [run.returns.mean() for run in result.runs if run.config["xi"] == xi]
-    print(f"ξ = {xi:<5} mean return {np.mean(means):6.0f} ± {np.std(means):.0f} over {len(means)} seeds")
+    print(
+        f"ξ = {xi:<5} mean return {np.mean(means):6.0f} ± {np.std(means):.0f} over "
+        f"{len(means)} seeds"
+    )

@@ -1,8 +1,8 @@
-"""A linear-quadratic task, and agents with a linear-Gaussian policy whose critic knows the value in closed form.
+"""A linear-quadratic task, and agents with a linear-Gaussian policy whose critic knows the value in
+closed form.
 
-s′ = A s + B a + W ω, r = −(s² + P a²), a = K s + σ ε. Then V(s) = −X s² + c with
-X = (1 + P K²) + γ X (A + B K)² and c = −P σ² + α H − γ X (B² σ² + W²) + γ c, H the entropy of the policy.
-"""
+s′ = A s + B a + W ω, r = −(s² + P a²), a = K s + σ ε. Then V(s) = −X s² + c with X = (1 + P K²) + γ
+X (A + B K)² and c = −P σ² + α H − γ X (B² σ² + W²) + γ c, H the entropy of the policy."""
 
 import math
 from dataclasses import dataclass
@@ -22,7 +22,8 @@ A, B, W, P = 0.9, 0.5, 0.3, 0.1
 
 class LinearQuadratic(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
-    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)  # in name: larger actions are taken as they are
+    # in name: larger actions are taken as they are
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
         super().reset(seed=seed)
@@ -63,7 +64,9 @@ class LinearAgent(Agent):
 
     def sample_policy(self, state, s, draw):
         h, noise = Hyper(state), draw["policy"]
-        density = -0.5 * noise.square() - h.deviation.log()[:, None, None] - 0.5 * math.log(2 * math.pi)
+        density = (
+            -0.5 * noise.square() - h.deviation.log()[:, None, None] - 0.5 * math.log(2 * math.pi)
+        )
         return h.gain[:, None, None] * s + h.deviation[:, None, None] * noise, density.squeeze(-1)
 
     def mean_and_variance(self, state, s, a):

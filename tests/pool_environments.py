@@ -1,4 +1,5 @@
-"""A small environment that goes wrong on demand, importable by worker processes as pool_environments:Faulty-v0."""
+"""A small environment that goes wrong on demand, importable by worker processes as
+pool_environments:Faulty-v0."""
 
 import os
 import signal
@@ -12,8 +13,8 @@ import numpy as np
 
 
 class Faulty(gymnasium.Env):
-    """Drifts by action and seeded noise; in step ``at`` of the episode reset with seed ``victim`` the fault happens,
-    in every episode where the victim is -2."""
+    """Drifts by action and seeded noise; in step ``at`` of the episode reset with seed ``victim``
+    the fault happens, in every episode where the victim is -2."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float32)
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
@@ -63,12 +64,20 @@ class Faulty(gymnasium.Env):
                 case "two rewards":
                     reward = np.ones(2)
                 case "hang deaf":  # as inside C code, which lets no handler of Python run
-                    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM, signal.SIGTERM, signal.SIGINT})
+                    signal.pthread_sigmask(
+                        signal.SIG_BLOCK, {signal.SIGALRM, signal.SIGTERM, signal.SIGINT}
+                    )
                     Path(self.marker).write_text(str(os.getpid()))
                     time.sleep(3600)
                 case "unseeded":
                     self.state[0] += int.from_bytes(os.urandom(4)) / 2**32
-        return self.state.astype(np.float32), reward, bool(self.steps > 7 and self.state[2] > 0.2), False, {}
+        return (
+            self.state.astype(np.float32),
+            reward,
+            bool(self.steps > 7 and self.state[2] > 0.2),
+            False,
+            {},
+        )
 
 
 gymnasium.register("Faulty-v0", Faulty, max_episode_steps=20)

@@ -1,8 +1,8 @@
-"""Environments whose values are known in closed form, importable by workers as probe_environments:probe/...-v0.
+"""Environments whose values are known in closed form, importable by workers as
+probe_environments:probe/...-v0.
 
-All have one action, and one observation that is 0 or 1: SAC-NR looks at states through random linear maps, and nothing
-but zero and non-zero survives those.
-"""
+All have one action, and one observation that is 0 or 1: SAC-NR looks at states through random
+linear maps, and nothing but zero and non-zero survives those."""
 
 from typing import Any
 
@@ -66,8 +66,9 @@ class RewardByAction(Probe):
 
 
 class Endless(Probe):
-    """From state 0 to state 1 without reward, then reward 1 for ever; a time limit sends it back to state 0. Whoever
-    takes the limit for an end, or state 0 for what follows it, undervalues state 1."""
+    """From state 0 to state 1 without reward, then reward 1 for ever; a time limit sends it back to
+    state 0. Whoever takes the limit for an end, or state 0 for what follows it, undervalues state
+    1."""
 
     def outcome(self, state: int, action: float) -> tuple[float, int, bool]:
         return float(state), 1, False

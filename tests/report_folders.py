@@ -20,7 +20,14 @@ def task(name: str, **changes: Any) -> dict[str, Any]:
 
 
 def own_task(name: str = "Pendulum-v1", **changes: Any) -> dict[str, Any]:
-    usual = {"name": name, "env_id": name, "horizon": 200, "r_limit": None, "steps": 4000, "updates_per_step": 1}
+    usual = {
+        "name": name,
+        "env_id": name,
+        "horizon": 200,
+        "r_limit": None,
+        "steps": 4000,
+        "updates_per_step": 1,
+    }
     return usual | {"env_kwargs": {}} | changes
 
 
@@ -49,7 +56,11 @@ def write_run(
     label = label or algo
     folder = experiment / "runs" / f"{label}-seed{seed}"
     folder.mkdir(parents=True)
-    config = {**usual_settings(algo), "updates_per_step": about_task["updates_per_step"], **(settings or {})}
+    config = {
+        **usual_settings(algo),
+        "updates_per_step": about_task["updates_per_step"],
+        **(settings or {}),
+    }
     about = {
         "version": 1,
         "run": folder.name,
@@ -76,18 +87,35 @@ def write_run(
     ]
     (folder / "episodes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     if returns:
-        final = {"step": steps[-1], "policy": "deterministic", "mean": float(np.mean(returns[-3:])), "returns": []}
+        final = {
+            "step": steps[-1],
+            "policy": "deterministic",
+            "mean": float(np.mean(returns[-3:])),
+            "returns": [],
+        }
         (folder / "evaluations.jsonl").write_text(json.dumps(final) + "\n")
     return folder
 
 
-def write_study(folder: Path, name: str, kind: str, baseline: str | None, expected: list[dict[str, Any]]) -> None:
+def write_study(
+    folder: Path, name: str, kind: str, baseline: str | None, expected: list[dict[str, Any]]
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    about = {"version": 1, "study": name, "title": f"The study {name}", "question": "Is it so?", "kind": kind}
-    (folder / "study.json").write_text(json.dumps(about | {"baseline": baseline, "expected_runs": expected}))
+    about = {
+        "version": 1,
+        "study": name,
+        "title": f"The study {name}",
+        "question": "Is it so?",
+        "kind": kind,
+    }
+    (folder / "study.json").write_text(
+        json.dumps(about | {"baseline": baseline, "expected_runs": expected})
+    )
 
 
-def write_table_1(folder: Path, tasks: Sequence[str] = ("cartpole-swingup", "half-cheetah"), seeds: int = 5) -> None:
+def write_table_1(
+    folder: Path, tasks: Sequence[str] = ("cartpole-swingup", "half-cheetah"), seeds: int = 5
+) -> None:
     expected = []
     for name in tasks:
         for algo in SKILL:
@@ -101,7 +129,11 @@ def write_everything(folder: Path) -> None:
     """All the parts of a report, from a study of every kind."""
     write_table_1(folder / "table-1")
     cartpole = task("cartpole-swingup")
-    terms = {"bellman": (0.0, 0.0), "bellman+conservative": (1.0, 0.0), "bellman+exploration": (0.0, 0.01)}
+    terms = {
+        "bellman": (0.0, 0.0),
+        "bellman+conservative": (1.0, 0.0),
+        "bellman+exploration": (0.0, 0.01),
+    }
     for label, (conservative, xi) in terms.items():
         settings = {"conservative": conservative, "xi": xi}
         for name in ("cartpole-swingup", "half-cheetah"):
@@ -113,7 +145,13 @@ def write_everything(folder: Path) -> None:
         for seed in range(5):
             returns = curve(cartpole, (1.15, 0.4 - shots / 10_000), seed + shots)
             write_run(
-                folder / "shooting", cartpole, "pac4sac", seed, returns, f"pac4sac-shots={shots}", {"shots": shots}
+                folder / "shooting",
+                cartpole,
+                "pac4sac",
+                seed,
+                returns,
+                f"pac4sac-shots={shots}",
+                {"shots": shots},
             )
     controls: dict[str, tuple[str, dict[str, Any]]] = {
         "sac+shooting": ("sac", {"shots": 500}),
@@ -126,18 +164,32 @@ def write_everything(folder: Path) -> None:
         for k, (label, (algo, settings)) in enumerate(controls.items()):
             for seed in range(5):
                 returns = curve(task(name), (1.1, 0.22 + 0.06 * k), seed + 10 * k)
-                write_run(folder / "controls" / name, task(name), algo, seed, returns, label, settings)
-    write_study(folder / "controls", "controls", "controls", "pac4sac", [
-        {"task": "humanoid", "algo": "sac", "label": "sac+shooting", "seed": seed} for seed in range(5)
-    ])  # fmt: skip
+                write_run(
+                    folder / "controls" / name, task(name), algo, seed, returns, label, settings
+                )
+    write_study(
+        folder / "controls",
+        "controls",
+        "controls",
+        "pac4sac",
+        [
+            {"task": "humanoid", "algo": "sac", "label": "sac+shooting", "seed": seed}
+            for seed in range(5)
+        ],
+    )
     broken = folder / "more"
     write_run(broken, cartpole, "sac", 7, curve(cartpole, (1.1, 0.4), 7)[:12], status="diverged",
               status_detail="non-finite critic gradient at step 12345")  # fmt: skip
-    running = write_run(broken, cartpole, "ddpg", 8, curve(cartpole, (1.1, 0.4), 8)[:9], status="running")
+    running = write_run(
+        broken, cartpole, "ddpg", 8, curve(cartpole, (1.1, 0.4), 8)[:9], status="running"
+    )
     with (running / "episodes.jsonl").open("a") as log:
         log.write('{"episode": 9, "st')
     cost = {"version": 1, "machine": {"system": "Linux", "cores": 2}, "device": "cpu"}
     times = {"ddpg": 3.1, "sac": 5.0, "sac-nr": 6.1, "sac-fpi": 4.1, "pac4sac": 7.4}
-    rows = [{"algo": a, "seconds_per_1000_steps": [t, t + 0.1, t - 0.1], "backend": "eager"} for a, t in times.items()]
+    rows = [
+        {"algo": a, "seconds_per_1000_steps": [t, t + 0.1, t - 0.1], "backend": "eager"}
+        for a, t in times.items()
+    ]
     write_study(folder / "cost", "cost", "cost", "sac", [])
     (folder / "cost" / "cost.json").write_text(json.dumps(cost | {"rows": rows}))

@@ -1,4 +1,5 @@
-"""Small cohorts for the tests of agents: tiny networks, a made-up world, and networks whose numbers fit on paper."""
+"""Small cohorts for the tests of agents: tiny networks, a made-up world, and networks whose numbers
+fit on paper."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -23,26 +24,49 @@ torch.set_num_threads(1)  # two threads on matrices this small only wait for eac
 CPU = torch.device("cpu")
 DS, DA = 3, 2
 TINY = {"width": 8, "depth": 2, "batch": 6, "capacity": 64, "warmup": 8}
-TINIER = {"tqc": {"critics": 3, "quantiles": 4}, "redq": {"critics": 4}}  # what there is many of by default
+# what there is many of by default
+TINIER = {"tqc": {"critics": 3, "quantiles": 4}, "redq": {"critics": 4}}
 
 
-def make_agent(algo: str, *runs: Mapping[str, Any], ds: int = DS, da: int = DA, **common: Any) -> Agent:
+def make_agent(
+    algo: str, *runs: Mapping[str, Any], ds: int = DS, da: int = DA, **common: Any
+) -> Agent:
     """An agent for as many runs as settings are given, one at least."""
-    configs = [make_config(algo, "paper", {**TINY, **TINIER.get(algo, {}), **common, **run}) for run in (runs or ({},))]
+    configs = [
+        make_config(algo, "paper", {**TINY, **TINIER.get(algo, {}), **common, **run})
+        for run in (runs or ({},))
+    ]
     return get_algorithm(algo).agent(configs, ds, da)
 
 
 def value_errors(m: Any, v: Any, g: Any, judged: Any, deviation: Any = None) -> ValueErrors:
-    """Claims and outcomes [E, T] alone, of episodes of which nothing else is known. The deviation that is offered is
-    the root of v unless another is given."""
+    """Claims and outcomes [E, T] alone, of episodes of which nothing else is known. The deviation
+    that is offered is the root of v unless another is given."""
     unknown = np.zeros_like(m)
     seen = np.zeros((*m.shape, 1), np.float32)
     length = np.full(len(m), m.shape[1])
     offered = np.sqrt(v) if deviation is None else deviation
-    return ValueErrors(0.0, 0.0, length, length < 0, seen, seen, unknown, unknown, m, v, offered, g, unknown, judged)
+    return ValueErrors(
+        0.0,
+        0.0,
+        length,
+        length < 0,
+        seen,
+        seen,
+        unknown,
+        unknown,
+        m,
+        v,
+        offered,
+        g,
+        unknown,
+        judged,
+    )
 
 
-def make_learner(algo: str, *runs: Mapping[str, Any], seeds: Sequence[int] | None = None, **common: Any) -> Learner:
+def make_learner(
+    algo: str, *runs: Mapping[str, Any], seeds: Sequence[int] | None = None, **common: Any
+) -> Learner:
     agent = make_agent(algo, *runs, **common)
     return Learner(agent, seeds or range(agent.runs), steps=1000, device=CPU)
 
@@ -64,14 +88,17 @@ def random_batch(runs: int = 1, size: int = 6, ds: int = DS, da: int = DA, seed:
 
 
 class World:
-    """A made-up environment, stepped for all runs at once; what happens to a run depends on its seed and actions."""
+    """A made-up environment, stepped for all runs at once; what happens to a run depends on its
+    seed and actions."""
 
     def __init__(self, seeds: Sequence[int]) -> None:
         self.generators = [np.random.default_rng(seed) for seed in seeds]
         self.state = self.noise()
 
     def noise(self) -> NDArray[np.float32]:
-        return np.stack([generator.normal(size=DS) for generator in self.generators]).astype(np.float32)
+        return np.stack([generator.normal(size=DS) for generator in self.generators]).astype(
+            np.float32
+        )
 
     def step(self, learner: Learner) -> None:
         actions = learner.act().copy()
@@ -96,8 +123,8 @@ def train(learner: Learner, steps: int) -> Learner:
 
 
 def trace_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiled backend but for the C++ compiler, which takes minutes and may not be there: the traced operations
-    are run as they are."""
+    """The compiled backend but for the C++ compiler, which takes minutes and may not be there: the
+    traced operations are run as they are."""
     monkeypatch.setattr(torch._inductor, "compile", lambda traced, *_, **__: traced)
 
 
@@ -110,17 +137,31 @@ def assert_compiled_learns_as_eager(learner: Learner, eager: Learner) -> None:
     assert learner.state["critic/count"].tolist() == [6, 6]
     for name, tensor in eager.tensors.items():
         torch.testing.assert_close(
-            learner.tensors[name], tensor, rtol=1e-3, atol=1e-4, msg=lambda m, name=name: f"{name}: {m}"
+            learner.tensors[name],
+            tensor,
+            rtol=1e-3,
+            atol=1e-4,
+            msg=lambda m, name=name: f"{name}: {m}",
         )
 
 
-# --- networks whose numbers fit on paper: one state, one action, two hidden ReLU units, φ = (max(s, 0), max(a, 0))
+# --- networks whose numbers fit on paper: one state, one action, two hidden ReLU units, φ = (max(s,
+# 0), max(a, 0))
 
-ON_PAPER = {"width": 2, "depth": 1, "norm": False, "activation": "relu", "batch": 2, "capacity": 25, "warmup": 0}
+ON_PAPER = {
+    "width": 2,
+    "depth": 1,
+    "norm": False,
+    "activation": "relu",
+    "batch": 2,
+    "capacity": 25,
+    "warmup": 0,
+}
 
 
 def agent_on_paper(algo: str, *runs: Mapping[str, Any], **common: Any) -> tuple[Agent, State]:
-    """Critics with φ = (max(s, 0), max(a, 0)) and heads of zero; an actor of mean 0 and deviation 1 everywhere."""
+    """Critics with φ = (max(s, 0), max(a, 0)) and heads of zero; an actor of mean 0 and deviation 1
+    everywhere."""
     agent = make_agent(algo, *runs, ds=1, da=1, **{**ON_PAPER, **common})
     state = agent.initial_state(range(agent.runs), CPU)
     for name in agent.nets:

@@ -1,4 +1,5 @@
-"""Cohorts: a run learns the same in any company, its neighbours' failures included; Adam and Polyak per run."""
+"""Cohorts: a run learns the same in any company, its neighbours' failures included; Adam and Polyak
+per run."""
 
 import dataclasses
 from typing import Any
@@ -13,7 +14,8 @@ from pac4sac.agents import ALGORITHMS
 from pac4sac.agents.oac import Oac
 from pac4sac.training.learner import Learner
 
-# Per-run settings of every kind, more values than one; which of them a run gets depends on its place.
+# Per-run settings of every kind, more values than one; which of them a run gets depends on its
+# place.
 MIXED: dict[str, list[Any]] = {
     "gamma": [0.9, 0.99, 0.0],
     "tau": [0.005, 0.5, 1.0],
@@ -62,7 +64,9 @@ def mixed_settings(algo: str) -> list[dict[str, Any]]:
 
 def cohort(algo: str, members: list[int], **common: Any) -> Learner:
     settings = mixed_settings(algo)
-    return make_learner(algo, *(settings[run] for run in members), seeds=[SEEDS[run] for run in members], **common)
+    return make_learner(
+        algo, *(settings[run] for run in members), seeds=[SEEDS[run] for run in members], **common
+    )
 
 
 def per_run(learner: Learner) -> dict[str, Tensor]:
@@ -73,14 +77,19 @@ def per_run(learner: Learner) -> dict[str, Tensor]:
 
 
 def assert_run_alike(one: Learner, place: int, other: Learner, other_place: int) -> None:
-    # OAC divides its gradient by its length: where an action is nearly saturated, rounding decides its direction.
+    # OAC divides its gradient by its length: where an action is nearly saturated, rounding decides
+    # its direction.
     atol = 1e-3 if isinstance(one.agent, Oac) else 2e-5
     others = per_run(other)
     for name, tensor in per_run(one).items():
         expected = others[name][other_place]
         if tensor.dtype == torch.float32:
             torch.testing.assert_close(
-                tensor[place], expected, rtol=2e-4, atol=atol, msg=lambda m, name=name: f"{name}: {m}"
+                tensor[place],
+                expected,
+                rtol=2e-4,
+                atol=atol,
+                msg=lambda m, name=name: f"{name}: {m}",
             )
         else:
             assert torch.equal(tensor[place], expected), name
@@ -93,7 +102,9 @@ def assert_run_alike(one: Learner, place: int, other: Learner, other_place: int)
 def test_a_run_learns_the_same_alone_among_three_and_among_twenty(algo: str) -> None:
     twenty = train(cohort(algo, list(range(20))), STEPS)
     assert bool(twenty.state["alive"].all())
-    updates = [(STEPS - max(run["warmup"], 6)) * run["updates_per_step"] for run in mixed_settings(algo)]
+    updates = [
+        (STEPS - max(run["warmup"], 6)) * run["updates_per_step"] for run in mixed_settings(algo)
+    ]
     assert twenty.state["critic/count"].tolist() == updates
     three = train(cohort(algo, [11, 2, 19]), STEPS)
     for place, run in enumerate([11, 2, 19]):
@@ -103,10 +114,17 @@ def test_a_run_learns_the_same_alone_among_three_and_among_twenty(algo: str) -> 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_every_per_run_setting_that_the_test_mixes_is_really_used(algo: str) -> None:
-    """Otherwise independence would be shown for settings that do nothing: each, changed alone, changes the run."""
-    base = {name: values[0] for name, values in MIXED.items() if name in ALGORITHMS[algo].agent.Config.per_run_names()}
+    """Otherwise independence would be shown for settings that do nothing: each, changed alone,
+    changes the run."""
+    base = {
+        name: values[0]
+        for name, values in MIXED.items()
+        if name in ALGORITHMS[algo].agent.Config.per_run_names()
+    }
     # Not in √(KL/N), and not where α is fixed; no slow copies there.
-    idle = {"delta", "target_entropy", "alpha_lr"} | ({"tau"} if algo in ("sac-fpi", "crossq") else set())
+    idle = {"delta", "target_entropy", "alpha_lr"} | (
+        {"tau"} if algo in ("sac-fpi", "crossq") else set()
+    )
     names = [name for name in base if name not in idle]
     changed = [base | {name: MIXED[name][-1]} for name in names]
     learner = train(make_learner(algo, base, *changed, seeds=[5] * (1 + len(names))), STEPS)
@@ -119,8 +137,17 @@ def test_every_per_run_setting_that_the_test_mixes_is_really_used(algo: str) -> 
 def test_structural_variants_are_independent_as_well(algo: str) -> None:
     common: dict[str, Any] = {"norm": False, "activation": "relu", "depth": 1}
     if algo == "pac4sac":
-        common |= {"critics": 2, "complexity": "maurer", "shooting": "thompson", "target": "sampled", "prior": "moving"}
-    together, alone = train(cohort(algo, [0, 1, 2], **common), STEPS), train(cohort(algo, [1], **common), STEPS)
+        common |= {
+            "critics": 2,
+            "complexity": "maurer",
+            "shooting": "thompson",
+            "target": "sampled",
+            "prior": "moving",
+        }
+    together, alone = (
+        train(cohort(algo, [0, 1, 2], **common), STEPS),
+        train(cohort(algo, [1], **common), STEPS),
+    )
     assert_run_alike(alone, 0, together, 1)
 
 
@@ -157,7 +184,9 @@ def test_a_frozen_run_changes_nothing_for_its_neighbours(algo: str) -> None:
     train(free, STEPS)
     frozen.freeze(0)
     train(frozen, STEPS)
-    weights = [name for name in frozen.state if name.split("/")[0] in (*frozen.agent.nets, "log_alpha")]
+    weights = [
+        name for name in frozen.state if name.split("/")[0] in (*frozen.agent.nets, "log_alpha")
+    ]
     fresh = cohort(algo, [0, 1, 2]).state
     for name in weights:
         assert torch.equal(frozen.state[name][0], fresh[name][0]), name
@@ -190,7 +219,9 @@ def test_adam_is_torchs_adam_for_each_run_with_its_own_rate_and_count() -> None:
     agent = make_agent("sac", *({"lr": lr} for lr in rates))
     state = agent.initial_state(range(3), CPU)
     references = [state["critic"][run].clone().requires_grad_() for run in range(3)]
-    optimisers = [torch.optim.Adam([weights], lr=lr) for weights, lr in zip(references, rates, strict=True)]
+    optimisers = [
+        torch.optim.Adam([weights], lr=lr) for weights, lr in zip(references, rates, strict=True)
+    ]
     generator = torch.Generator().manual_seed(0)
     start = state["critic"].clone()
     for step in range(12):
@@ -214,7 +245,11 @@ def test_a_run_that_is_not_active_does_not_move_at_all() -> None:
     before = {name: tensor.clone() for name, tensor in per_run(learner).items()}
     batch, draw = random_batch(3), tape_reading(agent, SEEDS[:3])
     agent.learn(state, batch, draw, torch.tensor([True, False, True]))
-    moved = {name for name, tensor in per_run(learner).items() if not torch.equal(tensor[0], before[name][0])}
+    moved = {
+        name
+        for name, tensor in per_run(learner).items()
+        if not torch.equal(tensor[0], before[name][0])
+    }
     assert {"critic", "actor", "critic/target", "critic/first_moment", "actor/count"} <= moved
     for name, tensor in per_run(learner).items():
         assert torch.equal(tensor[1], before[name][1]), name
@@ -227,7 +262,9 @@ def test_target_networks_take_each_runs_own_step_towards_the_online_ones() -> No
     for name in ("critic", "actor"):
         state[f"{name}/target"].normal_(generator=torch.Generator().manual_seed(1))
     old = {name: state[f"{name}/target"].clone() for name in ("critic", "actor")}
-    agent.learn(state, random_batch(3), tape_reading(agent, range(3)), torch.ones(3, dtype=torch.bool))
+    agent.learn(
+        state, random_batch(3), tape_reading(agent, range(3)), torch.ones(3, dtype=torch.bool)
+    )
     tau = torch.tensor([0.1, 1.0, 0.5]).view(-1, 1, 1)
     for name, before in old.items():
         torch.testing.assert_close(state[f"{name}/target"], (1 - tau) * before + tau * state[name])
@@ -249,7 +286,9 @@ def test_no_run_learns_before_its_warm_up_is_over_and_a_whole_batch_was_seen() -
 
 
 def test_skipped_updates_are_updates_in_which_no_run_would_have_learned() -> None:
-    skipping, updating = (make_learner("pac4sac", {"warmup": 10}, {"warmup": 12}, shots=2) for _ in range(2))
+    skipping, updating = (
+        make_learner("pac4sac", {"warmup": 10}, {"warmup": 12}, shots=2) for _ in range(2)
+    )
     train(skipping, STEPS)
     world = World(updating.act_tape.seeds)
     updating.begin(world.state)
@@ -282,4 +321,6 @@ def test_runs_of_a_cohort_see_their_settings_as_a_vector() -> None:
     state = agent.initial_state([0, 1], CPU)
     assert state["hyper/xi"].tolist() == pytest.approx([0.1, 0.3])
     per_run_names = {f.name for f in dataclasses.fields(agent.config) if f.metadata["per_run"]}
-    assert {name.removeprefix("hyper/") for name in state if name.startswith("hyper/")} == per_run_names
+    assert {
+        name.removeprefix("hyper/") for name in state if name.startswith("hyper/")
+    } == per_run_names

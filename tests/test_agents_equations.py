@@ -1,4 +1,5 @@
-"""PAC4SAC's equations with numbers worked out by hand, and what it reduces to with its parts taken away."""
+"""PAC4SAC's equations with numbers worked out by hand, and what it reduces to with its parts taken
+away."""
 
 import math
 from dataclasses import fields
@@ -36,7 +37,8 @@ BATCH = Batch(
     terminated=torch.tensor([[0.0, 1.0]]),
 )
 TARGET = Target(y=torch.tensor([[1.0, 0.0]]), a2=column(0.5, 0.5))
-# A policy of mean 0 and deviation 1 before the tanh, at u = ½ and −1: log π = −u²/2 − ½ ln 2π − ln(1 − tanh² u).
+# A policy of mean 0 and deviation 1 before the tanh, at u = ½ and −1: log π = −u²/2 − ½ ln 2π −
+# ln(1 − tanh² u).
 NOISE = column(0.5, -1.0)
 TANH_HALF = 0.46211716
 LOG_PI = (-0.80370930, -0.55137687)
@@ -61,11 +63,13 @@ def critic_terms(agent: Agent, state: State, step: int) -> dict[str, float]:
 
 
 def test_each_term_of_the_critic_objective() -> None:
-    # m_p = (0.5·1 − 0.25·0.5 + 0.1, 0.5·2 − 0.25·1 + 0.1), v_p = (0.04·1 + 0.01·0.25, 0.04·4 + 0.01·1)
+    # m_p = (0.5·1 − 0.25·0.5 + 0.1, 0.5·2 − 0.25·1 + 0.1), v_p = (0.04·1 + 0.01·0.25, 0.04·4 +
+    # 0.01·1)
     m_p, v_p = (0.475, 0.85), (0.0425, 0.17)
     bellman = ((1 - m_p[0]) ** 2 + v_p[0] + (0 - m_p[1]) ** 2 + v_p[1]) / 2
     conservative = math.sqrt(KL / 16)
-    exploration = (0.04 * 4 + 0.01 * 0.25 + 0) / 2  # of v_p(s′, a′); the second episode ended, so it has no s′
+    # of v_p(s′, a′); the second episode ended, so it has no s′
+    exploration = (0.04 * 4 + 0.01 * 0.25 + 0) / 2
     terms = critic_terms(*pac4sac_on_paper(xi=0.3, conservative=0.7), step=16)
     assert terms == pytest.approx(
         {
@@ -83,7 +87,9 @@ def test_each_term_of_the_critic_objective() -> None:
 
 @pytest.mark.parametrize(("step", "n"), [(4, 4), (25, 25), (26, 25), (1000, 25)])
 def test_n_counts_the_stored_transitions_up_to_the_capacity(step: int, n: int) -> None:
-    assert critic_terms(*pac4sac_on_paper(), step=step)["conservative"] == pytest.approx(math.sqrt(KL / n), rel=1e-6)
+    assert critic_terms(*pac4sac_on_paper(), step=step)["conservative"] == pytest.approx(
+        math.sqrt(KL / n), rel=1e-6
+    )
 
 
 def test_the_other_complexity_terms_have_their_delta() -> None:
@@ -100,7 +106,9 @@ def test_the_prior_can_be_another() -> None:
 
 
 def gradients(agent: Agent, state: State) -> dict[str, Tensor]:
-    leaves = {name: view.detach().requires_grad_() for name, view in agent.params(state, "critic").items()}
+    leaves = {
+        name: view.detach().requires_grad_() for name, view in agent.params(state, "critic").items()
+    }
     loss, _ = agent.critic_loss(state, leaves, BATCH, TARGET, {})
     found = torch.autograd.grad(loss.sum(), list(leaves.values()), materialize_grads=True)
     return dict(zip(leaves, found, strict=True))
@@ -116,11 +124,15 @@ def test_all_three_terms_reach_the_variances() -> None:
         0.04 * ((1 + 4) / 2 - xi * 4 / 2 + slope * 0.5 * (1 - 1 / 0.04)),
         0.01 * ((0.25 + 1) / 2 - xi * 0.25 / 2 + slope * 0.5 * (1 - 1 / 0.01)),
     ]
-    torch.testing.assert_close(gradients(agent, state)["head.log_variance"].flatten(), torch.tensor(expected))
+    torch.testing.assert_close(
+        gradients(agent, state)["head.log_variance"].flatten(), torch.tensor(expected)
+    )
 
 
 def test_the_exploration_term_reaches_the_features_of_the_next_state() -> None:
-    with_term, without = (gradients(*pac4sac_on_paper(xi=xi, conservative=0.0)) for xi in (0.3, 0.0))
+    with_term, without = (
+        gradients(*pac4sac_on_paper(xi=xi, conservative=0.0)) for xi in (0.3, 0.0)
+    )
     gap = with_term["0.weight"][:, :1] - without["0.weight"][:, :1]  # of s
     # −ξ · ½ · v_i · 2 φ_i(s′, a′) · s′ with s′ = 2 and φ = (2, 0.5)
     expected = torch.tensor([[[-0.15 * 0.04 * 2 * 2 * 2, -0.15 * 0.01 * 2 * 0.5 * 2]]])
@@ -148,7 +160,9 @@ def test_a_terminated_transition_is_worth_its_reward() -> None:
 
 def test_a_truncated_transition_bootstraps() -> None:
     truncated = -1 + 0.9 * (1 - 0.2 * LOG_PI[1])
-    torch.testing.assert_close(soft_targets(second_terminated=0.0), torch.tensor([[ONGOING, truncated]]))
+    torch.testing.assert_close(
+        soft_targets(second_terminated=0.0), torch.tensor([[ONGOING, truncated]])
+    )
 
 
 def test_the_target_can_be_a_sample_of_the_slow_critic() -> None:
@@ -156,7 +170,9 @@ def test_the_target_can_be_a_sample_of_the_slow_critic() -> None:
     draw = {"target": NOISE.unsqueeze(1), "next_value": torch.tensor([[[1.5, 0.0]]])}
     deviation = math.sqrt(0.25 * 4 + 0.09 * TANH_HALF**2)
     y = 1 + 0.9 * (2 + 2 * TANH_HALF + 1.5 * deviation)
-    torch.testing.assert_close(agent.bellman_target(state, BATCH, draw).y, torch.tensor([[y, -1.0]]))
+    torch.testing.assert_close(
+        agent.bellman_target(state, BATCH, draw).y, torch.tensor([[y, -1.0]])
+    )
 
 
 # --- the actor and its temperature
@@ -179,10 +195,14 @@ def test_the_actor_minimises_alpha_log_pi_minus_a_sampled_q() -> None:
 def test_a_critic_without_any_variance_leaves_the_actor_a_finite_gradient() -> None:
     agent, state = pac4sac_on_paper()
     agent.params(state, "critic")["head.log_variance"].fill_(-200.0)
-    leaves = {name: view.detach().requires_grad_() for name, view in agent.params(state, "actor").items()}
+    leaves = {
+        name: view.detach().requires_grad_() for name, view in agent.params(state, "actor").items()
+    }
     draw = {"actor": NOISE, "actor_value": torch.ones(1, 1, 2)}
     loss, _ = agent.actor_loss(state, leaves, BATCH, draw)
-    assert all(bool(g.isfinite().all()) for g in torch.autograd.grad(loss.sum(), list(leaves.values())))
+    assert all(
+        bool(g.isfinite().all()) for g in torch.autograd.grad(loss.sum(), list(leaves.values()))
+    )
 
 
 def test_a_learned_alpha_falls_above_the_target_entropy_rises_below_it_and_rests_at_it() -> None:
@@ -190,7 +210,9 @@ def test_a_learned_alpha_falls_above_the_target_entropy_rises_below_it_and_rests
     agent = make_agent("sac", learned, learned, learned, {"alpha": 0.3})
     state = agent.initial_state(range(4), CPU)
     for _ in range(3):  # the target is −d_a = −2
-        agent.learn_temperature(state, torch.tensor([-1.5, -2.5, -2.0, 5.0]), torch.ones(4, dtype=torch.bool))
+        agent.learn_temperature(
+            state, torch.tensor([-1.5, -2.5, -2.0, 5.0]), torch.ones(4, dtype=torch.bool)
+        )
     alpha = agent.alpha(state)
     step = math.exp(0.003)  # Adam's first steps have the length of the learning rate, 0.001
     assert alpha.tolist() == pytest.approx([0.3 / step, 0.3 * step, 0.3, 0.3], rel=1e-5)
@@ -205,7 +227,9 @@ def test_a_whole_update_lowers_alpha_of_a_random_policy() -> None:
 # --- reductions
 
 
-def test_with_a_linear_head_and_its_terms_off_pac4sac_is_single_critic_sac_to_the_last_bit() -> None:
+def test_with_a_linear_head_and_its_terms_off_pac4sac_is_single_critic_sac_to_the_last_bit() -> (
+    None
+):
     plain = {"head": "linear", "conservative": 0.0, "xi": 0.0, "critics": 1, "shots": 1}
     ours = train(make_learner("pac4sac", plain, plain, seeds=[3, 4]), 30)
     sac = train(make_learner("sac", {"critics": 1}, {"critics": 1}, seeds=[3, 4]), 30)
@@ -218,7 +242,9 @@ def test_with_a_linear_head_and_its_terms_off_pac4sac_is_single_critic_sac_to_th
 def test_the_variances_move_under_the_preset_paper_and_not_under_repo() -> None:
     for preset, moves in (("paper", True), ("repo", False)):
         settings = {
-            name: value for name, value in BeyondPac4Sac.presets[preset].items() if name not in ("capacity", "batch")
+            name: value
+            for name, value in BeyondPac4Sac.presets[preset].items()
+            if name not in ("capacity", "batch")
         }
         learner = make_learner("pac4sac", settings | {"warmup": 8, "shots": 2})
         means, variances = (part.clone() for part in posterior(learner.agent, learner.state))
@@ -233,7 +259,8 @@ def posterior(agent: Agent, state: State) -> tuple[Tensor, Tensor]:
 
 
 def test_the_variances_settle_at_the_optimum_of_the_loss() -> None:
-    """dL/dv_i = E φ_i² − ξ E φ_i′² + g(1 − 1/v_i) = 0 with g = d√(KL/N)/dKL · ½ = 1/(4√(N·KL)), for fixed features."""
+    """dL/dv_i = E φ_i² − ξ E φ_i′² + g(1 − 1/v_i) = 0 with g = d√(KL/N)/dKL · ½ = 1/(4√(N·KL)), for
+    fixed features."""
     xi, n = 0.2, 500
     agent = make_agent("pac4sac", xi=xi, capacity=1000, batch=64)
     state = agent.initial_state([0], CPU)
@@ -241,8 +268,14 @@ def test_the_variances_settle_at_the_optimum_of_the_loss() -> None:
     batch = random_batch(size=64)
     target = Target(y=torch.sin(batch.s.sum(-1)), a2=random_batch(size=64, seed=1).a)
     views = agent.params(state, "critic")
-    head = {name: view.clone().requires_grad_() for name, view in views.items() if name.startswith("head.")}
-    optimiser = torch.optim.LBFGS(list(head.values()), max_iter=400, line_search_fn="strong_wolfe", tolerance_change=0)
+    head = {
+        name: view.clone().requires_grad_()
+        for name, view in views.items()
+        if name.startswith("head.")
+    }
+    optimiser = torch.optim.LBFGS(
+        list(head.values()), max_iter=400, line_search_fn="strong_wolfe", tolerance_change=0
+    )
 
     def loss() -> Tensor:
         optimiser.zero_grad()
@@ -254,7 +287,9 @@ def test_the_variances_settle_at_the_optimum_of_the_loss() -> None:
     with torch.no_grad():
         kl = agent.divergence(state, {**views, **head}).item()
         phi = agent.critic.features(views, batch.s, batch.a)[0].square().mean(0)
-        masked = agent.critic.features(views, batch.s2, target.a2)[0] * (1 - batch.terminated[0, :, None])
+        masked = agent.critic.features(views, batch.s2, target.a2)[0] * (
+            1 - batch.terminated[0, :, None]
+        )
         net = phi - xi * masked.square().mean(0)
     g = 1 / (4 * math.sqrt(n * kl))
     v = head["head.log_variance"].detach().exp().flatten()
@@ -273,7 +308,9 @@ def test_a_moving_prior_becomes_the_posterior_of_the_runs_whose_episode_ended() 
     for name, part in zip(before, posterior(agent, state), strict=True):
         assert torch.equal(state[name][0], before[name][0])
         assert torch.equal(state[name][1], part[1])
-    assert agent.divergence(state, agent.params(state, "critic"))[1].item() == pytest.approx(0.0, abs=1e-6)
+    assert agent.divergence(state, agent.params(state, "critic"))[1].item() == pytest.approx(
+        0.0, abs=1e-6
+    )
     moved = state["prior_mean"].clone()
     for _ in range(3):
         learner.update()
@@ -283,7 +320,9 @@ def test_a_moving_prior_becomes_the_posterior_of_the_runs_whose_episode_ended() 
 
 
 def test_neither_learning_nor_the_end_of_an_episode_touches_a_fixed_prior() -> None:
-    learner = train(make_learner("pac4sac", {"prior_mean": 0.5, "prior_variance": 2.0}, shots=1), 20)
+    learner = train(
+        make_learner("pac4sac", {"prior_mean": 0.5, "prior_variance": 2.0}, shots=1), 20
+    )
     learner.agent.end_of_episode(learner.state, torch.tensor([True]))
     assert learner.state["prior_mean"].unique().tolist() == [0.5]
     assert learner.state["prior_log_variance"].unique().tolist() == [pytest.approx(math.log(2))]
@@ -292,7 +331,9 @@ def test_neither_learning_nor_the_end_of_an_episode_touches_a_fixed_prior() -> N
 def test_pac4ddpg_has_the_same_critic_objective() -> None:
     agent, state = agent_on_paper("pac4ddpg", xi=0.3, conservative=0.7)
     set_head(agent, state, "critic", HEAD)
-    assert critic_terms(agent, state, 16) == critic_terms(*pac4sac_on_paper(xi=0.3, conservative=0.7), step=16)
+    assert critic_terms(agent, state, 16) == critic_terms(
+        *pac4sac_on_paper(xi=0.3, conservative=0.7), step=16
+    )
 
 
 def test_an_agent_names_all_that_it_logs() -> None:
@@ -301,18 +342,31 @@ def test_an_agent_names_all_that_it_logs() -> None:
     state["step"].fill_(64)
     log = agent.learn(state, random_batch(), tape_reading(agent, [0]), torch.tensor([True]))
     assert set(log) == set(agent.metric_names)
-    assert {"bellman", "conservative", "exploration", "kl", "q_deviation", "q", "entropy", "alpha"} <= set(log)
+    assert {
+        "bellman",
+        "conservative",
+        "exploration",
+        "kl",
+        "q_deviation",
+        "q",
+        "entropy",
+        "alpha",
+    } <= set(log)
     assert {"critic_loss", "actor_loss", "critic_gradient_norm", "actor_gradient_norm"} <= set(log)
 
 
 def test_by_default_all_that_can_be_chosen_leaves_the_papers_own_agent() -> None:
-    """`pac4sac` is the class that goes beyond the paper; without a choice it learns what the paper's file says."""
+    """`pac4sac` is the class that goes beyond the paper; without a choice it learns what the
+    paper's file says."""
     chosen = make_learner("pac4sac", {}, {"xi": 0.3}, shots=3)
     configs = [
-        Pac4SacConfig(**{f.name: getattr(c, f.name) for f in fields(Pac4SacConfig)}) for c in chosen.agent.configs
+        Pac4SacConfig(**{f.name: getattr(c, f.name) for f in fields(Pac4SacConfig)})
+        for c in chosen.agent.configs
     ]
     plain = Learner(Pac4Sac(configs, chosen.agent.ds, chosen.agent.da), [0, 1], 100, CPU)
     train(chosen, 40), train(plain, 40)
     for name, tensor in plain.state.items():
         assert torch.equal(tensor, chosen.state[name]), name
-    assert torch.equal(plain.buffers["replay"], chosen.buffers["replay"][:, : plain.buffers["replay"].shape[1]])
+    assert torch.equal(
+        plain.buffers["replay"], chosen.buffers["replay"][:, : plain.buffers["replay"].shape[1]]
+    )

@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 import torch
-from small_cohorts import CPU, agent_on_paper, column, make_agent, make_learner, random_batch, set_head, tape_reading
+from small_cohorts import (
+    CPU,
+    agent_on_paper,
+    column,
+    make_agent,
+    make_learner,
+    random_batch,
+    set_head,
+    tape_reading,
+)
 from torch import Tensor
 
 from pac4sac.agents.base import Agent, State, Target
@@ -21,7 +30,8 @@ BATCH = Batch(
     s2=column(2.0, 1.0),
     terminated=torch.tensor([[0.0, 0.0]]),
 )
-NOISE = column(0.5, -1.0)  # u of a policy of mean 0 and deviation 1; log π worked out in test_agents_equations
+# u of a policy of mean 0 and deviation 1; log π worked out in test_agents_equations
+NOISE = column(0.5, -1.0)
 TANH_HALF = math.tanh(0.5)
 LOG_PI = (-0.80370930, -0.55137687)
 TWINS = ({"weight": [1.0, 2.0], "bias": 0.0}, {"weight": [2.0, -1.0], "bias": 0.0})
@@ -48,7 +58,8 @@ def test_sac_bootstraps_from_the_smaller_of_its_slow_twins() -> None:
     agent, state = agent_on_paper("sac", gamma=0.9, alpha=0.2)
     set_head(agent, state, "critic/target", *TWINS)
     y = agent.bellman_target(state, BATCH, {"target": NOISE.unsqueeze(1)}).y
-    # (s′, a′) = (2, tanh ½): min(2 + 2 tanh ½, 4 − tanh ½) is the first; (1, tanh −1), φ_2 = 0: min(1, 2)
+    # (s′, a′) = (2, tanh ½): min(2 + 2 tanh ½, 4 − tanh ½) is the first; (1, tanh −1), φ_2 = 0:
+    # min(1, 2)
     expected = [1 + 0.9 * (2 + 2 * TANH_HALF - 0.2 * LOG_PI[0]), -1 + 0.9 * (1 - 0.2 * LOG_PI[1])]
     torch.testing.assert_close(y, torch.tensor([expected]))
 
@@ -60,7 +71,9 @@ def test_both_twins_regress_the_target_and_the_actor_follows_the_smaller() -> No
         state, agent.params(state, "critic"), BATCH, Target(torch.tensor([[1.0, 0.0]]), BATCH.a), {}
     )
     # Q_1 = (1 + 2·0.5, 2 + 2·1), Q_2 = (2 − 0.5, 4 − 1)
-    assert critic_loss.item() == pytest.approx(((1 - 2) ** 2 + 4**2) / 2 + ((1 - 1.5) ** 2 + 3**2) / 2)
+    assert critic_loss.item() == pytest.approx(
+        ((1 - 2) ** 2 + 4**2) / 2 + ((1 - 1.5) ** 2 + 3**2) / 2
+    )
     assert log["q"].item() == pytest.approx((2 + 4 + 1.5 + 3) / 4)
     actor_loss, _ = agent.actor_loss(state, agent.params(state, "actor"), BATCH, {"actor": NOISE})
     smaller = (min(1 + 2 * TANH_HALF, 2 - TANH_HALF), min(2, 4))
@@ -69,9 +82,13 @@ def test_both_twins_regress_the_target_and_the_actor_follows_the_smaller() -> No
 
 
 def test_alpha_differs_between_the_runs_of_a_cohort() -> None:
-    agent, state = agent_on_paper("sac", {"alpha": 0.0}, {"alpha": 0.5}, {"alpha": 0.9, "learn_alpha": True})
+    agent, state = agent_on_paper(
+        "sac", {"alpha": 0.0}, {"alpha": 0.5}, {"alpha": 0.9, "learn_alpha": True}
+    )
     batch = Batch(*(part.expand(3, *part.shape[1:]) for part in BATCH))
-    loss, log = agent.actor_loss(state, agent.params(state, "actor"), batch, {"actor": NOISE.expand(3, -1, -1)})
+    loss, log = agent.actor_loss(
+        state, agent.params(state, "actor"), batch, {"actor": NOISE.expand(3, -1, -1)}
+    )
     mean_log_pi = sum(LOG_PI) / 2  # Q is 0 everywhere
     assert loss.tolist() == pytest.approx([0.0, 0.5 * mean_log_pi, 0.9 * mean_log_pi], rel=1e-6)
     assert log["alpha"].tolist() == pytest.approx([0.0, 0.5, 0.9])
@@ -83,10 +100,13 @@ def test_alpha_differs_between_the_runs_of_a_cohort() -> None:
 def test_ddpg_bootstraps_from_the_slow_actor_and_the_slow_critic() -> None:
     agent, state = agent_on_paper("ddpg", gamma=0.9)
     set_head(agent, state, "critic/target", {"weight": [1.0, 2.0], "bias": 0.5})
-    agent.params(state, "actor/target")["head.bias"].fill_(0.5)  # the online actor still says tanh 0
+    # the online actor still says tanh 0
+    agent.params(state, "actor/target")["head.bias"].fill_(0.5)
     target = agent.bellman_target(state, BATCH._replace(terminated=torch.tensor([[0.0, 1.0]])), {})
     torch.testing.assert_close(target.a2, column(TANH_HALF, TANH_HALF))
-    torch.testing.assert_close(target.y, torch.tensor([[1 + 0.9 * (2 + 2 * TANH_HALF + 0.5), -1.0]]))
+    torch.testing.assert_close(
+        target.y, torch.tensor([[1 + 0.9 * (2 + 2 * TANH_HALF + 0.5), -1.0]])
+    )
 
 
 def test_ddpg_follows_its_critic_and_explores_with_clipped_noise() -> None:
@@ -98,14 +118,17 @@ def test_ddpg_follows_its_critic_and_explores_with_clipped_noise() -> None:
     assert loss.tolist() == pytest.approx([-(1.5 + 2 * TANH_HALF + 0.5)] * 2)
     noise = torch.tensor([3.0, -1.0]).view(1, 2, 1).expand(2, -1, -1)
     actions = agent.behaviour(state, batch.s, {"noise": noise}).squeeze(-1)
-    torch.testing.assert_close(actions, torch.tensor([[TANH_HALF + 0.3, TANH_HALF - 0.1], [1.0, -1.0]]))
+    torch.testing.assert_close(
+        actions, torch.tensor([[TANH_HALF + 0.3, TANH_HALF - 0.1], [1.0, -1.0]])
+    )
 
 
 DRIFTING = {"noise_kind": "ornstein-uhlenbeck", "noise": 0.3}
 
 
 def test_ornstein_uhlenbeck_noise_drifts_fades_and_starts_anew_in_each_episode() -> None:
-    """Beside a run with white noise, which knows nothing of it. The actor says 0, so that actions are noise."""
+    """Beside a run with white noise, which knows nothing of it. The actor says 0, so that actions
+    are noise."""
     agent, state = agent_on_paper("ddpg", DRIFTING, {"noise": 0.3})
     s = torch.ones(2, 1)
 
@@ -115,11 +138,13 @@ def test_ornstein_uhlenbeck_noise_drifts_fades_and_starts_anew_in_each_episode()
         state["step"] += 1
         return a
 
-    # Episode 0 has k = 0 and σ = 0.3: x = 0.3, then 0.85 · 0.3 − 0.6, then 0.85 · (−0.345) + 1.5, of which 1 is left.
+    # Episode 0 has k = 0 and σ = 0.3: x = 0.3, then 0.85 · 0.3 − 0.6, then 0.85 · (−0.345) + 1.5,
+    # of which 1 is left.
     assert actions(1.0) == pytest.approx([0.3, 0.3])
     assert actions(-2.0) == pytest.approx([-0.345, -0.6])
     assert actions(5.0) == pytest.approx([1.0, 1.0])
-    assert state["noise"][0].item() == pytest.approx(1.20675)  # the action is clipped, the noise is not
+    # the action is clipped, the noise is not
+    assert state["noise"][0].item() == pytest.approx(1.20675)
     agent.end_of_episode(state, torch.tensor([False, True]))
     assert actions(0.0) == pytest.approx([1.0, 0.0])  # 0.85 · 1.20675 = 1.0257
     agent.end_of_episode(state, torch.tensor([True, True]))
@@ -135,8 +160,12 @@ def test_ornstein_uhlenbeck_noise_drifts_fades_and_starts_anew_in_each_episode()
 
 @pytest.mark.parametrize("algo", ["ddpg", "pac4ddpg"])
 def test_white_noise_is_what_it_was_and_needs_no_state(algo: str) -> None:
-    alone, beside = make_learner(algo, {}, seeds=[3]), make_learner(algo, {}, DRIFTING, seeds=[3, 4])
-    assert not {"noise", "episode", "episode_began"} & alone.state.keys()  # so that older checkpoints stay whole
+    alone, beside = (
+        make_learner(algo, {}, seeds=[3]),
+        make_learner(algo, {}, DRIFTING, seeds=[3, 4]),
+    )
+    # so that older checkpoints stay whole
+    assert not {"noise", "episode", "episode_began"} & alone.state.keys()
     s, draw = torch.randn(1, 4, 3), {"noise": torch.randn(1, 4, 2)}
     for learner in (alone, beside):
         state = {name: t[:1] if t.dim() else t for name, t in learner.state.items()}
@@ -158,13 +187,18 @@ def test_a_pac_bayes_critic_moves_its_prior_and_still_starts_the_noise_anew() ->
 # --- OAC
 
 
-def shifted_mean_of_one_state(agent: Oac, state: State, run: int, s: Tensor, deviation: str) -> Tensor:
-    """OAC's formula for a single state of a single run: gradient by central differences, in double precision."""
+def shifted_mean_of_one_state(
+    agent: Oac, state: State, run: int, s: Tensor, deviation: str
+) -> Tensor:
+    """OAC's formula for a single state of a single run: gradient by central differences, in double
+    precision."""
     alone = OneRunInDouble(agent, state, run)
     mean, std = (x[0, 0] for x in alone.actor(alone.weights("actor"), s.double().view(1, 1, -1)))
 
     def upper_bound(mu: Tensor) -> Tensor:
-        m, v = alone.critic(alone.weights("critic"), s.double().view(1, 1, -1), torch.tanh(mu).view(1, 1, -1))
+        m, v = alone.critic(
+            alone.weights("critic"), s.double().view(1, 1, -1), torch.tanh(mu).view(1, 1, -1)
+        )
         q = m.flatten()
         sigma = (q[0] - q[1]).abs() / 2 if deviation == "twins" else v.flatten()[0].sqrt()
         return q.mean() + float(state["hyper/beta"][run]) * sigma
@@ -186,7 +220,9 @@ class OneRunInDouble:
         return dict(self.agent.params(self.state, name))
 
 
-@pytest.mark.parametrize(("algo", "deviation"), [("oac", "twins"), ("oac-lab", "twins"), ("oac-gauss", "variance")])
+@pytest.mark.parametrize(
+    ("algo", "deviation"), [("oac", "twins"), ("oac-lab", "twins"), ("oac-gauss", "variance")]
+)
 def test_oac_shifts_the_mean_of_each_state_by_its_formula(algo: str, deviation: str) -> None:
     agent = make_agent(algo, {}, {"beta": -1.0, "shift": 0.5})
     state = trained_state(agent)
@@ -226,7 +262,9 @@ def test_only_gathering_data_is_optimistic() -> None:
     torch.testing.assert_close(agent.deterministic_action(state, s), torch.tanh(mean))
     sac = make_agent("sac")
     batch, draw = random_batch(), tape_reading(agent, [0])
-    assert torch.equal(agent.bellman_target(state, batch, draw).y, sac.bellman_target(state, batch, draw).y)
+    assert torch.equal(
+        agent.bellman_target(state, batch, draw).y, sac.bellman_target(state, batch, draw).y
+    )
 
 
 @pytest.mark.parametrize("algo", ["oac", "oac-gauss", "oac-lab"])
@@ -246,16 +284,22 @@ def test_oac_gauss_trains_its_actor_on_the_mean() -> None:
     noisy = {**draw, "actor_value": torch.full_like(draw["actor_value"], 5.0)}
     weights = agent.params(state, "actor")
     assert torch.equal(
-        agent.actor_loss(state, weights, batch, draw)[0], agent.actor_loss(state, weights, batch, noisy)[0]
+        agent.actor_loss(state, weights, batch, draw)[0],
+        agent.actor_loss(state, weights, batch, noisy)[0],
     )
 
 
 def test_oac_lab_smooths_the_slow_actors_action_and_leaves_entropy_out() -> None:
     agent, state = agent_on_paper("oac-lab", gamma=0.9)
     set_head(agent, state, "critic/target", *TWINS)
-    agent.params(state, "actor/target")["head.bias"][..., 0] = 2.0  # mean 2; the online actor's is 0
-    target = agent.bellman_target(state, BATCH, {"target": torch.tensor([0.1, 9.0]).view(1, 1, 2, 1)})
-    a2 = (math.tanh(2) + 0.447 * 0.1, math.tanh(2) + 0.5)  # the noise is clipped at ½, the action is not
+    agent.params(state, "actor/target")["head.bias"][..., 0] = (
+        2.0  # mean 2; the online actor's is 0
+    )
+    target = agent.bellman_target(
+        state, BATCH, {"target": torch.tensor([0.1, 9.0]).view(1, 1, 2, 1)}
+    )
+    # the noise is clipped at ½, the action is not
+    a2 = (math.tanh(2) + 0.447 * 0.1, math.tanh(2) + 0.5)
     torch.testing.assert_close(target.a2, column(*a2))
     y = [1 + 0.9 * min(2 + 2 * a2[0], 4 - a2[0]), -1 + 0.9 * min(1 + 2 * a2[1], 2 - a2[1])]
     torch.testing.assert_close(target.y, torch.tensor([y]))
@@ -272,7 +316,12 @@ def fpi_in_double() -> tuple[SacFpi, State, Batch, dict[str, Tensor]]:
     agent = make_agent("sac-fpi")
     assert isinstance(agent, SacFpi)
     state = in_double(trained_state(agent))
-    return agent, state, Batch(*(part.double() for part in random_batch())), in_double(tape_reading(agent, [0]))
+    return (
+        agent,
+        state,
+        Batch(*(part.double() for part in random_batch())),
+        in_double(tape_reading(agent, [0])),
+    )
 
 
 def test_fpi_minimises_the_residual_less_the_helpers() -> None:
@@ -281,7 +330,8 @@ def test_fpi_minimises_the_residual_less_the_helpers() -> None:
     loss, _ = agent.critic_loss(state, agent.params(state, "critic"), batch, target, draw)
     a2, log_pi = target
     q, q2 = (
-        agent.critic(agent.params(state, "critic"), *pair)[0][0, 0] for pair in ((batch.s, batch.a), (batch.s2, a2))
+        agent.critic(agent.params(state, "critic"), *pair)[0][0, 0]
+        for pair in ((batch.s, batch.a), (batch.s2, a2))
     )
     h = agent.helper(agent.params(state, "helper"), batch.s, batch.a)[0][0, 0]
     y = batch.r[0] + 0.99 * (1 - batch.terminated[0]) * (q2 - 0.2 * log_pi[0])
@@ -320,13 +370,17 @@ def test_fpi_has_no_slow_copies_and_trains_its_helper_first() -> None:
 # --- SAC-NR
 
 
-def test_nr_maps_s_and_s2_alike_or_leaves_them_and_knows_the_clean_states(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nr_maps_s_and_s2_alike_or_leaves_them_and_knows_the_clean_states(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     agent = make_agent("sac-nr", {"clean": 0.0}, {"clean": 1.0}, {"clean": 0.4}, {"clean": 0.4})
     state, batch, draw = trained_state(agent), random_batch(4), tape_reading(agent, range(4))
     draw["clean"] = torch.tensor([[0.0], [0.99], [0.39], [0.41]])
     seen: dict[str, Any] = {}
 
-    def spy(self: Sac, state: State, batch: Batch, draw: dict[str, Tensor], active: Tensor) -> dict[str, Tensor]:
+    def spy(
+        self: Sac, state: State, batch: Batch, draw: dict[str, Tensor], active: Tensor
+    ) -> dict[str, Tensor]:
         seen.update(batch=batch, clean=draw["clean_states"])
         return {}
 
@@ -334,10 +388,14 @@ def test_nr_maps_s_and_s2_alike_or_leaves_them_and_knows_the_clean_states(monkey
     agent.learn(state, batch, draw, torch.ones(4, dtype=torch.bool))
     mapped: Batch = seen["batch"]
     for run, is_clean in enumerate([False, True, True, False]):
-        matrix = torch.eye(agent.ds) if is_clean else draw["map"][run] / math.sqrt(agent.ds)  # Xavier: 2/(d + d) = 1/d
+        # Xavier: 2/(d + d) = 1/d
+        matrix = torch.eye(agent.ds) if is_clean else draw["map"][run] / math.sqrt(agent.ds)
         torch.testing.assert_close(mapped.s[run], batch.s[run] @ matrix)
         torch.testing.assert_close(mapped.s2[run], batch.s2[run] @ matrix)
-    assert all(torch.equal(getattr(mapped, part), getattr(batch, part)) for part in ("a", "r", "terminated"))
+    assert all(
+        torch.equal(getattr(mapped, part), getattr(batch, part))
+        for part in ("a", "r", "terminated")
+    )
     assert torch.equal(seen["clean"], batch.s)
 
 
@@ -351,18 +409,24 @@ def test_nr_with_clean_states_is_sac_and_otherwise_pays_for_the_distance_of_its_
     assert torch.equal(same, plain)
     elsewhere = batch.s + 1
     paid, _ = agent.critic_loss(state, q, batch, target, {**draw, "clean_states": elsewhere})
-    gap = agent.critic.features(q, batch.s, batch.a) - agent.critic.features(q, elsewhere, batch.a)  # [2, B, width]
+    # [2, B, width]
+    gap = agent.critic.features(q, batch.s, batch.a) - agent.critic.features(q, elsewhere, batch.a)
     torch.testing.assert_close(paid - plain, 0.5 * gap.square().mean((1, 2)).sum().view(1))
 
 
 def test_nr_pulls_only_the_mapped_features() -> None:
     agent = make_agent("sac-nr")
     state, batch = trained_state(agent), random_batch()
-    leaves = {name: view.detach().requires_grad_() for name, view in agent.params(state, "actor").items()}
+    leaves = {
+        name: view.detach().requires_grad_() for name, view in agent.params(state, "actor").items()
+    }
     clean = batch.s.clone().requires_grad_()
     mapped = (2 * batch.s).requires_grad_()
     distance = agent.distance(state, agent.actor, leaves, mapped, clean).sum()
-    assert torch.autograd.grad(distance, (clean, mapped), allow_unused=True, retain_graph=True)[0] is None
+    assert (
+        torch.autograd.grad(distance, (clean, mapped), allow_unused=True, retain_graph=True)[0]
+        is None
+    )
     assert torch.autograd.grad(distance, mapped)[0].any()
 
 

@@ -82,20 +82,28 @@ def test_a_single_shot_is_a_plain_sample_of_the_policy_to_the_last_bit(algo: str
     agent = make_agent(algo, {}, {}, shots=1)
     state, s, draw = varied_state(agent), states(agent, 2), numbers(agent, 2)
     mean, std = agent.actor(agent.params(state, "actor"), s)
-    assert torch.equal(agent.behaviour(state, s, draw), torch.tanh(mean + std * draw["candidates"][:, 0]))
+    assert torch.equal(
+        agent.behaviour(state, s, draw), torch.tanh(mean + std * draw["candidates"][:, 0])
+    )
     assert set(draw) == {"candidates"}
 
 
 def test_a_candidate_beyond_a_runs_own_shots_is_never_taken_however_good() -> None:
     agent, state = agent_on_paper("pac4sac", {"shots": 2}, {"shots": 3})
-    set_head(agent, state, "critic", {"weight": [0.0, -1.0], "variance": [1e-12, 1e-12]})  # Q = −max(a, 0)
-    draw = {"candidates": torch.tensor([[1.0, 2.0, 0.0]] * 2).view(2, 3, 1, 1), "values": torch.zeros(2, 3, 1, 1)}
+    # Q = −max(a, 0)
+    set_head(agent, state, "critic", {"weight": [0.0, -1.0], "variance": [1e-12, 1e-12]})
+    draw = {
+        "candidates": torch.tensor([[1.0, 2.0, 0.0]] * 2).view(2, 3, 1, 1),
+        "values": torch.zeros(2, 3, 1, 1),
+    }
     actions = agent.behaviour(state, column(1.0).expand(2, -1, -1), draw).flatten()
     torch.testing.assert_close(actions, torch.tanh(torch.tensor([1.0, 0.0])))
 
 
 def test_a_run_with_three_shots_acts_in_a_cohort_of_five_as_it_does_alone() -> None:
-    together = train(make_learner("pac4sac", {"shots": 5}, {"shots": 3}, seeds=[1, 2], warmup=0), 15)
+    together = train(
+        make_learner("pac4sac", {"shots": 5}, {"shots": 3}, seeds=[1, 2], warmup=0), 15
+    )
     alone = train(make_learner("pac4sac", {"shots": 3}, seeds=[2], warmup=0), 15)
     assert together.act_tape.blocks["candidates"].shape[2] == 5
     torch.testing.assert_close(together.buffers["replay"][1, :15], alone.buffers["replay"][0, :15])
@@ -104,14 +112,20 @@ def test_a_run_with_three_shots_acts_in_a_cohort_of_five_as_it_does_alone() -> N
 def test_thompson_shooting_ranks_all_candidates_by_one_draw_of_the_weights() -> None:
     agent = make_agent("pac4sac", {}, {}, shots=6, shooting="thompson", log_variance=1.0)
     state, s, draw = varied_state(agent), states(agent, 2), numbers(agent, 2)
-    assert draw["values"].shape == (2, 1, agent.config.width)  # no axis of candidates, none of states
+    # no axis of candidates, none of states
+    assert draw["values"].shape == (2, 1, agent.config.width)
     a, q = candidates(agent, state, s, draw), agent.params(state, "critic")
     mean, log_variance = agent.critic.posterior(q)
     weights = (mean + draw["values"] * (0.5 * log_variance).exp())[:, 0]  # [R, K]
     actions = agent.behaviour(state, s, draw)
     for run in range(2):
         for i in range(2):
-            phi = torch.stack([agent.critic.features(q, s[:, i : i + 1], a[:, j, i : i + 1])[run, 0] for j in range(6)])
+            phi = torch.stack(
+                [
+                    agent.critic.features(q, s[:, i : i + 1], a[:, j, i : i + 1])[run, 0]
+                    for j in range(6)
+                ]
+            )
             assert torch.equal(actions[run, i], a[run, int((phi @ weights[run]).argmax()), i])
 
 
@@ -122,7 +136,9 @@ def test_shooting_in_evaluation_only_leaves_training_a_plain_sample() -> None:
     assert plain["candidates"].shape[1] == 1
     assert evaluating["candidates"].shape[1] == evaluating["values"].shape[1] == 4
     mean, std = agent.actor(agent.params(state, "actor"), s)
-    assert torch.equal(agent.behaviour(state, s, plain), torch.tanh(mean + std * plain["candidates"][:, 0]))
+    assert torch.equal(
+        agent.behaviour(state, s, plain), torch.tanh(mean + std * plain["candidates"][:, 0])
+    )
     found = [
         bool((agent.behaviour(state, s, evaluating)[0, 0] == a).all())
         for a in candidates(agent, state, s, evaluating)[0, :, 0]
@@ -133,7 +149,9 @@ def test_shooting_in_evaluation_only_leaves_training_a_plain_sample() -> None:
 def test_the_target_evaluates_the_policy_itself_however_many_shots_the_behaviour_takes() -> None:
     few, many = make_agent("pac4sac", shots=1), make_agent("pac4sac", shots=50)
     state, batch, draw = varied_state(few), random_batch(), tape_reading(few, [0])
-    assert torch.equal(few.bellman_target(state, batch, draw).y, many.bellman_target(state, batch, draw).y)
+    assert torch.equal(
+        few.bellman_target(state, batch, draw).y, many.bellman_target(state, batch, draw).y
+    )
 
 
 def test_by_choice_the_target_shoots_too() -> None:
@@ -142,9 +160,10 @@ def test_by_choice_the_target_shoots_too() -> None:
     a2, log_pi = agent.next_action(state, batch.s2, draw)
     mean, std = agent.actor(agent.params(state, "actor"), batch.s2)
     options = [squashed_sample(mean, std, draw["target"][:, shot]) for shot in range(3)]
+    # [S, R, B]
     values = torch.stack(
         [agent.value(agent.params(state, "critic"), batch.s2, a, None) for a, _ in options]
-    )  # [S, R, B]
+    )
     best = values.argmax(0)[0].tolist()
     assert len(set(best)) > 1
     for i, shot in enumerate(best):
@@ -156,7 +175,12 @@ def test_actions_are_uniform_until_a_runs_own_warm_up_is_over() -> None:
     agent = make_agent("sac", {"warmup": 5}, {"warmup": 3})
     state, draw = varied_state(agent), tape_reading(agent, [0, 1])
     s = states(agent, 1)
-    for step, warming in ((2, [True, True]), (3, [True, False]), (4, [True, False]), (5, [False, False])):
+    for step, warming in (
+        (2, [True, True]),
+        (3, [True, False]),
+        (4, [True, False]),
+        (5, [False, False]),
+    ):
         state["step"].fill_(step)
         actions, uniform = agent.act(state, s[:, 0], draw), 2 * draw["warmup"] - 1
         assert (actions == uniform).all(-1).tolist() == warming
@@ -169,7 +193,9 @@ def test_the_deterministic_policy_is_the_tanh_of_the_actors_mean(algo: str) -> N
     agent = make_agent(algo)
     state, s = varied_state(agent), states(agent, 4)
     output = agent.actor(agent.params(state, "actor"), s)
-    assert torch.equal(agent.deterministic_action(state, s), output if algo == "ddpg" else torch.tanh(output[0]))
+    assert torch.equal(
+        agent.deterministic_action(state, s), output if algo == "ddpg" else torch.tanh(output[0])
+    )
 
 
 def test_cohorts_are_split_where_shots_differ_more_than_twofold() -> None:

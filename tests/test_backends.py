@@ -1,4 +1,5 @@
-"""Backends: a faster one is used only after it was seen to agree with eager on the cohort itself."""
+"""Backends: a faster one is used only after it was seen to agree with eager on the cohort
+itself."""
 
 import shutil
 import warnings
@@ -6,7 +7,14 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from small_cohorts import CPU, assert_compiled_learns_as_eager, make_agent, make_learner, trace_only, train
+from small_cohorts import (
+    CPU,
+    assert_compiled_learns_as_eager,
+    make_agent,
+    make_learner,
+    trace_only,
+    train,
+)
 
 from pac4sac.base.errors import UserError
 from pac4sac.training import backends
@@ -18,7 +26,9 @@ def small_learner() -> Learner:
     return make_learner("pac4sac", {"xi": 0.0}, {"shots": 3}, shots=4)
 
 
-needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+needs_compiler = pytest.mark.skipif(
+    shutil.which("g++") is None, reason="torch.compile needs a C++ compiler"
+)
 
 
 @needs_compiler
@@ -33,7 +43,9 @@ def test_operations_traced_with_their_gradients_learn_what_eager_learns(
 ) -> None:
     trace_only(monkeypatch)
     shots = {} if algo == "td3" else {"shots": 4}
-    learner, eager = (make_learner(algo, {"gamma": 0.9}, {"tau": 0.1}, depth=1, **shots) for _ in range(2))
+    learner, eager = (
+        make_learner(algo, {"gamma": 0.9}, {"tau": 0.1}, depth=1, **shots) for _ in range(2)
+    )
     assert_compiled_learns_as_eager(learner, eager)
 
 
@@ -49,7 +61,9 @@ def test_compiled_acting_and_storing_agrees_with_eager() -> None:
         assert disagreement(rehearsal.start, expected, rehearsal.once()) is None
 
 
-def wrong(damage: Callable[[Tensors], None], where: str) -> Callable[[Operation, Tensors], Callable[[], None]]:
+def wrong(
+    damage: Callable[[Tensors], None], where: str
+) -> Callable[[Operation, Tensors], Callable[[], None]]:
     """A backend that runs one operation and then does damage to its results."""
 
     def prepare_wrongly(operation: Operation, tensors: Tensors) -> Callable[[], None]:
@@ -70,8 +84,14 @@ def refuse(operation: Operation, tensors: Tensors) -> Callable[[], None]:
 @pytest.mark.parametrize(
     ("backend", "cause"),
     [
-        (wrong(lambda t: t["critic/first_moment"].mul_(1.01), "update"), "critic/first_moment differs"),
-        (wrong(lambda t: t["actor/second_moment"].zero_(), "update"), "actor/second_moment differs"),
+        (
+            wrong(lambda t: t["critic/first_moment"].mul_(1.01), "update"),
+            "critic/first_moment differs",
+        ),
+        (
+            wrong(lambda t: t["actor/second_moment"].zero_(), "update"),
+            "actor/second_moment differs",
+        ),
         (wrong(lambda t: t["metrics"][0].add_(1), "update"), "metrics differs"),
         (wrong(lambda t: t["update"].add_(1), "update"), "update differs"),
         (wrong(lambda t: t["alive"].logical_not_(), "update"), "alive differs"),
@@ -87,7 +107,9 @@ def refuse(operation: Operation, tensors: Tensors) -> Callable[[], None]:
     ],
 )
 def test_a_backend_that_computes_something_else_is_left_with_one_warning(
-    monkeypatch: pytest.MonkeyPatch, backend: Callable[[Operation, Tensors], Callable[[], None]], cause: str
+    monkeypatch: pytest.MonkeyPatch,
+    backend: Callable[[Operation, Tensors], Callable[[], None]],
+    cause: str,
 ) -> None:
     monkeypatch.setitem(backends.PREPARE, "compiled", backend)
     learner, reference = small_learner(), small_learner()
@@ -99,12 +121,16 @@ def test_a_backend_that_computes_something_else_is_left_with_one_warning(
     assert "\n" not in message
     for one in (learner, reference):
         train(one, 10)
-    assert all(torch.equal(tensor, reference.tensors[name]) for name, tensor in learner.tensors.items())
+    assert all(
+        torch.equal(tensor, reference.tensors[name]) for name, tensor in learner.tensors.items()
+    )
 
 
 def test_a_backend_that_agrees_is_kept_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     def with_torchs_advice(operation: Operation, tensors: Tensors) -> Callable[[], None]:
-        warnings.warn("TensorFloat32 tensor cores for float32 matrix multiplication available.", stacklevel=1)
+        warnings.warn(
+            "TensorFloat32 tensor cores for float32 matrix multiplication available.", stacklevel=1
+        )
         return backends.eager(operation, tensors)
 
     monkeypatch.setitem(backends.PREPARE, "compiled", with_torchs_advice)
@@ -133,11 +159,14 @@ def test_a_tie_that_rounding_decides_otherwise_in_one_rehearsal_is_no_disagreeme
     assert len(seen) == 2
 
 
-def test_where_the_compiler_cannot_join_kernels_it_is_asked_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_compiler_cannot_join_kernels_it_is_asked_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked = []
 
     def compiler(traced: object, values: object, options: dict[str, bool]) -> Callable[..., None]:
-        asked.append((options, torch._guards.TracingContext.get().fake_mode.shape_env is not None))  # for its cache
+        # for its cache
+        asked.append((options, torch._guards.TracingContext.get().fake_mode.shape_env is not None))
         if options.get("join"):
             raise RuntimeError("cannot sort")
         return lambda *values: values[0].add_(1)
@@ -173,7 +202,9 @@ def test_a_rehearsal_leaves_the_learner_exactly_as_it_was(steps: int) -> None:
     assert (learner.step, int(learner.state["update"])) == (steps, steps)
     for one in (learner, reference):  # and what follows is the same
         train(one, 10)
-    assert all(torch.equal(tensor, reference.tensors[name]) for name, tensor in learner.tensors.items())
+    assert all(
+        torch.equal(tensor, reference.tensors[name]) for name, tensor in learner.tensors.items()
+    )
 
 
 def test_every_step_of_a_rehearsal_starts_from_the_same_numbers() -> None:
@@ -186,7 +217,9 @@ def test_every_step_of_a_rehearsal_starts_from_the_same_numbers() -> None:
 def test_rounding_is_no_disagreement_even_of_the_shortest_steps() -> None:
     with Rehearsal(make_learner("sac", {"tau": 1e-7, "lr": 1e-7}, {})) as rehearsal:
         expected = rehearsal.once()
-        rounded = {name: t * (1 + 1e-7) if t.is_floating_point() else t for name, t in expected.items()}
+        rounded = {
+            name: t * (1 + 1e-7) if t.is_floating_point() else t for name, t in expected.items()
+        }
         assert disagreement(rehearsal.start, expected, rounded) is None
 
 
@@ -198,7 +231,9 @@ def test_backends_are_chosen_by_device_and_length() -> None:
     assert choose_backend("compiled", CPU, 10) == "compiled"
 
 
-def test_long_training_on_a_cpu_is_compiled_where_there_is_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_training_on_a_cpu_is_compiled_where_there_is_a_compiler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for compiler, chosen in (("/usr/bin/g++", "compiled"), (None, "eager")):
         monkeypatch.setattr(shutil, "which", lambda _, compiler=compiler: compiler)
         assert choose_backend("auto", CPU, backends.COMPILING_PAYS) == chosen
@@ -207,8 +242,14 @@ def test_long_training_on_a_cpu_is_compiled_where_there_is_a_compiler(monkeypatc
 def test_an_impossible_backend_or_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for call, sentence in [
-        (lambda: choose_backend("jit", CPU, 1), "There is no backend 'jit'; use eager, compiled, graph or auto."),
-        (lambda: choose_backend("graph", CPU, 1), "The backend graph needs a CUDA device; use compiled or eager"),
+        (
+            lambda: choose_backend("jit", CPU, 1),
+            "There is no backend 'jit'; use eager, compiled, graph or auto.",
+        ),
+        (
+            lambda: choose_backend("graph", CPU, 1),
+            "The backend graph needs a CUDA device; use compiled or eager",
+        ),
         (lambda: pick_device("gpu0"), "There is no device 'gpu0'; use cpu, cuda or auto."),
         (lambda: pick_device("mps"), "The device 'mps' is not supported; use cpu, cuda or auto."),
         (lambda: pick_device("cuda"), "No CUDA device is available here; use --device cpu."),
@@ -219,10 +260,14 @@ def test_an_impossible_backend_or_device_is_refused(monkeypatch: pytest.MonkeyPa
     assert pick_device("auto") == pick_device("cpu") == CPU
 
 
-def test_a_cuda_device_beyond_those_of_the_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cuda_device_beyond_those_of_the_machine_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert pick_device("cuda:1") == torch.device("cuda:1")
     assert pick_device("auto").type == "cuda"
-    with pytest.raises(UserError, match=r"There is no device 'cuda:2': this machine has 2 CUDA device\(s\)\."):
+    with pytest.raises(
+        UserError, match=r"There is no device 'cuda:2': this machine has 2 CUDA device\(s\)\."
+    ):
         pick_device("cuda:2")

@@ -28,7 +28,9 @@ def benchmarks_importable(monkeypatch):
 
 
 def run(name, out, *arguments):
-    importlib.import_module(name).main(["--quick", "--device", "cpu", "--out", str(out), *arguments])
+    importlib.import_module(name).main(
+        ["--quick", "--device", "cpu", "--out", str(out), *arguments]
+    )
     return json.loads(out.read_bytes())
 
 
@@ -38,12 +40,16 @@ def test_the_floor_is_what_the_networks_must_multiply_and_eager_hardly_multiplie
     agent = get_algorithm(algo).agent([make_config(algo)], 17, 6)
     learner = Learner(agent, [0], 64, torch.device("cpu"))
     with Rehearsal(learner):
-        for operation, least in (("act", floor.act_flops(agent)), ("update", floor.update_flops(agent))):
+        for operation, least in (
+            ("act", floor.act_flops(agent)),
+            ("update", floor.update_flops(agent)),
+        ):
             with FlopCounterMode(display=False) as counter:
                 learner.run[operation]()
             done = counter.get_total_flops()
             # The heads of critics, with their single output, may be sums instead of products.
-            # CrossQ goes back through the whole of its joint pass, where others take the next state without gradient.
+            # CrossQ goes back through the whole of its joint pass, where others take the next state
+            # without gradient.
             assert 0.98 * least < done < (1.5 if algo in ("sac-nr", "crossq") else 1.1) * least
 
 
@@ -67,9 +73,16 @@ def test_contenders_take_turns_and_a_ratio_is_taken_within_a_round():
 
 
 def test_the_step_of_every_agent_is_measured_and_the_machine_described(tmp_path):
-    content = run("step", tmp_path / "step.json", "--agents", "ddpg,sac", "--runs", "1,2", "--no-libraries")
+    content = run(
+        "step", tmp_path / "step.json", "--agents", "ddpg,sac", "--runs", "1,2", "--no-libraries"
+    )
     rows = content["tables"]["operations"]["rows"]
-    assert [(row["agent"], row["runs"]) for row in rows] == [("ddpg", 1), ("ddpg", 2), ("sac", 1), ("sac", 2)]
+    assert [(row["agent"], row["runs"]) for row in rows] == [
+        ("ddpg", 1),
+        ("ddpg", 2),
+        ("sac", 1),
+        ("sac", 2),
+    ]
     assert all(row["× floor"]["median"] > 1 for row in rows)
     assert content["machine"]["cpu"]
     assert content["machine"]["versions"]["torch"]
@@ -99,7 +112,13 @@ def test_cohorts_side_by_side_are_measured_to_the_end(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--split", "3"], ["--split", "0"], ["--split", "2", "--cohorts", "2"], ["--split", "2", "--table-1"]]
+    "arguments",
+    [
+        ["--split", "3"],
+        ["--split", "0"],
+        ["--split", "2", "--cohorts", "2"],
+        ["--split", "2", "--table-1"],
+    ],
 )
 def test_runs_that_cannot_be_split_are_refused(arguments, capsys):
     with pytest.raises(SystemExit):

@@ -6,7 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_experiments import DRIFT, Mortals, assert_trained_alike, rewrite_progress, rows, same, train
+from tiny_experiments import (
+    DRIFT,
+    Mortals,
+    assert_trained_alike,
+    rewrite_progress,
+    rows,
+    same,
+    train,
+)
 
 import pac4sac
 from pac4sac.base.errors import UserError
@@ -32,7 +40,18 @@ def mortals() -> Iterator[Mortals]:
 def test_bias_is_logged_on_schedule_and_once_at_the_end(folder: Path) -> None:
     found = rows(folder, "sac-seed0", "bias")
     assert [row["step"] for row in found] == [50, 100, 130]
-    names = ("step", "bias", "low", "high", "rms", "mean_return", "episodes", "steps", "tail_weight", *OFFERED)
+    names = (
+        "step",
+        "bias",
+        "low",
+        "high",
+        "rms",
+        "mean_return",
+        "episodes",
+        "steps",
+        "tail_weight",
+        *OFFERED,
+    )
     assert all(tuple(row) == names and row["low"] < row["bias"] < row["high"] for row in found)
     assert len({row["bias"] for row in found + rows(folder, "sac-seed1", "bias")}) == 6
 
@@ -43,7 +62,9 @@ def test_what_is_logged_is_what_a_measurement_of_that_agent_gives(folder: Path) 
     last = rows(folder, "sac-seed1", "bias")[-1]
     assert errors.bias().bias == pytest.approx(last["bias"], rel=1e-4)
     assert errors.bias().steps == last["steps"]
-    assert {name: last[name] for name in OFFERED} == pytest.approx(vars(errors.uncertainty()), rel=1e-3)
+    assert {name: last[name] for name in OFFERED} == pytest.approx(
+        vars(errors.uncertainty()), rel=1e-3
+    )
 
 
 def test_a_single_plain_critic_offers_no_uncertainty_to_log(tmp_path: Path) -> None:
@@ -57,7 +78,9 @@ def test_measuring_bias_never_disturbs_training(folder: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("step", [60, 119])
-def test_a_resumed_run_has_the_same_log(folder: Path, tmp_path: Path, mortals: Mortals, step: int) -> None:
+def test_a_resumed_run_has_the_same_log(
+    folder: Path, tmp_path: Path, mortals: Mortals, step: int
+) -> None:
     assert mortals.killed_at("train", tmp_path / "x", step, **{"with": BIAS})
     assert experiment.resume(tmp_path / "x").complete
     assert same(tmp_path / "x", folder)
@@ -80,7 +103,9 @@ def _forget_bias(progress: dict[str, Any]) -> None:
 
 def test_of_one_episode_there_is_no_interval(tmp_path: Path) -> None:
     found = rows(train(tmp_path / "x", **BIAS | {"bias_episodes": 1}).folder, "sac-seed0", "bias")
-    assert all(row["low"] is None and row["high"] is None and np.isfinite(row["bias"]) for row in found)
+    assert all(
+        row["low"] is None and row["high"] is None and np.isfinite(row["bias"]) for row in found
+    )
 
 
 @pytest.mark.parametrize("wrong", [{"bias_every": -1}, {"bias_episodes": 0}])

@@ -19,9 +19,21 @@ from pac4sac.runs.reading import read_runs
 STEPS = range(2000, 40_001, 2000)
 
 
-def write_bias(run: Path, biases: Sequence[float | None], steps: Sequence[int] = STEPS, **changes: Any) -> None:
-    usual = {"low": None, "high": None, "rms": 3.0, "mean_return": -50.0, "episodes": 3, "steps": 900}
-    rows = [{"step": step, "bias": bias, **usual, **changes} for step, bias in zip(steps, biases, strict=True)]
+def write_bias(
+    run: Path, biases: Sequence[float | None], steps: Sequence[int] = STEPS, **changes: Any
+) -> None:
+    usual = {
+        "low": None,
+        "high": None,
+        "rms": 3.0,
+        "mean_return": -50.0,
+        "episodes": 3,
+        "steps": 900,
+    }
+    rows = [
+        {"step": step, "bias": bias, **usual, **changes}
+        for step, bias in zip(steps, biases, strict=True)
+    ]
     (run / "bias.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
@@ -30,7 +42,10 @@ def write_variants(folder: Path, seeds: int = 5) -> None:
         for seed in range(seeds):
             luck = np.random.default_rng([seed, len(algo)])
             run = write_run(folder, task("cartpole-swingup"), algo, seed)
-            write_bias(run, (end * np.linspace(0, 1, len(STEPS)) + luck.normal(0, spread, len(STEPS))).tolist())
+            write_bias(
+                run,
+                (end * np.linspace(0, 1, len(STEPS)) + luck.normal(0, spread, len(STEPS))).tolist(),
+            )
 
 
 def section_of(folder: Path) -> Any:
@@ -40,16 +55,24 @@ def section_of(folder: Path) -> Any:
 def test_each_variant_is_told_to_over_or_underestimate_or_neither(tmp_path: Path) -> None:
     write_variants(tmp_path / "in")
     write_report([tmp_path / "in"], tmp_path / "out")
-    found = {row["variant"]: row for row in csv.DictReader((tmp_path / "out/tables/bias-cartpole-swingup.csv").open())}
+    found = {
+        row["variant"]: row
+        for row in csv.DictReader((tmp_path / "out/tables/bias-cartpole-swingup.csv").open())
+    }
     verdicts = {"ddpg": "overestimates", "sac": "underestimates", "pac4sac": "undecided"}
     assert {label: row["verdict"] for label, row in found.items()} == verdicts
     assert float(found["ddpg"]["bias"]) == pytest.approx(400, abs=30)
     assert float(found["sac"]["relative_bias"]) == pytest.approx(float(found["sac"]["bias"]) / 50)
     text = (tmp_path / "out" / "report.md").read_text()
-    assert "at the end of training, without shooting: overestimates: `ddpg`; underestimates: `sac`." in text
+    assert (
+        "at the end of training, without shooting: overestimates: `ddpg`; underestimates: `sac`."
+        in text
+    )
     assert "at the end of training, with shooting: undecided: `pac4sac`." in text
     drawing = (tmp_path / "out" / "figures" / "bias-cartpole-swingup.svg").read_text()
-    assert {label for label in verdicts if f"{plain_name(label)} (5 seeds)" in drawing} == set(verdicts)
+    assert {label for label in verdicts if f"{plain_name(label)} (5 seeds)" in drawing} == set(
+        verdicts
+    )
 
 
 def test_a_report_on_runs_without_measurements_has_no_such_section(tmp_path: Path) -> None:
@@ -66,7 +89,9 @@ def test_of_one_seed_the_interval_is_that_of_its_episodes(tmp_path: Path) -> Non
 
 def test_runs_that_diverged_are_drawn_but_not_judged(tmp_path: Path) -> None:
     for seed in range(3):
-        write_bias(write_run(tmp_path, task("cartpole-swingup"), "sac", seed), [1.0 + seed] * len(STEPS))
+        write_bias(
+            write_run(tmp_path, task("cartpole-swingup"), "sac", seed), [1.0 + seed] * len(STEPS)
+        )
     broken = write_run(tmp_path, task("cartpole-swingup"), "sac", 4, [10.0] * 8, status="diverged")
     write_bias(broken, [7.0, None, None, None], range(2000, 8001, 2000))
     (variant,) = read_context([tmp_path]).all_variants
@@ -81,7 +106,9 @@ def test_runs_that_diverged_are_drawn_but_not_judged(tmp_path: Path) -> None:
 
 def test_while_runs_are_under_way_those_solved_first_do_not_stand_for_all(tmp_path: Path) -> None:
     for seed in range(3):
-        write_bias(write_run(tmp_path, task("cartpole-swingup"), "sac", seed), [9.0 + seed] * len(STEPS))
+        write_bias(
+            write_run(tmp_path, task("cartpole-swingup"), "sac", seed), [9.0 + seed] * len(STEPS)
+        )
     assert "overestimates: `sac`" in section_of(tmp_path).blocks[1]
     early = write_run(tmp_path, task("cartpole-swingup"), "sac", 3, [10.0] * 8, status="running")
     write_bias(early, [1000.0] * 4, range(2000, 8001, 2000))
@@ -96,7 +123,10 @@ def test_a_damaged_log_has_no_last_measurement_and_does_no_other_harm(tmp_path: 
     (variant,) = read_context([tmp_path]).all_variants
     assert [row["bias"] for row in BIAS.of(variant.runs[0])] == [1.0, 2.0]
     sentence = section_of(tmp_path).blocks[1]
-    assert "On Pendulum-v1 at the end of training, without shooting: no measurement at the end: `sac`" in sentence
+    assert (
+        "On Pendulum-v1 at the end of training, without shooting: no measurement at the end: `sac`"
+        in sentence
+    )
 
 
 def test_of_a_run_found_twice_the_one_with_measurements_is_taken(tmp_path: Path) -> None:
@@ -119,7 +149,9 @@ def test_the_variants_of_the_study_that_asks_are_drawn_together(tmp_path: Path) 
     labels = [f"variant-{k}" for k in range(9)]
     for k, label in enumerate(labels):
         where = tmp_path / ("asking" if k in (1, 7, 8) else "others")
-        run = write_run(where, task("cartpole-swingup"), "sac", 0, None, label, {"lr": 1e-3 + 1e-5 * k})
+        run = write_run(
+            where, task("cartpole-swingup"), "sac", 0, None, label, {"lr": 1e-3 + 1e-5 * k}
+        )
         write_bias(run, [5.0] * len(STEPS))
     write_study(tmp_path / "asking", "overestimation", "overestimation", None, [])
     write_report([tmp_path], tmp_path / "out")

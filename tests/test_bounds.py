@@ -15,7 +15,8 @@ from torch.distributions import Normal, kl_divergence
 from pac4sac.agents import bounds
 from pac4sac.base.errors import UserError
 
-# With N = 100 and δ = 0.02: ln(2√N/δ) = ln(20/0.02) = ln 1000. This KL makes the numerator 8, so κ = 8/200 = 0.04.
+# With N = 100 and δ = 0.02: ln(2√N/δ) = ln(20/0.02) = ln 1000. This KL makes the numerator 8, so κ
+# = 8/200 = 0.04.
 N, DELTA = 100, 0.02
 KL = 8 - math.log(1000)
 
@@ -54,14 +55,19 @@ class TestGaussianKl:
 
     def test_general_prior(self) -> None:
         # N(3, 1) against N(1, 4): ½(1/4 + 2²/4 − 1 − ln(1/4)) = ½(1/4 + ln 4)
-        assert as_float(bounds.gaussian_kl(3.0, 1.0, 1.0, 4.0)) == pytest.approx((0.25 + math.log(4)) / 2)
+        assert as_float(bounds.gaussian_kl(3.0, 1.0, 1.0, 4.0)) == pytest.approx(
+            (0.25 + math.log(4)) / 2
+        )
 
     def test_is_zero_at_the_prior(self) -> None:
         assert as_float(bounds.gaussian_kl(0.3, 0.7, 0.3, 0.7)) == pytest.approx(0, abs=1e-15)
 
     def test_agrees_with_torch_distributions_and_sums_the_last_axis(self) -> None:
         generator = torch.Generator().manual_seed(0)
-        m, v = torch.randn(3, 2, 7, generator=generator), torch.rand(3, 2, 7, generator=generator) + 0.1
+        m, v = (
+            torch.randn(3, 2, 7, generator=generator),
+            torch.rand(3, 2, 7, generator=generator) + 0.1,
+        )
         m0, v0 = torch.randn(7, generator=generator), torch.rand(7, generator=generator) + 0.1
         expected = kl_divergence(Normal(m, v.sqrt()), Normal(m0, v0.sqrt())).sum(-1)
         torch.testing.assert_close(bounds.gaussian_kl(m, v, m0, v0), expected)
@@ -86,10 +92,13 @@ class TestComplexity:
         assert as_float(bounds.mcallester(0.1, 6.0, 100, math.exp(-2))) == pytest.approx(0.3)
         assert as_float(bounds.mcallester_2003(0.1, KL, 101, 0.101)) == pytest.approx(0.3)
         assert as_float(bounds.maurer(0.1, KL, N, DELTA)) == pytest.approx(0.3)
-        assert as_float(bounds.maurer(0.1, KL, N, DELTA, loss_range=5.0)) == pytest.approx(1.1)  # 0.1 + 5·0.2
+        # 0.1 + 5·0.2
+        assert as_float(bounds.maurer(0.1, KL, N, DELTA, loss_range=5.0)) == pytest.approx(1.1)
 
     @pytest.mark.parametrize("kl", [0.0, -1e-7])
-    def test_the_papers_term_has_a_finite_gradient_at_zero_even_with_rounding_below(self, kl: float) -> None:
+    def test_the_papers_term_has_a_finite_gradient_at_zero_even_with_rounding_below(
+        self, kl: float
+    ) -> None:
         leaf = torch.tensor(kl, requires_grad=True)
         bounds.complexity_paper(leaf, 1000).backward()
         assert leaf.grad is not None
@@ -101,7 +110,8 @@ class TestComplexity:
             assert sum(terms) <= 2 * math.sqrt(n) + 1e-12
 
 
-# With R_max = ‖Γ‖ = 1, N = 10, δ = 0.05: N/2 = 5, ln(5/0.05) = ln 100. A KL of 9 − ln 100 makes the root √(9/4) = 1.5.
+# With R_max = ‖Γ‖ = 1, N = 10, δ = 0.05: N/2 = 5, ln(5/0.05) = ln 100. A KL of 9 − ln 100 makes the
+# root √(9/4) = 1.5.
 THEOREM_1 = {"gamma": 0.5, "next_value_variance": 0.25, "r_max": 1.0, "correlation": 1.0}
 
 
@@ -110,7 +120,9 @@ class TestValueError:
         bound = bounds.theorem_1(0.75, 9 - math.log(100), 10, 0.05, **THEOREM_1)
         assert as_float(bound) == pytest.approx(8.0)  # (0.75 + 1.5 − 0.25) / (1 − 0.5)²
 
-    def test_theorem_1_is_infinite_where_vacuous_and_the_rest_of_the_batch_keeps_its_gradient(self) -> None:
+    def test_theorem_1_is_infinite_where_vacuous_and_the_rest_of_the_batch_keeps_its_gradient(
+        self,
+    ) -> None:
         kl = f64(9 - math.log(100), 9 - math.log(100), 1.0).requires_grad_()
         bound = bounds.theorem_1(0.75, kl, torch.tensor([10, 2, 1]), 0.05, **THEOREM_1)
         assert bound.tolist() == [pytest.approx(8.0), math.inf, math.inf]
@@ -140,9 +152,12 @@ class TestValueError:
 
 class TestBoundedLoss:
     @pytest.mark.parametrize(
-        ("m", "v", "y", "epsilon"), [(0.0, 1.0, 0.0, 1.0), (2.0, 0.3, -1.0, 2.5), (5.0, 1e-3, 5.2, 0.1), (1, 9, 0, 4)]
+        ("m", "v", "y", "epsilon"),
+        [(0.0, 1.0, 0.0, 1.0), (2.0, 0.3, -1.0, 2.5), (5.0, 1e-3, 5.2, 0.1), (1, 9, 0, 4)],
     )
-    def test_is_the_expectation_over_the_critic(self, m: float, v: float, y: float, epsilon: float) -> None:
+    def test_is_the_expectation_over_the_critic(
+        self, m: float, v: float, y: float, epsilon: float
+    ) -> None:
         def integrand(q: float) -> float:
             density = math.exp(-((q - m) ** 2) / (2 * v)) / math.sqrt(2 * math.pi * v)
             return (1 - math.exp(-((q - y) ** 2) / epsilon**2)) * density
@@ -153,7 +168,9 @@ class TestBoundedLoss:
 
     def test_worked_by_hand(self) -> None:
         # v = 3/2, ε = 1: (1 + 3)^(−½) = ½ and (m − y)² = 4 over 1 + 3 is 1: 1 − e⁻¹/2
-        assert as_float(bounds.bounded_loss(2.0, 1.5, 0.0, 1.0)) == pytest.approx(1 - math.exp(-1) / 2)
+        assert as_float(bounds.bounded_loss(2.0, 1.5, 0.0, 1.0)) == pytest.approx(
+            1 - math.exp(-1) / 2
+        )
 
     @given(st.floats(-1e3, 1e3), st.floats(0, 1e3), st.floats(1e-2, 1e3))
     def test_lies_between_zero_and_one(self, m: float, v: float, epsilon: float) -> None:
@@ -165,7 +182,8 @@ class TestBoundedLossFamily:
         assert as_float(bounds.maurer(0.21, KL, N, DELTA)) == pytest.approx(0.41)  # 0.21 + √0.04
 
     def test_quadratic(self) -> None:
-        assert as_float(bounds.quadratic(0.21, KL, N, DELTA)) == pytest.approx(0.49)  # (√0.25 + √0.04)²
+        # (√0.25 + √0.04)²
+        assert as_float(bounds.quadratic(0.21, KL, N, DELTA)) == pytest.approx(0.49)
         assert as_float(bounds.quadratic(0.0, KL, N, DELTA)) == pytest.approx(0.16)  # 4κ
 
     def test_lambda(self) -> None:
@@ -173,7 +191,8 @@ class TestBoundedLossFamily:
         assert as_float(bounds.lambda_bound(0.05, KL, N, DELTA, 1.0)) == pytest.approx(0.26)
 
     def test_optimal_lambda(self) -> None:
-        # 2 / (√(0.05/0.04 + 1) + 1) = 2 / (1.5 + 1), and there 0.05/0.6 + 8/(100 · 0.8 · 0.6) = 1/12 + 1/6
+        # 2 / (√(0.05/0.04 + 1) + 1) = 2 / (1.5 + 1), and there 0.05/0.6 + 8/(100 · 0.8 · 0.6) =
+        # 1/12 + 1/6
         assert as_float(bounds.optimal_lambda(0.05, KL, N, DELTA)) == pytest.approx(0.8)
         assert as_float(bounds.lambda_bound(0.05, KL, N, DELTA)) == pytest.approx(0.25)
 
@@ -182,12 +201,16 @@ class TestBoundedLossFamily:
         assert as_float(bounds.kl_bound(0.0, KL, N, DELTA)) == pytest.approx(1 - math.exp(-0.08))
 
     @given(risks, kls, counts, deltas)
-    def test_the_best_lambda_gives_the_quadratic_bound(self, risk: float, kl: float, n: int, delta: float) -> None:
+    def test_the_best_lambda_gives_the_quadratic_bound(
+        self, risk: float, kl: float, n: int, delta: float
+    ) -> None:
         best = as_float(bounds.lambda_bound(risk, kl, n, delta))
         assert best == pytest.approx(as_float(bounds.quadratic(risk, kl, n, delta)))
 
     @given(risks, kls, counts, deltas, st.floats(0.01, 1.99))
-    def test_no_lambda_beats_the_best(self, risk: float, kl: float, n: int, delta: float, lam: float) -> None:
+    def test_no_lambda_beats_the_best(
+        self, risk: float, kl: float, n: int, delta: float, lam: float
+    ) -> None:
         best = as_float(bounds.lambda_bound(risk, kl, n, delta))
         assert as_float(bounds.lambda_bound(risk, kl, n, delta, lam)) >= best * (1 - 1e-9)
 
@@ -216,7 +239,9 @@ FAMILY = [
     bounds.quadratic,
     bounds.lambda_bound,
     bounds.kl_bound,
-    lambda risk, kl, n, delta: bounds.final_bound(risk, kl, n, delta, gamma=0.9, next_value_variance=0.1),
+    lambda risk, kl, n, delta: bounds.final_bound(
+        risk, kl, n, delta, gamma=0.9, next_value_variance=0.1
+    ),
     lambda risk, kl, n, delta: bounds.theorem_1(risk, kl, n, delta, **THEOREM_1),
 ]
 
@@ -226,39 +251,78 @@ class TestMonotonicity:
     @settings(max_examples=30)
     @given(risks, kls, counts, deltas, st.floats(1.001, 100))
     def test_more_data_tightens(
-        self, bound: Callable[..., Tensor], risk: float, kl: float, n: int, delta: float, more: float
+        self,
+        bound: Callable[..., Tensor],
+        risk: float,
+        kl: float,
+        n: int,
+        delta: float,
+        more: float,
     ) -> None:
-        assert as_float(bound(risk, kl, math.ceil(n * more), delta)) <= as_float(bound(risk, kl, n, delta)) + 1e-12
+        assert (
+            as_float(bound(risk, kl, math.ceil(n * more), delta))
+            <= as_float(bound(risk, kl, n, delta)) + 1e-12
+        )
 
     @settings(max_examples=30)
     @given(risks, kls, counts, deltas, st.floats(1e-3, 100))
     def test_a_posterior_farther_from_the_prior_loosens(
-        self, bound: Callable[..., Tensor], risk: float, kl: float, n: int, delta: float, more: float
+        self,
+        bound: Callable[..., Tensor],
+        risk: float,
+        kl: float,
+        n: int,
+        delta: float,
+        more: float,
     ) -> None:
-        assert as_float(bound(risk, kl + more, n, delta)) >= as_float(bound(risk, kl, n, delta)) - 1e-12
+        assert (
+            as_float(bound(risk, kl + more, n, delta))
+            >= as_float(bound(risk, kl, n, delta)) - 1e-12
+        )
 
     @settings(max_examples=30)
     @given(risks, kls, counts, deltas, st.floats(0.01, 0.99))
     def test_more_confidence_loosens(
-        self, bound: Callable[..., Tensor], risk: float, kl: float, n: int, delta: float, share: float
+        self,
+        bound: Callable[..., Tensor],
+        risk: float,
+        kl: float,
+        n: int,
+        delta: float,
+        share: float,
     ) -> None:
-        assert as_float(bound(risk, kl, n, delta * share)) >= as_float(bound(risk, kl, n, delta)) - 1e-12
+        assert (
+            as_float(bound(risk, kl, n, delta * share))
+            >= as_float(bound(risk, kl, n, delta)) - 1e-12
+        )
 
     def test_is_a_batch_of_its_scalars(self, bound: Callable[..., Tensor]) -> None:
-        risk, kl, n = f64(0.0, 0.3, 0.9)[:, None], f64(1.0, 50.0), torch.tensor([[[100]], [[10_000]]])
+        risk, kl, n = (
+            f64(0.0, 0.3, 0.9)[:, None],
+            f64(1.0, 50.0),
+            torch.tensor([[[100]], [[10_000]]]),
+        )
         batch = bound(risk, kl, n, 0.05)
         assert batch.shape == (2, 3, 2)
         one_by_one = [
-            [[as_float(bound(r, k, c, 0.05)) for k in (1.0, 50.0)] for r in (0.0, 0.3, 0.9)] for c in (100, 10_000)
+            [[as_float(bound(r, k, c, 0.05)) for k in (1.0, 50.0)] for r in (0.0, 0.3, 0.9)]
+            for c in (100, 10_000)
         ]
         torch.testing.assert_close(batch, torch.tensor(one_by_one, dtype=torch.float64))
 
-    def test_its_gradient_in_risk_and_kl_matches_finite_differences(self, bound: Callable[..., Tensor]) -> None:
+    def test_its_gradient_in_risk_and_kl_matches_finite_differences(
+        self, bound: Callable[..., Tensor]
+    ) -> None:
         risk, kl = f64(0.05, 0.3, 0.8).requires_grad_(), f64(2.0, 20.0, 5.0).requires_grad_()
-        assert torch.autograd.gradcheck(lambda r, k: bound(r, k, torch.tensor(500), 0.05), (risk, kl))
+        assert torch.autograd.gradcheck(
+            lambda r, k: bound(r, k, torch.tensor(500), 0.05), (risk, kl)
+        )
 
     def test_single_precision_stays_single(self, bound: Callable[..., Tensor]) -> None:
-        assert bound(torch.tensor([0.3]), torch.tensor([5.0]), torch.tensor([1000]), 0.05).dtype == torch.float32
+        assert (
+            bound(torch.tensor([0.3]), torch.tensor([5.0]), torch.tensor([1000]), 0.05).dtype
+            == torch.float32
+        )
 
 
 class TestKlInverse:
@@ -271,14 +335,18 @@ class TestKlInverse:
             assert as_float(bounds.kl_inverse(q, level)) == pytest.approx(expected, rel=1e-9)
 
     @given(st.floats(0.01, 0.9), st.floats(1e-3, 2))
-    def test_its_gradient_matches_finite_differences_of_brentq(self, q: float, level: float) -> None:
+    def test_its_gradient_matches_finite_differences_of_brentq(
+        self, q: float, level: float
+    ) -> None:
         if kl_inverse_by_brentq(q, level) > 0.999:  # too flat for a finite difference to resolve
             return
         at = f64(q).requires_grad_(), f64(level).requires_grad_()
         bounds.kl_inverse(*at).backward()
         h = 1e-5
         by_q = (kl_inverse_by_brentq(q + h, level) - kl_inverse_by_brentq(q - h, level)) / (2 * h)
-        by_level = (kl_inverse_by_brentq(q, level + h) - kl_inverse_by_brentq(q, level - h)) / (2 * h)
+        by_level = (kl_inverse_by_brentq(q, level + h) - kl_inverse_by_brentq(q, level - h)) / (
+            2 * h
+        )
         assert at[0].grad is not None
         assert at[1].grad is not None
         assert as_float(at[0].grad) == pytest.approx(by_q, rel=1e-3, abs=1e-4)
@@ -286,14 +354,20 @@ class TestKlInverse:
 
     def test_without_mistakes_it_has_a_closed_form(self) -> None:
         level = f64(1e-15, 1e-3, 1.0, 30.0)
-        torch.testing.assert_close(bounds.kl_inverse(0.0, level), -torch.expm1(-level), rtol=1e-12, atol=0.0)
+        torch.testing.assert_close(
+            bounds.kl_inverse(0.0, level), -torch.expm1(-level), rtol=1e-12, atol=0.0
+        )
 
     def test_at_level_zero_it_is_the_risk_itself(self) -> None:
         q = f64(0.0, 1e-12, 0.3, 1.0)
         assert bounds.kl_inverse(q, 0.0).equal(q)
 
     def test_a_huge_level_says_nothing(self) -> None:
-        assert bounds.kl_inverse(f64(0.0, 0.3, 1.0), f64(1e6, math.inf, 1e300)).tolist() == [1, 1, 1]
+        assert bounds.kl_inverse(f64(0.0, 0.3, 1.0), f64(1e6, math.inf, 1e300)).tolist() == [
+            1,
+            1,
+            1,
+        ]
 
     def test_a_risk_of_one_stays_one(self) -> None:
         assert bounds.kl_inverse(1.0, f64(0.0, 1e-9, 5.0)).tolist() == [1, 1, 1]
@@ -334,7 +408,10 @@ class TestKlInverse:
         (lambda: bounds.lambda_bound(0.1, 1.0, 100, 0.05, 2.0), "lambda"),
         (lambda: bounds.kl_bound(1.5, 1.0, 100, 0.05), "risk"),
         (lambda: bounds.bounded_loss(0.0, 1.0, 0.0, 0.0), "epsilon"),
-        (lambda: bounds.final_bound(0.1, 1.0, 100, 0.05, gamma=1.0, next_value_variance=0.0), "gamma"),
+        (
+            lambda: bounds.final_bound(0.1, 1.0, 100, 0.05, gamma=1.0, next_value_variance=0.0),
+            "gamma",
+        ),
         (lambda: bounds.gaussian_kl(0.0, 0.0), "v is 0"),
     ],
 )

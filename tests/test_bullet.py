@@ -42,7 +42,9 @@ class Episode:
 def golden_episodes(name: str) -> Iterator[Episode]:
     data = np.load(Path(__file__).parent / "golden" / f"{name}.npz")
     ends = np.cumsum(data["length"])[:-1]
-    actions, observations, terms = (np.split(data[field], ends) for field in ("actions", "observations", "terms"))
+    actions, observations, terms = (
+        np.split(data[field], ends) for field in ("actions", "observations", "terms")
+    )
     for i, seed in enumerate(data["seed"].tolist()):
         yield Episode(
             seed,
@@ -61,12 +63,15 @@ def joint_positions(env: BulletEnv) -> NDArray[np.float64]:
         for index in range(pybullet.getNumJoints(1, physicsClientId=env._client))
         if pybullet.getJointInfo(1, index, physicsClientId=env._client)[2] != pybullet.JOINT_FIXED
     ]
-    return np.array([state[0] for state in pybullet.getJointStates(1, indices, physicsClientId=env._client)])
+    return np.array(
+        [state[0] for state in pybullet.getJointStates(1, indices, physicsClientId=env._client)]
+    )
 
 
 @pytest.fixture(scope="module")
 def same_arithmetic() -> bool:
-    """Whether this machine's arithmetic is the recording one's to the last bit, judged where there are no contacts."""
+    """Whether this machine's arithmetic is the recording one's to the last bit, judged where there
+    are no contacts."""
     for episode in golden_episodes("cartpole-swingup"):
         env = make("cartpole-swingup")
         if episode.number == 0:
@@ -80,7 +85,9 @@ def same_arithmetic() -> bool:
 
 @pytest.mark.parametrize("restore_state", [False, True])
 @pytest.mark.parametrize("name", TASKS)
-def test_first_and_second_episodes_repeat_the_original(name: str, restore_state: bool, same_arithmetic: bool) -> None:
+def test_first_and_second_episodes_repeat_the_original(
+    name: str, restore_state: bool, same_arithmetic: bool
+) -> None:
     env = make(name, restore_state=restore_state)
     for episode in golden_episodes(name):
         if episode.number == 0:
@@ -92,22 +99,33 @@ def test_first_and_second_episodes_repeat_the_original(name: str, restore_state:
         np.testing.assert_array_equal(joint_positions(env), episode.reset_qpos)
         informative = len(episode.reset_observation)
         np.testing.assert_allclose(
-            first[:informative], episode.reset_observation, rtol=0, atol=0 if same_arithmetic else 1e-6
+            first[:informative],
+            episode.reset_observation,
+            rtol=0,
+            atol=0 if same_arithmetic else 1e-6,
         )
 
         outcomes = [env.step(action) for action in episode.actions]
         observations = np.array([outcome[0] for outcome in outcomes])
         rewards = np.array([outcome[1] for outcome in outcomes])
         terms = np.array([list(outcome[4].values()) for outcome in outcomes])
-        # Elsewhere a difference in the last bit grows with each contact: then only the beginning can be compared.
+        # Elsewhere a difference in the last bit grows with each contact: then only the beginning
+        # can be compared.
         same = slice(None) if same_arithmetic or name == "cartpole-swingup" else slice(30)
         tolerance = 0.0 if same_arithmetic else 1e-6
         np.testing.assert_allclose(
-            observations[same, :informative], episode.observations[same], rtol=tolerance, atol=tolerance
+            observations[same, :informative],
+            episode.observations[same],
+            rtol=tolerance,
+            atol=tolerance,
         )
         assert not observations[:, informative:].any()
-        np.testing.assert_allclose(terms[same], episode.terms[same], rtol=0, atol=max(tolerance, 1e-9))
-        np.testing.assert_allclose(rewards[same], episode.terms.sum(1)[same], rtol=0, atol=max(tolerance, 1e-9))
+        np.testing.assert_allclose(
+            terms[same], episode.terms[same], rtol=0, atol=max(tolerance, 1e-9)
+        )
+        np.testing.assert_allclose(
+            rewards[same], episode.terms.sum(1)[same], rtol=0, atol=max(tolerance, 1e-9)
+        )
         assert not any(terminated or truncated for _, _, terminated, truncated, _ in outcomes)
     env.close()
 
@@ -140,7 +158,9 @@ print(digest.hexdigest())
 
 
 def run_python(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
 
 
 def test_two_processes_with_the_same_seed_and_actions_give_the_same_bytes() -> None:
@@ -149,7 +169,9 @@ def test_two_processes_with_the_same_seed_and_actions_give_the_same_bytes() -> N
     assert first == second
 
 
-def test_registration_and_task_names_do_not_load_the_simulator_and_loading_it_prints_nothing() -> None:
+def test_registration_and_task_names_do_not_load_the_simulator_and_loading_it_prints_nothing() -> (
+    None
+):
     done = run_python(
         "import sys; from pac4sac.tasks import get_task, make_env; task = get_task('ant')\n"
         "assert 'pybullet' not in sys.modules\n"
@@ -162,13 +184,17 @@ def rollout(env: BulletEnv, steps: int, **reset: Any) -> tuple[NDArray[np.float3
     rng = np.random.default_rng(11)
     observations, rewards = [env.reset(**reset)[0]], []
     for _ in range(steps):
-        observation, reward, *_ = env.step(rng.uniform(-1, 1, env.action_space.shape).astype(np.float32))
+        observation, reward, *_ = env.step(
+            rng.uniform(-1, 1, env.action_space.shape).astype(np.float32)
+        )
         observations.append(observation)
         rewards.append(reward)
     return np.array(observations), rewards
 
 
-def same(a: tuple[NDArray[np.float32], list[float]], b: tuple[NDArray[np.float32], list[float]]) -> bool:
+def same(
+    a: tuple[NDArray[np.float32], list[float]], b: tuple[NDArray[np.float32], list[float]]
+) -> bool:
     return np.array_equal(a[0], b[0]) and a[1] == b[1]
 
 
@@ -192,9 +218,14 @@ def test_the_cheetahs_first_episode_has_less_friction() -> None:
 
 
 @pytest.mark.parametrize("name", FLOATING)
-def test_only_the_very_first_reward_of_an_instance_lacks_the_ground_in_its_potential(name: str) -> None:
+def test_only_the_very_first_reward_of_an_instance_lacks_the_ground_in_its_potential(
+    name: str,
+) -> None:
     env = make(name)
-    (first_states, first), (later_states, later) = rollout(env, 20, seed=5), rollout(env, 20, seed=5)
+    (first_states, first), (later_states, later) = (
+        rollout(env, 20, seed=5),
+        rollout(env, 20, seed=5),
+    )
     assert np.array_equal(first_states, later_states)
     assert first[0] != later[0]
     assert first[1:] == later[1:]
@@ -211,14 +242,18 @@ def test_compact_drops_exactly_the_entries_that_are_always_zero(name: str) -> No
 
 @pytest.mark.parametrize("name", FLOATING)
 @pytest.mark.parametrize("terminate_when_fallen", [False, True])
-def test_lying_on_the_floor_ends_an_episode_only_on_request(name: str, terminate_when_fallen: bool) -> None:
+def test_lying_on_the_floor_ends_an_episode_only_on_request(
+    name: str, terminate_when_fallen: bool
+) -> None:
     env = make(name, terminate_when_fallen=terminate_when_fallen)
     env.reset(seed=0)
     idle = np.zeros(env.action_space.shape, np.float32)
     assert not env.step(idle)[2]
     on_its_back, on_its_face = (1, 0, 0, 0), (0, 0.5**0.5, 0, 0.5**0.5)
     height, orientation = (0.255, on_its_back) if name == "ant" else (0.4, on_its_face)
-    pybullet.resetBasePositionAndOrientation(1, (0, 0, height), orientation, physicsClientId=env._client)
+    pybullet.resetBasePositionAndOrientation(
+        1, (0, 0, height), orientation, physicsClientId=env._client
+    )
     _, _, terminated, truncated, info = env.step(idle)
     assert terminated is terminate_when_fallen
     assert not truncated
@@ -244,7 +279,9 @@ def test_taking_pictures_changes_nothing(name: str) -> None:
         picture = filmed.render()
         assert picture is not None
         pictures.append(picture)
-        observation, reward, *_ = filmed.step(rng.uniform(-1, 1, filmed.action_space.shape).astype(np.float32))
+        observation, reward, *_ = filmed.step(
+            rng.uniform(-1, 1, filmed.action_space.shape).astype(np.float32)
+        )
         observations.append(observation)
         rewards.append(reward)
     assert same(expected, (np.array(observations), rewards))
@@ -258,7 +295,9 @@ def test_the_camera_follows_the_robot() -> None:
     env.reset(seed=0)
     here = env.render()
     # Tiles repeat every two metres, so that the same picture is taken there.
-    pybullet.resetBasePositionAndOrientation(1, (40, -8, 0.75), (0, 0, 0, 1), physicsClientId=env._client)
+    pybullet.resetBasePositionAndOrientation(
+        1, (40, -8, 0.75), (0, 0, 0, 1), physicsClientId=env._client
+    )
     there = env.render()
     assert here is not None
     assert there is not None

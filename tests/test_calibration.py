@@ -1,4 +1,5 @@
-"""Does a critic know what it does not know: its deviations against its errors, at home and after random actions."""
+"""Does a critic know what it does not know: its deviations against its errors, at home and after
+random actions."""
 
 import numpy as np
 import pytest
@@ -27,10 +28,19 @@ def test_coverage_is_the_share_within_two_deviations() -> None:
 
 
 def test_the_rank_correlation_tells_whether_a_critic_knows_where_it_errs() -> None:
-    error, judged = np.array([[0.0, -1.0, 2.0, -3.0, 99.0]]), np.array([[True, True, True, True, False]])
+    error, judged = (
+        np.array([[0.0, -1.0, 2.0, -3.0, 99.0]]),
+        np.array([[True, True, True, True, False]]),
+    )
     nothing = np.zeros((1, 5))
-    for deviation, expected in (([1, 2, 3, 9, 0], 1.0), ([9, 3, 2, 1, 5], -1.0), ([1, 3, 2, 9, 0], 0.8)):
-        found = value_errors(error, nothing, nothing, judged, np.array([deviation], float)).uncertainty()
+    for deviation, expected in (
+        ([1, 2, 3, 9, 0], 1.0),
+        ([9, 3, 2, 1, 5], -1.0),
+        ([1, 3, 2, 9, 0], 0.8),
+    ):
+        found = value_errors(
+            error, nothing, nothing, judged, np.array([deviation], float)
+        ).uncertainty()
         assert found is not None
         assert found.rank == pytest.approx(expected)
     same = value_errors(error, nothing, nothing, judged, np.ones((1, 5))).uncertainty()
@@ -58,8 +68,11 @@ def test_after_random_actions_the_true_value_is_met_in_the_mean_as_well() -> Non
     assert errors.judged.sum(1).tolist() == [1] * 150
     error = errors.error[errors.judged]
     assert abs(error.mean()) < 3 * error.std() / np.sqrt(150)
-    (on_policy,) = measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 150, "after random steps")
-    assert np.abs(errors.action[:, 0]).max() <= 1 < np.abs(on_policy.action[:, 0]).max()  # uniform on [-1, 1]
+    (on_policy,) = measure_value_errors(
+        agent, state, LINEAR_QUADRATIC, [0], 150, "after random steps"
+    )
+    # uniform on [-1, 1]
+    assert np.abs(errors.action[:, 0]).max() <= 1 < np.abs(on_policy.action[:, 0]).max()
     assert len(set(np.nonzero(errors.judged)[1])) > 15
 
 
@@ -77,7 +90,9 @@ def test_of_an_episode_that_begins_at_random_the_last_random_action_is_judged() 
 
 def errors_of(sizes: list[float], deviation: float | list[float]) -> ValueErrors:
     m, judged = np.array([sizes]), np.ones((1, len(sizes)), bool)
-    return value_errors(m, 0 * m, 0 * m, judged, np.broadcast_to(np.array(deviation, float), m.shape))
+    return value_errors(
+        m, 0 * m, 0 * m, judged, np.broadcast_to(np.array(deviation, float), m.shape)
+    )
 
 
 def test_a_deviation_is_widened_in_some_episodes_until_it_covers_and_tried_in_others() -> None:
@@ -91,7 +106,9 @@ def test_a_deviation_is_widened_in_some_episodes_until_it_covers_and_tried_in_ot
 
 def test_a_deviation_that_knows_where_errors_are_makes_the_interval_narrower() -> None:
     sizes = [1.0, 1.0, 1.0, 10.0]
-    found = widen(errors_of(sizes, [0.1, 0.1, 0.1, 1.0]), errors_of(sizes, [0.1, 0.1, 0.1, 1.0]), 0.05)
+    found = widen(
+        errors_of(sizes, [0.1, 0.1, 0.1, 1.0]), errors_of(sizes, [0.1, 0.1, 0.1, 1.0]), 0.05
+    )
     assert found is not None
     assert found.deviations == found.constant == pytest.approx(10.0)
     assert found.covered.value == 1.0
@@ -102,7 +119,8 @@ def test_every_episode_weighs_the_same_however_many_steps_of_it_are_judged() -> 
     error, judged = np.array([[1.0] * 30, [5.0] * 30]), np.zeros((2, 30), bool)
     judged[0], judged[1, 0] = True, True
     ones = np.ones_like(error)
-    assert quantile(value_errors(error, ones, 0 * ones, judged), ones) == 5.0  # of 31 steps one, but half of the weight
+    # of 31 steps one, but half of the weight
+    assert quantile(value_errors(error, ones, 0 * ones, judged), ones) == 5.0
 
 
 def test_without_a_deviation_there_is_nothing_to_widen() -> None:

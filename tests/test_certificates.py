@@ -69,7 +69,8 @@ def test_betting_stops_where_the_capital_reaches_one_over_delta() -> None:
         (lambda luck, n: luck.random(n), 0.5),
         (lambda luck, n: (luck.random(n) < 0.1).astype(float), 0.1),
         (lambda luck, n: luck.beta(0.3, 0.1, n), 0.75),
-        (lambda luck, n: np.where(luck.random(n) < 0.05, 0.0, 0.9), 0.855),  # good, with rare catastrophes
+        # good, with rare catastrophes
+        (lambda luck, n: np.where(luck.random(n) < 0.05, 0.0, 0.9), 0.855),
     ],
 )
 def test_lower_bounds_on_the_return_hold_as_often_as_they_say(draw, mean: float) -> None:
@@ -120,7 +121,8 @@ def test_rewards_of_random_actions_lie_in_the_range_that_a_task_is_known_by(name
     env.action_space.seed(0)
     rewards = np.array([env.step(env.action_space.sample())[1] for _ in range(60)], float)
     env.close()
-    seen = rewards if limits.proven else rewards.mean()  # assumed of an episode's mean, not of each step
+    # assumed of an episode's mean, not of each step
+    seen = rewards if limits.proven else rewards.mean()
     assert np.all((limits.low <= seen) & (seen <= limits.high))
 
 
@@ -159,11 +161,14 @@ def test_the_value_error_lies_in_its_bracket_though_single_returns_are_noisy() -
 def test_a_large_bias_is_not_taken_for_noise() -> None:
     luck = np.random.default_rng(2)
     g = luck.normal(size=(20, 30))
-    found = value_error(value_errors(np.full_like(g, 5.0), np.zeros_like(g), g, np.ones_like(g, bool)), 0.05)
+    found = value_error(
+        value_errors(np.full_like(g, 5.0), np.zeros_like(g), g, np.ones_like(g, bool)), 0.05
+    )
     assert 20 < found.low < 25 < found.high < 28
 
 
-# --- PAC-Bayes bounds, where their assumptions hold: independent data, fixed features, a posterior fitted to the data
+# --- PAC-Bayes bounds, where their assumptions hold: independent data, fixed features, a posterior
+# fitted to the data
 
 
 def regression(luck: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -177,9 +182,13 @@ def posterior(phi: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return m, np.full(3, 0.01)
 
 
-def errors_of(phi: np.ndarray, y: np.ndarray, m: np.ndarray, v: np.ndarray, episode=None) -> BellmanErrors:
+def errors_of(
+    phi: np.ndarray, y: np.ndarray, m: np.ndarray, v: np.ndarray, episode=None
+) -> BellmanErrors:
     n = len(y)
-    return BellmanErrors(phi @ m, phi**2 @ v, y, np.zeros(n), np.arange(n) if episode is None else episode)
+    return BellmanErrors(
+        phi @ m, phi**2 @ v, y, np.zeros(n), np.arange(n) if episode is None else episode
+    )
 
 
 def values_of(e: BellmanErrors, steps: int = 1) -> ValueErrors:
@@ -212,7 +221,8 @@ def test_certificates_hold_as_often_as_they_say_where_their_assumptions_do() -> 
     assert len(failures) == 8
     assert not vacuous
     assert all(holds_as_promised(count) for count in failures.values()), failures
-    assert not holds_as_promised(memorised)  # the risk on the data alone is no bound: the test could fail
+    # the risk on the data alone is no bound: the test could fail
+    assert not holds_as_promised(memorised)
 
 
 def test_the_test_set_bound_is_tighter_than_the_one_that_pays_for_a_kl() -> None:
@@ -221,8 +231,11 @@ def test_the_test_set_bound_is_tighter_than_the_one_that_pays_for_a_kl() -> None
     assert rows["PAC-Bayes-kl"].value <= min(rows["quadratic"].value, rows["Maurer 2004"].value)
 
 
-def regression_rows(kl: float | None = 5.0, replay: bool = True, scale: float = 1.0, n: int = 64) -> list[BoundRow]:
-    """Fresh data of n episodes of four equal steps; a critic whose errors are `scale` times the data's."""
+def regression_rows(
+    kl: float | None = 5.0, replay: bool = True, scale: float = 1.0, n: int = 64
+) -> list[BoundRow]:
+    """Fresh data of n episodes of four equal steps; a critic whose errors are `scale` times the
+    data's."""
     luck = np.random.default_rng(4)
     scales = Scales(RewardRange(-1, 1, "", proven=True), 0.9, 0.05)
     error = np.repeat(luck.normal(size=(3, n)), 4, axis=1)
@@ -232,7 +245,9 @@ def regression_rows(kl: float | None = 5.0, replay: bool = True, scale: float = 
         for size, x in zip((1.0, scale, scale), error, strict=True)
     )
 
-    certifying, measuring = (CriticErrors(errors, values_of(errors, 4), scales) for errors in (fresh, checked))
+    certifying, measuring = (
+        CriticErrors(errors, values_of(errors, 4), scales) for errors in (fresh, checked)
+    )
     return BoundTable(old if replay else None, certifying, measuring.measured(), kl).rows()
 
 
@@ -253,35 +268,47 @@ def test_the_paper_s_bounds_are_computed_as_printed_and_their_faults_named() -> 
 
 
 def constant_errors(n: int) -> BellmanErrors:
-    """One episode of n steps: each has a squared error of ¾, of which ½ is variance, and a variance of ¼ follows."""
+    """One episode of n steps: each has a squared error of ¾, of which ½ is variance, and a variance
+    of ¼ follows."""
     return BellmanErrors(*(np.full(n, x) for x in (0.5, 0.5, 1.0, 0.25)), np.zeros(n, int))
 
 
 def test_variances_that_follow_and_the_width_of_the_rewards_enter_as_printed() -> None:
     # R_max = 1 and ‖Γ‖ = 2 leave 40/8 = 5 of 40 steps; ln(5/0.05) + KL = 9.
     kl, scales = 9 - np.log(100), Scales(RewardRange(-0.5, 0.5, "", proven=True), 0.5, 0.05)
-    right = value_errors(np.zeros((1, 40)), np.zeros((1, 40)), np.zeros((1, 40)), np.ones((1, 40), bool))
+    right = value_errors(
+        np.zeros((1, 40)), np.zeros((1, 40)), np.zeros((1, 40)), np.ones((1, 40), bool)
+    )
     same = constant_errors(40)
     errors = CriticErrors(same, right, scales)
     rows = BoundTable(same, errors, errors.measured(), kl).rows()
-    final, forgetful, remembering = [row for row in rows if row.kl is not None and row.quantity == "value error"]
+    final, forgetful, remembering = [
+        row for row in rows if row.kl is not None and row.quantity == "value error"
+    ]
     assert forgetful.value == pytest.approx(4 * (0.75 + np.sqrt(9 / 4) - 0.25))
     assert "valid: N = 40 exceeds 2 R_max² ‖Γ‖² = 8" in forgetful.remark
     assert remembering.value == np.inf
-    assert final.value == pytest.approx(4 * (0.75 + np.sqrt((9 - np.log(100) + np.log(20)) / 80) - 0.25))
+    assert final.value == pytest.approx(
+        4 * (0.75 + np.sqrt((9 - np.log(100) + np.log(20)) / 80) - 0.25)
+    )
 
 
 def test_the_test_set_bound_is_where_the_data_would_be_a_surprise_of_delta() -> None:
     assert chernoff(np.zeros(2), 0.04) == pytest.approx(0.8)  # of two without a loss: 0.2² = 0.04
-    # kl(½‖p) = −½ ln(4p(1 − p)), and 4 · 0.9 · 0.1 = 0.36: three such samples have a chance of 0.6³.
+    # kl(½‖p) = −½ ln(4p(1 − p)), and 4 · 0.9 · 0.1 = 0.36: three such samples have a chance of
+    # 0.6³.
     assert chernoff(np.array([0.0, 0.5, 1.0]), 0.216) == pytest.approx(0.9)
     rows = [
-        row for row in table_of(regression_rows()) if row.name in ("test set, naive: steps", "test set, 1 per episode")
+        row
+        for row in table_of(regression_rows())
+        if row.name in ("test set, naive: steps", "test set, 1 per episode")
     ]
     assert [row.n for row in rows] == [256, 64]
     for row in rows:
         q, p = row.risk, row.value
-        assert row.n * (q * np.log(q / p) + (1 - q) * np.log((1 - q) / (1 - p))) == pytest.approx(np.log(20), rel=1e-6)
+        assert row.n * (q * np.log(q / p) + (1 - q) * np.log((1 - q) / (1 - p))) == pytest.approx(
+            np.log(20), rel=1e-6
+        )
 
 
 def test_theorem_1_says_in_words_when_it_is_vacuous() -> None:
@@ -325,7 +352,10 @@ def test_rows_that_need_a_replay_or_a_posterior_are_left_out_without_one() -> No
 def test_a_bound_is_held_against_the_interval_of_what_was_measured() -> None:
     (row,) = regression_rows()[:1]
     low, high = row.measured.low, row.measured.high
-    verdicts = [dataclasses.replace(row, value=x).respected for x in (low - 0.01, (low + high) / 2, high + 0.01)]
+    verdicts = [
+        dataclasses.replace(row, value=x).respected
+        for x in (low - 0.01, (low + high) / 2, high + 0.01)
+    ]
     assert verdicts == ["no", "undecided", "yes"]
 
 
@@ -336,11 +366,17 @@ def test_certified_value_errors_hold_as_often_as_they_say_and_a_wrong_critic_is_
     agent, state = make_linear_agent(*({"mistake": 3.0 * (k % 2)} for k in range(REPETITIONS)))
     single, single_state = make_linear_agent({})
     scales = Scales(RewardRange(-3, 0, "", proven=False), 0.9, DELTA)  # values of −30 to 0
-    everyone = measure_value_errors(agent, state, LINEAR_QUADRATIC, range(REPETITIONS), 10, "certificate")
+    everyone = measure_value_errors(
+        agent, state, LINEAR_QUADRATIC, range(REPETITIONS), 10, "certificate"
+    )
     truth = {
         wrong: {
-            "absolute value error": np.mean([e.episode_means(abs(e.error)).mean() for e in everyone[wrong::2]]),
-            "bounded value error": np.mean([e.episode_means(e.bounded(3.0)).mean() for e in everyone[wrong::2]]),
+            "absolute value error": np.mean(
+                [e.episode_means(abs(e.error)).mean() for e in everyone[wrong::2]]
+            ),
+            "bounded value error": np.mean(
+                [e.episode_means(e.bounded(3.0)).mean() for e in everyone[wrong::2]]
+            ),
         }
         for wrong in (0, 1)
     }
@@ -348,7 +384,9 @@ def test_certified_value_errors_hold_as_often_as_they_say_and_a_wrong_critic_is_
     for run, errors in enumerate(everyone):
         fresh = fresh_errors(single, single_state, errors, scales, seed=run)
         rows = BoundTable(None, fresh, fresh.measured(), kl=None).rows()
-        by_quantity = {row.quantity: row.value for row in rows if row.name == "test set, by episodes"}
+        by_quantity = {
+            row.quantity: row.value for row in rows if row.name == "test set, by episodes"
+        }
         failures += any(by_quantity[quantity] < value for quantity, value in truth[run % 2].items())
         bounds_found[run % 2].append(by_quantity["absolute value error"])
     assert holds_as_promised(failures)
@@ -358,16 +396,22 @@ def test_certified_value_errors_hold_as_often_as_they_say_and_a_wrong_critic_is_
 
 def test_the_squared_distance_to_the_true_value_is_that_of_a_constant_mistake() -> None:
     runs = range(100)
-    agent, state = make_linear_agent(*({"mistake": mistake} for mistake in (0.0, 3.0) for _ in runs))
+    agent, state = make_linear_agent(
+        *({"mistake": mistake} for mistake in (0.0, 3.0) for _ in runs)
+    )
     errors = measure_value_errors(agent, state, LINEAR_QUADRATIC, [*runs, *runs], 10, "now")
     found = [value_error(one, DELTA) for one in errors]
     right, wrong = found[:100], found[100:]
     assert holds_as_promised(sum(not one.low <= 0 <= one.high for one in right), len(runs))
     assert holds_as_promised(sum(not one.low <= 3.0**2 <= one.high for one in wrong), len(runs))
     assert np.median([one.low for one in wrong]) > 5  # and says so from ten episodes
-    # The chance in single returns, which both have, is all that lies between the upper side and the truth.
-    assert np.mean([w.value - r.value for w, r in zip(wrong, right, strict=True)]) == pytest.approx(9, abs=0.8)
-    spread = dataclasses.replace(errors[150], v=np.full_like(errors[150].m, 2.0))  # Q is no single number
+    # The chance in single returns, which both have, is all that lies between the upper side and the
+    # truth.
+    assert np.mean([w.value - r.value for w, r in zip(wrong, right, strict=True)]) == pytest.approx(
+        9, abs=0.8
+    )
+    # Q is no single number
+    spread = dataclasses.replace(errors[150], v=np.full_like(errors[150].m, 2.0))
     assert value_error(spread, DELTA).low == pytest.approx(wrong[50].low + 2.0)
 
 
@@ -382,7 +426,8 @@ def test_the_bellman_error_of_the_true_value_is_zero_in_the_mean() -> None:
     state["hyper/mistake"] += 5.0
     wrong = fresh_errors(agent, state, errors, scales, 0).bellman
     gap = wrong.episode_means(wrong.y - wrong.m)
-    assert gap.mean() == pytest.approx(means.mean() - (1 - 0.9) * 5.0, abs=0.05)  # y moves by γ of the mistake
+    # y moves by γ of the mistake
+    assert gap.mean() == pytest.approx(means.mean() - (1 - 0.9) * 5.0, abs=0.05)
 
 
 def test_bias_along_the_episode_has_the_sign_of_the_mistake_in_every_part() -> None:

@@ -81,29 +81,53 @@ def test_in_short_it_is_five_points_and_the_rest_is_left_to_the_whole_page(certi
 
 def test_large_numbers_are_not_cut(certificate) -> None:
     rows = [
-        dataclasses.replace(row, n=538_712, kl=12_346.0, risk=234_567.0, value=345_678.0) for row in certificate.rows
+        dataclasses.replace(row, n=538_712, kl=12_346.0, risk=234_567.0, value=345_678.0)
+        for row in certificate.rows
     ]
-    error = {"bias": -456_789.0, "low": -567_891.0, "high": -345_679.0, "rms": 678_912.0, "mean_return": -789_123.0}
-    bias = {name: dataclasses.replace(one, **error, steps=891_234) for name, one in certificate.bias.items()}
+    error = {
+        "bias": -456_789.0,
+        "low": -567_891.0,
+        "high": -345_679.0,
+        "rms": 678_912.0,
+        "mean_return": -789_123.0,
+    }
+    bias = {
+        name: dataclasses.replace(one, **error, steps=891_234)
+        for name, one in certificate.bias.items()
+    }
     text = page(dataclasses.replace(certificate, rows=rows, bias=bias))
-    for shown in ("538,712", "12,346", "234,567", "345,678", "-456,789", "678,912", "-789,123", "891,234"):
+    for shown in (
+        "538,712",
+        "12,346",
+        "234,567",
+        "345,678",
+        "-456,789",
+        "678,912",
+        "-789,123",
+        "891,234",
+    ):
         assert shown in text
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_bounds_on_the_replay_rest_on_the_tuples_of_the_checkpoint(certificate, experiments) -> None:
+def test_bounds_on_the_replay_rest_on_the_tuples_of_the_checkpoint(
+    certificate, experiments
+) -> None:
     on_replay = [row for row in certificate.rows if row.data == "replay"]
     assert {row.n for row in on_replay} == {tiny_experiments.STEPS} == {certificate.replay_tuples}
     trained = load(experiments / "pac4sac" / "runs" / "pac4sac-seed1")
-    kl = trained.agent.divergence(trained.state, trained.agent.params(trained.state, "critic")).sum()
+    kl = trained.agent.divergence(
+        trained.state, trained.agent.params(trained.state, "critic")
+    ).sum()
     assert all(row.kl == pytest.approx(float(kl)) for row in on_replay)
     assert all(row.fails for row in on_replay)
     other = critic_errors.stored_replay(
         experiments / "pac4sac" / "runs" / "pac4sac-seed0" / "agent.safetensors", trained
     )
     newest = checkpointed(tiny_experiments.newest(experiments / "pac4sac"))
-    np.testing.assert_array_equal(other.batch.s[0], newest["replay"][1, :, :3])  # of the run, wherever its file lies
+    # of the run, wherever its file lies
+    np.testing.assert_array_equal(other.batch.s[0], newest["replay"][1, :, :3])
 
 
 def checkpointed(folder):
@@ -116,23 +140,32 @@ def test_json_and_picture_say_the_same(certificate, tmp_path) -> None:
     assert about["format"] == "pac4sac certificate"
     assert len(about["bounds"]) == len(certificate.rows)
     for row, told in zip(certificate.rows, about["bounds"], strict=True):
-        assert (told["name"], told["says"], told["respected"]) == (row.name, row.says, row.respected)
+        assert (told["name"], told["says"], told["respected"]) == (
+            row.name,
+            row.says,
+            row.respected,
+        )
         assert told["delta"] == 0.05
         assert set(told["fails"]) <= set(about["assumptions_that_fail"])
-    assert "infinite" in {told["value"] for told in about["bounds"]}  # of Theorem 1; JSON has no such number
+    # of Theorem 1; JSON has no such number
+    assert "infinite" in {told["value"] for told in about["bounds"]}
     assert about["bias"]["policy"]["verdict"] == certificate.bias["policy"].verdict
     with Image.open(written[1]) as picture:
         assert picture.width > 1000
         assert len(picture.convert("RGB").getcolors(1 << 24)) > 20
 
 
-def test_the_same_seed_gives_the_same_certificate_and_another_seed_another(certificate, experiments) -> None:
+def test_the_same_seed_gives_the_same_certificate_and_another_seed_another(
+    certificate, experiments
+) -> None:
     folder = experiments / "pac4sac" / "runs" / "pac4sac-seed1"
     assert pac4sac.certify(folder, episodes=EPISODES).to_json() == certificate.to_json()
     assert pac4sac.certify(folder, episodes=EPISODES, seed=1).bias != certificate.bias
 
 
-def test_an_agent_file_alone_is_certified_without_the_bounds_on_its_replay(experiments, tmp_path) -> None:
+def test_an_agent_file_alone_is_certified_without_the_bounds_on_its_replay(
+    experiments, tmp_path
+) -> None:
     shutil.copy(experiments / "pac4sac" / "runs" / "pac4sac-seed0" / "agent.safetensors", tmp_path)
     alone = pac4sac.certify(tmp_path / "agent.safetensors", episodes=EPISODES)
     assert {row.data for row in alone.rows} == {"fresh"}
@@ -140,7 +173,9 @@ def test_an_agent_file_alone_is_certified_without_the_bounds_on_its_replay(exper
 
 
 @pytest.mark.parametrize(("algo", "deviation"), [("sac", "Std_k[Q_k]"), ("ddpg", None)])
-def test_critics_without_a_posterior_are_measured_and_certified_too(experiments, algo: str, deviation) -> None:
+def test_critics_without_a_posterior_are_measured_and_certified_too(
+    experiments, algo: str, deviation
+) -> None:
     found = pac4sac.certify(experiments / algo / "runs" / f"{algo}-seed0", episodes=EPISODES)
     assert {row.data for row in found.rows} == {"fresh"}
     assert found.kl is None
@@ -158,7 +193,9 @@ def test_unknown_rewards_are_scaled_by_what_was_seen_and_returns_go_uncertified_
     assert "Nothing is known about this task's rewards" in certificate.remarks[0]
     assert all(one.betting is None for one in certificate.returns)
     folder = experiments / "ddpg" / "runs" / "ddpg-seed0"
-    given = pac4sac.certify(folder, episodes=EPISODES, reward_range=(-20, 1), return_range=(-500, 30))
+    given = pac4sac.certify(
+        folder, episodes=EPISODES, reward_range=(-20, 1), return_range=(-500, 30)
+    )
     assert (given.rewards.low, given.rewards.high) == (-20, 1)
     assert all(-500 < one.betting < one.mean.value for one in given.returns)
     assert given.epsilon == 21
@@ -166,10 +203,15 @@ def test_unknown_rewards_are_scaled_by_what_was_seen_and_returns_go_uncertified_
 
 
 @pytest.mark.parametrize(
-    ("settings", "fault"), [({"head": "full"}, None), ({"prior": "moving"}, "prior"), ({"critics": 2}, "minimum")]
+    ("settings", "fault"),
+    [({"head": "full"}, None), ({"prior": "moving"}, "prior"), ({"critics": 2}, "minimum")],
 )
-def test_other_posteriors_and_priors_are_certified_and_their_faults_named(tmp_path, settings, fault) -> None:
-    tiny_experiments.train(tmp_path / "a", "pac4sac", settings=QUICK | settings, seeds=(0,), steps=135)
+def test_other_posteriors_and_priors_are_certified_and_their_faults_named(
+    tmp_path, settings, fault
+) -> None:
+    tiny_experiments.train(
+        tmp_path / "a", "pac4sac", settings=QUICK | settings, seeds=(0,), steps=135
+    )
     found = pac4sac.certify(tmp_path / "a", episodes=EPISODES)
     assert found.kl > 0
     for row in found.rows:
@@ -177,20 +219,34 @@ def test_other_posteriors_and_priors_are_certified_and_their_faults_named(tmp_pa
             assert {"prior", "minimum"} & set(row.fails) == ({fault} if fault else set())
     assert found.calibration[0].deviation == "√v_p"
     trained = load(tmp_path / "a")  # which has the first prior
-    first = trained.agent.divergence(trained.state, trained.agent.params(trained.state, "critic")).sum()
+    first = trained.agent.divergence(
+        trained.state, trained.agent.params(trained.state, "critic")
+    ).sum()
     assert (found.kl == pytest.approx(float(first))) == (fault != "prior")
 
 
-@pytest.mark.parametrize(("algo", "fault"), [("pac4sac-mixture", {"mixture"}), ("pac4sac-index", set())])
-def test_the_uncertainty_of_a_mixture_is_certified_as_a_whole(tmp_path, algo: str, fault: set[str]) -> None:
+@pytest.mark.parametrize(
+    ("algo", "fault"), [("pac4sac-mixture", {"mixture"}), ("pac4sac-index", set())]
+)
+def test_the_uncertainty_of_a_mixture_is_certified_as_a_whole(
+    tmp_path, algo: str, fault: set[str]
+) -> None:
     settings = QUICK | {"shots": 2, "critics": 2}
     tiny_experiments.train(tmp_path / "a", algo, settings=settings, seeds=(0,), steps=135)
     found = pac4sac.certify(tmp_path / "a", episodes=EPISODES)
     trained = load(tmp_path / "a")
     assert found.kl == pytest.approx(
-        float(trained.agent.divergence(trained.state, trained.agent.params(trained.state, "critic")).mean())
+        float(
+            trained.agent.divergence(
+                trained.state, trained.agent.params(trained.state, "critic")
+            ).mean()
+        )
     )
-    assert all({"minimum", "mixture"} & set(row.fails) == fault for row in found.rows if row.data == "replay")
+    assert all(
+        {"minimum", "mixture"} & set(row.fails) == fault
+        for row in found.rows
+        if row.data == "replay"
+    )
     home = found.calibration[0]
     assert home.deviation == "√v"
     assert -1 <= home.rank_correlation <= 1
@@ -236,7 +292,9 @@ def test_limited_errors_have_the_same_squares_but_for_those_beyond_the_largest()
     m, g = luck.normal(size=(2, 5, 40)) * 3
     errors = value_errors(m, luck.exponential(4, (5, 40)), g, np.ones((5, 40), bool))
     for largest in (2.0, 9.0, 1e9):
-        np.testing.assert_allclose(errors.limited(largest).squared, np.minimum(errors.squared, largest))
+        np.testing.assert_allclose(
+            errors.limited(largest).squared, np.minimum(errors.squared, largest)
+        )
 
 
 @pytest.mark.parametrize("each_step", [True, False])
@@ -251,38 +309,56 @@ def test_bounds_that_rest_on_a_range_which_rewards_refute_are_no_certificates(
         assert ("rewards" in row.fails) == (not bounded)
         assert bounded or row.says != "certificate"
     text = " ".join(page(found).split())
-    assert "lies outside [-39, 0.5], assumed of " + ("each step" if each_step else "an episode's mean") in text
+    assert (
+        "lies outside [-39, 0.5], assumed of " + ("each step" if each_step else "an episode's mean")
+        in text
+    )
     assert "rewards outside their assumed range were seen" in text
     assert "lie between" not in text
     assert "if rewards kept to their range" in text
-    assert all((one.betting is None) == each_step for one in found.returns)  # a step says nothing of an episode's mean
+    # a step says nothing of an episode's mean
+    assert all((one.betting is None) == each_step for one in found.returns)
 
 
 def test_a_range_that_all_rewards_keep_to_but_for_rounding_stands(experiments) -> None:
     limits = RewardRange(-1.1, 1, "", proven=True)
     assert limits.farthest_outside(np.float32([-1.1, 1])) is None
     assert limits.farthest_outside([0, 1.01, -1.2, -1.3]) == -1.3
-    kept = pac4sac.certify(experiments / "ddpg" / "runs" / "ddpg-seed0", episodes=EPISODES, reward_range=(-39, 1))
+    kept = pac4sac.certify(
+        experiments / "ddpg" / "runs" / "ddpg-seed0", episodes=EPISODES, reward_range=(-39, 1)
+    )
     (row,) = (row for row in kept.rows if row.quantity == "absolute value error")
     assert (row.fails, row.says, row.clipped) == ((), "certificate", False)
     text = " ".join(page(kept).split())
-    assert f"mean absolute error is at most {row.value:.3g}; values are assumed to lie between -195 and 5." in text
+    assert (
+        f"mean absolute error is at most {row.value:.3g}; values are assumed to lie between "
+        "-195 and 5." in text
+    )
     assert "soft returns" not in text  # DDPG knows no entropy
 
 
-def test_a_bound_on_the_return_that_says_no_more_than_the_least_possible_is_vacuous(certificate) -> None:
-    assert "give one with --return-range" in " ".join(page(certificate).split()).split("Measured value error")[0]
+def test_a_bound_on_the_return_that_says_no_more_than_the_least_possible_is_vacuous(
+    certificate,
+) -> None:
+    assert (
+        "give one with --return-range"
+        in " ".join(page(certificate).split()).split("Measured value error")[0]
+    )
     lost, fair = ([-500.0 + gain] * 8 for gain in (0, 200))
     returns = [certify_returns(x, (-500, 1e6), policy="π") for x in (fair, lost)]
     bad = dataclasses.replace(certificate, returns=returns)
     assert [told["vacuous"] for told in bad.to_json()["returns"]] == [False, True]
     text = " ".join(page(bad).split())
-    assert "is -500 in the mean of 8 episodes; its expectation cannot be bounded better than" in text
+    assert (
+        "is -500 in the mean of 8 episodes; its expectation cannot be bounded better than" in text
+    )
     assert f"vacuous {returns[0].betting:.0f} " in text  # Bernstein, betting
     assert "vacuous vacuous" in text
 
 
-def test_steps_too_near_to_the_time_limit_are_counted_as_not_judged(certificate, experiments, monkeypatch) -> None:
+def test_steps_too_near_to_the_time_limit_are_counted_as_not_judged(
+    certificate, experiments, monkeypatch
+) -> None:
     assert certificate.unjudged_steps == 0  # short episodes are played on until all can be judged
     assert "Not judged" not in page(certificate)
     folder = experiments / "ddpg" / "runs" / "ddpg-seed0"
@@ -291,9 +367,12 @@ def test_steps_too_near_to_the_time_limit_are_counted_as_not_judged(certificate,
     monkeypatch.setattr("pac4sac.certificates.certificate.load", lambda file: trained)
     found = pac4sac.certify(folder, episodes=16)
     assert found.unjudged_steps > 0
-    assert found.unjudged_steps % 6 == 0  # γ^6 > 0.01 > γ^7, in each episode that the time limit ended
+    # γ^6 > 0.01 > γ^7, in each episode that the time limit ended
+    assert found.unjudged_steps % 6 == 0
     total = found.unjudged_steps + found.bias["policy"].steps
-    assert f"Not judged: {found.unjudged_steps} of π's {total} steps" in " ".join(page(found).split())
+    assert f"Not judged: {found.unjudged_steps} of π's {total} steps" in " ".join(
+        page(found).split()
+    )
 
 
 def test_an_agent_of_an_unfinished_training_is_certified_as_such_and_one_not_saved_yet_refused(
@@ -302,28 +381,40 @@ def test_an_agent_of_an_unfinished_training_is_certified_as_such_and_one_not_sav
     assert not any("unfinished" in remark for remark in certificate.remarks)
     root = tiny_experiments.copy(experiments / "ddpg", tmp_path / "cut")
     folder = root / "runs" / "ddpg-seed0"
-    about = tiny_experiments.about(root, "ddpg-seed0") | {"status": "interrupted", "status_detail": "the time is up"}
+    about = tiny_experiments.about(root, "ddpg-seed0") | {
+        "status": "interrupted",
+        "status_detail": "the time is up",
+    }
     (folder / "run.json").write_text(json.dumps(about))
     found = pac4sac.certify(folder, episodes=EPISODES)
-    assert "The training of this agent is unfinished (interrupted: the time is up)." in found.remarks
+    assert (
+        "The training of this agent is unfinished (interrupted: the time is up)." in found.remarks
+    )
     for file in root.rglob("agent*.safetensors"):
         file.unlink()
     for path in (root, folder):
-        with pytest.raises(UserError, match=rf"unfinished and has saved no agent yet.*`pac4sac resume {root}`"):
+        with pytest.raises(
+            UserError, match=rf"unfinished and has saved no agent yet.*`pac4sac resume {root}`"
+        ):
             pac4sac.certify(path)
 
 
 def test_a_run_that_ended_before_its_cohort_counts_only_what_it_saw(tmp_path) -> None:
-    episodes = [{"episode": k, "step": step, "return": 0.0, "length": 25} for k, step in enumerate((30, 55))]
+    episodes = [
+        {"episode": k, "step": step, "return": 0.0, "length": 25} for k, step in enumerate((30, 55))
+    ]
     (tmp_path / "episodes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in episodes))
 
     def saved(detail: str | None) -> Checkpoint:
         return Checkpoint(
-            {"step": torch.tensor(100)}, {}, {"status": ["finished", "running"], "details": [detail, None]}
+            {"step": torch.tensor(100)},
+            {},
+            {"status": ["finished", "running"], "details": [detail, None]},
         )
 
     rows = critic_errors._own_rows(tmp_path, saved("solved at step 55"), 0, filled=60)
-    assert rows.tolist() == [w % 60 for w in range(40, 55)]  # a ring of 60 whose step 100 has overwritten the first 40
+    # a ring of 60 whose step 100 has overwritten the first 40
+    assert rows.tolist() == [w % 60 for w in range(40, 55)]
     assert len(critic_errors._own_rows(tmp_path, saved(None), 0, filled=60)) == 60
     assert len(critic_errors._own_rows(tmp_path, saved(None), 1, filled=60)) == 60
 
@@ -339,7 +430,9 @@ def test_the_command_prints_the_page_or_json_and_writes_both(experiments, tmp_pa
     assert (experiments / "sac" / "runs" / "sac-seed1" / "certificate.png").is_file()
 
 
-def test_of_an_agent_that_ships_nothing_is_written_into_the_package(experiments, tmp_path, monkeypatch) -> None:
+def test_of_an_agent_that_ships_nothing_is_written_into_the_package(
+    experiments, tmp_path, monkeypatch
+) -> None:
     package = experiments / "sac" / "runs" / "sac-seed0"
     before = {path.name for path in package.iterdir()}
     monkeypatch.setattr("pac4sac.training.agent_file.SHIPPED", package)

@@ -1,4 +1,5 @@
-"""A whole certificate of an agent whose numbers fit on paper: one step, reward −(a − a*)², a critic that says −5."""
+"""A whole certificate of an agent whose numbers fit on paper: one step, reward −(a − a*)², a critic
+that says −5."""
 
 import numpy as np
 import pytest
@@ -21,27 +22,40 @@ LOW, HIGH = -2.25, 0.0  # of rewards: |a − a*| is 1.5 at most
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     agent, state = agent_on_paper("pac4sac", shots=20)
-    set_head(agent, state, "critic", {"weight": [0.0, 0.0], "bias": CLAIM, "variance": [0.01, 0.01]})
+    set_head(
+        agent, state, "critic", {"weight": [0.0, 0.0], "bias": CLAIM, "variance": [0.01, 0.01]}
+    )
     file = tmp_path_factory.mktemp("paper") / "agent.safetensors"
     save_agent(file, Run(TASK, "pac4sac", "paper", 0, agent.config, "pac4sac"), agent, state, 0)
-    return pac4sac.certify(file, episodes=EPISODES, delta=DELTA, reward_range=(LOW, HIGH), return_range=(LOW, HIGH))
+    return pac4sac.certify(
+        file, episodes=EPISODES, delta=DELTA, reward_range=(LOW, HIGH), return_range=(LOW, HIGH)
+    )
 
 
 def test_no_bound_is_held_against_the_episodes_that_made_it(certificate: Certificate) -> None:
     played, measured = certificate.returns[0], certificate.measured.absolute.value
     (row,) = [row for row in certificate.rows if row.quantity == "absolute value error"]
-    assert (played.episodes, row.n, certificate.bias["policy"].episodes) == (2 * EPISODES, EPISODES, EPISODES)
+    assert (played.episodes, row.n, certificate.bias["policy"].episodes) == (
+        2 * EPISODES,
+        EPISODES,
+        EPISODES,
+    )
     assert row.measured.value == measured
     for one in certificate.rows:
         assert one.risk != pytest.approx(one.measured.value), one.name
-    # The error is r + 5 and the return r: the means of two halves that share no episode make up the mean of all.
+    # The error is r + 5 and the return r: the means of two halves that share no episode make up the
+    # mean of all.
     assert (measured + row.risk) / 2 == pytest.approx(played.mean.value - CLAIM, rel=1e-6)
 
 
-def test_intervals_of_the_bias_have_the_confidence_that_was_asked_for(certificate: Certificate) -> None:
+def test_intervals_of_the_bias_have_the_confidence_that_was_asked_for(
+    certificate: Certificate,
+) -> None:
     bias = certificate.bias["policy"]
     half_width = STUDENT * np.sqrt((bias.rms**2 - bias.bias**2) / (EPISODES - 1))
-    assert (bias.low, bias.high) == pytest.approx((bias.bias - half_width, bias.bias + half_width), rel=1e-5)
+    assert (bias.low, bias.high) == pytest.approx(
+        (bias.bias - half_width, bias.bias + half_width), rel=1e-5
+    )
     (only_part,) = certificate.along[0].bias
     assert (only_part.low, only_part.high) == pytest.approx((bias.low, bias.high))
     absolute = certificate.measured.absolute
@@ -50,8 +64,13 @@ def test_intervals_of_the_bias_have_the_confidence_that_was_asked_for(certificat
 
 def test_the_deterministic_policy_plays_its_mean_without_shooting(certificate: Certificate) -> None:
     sampled, deterministic, shooting = certificate.returns
-    assert [one.policy for one in certificate.returns] == ["π, one action", "deterministic", "shooting"]
-    assert (deterministic.mean.low, deterministic.mean.high) == pytest.approx((-0.25, -0.25))  # a = 0, a* = ±½
+    assert [one.policy for one in certificate.returns] == [
+        "π, one action",
+        "deterministic",
+        "shooting",
+    ]
+    # a = 0, a* = ±½
+    assert (deterministic.mean.low, deterministic.mean.high) == pytest.approx((-0.25, -0.25))
     assert max(sampled.mean.high, shooting.mean.high) < -0.3  # −¼ − E a², where a is no constant
 
 
@@ -61,7 +80,9 @@ def betting_of_equals(x: float, delta: float) -> float:
     return float(brentq(lambda m: np.mean((1 + shares * (x / m - 1)) ** 32) - 1 / delta, 0.1, x))
 
 
-def test_returns_exceed_their_bounds_with_the_confidence_that_was_asked_for(certificate: Certificate) -> None:
+def test_returns_exceed_their_bounds_with_the_confidence_that_was_asked_for(
+    certificate: Certificate,
+) -> None:
     one = certificate.returns[1]
     x = (-0.25 - LOW) / (HIGH - LOW)  # 8/9 in each of 32 episodes
     bernstein = x - 7 * np.log(2 / DELTA) / (3 * 31)
@@ -69,12 +90,15 @@ def test_returns_exceed_their_bounds_with_the_confidence_that_was_asked_for(cert
     assert one.betting == pytest.approx(LOW + (HIGH - LOW) * betting_of_equals(x, DELTA))
 
 
-def test_a_critic_that_is_wrong_everywhere_is_so_after_random_actions_too(certificate: Certificate) -> None:
+def test_a_critic_that_is_wrong_everywhere_is_so_after_random_actions_too(
+    certificate: Certificate,
+) -> None:
     at_home, astray = certificate.calibration
     assert (at_home.where, astray.where) == ("π's own states", "after random actions")
     for found in (at_home, astray):
         assert LOW - CLAIM <= found.rms_error <= HIGH - CLAIM  # of −5 − r
         assert found.rms_deviation <= np.sqrt(0.02)  # v_p is 0.01 (s² + max(a, 0)²)
         assert (found.share.value, found.steps) == (0.0, EPISODES)
-        assert found.share.high == pytest.approx(1 - betting_of_equals(1.0, DELTA / 2))  # the other half is for below
+        # the other half is for below
+        assert found.share.high == pytest.approx(1 - betting_of_equals(1.0, DELTA / 2))
     assert at_home.rms_error != astray.rms_error

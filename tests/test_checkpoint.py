@@ -1,4 +1,5 @@
-"""Damaged, foreign and hostile checkpoints: never a silent wrong resume, and nothing in them is executed."""
+"""Damaged, foreign and hostile checkpoints: never a silent wrong resume, and nothing in them is
+executed."""
 
 import hashlib
 import io
@@ -31,7 +32,15 @@ from pac4sac.training.options import Options
 FILES = ("learner.safetensors", "pool.safetensors", "progress.json", "manifest.json")
 LOG = Path("runs/sac-seed0/episodes.jsonl")
 STOPPED_AT = 107
-HOSTILE = ["pickle", "torch.save", "endless header", "endless tensor", "deep nesting", "code as text", "empty"]
+HOSTILE = [
+    "pickle",
+    "torch.save",
+    "endless header",
+    "endless tensor",
+    "deep nesting",
+    "code as text",
+    "empty",
+]
 HOSTILE += ["wrong JSON", "JSON of other runs"]
 
 
@@ -78,8 +87,15 @@ def equal(a: Checkpoint, b: Checkpoint) -> bool:
     )
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.sampled_from(FILES), st.floats(0, 1, exclude_max=True), st.sampled_from(["flip", "cut", "insert"]), st.data())
+@settings(
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.sampled_from(FILES),
+    st.floats(0, 1, exclude_max=True),
+    st.sampled_from(["flip", "cut", "insert"]),
+    st.data(),
+)
 def test_no_random_damage_of_the_newest_checkpoint_is_taken_for_data(
     stopped: Path, tmp_path: Path, name: str, place: float, damage: str, data: st.DataObject
 ) -> None:
@@ -108,12 +124,17 @@ def test_no_random_damage_of_the_newest_checkpoint_is_taken_for_data(
         assert (root / f"unusable-{newer.name}").exists()
 
 
-def test_after_damage_the_checkpoint_before_leads_to_the_same_end(broken: Path, whole: Path) -> None:
+def test_after_damage_the_checkpoint_before_leads_to_the_same_end(
+    broken: Path, whole: Path
+) -> None:
     victim = newest(broken)
     content = bytearray((victim / "learner.safetensors").read_bytes())
     content[random.Random(1).randrange(len(content))] ^= 1
     (victim / "learner.safetensors").write_bytes(content)
-    with pytest.warns(UserWarning, match=f"{victim.name}: learner.safetensors does not match.*step-000000080 is used"):
+    with pytest.warns(
+        UserWarning,
+        match=f"{victim.name}: learner.safetensors does not match.*step-000000080 is used",
+    ):
         assert pac4sac.resume(broken).complete
     shutil.rmtree(broken / "cohorts" / "000" / f"unusable-{victim.name}")
     assert same(broken, whole)
@@ -131,7 +152,10 @@ def test_with_no_checkpoint_left_it_says_so_and_changes_nothing(broken: Path) ->
     for folder in (broken / "cohorts" / "000").glob("step-*"):
         (folder / "progress.json").unlink()
     before = contents(broken)
-    with pytest.raises(UserError, match=r"No checkpoint .*step-000000107: progress.json is unreadable.*step-000000080"):
+    with pytest.raises(
+        UserError,
+        match=r"No checkpoint .*step-000000107: progress.json is unreadable.*step-000000080",
+    ):
         pac4sac.resume(broken)
     assert contents(broken) == before
 
@@ -152,10 +176,12 @@ def test_a_checkpoint_of_another_cohort_is_refused_and_never_pushes_out_our_own(
 def test_a_checkpoint_of_the_same_runs_from_another_experiment_does_not_fit_the_logs(
     broken: Path, whole: Path, tmp_path: Path
 ) -> None:
-    """A longer history with the same seeds and settings, but other random events: its logs are not ours."""
+    """A longer history with the same seeds and settings, but other random events: its logs are not
+    ours."""
     about = read_experiment(whole)
     options = Options(**about["options"] | {"start_from": str(whole / "runs" / "sac-seed0")})
-    create(tmp_path / "other", experiment_runs(about), options)  # by runs that do not tell what they start from
+    # by runs that do not tell what they start from
+    create(tmp_path / "other", experiment_runs(about), options)
     other = pac4sac.resume(tmp_path / "other").folder
     copy(newest(other), broken / "cohorts" / "000" / newest(other).name)
     with pytest.warns(UserWarning, match=r"step-000000160: .*jsonl was changed or cut after it"):
@@ -170,7 +196,9 @@ def test_another_version_is_named(broken: Path) -> None:
         pac4sac.resume(broken)
 
 
-def test_a_log_cut_below_the_newest_checkpoint_is_written_again_from_the_one_before(broken: Path, whole: Path) -> None:
+def test_a_log_cut_below_the_newest_checkpoint_is_written_again_from_the_one_before(
+    broken: Path, whole: Path
+) -> None:
     lines = (broken / LOG).read_bytes().splitlines(keepends=True)
     (broken / LOG).write_bytes(b"".join(lines[:-1]))
     with pytest.warns(UserWarning, match=r"step-000000107: .*episodes.jsonl was changed or cut"):
@@ -184,7 +212,9 @@ def test_a_log_that_is_not_ours_any_more_is_refused(broken: Path, damage: str) -
     if damage == "deleted":
         (broken / LOG).unlink()
     else:
-        (broken / LOG).write_bytes((broken / LOG).read_bytes().replace(b'"episode": 0', b'"episode": 7'))
+        (broken / LOG).write_bytes(
+            (broken / LOG).read_bytes().replace(b'"episode": 0', b'"episode": 7')
+        )
     before = contents(broken)
     with pytest.raises(UserError, match=r"episodes.jsonl was changed or cut"):
         pac4sac.resume(broken)
@@ -209,7 +239,9 @@ class Payload:
 
 
 def hostile(kind: str, mark: Path) -> bytes:
-    header = json.dumps({"step": {"dtype": "I64", "shape": [2**61], "data_offsets": [0, 2**64 - 1]}}).encode()
+    header = json.dumps(
+        {"step": {"dtype": "I64", "shape": [2**61], "data_offsets": [0, 2**64 - 1]}}
+    ).encode()
     return {
         "pickle": pickle.dumps(Payload(mark)),
         "torch.save": torch_saved(mark),
@@ -220,7 +252,10 @@ def hostile(kind: str, mark: Path) -> bytes:
         "empty": b"",
         "wrong JSON": b'{"logs": 3, "status": {}, "complete": [], "placement": "cuda"}',
         "JSON of other runs": json.dumps(
-            {name: [None, None] for name in ("status", "details", "returns", "best", "so_far", "length", "logs")}
+            {
+                name: [None, None]
+                for name in ("status", "details", "returns", "best", "so_far", "length", "logs")
+            }
         ).encode(),
     }[kind]
 
@@ -265,7 +300,15 @@ def test_signed_tensors_of_wrong_shapes_are_refused_in_a_sentence(broken: Path) 
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b"7", b'{"version": 1}', b"[" * 100_000, b'{"version": 1, "options": {}, "cohorts": 3}'],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"7",
+        b'{"version": 1}',
+        b"[" * 100_000,
+        b'{"version": 1, "options": {}, "cohorts": 3}',
+    ],
 )
 def test_a_damaged_experiment_json_is_named(broken: Path, content: bytes) -> None:
     (broken / "experiment.json").write_bytes(content)
@@ -283,7 +326,8 @@ def test_an_experiment_json_of_other_runs_does_not_fit_the_checkpoints(broken: P
 def test_a_full_disk_leaves_the_checkpoint_before_and_a_resume_goes_on(
     tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk fills up in one after another of the writes of the second checkpoint and of the last."""
+    """The disk fills up in one after another of the writes of the second checkpoint and of the
+    last."""
     folder = tmp_path / "x"
     write = files.write_durably
     for attempt, fails_at in enumerate([12, 5, 3, 1]):
@@ -301,7 +345,10 @@ def test_a_full_disk_leaves_the_checkpoint_before_and_a_resume_goes_on(
             pac4sac.resume(folder) if attempt else train(folder, steps=160)
         assert not list(folder.glob("cohorts/000/*.part"))
         if attempt:
-            assert load(folder / "cohorts" / "000", fingerprint(folder / "cohorts" / "000")) is not None
+            assert (
+                load(folder / "cohorts" / "000", fingerprint(folder / "cohorts" / "000"))
+                is not None
+            )
     monkeypatch.undo()
     assert pac4sac.resume(folder).complete
     assert same(folder, whole)

@@ -20,7 +20,18 @@ from pac4sac.runs.reading import read_runs
 from pac4sac.runs.seeds import parse_seeds
 from pac4sac.training.options import Options
 
-SMALL = ["--threads", "1", "--workers", "0", "--backend", "eager", "--device", "cpu", "--evaluation-episodes", "0"]
+SMALL = [
+    "--threads",
+    "1",
+    "--workers",
+    "0",
+    "--backend",
+    "eager",
+    "--device",
+    "cpu",
+    "--evaluation-episodes",
+    "0",
+]
 TINY = ["--set", "width=8", "depth=1", "shots=2", "batch=4", "warmup=10"]
 
 
@@ -52,25 +63,43 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]):
     assert re.fullmatch(r"\d+\.\d+\.\d+", pac4sac.__version__)
 
 
-COMMANDS = ("train", "resume", "compare", "report", "evaluate", "certify", "watch", "export", "list", "check")
+COMMANDS = (
+    "train",
+    "resume",
+    "compare",
+    "report",
+    "evaluate",
+    "certify",
+    "watch",
+    "export",
+    "list",
+    "check",
+)
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "study run", "study plan", "study status", "study collect"])
+@pytest.mark.parametrize(
+    "command", [*COMMANDS, "study run", "study plan", "study status", "study collect"]
+)
 def test_help_explains_every_argument(command: str, capsys: pytest.CaptureFixture[str]):
     assert main([*command.split(), "--help"]) == 0
     shown = capsys.readouterr().out
     assert "(required" in shown
-    # The parser puts the name of a field where there is no sentence, and nothing where there is no value.
+    # The parser puts the name of a field where there is no sentence, and nothing where there is no
+    # value.
     assert not re.search(r"[^.\s│] \((required|default|optional)", shown)
     assert "(default: )" not in shown
 
 
-def test_every_option_of_training_is_a_flag_of_train_with_its_sentence(capsys: pytest.CaptureFixture[str]):
+def test_every_option_of_training_is_a_flag_of_train_with_its_sentence(
+    capsys: pytest.CaptureFixture[str],
+):
     assert main(["train", "--help"]) == 0
     shown = " ".join(re.sub("[│╭╰╮╯─]", " ", capsys.readouterr().out).split())
     for option in dataclasses.fields(Options):
         flag = "--from" if option.name == "start_from" else f"--{option.name.replace('_', '-')}"
-        assert re.search(rf"{flag}[ ,].*?{re.escape(option.metadata['help'])} \(", shown), option.name
+        assert re.search(rf"{flag}[ ,].*?{re.escape(option.metadata['help'])} \(", shown), (
+            option.name
+        )
 
 
 @pytest.mark.parametrize(
@@ -103,12 +132,18 @@ def test_other_seeds_are_refused(text: str):
         (["train", "Pendulum-v1", "--set", "xi=0.1,0.1"], "same value twice"),
         (["train", "Pendulum-v1", "--seeds", "5:0"], "seeds"),
         (["train", "Pendulum-v1", "--seeds", "1,1"], "different"),
-        (["train", "Pendulum-v1", "--steps", "0"], "steps must be a whole number at least 1, not 0"),
+        (
+            ["train", "Pendulum-v1", "--steps", "0"],
+            "steps must be a whole number at least 1, not 0",
+        ),
         (["train", "Pendulum-v1", "--max-minutes", "0"], "max_minutes must be above 0, not 0"),
         (["train", "Pendulum-v1", "--device", "tpu"], "use cpu, cuda or auto"),
         (["train", "Pendulum-v1", "--device", "cpu", "--backend", "graph"], "needs a CUDA device"),
         (["train", "Pendulum-v1", "--device", "cpu", "--precision", "tf32"], "tf32 needs a GPU"),
-        (["train", "Pendulum-v1", "--steps", "10" + "0" * 11, "--set", "capacity=10" + "0" * 11], "GB are free"),
+        (
+            ["train", "Pendulum-v1", "--steps", "10" + "0" * 11, "--set", "capacity=10" + "0" * 11],
+            "GB are free",
+        ),
         (["train", "Pendulum-v1", "--from", "nowhere"], "nowhere does not exist"),
         (["train", "--config", "nowhere.toml"], "cannot be read"),
         (["resume", "nowhere"], "holds no experiment"),
@@ -149,7 +184,9 @@ def test_a_missing_gpu_is_told_in_one_sentence(
         ["list", "x"],
     ],
 )
-def test_what_the_parser_refuses_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]):
+def test_what_the_parser_refuses_ends_with_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+):
     assert main(arguments) == 2
     assert "--help" in capsys.readouterr().err
 
@@ -173,7 +210,9 @@ def test_settings_are_listed_with_range_and_meaning(capsys: pytest.CaptureFixtur
     assert re.search(r"gamma\* +0\.99 +in \[0, 1\) +discount factor", capsys.readouterr().out)
 
 
-def test_a_folder_that_holds_anything_is_not_touched(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_folder_that_holds_anything_is_not_touched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     (tmp_path / "thesis.txt").write_text("years of work")
     assert train(tmp_path, "--steps", "5") == 2
     assert "not empty" in sentence(capsys)
@@ -204,11 +243,28 @@ def test_a_full_disk_is_told_in_one_sentence_and_the_logs_stay_readable(
     assert len(run.returns) == 1
 
 
-def test_a_swept_setting_and_the_seeds_share_one_cohort(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert train(tmp_path / "x", "--steps", "15", "--seeds", "0:2", "--set", "xi=0,0.1", "--set", "alpha=0.3") == 0
+def test_a_swept_setting_and_the_seeds_share_one_cohort(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert (
+        train(
+            tmp_path / "x",
+            "--steps",
+            "15",
+            "--seeds",
+            "0:2",
+            "--set",
+            "xi=0,0.1",
+            "--set",
+            "alpha=0.3",
+        )
+        == 0
+    )
     assert [path.name for path in (tmp_path / "x/cohorts").iterdir()] == ["000"]
     runs = read_runs(tmp_path / "x")
-    assert [run.run for run in runs] == [f"pac4sac-xi={xi}-seed{seed}" for xi in ("0", "0.1") for seed in (0, 1)]
+    assert [run.run for run in runs] == [
+        f"pac4sac-xi={xi}-seed{seed}" for xi in ("0", "0.1") for seed in (0, 1)
+    ]
     assert {run.config["alpha"] for run in runs} == {0.3}
     assert "4 runs in lockstep" in capsys.readouterr().out
 
@@ -217,13 +273,27 @@ def test_flags_override_the_config_file(tmp_path: Path):
     config = tmp_path / "c.toml"
     config.write_text(
         'task = "Pendulum-v1"\nalgo = "sac"\nsteps = 15\nseeds = [4, 5]\nbackend = "eager"\nthreads = 1\nworkers = 0\n'
-        "evaluation-episodes = 0\nstop_when_solved = true\n[set]\nwidth = 8\ndepth = 1\nnorm = false\nalpha = 0.5\n"
+        "evaluation-episodes = 0\nstop_when_solved = true\n[set]\nwidth = 8\ndepth = 1\nnorm "
+        "= false\nalpha = 0.5\n"
     )
-    flags = ["--config", str(config), "--out", str(tmp_path / "x"), "--seeds", "4", "--set", "alpha=0.1"]
+    flags = [
+        "--config",
+        str(config),
+        "--out",
+        str(tmp_path / "x"),
+        "--seeds",
+        "4",
+        "--set",
+        "alpha=0.1",
+    ]
     assert main(["train", *flags]) == 0
     (run,) = read_runs(tmp_path / "x")
     assert (run.algo, run.seed) == ("sac", 4)
-    assert {name: run.config[name] for name in ("width", "norm", "alpha")} == {"width": 8, "norm": False, "alpha": 0.1}
+    assert {name: run.config[name] for name in ("width", "norm", "alpha")} == {
+        "width": 8,
+        "norm": False,
+        "alpha": 0.1,
+    }
     options = json.loads((tmp_path / "x/experiment.json").read_bytes())["options"]
     assert (options["steps"], options["threads"], options["stop_when_solved"]) == (15, 1, True)
 
@@ -246,11 +316,15 @@ def test_a_bad_config_file_is_told_in_one_sentence(
 ):
     config = tmp_path / "c.toml"
     config.write_text(content)
-    assert main(["train", "Pendulum-v1", "--config", str(config), "--out", str(tmp_path / "x")]) == 2
+    assert (
+        main(["train", "Pendulum-v1", "--config", str(config), "--out", str(tmp_path / "x")]) == 2
+    )
     assert expected in sentence(capsys)
 
 
-def test_training_stopped_by_its_time_ends_well_and_is_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_training_stopped_by_its_time_ends_well_and_is_resumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     out = tmp_path / "x"
     assert train(out, "--steps", "420", "--max-minutes", "0.0001") == 0
     said = capsys.readouterr().out
@@ -300,30 +374,44 @@ def test_interrupted_training_says_how_to_go_on_and_ends_with_130(
     assert f"pac4sac resume {tmp_path / 'x'}" in capsys.readouterr().out
 
 
-def test_trained_agents_are_evaluated_with_and_without_shooting(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_trained_agents_are_evaluated_with_and_without_shooting(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     assert train(tmp_path / "x", "--steps", "15", "--seeds", "0:2") == 0
     capsys.readouterr()
     assert main(["evaluate", str(tmp_path / "x"), "--episodes", "2"]) == 0
     said = capsys.readouterr().out
-    rows = [f"pac4sac-seed{seed} +{policy}" for seed in (0, 1) for policy in ("deterministic", "shooting")]
+    rows = [
+        f"pac4sac-seed{seed} +{policy}"
+        for seed in (0, 1)
+        for policy in ("deterministic", "shooting")
+    ]
     assert all(re.search(row, said) for row in rows)
     assert main(["evaluate", str(tmp_path / "x"), "--best"]) == 2
-    assert "seed0 and 1 more hold no best.safetensors; train with --evaluate-every." in sentence(capsys)
+    assert "seed0 and 1 more hold no best.safetensors; train with --evaluate-every." in sentence(
+        capsys
+    )
 
 
 def test_an_agent_file_can_be_evaluated_and_a_run_without_one_holds_up_no_other(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     assert train(tmp_path / "x", "--steps", "15", "--seeds", "0:2") == 0
-    agents = [tmp_path / "x" / "runs" / f"pac4sac-seed{seed}" / "agent.safetensors" for seed in (0, 1)]
+    agents = [
+        tmp_path / "x" / "runs" / f"pac4sac-seed{seed}" / "agent.safetensors" for seed in (0, 1)
+    ]
     capsys.readouterr()
     assert main(["evaluate", str(agents[0]), "--episodes", "1"]) == 0
-    assert re.findall(r"pac4sac-seed\d", capsys.readouterr().out) == ["pac4sac-seed0"] * 2  # of two policies
+    # of two policies
+    assert re.findall(r"pac4sac-seed\d", capsys.readouterr().out) == ["pac4sac-seed0"] * 2
     agents[0].unlink()
     assert main(["evaluate", str(tmp_path), "--episodes", "1"]) == 0
     said = capsys.readouterr()
     assert re.findall(r"pac4sac-seed\d", said.out) == ["pac4sac-seed1"] * 2
-    assert f"{agents[0].parent} holds no agent.safetensors; train up to the first checkpoint." in said.err
+    assert (
+        f"{agents[0].parent} holds no agent.safetensors; train up to the first checkpoint."
+        in said.err
+    )
     assert main(["evaluate", str(agents[1]), "--best"]) == 2
     assert "--best takes weights from the folder" in sentence(capsys)
 
@@ -357,7 +445,9 @@ def test_watch_films_into_the_folder_it_is_given(
 def test_export_tells_how_the_check_went(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr("pac4sac.export.onnx.export_onnx", lambda path, out: f"{path.name} acts like {out}.")
+    monkeypatch.setattr(
+        "pac4sac.export.onnx.export_onnx", lambda path, out: f"{path.name} acts like {out}."
+    )
     assert main(["export", str(tmp_path / "run"), "--onnx", "policy.onnx"]) == 0
     assert capsys.readouterr().out == "run acts like policy.onnx.\n"
     assert main(["export", str(tmp_path / "run")]) == 2
@@ -383,7 +473,10 @@ def test_training_starts_from_the_weights_of_another(tmp_path: Path):
 
 def test_it_runs_as_a_module():
     done = subprocess.run(
-        [sys.executable, "-m", "pac4sac", "train", "--seeds", "x"], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "pac4sac", "train", "--seeds", "x"],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert "no seeds" in done.stderr

@@ -1,4 +1,5 @@
-"""A run is known by the code that trained it too: what was edited since is told, and trained again or marked."""
+"""A run is known by the code that trained it too: what was edited since is told, and trained again
+or marked."""
 
 import json
 import sys
@@ -70,7 +71,14 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def compare(out: Path, **more: Any) -> pac4sac.Comparison:
     settings = {name: value for name, value in SETTINGS.items() if name != "warmup"}
     return pac4sac.compare(
-        HILL, ["sac", "my_agent:Mine"], seeds=[0], settings=settings, steps=60, out=out, **OPTIONS, **more
+        HILL,
+        ["sac", "my_agent:Mine"],
+        seeds=[0],
+        settings=settings,
+        steps=60,
+        out=out,
+        **OPTIONS,
+        **more,
     )
 
 
@@ -107,7 +115,9 @@ def test_what_has_no_file_or_does_not_exist_has_no_checksum() -> None:
     assert own_sources(["nowhere", "nowhere.below", "sys", "__main__", "pac4sac.agents"]) == {}
 
 
-def test_the_stored_revision_counts_when_a_run_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stored_revision_counts_when_a_run_is_read_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     (run,) = make_runs(Task("Pendulum-v1", "Pendulum-v1"), "sac", "paper", [0], {})
     stored = run.describe()
     monkeypatch.setattr(Sac, "revision", 2)
@@ -116,7 +126,9 @@ def test_the_stored_revision_counts_when_a_run_is_read_back(monkeypatch: pytest.
     assert Run.from_description(stored).edited() == "sac had revision 1 and now has 2"
 
 
-def test_what_other_code_has_trained_is_told_and_trained_again(own: Path, trained: list[Path], tmp_path: Path) -> None:
+def test_what_other_code_has_trained_is_told_and_trained_again(
+    own: Path, trained: list[Path], tmp_path: Path
+) -> None:
     out = tmp_path / "study"
     compare(out)
     assert len(trained) == 2
@@ -128,7 +140,9 @@ def test_what_other_code_has_trained_is_told_and_trained_again(own: Path, traine
     assert len(trained) == 3
     assert labels(again) == ["sac", "my_agent:Mine"]
     assert trained[2] in {run.folder.parents[1] for run in again.runs}
-    assert "was left out: it was trained by older code" in (out / "report" / "report.md").read_text()
+    assert (
+        "was left out: it was trained by older code" in (out / "report" / "report.md").read_text()
+    )
     # An archive of both tells the same.
     add_to_archive([out], tmp_path / "archive")
     assert len(read_runs(tmp_path / "archive")) == 3
@@ -213,10 +227,14 @@ def test_a_plan_imports_nothing_that_the_study_does_not_name(tmp_path: Path) -> 
     begin(study, tmp_path, plan(study, tmp_path, 10**12), {})
     for path in tmp_path.glob("experiments/*/experiment.json"):
         path.write_text(path.read_text().replace('"algo": "sac"', '"algo": "nowhere:Sac"'))
-    assert [(cohort.folder / "experiment.json").exists() for cohort in plan(study, tmp_path, 10**12)] == [True, True]
+    assert [
+        (cohort.folder / "experiment.json").exists() for cohort in plan(study, tmp_path, 10**12)
+    ] == [True, True]
 
 
-def test_older_code_is_marked_in_the_papers_tables_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_code_is_marked_in_the_papers_tables_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_table_1(tmp_path / "in", ("cartpole-swingup",), seeds=2)
     monkeypatch.setattr(Sac, "revision", 2)
     write_report([tmp_path / "in"], tmp_path / "out")

@@ -6,7 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_folders import curve, own_task, task, write_everything, write_run, write_study, write_table_1
+from report_folders import (
+    curve,
+    own_task,
+    task,
+    write_everything,
+    write_run,
+    write_study,
+    write_table_1,
+)
 
 from pac4sac.base.errors import UserError
 from pac4sac.cli.main import main
@@ -22,7 +30,11 @@ CARTPOLE = task("cartpole-swingup")
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def expecting(folder: Path, study: str, kind: str = "", label: str | None = None) -> None:
@@ -30,7 +42,12 @@ def expecting(folder: Path, study: str, kind: str = "", label: str | None = None
     rows = []
     for path in sorted(folder.glob("runs/*")):
         run = read_run(path)
-        about = {"run": run.run, "task": run.task["name"], "algo": run.algo, "label": label or run.label}
+        about = {
+            "run": run.run,
+            "task": run.task["name"],
+            "algo": run.algo,
+            "label": label or run.label,
+        }
         rows.append(about | {"seed": run.seed, "identity": run.identity})
     write_study(folder, study, kind or study, None, rows)
 
@@ -65,7 +82,14 @@ class TestAnArchive:
         assert contents(tmp_path / "at-once") == contents(tmp_path / "one-by-one")
         lines = (tmp_path / "at-once" / "runs" / "cartpole-swingup.jsonl").read_text().splitlines()
         told = [json.loads(line)["run"] for line in lines]
-        assert told == ["ddpg-seed9", "ddpg-seed10", "pac4sac-seed9", "pac4sac-seed10", "sac-seed9", "sac-seed10"]
+        assert told == [
+            "ddpg-seed9",
+            "ddpg-seed10",
+            "pac4sac-seed9",
+            "pac4sac-seed10",
+            "sac-seed9",
+            "sac-seed10",
+        ]
 
     def test_can_be_added_to_another(self, tmp_path: Path) -> None:
         write_table_1(tmp_path / "study", ("cartpole-swingup",), seeds=1)
@@ -74,7 +98,9 @@ class TestAnArchive:
         assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
     def test_keeps_episodes_of_any_length_evaluations_and_biases(self, tmp_path: Path) -> None:
-        folder = write_run(tmp_path / "in", own_task(), "sac", 0, [1.0, 1 / 3, -2.5e-7], lengths=[200, 150, 7])
+        folder = write_run(
+            tmp_path / "in", own_task(), "sac", 0, [1.0, 1 / 3, -2.5e-7], lengths=[200, 150, 7]
+        )
         rows = [
             {"step": 1000, "bias": 0.1, "low": -0.2, "high": 0.3},
             {"step": 2000, "bias": None, "low": 0, "high": 1},
@@ -101,21 +127,29 @@ class TestAnArchive:
     def test_can_be_read_as_a_table_of_episodes(self, tmp_path: Path) -> None:
         write_run(tmp_path / "in", CARTPOLE, "sac", 0)
         add_to_archive([tmp_path / "in"], tmp_path / "archive")
-        assert list(results(tmp_path / "archive")["return"]) == list(results(tmp_path / "in")["return"])
+        assert list(results(tmp_path / "archive")["return"]) == list(
+            results(tmp_path / "in")["return"]
+        )
 
     def test_tells_with_how_many_and_how_long_a_run_was_trained(self, tmp_path: Path) -> None:
         folders = [write_run(tmp_path / "in", CARTPOLE, "sac", seed) for seed in range(2)]
         cohort = [json.loads((folder / "run.json").read_text()) for folder in folders]
-        (tmp_path / "in" / "experiment.json").write_text(json.dumps({"version": 1, "options": {}, "cohorts": [cohort]}))
+        (tmp_path / "in" / "experiment.json").write_text(
+            json.dumps({"version": 1, "options": {}, "cohorts": [cohort]})
+        )
         times = tmp_path / "in" / "cohorts" / "000" / "times.jsonl"
         times.parent.mkdir(parents=True)
         seconds = (10.0, 20.0, 5.0, 7.0)  # resumed once, when the clock starts anew
         times.write_text("".join(json.dumps({"step": 1, "seconds": s}) + "\n" for s in seconds))
         add_to_archive([tmp_path / "in"], tmp_path / "archive")
-        row = json.loads((tmp_path / "archive" / "runs" / "cartpole-swingup.jsonl").read_text().splitlines()[0])
+        row = json.loads(
+            (tmp_path / "archive" / "runs" / "cartpole-swingup.jsonl").read_text().splitlines()[0]
+        )
         assert row["cohort"] == {"runs": 2, "seconds": 27.0}
 
-    def test_with_a_damaged_line_is_reported_without_it_and_not_written_over(self, tmp_path: Path) -> None:
+    def test_with_a_damaged_line_is_reported_without_it_and_not_written_over(
+        self, tmp_path: Path
+    ) -> None:
         write_table_1(tmp_path / "study", ("cartpole-swingup",), seeds=2)
         add_to_archive([tmp_path / "study"], tmp_path / "archive")
         file = tmp_path / "archive" / "runs" / "cartpole-swingup.jsonl"
@@ -125,7 +159,11 @@ class TestAnArchive:
         file.write_text("\n".join(lines) + "\n")
         found = collect([tmp_path / "archive"])
         assert len(found.runs) == 6
-        assert [told for told in found.unreadable if "1 lines that are no JSON" in told or "cannot be read" in told]
+        assert [
+            told
+            for told in found.unreadable
+            if "1 lines that are no JSON" in told or "cannot be read" in told
+        ]
         assert len(found.unreadable) == 2
         with pytest.raises(UserError, match="mend it before runs are added"):
             add_to_archive([tmp_path / "study"], tmp_path / "archive")
@@ -133,10 +171,21 @@ class TestAnArchive:
 
 class TestARunInSeveralPieces:
     def test_the_finished_one_takes_the_place_of_the_unfinished(self, tmp_path: Path) -> None:
-        write_run(tmp_path / "a", CARTPOLE, "sac", 0, curve(CARTPOLE, (1, 0.3), 0)[:7], status="interrupted")
+        write_run(
+            tmp_path / "a",
+            CARTPOLE,
+            "sac",
+            0,
+            curve(CARTPOLE, (1, 0.3), 0)[:7],
+            status="interrupted",
+        )
         write_run(tmp_path / "b", CARTPOLE, "sac", 0)
-        write_run(tmp_path / "c", CARTPOLE, "sac", 0, curve(CARTPOLE, (1, 0.3), 0)[:9], status="running")
-        added = add_to_archive([tmp_path / "a", tmp_path / "b", tmp_path / "c"], tmp_path / "archive", unfinished=True)
+        write_run(
+            tmp_path / "c", CARTPOLE, "sac", 0, curve(CARTPOLE, (1, 0.3), 0)[:9], status="running"
+        )
+        added = add_to_archive(
+            [tmp_path / "a", tmp_path / "b", tmp_path / "c"], tmp_path / "archive", unfinished=True
+        )
         assert (added.new, added.replaced, added.known) == (1, 1, 1)
         assert read_runs(tmp_path / "archive")[0].status == "finished"
 
@@ -148,14 +197,18 @@ class TestARunInSeveralPieces:
         assert added.unfinished == [str(tmp_path / "a" / "runs" / "sac-seed0")]
         assert [run.seed for run in read_runs(tmp_path / "archive")] == [1]
 
-    def test_a_diverged_run_is_a_result_and_a_failed_one_may_be_trained_again(self, tmp_path: Path) -> None:
+    def test_a_diverged_run_is_a_result_and_a_failed_one_may_be_trained_again(
+        self, tmp_path: Path
+    ) -> None:
         write_run(tmp_path / "a", CARTPOLE, "sac", 0, [1.0], status="diverged")
         write_run(tmp_path / "a", CARTPOLE, "sac", 1, [1.0], status="failed")
         write_run(tmp_path / "b", CARTPOLE, "sac", 1)
         add_to_archive([tmp_path / "a", tmp_path / "b"], tmp_path / "archive")
         assert [run.status for run in read_runs(tmp_path / "archive")] == ["diverged", "finished"]
 
-    def test_two_finished_ones_must_agree_unless_the_first_is_asked_for(self, tmp_path: Path) -> None:
+    def test_two_finished_ones_must_agree_unless_the_first_is_asked_for(
+        self, tmp_path: Path
+    ) -> None:
         write_run(tmp_path / "a", CARTPOLE, "sac", 0, [1.0] * 40)
         write_run(tmp_path / "b", CARTPOLE, "sac", 0, [2.0] * 40)
         shutil.copytree(tmp_path / "a", tmp_path / "again")
@@ -167,22 +220,31 @@ class TestARunInSeveralPieces:
         assert len(added.differing) == 1
         assert contents(tmp_path / "archive") == before
 
-    def test_what_was_measured_of_a_losing_copy_to_the_same_end_is_taken_along(self, tmp_path: Path) -> None:
+    def test_what_was_measured_of_a_losing_copy_to_the_same_end_is_taken_along(
+        self, tmp_path: Path
+    ) -> None:
         def measure(folder: Path, log: str) -> None:
             (folder / f"{log}.jsonl").write_text(json.dumps({"step": 1000, log: 0.5}) + "\n")
 
         returns = curve(CARTPOLE, (1, 0.3), 0)
         measure(write_run(tmp_path / "a", CARTPOLE, "sac", 0, returns), "coverage")
-        measure(write_run(tmp_path / "b", CARTPOLE, "sac", 0, returns, status="interrupted"), "bias")
+        measure(
+            write_run(tmp_path / "b", CARTPOLE, "sac", 0, returns, status="interrupted"), "bias"
+        )
         measure(write_run(tmp_path / "c", CARTPOLE, "sac", 1, returns), "coverage")
-        measure(write_run(tmp_path / "d", CARTPOLE, "sac", 1, returns[:5], status="interrupted"), "bias")
+        measure(
+            write_run(tmp_path / "d", CARTPOLE, "sac", 1, returns[:5], status="interrupted"), "bias"
+        )
         folders = [tmp_path / name for name in "abcd"]
         added = add_to_archive(folders, tmp_path / "archive", unfinished=True)
         assert (added.new, added.replaced, added.known) == (2, 1, 1)
         backwards = add_to_archive(folders[::-1], tmp_path / "backwards", unfinished=True)
         assert (backwards.new, backwards.replaced, backwards.known) == (2, 2, 0)
         assert contents(tmp_path / "archive") == contents(tmp_path / "backwards")
-        for runs in (read_runs(tmp_path / "archive"), [run.record for run in collect(folders).runs]):
+        for runs in (
+            read_runs(tmp_path / "archive"),
+            [run.record for run in collect(folders).runs],
+        ):
             assert [(run.status, len(run.bias), len(run.coverage)) for run in runs] == [
                 ("finished", 1, 1),
                 ("finished", 0, 1),
@@ -199,7 +261,12 @@ class TestARunInSeveralPieces:
         ],
     )
     def test_a_report_and_an_archive_take_the_same_copy(
-        self, tmp_path: Path, first: tuple[int, str], second: tuple[int, str], taken: int, reason: str
+        self,
+        tmp_path: Path,
+        first: tuple[int, str],
+        second: tuple[int, str],
+        taken: int,
+        reason: str,
     ) -> None:
         for name, (episodes, status) in (("a", first), ("b", second)):
             write_run(tmp_path / "in" / name, CARTPOLE, "sac", 0, [1.0] * episodes, status=status)
@@ -207,7 +274,10 @@ class TestARunInSeveralPieces:
         (archived,), collection = read_runs(tmp_path / "archive"), collect([tmp_path / "in"])
         (reported,) = collection.runs
         assert len(archived.episodes) == len(reported.record.episodes) == taken
-        assert (archived.status, archived.identity) == (reported.record.status, reported.record.identity)
+        assert (archived.status, archived.identity) == (
+            reported.record.status,
+            reported.record.identity,
+        )
         assert reason in collection.twice[0]
 
 
@@ -219,17 +289,24 @@ class TestStudies:
         shutil.rmtree(tmp_path / "1" / "runs")
         added = add_to_archive([tmp_path / "0", tmp_path / "1"], tmp_path / "archive")
         assert added.studies == {"table-1": (1, 2)}
-        assert [(run.label, run.seed) for run in collect([tmp_path / "archive"]).missing] == [("sac", 1)]
+        assert [(run.label, run.seed) for run in collect([tmp_path / "archive"]).missing] == [
+            ("sac", 1)
+        ]
 
     def test_find_a_run_that_they_share_under_their_own_names(self, tmp_path: Path) -> None:
-        for study, label in (("table-1", "pac4sac"), ("table-2", "bellman+conservative+exploration")):
+        for study, label in (
+            ("table-1", "pac4sac"),
+            ("table-2", "bellman+conservative+exploration"),
+        ):
             write_run(tmp_path / study, CARTPOLE, "pac4sac", 0, label=label)
             expecting(tmp_path / study, study)
         shutil.rmtree(tmp_path / "table-2" / "runs")
         add_to_archive([tmp_path / "table-1", tmp_path / "table-2"], tmp_path / "archive")
         found = collect([tmp_path / "archive"])
         assert not found.missing
-        assert [run.labels for run in found.runs] == [("bellman+conservative+exploration", "pac4sac")]
+        assert [run.labels for run in found.runs] == [
+            ("bellman+conservative+exploration", "pac4sac")
+        ]
         assert [run.studies for run in found.runs] == [("table-1", "table-2")]
 
     def test_of_calibration_keep_their_runs_from_the_results(self, tmp_path: Path) -> None:
@@ -239,9 +316,14 @@ class TestStudies:
         expecting(tmp_path / "results", "table-1")
         add_to_archive([tmp_path / "calibration", tmp_path / "results"], tmp_path / "archive")
         groups = variants_by_task(collect([tmp_path / "archive"]).runs)["cartpole-swingup"]
-        assert [(group.label, group.runs[0].seed) for group in groups] == [("sac", 0), ("sac (calibration)", 1000)]
+        assert [(group.label, group.runs[0].seed) for group in groups] == [
+            ("sac", 0),
+            ("sac (calibration)", 1000),
+        ]
 
-    def test_know_their_runs_by_name_where_identities_are_of_an_older_kind(self, tmp_path: Path) -> None:
+    def test_know_their_runs_by_name_where_identities_are_of_an_older_kind(
+        self, tmp_path: Path
+    ) -> None:
         write_run(tmp_path / "calibration", CARTPOLE, "sac", 1000)
         expecting(tmp_path / "calibration", "updates-per-step", "calibration")
         add_to_archive([tmp_path / "calibration"], tmp_path / "archive")
@@ -283,12 +365,21 @@ def test_the_command_tells_what_it_took(
     assert "b is no folder" in capsys.readouterr().err
 
 
-def test_a_run_that_started_from_an_agent_is_kept_beside_the_one_from_scratch_and_apart_from_it(tmp_path: Path) -> None:
+def test_a_run_that_started_from_an_agent_is_kept_beside_the_one_from_scratch_and_apart_from_it(
+    tmp_path: Path,
+) -> None:
     agent = "0123456789ab"
     for seed in (0, 1):
         write_run(tmp_path / "scratch", CARTPOLE, "sac", seed)
         # Even under the same name.
-        write_run(tmp_path / "from", CARTPOLE, "sac", seed, curve(CARTPOLE, (1.2, 0.1), seed), started_from=agent)
+        write_run(
+            tmp_path / "from",
+            CARTPOLE,
+            "sac",
+            seed,
+            curve(CARTPOLE, (1.2, 0.1), seed),
+            started_from=agent,
+        )
     added = add_to_archive([tmp_path / "scratch", tmp_path / "from"], tmp_path / "archive")
     assert (added.new, added.known) == (4, 0)
     for place in ([tmp_path / "archive"], [tmp_path / "from", tmp_path / "scratch"]):

@@ -1,4 +1,5 @@
-"""What a person meets at the command line before anything is trained: help, suggestions, lists, tables that fit."""
+"""What a person meets at the command line before anything is trained: help, suggestions, lists,
+tables that fit."""
 
 import io
 import re
@@ -83,8 +84,13 @@ def test_a_mistyped_command_is_told_with_the_one_that_was_meant(
         (["--threads", "2"], 2),
     ],
 )
-def test_whole_numbers_may_be_written_as_people_write_them(flags: list[str], expected: object) -> None:
-    assert getattr(parse(["train", "cartpole-swingup", *flags]), flags[0].removeprefix("--")) == expected
+def test_whole_numbers_may_be_written_as_people_write_them(
+    flags: list[str], expected: object
+) -> None:
+    assert (
+        getattr(parse(["train", "cartpole-swingup", *flags]), flags[0].removeprefix("--"))
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,17 +113,22 @@ def test_what_is_no_whole_number_is_told_in_a_sentence(
 def test_lists_come_without_torch() -> None:
     code = (
         "import sys; from pac4sac.cli.main import main\n"
-        "for what in ('algos', 'presets', 'settings', 'studies', 'tasks'): assert main(['list', what]) == 0\n"
+        "for what in ('algos', 'presets', 'settings', 'studies', 'tasks'): assert "
+        "main(['list', what]) == 0\n"
         "assert main(['list', 'settings', '--algo', 'sac']) == 0\n"
         "sys.exit('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert all(word in done.stdout for word in ("pac4ddpg", "learn_alpha", "table-1", "half-cheetah"))
+    assert all(
+        word in done.stdout for word in ("pac4ddpg", "learn_alpha", "table-1", "half-cheetah")
+    )
 
 
 def test_what_is_listed_is_what_the_classes_say() -> None:
-    assert LISTED.read_text(encoding="utf-8") == said_by_the_classes(), "run python -m pac4sac.cli.list"
+    assert LISTED.read_text(encoding="utf-8") == said_by_the_classes(), (
+        "run python -m pac4sac.cli.list"
+    )
 
 
 @pytest.mark.parametrize("what", ["tasks", "algos", "presets", "settings", "studies"])
@@ -140,7 +151,9 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> list[Table]:
     root = tmp_path_factory.mktemp("comparison")
     for algo, good in (("pac4sac", 700.0), ("sac", 400.0), ("ddpg", 100.0)):
         for seed in range(3):
-            write_run(root, task("cartpole-swingup"), algo, seed, [good + seed + 5 * k for k in range(40)])
+            write_run(
+                root, task("cartpole-swingup"), algo, seed, [good + seed + 5 * k for k in range(40)]
+            )
     return main_tables(compose(read_context([root])))
 
 
@@ -152,20 +165,30 @@ def test_a_comparison_shows_intervals_and_the_final_evaluation_at_every_width(
     show_tables(Console(file=out, width=width), comparison)
     said = out.getvalue()
     assert max(map(len, said.splitlines())) <= width
-    for word in ("IQM", "[95", "evaluation", "deterministic", "P(better", "(Welch)", "baseline", "(Mann–Whitney)"):
+    for word in (
+        "IQM",
+        "[95",
+        "evaluation",
+        "deterministic",
+        "P(better",
+        "(Welch)",
+        "baseline",
+        "(Mann–Whitney)",
+    ):
         assert word in said, word
     assert "…" not in said
     assert "shooting" not in said  # of which nothing is known
     parts = said.count("Variant")
-    assert (
-        said.count("  sac ") == said.count("  ddpg ") == parts == {60: 4, 80: 3, 140: 2}[width]
-    )  # each names its rows
+    # each names its rows
+    assert said.count("  sac ") == said.count("  ddpg ") == parts == {60: 4, 80: 3, 140: 2}[width]
 
 
 # --- one word for the policy without noise
 
 
-def test_logs_that_call_the_deterministic_policy_greedy_are_still_understood(tmp_path: Path) -> None:
+def test_logs_that_call_the_deterministic_policy_greedy_are_still_understood(
+    tmp_path: Path,
+) -> None:
     write_run(tmp_path, task("cartpole-swingup"), "sac", 0, [800.0] * 40)
     (log,) = tmp_path.rglob("evaluations.jsonl")
     (run,) = read_runs(tmp_path)

@@ -21,7 +21,12 @@ from pac4sac.studies.compare import comparison_study
 
 TASK = "training_environments:SolvableDrift-v0"
 SETTINGS = {"width": 8, "depth": 1, "batch": 8, "warmup": 40}
-ASKED: dict[str, Any] = {"algos": ["sac", "sac-auto"], "seeds": range(3), "settings": SETTINGS, "steps": 300}
+ASKED: dict[str, Any] = {
+    "algos": ["sac", "sac-auto"],
+    "seeds": range(3),
+    "settings": SETTINGS,
+    "steps": 300,
+}
 HOW: dict[str, Any] = {"device": "cpu", "backend": "eager"}
 
 
@@ -60,23 +65,33 @@ def test_a_row_tells_what_became_of_an_algorithm(compared: pac4sac.Comparison) -
         own = [scores[run.run] for run in compared.runs if run.algo == row["algo"]]
         episodes = [score.episodes for score in own]
         regrets[row["algo"]] = [score.regret for score in own]
-        assert (row["metric"], row["runs"], row["solved"]) == ("regret", 3, sum(score.solved for score in own))
+        assert (row["metric"], row["runs"], row["solved"]) == (
+            "regret",
+            3,
+            sum(score.solved for score in own),
+        )
         assert row["mean"] == pytest.approx(np.mean(regrets[row["algo"]]))
         assert row["sd"] == pytest.approx(np.std(regrets[row["algo"]], ddof=1))
         assert row["episodes"] == pytest.approx(np.mean(episodes))
         assert row["episodes_sd"] == pytest.approx(np.std(episodes, ddof=1))
-        assert row["solved_low"] <= row["solved_fraction"] == row["solved"] / 3 <= row["solved_high"]
+        assert (
+            row["solved_low"] <= row["solved_fraction"] == row["solved"] / 3 <= row["solved_high"]
+        )
     welch = stats.ttest_ind(regrets["sac-auto"], regrets["sac"], equal_var=False)
     assert sac["against_baseline"] == "baseline"
     assert sac["difference"] is None
     assert auto["difference"] == pytest.approx(auto["mean"] - sac["mean"])
     interval = welch.confidence_interval()
-    assert (auto["difference_low"], auto["difference_high"]) == pytest.approx((interval.low, interval.high))
+    assert (auto["difference_low"], auto["difference_high"]) == pytest.approx(
+        (interval.low, interval.high)
+    )
     assert auto["p_holm"] == pytest.approx(welch.pvalue)  # of the only comparison
 
 
 def test_its_runs_page_and_figures_can_be_opened(compared: pac4sac.Comparison) -> None:
-    assert [run.run for run in compared.runs] == [f"{algo}-seed{k}" for algo in ("sac", "sac-auto") for k in range(3)]
+    assert [run.run for run in compared.runs] == [
+        f"{algo}-seed{k}" for algo in ("sac", "sac-auto") for k in range(3)
+    ]
     assert pac4sac.load(compared.runs[0].folder).act(np.zeros(3)).shape == (1,)
     assert compared.page.is_file()
     assert compared.figures[0].name.startswith("learning-")
@@ -87,8 +102,21 @@ def test_the_command_gives_the_same_numbers_and_prints_the_same_table(
     compared: pac4sac.Comparison, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = [f"{name}={value}" for name, value in SETTINGS.items()]
-    flags = ["--algos", "sac,sac-auto", "--seeds", "0:3", "--steps", "300", "--device", "cpu", "--backend", "eager"]
-    assert main(["compare", TASK, *flags, "--out", str(tmp_path / "typed"), "--set", *settings]) == 0
+    flags = [
+        "--algos",
+        "sac,sac-auto",
+        "--seeds",
+        "0:3",
+        "--steps",
+        "300",
+        "--device",
+        "cpu",
+        "--backend",
+        "eager",
+    ]
+    assert (
+        main(["compare", TASK, *flags, "--out", str(tmp_path / "typed"), "--set", *settings]) == 0
+    )
     (table,) = (tmp_path / "typed" / "report" / "tables").glob("task-*.csv")
     assert table.read_bytes() == (compared.page.parent / "tables" / table.name).read_bytes()
     printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
@@ -104,9 +132,14 @@ def test_called_again_it_trains_nothing_and_finds_the_same(
     again = pac4sac.compare(TASK, **ASKED, out=compared.folder)
     assert again.complete
     assert (again.rows, str(again)) == (compared.rows, str(compared))
-    fewer = pac4sac.compare(TASK, **ASKED | {"seeds": [0, 2]}, baseline="sac-auto", out=compared.folder)
+    fewer = pac4sac.compare(
+        TASK, **ASKED | {"seeds": [0, 2]}, baseline="sac-auto", out=compared.folder
+    )
     assert {run.seed for run in fewer.runs} == {0, 2}  # whatever else the folder holds
-    assert [(row["runs"], row["against_baseline"] == "baseline") for row in fewer.rows] == [(2, False), (2, True)]
+    assert [(row["runs"], row["against_baseline"] == "baseline") for row in fewer.rows] == [
+        (2, False),
+        (2, True),
+    ]
     assert not cohorts_trained
 
 
@@ -117,26 +150,36 @@ def test_an_unfinished_comparison_says_so(tmp_path: Path, cohorts_trained: list[
     assert "Unfinished, because the time is up" in str(found)
 
 
-def test_an_algorithm_of_ones_own_can_be_the_baseline(tmp_path: Path, cohorts_trained: list[Any]) -> None:
+def test_an_algorithm_of_ones_own_can_be_the_baseline(
+    tmp_path: Path, cohorts_trained: list[Any]
+) -> None:
     own = "training_agents:Statue"
     pac4sac.compare(TASK, f"{own}, sac", seeds=0, out=tmp_path / "own")
     about = json.loads((tmp_path / "own" / "study.json").read_bytes())
-    assert about["baseline"] == next(row["label"] for row in about["expected_runs"] if row["algo"] == own)
+    assert about["baseline"] == next(
+        row["label"] for row in about["expected_runs"] if row["algo"] == own
+    )
 
 
 def test_a_task_may_be_made_by_hand_and_settings_go_to_those_who_have_them() -> None:
     task = pac4sac.Task("mine", "Pendulum-v1", horizon=50)
-    study = comparison_study(task, ["pac4sac", "ddpg"], [0, 1], {"shots": "7", "width": [16]}, 500, None)
+    study = comparison_study(
+        task, ["pac4sac", "ddpg"], [0, 1], {"shots": "7", "width": [16]}, 500, None
+    )
     configs = {run.algo: run.config for run in study.runs()}
     assert configs["pac4sac"].shots == 7
     assert {config.width for config in configs.values()} == {16}
     assert study.tasks == (replace(task, steps=500),)
 
 
-def test_a_preset_goes_to_those_who_have_it_and_into_their_name(tmp_path: Path, cohorts_trained: list[Any]) -> None:
+def test_a_preset_goes_to_those_who_have_it_and_into_their_name(
+    tmp_path: Path, cohorts_trained: list[Any]
+) -> None:
     asked = ["--algos", "sac,pac4sac", "--baseline", "pac4sac", "--preset", "best", "--seeds", "0"]
     assert main(["compare", TASK, *asked, "--device", "cpu", "--out", str(tmp_path / "best")]) == 0
-    presets = {run.algo: (run.preset, run.label) for cohort in cohorts_trained for run in cohort.runs}
+    presets = {
+        run.algo: (run.preset, run.label) for cohort in cohorts_trained for run in cohort.runs
+    }
     assert presets == {"sac": ("paper", "sac"), "pac4sac": ("best", "pac4sac-best")}
     assert json.loads((tmp_path / "best" / "study.json").read_bytes())["baseline"] == "pac4sac-best"
 
@@ -146,9 +189,15 @@ def test_a_preset_goes_to_those_who_have_it_and_into_their_name(tmp_path: Path, 
     [
         ({"algos": []}, "algos are names such as"),
         ({"algos": ["sac", pac4sac.Agent]}, "algos are names such as"),
-        ({"algos": "sac"}, "To compare takes two algorithms, and sac is one; name another, or use train"),
+        (
+            {"algos": "sac"},
+            "To compare takes two algorithms, and sac is one; name another, or use train",
+        ),
         ({"algos": "sac,sacc"}, "There is no algorithm 'sacc'"),
-        ({"baseline": "ddpg"}, "The baseline 'ddpg' is not compared; it must be one of sac, sac-auto"),
+        (
+            {"baseline": "ddpg"},
+            "The baseline 'ddpg' is not compared; it must be one of sac, sac-auto",
+        ),
         ({"settings": {"width": [8, 16]}}, "compare takes one value for width"),
         ({"settings": {"xii": 1}}, "None of sac, sac-auto has a setting xii"),
         ({"seeds": 0.5}, "Seeds are a whole number or several"),
@@ -163,7 +212,9 @@ def test_a_preset_goes_to_those_who_have_it_and_into_their_name(tmp_path: Path, 
         ({"log_every": 0}, "log_every must be a whole number at least 1"),
     ],
 )
-def test_what_cannot_be_is_told_before_a_folder_is_made(wrong: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+def test_what_cannot_be_is_told_before_a_folder_is_made(
+    wrong: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
     with pytest.raises(UserError, match=sentence):
         pac4sac.compare(TASK, **ASKED | wrong, out=tmp_path / "none")
     assert not (tmp_path / "none").exists()
@@ -175,7 +226,9 @@ def test_a_task_that_is_none_is_told(call: Any, tmp_path: Path) -> None:
         call(3, out=tmp_path / "none")
 
 
-def test_a_warning_of_a_cohort_reaches_whoever_called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_warning_of_a_cohort_reaches_whoever_called(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def warned(cohorts: Any, parallel: int, stop: StopRequest, watcher: Any, *_: Any) -> list[str]:
         watcher.warning(cohorts[0], "compiling failed here")
         return []

@@ -22,7 +22,9 @@ def test_nonsense_is_no_share(monkeypatch, nonsense):
         cores.cores()
 
 
-@pytest.mark.parametrize(("limit", "expected"), [("150000 100000", 2), ("1000 100000", 1), ("max 100000", 8)])
+@pytest.mark.parametrize(
+    ("limit", "expected"), [("150000 100000", 2), ("1000 100000", 1), ("max 100000", 8)]
+)
 def test_a_container_has_no_more_cores_than_its_quota(monkeypatch, tmp_path, limit, expected):
     monkeypatch.setattr(cores.os, "sched_getaffinity", lambda process: range(8), raising=False)
     monkeypatch.setattr(cores, "QUOTA", tmp_path / "cpu.max")
@@ -33,16 +35,26 @@ def test_a_container_has_no_more_cores_than_its_quota(monkeypatch, tmp_path, lim
 
 def test_cohorts_get_cores_by_the_work_of_their_simulators(monkeypatch):
     monkeypatch.setenv(cores.SHARE, "16")
-    assert [cores.share_out(work, 64) for work in (9, 6, 4, 1)] == [5, 3, 1, 1]  # the first needs 2.25 on average
+    # the first needs 2.25 on average
+    assert [cores.share_out(work, 64) for work in (9, 6, 4, 1)] == [5, 3, 1, 1]
     assert cores.share_out(79, 80) == 16  # never more than there are
     assert cores.share_out(0, 0) == 1
 
 
 @pytest.mark.parametrize(
-    ("chosen", "expected"), [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")]
+    ("chosen", "expected"),
+    [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
 )
 def test_waiting_threads_of_torch_sleep_soon_unless_the_user_chose_otherwise(chosen, expected):
-    unset = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
-    code = "import os, sys, pac4sac; print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", code], env=unset | chosen, capture_output=True, text=True, check=True)
+    unset = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+    }
+    code = (
+        "import os, sys, pac4sac; print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], env=unset | chosen, capture_output=True, text=True, check=True
+    )
     assert told.stdout.split() == [expected, "False"]

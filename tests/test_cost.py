@@ -42,8 +42,8 @@ def study(monkeypatch: pytest.MonkeyPatch) -> Study:
 
 @pytest.fixture
 def threads_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Another number than either algorithm gets. It is noted and not set, since on busy cores threads wait long for
-    each other."""
+    """Another number than either algorithm gets. It is noted and not set, since on busy cores
+    threads wait long for each other."""
     own, noted = torch.get_num_threads(), [3]
     torch.set_num_threads(1)
     with monkeypatch.context() as noting:
@@ -92,7 +92,11 @@ def test_all_are_warmed_up_before_rounds_in_an_order_that_rotates() -> None:
     assert log[:3] == [("a", 5), ("b", 6), ("c", 7)]
     assert "".join(name for name, _ in log[3:]) == "abcbcacababc"
     assert {steps for _, steps in log[3:]} == {1000}
-    assert [one.seconds for one in timed] == [[4.0, 9.0, 11.0, 13.0], [5.0, 7.0, 12.0, 14.0], [6.0, 8.0, 10.0, 15.0]]
+    assert [one.seconds for one in timed] == [
+        [4.0, 9.0, 11.0, 13.0],
+        [5.0, 7.0, 12.0, 14.0],
+        [6.0, 8.0, 10.0, 15.0],
+    ]
 
 
 def test_each_turn_has_the_threads_of_its_algorithm(
@@ -107,8 +111,9 @@ def test_each_turn_has_the_threads_of_its_algorithm(
     assert torch.get_num_threads() == threads_before
     assert about["version"] == 2
     assert [(row["label"], row["threads"], row["backend"]) for row in about["rows"]] == [
-        ("sac", 1, "eager"), ("pac4sac", 2, "eager"),
-    ]  # fmt: skip
+        ("sac", 1, "eager"),
+        ("pac4sac", 2, "eager"),
+    ]
     assert [len(row["seconds_per_1000_steps"]) for row in about["rows"]] == [ROUNDS, ROUNDS]
 
 
@@ -116,7 +121,9 @@ def test_what_is_timed_is_the_backend_that_training_would_choose(
     study: Study, tmp_path: Path, threads_before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen, prepare = [], backends.prepare
-    monkeypatch.setattr(backends, "prepare", lambda learner, name: chosen.append(name) or prepare(learner, "eager"))
+    monkeypatch.setattr(
+        backends, "prepare", lambda learner, name: chosen.append(name) or prepare(learner, "eager")
+    )
     monkeypatch.setattr(backends.shutil, "which", lambda _: "a compiler")
     for steps in (10, 250_000):
         tasks = tuple(replace(task, steps=steps) for task in study.tasks)
@@ -162,12 +169,16 @@ def test_a_study_of_cost_alone_times_every_task_with_its_own_updates(
 ) -> None:
     tasks = (study.tasks[0], replace(load_study("table-1").tasks[1], steps=10))
     few = tuple(
-        replace(v, settings={k: s for k, s in SMALL.items() if k != "updates_per_step"}) for v in study.variants
+        replace(v, settings={k: s for k, s in SMALL.items() if k != "updates_per_step"})
+        for v in study.variants
     )
     both = replace(study, tasks=tasks, variants=few[:1], repetitions=1)
     cost.measure_cost(both, tmp_path, Options(steps=1, device="cpu"))
     rows = json.loads((tmp_path / "cost.json").read_text())["rows"]
-    assert [(row["task"], row["updates_per_step"]) for row in rows] == [("cartpole-swingup", 4), ("half-cheetah", 1)]
+    assert [(row["task"], row["updates_per_step"]) for row in rows] == [
+        ("cartpole-swingup", 4),
+        ("half-cheetah", 1),
+    ]
     cost.measure_cost(replace(both, kind="smoke"), tmp_path, Options(steps=1, device="cpu"))
     assert len(json.loads((tmp_path / "cost.json").read_text())["rows"]) == 1
 
@@ -175,7 +186,9 @@ def test_a_study_of_cost_alone_times_every_task_with_its_own_updates(
 # --- the report
 
 
-def content(version: int, times: dict[str, list[float]], threads: dict[str, int] | None = None) -> dict[str, Any]:
+def content(
+    version: int, times: dict[str, list[float]], threads: dict[str, int] | None = None
+) -> dict[str, Any]:
     rows = [
         {"algo": algo, "label": algo, "backend": "compiled", "seconds_per_1000_steps": found}
         | ({"threads": threads[algo]} if threads else {})
@@ -204,7 +217,9 @@ def verdict(folder: Path) -> str:
     section = claims_section(context, judge_claims(context))
     assert section is not None
     table = next(block for block in section.blocks if isinstance(block, Table))
-    return str(next(row["verdict"] for row in table.records if row["claim"].startswith("PAC4SAC costs")))
+    return str(
+        next(row["verdict"] for row in table.records if row["claim"].startswith("PAC4SAC costs"))
+    )
 
 
 def test_ratios_within_rounds_are_immune_to_a_machine_that_slows_down(tmp_path: Path) -> None:
@@ -214,12 +229,19 @@ def test_ratios_within_rounds_are_immune_to_a_machine_that_slows_down(tmp_path: 
     assert 1.17 < turns.low < turns.value < turns.high < 1.23
     assert verdict(write_cost(tmp_path / "turns", machine_that_slows_down(2))) == "holds"
     # The means of the same times cannot say.
-    assert verdict(write_cost(tmp_path / "one-after-another", machine_that_slows_down(1))) == "not shown"
+    assert (
+        verdict(write_cost(tmp_path / "one-after-another", machine_that_slows_down(1)))
+        == "not shown"
+    )
 
 
-def test_rounds_are_shown_by_their_median_and_extremes_with_the_rule_of_the_verdict(tmp_path: Path) -> None:
+def test_rounds_are_shown_by_their_median_and_extremes_with_the_rule_of_the_verdict(
+    tmp_path: Path,
+) -> None:
     times = {"sac": [2.0, 4.0, 2.0, 2.0], "pac4sac": [3.0, 6.0, 3.0, 3.0]}
-    write_report([write_cost(tmp_path, content(2, times, {"sac": 1, "pac4sac": 2}))], tmp_path / "out")
+    write_report(
+        [write_cost(tmp_path, content(2, times, {"sac": 1, "pac4sac": 2}))], tmp_path / "out"
+    )
     page = (tmp_path / "out" / "report.md").read_text()
     assert "| 3.00 (3.00 to 6.00) | 1.50 [1.50, 1.50] |" in page
     assert "4 rounds" in page
@@ -229,7 +251,9 @@ def test_rounds_are_shown_by_their_median_and_extremes_with_the_rule_of_the_verd
     assert "Not taken in turns" not in page
 
 
-def test_an_older_measurement_is_shown_by_its_mean_and_said_not_to_be_taken_in_turns(tmp_path: Path) -> None:
+def test_an_older_measurement_is_shown_by_its_mean_and_said_not_to_be_taken_in_turns(
+    tmp_path: Path,
+) -> None:
     times = {"sac": [2.0, 2.2], "pac4sac": [3.0, 3.2]}
     write_report([write_cost(tmp_path, content(1, times))], tmp_path / "out")
     page = (tmp_path / "out" / "report.md").read_text()
@@ -253,7 +277,8 @@ def test_in_an_archive_a_new_measurement_takes_the_place_of_an_older_one(tmp_pat
 
 
 def test_a_solved_run_costs_the_steps_of_all_runs_over_those_solved(tmp_path: Path) -> None:
-    """SAC: 40 + 10 + 10 thousand steps for two that were solved, at 2 and 0.5 seconds per thousand."""
+    """SAC: 40 + 10 + 10 thousand steps for two that were solved, at 2 and 0.5 seconds per
+    thousand."""
     for seed, fails in enumerate((40, 10, 10)):
         returns = [0.0] * fails + [900.0] * (40 - fails)
         write_run(tmp_path / "runs", task("cartpole-swingup"), "sac", seed, returns)
@@ -269,7 +294,12 @@ def test_a_solved_run_costs_the_steps_of_all_runs_over_those_solved(tmp_path: Pa
     page = (tmp_path / "out" / "report.md").read_text()
     assert "| Cartpole Swingup | SAC | 2 of 3 | 30.0 | 2.00 | 1 min 00 s | 0.50 | 15 s |" in page
     assert "| Cartpole Swingup | DDPG | 0 of 1 | — | 2.00 | — | 0.50 | — |" in page
-    assert "`pac4sac study run cost-to-solve --tasks cartpole-swingup --device cuda --precision tf32`" in page
+    assert (
+        "`pac4sac study run cost-to-solve --tasks cartpole-swingup --device cuda --precision tf32`"
+        in page
+    )
     (answer,) = (line for line in page.splitlines() if "Soonest" in line)
-    assert answer.endswith("SAC on Cartpole Swingup (1 min 00 s). Soonest on A GPU: SAC on Cartpole Swingup (15 s).")
+    assert answer.endswith(
+        "SAC on Cartpole Swingup (1 min 00 s). Soonest on A GPU: SAC on Cartpole Swingup (15 s)."
+    )
     assert "with one update per step" not in page  # that is the other study

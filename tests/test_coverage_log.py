@@ -17,7 +17,12 @@ from pac4sac.base.errors import UserError
 from pac4sac.training import experiment
 from pac4sac.training import state_coverage as coverage
 from pac4sac.training.learner import Learner
-from pac4sac.training.state_coverage import log_volume, measure_coverage, nearest_distance, one_of_each_stretch
+from pac4sac.training.state_coverage import (
+    log_volume,
+    measure_coverage,
+    nearest_distance,
+    one_of_each_stretch,
+)
 
 COVERAGE = {"coverage_every": 50, "steps": 130}
 SQUARE = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0], [2.0, 4.0]])
@@ -27,7 +32,8 @@ SQUARE = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0], [2.0, 4.0]])
 
 
 def test_the_mean_distance_to_the_nearest_other_state() -> None:
-    line = torch.tensor([[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [9.0, 0.0]])  # nearest: 1, 1, 2 and 6 away
+    # nearest: 1, 1, 2 and 6 away
+    line = torch.tensor([[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [9.0, 0.0]])
     assert nearest_distance(torch.stack([SQUARE, line])).tolist() == [1.0, 2.5]
 
 
@@ -36,7 +42,8 @@ def test_of_states_that_are_the_same_the_nearest_is_at_no_distance() -> None:
 
 
 def test_the_log_volume_is_half_the_log_determinant_in_grains() -> None:
-    # Deviations from the mean (1¼, 2¼) give sums of squares 6.75 and 12.75, of products 8.75; three degrees of freedom.
+    # Deviations from the mean (1¼, 2¼) give sums of squares 6.75 and 12.75, of products 8.75; three
+    # degrees of freedom.
     xx, yy, xy = (sum_ / 3 / 0.01**2 for sum_ in (6.75, 12.75, 8.75))
     expected = 0.5 * math.log((1 + xx) * (1 + yy) - xy**2)
     assert log_volume(SQUARE.unsqueeze(0)).tolist() == pytest.approx([expected], rel=1e-9)
@@ -46,23 +53,32 @@ def test_twice_as_wide_in_every_direction_is_a_log_volume_more_by_ln_2_for_each(
     states = torch.randn(1, 200, 3, generator=torch.Generator().manual_seed(0))
     gained = log_volume(2 * states) - log_volume(states)
     assert gained.tolist() == pytest.approx([3 * math.log(2)], rel=1e-3)
-    assert nearest_distance(2 * states).item() == pytest.approx(2 * nearest_distance(states).item(), rel=1e-5)
+    assert nearest_distance(2 * states).item() == pytest.approx(
+        2 * nearest_distance(states).item(), rel=1e-5
+    )
 
 
 def test_what_never_moves_adds_nothing_to_either() -> None:
     still = torch.cat([SQUARE, torch.full((4, 2), 7.0)], 1)
     for measure in (nearest_distance, log_volume):
-        assert measure(still.unsqueeze(0)).tolist() == pytest.approx(measure(SQUARE.unsqueeze(0)).tolist(), rel=1e-9)
+        assert measure(still.unsqueeze(0)).tolist() == pytest.approx(
+            measure(SQUARE.unsqueeze(0)).tolist(), rel=1e-9
+        )
     assert log_volume(torch.full((1, 4, 3), 7.0)).tolist() == [0.0]
 
 
 @pytest.mark.parametrize(("length", "count"), [(10, 10), (10, 3), (1999, 1000), (25_000, 1000)])
 def test_a_sample_has_different_states_from_all_over_the_buffer(length: int, count: int) -> None:
     generator = torch.Generator().manual_seed(1)
-    uniforms = torch.stack([torch.zeros(count), torch.rand(count, generator=generator), torch.ones(count)])
+    uniforms = torch.stack(
+        [torch.zeros(count), torch.rand(count, generator=generator), torch.ones(count)]
+    )
     for places in one_of_each_stretch(length, uniforms).tolist():
         assert len(set(places)) == count
-        assert all(k * length // count <= place < (k + 1) * length // count for k, place in enumerate(places))
+        assert all(
+            k * length // count <= place < (k + 1) * length // count
+            for k, place in enumerate(places)
+        )
 
 
 # --- of a learner
@@ -91,7 +107,11 @@ def test_a_run_is_measured_alike_in_any_cohort(monkeypatch: pytest.MonkeyPatch) 
 def test_only_what_the_buffer_still_holds_counts() -> None:
     states = torch.cat([1e6 * torch.randn(1, 64, 3), torch.full((1, 64, 3), 2.0)], 1)
     (coverage_of_run,) = measure_coverage(with_replay(states, [0]))
-    assert (coverage_of_run.nearest, coverage_of_run.log_volume, coverage_of_run.states) == (0.0, 0.0, 64)
+    assert (coverage_of_run.nearest, coverage_of_run.log_volume, coverage_of_run.states) == (
+        0.0,
+        0.0,
+        64,
+    )
 
 
 def test_there_is_no_nearest_of_a_single_state() -> None:
@@ -123,13 +143,22 @@ def test_coverage_is_logged_on_schedule_and_once_at_the_end(folder: Path) -> Non
 def test_what_is_logged_is_what_the_stored_states_give(folder: Path) -> None:
     stored = load_file(newest(folder) / "learner.safetensors")["replay"][:, :, :3]
     last = [rows(folder, f"sac-seed{seed}", "coverage")[-1] for seed in (0, 1)]
-    assert [row["nearest"] for row in last] == pytest.approx(nearest_distance(stored).tolist(), rel=1e-5)
-    assert [row["log_volume"] for row in last] == pytest.approx(log_volume(stored).tolist(), rel=1e-9)
+    assert [row["nearest"] for row in last] == pytest.approx(
+        nearest_distance(stored).tolist(), rel=1e-5
+    )
+    assert [row["log_volume"] for row in last] == pytest.approx(
+        log_volume(stored).tolist(), rel=1e-9
+    )
 
 
-def test_a_run_that_acts_at_random_covers_more_than_one_that_always_does_the_same(tmp_path: Path) -> None:
-    """The action drives the first coordinate of the state; a learner that never leaves its warm-up is random."""
-    calm = train(tmp_path / "calm", "training_agents:Statue", settings={"warmup": 0}, coverage_every=100).folder
+def test_a_run_that_acts_at_random_covers_more_than_one_that_always_does_the_same(
+    tmp_path: Path,
+) -> None:
+    """The action drives the first coordinate of the state; a learner that never leaves its warm-up
+    is random."""
+    calm = train(
+        tmp_path / "calm", "training_agents:Statue", settings={"warmup": 0}, coverage_every=100
+    ).folder
     wild = train(tmp_path / "wild", settings={"warmup": 1000}, coverage_every=100).folder
     for seed in (0, 1):
         one, other = (rows(wild, f"sac-seed{seed}", "coverage"), _statue(calm, seed))
@@ -148,7 +177,9 @@ def test_measuring_coverage_never_disturbs_training(folder: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("step", [60, 119])
-def test_a_resumed_run_has_the_same_log(folder: Path, tmp_path: Path, mortals: Mortals, step: int) -> None:
+def test_a_resumed_run_has_the_same_log(
+    folder: Path, tmp_path: Path, mortals: Mortals, step: int
+) -> None:
     assert mortals.killed_at("train", tmp_path / "x", step, **{"with": COVERAGE})
     assert experiment.resume(tmp_path / "x").complete
     assert same(tmp_path / "x", folder)

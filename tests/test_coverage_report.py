@@ -14,7 +14,12 @@ from test_bias_report import write_bias
 
 from pac4sac.paper.families import coverage_baseline
 from pac4sac.paper.report import read_context, write_report
-from pac4sac.report.bias_and_coverage import COVERAGE, compare_coverage, coverage_section, over_training
+from pac4sac.report.bias_and_coverage import (
+    COVERAGE,
+    compare_coverage,
+    coverage_section,
+    over_training,
+)
 from pac4sac.report.looks import plain_name
 from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.collection import collect
@@ -24,10 +29,16 @@ from pac4sac.runs.statistics import mean_interval
 CARTPOLE = task("cartpole-swingup")
 STEPS = range(5000, 40_001, 5000)
 WITHOUT_TERM, WITHOUT_SHOOTING = "bellman+conservative", "pac4sac-without-shooting"
-SETTINGS: dict[str, dict[str, Any]] = {"pac4sac": {}, WITHOUT_TERM: {"xi": 0.0}, WITHOUT_SHOOTING: {"shots": 1}}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "pac4sac": {},
+    WITHOUT_TERM: {"xi": 0.0},
+    WITHOUT_SHOOTING: {"shots": 1},
+}
 
 
-def write_coverage(run: Path, ends: Sequence[float | None], steps: Sequence[int] = STEPS, volume: float = 20.0) -> None:
+def write_coverage(
+    run: Path, ends: Sequence[float | None], steps: Sequence[int] = STEPS, volume: float = 20.0
+) -> None:
     rows = [
         {"step": step, "nearest": end, "log_volume": volume, "states": 1000}
         for step, end in zip(steps, ends, strict=True)
@@ -35,7 +46,9 @@ def write_coverage(run: Path, ends: Sequence[float | None], steps: Sequence[int]
     (run / "coverage.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def write_variant(folder: Path, label: str, ends: Sequence[float], volumes: Sequence[float] | None = None) -> None:
+def write_variant(
+    folder: Path, label: str, ends: Sequence[float], volumes: Sequence[float] | None = None
+) -> None:
     for seed, end in enumerate(ends):
         run = write_run(folder, CARTPOLE, "pac4sac", seed, label=label, settings=SETTINGS[label])
         rising = np.linspace(0, end, len(STEPS)).tolist()
@@ -48,9 +61,15 @@ def section_of(folder: Path) -> Any:
 
 
 def write_three(folder: Path) -> None:
-    write_variant(folder, "pac4sac", [1.0, 1.1, 1.2, 1.3, 1.4], volumes=[20.0, 21.0, 22.0, 23.0, 24.0])
-    write_variant(folder, WITHOUT_TERM, [0.5, 0.6, 0.7, 0.8, 0.9], volumes=[20.5, 21.5, 22.5, 23.5, 24.5])
-    write_variant(folder, WITHOUT_SHOOTING, [2.0, 2.1, 2.2, 2.3, 2.4], volumes=[2.0, 3.0, 4.0, 5.0, 6.0])
+    write_variant(
+        folder, "pac4sac", [1.0, 1.1, 1.2, 1.3, 1.4], volumes=[20.0, 21.0, 22.0, 23.0, 24.0]
+    )
+    write_variant(
+        folder, WITHOUT_TERM, [0.5, 0.6, 0.7, 0.8, 0.9], volumes=[20.5, 21.5, 22.5, 23.5, 24.5]
+    )
+    write_variant(
+        folder, WITHOUT_SHOOTING, [2.0, 2.1, 2.2, 2.3, 2.4], volumes=[2.0, 3.0, 4.0, 5.0, 6.0]
+    )
 
 
 def test_each_variant_is_told_to_be_wider_or_narrower_or_neither(tmp_path: Path) -> None:
@@ -59,7 +78,8 @@ def test_each_variant_is_told_to_be_wider_or_narrower_or_neither(tmp_path: Path)
     table = (tmp_path / "out/tables/coverage-cartpole-swingup.csv").open()
     found = {row["variant"]: row for row in csv.DictReader(table)}
     told = {
-        name: [row[f"{what}_against_baseline"] for what in ("nearest", "log_volume")] for name, row in found.items()
+        name: [row[f"{what}_against_baseline"] for what in ("nearest", "log_volume")]
+        for name, row in found.items()
     }
     assert told == {
         "pac4sac": ["baseline", "baseline"],
@@ -68,12 +88,16 @@ def test_each_variant_is_told_to_be_wider_or_narrower_or_neither(tmp_path: Path)
     }
     text = (tmp_path / "out" / "report.md").read_text()
     assert (
-        "On cartpole-swingup at the end of training, against `pac4sac`. By distance to the nearest state, wider: "
-        f"`{WITHOUT_SHOOTING}`; narrower: `{WITHOUT_TERM}`. By log-volume, narrower: `{WITHOUT_SHOOTING}`; "
+        "On cartpole-swingup at the end of training, against `pac4sac`. By distance to the "
+        "nearest state, wider: "
+        f"`{WITHOUT_SHOOTING}`; narrower: `{WITHOUT_TERM}`. By log-volume, narrower: "
+        f"`{WITHOUT_SHOOTING}`; "
         f"no difference shown: `{WITHOUT_TERM}`."
     ) in text
     drawing = (tmp_path / "out" / "figures" / "coverage-cartpole-swingup.svg").read_text()
-    assert {label for label in SETTINGS if f"{plain_name(label)} (5 seeds)" in drawing} == set(SETTINGS)
+    assert {label for label in SETTINGS if f"{plain_name(label)} (5 seeds)" in drawing} == set(
+        SETTINGS
+    )
 
 
 def test_the_numbers_of_a_row(tmp_path: Path) -> None:
@@ -81,15 +105,22 @@ def test_the_numbers_of_a_row(tmp_path: Path) -> None:
     variants = read_context([tmp_path]).all_variants
     ours = next(variant for variant in variants if variant.label == "pac4sac")
     compared = {row.variant.label: row for row in compare_coverage("nearest", variants, ours)}
-    # Of 1, 1.1, … 1.4 the mean is 1.2 and the deviation √0.025; Student's t for four degrees of freedom is 2.776445.
+    # Of 1, 1.1, … 1.4 the mean is 1.2 and the deviation √0.025; Student's t for four degrees of
+    # freedom is 2.776445.
     half_width = 2.776445 * (0.025 / 5) ** 0.5
     end = mean_interval(compared["pac4sac"].values)
-    assert (end.value, end.low, end.high) == pytest.approx((1.2, 1.2 - half_width, 1.2 + half_width), rel=1e-6)
-    assert over_training(ours, "nearest") == pytest.approx(0.6)  # each rose from 0 in a straight line
+    assert (end.value, end.low, end.high) == pytest.approx(
+        (1.2, 1.2 - half_width, 1.2 + half_width), rel=1e-6
+    )
+    # each rose from 0 in a straight line
+    assert over_training(ours, "nearest") == pytest.approx(0.6)
     # Both have that deviation, so there are eight degrees of freedom, for which t is 2.306004.
     difference = compared[WITHOUT_TERM].difference
-    assert (difference.value, difference.high) == pytest.approx((-0.5, -0.5 + 2.306004 * (2 * 0.025 / 5) ** 0.5))
-    # −0.5 is five standard errors, +1 ten; the smaller of two p-values counts twice, the larger once.
+    assert (difference.value, difference.high) == pytest.approx(
+        (-0.5, -0.5 + 2.306004 * (2 * 0.025 / 5) ** 0.5)
+    )
+    # −0.5 is five standard errors, +1 ten; the smaller of two p-values counts twice, the larger
+    # once.
     raw = {label: row.difference.p for label, row in compared.items() if row.difference}
     assert compared[WITHOUT_TERM].p == pytest.approx(raw[WITHOUT_TERM])
     assert compared[WITHOUT_SHOOTING].p == pytest.approx(2 * raw[WITHOUT_SHOOTING])
@@ -102,7 +133,9 @@ def test_a_report_on_runs_without_measurements_has_no_such_section(tmp_path: Pat
 
 def test_while_runs_are_under_way_nothing_is_told_of_the_end(tmp_path: Path) -> None:
     write_three(tmp_path)
-    early = write_run(tmp_path, CARTPOLE, "pac4sac", 7, [10.0] * 8, WITHOUT_TERM, {"xi": 0.0}, status="running")
+    early = write_run(
+        tmp_path, CARTPOLE, "pac4sac", 7, [10.0] * 8, WITHOUT_TERM, {"xi": 0.0}, status="running"
+    )
     write_coverage(early, [9.0], [5000])
     sentence = section_of(tmp_path).blocks[1]
     assert f"unfinished: `{WITHOUT_TERM}`" in sentence
@@ -113,7 +146,9 @@ def test_a_damaged_log_has_no_last_measurement_and_does_no_other_harm(tmp_path: 
     run = write_run(tmp_path, own_task(), "sac", 0)
     write_coverage(run, [1.0, 2.0], [100, 4000])
     with (run / "coverage.jsonl").open("a") as log:
-        log.write('{"step": 5000, "nearest": "far", "log_volume": 1}\n{"step": 6000, "nearest": null}\n{"st')
+        log.write(
+            '{"step": 5000, "nearest": "far", "log_volume": 1}\n{"step": 6000, "nearest": null}\n{"st'
+        )
     (variant,) = read_context([tmp_path]).all_variants
     assert [row["nearest"] for row in COVERAGE.of(variant.runs[0])] == [1.0, 2.0]
     _, sentence, _, table = section_of(tmp_path).blocks
@@ -130,7 +165,10 @@ def test_an_archive_keeps_coverage_where_there_is_some(tmp_path: Path) -> None:
     add_to_archive([tmp_path / "in"], tmp_path / "archive")
     kept, original = read_runs(tmp_path / "archive"), read_runs(tmp_path / "in")
     assert [run.coverage for run in kept] == [run.coverage for run in original]
-    lines = [json.loads(line) for line in (tmp_path / "archive/runs/cartpole-swingup.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (tmp_path / "archive/runs/cartpole-swingup.jsonl").read_text().splitlines()
+    ]
     assert ["coverage" in line for line in lines] == [True, False]
 
 

@@ -1,4 +1,5 @@
-"""Many who make the same experiment folder at the same moment: one trains it, and the others are told so."""
+"""Many who make the same experiment folder at the same moment: one trains it, and the others are
+told so."""
 
 import json
 import os
@@ -13,8 +14,24 @@ from tiny_experiments import SETTINGS
 
 from pac4sac.cli.main import main
 
-TINY = ["--steps", "60", "--device", "cpu", "--backend", "eager", "--workers", "0", "--threads", "1"]
-TINY += ["--evaluation-episodes", "0", "--set", *(f"{name}={value}" for name, value in SETTINGS.items())]
+TINY = [
+    "--steps",
+    "60",
+    "--device",
+    "cpu",
+    "--backend",
+    "eager",
+    "--workers",
+    "0",
+    "--threads",
+    "1",
+]
+TINY += [
+    "--evaluation-episodes",
+    "0",
+    "--set",
+    *(f"{name}={value}" for name, value in SETTINGS.items()),
+]
 
 
 def at_once(number: int, work: Callable[[int], int]) -> list[int]:
@@ -63,9 +80,13 @@ def test_of_many_that_train_into_one_folder_one_does_and_the_others_are_told(
     assert all("another process" in sentence or "is not empty" in sentence for sentence in told)
 
 
-def test_without_a_name_each_gets_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_without_a_name_each_gets_a_folder_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
-    codes = at_once(4, lambda k: main(["train", "Pendulum-v1", "--algo", "sac", "--seeds", str(k), *TINY]))
+    codes = at_once(
+        4, lambda k: main(["train", "Pendulum-v1", "--algo", "sac", "--seeds", str(k), *TINY])
+    )
     assert codes == [0] * 4
     runs = [path.name for path in tmp_path.glob("experiments/pendulum-v1-sac*/runs/*")]
     assert sorted(runs) == [f"sac-seed{k}" for k in range(4)]

@@ -1,4 +1,5 @@
-"""`pac4sac demo`: what it says, draws and films, with trainings that are written instead of trained."""
+"""`pac4sac demo`: what it says, draws and films, with trainings that are written instead of
+trained."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,10 @@ def trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str,
         folder = RunFolder(out, run)
         folder.describe("interrupted")
         for episode, value in enumerate(GOOD):
-            folder.log("episodes", {"episode": episode, "step": 1000 * (episode + 1), "return": value, "length": 1000})
+            folder.log(
+                "episodes",
+                {"episode": episode, "step": 1000 * (episode + 1), "return": value, "length": 1000},
+            )
         (folder.path / "agent.safetensors").touch()
         return Result(out, complete=False, reason=TIME_IS_UP)
 
@@ -47,11 +51,14 @@ def trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str,
     return asked
 
 
-def test_the_demo_ends_with_picture_film_and_three_sentences_even_when_it_is_interrupted(trainings, capsys):
+def test_the_demo_ends_with_picture_film_and_three_sentences_even_when_it_is_interrupted(
+    trainings, capsys
+):
     assert main(["demo"]) == 0
     folder, said = Path("experiments/demo"), " ".join(capsys.readouterr().out.split())
     assert trainings[0]["settings"] == {"updates_per_step": 2}
-    assert [training["max_minutes"] for training in trainings] == [3.0, 1.0]  # more of them, as there were few episodes
+    # more of them, as there were few episodes
+    assert [training["max_minutes"] for training in trainings] == [3.0, 1.0]
     assert {path.name for path in folder.iterdir()} == {
         "half-cheetah.gif",
         "training",
@@ -60,7 +67,8 @@ def test_the_demo_ends_with_picture_film_and_three_sentences_even_when_it_is_int
     }
     assert Image.open(folder / "returns.png").width > 800
     assert all(
-        f"experiments/demo/{name}" in said for name in ("half-cheetah.gif", "returns.png", "cartpole-swingup.gif")
+        f"experiments/demo/{name}" in said
+        for name in ("half-cheetah.gif", "returns.png", "cartpole-swingup.gif")
     )
     assert "It balances since episode 3: 6 of the 7 episodes from there on were above 850" in said
     assert "9 of 10 archived seeds of PAC4SAC were solved after" in said
@@ -72,7 +80,11 @@ def test_the_demo_ends_with_picture_film_and_three_sentences_even_when_it_is_int
 def test_the_full_demo_trains_with_the_papers_settings_into_a_folder_of_its_own(trainings, capsys):
     Path("experiments/demo").mkdir(parents=True)
     assert main(["demo", "--full", "--seed", "3"]) == 0
-    assert (trainings[0]["settings"], trainings[0]["seeds"], trainings[0]["max_minutes"]) == ({}, [3], 10.0)
+    assert (trainings[0]["settings"], trainings[0]["seeds"], trainings[0]["max_minutes"]) == (
+        {},
+        [3],
+        10.0,
+    )
     assert Path("experiments/demo-2/returns.png").is_file()
 
 
@@ -90,20 +102,26 @@ def test_no_minutes_are_refused_before_anything_is_written(trainings, capsys):
 @pytest.mark.parametrize(
     ("returns", "sentence"),
     [
-        ([100.0, *[900.0] * 5], "It balances: from episode 2 on, 5 in a row were above 850, which counts as solved."),
+        (
+            [100.0, *[900.0] * 5],
+            "It balances: from episode 2 on, 5 in a row were above 850, which counts as solved.",
+        ),
         (
             GOOD,
-            "It balances since episode 3: 6 of the 7 episodes from there on were above 850; the paper's criterion, "
+            "It balances since episode 3: 6 of the 7 episodes from there on were above 850; "
+            "the paper's criterion, "
             "5 in a row, was not met (at best 4).",
         ),
         (
             [900.0, *[0.0] * 8, 900.0],
-            "It has balanced now and then since episode 1: 2 of the 10 episodes from there on were above 850; the "
+            "It has balanced now and then since episode 1: 2 of the 10 episodes from there on "
+            "were above 850; the "
             "paper's criterion, 5 in a row, was not met (at best 1).",
         ),
         (
             [-900.0, 612.4, 300.0],
-            "It is still learning: the best of 3 episodes so far, number 2, returned 612, and above 850 the pole "
+            "It is still learning: the best of 3 episodes so far, number 2, returned 612, and "
+            "above 850 the pole "
             "stands nearly all the time.",
         ),
     ],

@@ -9,7 +9,14 @@ import pytest
 from rich.console import Console
 
 from pac4sac.base.text import clock
-from pac4sac.cli.training_display import LiveDisplay, PlainDisplay, TrainingDisplay, displayed, sparkline, totals
+from pac4sac.cli.training_display import (
+    LiveDisplay,
+    PlainDisplay,
+    TrainingDisplay,
+    displayed,
+    sparkline,
+    totals,
+)
 from pac4sac.cli.training_summary import show_result
 from pac4sac.runs.run import Run, make_runs
 from pac4sac.runs.writing import RunFolder
@@ -31,11 +38,16 @@ def write(root: Path, run: Run, returns: list[float], status: str = "finished") 
     folder = RunFolder(root, run)
     folder.describe(status)
     for episode, value in enumerate(returns):
-        folder.log("episodes", {"episode": episode, "step": 1000 * (episode + 1), "return": value, "length": 1000})
+        folder.log(
+            "episodes",
+            {"episode": episode, "step": 1000 * (episode + 1), "return": value, "length": 1000},
+        )
 
 
 def console(width: int, height: int) -> Console:
-    return Console(file=io.StringIO(), force_terminal=True, width=width, height=height, color_system=None)
+    return Console(
+        file=io.StringIO(), force_terminal=True, width=width, height=height, color_system=None
+    )
 
 
 def drawn(display: LiveDisplay) -> list[str]:
@@ -89,7 +101,9 @@ def test_the_picture_tells_solved_broken_and_running_runs_apart(tmp_path: Path):
     assert rows["seed 2"][-2:] == ["0", "running"]
 
 
-def test_a_run_that_is_good_but_not_solved_shows_how_often_and_how_long_it_was_above_the_limit(tmp_path: Path):
+def test_a_run_that_is_good_but_not_solved_shows_how_often_and_how_long_it_was_above_the_limit(
+    tmp_path: Path,
+):
     display = LiveDisplay(console(100, 30))
     (run,) = cartpole_runs(1)
     begin(display, tmp_path, [run])
@@ -98,7 +112,10 @@ def test_a_run_that_is_good_but_not_solved_shows_how_often_and_how_long_it_was_a
     (row,) = [line for line in drawn(display) if line.startswith("seed 0")]
     assert row.split()[-6:] == ["5", "of", "7", "best", "streak", "4"]
     assert "above 850" in "\n".join(drawn(display))
-    assert totals(list(display.rows.values())) == "last return 900, 5 of 7 episodes above 850, best streak 4 of 5"
+    assert (
+        totals(list(display.rows.values()))
+        == "last return 900, 5 of 7 episodes above 850, best streak 4 of 5"
+    )
 
 
 def test_the_bar_tells_the_percentage(tmp_path: Path):
@@ -108,7 +125,9 @@ def test_the_bar_tells_the_percentage(tmp_path: Path):
     assert drawn(display)[1].endswith("━  25%")
 
 
-def test_the_time_left_is_reckoned_from_when_updates_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_time_left_is_reckoned_from_when_updates_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     now = [100.0]
     monkeypatch.setattr("pac4sac.cli.training_display.time.monotonic", lambda: now[0])
     display = LiveDisplay(console(80, 24))
@@ -184,13 +203,17 @@ def shown(root: Path, width: int = 100, complete: bool = True) -> str:
 
 
 def cells(text: str, start: str) -> str:
-    return next(" ".join(line.split()) for line in text.splitlines() if line.strip().startswith(start))
+    return next(
+        " ".join(line.split()) for line in text.splitlines() if line.strip().startswith(start)
+    )
 
 
 SOLVED = [0.0, 300.0, 900.0, 900.0, 900.0, 900.0, 900.0]
 
 
-def test_the_table_has_the_papers_metrics_by_seed_and_on_average_beside_the_papers_numbers(tmp_path: Path):
+def test_the_table_has_the_papers_metrics_by_seed_and_on_average_beside_the_papers_numbers(
+    tmp_path: Path,
+):
     runs = cartpole_runs(2)
     write(tmp_path, runs[0], SOLVED)  # regret 850 + 550
     write(tmp_path, runs[1], [300.0, *SOLVED])  # regret 550 + 850 + 550
@@ -215,7 +238,10 @@ def test_the_end_tells_how_often_and_how_long_a_run_was_above_the_limit(tmp_path
     write(tmp_path, cartpole_runs(1)[0], [0.0, *[900.0] * 4, 0.0, 900.0], "interrupted")
     text = shown(tmp_path, complete=False)
     assert cells(text, "seed 0").endswith("5 of 7 best streak 4")
-    said = "the time is up: 5 of 7 episodes above 850, at most 4 in a row, where 5 in a row count as solved."
+    said = (
+        "the time is up: 5 of 7 episodes above 850, at most 4 in a row, where 5 in a row count as "
+        "solved."
+    )
     assert f"Training was stopped because {said}" in text
 
 
@@ -226,7 +252,9 @@ def test_the_next_commands_name_the_folder(tmp_path: Path):
     assert "pac4sac watch" not in shown(folder, width=300)  # there is no agent to watch
     (folder / "runs" / run.id / "agent.safetensors").touch()
     text = shown(folder, width=300)
-    assert all(f"pac4sac {command} '{folder}'" in text for command in ("watch", "evaluate", "report"))
+    assert all(
+        f"pac4sac {command} '{folder}'" in text for command in ("watch", "evaluate", "report")
+    )
 
 
 def test_the_papers_numbers_are_left_out_where_the_rules_differ(tmp_path: Path):
@@ -253,14 +281,20 @@ def test_without_a_limit_the_last_returns_stand_in_for_the_metrics(tmp_path: Pat
     assert "solved" not in text
 
 
-def test_of_episodes_that_differ_in_length_it_is_told_whether_they_solved_the_task_but_none_are_counted(tmp_path: Path):
-    task = dataclasses.replace(get_task("Pendulum-v1"), r_limit=100.0, steps=1000)  # room for five whole episodes
+def test_of_episodes_that_differ_in_length_it_is_told_whether_they_solved_the_task_but_none_are_counted(
+    tmp_path: Path,
+):
+    # room for five whole episodes
+    task = dataclasses.replace(get_task("Pendulum-v1"), r_limit=100.0, steps=1000)
     runs = make_runs(task, "sac", "paper", [0, 1], {})
     for run, returns in zip(runs, ([10.0] * 5 + [150.0] * 5, [10.0] * 10), strict=True):
         folder = RunFolder(tmp_path, run)
         folder.describe("finished")
         for episode, value in enumerate(returns):
-            folder.log("episodes", {"episode": episode, "step": 100 * (episode + 1), "return": value, "length": 100})
+            folder.log(
+                "episodes",
+                {"episode": episode, "step": 100 * (episode + 1), "return": value, "length": 100},
+            )
     assert Result(tmp_path, complete=True).scores() == {}
     text = shown(tmp_path)
     assert "regret" not in text

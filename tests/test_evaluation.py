@@ -28,7 +28,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_evaluations_never_disturb_training(folder: Path, tmp_path: Path) -> None:
     undisturbed = train(
-        tmp_path / "x", "pac4sac", settings={"lr": 0.03}, steps=130, evaluate_every=0, evaluation_episodes=0
+        tmp_path / "x",
+        "pac4sac",
+        settings={"lr": 0.03},
+        steps=130,
+        evaluate_every=0,
+        evaluation_episodes=0,
     ).folder
     for run in ("pac4sac-seed0", "pac4sac-seed1"):
         expected = logs(undisturbed, run)
@@ -36,7 +41,9 @@ def test_evaluations_never_disturb_training(folder: Path, tmp_path: Path) -> Non
         assert {name: logs(folder, run)[name] for name in expected} == expected
         agent = Path("runs") / run / "agent.safetensors"
         assert (folder / agent).read_bytes() == (undisturbed / agent).read_bytes()
-    ours, theirs = (load_file(newest(place) / "learner.safetensors") for place in (folder, undisturbed))
+    ours, theirs = (
+        load_file(newest(place) / "learner.safetensors") for place in (folder, undisturbed)
+    )
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
@@ -54,9 +61,14 @@ def test_on_a_schedule_that_meets_the_end_the_last_evaluation_is_made_once(tmp_p
     assert [row["step"] for row in rows(folder, "sac-seed0", "evaluations")] == [45, 90]
 
 
-def test_where_nothing_ends_an_episode_it_is_evaluated_over_as_many_steps_as_it_was_trained(tmp_path: Path) -> None:
+def test_where_nothing_ends_an_episode_it_is_evaluated_over_as_many_steps_as_it_was_trained(
+    tmp_path: Path,
+) -> None:
     endless = pac4sac.Task("endless", "training_environments:EndlessDrift-v0")
-    with pytest.warns(UserWarning, match=r"endless have no time limit and were cut after 70 steps.*max_episode_steps"):
+    with pytest.warns(
+        UserWarning,
+        match=r"endless have no time limit and were cut after 70 steps.*max_episode_steps",
+    ):
         folder = train(tmp_path / "x", task=endless, steps=70, bias_every=70).folder
     assert not (folder / "runs" / "sac-seed0" / "episodes.jsonl").exists()
     (evaluation,) = rows(folder, "sac-seed0", "evaluations")
@@ -65,22 +77,32 @@ def test_where_nothing_ends_an_episode_it_is_evaluated_over_as_many_steps_as_it_
 
 def test_only_runs_that_shoot_are_evaluated_with_shooting(tmp_path: Path) -> None:
     folder = train(tmp_path / "x", steps=50, settings={"shots": [1, 2]}, seeds=(0,)).folder
-    assert [row["policy"] for row in rows(folder, "sac-shots=1-seed0", "evaluations")] == ["deterministic"]
-    assert [row["policy"] for row in rows(folder, "sac-shots=2-seed0", "evaluations")] == ["deterministic", "shooting"]
+    assert [row["policy"] for row in rows(folder, "sac-shots=1-seed0", "evaluations")] == [
+        "deterministic"
+    ]
+    assert [row["policy"] for row in rows(folder, "sac-shots=2-seed0", "evaluations")] == [
+        "deterministic",
+        "shooting",
+    ]
 
 
 def test_the_best_weights_kept_are_those_of_the_best_evaluation(folder: Path) -> None:
     for seed in (0, 1):
         run = folder / "runs" / f"pac4sac-seed{seed}"
-        evaluations = [row for row in rows(folder, run.name, "evaluations") if row["policy"] == "shooting"]
+        evaluations = [
+            row for row in rows(folder, run.name, "evaluations") if row["policy"] == "shooting"
+        ]
         best = max(evaluations, key=lambda row: row["mean"])
         kept = pac4sac.load(run / "best.safetensors")
-        repeated = evaluate(Episodes(kept.agent, kept.state, DRIFT, [seed], 2, str(best["step"])), "shooting")
+        repeated = evaluate(
+            Episodes(kept.agent, kept.state, DRIFT, [seed], 2, str(best["step"])), "shooting"
+        )
         np.testing.assert_allclose(repeated[0], best["returns"], rtol=1e-4)
         others = [row for row in evaluations if row is not best]
         assert all(row["mean"] < best["mean"] for row in others)
     steps = [
-        max(rows(folder, f"pac4sac-seed{seed}", "evaluations"), key=lambda r: r["mean"])["step"] for seed in (0, 1)
+        max(rows(folder, f"pac4sac-seed{seed}", "evaluations"), key=lambda r: r["mean"])["step"]
+        for seed in (0, 1)
     ]
     assert min(steps) < 130  # else the test could not tell the best from the last
 
@@ -98,14 +120,18 @@ def test_an_evaluation_depends_on_the_run_and_the_occasion_alone(folder: Path) -
         for place, agent in enumerate(agents):
             alone = evaluate(Episodes(agent.agent, agent.state, DRIFT, [place], 3, "now"), policy)
             np.testing.assert_allclose(alone[0], both[place], rtol=1e-4)
-        assert (evaluate(Episodes(cohort, state, DRIFT, [0, 1], 3, "now", workers=2), policy) == both).all()
+        assert (
+            evaluate(Episodes(cohort, state, DRIFT, [0, 1], 3, "now", workers=2), policy) == both
+        ).all()
         assert (evaluate(Episodes(cohort, state, DRIFT, [0, 1], 3, "then"), policy) != both).all()
         one = evaluate(Episodes(cohort, state, DRIFT, [0, 1], 3, "now", only=[1]), policy)
         assert np.isnan(one[0]).all()
         assert (one[1] == both[1]).all()
 
 
-def test_an_evaluation_tells_how_far_it_is_and_keeps_small_networks_to_one_thread(folder: Path) -> None:
+def test_an_evaluation_tells_how_far_it_is_and_keeps_small_networks_to_one_thread(
+    folder: Path,
+) -> None:
     agent, told = pac4sac.load(folder / "runs" / "pac4sac-seed0"), []
 
     def tell(step: int, longest: int) -> None:
@@ -129,7 +155,9 @@ def test_a_loaded_agent_acts_as_the_one_in_training(folder: Path) -> None:
     for seed in (0, 1):
         loaded = pac4sac.load(folder / "runs" / f"pac4sac-seed{seed}" / "agent.safetensors")
         for row, observation in enumerate(observations.numpy()):
-            np.testing.assert_allclose(loaded.act(observation, shooting=False), expected[seed, row], atol=1e-6)
+            np.testing.assert_allclose(
+                loaded.act(observation, shooting=False), expected[seed, row], atol=1e-6
+            )
         assert loaded.shoots
         actions = {loaded.act(observation.tolist()).item() for _ in range(8)}
         assert len(actions) > 1  # by default it shoots
@@ -140,8 +168,18 @@ def test_any_array_or_list_of_the_right_length_is_an_observation_and_no_other(fo
     agent = pac4sac.load(folder / "runs" / "pac4sac-seed0")
     strided = np.arange(6, dtype=np.float32)[::-2]
     assert agent.act(strided, shooting=False) == agent.act([5.0, 3.0, 1.0], shooting=False)
-    for wrong in ([1.0, 2.0], np.zeros(4), np.zeros((2, 4)), np.zeros((0, 3)), np.zeros((1, 2, 3)), []):
-        with pytest.raises(UserError, match=r"observations of the shape \[3\], or several at once as \[B, 3\], not \["):
+    for wrong in (
+        [1.0, 2.0],
+        np.zeros(4),
+        np.zeros((2, 4)),
+        np.zeros((0, 3)),
+        np.zeros((1, 2, 3)),
+        [],
+    ):
+        with pytest.raises(
+            UserError,
+            match=r"observations of the shape \[3\], or several at once as \[B, 3\], not \[",
+        ):
             agent.act(wrong)
     with pytest.raises(UserError, match="observations as arrays of numbers"):
         agent.act(["left", "right", "up"])
@@ -159,7 +197,9 @@ def test_several_observations_get_an_action_each(folder: Path) -> None:
     assert (shot != agent.act(np.tile(several[0], (6, 1)))).any()  # and in each call
 
 
-def test_a_critic_tells_mean_and_deviation_of_its_value_and_draws_from_its_posterior(folder: Path) -> None:
+def test_a_critic_tells_mean_and_deviation_of_its_value_and_draws_from_its_posterior(
+    folder: Path,
+) -> None:
     agent = pac4sac.load(folder / "runs" / "pac4sac-seed0")
     s, a = np.random.default_rng(1).normal(size=(4, 3)), np.array([[-1.0], [0.0], [0.5], [0.5]])
     m, v = agent.agent.mean_and_variance(
@@ -172,14 +212,19 @@ def test_a_critic_tells_mean_and_deviation_of_its_value_and_draws_from_its_poste
     assert (mean, deviation) == pytest.approx((value.mean[2], value.deviation[2]), rel=1e-4)
     draws = agent.sample_value(s, a, 4000, seed=3)
     assert draws.shape == (4000, 4)
-    np.testing.assert_allclose(draws.mean(0), value.mean, atol=5 * value.deviation.max() / 4000**0.5)
+    np.testing.assert_allclose(
+        draws.mean(0), value.mean, atol=5 * value.deviation.max() / 4000**0.5
+    )
     np.testing.assert_allclose(draws.std(0), value.deviation, rtol=0.1)
     np.testing.assert_array_equal(agent.sample_value(s, a, 4000, seed=3), draws)
     np.testing.assert_allclose(agent.sample_value(s[0], a[0], 7, seed=4).shape, (7,))
     same = agent.sample_value(s[[2, 2]], a[[2, 3]], 5)  # one critic for all pairs
     np.testing.assert_array_equal(same[:, 0], same[:, 1])
     for wrong, sentence in [
-        (lambda: agent.value(s, a[:3]), "Each observation needs an action: 4 were given with 3 actions"),
+        (
+            lambda: agent.value(s, a[:3]),
+            "Each observation needs an action: 4 were given with 3 actions",
+        ),
         (lambda: agent.value(s[0], a), "one was given with 4 actions"),
         (
             lambda: agent.value(s[0], [0.0, 1.0]),
@@ -192,7 +237,9 @@ def test_a_critic_tells_mean_and_deviation_of_its_value_and_draws_from_its_poste
 
 
 def test_an_agent_acts_in_the_units_of_its_environment_whoever_made_that(tmp_path: Path) -> None:
-    agent = pac4sac.load(train(tmp_path / "x", task=pac4sac.Task("arm", ARM), steps=50, seeds=(0,)).folder)
+    agent = pac4sac.load(
+        train(tmp_path / "x", task=pac4sac.Task("arm", ARM), steps=50, seeds=(0,)).folder
+    )
     plain = gymnasium.make(ARM)
     ours = pac4sac.make_env(agent.run.task)
     raw, vector = plain.reset(seed=0)[0], ours.reset(seed=0)[0]
@@ -201,11 +248,15 @@ def test_an_agent_acts_in_the_units_of_its_environment_whoever_made_that(tmp_pat
         assert plain.action_space.contains(action)
         assert ours.action_space == plain.action_space
         np.testing.assert_array_equal(action, agent.act(vector))
-        unit = agent.agent.deterministic_action(agent.state, torch.from_numpy(vector).view(1, 1, -1)).view(2, 1)
+        unit = agent.agent.deterministic_action(
+            agent.state, torch.from_numpy(vector).view(1, 1, -1)
+        ).view(2, 1)
         np.testing.assert_allclose(action, 3 + 2 * unit.numpy(), rtol=1e-6)
         value = agent.value(raw, action)  # twin critics have no posterior
         q = agent.agent.critic(
-            agent.agent.params(agent.state, "critic"), torch.from_numpy(vector).view(1, 1, -1), unit.view(1, 1, -1)
+            agent.agent.params(agent.state, "critic"),
+            torch.from_numpy(vector).view(1, 1, -1),
+            unit.view(1, 1, -1),
         )
         assert value == pytest.approx((q[0].min().item(), 0.0), rel=1e-4)
         assert agent.sample_value(raw, action, 2).tolist() == pytest.approx([value.mean] * 2)
@@ -250,7 +301,8 @@ def test_an_agent_file_without_all_of_its_parts_is_refused(folder: Path, tmp_pat
 
     assert pac4sac.load(saved(about, tensors)).run.seed == 0
     without = saved(about, {name: t for name, t in tensors.items() if name != "hyper/shots"})
-    assert pac4sac.load(without).state["hyper/shots"].item() == about["run"]["config"]["shots"]  # an older file
+    # an older file
+    assert pac4sac.load(without).state["hyper/shots"].item() == about["run"]["config"]["shots"]
     for part in ("actor", "log_alpha"):
         with pytest.raises(UserError, match=f"lacks {part}"):
             pac4sac.load(saved(about, {name: t for name, t in tensors.items() if name != part}))

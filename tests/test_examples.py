@@ -22,7 +22,12 @@ def test_an_example_runs_and_says_what_it_found(example, tmp_path):
     if "cartpole-swingup" in example.read_text():
         pytest.importorskip("pybullet")
     done = subprocess.run(
-        [sys.executable, example], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, example],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert SAID[example.stem] in done.stdout

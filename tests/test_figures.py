@@ -1,4 +1,5 @@
-"""Figures for a paper: what they show, their size, and that they promise nothing that cannot be reached."""
+"""Figures for a paper: what they show, their size, and that they promise nothing that cannot be
+reached."""
 
 from pathlib import Path
 
@@ -45,7 +46,9 @@ def test_single_runs_are_drawn_up_to_five(tmp_path: Path) -> None:
     assert lines("pac4sac", "sac", "ddpg") == 3  # their means alone
 
 
-def test_figures_are_as_wide_as_a_column_and_have_titles_and_plain_names(table_1: list[Variant]) -> None:
+def test_figures_are_as_wide_as_a_column_and_have_titles_and_plain_names(
+    table_1: list[Variant],
+) -> None:
     baseline = next(variant for variant in table_1 if variant.label == "sac")
     drawn = {
         "Learning curves on": figures.learning_figure(table_1),
@@ -64,7 +67,10 @@ def test_figures_are_as_wide_as_a_column_and_have_titles_and_plain_names(table_1
 
 def test_one_algorithm_has_one_colour_in_every_figure(table_1: list[Variant]) -> None:
     ours = next(variant for variant in table_1 if variant.label == "pac4sac")
-    for draw in (figures.learning_figure, lambda variants: rankings.task_profile(table_1[1], variants)):
+    for draw in (
+        figures.learning_figure,
+        lambda variants: rankings.task_profile(table_1[1], variants),
+    ):
         for panel in draw([ours, table_1[2]]).axes:
             named = [line for line in panel.lines if str(line.get_label()).startswith("PAC4SAC")]
             assert all(line.get_color() == ours.look.colour for line in named)
@@ -76,6 +82,7 @@ def test_a_profile_falls_from_all_runs_to_none(table_1: list[Variant]) -> None:
     left = rankings.task_profile(table_1[0], table_1).axes[0]
     for line in left.lines:
         fractions = np.asarray(line.get_ydata())
-        assert (fractions[0], fractions[-1]) == (0, 1)  # of regret, where the least is the best and the axis turned
+        # of regret, where the least is the best and the axis turned
+        assert (fractions[0], fractions[-1]) == (0, 1)
         assert (np.diff(fractions) >= 0).all()
     assert left.get_xlim()[0] > left.get_xlim()[1]

@@ -1,4 +1,5 @@
-"""The last layer with a full covariance: batch Bayesian linear regression found recursively, and how it is used."""
+"""The last layer with a full covariance: batch Bayesian linear regression found recursively, and
+how it is used."""
 
 import math
 from pathlib import Path
@@ -48,7 +49,9 @@ def observe(agent: Agent, state: State, count: int) -> list[Tensor]:
     seen = []
     for k in range(count):
         batch = random_batch(agent.runs, seed=k)
-        phi = agent.critic.features(agent.params(state, "critic"), batch.s[:, :1], batch.a[:, :1]).squeeze(1)
+        phi = agent.critic.features(
+            agent.params(state, "critic"), batch.s[:, :1], batch.a[:, :1]
+        ).squeeze(1)
         seen.append(agent.critic.per_member(phi))
         take_in(agent, state, batch, torch.ones(agent.runs, dtype=torch.bool))
         state["critic/count"] += 1
@@ -69,22 +72,41 @@ def test_without_forgetting_it_is_batch_bayesian_linear_regression() -> None:
     probe = random_batch(2, seed=99)
     with torch.no_grad():
         _, v_p = agent.critic(agent.params(state, "critic"), probe.s, probe.a)
-        phi = agent.critic.features(agent.params(state, "critic"), probe.s, probe.a).view(2, 2, -1, WIDTH)
+        phi = agent.critic.features(agent.params(state, "critic"), probe.s, probe.a).view(
+            2, 2, -1, WIDTH
+        )
     assert v_p is not None
     for run, own in enumerate(settings):
         for member in range(2):
             visited = np.stack([x[run, member].detach().double().numpy() for x in seen])
-            precision = np.eye(WIDTH) / own["prior_variance"] + visited.T @ visited / own["observation_variance"]
+            precision = (
+                np.eye(WIDTH) / own["prior_variance"]
+                + visited.T @ visited / own["observation_variance"]
+            )
             expected = np.linalg.inv(precision)
-            np.testing.assert_allclose(covariance(state, run, member), expected, rtol=1e-3, atol=1e-6)
-            assert state[LOG_DETERMINANT][run, member].item() == pytest.approx(np.linalg.slogdet(expected)[1], abs=1e-4)
+            np.testing.assert_allclose(
+                covariance(state, run, member), expected, rtol=1e-3, atol=1e-6
+            )
+            assert state[LOG_DETERMINANT][run, member].item() == pytest.approx(
+                np.linalg.slogdet(expected)[1], abs=1e-4
+            )
             asked = phi[run, member].double().numpy()
-            np.testing.assert_allclose(v_p[run, member], ((asked @ expected) * asked).sum(-1), rtol=1e-3, atol=1e-6)
+            np.testing.assert_allclose(
+                v_p[run, member], ((asked @ expected) * asked).sum(-1), rtol=1e-3, atol=1e-6
+            )
 
 
-def test_with_forgetting_it_follows_the_precision_in_which_the_prior_comes_back_weight_by_weight() -> None:
+def test_with_forgetting_it_follows_the_precision_in_which_the_prior_comes_back_weight_by_weight() -> (
+    None
+):
     forgetting, noise, prior = 0.99, 0.5, 2.0
-    agent = make_agent("pac4sac", head="full", forgetting=forgetting, observation_variance=noise, prior_variance=prior)
+    agent = make_agent(
+        "pac4sac",
+        head="full",
+        forgetting=forgetting,
+        observation_variance=noise,
+        prior_variance=prior,
+    )
     state = agent.initial_state([0], CPU)
     precision = np.eye(WIDTH) / prior
     for k, phi in enumerate(observe(agent, state, 300)):
@@ -92,7 +114,9 @@ def test_with_forgetting_it_follows_the_precision_in_which_the_prior_comes_back_
         precision = forgetting * precision + np.outer(x, x) / noise
         precision[k % WIDTH, k % WIDTH] += (1 - forgetting) * WIDTH / prior
     np.testing.assert_allclose(covariance(state), np.linalg.inv(precision), rtol=2e-3, atol=1e-5)
-    assert state[LOG_DETERMINANT].item() == pytest.approx(-np.linalg.slogdet(precision)[1], abs=1e-3)
+    assert state[LOG_DETERMINANT].item() == pytest.approx(
+        -np.linalg.slogdet(precision)[1], abs=1e-3
+    )
 
 
 def test_the_divergence_is_that_of_two_multivariate_gaussians() -> None:
@@ -101,10 +125,13 @@ def test_the_divergence_is_that_of_two_multivariate_gaussians() -> None:
     observe(agent, state, 30)
     q = agent.params(state, "critic")
     posterior = MultivariateNormal(
-        q["head.weight"][0, :, 0].double(), scale_tril=torch.linalg.cholesky(torch.tensor(covariance(state)))
+        q["head.weight"][0, :, 0].double(),
+        scale_tril=torch.linalg.cholesky(torch.tensor(covariance(state))),
     )
     prior = MultivariateNormal(torch.full((WIDTH,), 0.3).double(), 0.5 * torch.eye(WIDTH).double())
-    assert agent.divergence(state, q).item() == pytest.approx(kl_divergence(posterior, prior).item(), rel=1e-4)
+    assert agent.divergence(state, q).item() == pytest.approx(
+        kl_divergence(posterior, prior).item(), rel=1e-4
+    )
 
 
 # --- what it is for
@@ -144,7 +171,9 @@ def test_forgetting_leaves_visited_features_uncertain_and_winds_nothing_up() -> 
     ripple = 2 * 0.005  # of the prior, which each of two weights gets back in every second update
     assert variance(agent, state, 1.0, 0.0) == pytest.approx(1 / (1 + 1 / 0.005), rel=ripple)
     assert variance(agent, state, 0.0, 1.0) == pytest.approx(1.0, rel=ripple)
-    assert state[LOG_DETERMINANT].item() == pytest.approx(np.linalg.slogdet(covariance(state))[1], abs=1e-3)
+    assert state[LOG_DETERMINANT].item() == pytest.approx(
+        np.linalg.slogdet(covariance(state))[1], abs=1e-3
+    )
 
 
 def test_a_draw_of_the_weights_has_the_covariance() -> None:
@@ -153,12 +182,20 @@ def test_a_draw_of_the_weights_has_the_covariance() -> None:
     observe(agent, state, 20)
     q = agent.params(state, "critic")
     offsets = torch.cat(
-        [agent.critic.sampled_weights(q, unit.view(1, 1, -1)) - q["head.weight"] for unit in torch.eye(WIDTH)], -1
+        [
+            agent.critic.sampled_weights(q, unit.view(1, 1, -1)) - q["head.weight"]
+            for unit in torch.eye(WIDTH)
+        ],
+        -1,
     )[0].double()
     np.testing.assert_allclose(offsets @ offsets.T, covariance(state), rtol=1e-4, atol=1e-6)
-    s, draw = torch.randn(1, 1, 3), {"candidates": torch.randn(1, 4, 1, 2), "values": torch.randn(1, 1, WIDTH)}
+    s, draw = (
+        torch.randn(1, 1, 3),
+        {"candidates": torch.randn(1, 4, 1, 2), "values": torch.randn(1, 1, WIDTH)},
+    )
     a = agent.candidates(state, s, draw)[:, :, 0]
-    ranked = agent.critic.features(q, s, a) @ agent.critic.sampled_weights(q, draw["values"])  # all by the same draw
+    # all by the same draw
+    ranked = agent.critic.features(q, s, a) @ agent.critic.sampled_weights(q, draw["values"])
     assert torch.equal(agent.behaviour(state, s, draw)[0, 0], a[0, int(ranked.argmax())])
 
 
@@ -175,10 +212,15 @@ def test_the_actor_and_independent_shooting_sample_q_from_its_variance() -> None
 
 def test_the_critics_loss_has_the_variance_in_it_and_its_gradient_has_not() -> None:
     target = Target(y=torch.tensor([[1.0, 0.0]]), a2=column(0.5, 0.5))
-    batch = Batch(column(1.0, 2.0), column(0.5, 1.0), torch.zeros(1, 2), column(2.0, 1.0), torch.zeros(1, 2))
+    batch = Batch(
+        column(1.0, 2.0), column(0.5, 1.0), torch.zeros(1, 2), column(2.0, 1.0), torch.zeros(1, 2)
+    )
     agent, state = on_paper(xi=0.3)
     state["step"].fill_(16)
-    q = {name: view.detach().requires_grad_() for name, view in agent.nets["critic"].views(state["critic"]).items()}
+    q = {
+        name: view.detach().requires_grad_()
+        for name, view in agent.nets["critic"].views(state["critic"]).items()
+    }
     loss, log = agent.critic_loss(state, q, batch, target, {})
     # v_p = s² + a² and KL = ½ ‖m‖², for the posterior is still as wide as the prior
     bellman = ((1 - 0.475) ** 2 + 0.85**2) / 2 + (1.25 + 5) / 2
@@ -188,7 +230,9 @@ def test_the_critics_loss_has_the_variance_in_it_and_its_gradient_has_not() -> N
     weight = next(name for name in q if name.startswith("0.weight"))
     (gradient,) = torch.autograd.grad(loss.sum(), q[weight], retain_graph=True)
     m_p, _ = agent.critic(agent.with_covariance(state, q), batch.s, batch.a)
-    (of_the_mean,) = torch.autograd.grad((target.y[:, None] - m_p).square().mean(-1).sum(), q[weight])
+    (of_the_mean,) = torch.autograd.grad(
+        (target.y[:, None] - m_p).square().mean(-1).sum(), q[weight]
+    )
     torch.testing.assert_close(gradient, of_the_mean)
 
 
@@ -207,11 +251,15 @@ def test_a_run_learns_the_same_alone_and_in_a_cohort(shooting: str) -> None:
     alone = train(make_learner("pac4sac", per_run[1], seeds=[1], **common), 24)
     assert together.state["alive"].all()
     for name in ("critic", "actor", ROOT, LOG_DETERMINANT):
-        torch.testing.assert_close(alone.state[name][0], together.state[name][1], rtol=2e-4, atol=2e-5)
+        torch.testing.assert_close(
+            alone.state[name][0], together.state[name][1], rtol=2e-4, atol=2e-5
+        )
         assert not torch.equal(together.state[name][0], together.state[name][1])
 
 
-def test_runs_that_do_not_learn_observe_nothing_and_those_that_diverge_keep_what_they_have() -> None:
+def test_runs_that_do_not_learn_observe_nothing_and_those_that_diverge_keep_what_they_have() -> (
+    None
+):
     learner = train(make_learner("pac4sac", {"warmup": 50}, {}, {}, head="full", shots=2), 20)
     state = learner.state
     assert torch.equal(state[ROOT][0, 0], torch.eye(WIDTH))
@@ -226,7 +274,9 @@ def test_runs_that_do_not_learn_observe_nothing_and_those_that_diverge_keep_what
 def test_traced_operations_learn_what_eager_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     trace_only(monkeypatch)
     settings = {"head": "full", "shooting": "thompson", "shots": 3, "depth": 1}
-    learner, eager = (make_learner("pac4sac", {}, {"forgetting": 0.99}, **settings) for _ in range(2))
+    learner, eager = (
+        make_learner("pac4sac", {}, {"forgetting": 0.99}, **settings) for _ in range(2)
+    )
     assert_compiled_learns_as_eager(learner, eager)
 
 
@@ -252,7 +302,10 @@ def test_a_trained_agent_is_read_back_with_its_covariance(tmp_path: Path) -> Non
     saved = load_file(next(folder.glob("cohorts/*/step-*/learner.safetensors")))
     assert torch.equal(agent.state[ROOT], saved[ROOT])
     assert variance(agent.agent, agent.state, 1.0, 0.0) < 0.5 * variance(
-        agent.agent, agent.agent.initial_state([0], CPU) | {"critic": agent.state["critic"]}, 1.0, 0.0
+        agent.agent,
+        agent.agent.initial_state([0], CPU) | {"critic": agent.state["critic"]},
+        1.0,
+        0.0,
     )
     assert agent.act([0.0]).shape == (1,)
 
@@ -285,7 +338,9 @@ def test_regression_after_an_episode_is_the_textbooks_with_noise_and_prior_from_
         state["critic/count"] += 1
         full_covariance.gather(agent.critic, theta, state, batch, y, n, active)
         features.append(agent.critic.features(theta, batch.s, batch.a)[0].double().numpy())
-        errors.append(float((agent.critic(theta, batch.s, batch.a)[0][:, 0] - y).square()[0].mean()))
+        errors.append(
+            float((agent.critic(theta, batch.s, batch.a)[0][:, 0] - y).square()[0].mean())
+        )
         targets.append(float(y[0].square().mean()))
     before = covariance(state, run=1)
     full_covariance.regress(state, torch.tensor([True, False]))
@@ -295,7 +350,9 @@ def test_regression_after_an_episode_is_the_textbooks_with_noise_and_prior_from_
     prior = np.mean(targets) / (np.trace(information) / sum(decay))
     expected = np.linalg.inv(np.eye(WIDTH) / prior + information / noise)
     np.testing.assert_allclose(covariance(state), expected, rtol=1e-4, atol=1e-5)
-    assert float(state[LOG_DETERMINANT][0]) == pytest.approx(np.linalg.slogdet(expected)[1], rel=1e-4)
+    assert float(state[LOG_DETERMINANT][0]) == pytest.approx(
+        np.linalg.slogdet(expected)[1], rel=1e-4
+    )
     np.testing.assert_array_equal(covariance(state, run=1), before)  # whose episode goes on
 
 
@@ -312,12 +369,18 @@ def test_a_run_with_regression_learns_and_its_covariance_shrinks_from_the_prior(
 # --- a moving prior of the mean alone
 
 
-def test_a_moving_mean_leaves_the_variance_of_the_prior_where_it_was_and_its_complexity_may_be_linear() -> None:
-    agent, state = agent_on_paper("pac4sac", {"prior": "moving-mean"}, {"prior": "moving"}, complexity="linear")
+def test_a_moving_mean_leaves_the_variance_of_the_prior_where_it_was_and_its_complexity_may_be_linear() -> (
+    None
+):
+    agent, state = agent_on_paper(
+        "pac4sac", {"prior": "moving-mean"}, {"prior": "moving"}, complexity="linear"
+    )
     set_head(agent, state, "critic", {"weight": [1.0, 2.0], "variance": [0.01, 0.04]})
     agent.end_of_episode(state, torch.tensor([True, True]))
     torch.testing.assert_close(state["prior_mean"], torch.tensor([[[1.0, 2.0]]] * 2))
-    torch.testing.assert_close(state["prior_log_variance"].exp(), torch.tensor([[[1.0, 1.0]], [[0.01, 0.04]]]))
+    torch.testing.assert_close(
+        state["prior_log_variance"].exp(), torch.tensor([[[1.0, 1.0]], [[0.01, 0.04]]])
+    )
     kl = agent.divergence(state, agent.params(state, "critic"))
     expected = 0.5 * sum(v - 1 - math.log(v) for v in (0.01, 0.04))
     torch.testing.assert_close(kl, torch.tensor([[expected], [0.0]]))

@@ -1,4 +1,5 @@
-"""Successive halving: which variants go on, and a search in rungs from its definition to its last rung."""
+"""Successive halving: which variants go on, and a search in rungs from its definition to its last
+rung."""
 
 import json
 from pathlib import Path
@@ -32,7 +33,8 @@ sweep = { xi = [0.0, 0.1, 0.2, 0.3] }
 
 
 def records(losses: dict[str, dict[str, list[float]]]) -> list[Any]:
-    """Runs of a limit of 0 whose one episode has minus the loss as its return; None of one that broke off."""
+    """Runs of a limit of 0 whose one episode has minus the loss as its return; None of one that
+    broke off."""
     return [
         SimpleNamespace(task={"name": task}, label=label, loss=loss)
         for task, by_label in losses.items()
@@ -62,17 +64,23 @@ def test_the_better_part_goes_on_and_with_it_every_control(monkeypatch: pytest.M
     assert survivors(Path(), Halving({}, 0.5, ("worst",))) == {"a": 1.0, "b": 2.0, "worst": 5.0}
 
 
-def test_each_rung_is_longer_and_has_what_the_one_before_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_rung_is_longer_and_has_what_the_one_before_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "search.toml").write_text(SEARCH)
     trained: list[tuple[str, int, list[str]]] = []
 
     def run_study(study: Study, folder: Path, watcher: Watcher, **how: Any) -> Result:
         folder.mkdir(parents=True)
-        trained.append((folder.name, study.tasks[0].steps, [variant.name for variant in study.variants]))
+        trained.append(
+            (folder.name, study.tasks[0].steps, [variant.name for variant in study.variants])
+        )
         return Result(folder, complete=how["max_minutes"] > 0.5, reason=TIME_IS_UP)
 
     monkeypatch.setattr(run, "run_study", run_study)
-    monkeypatch.setattr(run, "survivors", lambda folder, halving: {"pac4sac-xi=0.2": 1.0, "sac": 3.0})
+    monkeypatch.setattr(
+        run, "survivors", lambda folder, halving: {"pac4sac-xi=0.2": 1.0, "sac": 3.0}
+    )
     study = load_study(str(tmp_path / "search.toml"))
     result = run.run_rungs(study, tmp_path / "root", Watcher(), max_minutes=9)
     assert result.complete
@@ -80,7 +88,10 @@ def test_each_rung_is_longer_and_has_what_the_one_before_left(tmp_path: Path, mo
     assert trained == [("rung-1", 1000, everyone), ("rung-2", 3000, ["sac", "pac4sac-xi=0.2"])]
     assert json.loads((tmp_path / "root" / "rung-1" / "survivors.json").read_text())["sac"] == 3.0
     present, folder = run.present_rung(study, tmp_path / "root")
-    assert (folder.name, [variant.name for variant in present.variants]) == ("rung-2", ["sac", "pac4sac-xi=0.2"])
+    assert (folder.name, [variant.name for variant in present.variants]) == (
+        "rung-2",
+        ["sac", "pac4sac-xi=0.2"],
+    )
     assert run.present_rung(study, tmp_path / "nothing")[1].name == "rung-1"
     trained.clear()
     assert not run.run_rungs(study, tmp_path / "short", Watcher(), max_minutes=0.1).complete
@@ -102,8 +113,11 @@ def test_a_mistake_in_the_rungs_is_told(wrong: str, told: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("name", "most"), [("search-mixture", 16e6), ("search-temperature", 6e6)])
-def test_a_search_on_four_tasks_is_affordable_and_keeps_to_seeds_of_its_own(name: str, most: float) -> None:
+def test_a_search_on_four_tasks_is_affordable_and_keeps_to_seeds_of_its_own(
+    name: str, most: float
+) -> None:
     study = load_study(name)
     assert min(study.seeds) >= 1000
     assert len(study.tasks) == 4
-    assert sum(run.task.steps for run in study.runs()) < most  # 15,000 run-steps a second are done on an H200
+    # 15,000 run-steps a second are done on an H200
+    assert sum(run.task.steps for run in study.runs()) < most

@@ -37,7 +37,8 @@ def pair(tmp_path: Path) -> Pair:
 
 
 def asking(keeper: FolderKeeper, lose_at: str = "") -> Callable[..., Any]:
-    """A new attempt's line to the keeper; it can break at the first publishing of a file whose path has `lose_at`."""
+    """A new attempt's line to the keeper; it can break at the first publishing of a file whose path
+    has `lose_at`."""
     attempt = keeper.lend(0)
 
     def ask(method: str, *arguments: Any) -> Any:
@@ -54,7 +55,11 @@ def write(path: Path, content: bytes) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def test_what_is_pushed_in_chunks_is_fetched_as_it_was(
@@ -96,7 +101,9 @@ def test_only_files_that_changed_travel(pair: Pair) -> None:
     assert (kept / "runs/a/episodes.jsonl").read_bytes() == b"one\ntwo\n"
 
 
-def test_lines_beyond_the_checkpoint_of_a_lost_attempt_are_cut_at_the_keeper_too(pair: Pair) -> None:
+def test_lines_beyond_the_checkpoint_of_a_lost_attempt_are_cut_at_the_keeper_too(
+    pair: Pair,
+) -> None:
     kept, node, keeper = pair
     write(kept / "runs/a/episodes.jsonl", b"kept\nlost with its node\n")
     cohort = RemoteCohort(node, asking(keeper))
@@ -115,7 +122,9 @@ def test_the_keeper_keeps_two_checkpoints_and_shows_none_that_is_not_whole(pair:
     for step in (1, 2, 3):
         write(node / f"cohorts/000/step-{step:09d}/manifest.json", b"%d" % step)
         cohort.push()
-    assert {name: content for name, content in contents(kept).items() if name != "experiment.json"} == {
+    assert {
+        name: content for name, content in contents(kept).items() if name != "experiment.json"
+    } == {
         "cohorts/000/step-000000002/manifest.json": b"2",
         "cohorts/000/step-000000003/manifest.json": b"3",
     }
@@ -133,10 +142,20 @@ def test_an_attempt_that_was_given_up_can_neither_write_nor_tell_its_progress(pa
     assert not (kept / "runs").exists()
 
 
-def test_a_cohort_that_was_lost_goes_on_from_its_checkpoint_to_the_same_results(tmp_path: Path) -> None:
+def test_a_cohort_that_was_lost_goes_on_from_its_checkpoint_to_the_same_results(
+    tmp_path: Path,
+) -> None:
     task = dataclasses.replace(get_task("cartpole-swingup"), horizon=20, steps=120)
     runs = make_runs(task, "sac", "paper", [0, 1], SMALL)
-    how = Options(steps=120, device="cpu", backend="eager", threads=1, workers=0, checkpoint_every=30, log_every=50)
+    how = Options(
+        steps=120,
+        device="cpu",
+        backend="eager",
+        threads=1,
+        workers=0,
+        checkpoint_every=30,
+        log_every=50,
+    )
     alone, kept = tmp_path / "alone", tmp_path / "kept"
     for folder in (alone, kept):
         create(folder, [runs], how)
@@ -146,7 +165,10 @@ def test_a_cohort_that_was_lost_goes_on_from_its_checkpoint_to_the_same_results(
         patch.setattr(local, "INTERVAL", 0.0)
         with pytest.raises(ConnectionError):
             train_remotely(tmp_path / "first node", asking(keeper, lose_at="step-000000090"))
-        assert [path.name for path in sorted(kept.glob("cohorts/000/*"))][-2:] == ["step-000000060", "times.jsonl"]
+        assert [path.name for path in sorted(kept.glob("cohorts/000/*"))][-2:] == [
+            "step-000000060",
+            "times.jsonl",
+        ]
         assert train_remotely(tmp_path / "second node", asking(keeper)) == ("complete", "")
 
     def results(folder: Path) -> dict[str, bytes]:
@@ -181,7 +203,10 @@ def test_a_cohort_asks_for_what_a_node_has(tmp_path: Path) -> None:
     assert _needs(mixed, anywhere) == {"num_cpus": 4, "num_gpus": 1, "memory": 10**9}
     assert _needs(mixed, on_cpu) == {"num_cpus": 4, "num_gpus": 0, "memory": 10**9}
     assert _needs(a_ray_of(SMALL_NODE), anywhere) == {"num_cpus": 2, "num_gpus": 0, "memory": 10**9}
-    write(anywhere.folder / "cohorts/000/step-000000005/progress.json", b'{"placement": {"device": "cpu"}}')
+    write(
+        anywhere.folder / "cohorts/000/step-000000005/progress.json",
+        b'{"placement": {"device": "cpu"}}',
+    )
     assert _needs(mixed, anywhere)["num_gpus"] == 0  # begun on a CPU, it goes on so
 
 

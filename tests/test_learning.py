@@ -1,5 +1,6 @@
-"""Every algorithm learns to swing up a pendulum: minutes each, run by `make test-slow`. docs/learning-checks.md has the
-numbers, also of sac-fpi, which does not learn it and is not asked to."""
+"""Every algorithm learns to swing up a pendulum: minutes each, run by `make test-slow`.
+docs/learning-checks.md has the numbers, also of sac-fpi, which does not learn it and is not asked
+to."""
 
 from pathlib import Path
 
@@ -13,7 +14,11 @@ NOT_ASKED = {"sac-fpi"}
 SETTINGS = {"width": 64, "depth": 2, "batch": 64, "warmup": 500}
 OWN = {"pac4sac": {"shots": 20}, "sac-nr": {"clean": 0.9}}  # the page says why
 FEWER = {"updates_per_step": 2, "policy_delay": 2}  # than 20, with which they would take an hour
-OWN |= {"redq": {**FEWER, "critics": 5}, "droq": FEWER, "tqc": {"critics": 3, "quantiles": 10, "dropped": 1}}
+OWN |= {
+    "redq": {**FEWER, "critics": 5},
+    "droq": FEWER,
+    "tqc": {"critics": 3, "quantiles": 10, "dropped": 1},
+}
 OWN |= {algo: {"shots": 20, "alpha": 0.05} for algo in ("pac4sac-mixture", "pac4sac-index")}
 
 
@@ -37,5 +42,6 @@ def test_pendulum_is_learned_in_a_few_thousand_steps(algo: str, tmp_path: Path):
     assert [run.status for run in runs] == ["finished"] * 4
     untrained = np.mean([run.returns[:2] for run in runs])  # the warm-up's uniform actions
     assert untrained < -900
-    # The last evaluation is of the policy as it is meant to be used: with shooting where the agent shoots.
+    # The last evaluation is of the policy as it is meant to be used: with shooting where the agent
+    # shoots.
     assert np.mean([run.evaluations[-1]["mean"] for run in runs]) > -300

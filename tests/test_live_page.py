@@ -1,4 +1,5 @@
-"""The page of a study that trains: on this machine alone, read only, and gone when the study ends."""
+"""The page of a study that trains: on this machine alone, read only, and gone when the study
+ends."""
 
 import json
 import urllib.error
@@ -19,7 +20,9 @@ from pac4sac.studies.watcher import Watcher
 
 
 def cohort(folder: Path, title: str, done: int = 0) -> Any:
-    return SimpleNamespace(folder=folder, title=title, runs=[None, None], steps=1000, done=lambda: done)
+    return SimpleNamespace(
+        folder=folder, title=title, runs=[None, None], steps=1000, done=lambda: done
+    )
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +31,11 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePage]:
     root = tmp_path_factory.mktemp("study")
     write_table_1(root, ["cartpole-swingup"], seeds=2)
     (root / "secret.txt").write_text("nobody's business")
-    first, second, third = cohort(root / "a", "complete one", 2), cohort(root / "b", "<b>"), cohort(root / "c", "last")
+    first, second, third = (
+        cohort(root / "a", "complete one", 2),
+        cohort(root / "b", "<b>"),
+        cohort(root / "c", "last"),
+    )
     with LivePage(Watcher()) as page:
         page.planned(SimpleNamespace(title="Is <it> so?"), root, [first, second, third], 0)  # type: ignore[arg-type]
         page.progress(second, 100, 1000)
@@ -62,7 +69,14 @@ def test_it_shows_curves_cohorts_and_the_time_left(live: LivePage) -> None:
 
 def test_it_serves_nothing_else(live: LivePage) -> None:
     assert live.server.server_address[0] == "127.0.0.1"
-    for path in ("secret.txt", "../secret.txt", "%2e%2e/secret.txt", "//etc/passwd", "?x", "report.html"):
+    for path in (
+        "secret.txt",
+        "../secret.txt",
+        "%2e%2e/secret.txt",
+        "//etc/passwd",
+        "?x",
+        "report.html",
+    ):
         status, text, _ = ask(live.address + path)
         assert status == 404
         assert "business" not in text
@@ -72,7 +86,12 @@ def test_it_serves_nothing_else(live: LivePage) -> None:
 
 
 def test_a_name_of_another_site_that_leads_here_gets_nothing(live: LivePage) -> None:
-    for host in ("evil.example", f"evil.example:{live.port}", "127.0.0.1", f"127.0.0.1.evil.example:{live.port}"):
+    for host in (
+        "evil.example",
+        f"evil.example:{live.port}",
+        "127.0.0.1",
+        f"127.0.0.1.evil.example:{live.port}",
+    ):
         for path in ("", "progress.json"):
             status, text, _ = ask(live.address + path, host)
             assert status == 421
@@ -103,6 +122,8 @@ def test_a_study_is_served_while_it_trains_and_no_longer(
     (tmp_path / "tiny.toml").write_text(TINY)
     assert main(["study", "run", "tiny.toml", "--serve"]) == 0
     assert "training" in pages[0]
-    address = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("Live page: "))[11:]
+    address = next(
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("Live page: ")
+    )[11:]
     with pytest.raises(urllib.error.URLError):
         ask(address)

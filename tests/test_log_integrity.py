@@ -1,4 +1,5 @@
-"""Logs know their length, and what is damaged is told by name: on the terminal, on the page and in a data frame."""
+"""Logs know their length, and what is damaged is told by name: on the terminal, on the page and in
+a data frame."""
 
 import json
 import warnings
@@ -28,7 +29,9 @@ SEEDS = ("sac-seed0", "sac-seed1")
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train(tmp_path_factory.mktemp("logs") / "x", bias_every=100, bias_episodes=2, coverage_every=100).folder
+    return train(
+        tmp_path_factory.mktemp("logs") / "x", bias_every=100, bias_episodes=2, coverage_every=100
+    ).folder
 
 
 @pytest.fixture
@@ -71,7 +74,9 @@ class TestARunThatHasEnded:
         lines = len(whole.splitlines())
         assert read_run(path.parent).damage == {"episodes": f"{lines + 1} of {lines} lines"}
 
-    def test_an_unfinished_run_knows_no_length_and_gets_it_at_its_end(self, finished: Path, tmp_path: Path) -> None:
+    def test_an_unfinished_run_knows_no_length_and_gets_it_at_its_end(
+        self, finished: Path, tmp_path: Path
+    ) -> None:
         measured = {"bias_every": 100, "bias_episodes": 2, "coverage_every": 100}
         folder = train(tmp_path / "y", max_minutes=1e-9, **measured).folder
         assert "logs" not in about(folder, SEEDS[0])
@@ -80,7 +85,9 @@ class TestARunThatHasEnded:
 
     def test_an_extended_run_is_sealed_anew(self, experiment: Path) -> None:
         pac4sac.resume(experiment, steps=260)
-        assert all(run.damage == {} and run.episodes[-1]["step"] > 230 for run in read_runs(experiment))
+        assert all(
+            run.damage == {} and run.episodes[-1]["step"] > 230 for run in read_runs(experiment)
+        )
         assert "logs" in about(experiment, SEEDS[0])
 
 
@@ -92,18 +99,42 @@ class TestTheSchema:
                 "episodes",
                 {"episode": 0, "step": 5, "return": -1.5, "length": 5},
                 [
-                    *({"return": float("nan")}, {"return": None}, {"length": 5.5}, {"step": -1}, {"episode": True}),
+                    *(
+                        {"return": float("nan")},
+                        {"return": None},
+                        {"length": 5.5},
+                        {"step": -1},
+                        {"episode": True},
+                    ),
                     *({"return": 10**400}, {"step": 2**63}, {"return": "1"}, {"step": [5]}),
                 ],
             ),
             (
                 "evaluations",
                 {"step": 5, "policy": "deterministic", "mean": None, "returns": [1.0, None]},
-                [{"step": "5"}, {"policy": "\ud800"}, {"mean": float("inf")}, {"returns": 7}, {"returns": ["x"]}],
+                [
+                    {"step": "5"},
+                    {"policy": "\ud800"},
+                    {"mean": float("inf")},
+                    {"returns": 7},
+                    {"returns": ["x"]},
+                ],
             ),
-            ("metrics", {"step": 5, "critic_loss": None, "alpha": 0.2}, [{"alpha": "high"}, {"step": None}]),
-            ("bias", {"step": 5, "bias": 0.1, "low": None}, [{"bias": float("-inf")}, {"low": []}, {"step": 0.5}]),
-            ("coverage", {"step": 5, "nearest": 1.0, "states": 2}, [{"states": {}}, {"nearest": True}]),
+            (
+                "metrics",
+                {"step": 5, "critic_loss": None, "alpha": 0.2},
+                [{"alpha": "high"}, {"step": None}],
+            ),
+            (
+                "bias",
+                {"step": 5, "bias": 0.1, "low": None},
+                [{"bias": float("-inf")}, {"low": []}, {"step": 0.5}],
+            ),
+            (
+                "coverage",
+                {"step": 5, "nearest": 1.0, "states": 2},
+                [{"states": {}}, {"nearest": True}],
+            ),
         ],
     )
     def test_rows_are_of_the_right_types_in_range_and_finite(
@@ -121,10 +152,17 @@ class TestTheSchema:
         assert read_log(tmp_path / "bias.jsonl") == ([], "it is no ordinary file")
         assert read_log(tmp_path / "coverage.jsonl") == ([], "")
 
-    def test_a_seal_that_makes_no_sense_is_told_and_none_is_no_complaint(self, tmp_path: Path) -> None:
+    def test_a_seal_that_makes_no_sense_is_told_and_none_is_no_complaint(
+        self, tmp_path: Path
+    ) -> None:
         path = tmp_path / "coverage.jsonl"
         path.write_text('{"step": 1}\n')
-        for seal, damage in ((None, ""), ([], ""), ({"lines": "x"}, "1 of x lines"), ({"lines": 1}, "changed since")):
+        for seal, damage in (
+            (None, ""),
+            ([], ""),
+            ({"lines": "x"}, "1 of x lines"),
+            ({"lines": 1}, "changed since"),
+        ):
             assert read_log(path, seal)[1].startswith(damage)
 
 
@@ -135,13 +173,23 @@ class TestTheFinalEvaluation:
         return dict(outcome_of(collect([folder]).runs[0]).metrics)
 
     def row(self, step: int, mean: float | None) -> str:
-        return json.dumps({"step": step, "policy": "deterministic", "mean": mean, "returns": []}) + "\n"
+        return (
+            json.dumps({"step": step, "policy": "deterministic", "mean": mean, "returns": []})
+            + "\n"
+        )
 
     def test_is_the_last(self, tmp_path: Path) -> None:
-        assert self.evaluated(tmp_path, self.row(20_000, 1.0), self.row(40_000, 2.0))["final_deterministic"] == 2.0
+        assert (
+            self.evaluated(tmp_path, self.row(20_000, 1.0), self.row(40_000, 2.0))[
+                "final_deterministic"
+            ]
+            == 2.0
+        )
 
     def test_is_unknown_where_later_lines_are_broken(self, tmp_path: Path) -> None:
-        assert "final_deterministic" not in self.evaluated(tmp_path, self.row(40_000, 1.0), "garbled\n")
+        assert "final_deterministic" not in self.evaluated(
+            tmp_path, self.row(40_000, 1.0), "garbled\n"
+        )
         with pytest.warns(UserWarning, match=r"sac-seed0`: evaluations \(1 unreadable line\)"):
             page = write_report([tmp_path], tmp_path / "report").page.read_text()
         assert "every line of their logs was read" not in page
@@ -157,20 +205,25 @@ class TestTheFinalEvaluation:
         assert "final_deterministic" not in metrics
 
     def test_or_where_its_simulators_failed(self, tmp_path: Path) -> None:
-        assert "final_deterministic" not in self.evaluated(tmp_path, self.row(20_000, 1.0), self.row(40_000, None))
+        assert "final_deterministic" not in self.evaluated(
+            tmp_path, self.row(20_000, 1.0), self.row(40_000, None)
+        )
         assert last_evaluations(read_runs(tmp_path)[0]) == {}
 
 
 class TestWhoReadsLogsTells:
     @pytest.fixture
     def damaged(self, experiment: Path) -> Path:
-        change(experiment / "runs" / SEEDS[0] / "evaluations.jsonl", lambda rows: [*rows[:-1], "{\n"])
+        change(
+            experiment / "runs" / SEEDS[0] / "evaluations.jsonl", lambda rows: [*rows[:-1], "{\n"]
+        )
         change(experiment / "runs" / SEEDS[1] / "episodes.jsonl", lambda rows: rows[1:])
         return experiment
 
     def told(self, text: str) -> bool:
         lost = (
-            f"{SEEDS[0]} has damaged logs" in text and "evaluations (changed since the run ended, 1 unreadable" in text
+            f"{SEEDS[0]} has damaged logs" in text
+            and "evaluations (changed since the run ended, 1 unreadable" in text
         )
         return lost and f"{SEEDS[1]} has damaged logs" in text and "episodes (" in text
 
@@ -191,14 +244,19 @@ class TestWhoReadsLogsTells:
     def test_results_of_an_archive_with_a_broken_line(self, finished: Path, tmp_path: Path) -> None:
         pytest.importorskip("pandas")
         add_to_archive([finished], tmp_path / "archive")
-        change(tmp_path / "archive" / "runs" / "drift.jsonl", lambda rows: [rows[0], rows[1][:50] + "\n"])
+        change(
+            tmp_path / "archive" / "runs" / "drift.jsonl",
+            lambda rows: [rows[0], rows[1][:50] + "\n"],
+        )
         with pytest.warns(UserWarning, match="1 lines that are no JSON"):
             frame = results(tmp_path / "archive")
         assert set(frame["run"]) == {SEEDS[0]}
         assert len(frame.attrs["left_out"]) == 1
 
     @pytest.mark.parametrize("command", ["resume", "evaluate", "collect"])
-    def test_commands(self, damaged: Path, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_commands(
+        self, damaged: Path, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         given = {
             "resume": ["resume", str(damaged)],
             "evaluate": ["evaluate", str(damaged), "--episodes", "1"],
@@ -238,7 +296,9 @@ class TestAnArchivedLine:
         add_to_archive([finished], archive)
         assert file.read_bytes() == whole
         change(file, lambda rows: [rows[0].replace('"seed": 0', '"seed": 7', 1), rows[1]])
-        with pytest.raises(UserError, match=f"line of {SEEDS[0]} in .* was changed since it was written"):
+        with pytest.raises(
+            UserError, match=f"line of {SEEDS[0]} in .* was changed since it was written"
+        ):
             read_runs(archive)
         collection = collect([archive])
         assert [run.record.run for run in collection.runs] == [SEEDS[1]]
@@ -247,7 +307,9 @@ class TestAnArchivedLine:
     def test_of_an_older_run_has_none_and_stays_as_it_is(self, tmp_path: Path) -> None:
         write_run(tmp_path / "in", CARTPOLE, "sac", 0)
         add_to_archive([tmp_path / "in"], tmp_path / "archive")
-        assert "sha256" not in (tmp_path / "archive" / "runs" / "cartpole-swingup.jsonl").read_text()
+        assert (
+            "sha256" not in (tmp_path / "archive" / "runs" / "cartpole-swingup.jsonl").read_text()
+        )
         assert read_runs(tmp_path / "archive")[0].damage == {}
 
 

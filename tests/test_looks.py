@@ -15,7 +15,8 @@ def labels_of(study: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "study", sorted(p.stem for p in SHIPPED_STUDIES.glob("*.toml") if not p.stem.startswith("search"))
+    "study",
+    sorted(p.stem for p in SHIPPED_STUDIES.glob("*.toml") if not p.stem.startswith("search")),
 )
 def test_every_variant_of_the_shipped_studies_has_a_plain_name(study: str) -> None:
     for label in labels_of(study):
@@ -24,16 +25,35 @@ def test_every_variant_of_the_shipped_studies_has_a_plain_name(study: str) -> No
 
 
 @pytest.mark.parametrize(
-    "study", ["table-1", "table-2", "shooting", "controls", "beyond", "best", "overestimation", "uncertainty", "cost"]
+    "study",
+    [
+        "table-1",
+        "table-2",
+        "shooting",
+        "controls",
+        "beyond",
+        "best",
+        "overestimation",
+        "uncertainty",
+        "cost",
+    ],
 )
 def test_no_two_variants_of_a_study_look_alike(study: str) -> None:
     chosen = looks(labels_of(study)).values()
-    assert len({(look.place, look.line) for look in chosen}) == len({look.name for look in chosen}) == len(chosen)
+    assert (
+        len({(look.place, look.line) for look in chosen})
+        == len({look.name for look in chosen})
+        == len(chosen)
+    )
 
 
 def test_every_algorithm_is_known_and_looks_the_same_in_any_company() -> None:
     assert set(ALGORITHMS) <= set(KNOWN)
-    assert looks(["sac"])["sac"] == looks(["mine", "pac4sac", "sac", "sac+shooting"])["sac"] == KNOWN["sac"]
+    assert (
+        looks(["sac"])["sac"]
+        == looks(["mine", "pac4sac", "sac", "sac+shooting"])["sac"]
+        == KNOWN["sac"]
+    )
 
 
 def test_an_algorithm_of_the_users_own_has_its_name_and_a_look_that_nobody_else_has() -> None:

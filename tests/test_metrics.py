@@ -13,7 +13,12 @@ GOOD, BAD = 12.0, 4.0  # a bad episode misses 6, a good one exceeds by 2
 
 def test_never_solved_counts_every_episode() -> None:
     result = score([BAD] * 8, R_LIMIT, e_max=8)
-    assert (result.episodes, result.regret, result.solved, result.complete) == (8, 48.0, False, True)
+    assert (result.episodes, result.regret, result.solved, result.complete) == (
+        8,
+        48.0,
+        False,
+        True,
+    )
 
 
 def test_solved_at_once_costs_nothing() -> None:
@@ -74,7 +79,12 @@ def test_a_run_stopped_when_solved_has_no_fixed_horizon_regret() -> None:
 
 def test_an_unfinished_run_is_scored_so_far_and_says_so() -> None:
     result = score([BAD] * 3, R_LIMIT, e_max=40)
-    assert (result.episodes, result.regret, result.solved, result.complete) == (3, 18.0, False, False)
+    assert (result.episodes, result.regret, result.solved, result.complete) == (
+        3,
+        18.0,
+        False,
+        False,
+    )
     assert result.fixed_horizon_regret is None
 
 
@@ -89,7 +99,12 @@ def test_without_a_horizon_the_run_is_over() -> None:
 
 def test_a_run_before_its_first_episode_has_no_mean_return() -> None:
     result = score([], R_LIMIT, e_max=40)
-    assert (result.episodes, result.regret, result.mean_return, result.complete) == (0, 0.0, None, False)
+    assert (result.episodes, result.regret, result.mean_return, result.complete) == (
+        0,
+        0.0,
+        None,
+        False,
+    )
 
 
 def test_mean_return() -> None:

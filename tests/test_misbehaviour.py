@@ -1,4 +1,5 @@
-"""Environments that hang, exit, or return what they should not; in training, in evaluation, in a study."""
+"""Environments that hang, exit, or return what they should not; in training, in evaluation, in a
+study."""
 
 import os
 import re
@@ -54,7 +55,9 @@ def test_a_step_that_never_ends_is_a_failure_of_its_run_alone(workers: int, tmp_
         seen = play(pool, range(8))
     assert pool.failures.keys() == {VICTIM}
     assert "longer than 1 seconds" in pool.failures[VICTIM]
-    assert [[step[run] for run in OTHERS] for step in seen] == [[step[run] for run in OTHERS] for step in expected]
+    assert [[step[run] for run in OTHERS] for step in seen] == [
+        [step[run] for run in OTHERS] for step in expected
+    ]
     assert time.monotonic() - started < 30
 
 
@@ -105,7 +108,12 @@ def test_what_was_stopped_before_its_first_checkpoint_begins_again(
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=stop, daemon=True).start()
-    result = train(tmp_path / "x", task=misbehaving("hang", first_of(1), 9, hangs), workers=1, checkpoint_every=500)
+    result = train(
+        tmp_path / "x",
+        task=misbehaving("hang", first_of(1), 9, hangs),
+        workers=1,
+        checkpoint_every=500,
+    )
     assert not result.complete
     assert not list(result.folder.glob("cohorts/000/step-*"))
     assert not resume(result.folder, max_minutes=0.02).complete  # hanging again, but not refused
@@ -127,12 +135,22 @@ with StopRequest() as stop:
 
 
 @pytest.mark.parametrize("signals", [[signal.SIGKILL], [signal.SIGINT, signal.SIGINT]])
-def test_no_child_of_a_study_outlives_it_whatever_hangs(signals: list[signal.Signals], tmp_path: Path) -> None:
+def test_no_child_of_a_study_outlives_it_whatever_hangs(
+    signals: list[signal.Signals], tmp_path: Path
+) -> None:
     hangs, folder = tmp_path / "pid", tmp_path / "x"
-    runs = make_runs(misbehaving("hang deaf", first_of(1), 9, hangs), "sac", "paper", [1], settings_grid(SETTINGS))
+    runs = make_runs(
+        misbehaving("hang deaf", first_of(1), 9, hangs),
+        "sac",
+        "paper",
+        [1],
+        settings_grid(SETTINGS),
+    )
     create(folder, [runs], make_options(50, OPTIONS))
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    parent = subprocess.Popen([sys.executable, "-c", PROGRAM, str(folder)], env=environment, stderr=subprocess.DEVNULL)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(folder)], env=environment, stderr=subprocess.DEVNULL
+    )
     try:
         assert wait_until(lambda: hangs.exists() and hangs.read_text(), 60)
         for number in signals:
@@ -153,7 +171,10 @@ def test_no_child_of_a_study_outlives_it_whatever_hangs(signals: list[signal.Sig
 @pytest.mark.parametrize(
     ("fault", "cause"),
     [
-        ("short observation", r"ValueError in step 4 .*: its observation has the shape \(1,\) instead of \(3,\)"),
+        (
+            "short observation",
+            r"ValueError in step 4 .*: its observation has the shape \(1,\) instead of \(3,\)",
+        ),
         ("text as reward", "TypeError in step 4 of episode 0: its reward is no number: '1.5'"),
         ("nothing as reward", "its reward is no number: None"),
         ("two rewards", r"its reward is no number: array\(\[1\., 1\.\]\)"),
@@ -173,7 +194,13 @@ def test_a_reward_may_be_any_kind_of_number() -> None:
         with EnvPool(faulty(), [3], 0) as pool:
             pool.reset()
             env = pool._hosts[0]._environments[0]._env
-            env.step = lambda action, reward=reward: (np.zeros(3, np.float32), reward, False, False, {})
+            env.step = lambda action, reward=reward: (
+                np.zeros(3, np.float32),
+                reward,
+                False,
+                False,
+                {},
+            )
             pool.send(np.zeros((1, 2), np.float32))
             assert pool.receive().reward[0] == 1
 
@@ -190,9 +217,14 @@ def test_an_exit_inside_a_simulator_ends_one_run_of_a_cohort(tmp_path: Path) -> 
 
 
 def test_a_failed_evaluation_keeps_its_cause(tmp_path: Path) -> None:
-    victim = simulator_seed(evaluation_seed(1, "60", 1), "evaluate", 1)  # the second episode of seed 1 at the end
-    with pytest.warns(UserWarning, match=r"1 of 4 episodes .* faulty failed: .* raised ValueError in step 3") as told:
-        folder = train(tmp_path / "x", task=misbehaving("raise", victim), steps=60, evaluate_every=0).folder
+    # the second episode of seed 1 at the end
+    victim = simulator_seed(evaluation_seed(1, "60", 1), "evaluate", 1)
+    with pytest.warns(
+        UserWarning, match=r"1 of 4 episodes .* faulty failed: .* raised ValueError in step 3"
+    ) as told:
+        folder = train(
+            tmp_path / "x", task=misbehaving("raise", victim), steps=60, evaluate_every=0
+        ).folder
     assert Path(told[0].filename).name == "evaluation.py"  # a study shows warnings of this package
     (failed,), (other,) = (rows(folder, f"sac-seed{seed}", "evaluations") for seed in (1, 0))
     assert "the robot left the world" in failed["failure"]
@@ -205,10 +237,24 @@ def test_where_nothing_could_be_evaluated_commands_say_why_and_do_not_end_well(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     name, folder = "pool_environments:Faulty-v0", tmp_path / "x"
-    how = ["--device", "cpu", "--backend", "eager", "--workers", "0", "--set", "width=8", "depth=1", "batch=8"]
+    how = [
+        "--device",
+        "cpu",
+        "--backend",
+        "eager",
+        "--workers",
+        "0",
+        "--set",
+        "width=8",
+        "depth=1",
+        "batch=8",
+    ]
     # It fails in a step of each episode that training does not come to.
     fault = ["--set-task", 'env_kwargs={"fault": "raise", "victim": -2, "at": 6}', "horizon=20"]
-    assert main(["train", name, "--algo", "sac", "--steps", "5", "--out", str(folder), *how, *fault]) == 1
+    assert (
+        main(["train", name, "--algo", "sac", "--steps", "5", "--out", str(folder), *how, *fault])
+        == 1
+    )
     told = capfd.readouterr().err
     assert "5 of 5 episodes" in told
     assert "ValueError in step 6 of episode 1: the robot left the world" in told
@@ -216,7 +262,9 @@ def test_where_nothing_could_be_evaluated_commands_say_why_and_do_not_end_well(
     shown = capfd.readouterr()
     assert "failed" in shown.out
     assert "the robot left the world" in shown.err
-    assert main(["evaluate", str(folder), "--step-seconds", "0", "--trust", "pool_environments"]) == 2
+    assert (
+        main(["evaluate", str(folder), "--step-seconds", "0", "--trust", "pool_environments"]) == 2
+    )
     assert "step_seconds" in capfd.readouterr().err
 
 
@@ -226,6 +274,13 @@ def test_where_nothing_could_be_evaluated_commands_say_why_and_do_not_end_well(
 def test_a_report_tells_which_runs_strayed(tmp_path: Path) -> None:
     about_task = task("cartpole-swingup")
     for seed in (0, 1):
-        write_run(tmp_path / "e", about_task, "sac", seed, curve(about_task, (1.2, 0.3), seed), strayed=[7][seed:])
+        write_run(
+            tmp_path / "e",
+            about_task,
+            "sac",
+            seed,
+            curve(about_task, (1.2, 0.3), seed),
+            strayed=[7][seed:],
+        )
     text = write_report([tmp_path / "e"], tmp_path / "out").page.read_text()
     assert re.search("led elsewhere: <code>[^,]*sac-seed0</code>", text)

@@ -1,4 +1,5 @@
-"""The mixture posterior: its moments, targets, objective, masks and acting, with numbers worked out by hand."""
+"""The mixture posterior: its moments, targets, objective, masks and acting, with numbers worked out
+by hand."""
 
 import itertools
 import math
@@ -51,10 +52,14 @@ def two_members(*runs: dict[str, Any], **settings: Any) -> tuple[Agent, State]:
     return agent, state
 
 
-def critic_loss(agent: Agent, state: State, y: Tensor, kept: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+def critic_loss(
+    agent: Agent, state: State, y: Tensor, kept: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
     zero = torch.zeros(1, y.shape[-1])
     batch = Batch(S.expand(1, y.shape[-1], 1), A.expand(1, y.shape[-1], 1), zero, S, zero)
-    return agent.critic_loss(state, agent.params(state, "critic"), batch, Target(y, A), {"lottery": 1 - kept})
+    return agent.critic_loss(
+        state, agent.params(state, "critic"), batch, Target(y, A), {"lottery": 1 - kept}
+    )
 
 
 # --- the posterior and its targets
@@ -69,24 +74,41 @@ def test_the_variance_is_what_members_differ_by_plus_what_each_leaves_open() -> 
 
 def test_each_member_has_a_target_of_its_own_from_its_own_slow_copy() -> None:
     agent, state = two_members(gamma=0.9, alpha=0.3)
-    set_head(agent, state, "critic/target", {"weight": [4.0, 0.0], "bias": 0.0}, {"weight": [0.0, 0.0], "bias": -2.0})
+    set_head(
+        agent,
+        state,
+        "critic/target",
+        {"weight": [4.0, 0.0], "bias": 0.0},
+        {"weight": [0.0, 0.0], "bias": -2.0},
+    )
     batch = Batch(
-        column(0.0, 0.0), column(0.0, 0.0), torch.tensor([[1.0, 1.0]]), column(0.5, 3.0), torch.tensor([[0.0, 1.0]])
+        column(0.0, 0.0),
+        column(0.0, 0.0),
+        torch.tensor([[1.0, 1.0]]),
+        column(0.5, 3.0),
+        torch.tensor([[0.0, 1.0]]),
     )
     y = agent.bellman_target(state, batch, {"target": torch.zeros(1, 1, 2, 1)}).y
     bonus = 0.3 * 0.5 * math.log(2 * math.pi)  # −α log π of the action 0
-    torch.testing.assert_close(y, torch.tensor([[[1 + 0.9 * (2 + bonus), 1.0], [1 + 0.9 * (-2 + bonus), 1.0]]]))
+    torch.testing.assert_close(
+        y, torch.tensor([[[1 + 0.9 * (2 + bonus), 1.0], [1 + 0.9 * (-2 + bonus), 1.0]]])
+    )
 
 
 def test_what_slow_copies_differ_by_may_be_taken_off_all_targets() -> None:
     agent, state = two_members(gamma=0.5, target_caution=3.0)
     batch = Batch(S, A, torch.zeros(1, 1), column(1.0), torch.zeros(1, 1))
     y = agent.bellman_target(state, batch, {"target": torch.full((1, 1, 1, 1), math.atanh(0.5))}).y
-    torch.testing.assert_close(y, 0.5 * torch.tensor([2.5 - 3 * 0.5, 1.5 - 3 * 0.5]).view(1, 2, 1))  # 2.5 and 1.5
+    # 2.5 and 1.5
+    torch.testing.assert_close(y, 0.5 * torch.tensor([2.5 - 3 * 0.5, 1.5 - 3 * 0.5]).view(1, 2, 1))
 
 
-def test_members_have_critics_of_any_width_and_see_observations_as_the_random_functions_do() -> None:
-    agent = make_agent(ALGO, {}, critics=2, critic_width=6, normalise_observations=True, ranking="member", shots=3)
+def test_members_have_critics_of_any_width_and_see_observations_as_the_random_functions_do() -> (
+    None
+):
+    agent = make_agent(
+        ALGO, {}, critics=2, critic_width=6, normalise_observations=True, ranking="member", shots=3
+    )
     state = agent.initial_state([0], CPU)
     theta, s, a = agent.params(state, "critic"), torch.ones(1, 1, 3), torch.zeros(1, 1, 2)
     agent.act(state, s[0], tape_reading(agent, [0]))
@@ -117,7 +139,8 @@ def test_a_random_function_is_added_to_each_member_and_never_learned() -> None:
 
 def test_a_draw_of_the_critic_is_one_member_with_one_draw_of_its_weights() -> None:
     agent, state = two_members()
-    first, second = [[0.0, 0.0], [0.0, -0.1]], [[0.0, 0.0], [2.0, 0.0]]  # below 0 in all: the first member
+    # below 0 in all: the first member
+    first, second = ([[0.0, 0.0], [0.0, -0.1]], [[0.0, 0.0], [2.0, 0.0]])
     q = agent.drawn_values(state, S, A, torch.tensor([[first, second]]))
     torch.testing.assert_close(q, torch.tensor([[[2.5, 1.5 + 2 * 0.3]]]))
 
@@ -128,7 +151,8 @@ def test_a_draw_of_the_critic_is_one_member_with_one_draw_of_its_weights() -> No
 def test_the_objective_is_error_by_scale_plus_bound_minus_credit() -> None:
     agent, state = two_members(xi=0.3, conservative=0.7, delta=0.1)
     loss, log = critic_loss(agent, state, torch.tensor([[[3.0], [3.0]]]), torch.ones(1, 2, 1))
-    square = (0.5**2 + 1.5**2) / 2  # the mean squared TD error, which is the scale as long as there is no other
+    # the mean squared TD error, which is the scale as long as there is no other
+    square = (0.5**2 + 1.5**2) / 2
     bellman = (square + (0.02 + 0.0925) / 2) / square
     conservative = math.sqrt((KL / 2 + math.log(2 * math.sqrt(20) / 0.1)) / 40)
     assert log["bellman"].item() == pytest.approx(bellman)
@@ -144,7 +168,8 @@ def test_a_member_learns_only_from_transitions_that_it_keeps() -> None:
     y, kept = torch.tensor([[[3.0, 3.0], [3.0, 3.0]]]), torch.tensor([[[1.0, 0.0], [1.0, 0.0]]])
     loss, _ = critic_loss(agent, state, y, kept)
     square = (0.5**2 + 1.5**2) / 2
-    # Of two transitions one is kept by both: twice its weight, half of the mean. The credit of a pair has it squared.
+    # Of two transitions one is kept by both: twice its weight, half of the mean. The credit of a
+    # pair has it squared.
     assert loss.item() == pytest.approx((square + 0.05625 - 0.3 * 0.25 * 2) / square)
 
 
@@ -153,14 +178,18 @@ def test_a_target_has_noise_that_a_member_always_meets_with_the_same_sign() -> N
     state["td_square"].fill_(4.0)  # σ̂ = 2
     state["critic/count"].fill_(1)
     y = torch.tensor([[[3.0], [3.0]]])
-    lots = torch.tensor([0.2, 0.3]).view(1, 2, 1)  # both keep it: below and above half of what is kept
+    # both keep it: below and above half of what is kept
+    lots = torch.tensor([0.2, 0.3]).view(1, 2, 1)
     loss, log = critic_loss(agent, state, y, 1 - lots)
     errors = (3 + 6 - 2.5) ** 2 + (3 - 6 - 1.5) ** 2
-    assert loss.item() == pytest.approx((errors + 0.02 + 0.0925) / 4, rel=1e-5)  # by half, twice the weight, by σ̂²
+    # by half, twice the weight, by σ̂²
+    assert loss.item() == pytest.approx((errors + 0.02 + 0.0925) / 4, rel=1e-5)
     assert log["td_square"].item() == pytest.approx((0.5**2 + 1.5**2) / 2)  # without it
 
 
-def test_the_credit_is_the_variance_in_the_mean_over_masks_and_counts_no_member_that_is_masked() -> None:
+def test_the_credit_is_the_variance_in_the_mean_over_masks_and_counts_no_member_that_is_masked() -> (
+    None
+):
     m, p = torch.tensor([[[1.0], [4.0], [-2.0]]]), 0.25
     total = 0.0
     for mask in itertools.product((0.0, 1.0), repeat=3):
@@ -189,7 +218,13 @@ def test_the_objective_is_free_of_the_scale_of_rewards() -> None:
     agent, state = two_members()
     large, state_of_large = two_members()
     for copy in ({"weight": [10.0, 20.0], "bias": 5.0, "variance": [1.0, 4.0]},):
-        set_head(large, state_of_large, "critic", copy, {"weight": [20.0, 0.0], "bias": -5.0, "variance": [9.0, 1.0]})
+        set_head(
+            large,
+            state_of_large,
+            "critic",
+            copy,
+            {"weight": [20.0, 0.0], "bias": -5.0, "variance": [9.0, 1.0]},
+        )
     y = torch.tensor([[[3.0], [1.0]]])
     _, log = critic_loss(agent, state, y, torch.ones(1, 2, 1))
     _, ten_times = critic_loss(large, state_of_large, 10 * y, torch.ones(1, 2, 1))
@@ -204,7 +239,12 @@ def test_the_scale_is_a_running_mean_of_the_squared_error_kept_for_each_run() ->
     active = torch.tensor([True, False])
     for reward in (3.0, 5.0):
         r = torch.full((2, 1), reward)
-        agent.learn(state, Batch(S.expand(2, 1, 1), A.expand(2, 1, 1), r, S.expand(2, 1, 1), r * 0 + 1), draw, active)
+        agent.learn(
+            state,
+            Batch(S.expand(2, 1, 1), A.expand(2, 1, 1), r, S.expand(2, 1, 1), r * 0 + 1),
+            draw,
+            active,
+        )
     squares = [(0.5**2 + 1.5**2) / 2, (2.5**2 + 3.5**2) / 2]
     assert state["td_square"].tolist() == pytest.approx([sum(squares) / 2, 0.0])
 
@@ -215,7 +255,9 @@ def test_the_scale_is_a_running_mean_of_the_squared_error_kept_for_each_run() ->
 def masks(agent: Agent, state: State, monkeypatch: pytest.MonkeyPatch, uniforms: Tensor) -> Tensor:
     seen: dict[str, Tensor] = {}
 
-    def learn(state: State, batch: Batch, draw: dict[str, Tensor], active: Tensor) -> dict[str, Tensor]:
+    def learn(
+        state: State, batch: Batch, draw: dict[str, Tensor], active: Tensor
+    ) -> dict[str, Tensor]:
         seen.update(draw)
         return {name: torch.zeros(agent.runs) for name in agent.metric_names}
 
@@ -224,7 +266,9 @@ def masks(agent: Agent, state: State, monkeypatch: pytest.MonkeyPatch, uniforms:
     return torch.where(seen["lottery"] < state["hyper/kept"].view(-1, 1, 1), 1.0, 0.0)
 
 
-def test_a_transition_is_kept_with_the_given_probability_and_always_by_the_same_members(monkeypatch) -> None:
+def test_a_transition_is_kept_with_the_given_probability_and_always_by_the_same_members(
+    monkeypatch,
+) -> None:
     agent = make_agent(ALGO, {"kept": 0.3}, {"kept": 0.9}, {"kept": 1.0}, critics=4, capacity=1000)
     state = agent.initial_state([0, 1, 2], CPU)
     state["step"].fill_(1000)
@@ -264,9 +308,16 @@ def opposed(**settings: Any) -> tuple[Agent, State, dict[str, Tensor]]:
     agent, state = agent_on_paper(ALGO, **TWO | {"shots": 3} | settings)
     sure = [1e-8, 1e-8]
     set_head(
-        agent, state, "critic", {"weight": [0.0, 1.0], "variance": sure}, {"weight": [0.0, -1.2], "variance": sure}
+        agent,
+        state,
+        "critic",
+        {"weight": [0.0, 1.0], "variance": sure},
+        {"weight": [0.0, -1.2], "variance": sure},
     )
-    draw = {"warmup": torch.zeros(1, 1), "candidates": torch.tensor([0.1, 1.0, 0.5]).view(1, 3, 1, 1)}
+    draw = {
+        "warmup": torch.zeros(1, 1),
+        "candidates": torch.tensor([0.1, 1.0, 0.5]).view(1, 3, 1, 1),
+    }
     return agent, state, draw
 
 
@@ -276,7 +327,9 @@ def test_one_member_may_rank_the_candidates_of_a_whole_episode() -> None:
     def action(u: float) -> float:
         return math.atanh(
             agent.act(
-                state, S[:, 0], draw | {"member": torch.tensor([[u]]), "weight_noise": torch.zeros(1, 1, 2)}
+                state,
+                S[:, 0],
+                draw | {"member": torch.tensor([[u]]), "weight_noise": torch.zeros(1, 1, 2)},
             ).item()
         )
 
@@ -296,13 +349,16 @@ def test_the_weights_of_the_member_are_drawn_once_for_an_episode() -> None:
         {"weight": [0.0, 1.0], "variance": [1.0, 4.0]},
         {"weight": [0.0, 1.0], "variance": [1.0, 4.0]},
     )
-    against = {"member": torch.tensor([[0.1]]), "weight_noise": torch.tensor([[[0.0, -1.0]]])}  # 1 − 2 < 0
+    # 1 − 2 < 0
+    against = {"member": torch.tensor([[0.1]]), "weight_noise": torch.tensor([[[0.0, -1.0]]])}
     for noise in (against, against | {"weight_noise": torch.ones(1, 1, 2)}):
         assert math.atanh(agent.act(state, S[:, 0], draw | noise).item()) == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(("optimism", "favourite"), [(0.0, 0.1), (1.0, 1.0)])
-def test_candidates_may_be_ranked_by_mean_plus_beta_deviations(optimism: float, favourite: float) -> None:
+def test_candidates_may_be_ranked_by_mean_plus_beta_deviations(
+    optimism: float, favourite: float
+) -> None:
     agent, state, draw = opposed(ranking="upper", optimism=optimism)  # mean −0.1 a, deviation 1.1 a
     noise = {"member": torch.zeros(1, 1), "weight_noise": torch.zeros(1, 1, 2)}
     assert math.atanh(agent.act(state, S[:, 0], draw | noise).item()) == pytest.approx(favourite)
@@ -310,7 +366,9 @@ def test_candidates_may_be_ranked_by_mean_plus_beta_deviations(optimism: float, 
 
 @pytest.mark.parametrize("ranking", ["actor", "member", "upper"])
 @pytest.mark.parametrize(("caution", "favourite"), [(-1.0, 1.0), (0.5, 0.1)])
-def test_evaluation_ranks_candidates_as_the_actor_does(ranking: str, caution: float, favourite: float) -> None:
+def test_evaluation_ranks_candidates_as_the_actor_does(
+    ranking: str, caution: float, favourite: float
+) -> None:
     agent, state, draw = opposed(caution=caution, ranking=ranking)
     assert math.atanh(agent.behaviour(state, S, draw).item()) == pytest.approx(favourite)
     if ranking == "actor":  # in training too
@@ -320,13 +378,20 @@ def test_evaluation_ranks_candidates_as_the_actor_does(ranking: str, caution: fl
 
 def test_traced_operations_learn_and_act_as_eager_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     trace_only(monkeypatch)
-    learner, eager = (make_learner(ALGO, {"xi": 0.1}, {"shots": 3}, shots=4, depth=1, critics=3) for _ in range(2))
+    learner, eager = (
+        make_learner(ALGO, {"xi": 0.1}, {"shots": 3}, shots=4, depth=1, critics=3) for _ in range(2)
+    )
     assert_compiled_learns_as_eager(learner, eager)
 
 
 def test_stopped_in_the_middle_of_an_episode_it_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
-    """The member and its draw last for an episode, the scale of errors for the run; masks follow from a stored key."""
-    few: dict[str, Any] = {"settings": {"shots": 4, "critics": 2}, "steps": 110, "evaluate_every": 0}
+    """The member and its draw last for an episode, the scale of errors for the run; masks follow
+    from a stored key."""
+    few: dict[str, Any] = {
+        "settings": {"shots": 4, "critics": 2},
+        "steps": 110,
+        "evaluate_every": 0,
+    }
     whole = tiny_experiments.train(tmp_path / "whole", ALGO, **few).folder
     stop = tiny_experiments.SignalAt(signal.SIGINT, step=77)
     assert not tiny_experiments.train(tmp_path / "stopped", ALGO, callbacks=[stop], **few).complete
@@ -339,9 +404,16 @@ def test_stopped_in_the_middle_of_an_episode_it_goes_on_to_the_same_bytes(tmp_pa
 
 @pytest.mark.parametrize(
     ("settings", "target"),
-    [({}, -4.0), ({"target_entropy": -0.5}, -2.0), ({"target_entropy": 0.0}, 0.0), ({"entropy_rule": "root"}, -2.0)],
+    [
+        ({}, -4.0),
+        ({"target_entropy": -0.5}, -2.0),
+        ({"target_entropy": 0.0}, 0.0),
+        ({"entropy_rule": "root"}, -2.0),
+    ],
 )
-def test_a_learned_temperature_seeks_the_entropy_that_it_is_told(settings: dict[str, Any], target: float) -> None:
+def test_a_learned_temperature_seeks_the_entropy_that_it_is_told(
+    settings: dict[str, Any], target: float
+) -> None:
     agent = make_agent("sac-auto", settings, da=4)
     state = agent.initial_state([0], CPU)
     for entropy, sign in ((target + 0.1, -1), (target - 0.1, 1)):
@@ -352,7 +424,9 @@ def test_a_learned_temperature_seeks_the_entropy_that_it_is_told(settings: dict[
 
 
 def test_a_learned_temperature_stops_at_the_least() -> None:
-    agent = make_agent("sac-auto", {"least_alpha": 0.04}, {"learn_alpha": False, "least_alpha": 1.0}, da=4, lr=0.5)
+    agent = make_agent(
+        "sac-auto", {"least_alpha": 0.04}, {"learn_alpha": False, "least_alpha": 1.0}, da=4, lr=0.5
+    )
     state = agent.initial_state([0, 1], CPU)
     for _ in range(10):
         agent.learn_temperature(state, torch.tensor([9.0, 9.0]), torch.tensor([True, True]))
@@ -369,7 +443,8 @@ def test_the_loss_of_a_temperature_is_log_alpha_or_alpha_times_what_entropy_is_a
     assert state["log_alpha/first_moment"].item() == pytest.approx((1 - BETA_1) * slope)
 
 
-# --- the index head: at s = 1, a = 0.5, φ = (1, 0.5), m_p = 2.5 and v_p = 0.02 as of the first member
+# --- the index head: at s = 1, a = 0.5, φ = (1, 0.5), m_p = 2.5 and v_p = 0.02 as of the first
+# member
 
 A_MATRIX = [[1.0, 0.0], [2.0, -4.0]]  # u = Aᵀφ = (2, −2)
 
@@ -394,16 +469,22 @@ def test_the_variance_of_the_index_head_is_that_over_the_index_plus_that_of_the_
 
 
 def test_the_same_index_stands_on_both_sides_of_the_bellman_equation() -> None:
-    """The loss in closed form is the mean over z of (r + γ Q̄(s′, a′; z) + ζ σ̂ c·z − Q(s, a; z))²."""
+    """The loss in closed form is the mean over z of (r + γ Q̄(s′, a′; z) + ζ σ̂ c·z − Q(s, a;
+    z))²."""
     agent, state = indexed(gamma=0.9, noise=0.5, xi=0.0, conservative=0.0, kept=0.2)
     state["td_square"].fill_(4.0)
     state["critic/count"].fill_(1)
     batch = Batch(S, A, torch.tensor([[1.0]]), column(3.0), torch.zeros(1, 1))
-    target = agent.bellman_target(state, batch, {"target": torch.zeros(1, 1, 1, 1)})  # a′ = 0: φ = (3, 0)
+    # a′ = 0: φ = (3, 0)
+    target = agent.bellman_target(state, batch, {"target": torch.zeros(1, 1, 1, 1)})
     torch.testing.assert_close(target.y, torch.tensor([1 + 0.9 * 3.5, 0.9 * 3, 0.0]).view(1, 3, 1))
-    lottery = torch.tensor([0.1, 0.9]).view(1, 2, 1)  # the first is drawn with probability 0.2, the second is not
-    loss, _ = agent.critic_loss(state, agent.params(state, "critic"), batch, target, {"lottery": lottery})
-    c = torch.tensor([2.0, -0.5]) / math.sqrt(2)  # of mean 0.2 · 2 − 0.8 · 0.5 = 0 and variance 1, over √d
+    # the first is drawn with probability 0.2, the second is not
+    lottery = torch.tensor([0.1, 0.9]).view(1, 2, 1)
+    loss, _ = agent.critic_loss(
+        state, agent.params(state, "critic"), batch, target, {"lottery": lottery}
+    )
+    # of mean 0.2 · 2 − 0.8 · 0.5 = 0 and variance 1, over √d
+    c = torch.tensor([2.0, -0.5]) / math.sqrt(2)
     z = torch.randn(200_000, 2, generator=torch.Generator().manual_seed(0))
     y = 1 + 0.9 * (3.5 + z @ torch.tensor([3.0, 0.0])) + 0.5 * 2 * z @ c
     sampled = (y - 2.5 - z @ torch.tensor([2.0, -2.0])).square().mean().item()
@@ -412,13 +493,20 @@ def test_the_same_index_stands_on_both_sides_of_the_bellman_equation() -> None:
 
 def test_the_features_of_the_index_head_learn_from_its_mean_alone() -> None:
     agent, state = indexed()
-    batch, lottery = Batch(S, A, torch.zeros(1, 1), S, torch.ones(1, 1)), {"lottery": torch.full((1, 2, 1), 0.1)}
+    batch, lottery = (
+        Batch(S, A, torch.zeros(1, 1), S, torch.ones(1, 1)),
+        {"lottery": torch.full((1, 2, 1), 0.1)},
+    )
 
     def slopes(y_u: float) -> tuple[Tensor, ...]:
-        theta = {name: x.clone().requires_grad_() for name, x in agent.params(state, "critic").items()}
+        theta = {
+            name: x.clone().requires_grad_() for name, x in agent.params(state, "critic").items()
+        }
         y = torch.tensor([3.0, y_u, y_u]).view(1, 3, 1)
         loss, _ = agent.critic_loss(state, theta, batch, Target(y, A), lottery)
-        return torch.autograd.grad(loss.sum(), [theta["0.weight"], theta["head.weight"], theta["head.index"]])
+        return torch.autograd.grad(
+            loss.sum(), [theta["0.weight"], theta["head.weight"], theta["head.index"]]
+        )
 
     (trunk, mean, index), (same_trunk, same_mean, another) = slopes(0.0), slopes(5.0)
     assert bool((trunk != 0).any())
@@ -432,17 +520,24 @@ def test_the_divergence_of_the_index_head_is_its_mean_over_the_index() -> None:
     z = torch.randn(100_000, 2, generator=torch.Generator().manual_seed(0))
     m, v = torch.tensor([1.0, 2.0]) + z @ torch.tensor(A_MATRIX).T, torch.tensor([0.01, 0.04])
     expected = 0.5 * (v / 2 + m.square() / 2 - 1 - (v / 2).log()).sum(-1).mean().item()
-    assert agent.divergence(state, agent.params(state, "critic")).item() == pytest.approx(expected, rel=0.01)
+    assert agent.divergence(state, agent.params(state, "critic")).item() == pytest.approx(
+        expected, rel=0.01
+    )
 
 
 def test_one_index_may_rank_the_candidates_of_a_whole_episode() -> None:
     agent, state = indexed(shots=3, ranking="member")
-    draw = {"warmup": torch.zeros(1, 1), "candidates": torch.tensor([0.1, 1.0, 0.5]).view(1, 3, 1, 1)}
+    draw = {
+        "warmup": torch.zeros(1, 1),
+        "candidates": torch.tensor([0.1, 1.0, 0.5]).view(1, 3, 1, 1),
+    }
     draw |= {"member": torch.zeros(1, 1), "weight_noise": torch.zeros(1, 1, 2)}
 
     def action(z: float) -> float:
         """Q grows by 2 + 2 z with the action."""
-        return math.atanh(agent.act(state, S[:, 0], draw | {"index": torch.tensor([[[z, 0.0]]])}).item())
+        return math.atanh(
+            agent.act(state, S[:, 0], draw | {"index": torch.tensor([[[z, 0.0]]])}).item()
+        )
 
     assert action(-2.0) == pytest.approx(0.1)
     assert action(2.0) == pytest.approx(0.1)  # the same episode still

@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 import torch
-from small_cohorts import CPU, agent_on_paper, column, make_agent, make_learner, random_batch, set_head, train
+from small_cohorts import (
+    CPU,
+    agent_on_paper,
+    column,
+    make_agent,
+    make_learner,
+    random_batch,
+    set_head,
+    train,
+)
 
 from pac4sac.agents import droq, make_config
 from pac4sac.agents.base import Agent, State, Target
@@ -24,39 +33,53 @@ BATCH = Batch(
     s2=column(2.0, 1.0),
     terminated=torch.tensor([[0.0, 0.0]]),
 )
-NOISE = column(0.5, -1.0)  # u of a policy of mean 0 and deviation 1; log π worked out in test_agents_equations
+# u of a policy of mean 0 and deviation 1; log π worked out in test_agents_equations
+NOISE = column(0.5, -1.0)
 TANH_HALF = math.tanh(0.5)
 LOG_PI = (-0.80370930, -0.55137687)
 FIXED = {"learn_alpha": False, "alpha": 0.2, "gamma": 0.9}
 # Q_1 = s + 2a, Q_2 = 2s − a, Q_3 = 1
-THREE = ({"weight": [1.0, 2.0], "bias": 0.0}, {"weight": [2.0, -1.0], "bias": 0.0}, {"weight": [0.0, 0.0], "bias": 1.0})
+THREE = (
+    {"weight": [1.0, 2.0], "bias": 0.0},
+    {"weight": [2.0, -1.0], "bias": 0.0},
+    {"weight": [0.0, 0.0], "bias": 1.0},
+)
 
 
 # --- REDQ
 
 
 def test_redq_bootstraps_from_the_smallest_of_the_slow_critics_that_are_drawn() -> None:
-    agent, state = agent_on_paper("redq", FIXED, FIXED | {"subset": 1}, FIXED | {"subset": 3}, critics=3)
+    agent, state = agent_on_paper(
+        "redq", FIXED, FIXED | {"subset": 1}, FIXED | {"subset": 3}, critics=3
+    )
     set_head(agent, state, "critic/target", *THREE)
     batch = Batch(*(part.expand(3, *part.shape[1:]) for part in BATCH))
     noise = NOISE.unsqueeze(1).expand(3, -1, -1, -1)
-    subset = torch.tensor([[0.1, 0.5, 0.9], [0.3, 0.1, 0.2], [0.3, 0.1, 0.2]])  # Q_1 and Q_2; Q_2; all
+    # Q_1 and Q_2; Q_2; all
+    subset = torch.tensor([[0.1, 0.5, 0.9], [0.3, 0.1, 0.2], [0.3, 0.1, 0.2]])
     y = agent.bellman_target(state, batch, {"target": noise, "subset": subset}).y
-    q1, q2 = (2 + 2 * TANH_HALF, 1.0), (4 - TANH_HALF, 2.0)  # at (2, tanh ½) and, where φ_2 = 0, at (1, tanh −1)
+    # at (2, tanh ½) and, where φ_2 = 0, at (1, tanh −1)
+    q1, q2 = ((2 + 2 * TANH_HALF, 1.0), (4 - TANH_HALF, 2.0))
     smallest = [list(map(min, q1, q2)), q2, [1.0, 1.0]]
     expected = [
-        [r + 0.9 * (q - 0.2 * log_pi) for r, q, log_pi in zip((1, -1), row, LOG_PI, strict=True)] for row in smallest
+        [r + 0.9 * (q - 0.2 * log_pi) for r, q, log_pi in zip((1, -1), row, LOG_PI, strict=True)]
+        for row in smallest
     ]
     torch.testing.assert_close(y, torch.tensor(expected))
 
 
 def test_every_pair_of_critics_is_drawn_equally_often() -> None:
-    members = drawn_subset(torch.rand(6000, 4, generator=torch.Generator().manual_seed(0)), torch.full((6000,), 2))
+    members = drawn_subset(
+        torch.rand(6000, 4, generator=torch.Generator().manual_seed(0)), torch.full((6000,), 2)
+    )
     assert members.sum(1).unique().tolist() == [2]
     pairs, counts = members.unique(dim=0, return_counts=True)
     assert len(pairs) == 6
     assert counts.tolist() == pytest.approx([1000] * 6, rel=0.1)
-    assert drawn_subset(torch.full((1, 3), 0.5), torch.tensor([2])).tolist() == [[True, True, False]]
+    assert drawn_subset(torch.full((1, 3), 0.5), torch.tensor([2])).tolist() == [
+        [True, True, False]
+    ]
 
 
 def test_redqs_actor_climbs_the_mean_of_the_ensemble_and_so_do_its_shots() -> None:
@@ -71,11 +94,15 @@ def test_redqs_actor_climbs_the_mean_of_the_ensemble_and_so_do_its_shots() -> No
     assert v is None
     # The mean rises with a by (2 − 1)/3, the smallest critic, Q_3, not at all.
     shots = torch.tensor([-0.3, 0.7]).view(1, 2, 1, 1)
-    assert agent.behaviour(state, column(1.0), {"candidates": shots}).item() == pytest.approx(math.tanh(0.7))
+    assert agent.behaviour(state, column(1.0), {"candidates": shots}).item() == pytest.approx(
+        math.tanh(0.7)
+    )
 
 
 def test_redqs_actor_and_temperature_move_once_in_policy_delay_updates() -> None:
-    learner = train(make_learner("redq", {"policy_delay": 4}, {"policy_delay": 2}, updates_per_step=4), 10)
+    learner = train(
+        make_learner("redq", {"policy_delay": 4}, {"policy_delay": 2}, updates_per_step=4), 10
+    )
     assert learner.state["critic/count"].tolist() == [8, 8]  # steps 8 and 9
     for name in ("actor", "log_alpha"):
         assert learner.state[f"{name}/count"].tolist() == [2, 4]
@@ -85,36 +112,55 @@ def test_redqs_actor_and_temperature_move_once_in_policy_delay_updates() -> None
 
 
 def droq_on_paper(**settings: Any) -> tuple[Agent, State]:
-    """LayerNorm makes (1, 0) of hidden units of which the first is larger, and (0, 1) where the second is."""
+    """LayerNorm makes (1, 0) of hidden units of which the first is larger, and (0, 1) where the
+    second is."""
     agent, state = agent_on_paper("droq", FIXED | settings)
     for copy in ("critic", "critic/target"):
-        set_head(agent, state, copy, {"weight": [1.0, 2.0], "bias": 0.0}, {"weight": [3.0, 5.0], "bias": 0.0})
+        set_head(
+            agent,
+            state,
+            copy,
+            {"weight": [1.0, 2.0], "bias": 0.0},
+            {"weight": [3.0, 5.0], "bias": 0.0},
+        )
         agent.params(state, copy)["0.scale"].fill_(1.0)
     return agent, state
 
 
-def test_droq_drops_units_before_layer_normalisation_in_every_q_that_learns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_droq_drops_units_before_layer_normalisation_in_every_q_that_learns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     agent, state = droq_on_paper(dropout=0.1)
-    # Of the two critics, two rows and two units: the first critic loses its first unit in the first row.
+    # Of the two critics, two rows and two units: the first critic loses its first unit in the first
+    # row.
     u = torch.tensor([[0.05, 0.5], [0.5, 0.5], [0.5, 0.5], [0.5, 0.5]]).view(1, -1)
     monkeypatch.setattr(droq, "hashed_uniforms", lambda keys, count: u)
     key = torch.zeros(1, 1)
     close = {"rtol": 1e-4, "atol": 1e-4}  # LayerNorm's ε
-    # (s, a) = (1, ½), (2, 1): units (1, 0) in each row; where the first is dropped (0, ½/0.9), hence (0, 1).
+    # (s, a) = (1, ½), (2, 1): units (1, 0) in each row; where the first is dropped (0, ½/0.9),
+    # hence (0, 1).
     y = torch.tensor([[0.0, 0.0]])
     loss, log = agent.critic_loss(
         state, agent.params(state, "critic"), BATCH, Target(y, BATCH.a), {"critic_dropout": key}
     )
     torch.testing.assert_close(log["q"], torch.tensor([(2 + 1 + 3 + 3) / 4]), **close)
     torch.testing.assert_close(loss, torch.tensor([(4.0 + 1) / 2 + 9]), **close)
-    q2 = agent.target_value(state, BATCH.s, BATCH.a, {"target_dropout": key, "subset": torch.zeros(1, 2)})
+    q2 = agent.target_value(
+        state, BATCH.s, BATCH.a, {"target_dropout": key, "subset": torch.zeros(1, 2)}
+    )
     torch.testing.assert_close(q2, torch.tensor([[2.0, 1.0]]), **close)  # min(2, 3), min(1, 3)
     loss, _ = agent.actor_loss(
-        state, agent.params(state, "actor"), BATCH, {"actor": column(0.0, 0.0), "actor_dropout": key}
+        state,
+        agent.params(state, "actor"),
+        BATCH,
+        {"actor": column(0.0, 0.0), "actor_dropout": key},
     )
     log_pi = -0.5 * math.log(2 * math.pi)
-    # a = 0: with the first unit gone both are 0, and nothing is left of the first critic in the first row.
-    torch.testing.assert_close(loss, torch.tensor([0.2 * log_pi - ((0 + 3) / 2 + (1 + 3) / 2) / 2]), **close)
+    # a = 0: with the first unit gone both are 0, and nothing is left of the first critic in the
+    # first row.
+    torch.testing.assert_close(
+        loss, torch.tensor([0.2 * log_pi - ((0 + 3) / 2 + (1 + 3) / 2) / 2]), **close
+    )
 
 
 def test_a_unit_that_stays_is_scaled_up_and_acting_drops_none() -> None:
@@ -146,9 +192,13 @@ def test_hashed_numbers_are_uniform_independent_and_a_keys_own() -> None:
 
 def tqc_on_paper(*runs: dict[str, Any]) -> tuple[Agent, State]:
     """Two critics of two atoms each, the same everywhere: (1, 4) and (0, 2)."""
-    agent, state = agent_on_paper("tqc", *(FIXED | {"alpha": 0.0} | run for run in runs), critics=2, quantiles=2)
+    agent, state = agent_on_paper(
+        "tqc", *(FIXED | {"alpha": 0.0} | run for run in runs), critics=2, quantiles=2
+    )
     for copy in ("critic", "critic/target"):
-        agent.params(state, copy)["head.bias"].copy_(torch.tensor([[1.0, 4.0], [0.0, 2.0]] * len(runs)).unsqueeze(1))
+        agent.params(state, copy)["head.bias"].copy_(
+            torch.tensor([[1.0, 4.0], [0.0, 2.0]] * len(runs)).unsqueeze(1)
+        )
     return agent, state
 
 
@@ -156,15 +206,21 @@ def test_tqc_pools_sorts_and_truncates_the_atoms_and_regresses_quantiles() -> No
     agent, state = tqc_on_paper({"dropped": 1}, {"dropped": 0})
     batch = BATCH._replace(r=torch.ones(1, 2), terminated=torch.tensor([[0.0, 1.0]]))
     batch = Batch(*(part.expand(2, *part.shape[1:]) for part in batch))
-    target = agent.bellman_target(state, batch, {"target": NOISE.unsqueeze(1).expand(2, -1, -1, -1)})
-    torch.testing.assert_close(target.y[0], torch.tensor([[1.0, 1.9, 2.8, 4.6], [1.0] * 4]))  # r + 0.9 · (0, 1, 2, 4)
+    target = agent.bellman_target(
+        state, batch, {"target": NOISE.unsqueeze(1).expand(2, -1, -1, -1)}
+    )
+    # r + 0.9 · (0, 1, 2, 4)
+    torch.testing.assert_close(target.y[0], torch.tensor([[1.0, 1.9, 2.8, 4.6], [1.0] * 4]))
     loss, log = agent.critic_loss(state, agent.params(state, "critic"), batch, target, {})
     # Of four atoms the two smallest stay. τ = ¼, ¾; Huber's loss is u²/2 up to 1, then |u| − ½.
-    first = (0.25 * 0 + 0.25 * 0.405) + (0.25 * 2.5 + 0.25 * 1.6)  # θ = 1: u = 0, 0.9; θ = 4: u = −3, −2.1
-    second = (0.25 * 0.5 + 0.25 * 1.4) + (0.25 * 0.5 + 0.25 * 0.005)  # θ = 0: u = 1, 1.9; θ = 2: u = −1, −0.1
+    # θ = 1: u = 0, 0.9; θ = 4: u = −3, −2.1
+    first = (0.25 * 0 + 0.25 * 0.405) + (0.25 * 2.5 + 0.25 * 1.6)
+    # θ = 0: u = 1, 1.9; θ = 2: u = −1, −0.1
+    second = (0.25 * 0.5 + 0.25 * 1.4) + (0.25 * 0.5 + 0.25 * 0.005)
     at_the_end = 2 * (0.25 * 2.5) + 2 * (0.25 * 0.5 + 0.25 * 0.5)  # y = 1 twice: θ = 1, 4; θ = 0, 2
     assert loss[0].item() == pytest.approx(((first + second) / 4 + at_the_end / 4) / 2)
-    # With all four: u = 1.8, 3.6 and −1.2, 0.6 for the first critic, 2.8, 4.6 and 0.8, 2.6 for the second.
+    # With all four: u = 1.8, 3.6 and −1.2, 0.6 for the first critic, 2.8, 4.6 and 0.8, 2.6 for the
+    # second.
     first += (0.25 * 1.3 + 0.25 * 3.1) + (0.25 * 0.7 + 0.75 * 0.18)
     second += (0.25 * 2.3 + 0.25 * 4.1) + (0.75 * 0.32 + 0.75 * 2.1)
     assert loss[1].item() == pytest.approx(((first + second) / 8 + at_the_end / 4) / 2)
@@ -175,7 +231,10 @@ def test_tqc_pools_sorts_and_truncates_the_atoms_and_regresses_quantiles() -> No
 def test_tqcs_target_is_soft_and_its_actor_climbs_the_mean_of_all_atoms() -> None:
     agent, state = tqc_on_paper({"alpha": 0.2, "dropped": 1})
     y = agent.bellman_target(state, BATCH, {"target": NOISE.unsqueeze(1)}).y
-    expected = [[r + 0.9 * (z - 0.2 * log_pi) for z in (0, 1, 2, 4)] for r, log_pi in zip((1, -1), LOG_PI, strict=True)]
+    expected = [
+        [r + 0.9 * (z - 0.2 * log_pi) for z in (0, 1, 2, 4)]
+        for r, log_pi in zip((1, -1), LOG_PI, strict=True)
+    ]
     torch.testing.assert_close(y, torch.tensor([expected]))
     loss, _ = agent.actor_loss(state, agent.params(state, "actor"), BATCH, {"actor": NOISE})
     assert loss.item() == pytest.approx(0.2 * sum(LOG_PI) / 2 - 7 / 4)
@@ -187,20 +246,24 @@ def test_tqcs_target_is_soft_and_its_actor_climbs_the_mean_of_all_atoms() -> Non
 def weights(mean: float, sigma: float, settled: bool) -> Learning:
     numbers = {"mean": mean, "variance": sigma**2 - 1e-3, "scale": 2.0, "shift": 10.0}
     return Learning(
-        {f"x.{name}": torch.full((1, 1, 1), number) for name, number in numbers.items()}, torch.tensor(settled)
+        {f"x.{name}": torch.full((1, 1, 1), number) for name, number in numbers.items()},
+        torch.tensor(settled),
     )
 
 
 def test_batch_renormalisation_has_the_scale_and_mean_of_what_was_seen_within_limits() -> None:
     x, of_batch = column(1.0, 3.0), math.sqrt(1.001)  # mean 2, variance 1
     near, far = weights(1.0, 0.5, True), weights(1.0, 0.1, True)
-    torch.testing.assert_close(renormalise(near, "x", x), column(10.0 + 2 * 0, 10.0 + 2 * 4))  # (x − 1)/½
+    # (x − 1)/½
+    torch.testing.assert_close(renormalise(near, "x", x), column(10.0 + 2 * 0, 10.0 + 2 * 4))
     # r = 10 and d = 10 are cut at 3 and 5.
     torch.testing.assert_close(
         renormalise(far, "x", x), column(10 + 2 * (5 - 3 / of_batch), 10 + 2 * (5 + 3 / of_batch))
     )
     warming_up = weights(1.0, 0.1, False)
-    torch.testing.assert_close(renormalise(warming_up, "x", x), column(10 - 2 / of_batch, 10 + 2 / of_batch))
+    torch.testing.assert_close(
+        renormalise(warming_up, "x", x), column(10 - 2 / of_batch, 10 + 2 / of_batch)
+    )
     assert (warming_up.seen["x.mean"].item(), warming_up.seen["x.variance"].item()) == (2.0, 1.0)
     elsewhere = dict(near)  # by what was seen alone
     torch.testing.assert_close(renormalise(elsewhere, "x", column(3.0)), column(10.0 + 2 * 4))
@@ -213,7 +276,13 @@ def crossq_on_paper(**settings: Any) -> tuple[CrossQ, State]:
         for part, view in agent.params(state, name).items():
             if part.endswith((".scale", ".variance")):
                 view.fill_(1.0)
-    set_head(agent, state, "critic", {"weight": [1.0, 0.0], "bias": 0.0}, {"weight": [2.0, 0.0], "bias": 0.5})
+    set_head(
+        agent,
+        state,
+        "critic",
+        {"weight": [1.0, 0.0], "bias": 0.0},
+        {"weight": [2.0, 0.0], "bias": 0.5},
+    )
     return agent, state
 
 
@@ -225,7 +294,8 @@ def test_crossq_takes_q_and_its_target_from_one_pass_without_slow_copies() -> No
     theta = {name: view.requires_grad_() for name, view in agent.params(state, "critic").items()}
     learning = Learning(theta, torch.zeros(2, 1, 1, dtype=torch.bool))
     loss, log = agent.critic_loss(state, learning, BATCH, following, {})
-    # States 1, 2 | 2, 1: normalised ∓½/σ; ReLU makes 0 and c of them; normalised again ∓e. Q_1 = ∓e, Q_2 = 2 Q_1 + ½.
+    # States 1, 2 | 2, 1: normalised ∓½/σ; ReLU makes 0 and c of them; normalised again ∓e. Q_1 =
+    # ∓e, Q_2 = 2 Q_1 + ½.
     c = 0.5 / math.sqrt(0.25 + 1e-3)
     e = (c / 2) / math.sqrt((c / 2) ** 2 + 1e-3)
     q = torch.tensor([[-e, e], [-2 * e + 0.5, 2 * e + 0.5]])
@@ -249,10 +319,14 @@ def test_running_statistics_follow_the_batches_of_a_networks_own_steps() -> None
         agent.learn(state, BATCH, noise, everyone)
         assert agent.params(state, "actor")["renorm0.mean"].item() == pytest.approx(expected)
     seen = agent.params(state, "critic")
-    assert seen["renorm0.mean"][:, 0, 0].tolist() == pytest.approx([0.015 * 1.99] * 2)  # twice towards 1.5
-    assert seen["renorm0.variance"][:, 0, 0].tolist() == pytest.approx([1 - 0.0075 * 1.99] * 2)  # towards ¼
+    # twice towards 1.5
+    assert seen["renorm0.mean"][:, 0, 0].tolist() == pytest.approx([0.015 * 1.99] * 2)
+    # towards ¼
+    assert seen["renorm0.variance"][:, 0, 0].tolist() == pytest.approx([1 - 0.0075 * 1.99] * 2)
     agent.learn(state, BATCH, noise, ~everyone)
-    assert agent.params(state, "critic")["renorm0.mean"][:, 0, 0].tolist() == pytest.approx([0.015 * 1.99] * 2)
+    assert agent.params(state, "critic")["renorm0.mean"][:, 0, 0].tolist() == pytest.approx(
+        [0.015 * 1.99] * 2
+    )
 
 
 def test_what_was_seen_belongs_to_what_an_agent_acts_by() -> None:
@@ -263,7 +337,9 @@ def test_what_was_seen_belongs_to_what_an_agent_acts_by() -> None:
     pi["renorm0.mean"].fill_(1.0)
     pi["renorm0.variance"].fill_(4 - 1e-3)
     hidden = (3 - 1) / 2 / math.sqrt(1 + 1e-3)
-    torch.testing.assert_close(agent.deterministic_action(state, column(3.0)), column(math.tanh(hidden)))
+    torch.testing.assert_close(
+        agent.deterministic_action(state, column(3.0)), column(math.tanh(hidden))
+    )
 
 
 def test_adams_first_moment_forgets_as_fast_as_a_run_is_told() -> None:
@@ -284,7 +360,10 @@ def test_adams_first_moment_forgets_as_fast_as_a_run_is_told() -> None:
 @pytest.mark.parametrize("algo", ["crossq", "redq", "droq", "tqc"])
 def test_what_a_checkpoint_holds_is_all_that_learning_goes_on_by(algo: str) -> None:
     cohort = [algo, {"gamma": 0.9}, {"shots": 3}]
-    whole, resumed = make_learner(*cohort, updates_per_step=2), make_learner(*cohort, updates_per_step=2)
+    whole, resumed = (
+        make_learner(*cohort, updates_per_step=2),
+        make_learner(*cohort, updates_per_step=2),
+    )
     resumed.restore(train(whole, 11).export())
     for learner in (whole, resumed):
         for _ in range(4):
@@ -307,26 +386,48 @@ def test_what_a_checkpoint_holds_is_all_that_learning_goes_on_by(algo: str) -> N
         ("tqc", {"dropped": 25}, "dropped must be below the number of quantiles (25), not 25."),
         ("tqc", {"quantiles": 0}, "quantiles must be a whole number in [1, 1000], not 0."),
         ("crossq", {"beta_1": 1.0}, "beta_1 must be a number in [0, 1), not 1.0."),
-        ("crossq", {"renorm_warmup": -1}, "renorm_warmup must be a whole number at least 0, not -1."),
+        (
+            "crossq",
+            {"renorm_warmup": -1},
+            "renorm_warmup must be a whole number at least 0, not -1.",
+        ),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(algo: str, settings: dict[str, Any], sentence: str) -> None:
+def test_what_cannot_be_is_refused_in_a_sentence(
+    algo: str, settings: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises(UserError) as refusal:
         make_config(algo, overrides=settings)
     assert str(refusal.value) == sentence
 
 
 def test_the_preset_mujoco_is_what_was_published() -> None:
-    published = {"sac-auto": 1, "td3": 1, "crossq": 1, "redq": 20, "droq": 20, "tqc": 1, "pac4sac": 1}
+    published = {
+        "sac-auto": 1,
+        "td3": 1,
+        "crossq": 1,
+        "redq": 20,
+        "droq": 20,
+        "tqc": 1,
+        "pac4sac": 1,
+    }
     for algo, updates in published.items():
         (run,) = make_runs(get_task("Pendulum-v1"), algo, "mujoco", [0], {})
         c = run.config
-        assert (c.batch, c.capacity, c.updates_per_step, c.norm) == (256, 1_000_000, updates, False), algo
+        assert (c.batch, c.capacity, c.updates_per_step, c.norm) == (
+            256,
+            1_000_000,
+            updates,
+            False,
+        ), algo
         assert (c.width, c.depth, c.activation) == (256, 2, "relu"), algo
         assert c.lr == (1e-3 if algo == "crossq" else 3e-4)
         assert algo == "td3" or (c.learn_alpha and c.alpha == 1.0)  # type: ignore[attr-defined]
     assert make_config("crossq", "mujoco").critic_width == 2048
-    assert (make_config("tqc", "mujoco").critic_width, make_config("tqc", "mujoco").critic_depth) == (512, 3)
+    assert (
+        make_config("tqc", "mujoco").critic_width,
+        make_config("tqc", "mujoco").critic_depth,
+    ) == (512, 3)
 
 
 def test_critics_may_be_wider_and_deeper_than_the_actor() -> None:

@@ -37,11 +37,16 @@ HOSTILE = [
 
 
 class TestFileNames:
-    @pytest.mark.parametrize("name", ["pac4sac", "sac-auto+shooting", "xi=0.01", "Pendulum-v1", "ξ=0.1", "x_1.5"])
+    @pytest.mark.parametrize(
+        "name", ["pac4sac", "sac-auto+shooting", "xi=0.01", "Pendulum-v1", "ξ=0.1", "x_1.5"]
+    )
     def test_a_clean_name_is_its_own(self, name):
         assert file_name(name) == name
 
-    @given(st.text(st.sampled_from("aA.-~ >/ξ"), max_size=6), st.text(st.sampled_from("aA.-~ >/ξ"), max_size=6))
+    @given(
+        st.text(st.sampled_from("aA.-~ >/ξ"), max_size=6),
+        st.text(st.sampled_from("aA.-~ >/ξ"), max_size=6),
+    )
     def test_two_texts_have_two_names(self, one, other):
         assert (file_name(one) == file_name(other)) == (one == other)
 
@@ -91,7 +96,10 @@ def test_labels_that_differ_in_what_no_file_name_has_keep_their_runs_apart(tmp_p
     Path("mine.toml").write_text(STUDY)
     assert main(["study", "run", "mine.toml"]) == 0
     runs = [read_run(path.parent) for path in tmp_path.rglob("run.json")]
-    assert {run.label: run.config["lr"] for run in runs} == {"lr >0.001": 0.002, "lr <0.001": 0.0005}
+    assert {run.label: run.config["lr"] for run in runs} == {
+        "lr >0.001": 0.002,
+        "lr <0.001": 0.0005,
+    }
     assert len(list(tmp_path.rglob("agent.safetensors"))) == 2
     assert main(["study", "status", "mine.toml"]) == 0
 
@@ -99,7 +107,13 @@ def test_labels_that_differ_in_what_no_file_name_has_keep_their_runs_apart(tmp_p
 def test_published_labels_are_names_of_folders_as_they_were():
     for path in (Path(__file__).parents[1] / "results" / "runs").glob("*.jsonl"):
         for line in map(json.loads, path.read_text().splitlines()):
-            run = Run(**{**dict.fromkeys(("task", "algo", "preset", "config")), "label": line["label"], "seed": 7})
+            run = Run(
+                **{
+                    **dict.fromkeys(("task", "algo", "preset", "config")),
+                    "label": line["label"],
+                    "seed": 7,
+                }
+            )
             assert run.id == f"{line['label']}-seed7"
 
 
@@ -115,7 +129,9 @@ def test_tasks_that_differ_in_their_options_share_neither_figure_nor_table(tmp_p
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
-    return tiny.train(tmp_path_factory.mktemp("names") / "it", seeds=[0], steps=60, evaluation_episodes=0).folder
+    return tiny.train(
+        tmp_path_factory.mktemp("names") / "it", seeds=[0], steps=60, evaluation_episodes=0
+    ).folder
 
 
 class TestPlaces:
@@ -125,9 +141,12 @@ class TestPlaces:
         (tmp_path / "victim" / "notes").write_text("mine")
         return Path(shutil.copytree(trained, tmp_path / "shared" / "it"))
 
-    @pytest.mark.parametrize("label", [name for name in HOSTILE if name.isprintable() or name.isascii()])
+    @pytest.mark.parametrize(
+        "label", [name for name in HOSTILE if name.isprintable() or name.isascii()]
+    )
     def test_a_label_leads_nowhere(self, tmp_path, experiment, label):
-        """What it names is trained in a folder of its own, inside, as nothing there can be gone on with."""
+        """What it names is trained in a folder of its own, inside, as nothing there can be gone on
+        with."""
         about = json.loads((experiment / "experiment.json").read_bytes())
         about["cohorts"][0][0] |= {"label": label, "run": f"{label}-seed0"}
         (experiment / "experiment.json").write_text(json.dumps(about))
@@ -139,7 +158,11 @@ class TestPlaces:
         assert len(list((experiment / "runs").iterdir())) == 2
 
     def test_a_label_with_half_a_character_is_refused(self, experiment):
-        text = (experiment / "experiment.json").read_text().replace('"label": "', '"label": "\\ud800', 1)
+        text = (
+            (experiment / "experiment.json")
+            .read_text()
+            .replace('"label": "', '"label": "\\ud800', 1)
+        )
         (experiment / "experiment.json").write_text(text)
         with pytest.raises(UserError, match=r"experiment\.json is damaged .*surrogates"):
             pac4sac.resume(experiment)
@@ -159,7 +182,12 @@ class TestPlaces:
         with pytest.raises(UserError, match="lacks a readable run"):
             archived_run(tmp_path / "a.jsonl", json.loads((folder / "run.json").read_bytes()))
 
-    LINKS = ("runs/sac-seed0/episodes.jsonl", "runs/sac-seed0/agent.safetensors", "runs/sac-seed0", "cohorts/000")
+    LINKS = (
+        "runs/sac-seed0/episodes.jsonl",
+        "runs/sac-seed0/agent.safetensors",
+        "runs/sac-seed0",
+        "cohorts/000",
+    )
 
     @pytest.mark.parametrize("place", LINKS)
     def test_resume_does_not_follow_a_link_out_of_the_experiment(self, tmp_path, experiment, place):
@@ -174,20 +202,27 @@ class TestPlaces:
 
     @pytest.mark.parametrize("command", ["evaluate", "watch", "certify"])
     def test_an_agent_is_not_read_through_a_link(self, tmp_path, experiment, command, capsys):
-        agent, target = experiment / "runs/sac-seed0/agent.safetensors", tmp_path / "victim" / "target"
+        agent, target = (
+            experiment / "runs/sac-seed0/agent.safetensors",
+            tmp_path / "victim" / "target",
+        )
         agent.rename(target)
         agent.symlink_to(target)
         assert main([command, str(experiment)]) == 2
         assert "symbolic link" in capsys.readouterr().err
 
-    def test_a_link_that_the_user_names_or_that_stays_inside_is_followed(self, tmp_path, experiment):
+    def test_a_link_that_the_user_names_or_that_stays_inside_is_followed(
+        self, tmp_path, experiment
+    ):
         (tmp_path / "latest").symlink_to(experiment)
         run = experiment / "runs/sac-seed0"
         (run / "best.safetensors").symlink_to("agent.safetensors")
         assert pac4sac.load(tmp_path / "latest" / "runs" / "sac-seed0" / "best.safetensors")
         assert pac4sac.resume(tmp_path / "latest", steps=90).complete
 
-    def test_what_is_written_whole_replaces_a_link_and_not_what_it_leads_to(self, tmp_path, experiment):
+    def test_what_is_written_whole_replaces_a_link_and_not_what_it_leads_to(
+        self, tmp_path, experiment
+    ):
         run = experiment / "runs/sac-seed0"
         for name in ("certificate.png", "certificate.json"):
             (run / name).symlink_to(tmp_path / "victim" / "notes")
@@ -218,7 +253,12 @@ class TestReportFolder:
 
     @staticmethod
     def others(out: Path) -> list[Path]:
-        return [out / "notes.md", out / "thesis.pdf", out / "tables" / "mine.csv", out / "figures" / "mine.svg"]
+        return [
+            out / "notes.md",
+            out / "thesis.pdf",
+            out / "tables" / "mine.csv",
+            out / "figures" / "mine.svg",
+        ]
 
     def test_what_a_report_did_not_write_stays(self, tmp_path, runs):
         out = tmp_path / "out"
@@ -258,7 +298,9 @@ class TestReportFolder:
             assert (out / "report.md").read_text().startswith("# ")
 
     @pytest.mark.parametrize("linked", ["", "tables", "figures"])
-    def test_nothing_is_written_or_removed_through_a_linked_folder(self, tmp_path, runs, linked, capsys):
+    def test_nothing_is_written_or_removed_through_a_linked_folder(
+        self, tmp_path, runs, linked, capsys
+    ):
         out, victim = tmp_path / "out", tmp_path / "victim"
         write_report([runs], out)
         (out / linked).rename(victim)
@@ -286,7 +328,11 @@ class TestReportFolder:
         notes.write_text("mine")
         about = json.loads((out / "manifest.json").read_bytes())
         checksum = hashlib.sha256(b"mine").hexdigest()
-        about["files"] |= {"../notes.md": checksum, str(notes): checksum, "tables/../../notes.md": checksum}
+        about["files"] |= {
+            "../notes.md": checksum,
+            str(notes): checksum,
+            "tables/../../notes.md": checksum,
+        }
         (out / "manifest.json").write_text(json.dumps(about))
         write_report([runs], out)
         assert notes.read_text() == "mine"

@@ -1,4 +1,5 @@
-"""Networks of a cohort: the same numbers as torch.nn gives one run at a time, and the paper's closed forms."""
+"""Networks of a cohort: the same numbers as torch.nn gives one run at a time, and the paper's
+closed forms."""
 
 import math
 
@@ -6,7 +7,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pac4sac.agents.nets import Critic, DeterministicActor, GaussianActor, Net, Trunk, squashed_sample
+from pac4sac.agents.nets import (
+    Critic,
+    DeterministicActor,
+    GaussianActor,
+    Net,
+    Trunk,
+    squashed_sample,
+)
 
 CPU = torch.device("cpu")
 RUNS, MEMBERS, BATCH, DS, DA, WIDTH = 3, 2, 5, 3, 2, 8
@@ -28,8 +36,11 @@ def inputs() -> tuple[Tensor, Tensor]:
     return s, 2 * torch.rand(RUNS, BATCH, DA, generator=generator) - 1
 
 
-def torch_network(views: dict[str, Tensor], group: int, depth: int, norm: bool, activation: nn.Module) -> nn.Module:
-    """The same network out of torch.nn modules, for one run and member; it takes state and action concatenated."""
+def torch_network(
+    views: dict[str, Tensor], group: int, depth: int, norm: bool, activation: nn.Module
+) -> nn.Module:
+    """The same network out of torch.nn modules, for one run and member; it takes state and action
+    concatenated."""
     layers: list[nn.Module] = []
     with torch.no_grad():
         for i in range(depth):
@@ -50,7 +61,9 @@ def torch_network(views: dict[str, Tensor], group: int, depth: int, norm: bool, 
     return nn.Sequential(*layers, head)
 
 
-@pytest.mark.parametrize(("depth", "norm", "activation"), [(3, True, "silu"), (2, False, "relu"), (1, True, "relu")])
+@pytest.mark.parametrize(
+    ("depth", "norm", "activation"), [(3, True, "silu"), (2, False, "relu"), (1, True, "relu")]
+)
 def test_a_critic_of_all_runs_and_members_is_each_torch_network_on_the_concatenation(
     depth: int, norm: bool, activation: str
 ) -> None:
@@ -98,7 +111,9 @@ def test_the_closed_form_is_the_distribution_of_sampled_weights() -> None:
 
 
 def test_initial_weights_lie_within_one_over_root_fan_in_and_fill_that_range() -> None:
-    wide = Critic(Trunk({"s": 30, "a": 34}, 64, 2, True, "silu"), MEMBERS, gaussian=True, log_variance=-4.6)
+    wide = Critic(
+        Trunk({"s": 30, "a": 34}, 64, 2, True, "silu"), MEMBERS, gaussian=True, log_variance=-4.6
+    )
     views = wide.views(wide.initial(range(RUNS), "initial/critic", CPU))
     for name in ("0.weight", "0.bias", "1.weight", "1.bias", "head.weight", "head.bias"):
         bound = 1 / math.sqrt(64)  # of all three layers: 30 + 34 inputs, and 64 hidden units
@@ -111,7 +126,9 @@ def test_initial_weights_lie_within_one_over_root_fan_in_and_fill_that_range() -
     assert bool((views["head.log_variance"] == torch.tensor(-4.6)).all())
 
 
-def test_initial_weights_differ_between_runs_and_members_and_follow_the_seed_into_any_cohort() -> None:
+def test_initial_weights_differ_between_runs_and_members_and_follow_the_seed_into_any_cohort() -> (
+    None
+):
     critic = Critic(build_trunk(), MEMBERS)
     together = critic.initial([4, 7, 9], "initial/critic", CPU)
     alone = critic.initial([7], "initial/critic", CPU)
@@ -137,7 +154,9 @@ def test_a_state_broadcast_over_its_candidates_equals_the_state_repeated() -> No
     views = critic.views(randomised(critic))
     s, a = inputs()
     for broadcast, repeated in zip(
-        critic(views, s[:, :1], a), critic(views, s[:, :1].expand(-1, BATCH, -1).contiguous(), a), strict=True
+        critic(views, s[:, :1], a),
+        critic(views, s[:, :1].expand(-1, BATCH, -1).contiguous(), a),
+        strict=True,
     ):
         torch.testing.assert_close(broadcast, repeated, rtol=1e-6, atol=1e-6)
 
@@ -162,20 +181,29 @@ def test_the_actor_gives_mean_and_half_the_log_variance_exponentiated() -> None:
 
 
 @pytest.mark.parametrize(("mean", "std"), [(0.0, 1.0), (0.8, 0.5), (-1.5, 0.3)])
-def test_the_density_of_a_squashed_action_is_right_at_each_point_and_integrates_to_one(mean: float, std: float) -> None:
+def test_the_density_of_a_squashed_action_is_right_at_each_point_and_integrates_to_one(
+    mean: float, std: float
+) -> None:
     a = torch.linspace(-1, 1, 400_001, dtype=torch.float64)[1:-1]
     noise = (torch.atanh(a) - mean) / std
     m, s = torch.tensor([mean], dtype=torch.float64), torch.tensor([std], dtype=torch.float64)
     action, log_density = squashed_sample(m, s, noise.unsqueeze(-1))
     torch.testing.assert_close(action.squeeze(-1), a)
     gaussian = torch.distributions.Normal(m, s).log_prob(torch.atanh(a))
-    torch.testing.assert_close(log_density, gaussian - torch.log1p(-a.square()))  # change of variables, u = atanh(a)
+    # change of variables, u = atanh(a)
+    torch.testing.assert_close(log_density, gaussian - torch.log1p(-a.square()))
     assert torch.trapezoid(log_density.exp(), a).item() == pytest.approx(1.0, abs=1e-4)
 
 
 def test_the_log_densities_of_the_components_add_up() -> None:
-    mean, std, noise = torch.tensor([0.1, -0.4]), torch.tensor([0.5, 2.0]), torch.tensor([0.3, -1.2])
-    parts = [squashed_sample(mean[i : i + 1], std[i : i + 1], noise[i : i + 1])[1] for i in range(2)]
+    mean, std, noise = (
+        torch.tensor([0.1, -0.4]),
+        torch.tensor([0.5, 2.0]),
+        torch.tensor([0.3, -1.2]),
+    )
+    parts = [
+        squashed_sample(mean[i : i + 1], std[i : i + 1], noise[i : i + 1])[1] for i in range(2)
+    ]
     torch.testing.assert_close(squashed_sample(mean, std, noise)[1], parts[0] + parts[1])
 
 
@@ -186,6 +214,8 @@ def test_a_saturated_action_has_a_finite_density_and_finite_gradients() -> None:
     assert action.tolist() == [1.0, -1.0, 1.0]
     # −log √(2π) − log σ − log(1 − tanh²u), and log(1 − tanh²u) → 2(log 2 − |u|)
     gaussian = 3 * 0.5 * math.log(2 * math.pi) + (-5 + 0 + 1)
-    assert log_density.item() == pytest.approx(-gaussian + 2 * (40 + 40 + 500) - 6 * math.log(2), rel=1e-6)
+    assert log_density.item() == pytest.approx(
+        -gaussian + 2 * (40 + 40 + 500) - 6 * math.log(2), rel=1e-6
+    )
     gradients = torch.autograd.grad(log_density, (mean, std))
     assert all(bool(gradient.isfinite().all()) for gradient in gradients)

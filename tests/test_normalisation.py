@@ -31,14 +31,18 @@ def seen() -> np.ndarray:
     return (5 + 3 * np.random.default_rng(0).standard_normal((40, 2, DS))).astype(np.float32)
 
 
-def test_every_network_and_slow_copy_has_the_mean_and_variance_of_what_its_run_saw(seen: np.ndarray) -> None:
+def test_every_network_and_slow_copy_has_the_mean_and_variance_of_what_its_run_saw(
+    seen: np.ndarray,
+) -> None:
     learner = watched(seen)
     for name in ("critic", "actor", "critic/target", "actor/target"):
         p = learner.agent.params(learner.state, name)
         members = len(p["observed.mean"]) // 2
         expected = (np.full((2, 1), 40.0), seen.mean(0), seen.var(0))
         for part, value in zip(("count", "mean", "variance"), expected, strict=True):
-            np.testing.assert_allclose(p[f"observed.{part}"][:, 0], value.repeat(members, 0), rtol=1e-4)
+            np.testing.assert_allclose(
+                p[f"observed.{part}"][:, 0], value.repeat(members, 0), rtol=1e-4
+            )
 
 
 def test_the_networks_see_standardised_observations_far_ones_cut(seen: np.ndarray) -> None:
@@ -59,7 +63,9 @@ def test_the_networks_see_standardised_observations_far_ones_cut(seen: np.ndarra
         torch.testing.assert_close(ask(learner, s), ask(plain, standard), rtol=1e-3, atol=1e-4)
 
 
-def test_learning_leaves_what_was_seen_alone_and_a_frozen_run_sees_no_more(seen: np.ndarray) -> None:
+def test_learning_leaves_what_was_seen_alone_and_a_frozen_run_sees_no_more(
+    seen: np.ndarray,
+) -> None:
     learner = make_learner("crossq", {}, {}, **ON)
     learner.freeze(1)
     train(learner, 20)
@@ -68,30 +74,44 @@ def test_learning_leaves_what_was_seen_alone_and_a_frozen_run_sees_no_more(seen:
         members = len(p["observed.count"]) // 2
         assert p["observed.count"].flatten().tolist() == [20.0] * members + [0.0] * members
         assert p["observed.variance"][:members].min() > 0.01
-        assert torch.equal(p["observed.mean"][:members], p["observed.mean"][:1].expand(members, -1, -1))
+        assert torch.equal(
+            p["observed.mean"][:members], p["observed.mean"][:1].expand(members, -1, -1)
+        )
 
 
-@pytest.mark.parametrize("algo", [algo for algo in ALGORITHMS if algo in ("pac4sac", "pac4sac-mixture", "sac-nr")])
+@pytest.mark.parametrize(
+    "algo", [algo for algo in ALGORITHMS if algo in ("pac4sac", "pac4sac-mixture", "sac-nr")]
+)
 def test_any_algorithm_may_have_it(algo: str) -> None:
     learner = train(make_learner(algo, {}, {"gamma": 0.9}, **ON), 12)
     assert bool(learner.state["alive"].all())
-    seen = [view for part, view in learner.agent.params(learner.state, "critic").items() if part == "observed.mean"]
+    seen = [
+        view
+        for part, view in learner.agent.params(learner.state, "critic").items()
+        if part == "observed.mean"
+    ]
     assert seen[0].abs().min() > 0
     assert "critic" in acting_tensors(learner.agent, learner.state, 0)
 
 
 def test_an_agent_file_and_its_export_have_it_with_them(tmp_path: Path) -> None:
-    agent = pac4sac.load(train_tiny(tmp_path / "x", "sac", seeds=(0,), steps=60, settings=ON).folder)
+    agent = pac4sac.load(
+        train_tiny(tmp_path / "x", "sac", seeds=(0,), steps=60, settings=ON).folder
+    )
     p = agent.agent.params(agent.state, "actor")
     assert p["observed.count"].item() == 60
     observation = 3.0 * p["observed.mean"].flatten() + 1
     one = np.ones(agent.agent.da, np.float32)
     exported = PolicyModule(agent, -one, one)(observation.unsqueeze(0))
-    np.testing.assert_allclose(exported[0].detach().numpy(), agent.act(observation.numpy()), rtol=1e-5)
+    np.testing.assert_allclose(
+        exported[0].detach().numpy(), agent.act(observation.numpy()), rtol=1e-5
+    )
     p["observed.mean"].add_(1.0)
     assert not np.allclose(exported[0].detach().numpy(), agent.act(observation.numpy()), rtol=1e-5)
 
 
 def test_without_it_nothing_is_added() -> None:
     learner = make_learner("sac")
-    assert not [part for part in learner.agent.params(learner.state, "critic") if "observed" in part]
+    assert not [
+        part for part in learner.agent.params(learner.state, "critic") if "observed" in part
+    ]

@@ -1,4 +1,5 @@
-"""Objectives beyond the paper: their terms with numbers worked by hand, their gradients, and how they are used."""
+"""Objectives beyond the paper: their terms with numbers worked by hand, their gradients, and how
+they are used."""
 
 import math
 from typing import Any
@@ -33,7 +34,8 @@ BATCH = Batch(
 )
 TARGET = Target(y=torch.tensor([[1.0, 0.0]]), a2=column(0.5, 0.5))
 N, DELTA, EPSILON = 16, 0.1, 2.0
-# As in test_agents_equations.py: φ = (s, a), so m_p = 0.5 s − 0.25 a + 0.1 and v_p = 0.04 s² + 0.01 a².
+# As in test_agents_equations.py: φ = (s, a), so m_p = 0.5 s − 0.25 a + 0.1 and v_p = 0.04 s² + 0.01
+# a².
 M_P, V_P, V_P_NEXT = (0.475, 0.85), (0.0425, 0.17), 0.04 * 4 + 0.01 * 0.25
 KL = 0.5 * (0.29 - 1 + 3.21887582) + 0.5 * (0.0725 - 1 + 4.60517019)
 KAPPA = (KL + math.log(2 * 4 / DELTA)) / (2 * N)
@@ -77,7 +79,9 @@ def kl_inverse(q: float, level: float) -> float:
         ("kl", kl_inverse(RISK, 2 * KAPPA)),
     ],
 )
-def test_a_bounded_objective_is_its_bound_less_a_bounded_exploration(objective: str, bound: float) -> None:
+def test_a_bounded_objective_is_its_bound_less_a_bounded_exploration(
+    objective: str, bound: float
+) -> None:
     exploration = (1 - (1 + 2 * V_P_NEXT / EPSILON**2) ** -0.5) / 2  # the second episode ended
     found = terms(objective=objective, bound_lambda=0.8, xi=0.3)
     expected = {"bellman": RISK, "conservative": bound - RISK, "exploration": exploration, "kl": KL}
@@ -100,10 +104,17 @@ def test_with_small_errors_the_bounded_loss_is_the_squared_one_in_units_of_the_s
 def test_the_second_order_objective_has_no_variance_and_twice_the_kl() -> None:
     found = terms(**SECOND_ORDER, loss_range=7.0)
     risk = ((1 - M_P[0]) ** 2 + M_P[1] ** 2) / 2
-    expected = {"bellman": risk, "conservative": 7 * math.sqrt(2 * KL / N), "exploration": 0.0, "kl": KL}
+    expected = {
+        "bellman": risk,
+        "conservative": 7 * math.sqrt(2 * KL / N),
+        "exploration": 0.0,
+        "kl": KL,
+    }
     assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-6)
     maurer = terms(**SECOND_ORDER, complexity="maurer")["conservative"]
-    assert maurer == pytest.approx(math.sqrt((2 * KL + math.log(2 * 4 / DELTA)) / (2 * N)), rel=1e-6)
+    assert maurer == pytest.approx(
+        math.sqrt((2 * KL + math.log(2 * 4 / DELTA)) / (2 * N)), rel=1e-6
+    )
 
 
 def test_the_range_of_the_loss_scales_the_papers_conservative_term_alone() -> None:
@@ -134,7 +145,8 @@ def test_gradients_match_finite_differences(settings: dict[str, Any]) -> None:
 
 
 def test_with_the_best_lambda_held_the_lambda_bound_has_the_gradient_of_the_quadratic_one() -> None:
-    """So to alternate between λ in closed form and the critic is to train by the quadratic objective."""
+    """So to alternate between λ in closed form and the critic is to train by the quadratic
+    objective."""
     leaves = [torch.tensor([x], dtype=torch.float64, requires_grad=True) for x in (0.07, 20.0)]
     best = bounds.optimal_lambda(*leaves, 500, DELTA).detach()
     alternating = torch.autograd.grad(bounds.lambda_bound(*leaves, 500, DELTA, best).sum(), leaves)
@@ -167,19 +179,26 @@ def test_a_run_learns_the_same_alone_and_in_a_cohort(settings: dict[str, Any]) -
     alone = train(make_learner("pac4sac", per_run[1], seeds=[1], shots=2, **settings), 24)
     assert together.state["alive"].all()
     for name in ("critic", "actor", "critic/target", "critic/first_moment"):
-        torch.testing.assert_close(alone.state[name][0], together.state[name][1], rtol=2e-4, atol=2e-5)
+        torch.testing.assert_close(
+            alone.state[name][0], together.state[name][1], rtol=2e-4, atol=2e-5
+        )
         assert not torch.equal(together.state[name][0], together.state[name][1])
 
 
 def test_traced_bisections_learn_what_eager_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other objectives are made of nothing that the paper's is not made of."""
     trace_only(monkeypatch)
-    learner, eager = (make_learner("pac4sac", {}, {"delta": 0.3}, shots=2, depth=1, objective="kl") for _ in range(2))
+    learner, eager = (
+        make_learner("pac4sac", {}, {"delta": 0.3}, shots=2, depth=1, objective="kl")
+        for _ in range(2)
+    )
     assert_compiled_learns_as_eager(learner, eager)
 
 
 def test_the_same_objectives_are_those_of_pac4ddpg() -> None:
-    agent, state = agent_on_paper("pac4ddpg", objective="quadratic", delta=DELTA, loss_scale=EPSILON)
+    agent, state = agent_on_paper(
+        "pac4ddpg", objective="quadratic", delta=DELTA, loss_scale=EPSILON
+    )
     set_head(agent, state, "critic", HEAD)
     state["step"].fill_(N)
     loss, _ = agent.critic_loss(state, agent.params(state, "critic"), BATCH, TARGET, {})
@@ -189,7 +208,10 @@ def test_the_same_objectives_are_those_of_pac4ddpg() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"objective": "second-order"}, "The second-order objective has its exploration term in it; set xi=0 with it."),
+        (
+            {"objective": "second-order"},
+            "The second-order objective has its exploration term in it; set xi=0 with it.",
+        ),
         (
             {"objective": "kl", "loss_range": 2.0},
             "The loss of the objective kl lies in [0, 1]; leave loss_range at 1, set loss_scale.",
@@ -200,28 +222,38 @@ def test_the_same_objectives_are_those_of_pac4ddpg() -> None:
         ),
         (
             {"head": "full", "freeze_variance": True},
-            "The full head has no trained variances to freeze; leave freeze_variance=false with it.",
+            "The full head has no trained variances to freeze; leave freeze_variance=false "
+            "with it.",
         ),
         ({"bound_lambda": 2.0}, "bound_lambda must be a number in (0, 2), not 2.0."),
         ({"forgetting": 0.9}, "forgetting must be a number in [0.99, 1], not 0.9."),
     ],
 )
-def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any], sentence: str) -> None:
+def test_settings_that_contradict_each_other_are_refused(
+    settings: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises(UserError) as refusal:
         make_config("pac4sac", overrides=settings)
     assert str(refusal.value) == sentence
 
 
 @pytest.mark.parametrize("error", [0.0, 1e9])
-def test_a_run_is_unharmed_by_an_objective_of_its_neighbours_that_is_flat_where_it_is(error: float) -> None:
-    """All objectives of a cohort are computed for all runs: an infinite slope would spoil the zero that it meets."""
-    agent, state = agent_on_paper("pac4sac", {}, *({"objective": name} for name in BOUNDED), SECOND_ORDER)
+def test_a_run_is_unharmed_by_an_objective_of_its_neighbours_that_is_flat_where_it_is(
+    error: float,
+) -> None:
+    """All objectives of a cohort are computed for all runs: an infinite slope would spoil the zero
+    that it meets."""
+    agent, state = agent_on_paper(
+        "pac4sac", {}, *({"objective": name} for name in BOUNDED), SECOND_ORDER
+    )
     set_head(agent, state, "critic", HEAD)
     state["step"].fill_(N)
     runs = agent.runs
     batch = Batch(*(x.expand(runs, *x.shape[1:]) for x in BATCH))
     y = torch.tensor(M_P).expand(runs, 2) + torch.tensor([error, *[1.0] * (runs - 1)]).view(-1, 1)
-    q = {name: view.detach().requires_grad_() for name, view in agent.params(state, "critic").items()}
+    q = {
+        name: view.detach().requires_grad_() for name, view in agent.params(state, "critic").items()
+    }
     loss, _ = agent.critic_loss(state, q, batch, Target(y, TARGET.a2.expand(runs, 2, 1)), {})
     gradient = torch.autograd.grad(loss.sum(), q["head.weight"])[0]
     assert bool(gradient.isfinite().all())

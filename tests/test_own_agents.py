@@ -1,4 +1,5 @@
-"""Agents of one's own: what `pac4sac check` finds, and that training tells the same in sentences."""
+"""Agents of one's own: what `pac4sac check` finds, and that training tells the same in
+sentences."""
 
 import re
 from pathlib import Path
@@ -15,7 +16,8 @@ from pac4sac.training.trial import examine
 PLACE = r"In \w+, line \d+ of wrong_agents.py: "
 MISTAKES = {
     "ForgottenConfig": PLACE + "The agent has no per-run setting 'beta'; declare it by per_run",
-    "NoStream": PLACE + "There is no stream 'smoothing' of random numbers, but replay, target, actor; what learning",
+    "NoStream": PLACE
+    + "There is no stream 'smoothing' of random numbers, but replay, target, actor; what learning",
     "OneLossForAll": r"In OneLossForAll, the loss of the actor has the shape \[\] and must have one number for",
     "LogsTheBatch": r"In LogsTheBatch, what it logs as entropy has the shape \[\d, \d\] and must have one",
     "LogsNothing": r"No loss of LogsNothing reports surprise, which its logged\(\) names",
@@ -43,7 +45,9 @@ def consent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_found_and_told_with_what_to_do(name: str) -> None:
-    first = next(filter(None, (examination.problem for examination in examine(f"wrong_agents:{name}"))))
+    first = next(
+        filter(None, (examination.problem for examination in examine(f"wrong_agents:{name}")))
+    )
     assert re.search(MISTAKES[name], first)
 
 
@@ -71,12 +75,21 @@ def test_the_command_names_what_to_mend_and_ends_with_1_or_says_that_all_is_well
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("BareSetting", "BareConfig has beta without a range and a meaning; declare each setting as beta: "),
-        ("Undecorated", "UndecoratedConfig lacks the line @dataclass(frozen=True, kw_only=True) above its class."),
+        (
+            "BareSetting",
+            "BareConfig has beta without a range and a meaning; declare each setting as beta: ",
+        ),
+        (
+            "Undecorated",
+            "UndecoratedConfig lacks the line @dataclass(frozen=True, kw_only=True) above its "
+            "class.",
+        ),
         ("Absent", "could not be imported"),
     ],
 )
-def test_what_is_no_agent_ends_with_2(name: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_agent_ends_with_2(
+    name: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["check", f"wrong_agents:{name}"]) == 2
     assert sentence in capsys.readouterr().err
 
@@ -84,10 +97,21 @@ def test_what_is_no_agent_ends_with_2(name: str, sentence: str, capsys: pytest.C
 @pytest.mark.parametrize("name", TOLD_IN_TRAINING)
 def test_training_tells_the_same_mistake_in_a_sentence(name: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=MISTAKES[name].removeprefix(PLACE)):
-        tiny.train(tmp_path / "x", f"wrong_agents:{name}", seeds=(0,), settings={"warmup": 9}, steps=12)
+        tiny.train(
+            tmp_path / "x", f"wrong_agents:{name}", seeds=(0,), settings={"warmup": 9}, steps=12
+        )
 
 
 def test_all_that_an_agent_imports_is_in_one_place() -> None:
-    assert {"Agent", "AgentConfig", "per_run", "structural", "Hyper", "Stream", "Critic", "Sac"} <= set(api.__all__)
+    assert {
+        "Agent",
+        "AgentConfig",
+        "per_run",
+        "structural",
+        "Hyper",
+        "Stream",
+        "Critic",
+        "Sac",
+    } <= set(api.__all__)
     assert all(hasattr(api, name) for name in api.__all__)
     assert api.Agent is pac4sac.Agent

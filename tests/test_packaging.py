@@ -13,7 +13,11 @@ def test_all_that_lies_in_the_package_goes_into_the_wheel():
     assert "src" in BUILD["sdist"]["only-include"]
     # The builder leaves out what .gitignore names, be it in the repository or not.
     left_out = [pattern.strip("/") for pattern in (ROOT / ".gitignore").read_text().split()]
-    names = {name for path in (ROOT / "src").glob("pac4sac/**/*") for name in path.relative_to(ROOT).parts}
+    names = {
+        name
+        for path in (ROOT / "src").glob("pac4sac/**/*")
+        for name in path.relative_to(ROOT).parts
+    }
     assert {"py.typed", "template.html", "half-cheetah.safetensors", "table-1.toml"} < names
     named = {name for name in names for pattern in left_out if fnmatch(name, pattern)}
     assert named <= {"__pycache__"}

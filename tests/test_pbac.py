@@ -24,7 +24,9 @@ def two_critics(**settings: float) -> tuple[Agent, State]:
 
 
 @pytest.mark.parametrize(("acting", "a2"), [(0, 0.5), (1, 0.9)])
-def test_the_targets_of_all_critics_take_the_action_of_the_policy_that_acts(acting: int, a2: float) -> None:
+def test_the_targets_of_all_critics_take_the_action_of_the_policy_that_acts(
+    acting: int, a2: float
+) -> None:
     agent, state = two_critics(gamma=0.9)
     heads = [math.atanh(0.5), -9.0, math.atanh(0.9), -9.0]  # mean, log-variance of each policy
     agent.params(state, "actor")["head.bias"][:] = torch.tensor(heads)
@@ -35,7 +37,9 @@ def test_the_targets_of_all_critics_take_the_action_of_the_policy_that_acts(acti
 
 
 @pytest.mark.parametrize(("mask", "seen"), [([0.0, 0.0], (1, 1)), ([0.0, 0.9], (1, 0))])
-def test_the_objective_is_risk_plus_divergence_minus_the_log_variance(mask: list[float], seen: tuple[int, int]) -> None:
+def test_the_objective_is_risk_plus_divergence_minus_the_log_variance(
+    mask: list[float], seen: tuple[int, int]
+) -> None:
     agent, state = two_critics(gamma=0.8, prior_variance=4.0, kept=0.5)
     batch, y = Batch(S, A, ONE, S, ONE), torch.tensor([3.0, 2.0]).view(1, 2, 1)
     draw = {"mask": torch.tensor(mask).view(1, 2, 1)}
@@ -44,7 +48,9 @@ def test_the_objective_is_risk_plus_divergence_minus_the_log_variance(mask: list
     risk = (seen[0] * 0.5**2 + seen[1] * 1.0**2) / 2
     from_prior = (seen[0] * 0.0 + seen[1] * 1.5**2) / 2 / 8  # about the mean target, 2.5
     assert log["bellman"].item() == pytest.approx(risk)
-    assert loss.item() == pytest.approx(risk + from_prior - (0.5 + 0.8**2) * math.log(variance), rel=1e-5)
+    assert loss.item() == pytest.approx(
+        risk + from_prior - (0.5 + 0.8**2) * math.log(variance), rel=1e-5
+    )
 
 
 def test_each_policy_climbs_its_own_critic() -> None:
@@ -61,18 +67,28 @@ def test_another_policy_acts_after_so_many_steps_and_in_every_episode() -> None:
 
     def acting(step: int, u: float) -> int:
         state["step"].fill_(step)
-        draw: dict[str, Tensor] = {"warmup": torch.zeros(1, 2), "candidates": torch.zeros(1, 1, 1, 2)}
+        draw: dict[str, Tensor] = {
+            "warmup": torch.zeros(1, 2),
+            "candidates": torch.zeros(1, 1, 1, 2),
+        }
         agent.act(state, torch.zeros(1, 3), draw | {"member": torch.tensor([[u]])})
         return int(state["member"])
 
-    assert [acting(0, 0.3), acting(1, 0.9), acting(2, 0.9), acting(3, 0.9), acting(4, 0.1)] == [1, 1, 1, 3, 3]
+    assert [acting(0, 0.3), acting(1, 0.9), acting(2, 0.9), acting(3, 0.9), acting(4, 0.1)] == [
+        1,
+        1,
+        1,
+        3,
+        3,
+    ]
     agent.end_of_episode(state, torch.tensor([True]))
     assert [acting(5, 0.1), acting(6, 0.6)] == [0, 2]
 
 
 def test_evaluation_plays_the_mean_of_the_policies() -> None:
     agent, state = two_critics()
-    agent.params(state, "actor")["head.bias"][:] = torch.tensor([1.0, 0.0, -0.5, 0.0])  # mean, log-variance of each
+    # mean, log-variance of each
+    agent.params(state, "actor")["head.bias"][:] = torch.tensor([1.0, 0.0, -0.5, 0.0])
     expected = (math.tanh(1.0) + math.tanh(-0.5)) / 2
     assert agent.deterministic_action(state, S).item() == pytest.approx(expected)
     draw = {"policies": torch.zeros(1, 2, 1, 1), "which": torch.tensor([[0.7]])}

@@ -32,12 +32,19 @@ FAULTY = "pool_environments:Faulty-v0"
 def faulty(fault: str = "", at: int = 4, marker: object = "", episode: int = 0) -> Task:
     """The fault hits run VICTIM alone."""
     victim = simulator_seed(SEEDS[VICTIM], "train", episode)
-    return Task("faulty", FAULTY, 20, env_kwargs={"fault": fault, "at": at, "victim": victim, "marker": str(marker)})
+    return Task(
+        "faulty",
+        FAULTY,
+        20,
+        env_kwargs={"fault": fault, "at": at, "victim": victim, "marker": str(marker)},
+    )
 
 
 def actions_at(step: int, pool: EnvPool) -> np.ndarray:
     """Each run's actions depend on its seed and the step alone."""
-    draws = [np.random.default_rng([seed, step]).uniform(-1, 1, pool.action_size) for seed in pool.seeds]
+    draws = [
+        np.random.default_rng([seed, step]).uniform(-1, 1, pool.action_size) for seed in pool.seeds
+    ]
     return np.array(draws, np.float32)
 
 
@@ -47,7 +54,9 @@ def play(pool: EnvPool, steps: range) -> list[list[bytes]]:
     for step in steps:
         pool.send(actions_at(step, pool))
         transitions = pool.receive()
-        seen.append([b"".join(array[run].tobytes() for array in transitions) for run in range(pool.runs)])
+        seen.append(
+            [b"".join(array[run].tobytes() for array in transitions) for run in range(pool.runs)]
+        )
     return seen
 
 
@@ -103,7 +112,10 @@ def test_the_pool_does_what_stepping_each_environment_by_hand_does():
     with EnvPool(task, SEEDS) as pool:
         envs = [make_env(task) for _ in SEEDS]
         episodes = [0] * len(SEEDS)
-        expected = [env.reset(seed=simulator_seed(seed, "train", 0))[0] for env, seed in zip(envs, SEEDS, strict=True)]
+        expected = [
+            env.reset(seed=simulator_seed(seed, "train", 0))[0]
+            for env, seed in zip(envs, SEEDS, strict=True)
+        ]
         np.testing.assert_array_equal(pool.reset(), expected)
         for step in range(60):
             actions = actions_at(step, pool)
@@ -116,7 +128,9 @@ def test_the_pool_does_what_stepping_each_environment_by_hand_does():
                 assert (seen.terminated[run], seen.truncated[run]) == (terminated, truncated)
                 if terminated or truncated:
                     episodes[run] += 1
-                    observation, _ = env.reset(seed=simulator_seed(SEEDS[run], "train", episodes[run]))
+                    observation, _ = env.reset(
+                        seed=simulator_seed(SEEDS[run], "train", episodes[run])
+                    )
                 np.testing.assert_array_equal(seen.observation[run], observation)
         assert min(episodes) >= 2
 
@@ -144,18 +158,26 @@ def test_episode_seeds_stay_what_they_were_when_results_were_published():
 def test_a_reset_may_start_at_a_later_episode():
     with EnvPool(faulty(), SEEDS, purpose="evaluate") as pool:
         env = make_env(faulty())
-        np.testing.assert_array_equal(pool.reset(7)[2], env.reset(seed=simulator_seed(SEEDS[2], "evaluate", 7))[0])
+        np.testing.assert_array_equal(
+            pool.reset(7)[2], env.reset(seed=simulator_seed(SEEDS[2], "evaluate", 7))[0]
+        )
 
 
 def play_in_turns(pools: list[EnvPool], steps: int) -> list[list[list[bytes]]]:
-    """What the runs of each pool saw, from the reset on; each is sent its actions while the others step."""
+    """What the runs of each pool saw, from the reset on; each is sent its actions while the others
+    step."""
     seen = [[[row.tobytes() for row in pool.reset()]] for pool in pools]
     for pool in pools:
         pool.send(actions_at(0, pool))
     for step in range(1, steps + 1):
         for number, pool in enumerate(pools):
             transitions = pool.receive()
-            seen[number].append([b"".join(array[run].tobytes() for array in transitions) for run in range(pool.runs)])
+            seen[number].append(
+                [
+                    b"".join(array[run].tobytes() for array in transitions)
+                    for run in range(pool.runs)
+                ]
+            )
             if step < steps:
                 pool.send(actions_at(step, pool))
     return seen
@@ -165,15 +187,23 @@ def play_in_turns(pools: list[EnvPool], steps: int) -> list[list[list[bytes]]]:
 def test_pools_that_take_turns_see_what_each_would_see_alone(workers):
     first, second = pools_in_turns(faulty(), [SEEDS, [13, 21]], workers)
     with first, second:
-        assert play_in_turns([first, second], 30) == [record(faulty(), 30), record(faulty(), 30, seeds=[13, 21])]
+        assert play_in_turns([first, second], 30) == [
+            record(faulty(), 30),
+            record(faulty(), 30, seeds=[13, 21]),
+        ]
         first.close()
         assert len(play(second, range(30, 40))) == 10  # it outlives the other
 
 
 def test_a_worker_that_dies_is_replaced_in_every_pool_it_worked_for(tmp_path):
-    first, second = pools_in_turns(faulty("exit once", marker=tmp_path / "died"), [SEEDS, [13, 21]], 1)
+    first, second = pools_in_turns(
+        faulty("exit once", marker=tmp_path / "died"), [SEEDS, [13, 21]], 1
+    )
     with first, second:
-        assert play_in_turns([first, second], 12) == [record(faulty(), 12), record(faulty(), 12, seeds=[13, 21])]
+        assert play_in_turns([first, second], 12) == [
+            record(faulty(), 12),
+            record(faulty(), 12, seeds=[13, 21]),
+        ]
         assert not first.failures | second.failures
     assert (tmp_path / "died").exists()
 
@@ -228,7 +258,8 @@ def test_calls_out_of_order_are_refused():
 def test_auto_weighs_the_simulators_against_the_round_trip():
     assert choose_workers(runs=1, step_seconds=100e-6, cores=16) == 0  # nothing to share out
     assert choose_workers(runs=8, step_seconds=2e-6, cores=16) == 0  # cheaper than waking anyone
-    assert choose_workers(runs=20, step_seconds=1e-3, cores=16) == 10  # two runs each; sixteen would be no faster
+    # two runs each; sixteen would be no faster
+    assert choose_workers(runs=20, step_seconds=1e-3, cores=16) == 10
     assert choose_workers(runs=20, step_seconds=1e-3, cores=2) == 2
     assert choose_workers(runs=4, step_seconds=1e-3, cores=1) == 0
 
@@ -241,7 +272,8 @@ def test_auto_makes_a_pool_that_works():
 
 
 @pytest.mark.parametrize(
-    ("name", "workers_before", "workers_after"), [("faulty", 0, 2), ("half-cheetah", 2, 0), ("ant", 0, 0)]
+    ("name", "workers_before", "workers_after"),
+    [("faulty", 0, 2), ("half-cheetah", 2, 0), ("ant", 0, 0)],
 )
 def test_a_restored_pool_goes_on_as_if_never_interrupted(name, workers_before, workers_after):
     task = faulty() if name == "faulty" else dataclasses.replace(get_task(name), horizon=20)
@@ -277,22 +309,34 @@ def test_an_episode_without_end_can_be_restored():
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_an_environment_that_its_seed_does_not_determine_is_named_and_goes_on_from_where_its_replay_led(workers):
-    with EnvPool(faulty("unseeded"), SEEDS, workers) as pool, EnvPool(faulty("unseeded"), SEEDS, workers) as resumed:
+def test_an_environment_that_its_seed_does_not_determine_is_named_and_goes_on_from_where_its_replay_led(
+    workers,
+):
+    with (
+        EnvPool(faulty("unseeded"), SEEDS, workers) as pool,
+        EnvPool(faulty("unseeded"), SEEDS, workers) as resumed,
+    ):
         pool.reset()
         play(pool, range(4))
         snapshot = pool.snapshot()
-        with pytest.warns(UserWarning, match=r"not deterministic given its seed.* Seed 5 goes on from there"):
+        with pytest.warns(
+            UserWarning, match=r"not deterministic given its seed.* Seed 5 goes on from there"
+        ):
             seen = resumed.restore(snapshot)
         differs = (seen != snapshot["observation"]).any(axis=1)
         assert np.flatnonzero(differs).tolist() == [VICTIM]
         assert resumed.failures == {}
-        assert without(VICTIM, play(pool, range(4, 9))) == without(VICTIM, play(resumed, range(4, 9)))
+        assert without(VICTIM, play(pool, range(4, 9))) == without(
+            VICTIM, play(resumed, range(4, 9))
+        )
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_parked_and_failed_runs_stay_out_after_a_restore(workers):
-    with EnvPool(faulty("raise"), SEEDS, workers) as pool, EnvPool(faulty("raise"), SEEDS, workers) as resumed:
+    with (
+        EnvPool(faulty("raise"), SEEDS, workers) as pool,
+        EnvPool(faulty("raise"), SEEDS, workers) as resumed,
+    ):
         pool.reset()
         pool.park(2)
         play(pool, range(5))
@@ -316,9 +360,20 @@ def test_a_snapshot_of_other_runs_is_refused():
     ("fault", "cause"),
     [
         ("raise", f"{FAULTY} raised ValueError in step 4 of episode 0: the robot left the world"),
-        ("raise in reset", f"{FAULTY} raised OSError in the reset of episode 0: the licence server is down"),
-        ("nan observation", f"{FAULTY} returned an observation or reward that is not finite in step 4 of episode 0."),
-        ("infinite reward", f"{FAULTY} returned an observation or reward that is not finite in step 4 of episode 0."),
+        (
+            "raise in reset",
+            f"{FAULTY} raised OSError in the reset of episode 0: the licence server is down",
+        ),
+        (
+            "nan observation",
+            f"{FAULTY} returned an observation or reward that is not finite in step 4 of "
+            "episode 0.",
+        ),
+        (
+            "infinite reward",
+            f"{FAULTY} returned an observation or reward that is not finite in step 4 of "
+            "episode 0.",
+        ),
     ],
 )
 def test_an_environment_that_goes_wrong_fails_its_run_alone(fault, cause, workers):
@@ -347,7 +402,12 @@ def test_a_killed_worker_is_restarted_and_its_episodes_replayed(workers, moment)
             pool.send(actions_at(26, pool))
             os.kill(worker, signal.SIGKILL)
             transitions = pool.receive()
-            seen.append([b"".join(array[run].tobytes() for array in transitions) for run in range(pool.runs)])
+            seen.append(
+                [
+                    b"".join(array[run].tobytes() for array in transitions)
+                    for run in range(pool.runs)
+                ]
+            )
         assert worker not in children()
         seen += play(pool, range(27, 50))
         assert pool.failures == {}
@@ -359,7 +419,8 @@ def test_a_death_in_a_later_step_is_a_first_death_again():
         pool.reset()
         seen = []
         for step in range(3):
-            os.kill(max(children()), signal.SIGKILL)  # the youngest, which is the one that replaced the last
+            # the youngest, which is the one that replaced the last
+            os.kill(max(children()), signal.SIGKILL)
             seen += play(pool, range(step, step + 1))
         assert pool.failures == {}
     assert seen == record(faulty(), 3)[1:]
@@ -369,7 +430,9 @@ def test_a_worker_that_dies_before_its_first_reset_is_restarted():
     with EnvPool(faulty(), SEEDS, workers=2) as pool:
         for worker in children():
             os.kill(worker, signal.SIGKILL)
-        assert [[row.tobytes() for row in pool.reset()], *play(pool, range(5))] == record(faulty(), 5)
+        assert [[row.tobytes() for row in pool.reset()], *play(pool, range(5))] == record(
+            faulty(), 5
+        )
 
 
 def test_an_environment_that_kills_its_worker_once_loses_nothing(tmp_path):
@@ -384,7 +447,9 @@ def test_an_environment_that_kills_its_worker_again_fails_alone(workers):
     with EnvPool(faulty("exit", episode=1), SEEDS, workers) as pool:
         seen = [[row.tobytes() for row in pool.reset()], *play(pool, range(40))]
         assert list(pool.failures) == [VICTIM]
-        assert "died twice in the same step, the last time with exit status 3" in pool.failures[VICTIM]
+        assert (
+            "died twice in the same step, the last time with exit status 3" in pool.failures[VICTIM]
+        )
         pool.reset()
         play(pool, range(3))
     assert without(VICTIM, seen) == without(VICTIM, record(faulty(), 40))
@@ -396,7 +461,9 @@ def test_a_run_whose_replay_strays_after_a_death_goes_on_with_a_warning():
         seen = play(pool, range(4))
         for worker in children():
             os.kill(worker, signal.SIGKILL)
-        with pytest.warns(UserWarning, match=r"not deterministic given its seed.* Seed 5 goes on from there"):
+        with pytest.warns(
+            UserWarning, match=r"not deterministic given its seed.* Seed 5 goes on from there"
+        ):
             seen += play(pool, range(4, 30))
         assert pool.failures == {}
     assert without(VICTIM, seen) == without(VICTIM, record(faulty(), 30)[1:])
@@ -406,7 +473,9 @@ def test_an_environment_that_workers_cannot_import_is_a_mistake_told_to_the_user
     gymnasium.register("OnlyHere-v0", pool_environments.Faulty, max_episode_steps=20)
     try:
         record(get_task("OnlyHere-v0"), 3, workers=0)
-        with pytest.raises(UserError, match=r"no task or environment 'OnlyHere-v0'.*'module:Environment-v0'"):
+        with pytest.raises(
+            UserError, match=r"no task or environment 'OnlyHere-v0'.*'module:Environment-v0'"
+        ):
             record(get_task("OnlyHere-v0"), 3, workers=1)
     finally:
         gymnasium.registry.pop("OnlyHere-v0")
@@ -470,7 +539,9 @@ with EnvPool(task, [3, 5, 8], workers=2) as pool:
 
 @contextlib.contextmanager
 def running_program(fault: str, marker: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
-    program = textwrap.dedent(PROGRAM).replace("{kwargs}", repr(faulty(fault, marker=marker).env_kwargs))
+    program = textwrap.dedent(PROGRAM).replace(
+        "{kwargs}", repr(faulty(fault, marker=marker).env_kwargs)
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", program],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
@@ -524,13 +595,19 @@ def two_ends() -> Iterator[tuple[waiting.Bell, waiting.Bell, np.ndarray, socket.
     board = np.zeros((), board_layout(3, 2, 1))
     here, there = socket.socketpair()
     with here, there:
-        yield waiting.Bell(here, board, 1, "pool"), waiting.Bell(there, board, 1, "worker"), board, there
+        yield (
+            waiting.Bell(here, board, 1, "pool"),
+            waiting.Bell(there, board, 1, "worker"),
+            board,
+            there,
+        )
 
 
 @pytest.mark.parametrize("patience", [0.0, 60.0])
 def test_a_bell_is_heard_asleep_and_awake(monkeypatch, patience):
     monkeypatch.setattr(waiting, "patience", lambda: patience)
-    monkeypatch.setattr(waiting, "LOOK_UP", 60_000)  # a sleeper is woken, and does not find out by itself
+    # a sleeper is woken, and does not find out by itself
+    monkeypatch.setattr(waiting, "LOOK_UP", 60_000)
     with two_ends() as (pool, worker, board, _):
         for count in range(1, 4):
             threading.Timer(0.02, pool.ring).start()
@@ -592,7 +669,8 @@ def test_rings_that_nobody_reads_block_nobody(monkeypatch):
 
 @pytest.mark.parametrize("patience", [0.0, 60.0])
 def test_pools_that_sleep_and_that_stay_awake_see_the_same(monkeypatch, patience):
-    monkeypatch.setattr(waiting, "patience", lambda: patience)  # of the pool; workers judge for themselves
+    # of the pool; workers judge for themselves
+    monkeypatch.setattr(waiting, "patience", lambda: patience)
     task = get_task("cartpole-swingup")
     with EnvPool(task, [1, 2, 3], 2) as pool, EnvPool(task, [1, 2, 3]) as local:
         assert np.array_equal(pool.reset(), local.reset())
@@ -607,7 +685,9 @@ def test_pools_that_sleep_and_that_stay_awake_see_the_same(monkeypatch, patience
     ("cores", "machine", "awake"),
     [(16, "x86_64", True), (4, "AMD64", True), (2, "x86_64", False), (16, "aarch64", False)],
 )
-def test_workers_stay_awake_only_where_cores_are_many_and_keep_the_order_of_writes(monkeypatch, cores, machine, awake):
+def test_workers_stay_awake_only_where_cores_are_many_and_keep_the_order_of_writes(
+    monkeypatch, cores, machine, awake
+):
     monkeypatch.setattr(waiting, "machine_cores", lambda: cores)
     monkeypatch.setattr(waiting.platform, "machine", lambda: machine)
     assert bool(waiting.patience.__wrapped__()) is awake

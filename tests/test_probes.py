@@ -1,4 +1,5 @@
-"""Every algorithm against environments whose values are known in closed form, all probes and seeds in one cohort."""
+"""Every algorithm against environments whose values are known in closed form, all probes and seeds
+in one cohort."""
 
 import functools
 import math
@@ -36,7 +37,8 @@ OWN = {
     "pac4sac-index": {"shots": 8, "critics": 2},
     "pbac": {"critics": 3},
     "sac-auto": {"alpha": 0.03},
-    # With maps in nine updates of ten, its default, it takes thousands of steps: docs/learning-checks.md.
+    # With maps in nine updates of ten, its default, it takes thousands of steps:
+    # docs/learning-checks.md.
     "sac-nr": {"clean": 0.9},
     "crossq": {"renorm_warmup": 0, "batch": 64},  # a batch tells it what is usual
     # One update of all in each step, as the others.
@@ -44,18 +46,31 @@ OWN = {
     "droq": {"policy_delay": 1, "updates_per_step": 1},
     "tqc": {"critics": 2, "quantiles": 5, "dropped": 0},
 }
-BEYOND: dict[str, dict[str, Any]] = {  # what pac4sac can be set to that the paper has not; rewards here are small
+# what pac4sac can be set to that the paper has not; rewards here are small
+BEYOND: dict[str, dict[str, Any]] = {
     "quadratic": {"objective": "quadratic", "loss_scale": 1.0},
-    "second-order": {"objective": "second-order", "xi": 0.0, "prior_variance": 0.001, "loss_range": 0.1},
-    "kl-and-full-covariance": {"objective": "kl", "loss_scale": 1.0, "head": "full", "observation_variance": 0.01},
+    "second-order": {
+        "objective": "second-order",
+        "xi": 0.0,
+        "prior_variance": 0.001,
+        "loss_range": 0.1,
+    },
+    "kl-and-full-covariance": {
+        "objective": "kl",
+        "loss_scale": 1.0,
+        "head": "full",
+        "observation_variance": 0.01,
+    },
 }
 VALUE_TOLERANCE = {"sac-nr": 0.25, "sac-fpi": 0.15, "crossq": 0.2}
 ACTION_TOLERANCE = {"sac-nr": 0.3, "second-order": 0.2, "pbac": 0.2}
-# The helper of SAC-FPI follows its target one gradient step at a time; where a value feeds on itself the critic runs
-# away from it. The same page has numbers.
+# The helper of SAC-FPI follows its target one gradient step at a time; where a value feeds on
+# itself the critic runs away from it. The same page has numbers.
 OUT_OF_REACH = {("sac-fpi", "Endless")}
 VARIANTS = [*ALGORITHMS, *BEYOND]
-REACHABLE = [(name, probe) for name in VARIANTS for probe in PROBES if (name, probe) not in OUT_OF_REACH]
+REACHABLE = [
+    (name, probe) for name in VARIANTS for probe in PROBES if (name, probe) not in OUT_OF_REACH
+]
 LONG = {"crossq", "redq", "droq", "tqc"}  # updates of many operations: `make test-slow`
 
 
@@ -63,11 +78,15 @@ def apart(variants: list[Any]) -> list[Any]:
     """For pytest, with those marked that take long."""
     name = lambda each: each if isinstance(each, str) else each[0]  # noqa: E731
     values = lambda each: (each,) if isinstance(each, str) else each  # noqa: E731
-    return [pytest.param(*values(each), marks=[pytest.mark.slow] * (name(each) in LONG)) for each in variants]
+    return [
+        pytest.param(*values(each), marks=[pytest.mark.slow] * (name(each) in LONG))
+        for each in variants
+    ]
 
 
 def settings(algo: str) -> dict[str, Any]:
-    """Without entropy, which would add to the values; where its weight is learned it starts small and falls."""
+    """Without entropy, which would add to the values; where its weight is learned it starts small
+    and falls."""
     has_alpha = "alpha" in {field.name for field in fields(ALGORITHMS[algo].agent.Config)}
     return COMMON | ({"alpha": 0.0} if has_alpha else {}) | OWN.get(algo, {})
 
@@ -134,19 +153,25 @@ def test_the_critic_finds_the_value_of_each_state(algo: str, probe: str):
 @pytest.mark.parametrize("algo", apart(VARIANTS))
 def test_the_deterministic_action_is_the_best_one_of_each_state(algo: str):
     a, _ = learned(algo, "RewardByAction")
-    np.testing.assert_allclose(a, [[-0.5, 0.5]] * len(SEEDS), rtol=0, atol=ACTION_TOLERANCE.get(algo, 0.12))
+    np.testing.assert_allclose(
+        a, [[-0.5, 0.5]] * len(SEEDS), rtol=0, atol=ACTION_TOLERANCE.get(algo, 0.12)
+    )
 
 
 def test_a_learned_temperature_settles_where_the_entropy_is_minus_one():
     learner = trained("sac-auto")
-    # The soft-optimal policy for the reward −(a − a*)² is N(a*, α/2), whose entropy ½ ln(πeα) is −1 at this α.
+    # The soft-optimal policy for the reward −(a − a*)² is N(a*, α/2), whose entropy ½ ln(πeα) is −1
+    # at this α.
     alpha = math.exp(-2) / (math.pi * math.e)
-    found = learner.agent.alpha(learner.state)[PROBES.index("RewardByAction") * len(SEEDS) :][: len(SEEDS)]
+    found = learner.agent.alpha(learner.state)[PROBES.index("RewardByAction") * len(SEEDS) :][
+        : len(SEEDS)
+    ]
     np.testing.assert_allclose(found, alpha, rtol=0.35)
 
 
 def test_a_time_limit_leaves_the_value_whole_when_trained_from_the_front_door(tmp_path: Path):
-    """The same with the product's own loop, a worker process and the agent read back from its file."""
+    """The same with the product's own loop, a worker process and the agent read back from its
+    file."""
     result = pac4sac.train(
         task_name("Endless"),
         "pac4sac",
@@ -160,5 +185,7 @@ def test_a_time_limit_leaves_the_value_whole_when_trained_from_the_front_door(tm
         evaluation_episodes=0,
     )
     agent = pac4sac.load(result.folder)
-    q, _ = agent.agent.critic(agent.agent.params(agent.state, "critic"), torch.ones(1, 1, 1), torch.zeros(1, 1, 1))
+    q, _ = agent.agent.critic(
+        agent.agent.params(agent.state, "critic"), torch.ones(1, 1, 1), torch.zeros(1, 1, 1)
+    )
     assert q.item() == pytest.approx(1 / (1 - GAMMA), abs=0.15)

@@ -19,12 +19,20 @@ from pac4sac.studies.definition import load_study
 CHEETAH = "HalfCheetah-v4"
 
 
-def write_evaluated(folder: Path, seed: int, mean: float, name: str = CHEETAH, **changes: Any) -> None:
-    """A run of SAC as published, of which the middle alone matters: at 250,000 steps its evaluation had this mean."""
+def write_evaluated(
+    folder: Path, seed: int, mean: float, name: str = CHEETAH, **changes: Any
+) -> None:
+    """A run of SAC as published, of which the middle alone matters: at 250,000 steps its evaluation
+    had this mean."""
     about = own_task(name, horizon=1000, steps=250_000, r_limit=4800.0)
     settings = usual_settings("sac", "mujoco") | changes.pop("settings", {})
-    run = write_run(folder, about, "sac", seed, [100.0] * 250, settings=settings, preset="mujoco", **changes)
-    rows = [{"step": 50_000 * k, "policy": "deterministic", "mean": mean * k / 5, "returns": []} for k in range(1, 6)]
+    run = write_run(
+        folder, about, "sac", seed, [100.0] * 250, settings=settings, preset="mujoco", **changes
+    )
+    rows = [
+        {"step": 50_000 * k, "policy": "deterministic", "mean": mean * k / 5, "returns": []}
+        for k in range(1, 6)
+    ]
     rows.append({"step": 250_000, "policy": "shooting", "mean": 0.0, "returns": []})
     (run / "evaluations.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
@@ -70,7 +78,8 @@ def test_evaluations_at_the_same_step_are_set_beside_them(tmp_path: Path) -> Non
     told = sections(tmp_path)["published"]
     numbers = "HalfCheetah-v4, SAC: 8,167 against 8,159, reproduced"
     assert told.blocks[0] == (
-        f"Of 18 published returns, 1 have runs of ours: 1 reproduced. Ours against theirs: {numbers}."
+        "Of 18 published returns, 1 have runs of ours: 1 reproduced. Ours against theirs: "
+        f"{numbers}."
     )
     table = told.blocks[2]
     assert [cell.text for cell in table.cells[0]][2:4] == ["8,167 ± 153", "8,159 ± 893"]
@@ -96,7 +105,9 @@ def test_what_is_under_way_or_diverged_is_not_called_reproduced(tmp_path: Path) 
 
 
 def test_a_study_of_them_without_a_run_says_what_is_missing(tmp_path: Path) -> None:
-    expected = [{"task": CHEETAH, "algo": "sac", "label": "sac", "seed": seed} for seed in range(10)]
+    expected = [
+        {"task": CHEETAH, "algo": "sac", "label": "sac", "seed": seed} for seed in range(10)
+    ]
     write_study(tmp_path, "mujoco", load_study("mujoco").kind, "sac", expected)
     told = sections(tmp_path)
     answer = told["summary"].blocks[0][0]

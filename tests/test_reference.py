@@ -33,8 +33,15 @@ spec.loader.exec_module(ship)
 def test_the_shipped_curves_are_those_of_the_archive_and_rounding_changes_no_score(tmp_path: Path):
     archived = {run.identity: run for run in ship.write_curves(RESULTS, tmp_path)}
     made = {path.name: path.read_bytes() for path in (tmp_path / "runs").iterdir()}
-    assert set(made) == {"cartpole-swingup.jsonl", "half-cheetah.jsonl", "ant.jsonl", "humanoid.jsonl"}
-    assert made == {path.name: path.read_bytes() for path in (references.SHIPPED / "runs").iterdir()}
+    assert set(made) == {
+        "cartpole-swingup.jsonl",
+        "half-cheetah.jsonl",
+        "ant.jsonl",
+        "humanoid.jsonl",
+    }
+    assert made == {
+        path.name: path.read_bytes() for path in (references.SHIPPED / "runs").iterdir()
+    }
     assert sum(map(len, made.values())) < 600_000
     runs = [run for members in references.reference_runs().values() for run in members]
     assert {run.identity for run in runs} == set(archived)
@@ -49,7 +56,16 @@ def test_the_shipped_curves_are_those_of_the_archive_and_rounding_changes_no_sco
 def test_curves_come_as_a_frame_like_that_of_results_or_as_arrays(monkeypatch: pytest.MonkeyPatch):
     frame = pac4sac.reference("cartpole-swingup")
     assert set(frame["task"]) == {"cartpole-swingup"}
-    assert list(frame.columns)[:8] == ["run", "task", "algo", "seed", "episode", "step", "return", "length"]
+    assert list(frame.columns)[:8] == [
+        "run",
+        "task",
+        "algo",
+        "seed",
+        "episode",
+        "step",
+        "return",
+        "length",
+    ]
     assert frame[frame["run"] == "pac4sac-seed0"]["episode"].tolist() == list(range(40))
     monkeypatch.setitem(sys.modules, "pandas", None)
     arrays = pac4sac.reference("cartpole-swingup")
@@ -63,22 +79,37 @@ def test_the_table_has_a_row_for_each_algorithm_with_its_source(width: int, monk
     monkeypatch.setenv("COLUMNS", str(width))
     assert main(["reference", "cartpole-swingup"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    first = next(place for place, line in enumerate(lines) if line[:2] == ["cartpole-swingup", "pac4sac"])
+    first = next(
+        place for place, line in enumerate(lines) if line[:2] == ["cartpole-swingup", "pac4sac"]
+    )
     assert lines[first][2:5] == ["9", "of", "10"]
     assert lines[first][-1] == "table-1"
-    assert [line[0] for line in lines[first + 1 : first + 6]] == ["sac", "ddpg", "oac", "sac-auto", "sac+shooting"]
+    assert [line[0] for line in lines[first + 1 : first + 6]] == [
+        "sac",
+        "ddpg",
+        "oac",
+        "sac-auto",
+        "sac+shooting",
+    ]
 
 
 # --- agents
 
 
 def test_four_agents_ship_and_are_small():
-    assert shipped_agents() == ["cartpole-swingup", "cartpole-swingup-sac", "half-cheetah", "half-cheetah-sac"]
+    assert shipped_agents() == [
+        "cartpole-swingup",
+        "cartpole-swingup-sac",
+        "half-cheetah",
+        "half-cheetah-sac",
+    ]
     assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 8_000_000
 
 
 @pytest.mark.parametrize("name", shipped_agents())
-def test_a_shipped_agent_is_loaded_by_its_name_and_acts(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_shipped_agent_is_loaded_by_its_name_and_acts(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     agent = load(name)
     assert agent.run.task.name == name.removesuffix("-sac")
@@ -90,14 +121,18 @@ def test_a_shipped_agent_is_loaded_by_its_name_and_acts(name: str, tmp_path: Pat
     assert evaluation["mean"] > 0.5 * (agent.run.task.r_limit or 0)
 
 
-def test_what_lies_in_the_working_directory_goes_before_a_shipped_agent(tmp_path: Path, monkeypatch):
+def test_what_lies_in_the_working_directory_goes_before_a_shipped_agent(
+    tmp_path: Path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "half-cheetah").mkdir()
     with pytest.raises(UserError, match="half-cheetah holds no trained agent"):
         load("half-cheetah")
 
 
-@pytest.mark.parametrize("name", ["half-chetah", "../agents/half-cheetah", "./half-cheetah.safetensors"])
+@pytest.mark.parametrize(
+    "name", ["half-chetah", "../agents/half-cheetah", "./half-cheetah.safetensors"]
+)
 def test_no_other_name_stands_for_a_shipped_agent(name: str, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="one that ships: cartpole-swingup, "):
@@ -110,7 +145,10 @@ def test_an_agent_is_shipped_in_half_precision_with_its_return(tmp_path: Path):
     state = agent.initial_state([0], torch.device("cpu"))
     folder = RunFolder(tmp_path, run)
     folder.describe("finished")
-    folder.log("evaluations", {"step": 9, "policy": "deterministic", "mean": -150.25, "returns": [-150.0, -150.5]})
+    folder.log(
+        "evaluations",
+        {"step": 9, "policy": "deterministic", "mean": -150.25, "returns": [-150.0, -150.5]},
+    )
     save_agent(folder.path / "agent.safetensors", run, agent, state, 0)
     name, mean, content = ship.smaller_agent(folder.path / "agent.safetensors")
     assert (name, mean) == ("Pendulum-v1-sac", -150.2)
@@ -119,5 +157,7 @@ def test_an_agent_is_shipped_in_half_precision_with_its_return(tmp_path: Path):
     assert about["evaluation"] == {"episodes": 2, "policy": "deterministic", "mean": -150.2}
     assert {tensors[net].dtype for net in agent.nets} == {torch.float16}
     observation = np.array([1.0, 0.0, 0.5])
-    actions = [load(path).act(observation) for path in (folder.path, tmp_path / "small.safetensors")]
+    actions = [
+        load(path).act(observation) for path in (folder.path, tmp_path / "small.safetensors")
+    ]
     np.testing.assert_allclose(*actions, atol=0.01)

@@ -49,7 +49,8 @@ def test_all_stored_transitions_are_drawn_equally_often() -> None:
 
 
 @given(
-    n=st.integers(1, 1_000_000), uniforms=st.lists(st.floats(0, 1, exclude_max=True, width=32), min_size=1, max_size=20)
+    n=st.integers(1, 1_000_000),
+    uniforms=st.lists(st.floats(0, 1, exclude_max=True, width=32), min_size=1, max_size=20),
 )
 def test_draws_stay_within_what_was_stored(n: int, uniforms: list[float]) -> None:
     largest = float(np.nextafter(np.float32(1), np.float32(0)))
@@ -75,7 +76,13 @@ def test_at_a_time_limit_the_true_final_observation_is_stored_and_the_reset_one_
     learner.store(final, reset, np.array([0.5, -0.5]), truncated_only)
     stored = learner.buffers["replay"][:, 0]
     expected = torch.cat(
-        [torch.ones(2, 3), torch.from_numpy(action), torch.tensor([[0.5], [-0.5]]), torch.full((2, 3), 2.0)], -1
+        [
+            torch.ones(2, 3),
+            torch.from_numpy(action),
+            torch.tensor([[0.5], [-0.5]]),
+            torch.full((2, 3), 2.0),
+        ],
+        -1,
     )
     assert torch.equal(stored[:, :-1], expected)
     assert stored[:, -1].tolist() == [0, 0]  # bootstraps through the limit
@@ -109,7 +116,14 @@ def test_an_update_draws_only_transitions_that_are_stored() -> None:
 
 def test_steps_are_joined_as_far_as_their_episode_goes() -> None:
     """Three steps cut by a time limit, two that end, and the youngest; r = 1, 2, 4 … and γ = ½."""
-    chain = [(0.0, 1.0, 0.0), (1.0, 2.0, 0.0), (2.0, 3.0, 0.0), (10.0, 11.0, 0.0), (11.0, 12.0, 1.0), (20.0, 21.0, 0.0)]
+    chain = [
+        (0.0, 1.0, 0.0),
+        (1.0, 2.0, 0.0),
+        (2.0, 3.0, 0.0),
+        (10.0, 11.0, 0.0),
+        (11.0, 12.0, 1.0),
+        (20.0, 21.0, 0.0),
+    ]
     rows = [[s, 0.0, 2.0**k, s2, ended] for k, (s, s2, ended) in enumerate(chain)]
     data = torch.tensor([rows, rows])
     index, n, gamma = torch.arange(6).expand(2, 6), torch.tensor(6), torch.tensor([0.5, 0.5])
@@ -117,21 +131,31 @@ def test_steps_are_joined_as_far_as_their_episode_goes() -> None:
     batch = replay.join(data, index, n, single, torch.tensor([3.0, 1.0]), 3, gamma)
     assert batch.r[0].tolist() == [1 + 2 / 2 + 4 / 4, 2 + 4 / 2, 4, 8 + 16 / 2, 16, 32]
     assert batch.s2[0, :, 0].tolist() == [3, 3, 3, 12, 12, 21]
-    assert (0.5 * (1 - batch.terminated[0])).tolist() == [0.5**3, 0.5**2, 0.5, 0, 0, 0.5]  # of what follows
+    # of what follows
+    assert (0.5 * (1 - batch.terminated[0])).tolist() == [0.5**3, 0.5**2, 0.5, 0, 0, 0.5]
     assert torch.equal(batch.s, single.s)
     assert torch.equal(batch.a, single.a)
-    for joined, alone in zip(batch, single, strict=True):  # the run that takes one step keeps its bits
+    # the run that takes one step keeps its bits
+    for joined, alone in zip(batch, single, strict=True):
         assert torch.equal(joined[1], alone[1])
 
 
 def test_nothing_is_joined_across_the_youngest_transition_nor_to_an_empty_place() -> None:
-    """A state of zeros looks like the start of an empty place; a ring that is full begins again behind its youngest."""
+    """A state of zeros looks like the start of an empty place; a ring that is full begins again
+    behind its youngest."""
     half_full = torch.tensor([[[5.0, 0.0, 1.0, 0.0, 0.0], [0.0] * 5]])
-    full = torch.tensor([[[7.0, 0.0, 1.0, 8.0, 0.0], [5.0, 0.0, 1.0, 6.0, 0.0]]])  # in the order 5, 6, 7
+    # in the order 5, 6, 7
+    full = torch.tensor([[[7.0, 0.0, 1.0, 8.0, 0.0], [5.0, 0.0, 1.0, 6.0, 0.0]]])
     for data, n in ((half_full, 1), (full, 2)):
         index = torch.tensor([[0]])
         batch = replay.join(
-            data, index, torch.tensor(n), replay.at(data, index, 1, 1), torch.tensor([9.0]), 9, torch.ones(1)
+            data,
+            index,
+            torch.tensor(n),
+            replay.at(data, index, 1, 1),
+            torch.tensor([9.0]),
+            9,
+            torch.ones(1),
         )
         assert batch.r.item() == 1.0
         assert batch.terminated.item() == 0.0

@@ -1,4 +1,5 @@
-"""The report as a function of the run folders: what it says, what it leaves out, and that its bytes repeat."""
+"""The report as a function of the run folders: what it says, what it leaves out, and that its bytes
+repeat."""
 
 import csv
 import json
@@ -12,7 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_folders import curve, own_task, task, write_everything, write_run, write_study, write_table_1
+from report_folders import (
+    curve,
+    own_task,
+    task,
+    write_everything,
+    write_run,
+    write_study,
+    write_table_1,
+)
 
 from pac4sac.paper.report import read_context, write_report
 from pac4sac.report.tables import in_digits
@@ -33,7 +42,11 @@ def variants_of(folder: Path) -> dict[str, Variant]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 class Page(HTMLParser):
@@ -54,7 +67,11 @@ class Page(HTMLParser):
         if tag == "table":
             self.tables.append(about["id"] or "")
         self.drawings += tag == "svg"
-        self.fetched += [v for k, v in attributes if k in ("src", "href", "xlink:href") and v and not v.startswith("#")]
+        self.fetched += [
+            v
+            for k, v in attributes
+            if k in ("src", "href", "xlink:href") and v and not v.startswith("#")
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -103,12 +120,17 @@ class TestThePage:
     def test_names_of_runs_cannot_inject_anything(self, tmp_path: Path) -> None:
         hostile = '<script>alert("1")</script>|`$x'
         folder = write_run(tmp_path / "in", own_task(), "sac", 0)
-        about = json.loads((folder / "run.json").read_text()) | {"label": hostile, "status_detail": hostile}
+        about = json.loads((folder / "run.json").read_text()) | {
+            "label": hostile,
+            "status_detail": hostile,
+        }
         (folder / "run.json").write_text(json.dumps(about | {"status": "failed"}))
         text = write_report([tmp_path / "in"], tmp_path / "out").page.read_text()
         assert "<script>alert" not in text
         assert "&lt;script&gt;alert" in text
-        (returns,) = re.findall(r'<script type="application/json" id="returns">(.*?)</script>', text)
+        (returns,) = re.findall(
+            r'<script type="application/json" id="returns">(.*?)</script>', text
+        )
         assert json.loads(returns)["tasks"][0]["variants"][0]["label"] == hostile
 
     def test_a_latex_table_escapes_what_latex_reads(self, tmp_path: Path) -> None:
@@ -123,7 +145,14 @@ class TestSameFoldersSameBytes:
         first, second = tmp_path / "here" / "a", tmp_path / "here" / "b"
         write_table_1(first, ("cartpole-swingup",), seeds=2)
         for seed in range(2):
-            write_run(second, task("cartpole-swingup"), "sac", seed, label="sac+shooting", settings={"shots": 500})
+            write_run(
+                second,
+                task("cartpole-swingup"),
+                "sac",
+                seed,
+                label="sac+shooting",
+                settings={"shots": 500},
+            )
         write_report([first, second], tmp_path / "out-1")
         shutil.copytree(tmp_path / "here", tmp_path / "there" / "deeper")
         for path in (tmp_path / "there").rglob("*"):
@@ -156,7 +185,9 @@ class TestThePapersRows:
     def test_are_found_by_settings_whatever_they_are_called(self, tmp_path: Path) -> None:
         cartpole = task("cartpole-swingup")
         write_run(tmp_path, cartpole, "pac4sac", 0, label="ours")
-        write_run(tmp_path, cartpole, "pac4sac", 0, label="b", settings={"xi": 0.0, "conservative": 0.0})
+        write_run(
+            tmp_path, cartpole, "pac4sac", 0, label="b", settings={"xi": 0.0, "conservative": 0.0}
+        )
         write_run(tmp_path, cartpole, "pac4sac", 0, label="s", settings={"shots": 200})
         write_run(tmp_path, cartpole, "pac4sac", 0, label="other", settings={"xi": 0.5})
         write_run(tmp_path, cartpole, "sac", 0, label="sac", settings={"lr": 0.1})
@@ -170,7 +201,10 @@ class TestThePapersRows:
             "bellman": "b",
             "bellman+conservative+exploration": "ours",
         }
-        assert {shots: group.label for shots, group in rows.shooting.items()} == {200: "s", 500: "ours"}
+        assert {shots: group.label for shots, group in rows.shooting.items()} == {
+            200: "s",
+            500: "ours",
+        }
 
     def test_runs_in_miniature_fill_the_tables_without_a_verdict(self, tmp_path: Path) -> None:
         small = task("cartpole-swingup", horizon=50, steps=600, r_limit=-48.0)
@@ -178,47 +212,79 @@ class TestThePapersRows:
             write_run(tmp_path / "in", small, "sac", seed, [-50.0] * 12, settings={"width": 32})
         write_study(tmp_path / "in", "smoke", "smoke", "sac", [])
         write_report([tmp_path / "in"], tmp_path / "out")
-        row = next(r for r in rows_of(tmp_path / "out/tables/table-1-details.csv") if r["row"] == "sac")
+        row = next(
+            r for r in rows_of(tmp_path / "out/tables/table-1-details.csv") if r["row"] == "sac"
+        )
         assert row["verdict"] == "not comparable"
         assert "horizon=50" in row["reason"]
         assert "width=32" in row["reason"]
         assert float(row["mean"]) == 24.0
         changed = "--set-task horizon=50 r_limit=-48.0 --set width=32"
-        assert row["command"] == f"pac4sac train cartpole-swingup --algo sac --seeds 0:3 --steps 600 {changed}"
+        assert (
+            row["command"]
+            == f"pac4sac train cartpole-swingup --algo sac --seeds 0:3 --steps 600 {changed}"
+        )
 
-    def test_a_calibrated_rival_is_a_row_of_its_own_beside_the_same_numbers(self, tmp_path: Path) -> None:
+    def test_a_calibrated_rival_is_a_row_of_its_own_beside_the_same_numbers(
+        self, tmp_path: Path
+    ) -> None:
         for seed in range(5):
             write_run(tmp_path / "in", task("cartpole-swingup"), "sac", seed)
-            calibrated = {"label": "sac-calibrated", "preset": "calibrated", "settings": {"alpha": 0.1}}
-            write_run(tmp_path / "in", task("cartpole-swingup"), "sac", seed, SOLVED_AT_ONCE[seed % 2 :], **calibrated)
+            calibrated = {
+                "label": "sac-calibrated",
+                "preset": "calibrated",
+                "settings": {"alpha": 0.1},
+            }
+            write_run(
+                tmp_path / "in",
+                task("cartpole-swingup"),
+                "sac",
+                seed,
+                SOLVED_AT_ONCE[seed % 2 :],
+                **calibrated,
+            )
         write_report([tmp_path / "in"], tmp_path / "out")
         rows = rows_of(tmp_path / "out/tables/table-1-details.csv")
-        verdicts = {r["row"]: (r["verdict"], r["paper_mean"]) for r in rows if r["metric"] == "regret" and r["mean"]}
+        verdicts = {
+            r["row"]: (r["verdict"], r["paper_mean"])
+            for r in rows
+            if r["metric"] == "regret" and r["mean"]
+        }
         assert verdicts.keys() == {"sac", "sac-calibrated"}
         assert verdicts["sac-calibrated"] == ("better", verdicts["sac"][1])
 
     def test_runs_of_a_calibration_are_no_results(self, tmp_path: Path) -> None:
         cartpole = task("cartpole-swingup")
         write_run(tmp_path / "in" / "table-1", cartpole, "sac", 0)
-        write_run(tmp_path / "in" / "updates", cartpole, "sac", 1000, label="sac-updates_per_step=4")
+        write_run(
+            tmp_path / "in" / "updates", cartpole, "sac", 1000, label="sac-updates_per_step=4"
+        )
         write_study(tmp_path / "in" / "updates", "updates-per-step", "calibration", None, [])
         rows = read_context([tmp_path / "in"]).rows
         assert [run.seed for run in rows.table_1["cartpole-swingup", "sac"].runs] == [0]
         page = Page(write_report([tmp_path / "in"], tmp_path / "out").page.read_text())
         assert "calibration" in page.sections
 
-    def test_cells_that_were_never_solved_are_compared_by_the_runs_solved(self, tmp_path: Path) -> None:
+    def test_cells_that_were_never_solved_are_compared_by_the_runs_solved(
+        self, tmp_path: Path
+    ) -> None:
         for seed in range(5):
             write_run(tmp_path / "in", task("cartpole-swingup"), "oac", seed, SOLVED_AT_ONCE)
         write_report([tmp_path / "in"], tmp_path / "out")
         rows = rows_of(tmp_path / "out/tables/table-1-details.csv")
-        row = next(r for r in rows if (r["task"], r["row"], r["metric"]) == ("cartpole-swingup", "oac", "episodes"))
+        row = next(
+            r
+            for r in rows
+            if (r["task"], r["row"], r["metric"]) == ("cartpole-swingup", "oac", "episodes")
+        )
         assert row["verdict"] == "better"
         assert "5 of 5 runs solved, none of the paper's 5" in row["reason"]
 
     def test_a_diverged_run_forbids_a_good_verdict(self, tmp_path: Path) -> None:
         for seed in range(5):
-            write_run(tmp_path / "in", task("cartpole-swingup"), "sac", seed, SOLVED_AT_ONCE[seed % 2 :])
+            write_run(
+                tmp_path / "in", task("cartpole-swingup"), "sac", seed, SOLVED_AT_ONCE[seed % 2 :]
+            )
         report = write_report([tmp_path / "in"], tmp_path / "out")
         table = report.page.parent / "tables/table-1-details.csv"
         assert next(r for r in rows_of(table) if r["row"] == "sac")["verdict"] == "better"
@@ -234,17 +300,28 @@ class TestCommands:
         ("changes", "command"),
         [
             ({}, "pac4sac train half-cheetah --algo sac --seeds 0"),
-            ({"settings": {"shots": 500, "learn_alpha": True}},
-             "pac4sac train half-cheetah --algo sac --seeds 0 --set learn_alpha=true shots=500"),
-            ({"about_task": task("half-cheetah", steps=5000)},
-             "pac4sac train half-cheetah --algo sac --seeds 0 --steps 5000"),
-            ({"about_task": own_task()}, "pac4sac train Pendulum-v1 --algo sac --seeds 0 --steps 4000"),
-            ({"algo": "my:Agent"},
-             "pac4sac train half-cheetah --algo my:Agent --seeds 0 --set updates_per_step=1"),
+            (
+                {"settings": {"shots": 500, "learn_alpha": True}},
+                "pac4sac train half-cheetah --algo sac --seeds 0 --set learn_alpha=true shots=500",
+            ),
+            (
+                {"about_task": task("half-cheetah", steps=5000)},
+                "pac4sac train half-cheetah --algo sac --seeds 0 --steps 5000",
+            ),
+            (
+                {"about_task": own_task()},
+                "pac4sac train Pendulum-v1 --algo sac --seeds 0 --steps 4000",
+            ),
+            (
+                {"algo": "my:Agent"},
+                "pac4sac train half-cheetah --algo my:Agent --seeds 0 --set updates_per_step=1",
+            ),
         ],
-    )  # fmt: skip
+    )
     def test_repeat_a_row(self, tmp_path: Path, changes: dict[str, Any], command: str) -> None:
-        write_run(tmp_path, **{"about_task": task("half-cheetah"), "algo": "sac", "label": "x", **changes})
+        write_run(
+            tmp_path, **{"about_task": task("half-cheetah"), "algo": "sac", "label": "x", **changes}
+        )
         assert variants_of(tmp_path)["x"].command == command
 
     def test_seeds_are_told_as_they_are_typed(self) -> None:
@@ -265,7 +342,9 @@ class TestTheSameRunTwice:
         for label in ("pac4sac", "bellman+conservative+exploration"):
             write_run(tmp_path, task("cartpole-swingup"), "pac4sac", 0, label=label)
         collection = collect([tmp_path])
-        assert [run.labels for run in collection.runs] == [("bellman+conservative+exploration", "pac4sac")]
+        assert [run.labels for run in collection.runs] == [
+            ("bellman+conservative+exploration", "pac4sac")
+        ]
         assert collection.twice == ()
 
     def test_other_settings_make_another_run(self, tmp_path: Path) -> None:
@@ -279,16 +358,22 @@ class TestOwnTasks:
     def test_without_a_limit_are_ranked_by_mean_return(self, tmp_path: Path) -> None:
         for algo, level in (("pac4sac", 2.0), ("sac", 1.0)):
             for seed in range(4):
-                write_run(tmp_path / "in", own_task(), algo, seed, curve(own_task(), (level, 0.3), seed))
+                write_run(
+                    tmp_path / "in", own_task(), algo, seed, curve(own_task(), (level, 0.3), seed)
+                )
         write_report([tmp_path / "in"], tmp_path / "out")
-        rows = {row["variant"]: row for row in rows_of(tmp_path / "out/tables/task-Pendulum-v1.csv")}
+        rows = {
+            row["variant"]: row for row in rows_of(tmp_path / "out/tables/task-Pendulum-v1.csv")
+        }
         assert rows["pac4sac"]["metric"] == "mean_return"
         assert rows["pac4sac"]["against_baseline"] == "better"
         assert rows["sac"]["against_baseline"] == "baseline"
         page = Page((tmp_path / "out/report.html").read_text())
         assert "table-1" not in page.sections
         assert "threshold" not in page.sections
-        ends = {row["variant"]: row for row in rows_of(tmp_path / "out/tables/ends-Pendulum-v1.csv")}
+        ends = {
+            row["variant"]: row for row in rows_of(tmp_path / "out/tables/ends-Pendulum-v1.csv")
+        }
         for metric in ("end_return", "final_deterministic"):  # levels of 200 and 100
             assert ends["pac4sac"][f"{metric}_against_baseline"] == "better"
             assert float(ends["sac"][f"{metric}_low"]) < float(ends["sac"][metric]) < 105
@@ -304,10 +389,14 @@ class TestOwnTasks:
         assert metrics["end_return"] == 150.0
         assert "regret" not in metrics
 
-    def test_the_end_of_training_is_told_where_the_limit_does_not_say_it_all(self, tmp_path: Path) -> None:
+    def test_the_end_of_training_is_told_where_the_limit_does_not_say_it_all(
+        self, tmp_path: Path
+    ) -> None:
         """The last tenth of 4000 steps has the last two of twenty episodes."""
         returns = [float(k) for k in range(20)]
-        runs = [write_run(tmp_path, own_task(r_limit=100.0), "sac", seed, returns) for seed in (0, 1)]
+        runs = [
+            write_run(tmp_path, own_task(r_limit=100.0), "sac", seed, returns) for seed in (0, 1)
+        ]
         early = {"step": 2000, "policy": "deterministic", "mean": 1.0, "returns": []}
         log = runs[1] / "evaluations.jsonl"
         log.write_text(json.dumps(early) + "\n" + log.read_text())
@@ -316,7 +405,14 @@ class TestOwnTasks:
         assert on_schedule["end_return"] == 18.5
 
     def test_a_run_stopped_when_solved_has_no_area_under_its_curve(self, tmp_path: Path) -> None:
-        write_run(tmp_path, task("cartpole-swingup"), "sac", 0, SOLVED_AT_ONCE[:5], status_detail="solved at step 5000")
+        write_run(
+            tmp_path,
+            task("cartpole-swingup"),
+            "sac",
+            0,
+            SOLVED_AT_ONCE[:5],
+            status_detail="solved at step 5000",
+        )
         metrics = variants_of(tmp_path)["sac"].outcomes[0].metrics
         assert metrics["episodes"] == 0.0
         assert "mean_return" not in metrics
@@ -325,8 +421,14 @@ class TestOwnTasks:
 
 @pytest.mark.parametrize(
     ("mean", "sd", "scale", "text"),
-    [(6049.0, 1600.0, 1000.0, "6.0 ± 1.6"), (-0.04, 0.01, 1.0, "−0.040 ± 0.010"), (12345.6, 78.9, 1.0, "12,346 ± 79"),
-     (-0.0, 0.0, 1.0, "0.0 ± 0.0")],
-)  # fmt: skip
-def test_numbers_keep_the_papers_decimals_and_never_vanish(mean: float, sd: float, scale: float, text: str) -> None:
+    [
+        (6049.0, 1600.0, 1000.0, "6.0 ± 1.6"),
+        (-0.04, 0.01, 1.0, "−0.040 ± 0.010"),
+        (12345.6, 78.9, 1.0, "12,346 ± 79"),
+        (-0.0, 0.0, 1.0, "0.0 ± 0.0"),
+    ],
+)
+def test_numbers_keep_the_papers_decimals_and_never_vanish(
+    mean: float, sd: float, scale: float, text: str
+) -> None:
     assert in_digits(Summary(5, mean, sd), scale) == text

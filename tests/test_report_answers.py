@@ -27,12 +27,16 @@ def write_comparison(folder: Path, levels: dict[str, float], spread: float = 1.0
 
 
 def told(folder: Path) -> str:
-    return markdown_files("A title", [], compose(read_context([folder])), in_pages=False)["report.md"]
+    return markdown_files("A title", [], compose(read_context([folder])), in_pages=False)[
+        "report.md"
+    ]
 
 
 class TestAComparisonOfOnesOwn:
     def test_says_which_is_better_by_how_much_and_how_surely(self, tmp_path: Path) -> None:
-        (answer,) = answers(write_comparison(tmp_path, {"sac": -200.0, "ddpg": -150.0, "pac4sac": -300.0}))
+        (answer,) = answers(
+            write_comparison(tmp_path, {"sac": -200.0, "ddpg": -150.0, "pac4sac": -300.0})
+        )
         assert answer.question == "Is it so?"
         assert answer.text.startswith("DDPG is better than SAC by 50.0 [47.7, 52.3] in mean return")
         assert "(p < 0.001, P(better) = 1.00)" in answer.text
@@ -44,7 +48,9 @@ class TestAComparisonOfOnesOwn:
         assert "P(better) = 1.00" in answer.text
 
     def test_says_so_where_no_difference_is_shown(self, tmp_path: Path) -> None:
-        (answer,) = answers(write_comparison(tmp_path, {"sac": -100.0, "ddpg": -101.0}, spread=20.0))
+        (answer,) = answers(
+            write_comparison(tmp_path, {"sac": -100.0, "ddpg": -101.0}, spread=20.0)
+        )
         assert answer.verdict == "no difference shown"
         assert answer.text.startswith("DDPG against SAC, Δ mean return")
 
@@ -81,8 +87,14 @@ class TestAStudyOfThePaper:
     def test_answers_with_verdict_counts_and_the_clearest_number(self, tmp_path: Path) -> None:
         write_table_1(tmp_path, ("cartpole-swingup",))
         (answer,) = answers(tmp_path)
-        assert (answer.question, answer.verdict, answer.section) == ("Is it so?", "holds", "table-1")
-        assert re.match(r"6 of 6 comparisons speak for it\. Clearest: Δ .*\(p < 0\.001\)\. ", answer.text)
+        assert (answer.question, answer.verdict, answer.section) == (
+            "Is it so?",
+            "holds",
+            "table-1",
+        )
+        assert re.match(
+            r"6 of 6 comparisons speak for it\. Clearest: Δ .*\(p < 0\.001\)\. ", answer.text
+        )
         assert "Of 8 numbers beside the paper's: " in answer.text
 
     def test_that_nothing_decides_yet_says_so(self, tmp_path: Path) -> None:
@@ -103,7 +115,8 @@ class TestAStudyOfThePaper:
 
 class TestControls:
     @pytest.mark.parametrize(
-        ("control", "ending"), [(800.0, "Better than PAC4SAC: SAC that shoots on cartpole-swingup."), (500.0, "")]
+        ("control", "ending"),
+        [(800.0, "Better than PAC4SAC: SAC that shoots on cartpole-swingup."), (500.0, "")],
     )
     def test_name_those_that_do_better_than_what_they_explain(
         self, tmp_path: Path, control: float, ending: str
@@ -111,7 +124,15 @@ class TestControls:
         for label, algo, level in (("pac4sac", "pac4sac", 700.0), ("sac+shooting", "sac", control)):
             for seed in range(5):
                 settings = {"shots": 500} if algo == "sac" else {}
-                write_run(tmp_path, task("cartpole-swingup"), algo, seed, [level + seed] * 40, label, settings)
+                write_run(
+                    tmp_path,
+                    task("cartpole-swingup"),
+                    algo,
+                    seed,
+                    [level + seed] * 40,
+                    label,
+                    settings,
+                )
         write_study(tmp_path, "controls", "controls", "pac4sac", [])
         (answer,) = answers(tmp_path)
         assert answer.text.partition("(p < 0.001).")[2].strip() == ending
@@ -131,8 +152,13 @@ class TestCurvesOfThePage:
         (about,) = curves_of(read_context([tmp_path]), tmp_path / "out")["tasks"]
         assert about["variants"][0]["runs"][0]["returns"] == [12346, -50000]
 
-    def test_link_to_films_by_a_path_that_is_no_address_of_another_kind(self, tmp_path: Path) -> None:
+    def test_link_to_films_by_a_path_that_is_no_address_of_another_kind(
+        self, tmp_path: Path
+    ) -> None:
         run = write_run(tmp_path / "javascript:alert(1)", own_task(), "sac", 0)
         (run / "episode.gif").write_bytes(b"GIF89a")
         (about,) = curves_of(read_context([tmp_path]), tmp_path / "out")["tasks"]
-        assert about["variants"][0]["runs"][0]["film"] == "./../javascript%3Aalert%281%29/runs/sac-seed0/episode.gif"
+        assert (
+            about["variants"][0]["runs"][0]["film"]
+            == "./../javascript%3Aalert%281%29/runs/sac-seed0/episode.gif"
+        )

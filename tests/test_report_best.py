@@ -1,4 +1,5 @@
-"""The preset `best` in reports: beside the paper's PAC4SAC, against its controls, and never in a row of the paper."""
+"""The preset `best` in reports: beside the paper's PAC4SAC, against its controls, and never in a
+row of the paper."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,12 +37,19 @@ def preset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         variants_module,
         "usual_settings",
-        lambda algo, preset="paper": best if (algo, preset) == ("pac4sac", "best") else usual(algo, preset),
+        lambda algo, preset="paper": (
+            best if (algo, preset) == ("pac4sac", "best") else usual(algo, preset)
+        ),
     )
     blocks = [{"algo": algo, "set": settings} for algo, settings in CONTROLS.values()]
-    study = {"tasks": [*TASKS], "variant": [{"algo": "pac4sac", "preset": "best"}, {"algo": "pac4sac"}, *blocks]}
+    study = {
+        "tasks": [*TASKS],
+        "variant": [{"algo": "pac4sac", "preset": "best"}, {"algo": "pac4sac"}, *blocks],
+    }
     shipped = families_module.shipped_study
-    monkeypatch.setattr(families_module, "shipped_study", lambda name: study if name == "best" else shipped(name))
+    monkeypatch.setattr(
+        families_module, "shipped_study", lambda name: study if name == "best" else shipped(name)
+    )
 
 
 def settings_on(name: str) -> dict[str, Any]:
@@ -49,11 +57,22 @@ def settings_on(name: str) -> dict[str, Any]:
 
 
 def write_preset(
-    folder: Path, name: str = "cartpole-swingup", level: float = 700.0, label: str = "pac4sac-best", **changes: Any
+    folder: Path,
+    name: str = "cartpole-swingup",
+    level: float = 700.0,
+    label: str = "pac4sac-best",
+    **changes: Any,
 ) -> None:
     """Five runs whose episodes are all alike: never solved, or at once."""
     for seed in range(5):
-        about = (task(name), "pac4sac", seed, flat(name, level, seed), label, settings_on(name) | changes)
+        about = (
+            task(name),
+            "pac4sac",
+            seed,
+            flat(name, level, seed),
+            label,
+            settings_on(name) | changes,
+        )
         write_run(folder, *about, preset="best")
 
 
@@ -74,7 +93,11 @@ def section_of(folder: Path, name: str = "best") -> Section | None:
 
 
 def tables_of(section: Section | None) -> dict[str, Table]:
-    return {block.name: block for block in section.blocks if isinstance(block, Table)} if section else {}
+    return (
+        {block.name: block for block in section.blocks if isinstance(block, Table)}
+        if section
+        else {}
+    )
 
 
 def sentences_of(section: Section | None) -> Sequence[str]:
@@ -82,15 +105,23 @@ def sentences_of(section: Section | None) -> Sequence[str]:
 
 
 def verdicts(section: Section | None) -> dict[str, str]:
-    return {row["variant"]: row["against_baseline"] for row in tables_of(section)["best-cartpole-swingup"].records}
+    return {
+        row["variant"]: row["against_baseline"]
+        for row in tables_of(section)["best-cartpole-swingup"].records
+    }
 
 
 class TestBesideThePaper:
-    def test_every_cell_has_a_verdict_and_a_sentence_counts_the_better_ones(self, tmp_path: Path) -> None:
+    def test_every_cell_has_a_verdict_and_a_sentence_counts_the_better_ones(
+        self, tmp_path: Path
+    ) -> None:
         write_preset(tmp_path, level=900.0)  # solved at once
-        write_preset(tmp_path / "cheetah", "half-cheetah", level=1700.0)  # less regret than the paper's, never solved
+        # less regret than the paper's, never solved
+        write_preset(tmp_path / "cheetah", "half-cheetah", level=1700.0)
         section = section_of(tmp_path)
-        found = {(row["task"], row["metric"]): row for row in tables_of(section)["best-details"].records}
+        found = {
+            (row["task"], row["metric"]): row for row in tables_of(section)["best-details"].records
+        }
         assert {place: row["verdict"] for place, row in found.items()} == {
             ("cartpole-swingup", "regret"): "better",
             ("cartpole-swingup", "episodes"): "better",
@@ -108,17 +139,28 @@ class TestBesideThePaper:
 
     def test_nothing_is_claimed_while_runs_are_under_way(self, tmp_path: Path) -> None:
         write_preset(tmp_path, level=900.0)
-        about = (task("cartpole-swingup"), "pac4sac", 5, [1.0] * 30, "pac4sac-best", settings_on("cartpole-swingup"))
+        about = (
+            task("cartpole-swingup"),
+            "pac4sac",
+            5,
+            [1.0] * 30,
+            "pac4sac-best",
+            settings_on("cartpole-swingup"),
+        )
         write_run(tmp_path, *about, preset="best", status="interrupted")
         write_others(tmp_path, {"sac-auto": 500.0})
         section = section_of(tmp_path)
-        assert {row["verdict"] for row in tables_of(section)["best-details"].records} == {"unfinished"}
+        assert {row["verdict"] for row in tables_of(section)["best-details"].records} == {
+            "unfinished"
+        }
         assert "in 0 of 2 cells; not on" in sentences_of(section)[1]
         assert set(tables_of(section)) == {"best", "best-details"}
 
     def test_another_length_of_training_is_not_the_papers_task(self, tmp_path: Path) -> None:
         short, settings = task("cartpole-swingup", steps=20_000), settings_on("cartpole-swingup")
-        write_run(tmp_path, short, "pac4sac", 0, [1.0] * 20, "pac4sac-best", settings, preset="best")
+        write_run(
+            tmp_path, short, "pac4sac", 0, [1.0] * 20, "pac4sac-best", settings, preset="best"
+        )
         assert section_of(tmp_path) is None
 
 
@@ -126,7 +168,13 @@ class TestAgainstItsControls:
     def test_they_are_judged_as_better_or_worse_than_the_preset(self, tmp_path: Path) -> None:
         write_preset(tmp_path)
         write_others(
-            tmp_path, {"pac4sac": 600.0, "sac-auto": 650.0, "sac+shooting": 701.0, "sac-auto+shooting-u4": 750.0}
+            tmp_path,
+            {
+                "pac4sac": 600.0,
+                "sac-auto": 650.0,
+                "sac+shooting": 701.0,
+                "sac-auto+shooting-u4": 750.0,
+            },
         )
         write_study(tmp_path, "best", "best", "pac4sac-best", [])
         section = section_of(tmp_path)
@@ -137,7 +185,10 @@ class TestAgainstItsControls:
             "sac+shooting": "no difference shown",
             "sac-auto+shooting-u4": "better",
         }
-        told = "On cartpole-swingup, against `pac4sac-best`: better: sac-auto+shooting-u4; worse: pac4sac, sac-auto; "
+        told = (
+            "On cartpole-swingup, against `pac4sac-best`: better: sac-auto+shooting-u4; worse: "
+            "pac4sac, sac-auto; "
+        )
         assert told + "no difference shown: sac+shooting." in sentences_of(section)
 
     def test_the_answer_counts_rival_by_rival(self, tmp_path: Path) -> None:
@@ -146,11 +197,17 @@ class TestAgainstItsControls:
             write_others(tmp_path / name, {"pac4sac": rival, "sac+shooting": 701.0}, name)
         write_study(tmp_path, "best", "best", "pac4sac-best", [])
         (answer,) = (answer for answer in answers(tmp_path) if answer.section == "best")
-        beats = "PAC4SAC, preset best, beats PAC4SAC on 1 of 2 tasks; SAC that shoots on 0 of 2 tasks."
+        beats = (
+            "PAC4SAC, preset best, beats PAC4SAC on 1 of 2 tasks; SAC that shoots on 0 of 2 tasks."
+        )
         assert answer.verdict == "in part"
-        assert answer.text.startswith(f"{beats} It loses to PAC4SAC on 1. Clearest: PAC4SAC on cartpole-swingup")
+        assert answer.text.startswith(
+            f"{beats} It loses to PAC4SAC on 1. Clearest: PAC4SAC on cartpole-swingup"
+        )
 
-    def test_trained_by_hand_they_are_the_same_but_other_runs_are_not_among_them(self, tmp_path: Path) -> None:
+    def test_trained_by_hand_they_are_the_same_but_other_runs_are_not_among_them(
+        self, tmp_path: Path
+    ) -> None:
         write_preset(tmp_path)
         write_others(tmp_path, dict.fromkeys(("pac4sac", "sac", "pac4ddpg", *CONTROLS), 600.0))
         assert set(verdicts(section_of(tmp_path))) == {"pac4sac-best", "pac4sac", *CONTROLS}
@@ -161,7 +218,9 @@ class TestAgainstItsControls:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         study = families_module.shipped_study("best")
-        block = next(block for block in study["variant"] if block == {"algo": "sac-auto", "set": {}})
+        block = next(
+            block for block in study["variant"] if block == {"algo": "sac-auto", "set": {}}
+        )
         monkeypatch.setitem(block, "tasks", ["half-cheetah"])
         write_preset(tmp_path)
         write_others(tmp_path, {"pac4sac": 600.0, "sac-auto": 600.0})
@@ -179,7 +238,14 @@ class TestAgainstItsControls:
         assert set(verdicts(section_of(tmp_path))) == {"pac4sac-best (tau=0.005)", "sac-auto"}
 
     def test_by_hand_and_by_the_study_it_is_one_variant_of_one_family(self, tmp_path: Path) -> None:
-        about = (task("cartpole-swingup"), "pac4sac", 7, None, "pac4sac-best", settings_on("cartpole-swingup"))
+        about = (
+            task("cartpole-swingup"),
+            "pac4sac",
+            7,
+            None,
+            "pac4sac-best",
+            settings_on("cartpole-swingup"),
+        )
         write_run(tmp_path / "hand", *about, preset="best")
         write_others(tmp_path / "hand", {"sac": 600.0, "sac-auto": 600.0})
         assert self.seeds_in_the_family(tmp_path) == [[7]]
@@ -194,7 +260,8 @@ class TestAgainstItsControls:
 
 
 class TestIsNoRowOfThePaper:
-    @pytest.mark.parametrize("label", ["pac4sac-best", "pac4sac"])  # a study may leave its variant without a name
+    # a study may leave its variant without a name
+    @pytest.mark.parametrize("label", ["pac4sac-best", "pac4sac"])
     def test_where_nothing_else_was_trained(self, tmp_path: Path, label: str) -> None:
         write_preset(tmp_path / "in", label=label)
         write_others(tmp_path / "in", {"sac": 600.0})
@@ -205,7 +272,9 @@ class TestIsNoRowOfThePaper:
         page = Page(write_report([tmp_path / "in"], tmp_path / "out").page.read_text())
         assert "best" in page.sections
         assert "claims" not in page.sections
-        row = next(r for r in rows_of(tmp_path / "out/tables/table-1-details.csv") if r["row"] == "pac4sac")
+        row = next(
+            r for r in rows_of(tmp_path / "out/tables/table-1-details.csv") if r["row"] == "pac4sac"
+        )
         assert row["verdict"] == "no data"
 
     def test_nor_where_pac4sac_stands_beside_it(self, tmp_path: Path) -> None:
@@ -213,13 +282,28 @@ class TestIsNoRowOfThePaper:
         write_others(folder, {"pac4sac": 600.0, "sac": 550.0})
         for shots, terms in ((1, {}), (500, {"xi": 0.0})):
             settings = {"shots": shots, **terms}
-            write_run(folder, task("cartpole-swingup"), "pac4sac", 0, None, f"shots={shots}", settings)
+            write_run(
+                folder, task("cartpole-swingup"), "pac4sac", 0, None, f"shots={shots}", settings
+            )
         write_report([folder], tmp_path / "without")
         write_preset(folder, level=900.0)
         write_report([folder], tmp_path / "with")
-        for name in ("table-1", "table-1-details", "table-2", "table-2-details", "shooting", "claims"):
-            before, after = ((tmp_path / out / "tables" / f"{name}.csv").read_text() for out in ("without", "with"))
+        for name in (
+            "table-1",
+            "table-1-details",
+            "table-2",
+            "table-2-details",
+            "shooting",
+            "claims",
+        ):
+            before, after = (
+                (tmp_path / out / "tables" / f"{name}.csv").read_text()
+                for out in ("without", "with")
+            )
             assert before == after
         assert variants_of(folder)["pac4sac-best"].command.endswith("--preset best")
-        limits = {row["Variant"]: row for row in rows_of(tmp_path / "with/tables/threshold-cartpole-swingup.csv")}
+        limits = {
+            row["Variant"]: row
+            for row in rows_of(tmp_path / "with/tables/threshold-cartpole-swingup.csv")
+        }
         assert (limits["pac4sac"]["850"], limits["pac4sac-best"]["850"]) == ("40.0", "0.0")

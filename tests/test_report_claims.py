@@ -28,12 +28,21 @@ class TestClaims:
 
     def judged(self, folder: Path) -> dict[tuple[str, str, str], str]:
         rows = self.records(folder)
-        return {(row["claim"].split(":")[0], row["on"], row["compared"]): row["verdict"] for row in rows}
+        return {
+            (row["claim"].split(":")[0], row["on"], row["compared"]): row["verdict"] for row in rows
+        }
 
     def evidence(self, folder: Path, claim: str) -> str:
-        return next(row[3].text for table in self.tables(folder) for row in table.cells if row[0].text == claim)
+        return next(
+            row[3].text
+            for table in self.tables(folder)
+            for row in table.cells
+            if row[0].text == claim
+        )
 
-    def write(self, folder: Path, algo: str, level: float, label: str | None = None, **settings: Any) -> None:
+    def write(
+        self, folder: Path, algo: str, level: float, label: str | None = None, **settings: Any
+    ) -> None:
         """Five runs that are never solved, with a regret that the level decides."""
         cartpole = task("cartpole-swingup")
         for seed in range(5):
@@ -71,7 +80,11 @@ class TestClaims:
         for algo, level in (("pac4sac", 500.0), ("sac", 400.0)):
             self.write(tmp_path, algo, level)
         assert "thousands: " in self.evidence(tmp_path, "PAC4SAC: less regret than its rivals")
-        row = next(r for r in self.records(tmp_path) if "less regret" in r["claim"] and r["compared"] == "SAC")
+        row = next(
+            r
+            for r in self.records(tmp_path)
+            if "less regret" in r["claim"] and r["compared"] == "SAC"
+        )
         assert row["estimate"] == pytest.approx(-100 * 40)
         assert row["measure"] == "Δ cumulative regret"
 
@@ -88,7 +101,13 @@ class TestClaims:
     ) -> None:
         cartpole = task("cartpole-swingup")
         for seed in range(5):
-            write_run(tmp_path, cartpole, "pac4sac", seed, [0.0] * 3 + [900.0 if seed < solved else 0.0] * 37)
+            write_run(
+                tmp_path,
+                cartpole,
+                "pac4sac",
+                seed,
+                [0.0] * 3 + [900.0 if seed < solved else 0.0] * 37,
+            )
             for algo in ("sac", "ddpg", "oac"):
                 for k in (0, 5):  # ten seeds, so that four of five are enough for three comparisons
                     write_run(tmp_path, cartpole, algo, seed + k, [0.0] * 40)
@@ -96,13 +115,16 @@ class TestClaims:
         context = read_context([tmp_path])
         section = claims_section(context, judge_claims(context))
         assert section is not None
-        rows = [row for block in section.blocks if isinstance(block, Table) for row in block.records]
+        rows = [
+            row for block in section.blocks if isinstance(block, Table) for row in block.records
+        ]
         sac = next(row for row in rows if row["claim"] == claim and row["compared"] == "SAC")
         assert (sac["verdict"], sac["low"]) == (verdict, None)
         assert f"solved {solved} of 5 and 0 of 10 (p = " in self.evidence(tmp_path, claim)
 
     @pytest.mark.parametrize(
-        ("ours", "theirs", "verdict"), [(30.0, 0.0, "contradicted"), (30.0, 29.0, "not shown"), (0.0, 30.0, "holds")]
+        ("ours", "theirs", "verdict"),
+        [(30.0, 0.0, "contradicted"), (30.0, 29.0, "not shown"), (0.0, 30.0, "holds")],
     )
     def test_of_overestimation_are_judged_by_zero_and_by_sac(
         self, tmp_path: Path, ours: float, theirs: float, verdict: str
@@ -113,7 +135,9 @@ class TestClaims:
                 row = {"step": 40_000, "bias": bias + seed - 2, "rms": 1.0, "mean_return": 50.0}
                 (tmp_path / f"runs/{algo}-seed{seed}/bias.jsonl").write_text(json.dumps(row) + "\n")
         judged = self.judged(tmp_path)
-        assert judged["Overestimation is cured with one critic", "Cartpole Swingup", "SAC"] == verdict
+        assert (
+            judged["Overestimation is cured with one critic", "Cartpole Swingup", "SAC"] == verdict
+        )
 
     def test_of_the_critic_are_judged_by_plain_critics_that_shoot(self, tmp_path: Path) -> None:
         self.write(tmp_path, "pac4sac", 500.0)
@@ -121,7 +145,11 @@ class TestClaims:
         judged = self.judged(tmp_path)
         assert judged == {
             ("The critic makes the gain", "Cartpole Swingup", "SAC that shoots"): "contradicted",
-            ("The critic makes the gain", "Cartpole Swingup", "one plain critic that shoots"): "contradicted",
+            (
+                "The critic makes the gain",
+                "Cartpole Swingup",
+                "one plain critic that shoots",
+            ): "contradicted",
         }
 
     def test_of_more_shots_are_judged_by_their_trend_with_and_without_those_that_do_not_shoot(
@@ -129,14 +157,20 @@ class TestClaims:
     ) -> None:
         for shots, level in ((1, 100.0), (200, 500.0), (400, 500.0), (1000, 500.0)):
             self.write(tmp_path, "pac4sac", level, f"pac4sac-shots={shots}", shots=shots)
-        assert self.judged(tmp_path)["More shots are better", "Cartpole Swingup", "S > 1"] == "in part"
+        assert (
+            self.judged(tmp_path)["More shots are better", "Cartpole Swingup", "S > 1"] == "in part"
+        )
 
     def test_of_cost_are_judged_on_every_machine(self, tmp_path: Path) -> None:
         for device, factor in (("cpu", 1.1), ("cuda", 1.5)):
             times = {"sac": [4.0, 4.01], "pac4sac": [4 * factor, 4 * factor + 0.01]}
-            rows = [{"algo": algo, "seconds_per_1000_steps": found} for algo, found in times.items()]
+            rows = [
+                {"algo": algo, "seconds_per_1000_steps": found} for algo, found in times.items()
+            ]
             (tmp_path / device).mkdir()
-            (tmp_path / device / "cost.json").write_text(json.dumps({"device": device, "rows": rows}))
+            (tmp_path / device / "cost.json").write_text(
+                json.dumps({"device": device, "rows": rows})
+            )
         assert {on: verdict for (_, on, _), verdict in self.judged(tmp_path).items()} == {
             "CPU": "holds",
             "cuda": "contradicted",
@@ -187,12 +221,20 @@ class TestCalibration:
                 returns = [850.0 - factor * regret / 40] * 40
                 label = f"{algo}-updates_per_step={updates}"
                 for seed in (1000, 1001):
-                    about = (task("cartpole-swingup"), algo, seed, [r + seed % 2 for r in returns], label)
+                    about = (
+                        task("cartpole-swingup"),
+                        algo,
+                        seed,
+                        [r + seed % 2 for r in returns],
+                        label,
+                    )
                     write_run(tmp_path, *about, {"updates_per_step": updates})
         write_study(tmp_path, "updates-per-step", "calibration", None, [])
         section = chosen_section(read_context([tmp_path]), "calibration")
         assert section is not None
-        told = next(block for block in section.blocks if str(block).startswith("On cartpole-swingup"))
+        told = next(
+            block for block in section.blocks if str(block).startswith("On cartpole-swingup")
+        )
         nearest, farthest = re.findall(r"`(updates_per_step=\d)` \(a factor of ([\d.]+)\)", told)
         assert (nearest[0], farthest[0]) == ("updates_per_step=4", "updates_per_step=1")
         assert float(farthest[1]) == pytest.approx(2.0, abs=0.01)
@@ -201,7 +243,13 @@ class TestCalibration:
         for algo in ("ddpg", "sac"):
             for updates in (1, 4):
                 for seed in (1000, 1001):
-                    about = (task("cartpole-swingup"), algo, seed, None, f"{algo}-updates_per_step={updates}")
+                    about = (
+                        task("cartpole-swingup"),
+                        algo,
+                        seed,
+                        None,
+                        f"{algo}-updates_per_step={updates}",
+                    )
                     write_run(tmp_path, *about, {"updates_per_step": updates})
         write_run(tmp_path, task("cartpole-swingup"), "sac", 1002, [1.0] * 30, "sac-updates_per_step=1",
                   {"updates_per_step": 1}, status="interrupted")  # fmt: skip
@@ -210,11 +258,14 @@ class TestCalibration:
         assert section is not None
         _, _, told, table = section.blocks
         assert (
-            told == "On cartpole-swingup the settings are not ranked: runs of `sac-updates_per_step=1` are unfinished."
+            told
+            == "On cartpole-swingup the settings are not ranked: runs of `sac-updates_per_step=1` are unfinished."
         )
         verdicts = {row["variant"]: row["regret_verdict"] for row in table.records}
         assert verdicts["sac-updates_per_step=1"] == "unfinished"
-        assert "unfinished" not in {verdicts[label] for label in verdicts if label != "sac-updates_per_step=1"}
+        assert "unfinished" not in {
+            verdicts[label] for label in verdicts if label != "sac-updates_per_step=1"
+        }
 
     def write_sac(self, folder: Path, name: str, alpha: float, updates: int, factor: float) -> None:
         """Two runs whose regret is so many times the paper's."""
@@ -223,17 +274,37 @@ class TestCalibration:
         label = f"sac-alpha={alpha}-updates_per_step={updates}"
         settings = {"alpha": alpha, "updates_per_step": updates}
         for seed in (1000, 1001):
-            write_run(folder / name, task(name), "sac", seed, [r_limit - regret / e_max] * e_max, label, settings)
+            write_run(
+                folder / name,
+                task(name),
+                "sac",
+                seed,
+                [r_limit - regret / e_max] * e_max,
+                label,
+                settings,
+            )
 
-    def test_makes_one_choice_for_all_tasks_with_updates_per_step_by_task(self, tmp_path: Path) -> None:
-        factors = {(0.1, 1): 1.5, (0.1, 2): 1.21, (0.2, 1): 0.5, (0.2, 2): 3.0}  # on both tasks, on one the other way
+    def test_makes_one_choice_for_all_tasks_with_updates_per_step_by_task(
+        self, tmp_path: Path
+    ) -> None:
+        # on both tasks, on one the other way
+        factors = {(0.1, 1): 1.5, (0.1, 2): 1.21, (0.2, 1): 0.5, (0.2, 2): 3.0}
         for (alpha, updates), factor in factors.items():
             self.write_sac(tmp_path / "new", "cartpole-swingup", alpha, updates, factor)
             self.write_sac(tmp_path / "new", "ant", alpha, 3 - updates, 1 / factor)
         write_study(tmp_path / "new", "calibrate-rivals", "calibration", None, [])
         # What another study began with these settings and other seeds takes no part.
         settings = {"alpha": 0.2, "updates_per_step": 1}
-        write_run(tmp_path / "old", task("ant"), "sac", 1004, [1.0] * 30, "old", settings, status="interrupted")
+        write_run(
+            tmp_path / "old",
+            task("ant"),
+            "sac",
+            1004,
+            [1.0] * 30,
+            "old",
+            settings,
+            status="interrupted",
+        )
         write_study(tmp_path / "old", "older", "calibration", None, [])
         section = chosen_section(read_context([tmp_path]), "calibration")
         assert section is not None
@@ -243,7 +314,11 @@ class TestCalibration:
                "`sac-alpha=0.2` (a factor of 2.00, with 1, 2)." in told  # fmt: skip
         assert "On ant the settings are not ranked: runs of `sac` are unfinished." in told
         tables = {block.name: block for block in section.blocks if isinstance(block, Table)}
-        assert list(tables) == ["calibrate-rivals-cartpole-swingup", "calibrate-rivals-ant", "older-ant"]
+        assert list(tables) == [
+            "calibrate-rivals-cartpole-swingup",
+            "calibrate-rivals-ant",
+            "older-ant",
+        ]
         labels = [row["variant"] for row in tables["calibrate-rivals-ant"].records]
         assert labels[0] == "sac-alpha=0.1-updates_per_step=1"
         assert {row["runs"] for row in tables["calibrate-rivals-ant"].records} == {2}
@@ -256,46 +331,82 @@ class TestCalibration:
         section = chosen_section(read_context([tmp_path]), "calibration")
         assert section is not None
         (told,) = [block for block in section.blocks if str(block).startswith("OAC over")]
-        assert told.endswith("`oac-lab` (a factor of 1.10, with 4), then `oac` (a factor of 1.50, with 4).")
+        assert told.endswith(
+            "`oac-lab` (a factor of 1.10, with 4), then `oac` (a factor of 1.50, with 4)."
+        )
 
-    def test_runs_of_a_search_have_a_section_of_their_own_and_are_no_results(self, tmp_path: Path) -> None:
+    def test_runs_of_a_search_have_a_section_of_their_own_and_are_no_results(
+        self, tmp_path: Path
+    ) -> None:
         for seed in (1000, 1001):
             write_run(
-                tmp_path / "search", task("cartpole-swingup"), "pac4sac", seed, None, "auto", {"learn_alpha": True}
+                tmp_path / "search",
+                task("cartpole-swingup"),
+                "pac4sac",
+                seed,
+                None,
+                "auto",
+                {"learn_alpha": True},
             )
         write_run(tmp_path / "search", task("cartpole-swingup"), "pac4sac", 1000, [1.0] * 30, "slow", {"lr": 1e-4},
                   status="interrupted")  # fmt: skip
         write_study(tmp_path / "search", "search", "search", None, [])
-        write_run(tmp_path / "table", task("cartpole-swingup"), "pac4sac", 0, None, "auto", {"learn_alpha": True})
+        write_run(
+            tmp_path / "table",
+            task("cartpole-swingup"),
+            "pac4sac",
+            0,
+            None,
+            "auto",
+            {"learn_alpha": True},
+        )
         context = read_context([tmp_path])
         assert chosen_section(context, "calibration") is None
         section = chosen_section(context, "search")
         assert section is not None
         _, table = section.blocks[1:]
-        assert {(row["variant"], row["runs"]) for row in table.records} == {("auto (search)", 2), ("slow (search)", 1)}
+        assert {(row["variant"], row["runs"]) for row in table.records} == {
+            ("auto (search)", 2),
+            ("slow (search)", 1),
+        }
         counted = context.results("cartpole-swingup")
         assert [(variant.label, len(variant.runs)) for variant in counted] == [("auto", 1)]
 
-    def test_a_search_over_tasks_ranks_its_variants_by_regret_over_the_least_on_each(self, tmp_path: Path) -> None:
+    def test_a_search_over_tasks_ranks_its_variants_by_regret_over_the_least_on_each(
+        self, tmp_path: Path
+    ) -> None:
         # By how much the return of every episode falls short of the limit:
         shorts = {"cartpole-swingup": (100, 200, 400), "humanoid": (90, 30, 30)}
         for name, (a, b, c) in shorts.items():
             about = task(name)
             for label, short, alpha in (("a", a, 0.1), ("b", b, 0.3), ("c", c, 0.4)):
                 for seed, luck in ((1000, 0.8), (1001, 1.2)):
-                    returns = [about["r_limit"] - luck * short] * (about["steps"] // about["horizon"])
+                    returns = [about["r_limit"] - luck * short] * (
+                        about["steps"] // about["horizon"]
+                    )
                     write_run(tmp_path / name, about, "sac", seed, returns, label, {"alpha": alpha})
-        write_run(tmp_path / "more", task("humanoid"), "sac", 1000, None, "elsewhere", {"alpha": 0.9})
+        write_run(
+            tmp_path / "more", task("humanoid"), "sac", 1000, None, "elsewhere", {"alpha": 0.9}
+        )
         for folder in (*shorts, "more"):
             write_study(tmp_path / folder, "search", "search", "b", [])
         section = chosen_section(read_context([tmp_path]), "search")
         assert section is not None
-        (table,) = [block for block in section.blocks if getattr(block, "name", "") == "search-over-tasks"]
+        (table,) = [
+            block for block in section.blocks if getattr(block, "name", "") == "search-over-tasks"
+        ]
         found = [(row["variant"], row["times"], row["humanoid"]) for row in table.records]
-        expected = [("b (search)", 1.0, 1.0), ("a (search)", 1.5**0.5, 3.0), ("c (search)", 2**0.5, 1.0)]
-        assert found == [(label, pytest.approx(mean), pytest.approx(here)) for label, mean, here in expected]
-        # On the first task c has twice the regret of b, on the second as much. Each of four logarithms has the
-        # deviation ln 1.5/√2 over two seeds, so that their mean over tasks has ln 1.5/2, with four degrees of freedom.
+        expected = [
+            ("b (search)", 1.0, 1.0),
+            ("a (search)", 1.5**0.5, 3.0),
+            ("c (search)", 2**0.5, 1.0),
+        ]
+        assert found == [
+            (label, pytest.approx(mean), pytest.approx(here)) for label, mean, here in expected
+        ]
+        # On the first task c has twice the regret of b, on the second as much. Each of four
+        # logarithms has the deviation ln 1.5/√2 over two seeds, so that their mean over tasks has
+        # ln 1.5/2, with four degrees of freedom.
         ends = {row["variant"]: (row["times"], row["times_low"]) for row in table.records}
         low = 2**0.5 / 1.5 ** (2.7764 / 2)
         assert ends["c (search)"] == (pytest.approx(2**0.5), pytest.approx(low, rel=1e-4))
@@ -306,13 +417,19 @@ class TestCalibration:
     ) -> None:
         for name in ("cartpole-swingup", "humanoid"):
             about = task(name)
-            for label, short, alpha in (("a", 100, 0.1), ("b", 25, 0.3), ("solved at once", -1, 0.4)):
+            for label, short, alpha in (
+                ("a", 100, 0.1),
+                ("b", 25, 0.3),
+                ("solved at once", -1, 0.4),
+            ):
                 returns = [about["r_limit"] - short] * (about["steps"] // about["horizon"])
                 write_run(tmp_path / name, about, "sac", 1000, returns, label, {"alpha": alpha})
             write_study(tmp_path / name, "search", "search", None, [])
         section = chosen_section(read_context([tmp_path]), "search")
         assert section is not None
-        (table,) = [block for block in section.blocks if getattr(block, "name", "") == "search-over-tasks"]
+        (table,) = [
+            block for block in section.blocks if getattr(block, "name", "") == "search-over-tasks"
+        ]
         found = {row["variant"]: row["times"] for row in table.records}
         assert found == {"b (search)": pytest.approx(1.0), "a (search)": pytest.approx(4.0)}
 
@@ -334,7 +451,9 @@ class TestCalibration:
         assert intro.startswith("Over cartpole-swingup, humanoid: ")
         assert {row[0].text for row in table.cells} == {"pac4sac", "sac"}
 
-    def test_commands_give_updates_per_step_where_the_task_has_others_today(self, tmp_path: Path) -> None:
+    def test_commands_give_updates_per_step_where_the_task_has_others_today(
+        self, tmp_path: Path
+    ) -> None:
         old = task("cartpole-swingup", updates_per_step=7)
         write_run(tmp_path, old, "sac", 0)
         assert variants_of(tmp_path)["sac"].command.endswith("--set updates_per_step=7")

@@ -1,4 +1,5 @@
-"""Commands that a report gives: run as they stand, they train what they stand beside; and names that mean harm."""
+"""Commands that a report gives: run as they stand, they train what they stand beside; and names
+that mean harm."""
 
 import csv
 import re
@@ -27,9 +28,22 @@ PENDULUM = Task("Pendulum-v1", "Pendulum-v1", 20, -1234.5)
     "trained",
     [
         {"task": PENDULUM, "settings": {"lr": 0.00012345678912}},
-        {"task": Task("a moon's pendulum", "Pendulum-v1", 25, -9000, env_kwargs={"g": 1.6}), "seeds": (3, 7)},
-        {"task": DRIFT, "algo": "training_agents:Fragile", "settings": {"breaks_at": 999, "learn_alpha": True}},
-        {"task": DRIFT, "algo": "pac4sac", "settings": {"xi": 1 / 3}, "bias_every": 40, "evaluation_episodes": 1},
+        {
+            "task": Task("a moon's pendulum", "Pendulum-v1", 25, -9000, env_kwargs={"g": 1.6}),
+            "seeds": (3, 7),
+        },
+        {
+            "task": DRIFT,
+            "algo": "training_agents:Fragile",
+            "settings": {"breaks_at": 999, "learn_alpha": True},
+        },
+        {
+            "task": DRIFT,
+            "algo": "pac4sac",
+            "settings": {"xi": 1 / 3},
+            "bias_every": 40,
+            "evaluation_episodes": 1,
+        },
         {"task": Task("Pendulum-v1", "Pendulum-v1", 5, -1e6), "stop_when_solved": True},
     ],
     ids=["settings", "task", "own algorithm", "measurements", "solved"],
@@ -50,15 +64,24 @@ def test_a_command_of_a_report_trains_the_same_runs(
     ours, again = read_runs(tmp_path / "in"), read_runs(tmp_path / "again")
     assert [run.identity for run in again] == [run.identity for run in ours]
     for one, other in zip(ours, again, strict=True):
-        assert (one.episodes, one.evaluations[-1:], one.bias) == (other.episodes, other.evaluations[-1:], other.bias)
+        assert (one.episodes, one.evaluations[-1:], one.bias) == (
+            other.episodes,
+            other.evaluations[-1:],
+            other.bias,
+        )
 
 
-@pytest.mark.parametrize("name", ["a pendulum; touch harm", "-x", "$(touch harm)", "new\nline", "it's `one`"])
+@pytest.mark.parametrize(
+    "name", ["a pendulum; touch harm", "-x", "$(touch harm)", "new\nline", "it's `one`"]
+)
 def test_a_name_is_one_word_for_the_shell(tmp_path: Path, name: str):
     write_run(tmp_path / "in", own_task(name, env_id="Pendulum-v1"), "sac", 0, label="x")
     spoken = shlex.split(variants_of(tmp_path / "in")["x"].command)
     assert spoken[:3] == ["pac4sac", "train", "Pendulum-v1"]
-    assert len(spoken) == len(["pac4sac", "train", "ID", "--algo", "sac", "--seeds", "0", "--steps", "4000"]) + 2
+    assert (
+        len(spoken)
+        == len(["pac4sac", "train", "ID", "--algo", "sac", "--seeds", "0", "--steps", "4000"]) + 2
+    )
 
 
 def test_missing_runs_are_gone_on_with_by_whole_commands(tmp_path: Path):
@@ -66,7 +89,13 @@ def test_missing_runs_are_gone_on_with_by_whole_commands(tmp_path: Path):
     train(begun, steps=30, max_minutes=1e-9)
     for seed in (0, 1):
         (begun / "runs" / f"sac-seed{seed}" / "run.json").unlink()
-    write_study(tmp_path / "in" / "s", "my study", "comparison", None, [{"task": "a b", "label": "x", "seed": 0}])
+    write_study(
+        tmp_path / "in" / "s",
+        "my study",
+        "comparison",
+        None,
+        [{"task": "a b", "label": "x", "seed": 0}],
+    )
     write_report([tmp_path / "in"], tmp_path / "out")
     assert {row["Go on with"] for row in rows_of(tmp_path / "out/tables/missing-runs.csv")} == {
         "pac4sac resume 'in/two words'",
@@ -74,7 +103,9 @@ def test_missing_runs_are_gone_on_with_by_whole_commands(tmp_path: Path):
     }
 
 
-def test_a_study_of_ones_own_is_gone_on_with_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_study_of_ones_own_is_gone_on_with_by_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my tiny.toml").write_text(
         'tasks = ["Pendulum-v1"]\nseeds = "0"\n[task.Pendulum-v1]\nsteps = 40\n'
@@ -97,8 +128,25 @@ def test_go_on_with_is_quoted_after_a_stop(
     folder = tmp_path / "my training"
     tiny = ["--set", *(f"{name}={value}" for name, value in SETTINGS.items())]
     stopped = ["--max-minutes", "0.00001", "--device", "cpu", *QUICK, *tiny]
-    assert main(["train", "Pendulum-v1", "--algo", "sac", "--steps", "50", "--out", str(folder), *stopped]) == 0
-    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("Go on with:"))
+    assert (
+        main(
+            [
+                "train",
+                "Pendulum-v1",
+                "--algo",
+                "sac",
+                "--steps",
+                "50",
+                "--out",
+                str(folder),
+                *stopped,
+            ]
+        )
+        == 0
+    )
+    line = next(
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("Go on with:")
+    )
     assert shlex.split(line.removeprefix("Go on with:")) == ["pac4sac", "resume", str(folder)]
 
 
@@ -152,7 +200,10 @@ def test_a_report_on_hostile_names_is_written(tmp_path: Path):
 
 @pytest.mark.parametrize("there_is_one", [True, False])
 def test_the_page_is_opened_where_there_is_a_browser(
-    there_is_one: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    there_is_one: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ):
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or there_is_one)

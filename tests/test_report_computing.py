@@ -18,7 +18,9 @@ CPU = {"device": "cpu", "backend": "compiled", "precision": "float32"}
 def five(folder: Path, level: float, label: str = "pac4sac", **settings: Any) -> None:
     algo = label if label in ("sac", "ddpg", "oac") else "pac4sac"
     for seed in range(5):
-        write_run(folder, task("cartpole-swingup"), algo, seed, [level + seed] * 40, label, settings)
+        write_run(
+            folder, task("cartpole-swingup"), algo, seed, [level + seed] * 40, label, settings
+        )
 
 
 class TestHowRunsWereComputed:
@@ -27,9 +29,14 @@ class TestHowRunsWereComputed:
             write_run(tmp_path / "in", task("cartpole-swingup"), algo, 0, computed=computed)
         write_run(tmp_path / "in", task("cartpole-swingup"), "ddpg", 0)
         text = write_report([tmp_path / "in"], tmp_path / "out").page.with_suffix(".md").read_text()
-        assert "computed alike: `ddpg` not recorded; `oac` in float32 on cpu; the others in tf32 on cuda." in text
+        assert (
+            "computed alike: `ddpg` not recorded; `oac` in float32 on cpu; the others in tf32 "
+            "on cuda." in text
+        )
         rows = rows_of(tmp_path / "out/tables/computing.csv")
-        assert [(row["variant"], row["device"], row["backend"], row["precision"]) for row in rows] == [
+        assert [
+            (row["variant"], row["device"], row["backend"], row["precision"]) for row in rows
+        ] == [
             ("pac4sac", *GPU.values()),
             ("sac", *GPU.values()),
             ("ddpg", *["not recorded"] * 3),
@@ -44,7 +51,9 @@ class TestHowRunsWereComputed:
 
     def test_is_part_of_the_command_that_repeats_them(self, tmp_path: Path) -> None:
         write_run(tmp_path, task("cartpole-swingup"), "sac", 0, computed=GPU)
-        assert variants_of(tmp_path)["sac"].command.endswith("--seeds 0 --precision tf32 --device cuda")
+        assert variants_of(tmp_path)["sac"].command.endswith(
+            "--seeds 0 --precision tf32 --device cuda"
+        )
         write_run(tmp_path, task("cartpole-swingup"), "sac", 1, computed=CPU)
         assert variants_of(tmp_path)["sac"].command.endswith("--seeds 0:2")
 
@@ -63,6 +72,8 @@ class TestFamilies:
         expected = [control | {"seed": seed} for seed in range(5)]
         write_study(tmp_path / "study", "controls", "controls", "pac4sac", expected)
         families = read_context([tmp_path]).families["cartpole-swingup"]
-        labels = {family.title: [variant.label for variant in family.members] for family in families}
+        labels = {
+            family.title: [variant.label for variant in family.members] for family in families
+        }
         assert labels["Controls"] == ["pac4sac-shots=1"]
         assert labels["Numbers of shots"] == ["pac4sac-shots=200"]

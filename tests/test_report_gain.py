@@ -1,4 +1,5 @@
-"""What shooting gives to each kind of critic, and what the PAC-Bayes critic gives beside plain ones."""
+"""What shooting gives to each kind of critic, and what the PAC-Bayes critic gives beside plain
+ones."""
 
 from pathlib import Path
 from typing import Any
@@ -23,17 +24,34 @@ LEVELS: dict[str, tuple[str, float, dict[str, Any]]] = {
 
 
 def write(
-    folder: Path, *labels: str, about: dict[str, Any] = CARTPOLE, episodes: int = 40, status: str = "finished"
+    folder: Path,
+    *labels: str,
+    about: dict[str, Any] = CARTPOLE,
+    episodes: int = 40,
+    status: str = "finished",
 ) -> None:
     for label in labels:
         algo, level, settings = LEVELS[label]
         for seed in (0, 1):  # a unit of return apart, so that regrets have a deviation of 40 / √2
-            write_run(folder, about, algo, seed, [level - 0.5 + seed] * episodes, label, settings, status=status)
+            write_run(
+                folder,
+                about,
+                algo,
+                seed,
+                [level - 0.5 + seed] * episodes,
+                label,
+                settings,
+                status=status,
+            )
 
 
 def records(folder: Path, name: str) -> dict[str, dict[str, Any]]:
     tables = {table.name: table for table in gain_tables(read_context([folder]))}
-    return {row.get("critic", row.get("minus")): row for row in tables[name].records} if name in tables else {}
+    return (
+        {row.get("critic", row.get("minus")): row for row in tables[name].records}
+        if name in tables
+        else {}
+    )
 
 
 class TestWhatShootingGives:
@@ -45,17 +63,25 @@ class TestWhatShootingGives:
         assert two["once_sd"] == pytest.approx(40 / 2**0.5)
         # A variance of 800 over two seeds on either side: ± t(0.975; 2) · √(400 + 400).
         ends = [two["difference"], two["difference_low"], two["difference_high"]]
-        assert ends == pytest.approx([-2000, -2000 - 4.302653 * 800**0.5, -2000 + 4.302653 * 800**0.5])
+        assert ends == pytest.approx(
+            [-2000, -2000 - 4.302653 * 800**0.5, -2000 + 4.302653 * 800**0.5]
+        )
         assert found["one plain critic"]["difference"] == pytest.approx(-40 * 120)
 
-    def test_is_also_told_as_the_mean_over_critics_that_differ_in_nothing_else(self, tmp_path: Path) -> None:
+    def test_is_also_told_as_the_mean_over_critics_that_differ_in_nothing_else(
+        self, tmp_path: Path
+    ) -> None:
         write(tmp_path, *LEVELS)
         mean = records(tmp_path, "gain-of-shooting")["mean of these three"]
         assert mean["difference"] == pytest.approx(-40 * (50 + 120 + 160) / 3)
         # Six sides of 400 each, by 3²: 266.67, with as many degrees of freedom as sides.
-        assert mean["difference_high"] - mean["difference"] == pytest.approx(2.446912 * (2400 / 9) ** 0.5)
+        assert mean["difference_high"] - mean["difference"] == pytest.approx(
+            2.446912 * (2400 / 9) ** 0.5
+        )
 
-    def test_shows_half_of_a_pair_without_a_difference_and_no_mean_of_two(self, tmp_path: Path) -> None:
+    def test_shows_half_of_a_pair_without_a_difference_and_no_mean_of_two(
+        self, tmp_path: Path
+    ) -> None:
         write(tmp_path, *(label for label in LEVELS if label != "one-plain-critic"))
         found = records(tmp_path, "gain-of-shooting")
         assert found["one plain critic"]["once"] is None
@@ -65,12 +91,18 @@ class TestWhatShootingGives:
 
 
 class TestWhatTheCriticGives:
-    def test_is_the_regret_of_pac4sac_minus_that_of_plain_critics_with_as_many_candidates(self, tmp_path: Path) -> None:
+    def test_is_the_regret_of_pac4sac_minus_that_of_plain_critics_with_as_many_candidates(
+        self, tmp_path: Path
+    ) -> None:
         write(tmp_path, *LEVELS)
         found = records(tmp_path, "gain-of-critic")
         one, two = found["one plain critic"], found["two plain critics (SAC)"]
-        assert [one["once"], one["shooting"], one["both"]] == pytest.approx([40 * 50, 40 * 10, 40 * 30])
-        assert [two["once"], two["shooting"], two["both"]] == pytest.approx([40 * 100, -40 * 10, 40 * 45])
+        assert [one["once"], one["shooting"], one["both"]] == pytest.approx(
+            [40 * 50, 40 * 10, 40 * 30]
+        )
+        assert [two["once"], two["shooting"], two["both"]] == pytest.approx(
+            [40 * 100, -40 * 10, 40 * 45]
+        )
 
     def test_is_not_told_of_runs_that_are_under_way(self, tmp_path: Path) -> None:
         write(tmp_path, "sac", "pac4sac-without-shooting", "sac+shooting")
@@ -84,7 +116,9 @@ class TestWhatTheCriticGives:
 
 
 @pytest.mark.parametrize("changes", [{"steps": 10_000}, {"r_limit": 700.0}])
-def test_runs_on_a_task_that_is_not_the_papers_are_left_out(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_runs_on_a_task_that_is_not_the_papers_are_left_out(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
     write(tmp_path, *LEVELS, about=task("cartpole-swingup", **changes))
     assert gain_tables(read_context([tmp_path])) == []
 
@@ -92,6 +126,8 @@ def test_runs_on_a_task_that_is_not_the_papers_are_left_out(tmp_path: Path, chan
 def test_tables_say_how_surely(tmp_path: Path) -> None:
     write(tmp_path, *LEVELS)
     table = gain_tables(read_context([tmp_path]))[1]
-    assert all(isinstance(row.overall, Estimate) and row.overall.low is not None for row in table.rows)
+    assert all(
+        isinstance(row.overall, Estimate) and row.overall.low is not None for row in table.rows
+    )
     assert table.cells[0][1].text == "one plain critic"
     assert table.cells[0][4].text.startswith("1.2 [")

@@ -26,9 +26,15 @@ class TestWhatIsNotThere:
         text = write_report([study], tmp_path / "out").page.read_text()
         assert "Not finished: table-1 lacks 1 run." in text
         assert rows_of(tmp_path / "out/tables/missing-runs.csv") == [
-            {"Task": "cartpole-swingup", "Variant": "sac", "Seeds": "1", "Runs": "1",
-             "Studies": "table-1", "Go on with": "pac4sac study run table-1 --tasks cartpole-swingup --seeds 1"}
-        ]  # fmt: skip
+            {
+                "Task": "cartpole-swingup",
+                "Variant": "sac",
+                "Seeds": "1",
+                "Runs": "1",
+                "Studies": "table-1",
+                "Go on with": "pac4sac study run table-1 --tasks cartpole-swingup --seeds 1",
+            }
+        ]
 
     def test_a_run_under_another_name_is_not_missing(self, tmp_path: Path) -> None:
         write_run(tmp_path, task("cartpole-swingup"), "pac4sac", 0)
@@ -41,14 +47,30 @@ class TestWhatIsNotThere:
 
     def test_every_study_that_waits_for_a_run_is_named(self, tmp_path: Path) -> None:
         expected = {"task": "ant", "seed": 0, "identity": "1f"}
-        write_study(tmp_path / "in/a", "controls", "controls", None, [expected | {"label": "pac4sac-without-shooting"}])
-        write_study(tmp_path / "in/b", "shooting", "shooting", None, [expected | {"label": "pac4sac-shots=1"}])
-        assert [run.studies for run in collect([tmp_path / "in"]).missing] == [("controls", "shooting")]
+        write_study(
+            tmp_path / "in/a",
+            "controls",
+            "controls",
+            None,
+            [expected | {"label": "pac4sac-without-shooting"}],
+        )
+        write_study(
+            tmp_path / "in/b",
+            "shooting",
+            "shooting",
+            None,
+            [expected | {"label": "pac4sac-shots=1"}],
+        )
+        assert [run.studies for run in collect([tmp_path / "in"]).missing] == [
+            ("controls", "shooting")
+        ]
         text = write_report([tmp_path / "in"], tmp_path / "out").page.read_text()
         assert "Not finished: controls lacks 1 run, shooting lacks 1 run (1 in all)." in text
 
     def test_a_study_without_any_run_is_reported_too(self, tmp_path: Path) -> None:
-        expected = [{"task": "ant", "algo": "sac", "label": "sac", "seed": seed} for seed in range(5)]
+        expected = [
+            {"task": "ant", "algo": "sac", "label": "sac", "seed": seed} for seed in range(5)
+        ]
         write_study(tmp_path / "in", "table-1", "table-1", "sac", expected)
         text = write_report([tmp_path / "in"], tmp_path / "out").page.read_text()
         assert "table-1 lacks 5 runs" in text
@@ -56,12 +78,32 @@ class TestWhatIsNotThere:
     def test_unfinished_and_broken_runs_are_listed(self, tmp_path: Path) -> None:
         cartpole = task("cartpole-swingup")
         write_run(tmp_path / "in", cartpole, "sac", 0, SOLVED_AT_ONCE)
-        write_run(tmp_path / "in", cartpole, "sac", 1, [1.0] * 3, status="diverged", status_detail="NaN at step 3000")
-        write_run(tmp_path / "in", cartpole, "sac", 2, [1.0] * 3, status="failed", status_detail="no simulator")
+        write_run(
+            tmp_path / "in",
+            cartpole,
+            "sac",
+            1,
+            [1.0] * 3,
+            status="diverged",
+            status_detail="NaN at step 3000",
+        )
+        write_run(
+            tmp_path / "in",
+            cartpole,
+            "sac",
+            2,
+            [1.0] * 3,
+            status="failed",
+            status_detail="no simulator",
+        )
         write_run(tmp_path / "in", cartpole, "sac", 3, [1.0] * 3, status="running")
-        write_run(tmp_path / "in", cartpole, "sac", 4, SOLVED_AT_ONCE[:6], status="diverged")  # solved before
+        # solved before
+        write_run(tmp_path / "in", cartpole, "sac", 4, SOLVED_AT_ONCE[:6], status="diverged")
         write_report([tmp_path / "in"], tmp_path / "out")
-        listed = {row["Seed"]: row["Metrics"] for row in rows_of(tmp_path / "out/tables/unfinished-runs.csv")}
+        listed = {
+            row["Seed"]: row["Metrics"]
+            for row in rows_of(tmp_path / "out/tables/unfinished-runs.csv")
+        }
         assert listed == {"1": "diverged", "2": "failed", "3": "unfinished", "4": "complete"}
         group = variants_of(tmp_path / "in")["sac"]
         assert (group.solved, len(group.judged)) == (2, 3)  # the diverged one never will be
@@ -75,17 +117,31 @@ class TestWhatIsNotThere:
         assert variants_of(tmp_path)["sac"].values("episodes") == [0.0]
 
     @pytest.mark.parametrize("status", ["running", "interrupted", "failed"])
-    def test_runs_solved_early_do_not_stand_for_those_under_way(self, tmp_path: Path, status: str) -> None:
+    def test_runs_solved_early_do_not_stand_for_those_under_way(
+        self, tmp_path: Path, status: str
+    ) -> None:
         cartpole = task("cartpole-swingup")
         for seed in range(4):
-            write_run(tmp_path / "in", cartpole, "sac", seed, [850.0 - 100] * (seed + 3) + SOLVED_AT_ONCE)
+            write_run(
+                tmp_path / "in", cartpole, "sac", seed, [850.0 - 100] * (seed + 3) + SOLVED_AT_ONCE
+            )
         write_run(tmp_path / "in", cartpole, "sac", 4, [850.0 - 100] * 12, status=status)
         group = variants_of(tmp_path / "in")["sac"]
-        assert group.values("regret") == group.values("episodes") == group.values("final_deterministic") == []
-        assert group.shown("regret") == ([300.0, 400.0, 500.0, 600.0, 1200.0], "so far, at episode 12")
+        assert (
+            group.values("regret")
+            == group.values("episodes")
+            == group.values("final_deterministic")
+            == []
+        )
+        assert group.shown("regret") == (
+            [300.0, 400.0, 500.0, 600.0, 1200.0],
+            "so far, at episode 12",
+        )
         write_report([tmp_path / "in"], tmp_path / "out")
         details = rows_of(tmp_path / "out/tables/table-1-details.csv")
-        assert {(r["verdict"], r["mean"]) for r in details if r["row"] == "sac"} == {("unfinished", "")}
+        assert {(r["verdict"], r["mean"]) for r in details if r["row"] == "sac"} == {
+            ("unfinished", "")
+        }
         row = next(row for row in rows_of(tmp_path / "out/tables/task-cartpole-swingup.csv"))
         assert (row["mean"], row["against_baseline"]) == ("", "unfinished")
         for page in ("report.md", "report.html", "tables/table-1.tex"):
@@ -96,7 +152,10 @@ class TestWhatIsNotThere:
         lines = (run / "episodes.jsonl").read_text().splitlines()
         lines[3] = "garbled"
         (run / "episodes.jsonl").write_text("\n".join([*lines, '{"episode": 40, "step"']))
-        with pytest.warns(UserWarning, match=r"Damaged logs.*: `in/runs/sac-seed0`: episodes \(2 unreadable lines\)"):
+        with pytest.warns(
+            UserWarning,
+            match=r"Damaged logs.*: `in/runs/sac-seed0`: episodes \(2 unreadable lines\)",
+        ):
             page = write_report([tmp_path / "in"], tmp_path / "out").page
         assert "<code>in/runs/sac-seed0</code>: episodes (2 unreadable lines)." in page.read_text()
 
@@ -104,7 +163,9 @@ class TestWhatIsNotThere:
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
-        (write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 1) / "run.json").write_text("{")
+        (write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 1) / "run.json").write_text(
+            "{"
+        )
         assert main(["report", str(tmp_path / "in"), "--out", str(tmp_path / "out")]) == 0
         told = capsys.readouterr().err
         assert told.startswith("pac4sac: warning: Not readable: in/runs/sac-seed1/run.json")
@@ -113,8 +174,12 @@ class TestWhatIsNotThere:
         assert "Not readable: in/runs/sac-seed1/run.json" in text
         assert "1 of 2" in text
 
-    @pytest.mark.parametrize("setting", [{"norm": "x"}, {"norm": -1}, {"lr": True}, {"activation": 1}])
-    def test_a_setting_of_another_kind_is_damage(self, tmp_path: Path, setting: dict[str, Any]) -> None:
+    @pytest.mark.parametrize(
+        "setting", [{"norm": "x"}, {"norm": -1}, {"lr": True}, {"activation": 1}]
+    )
+    def test_a_setting_of_another_kind_is_damage(
+        self, tmp_path: Path, setting: dict[str, Any]
+    ) -> None:
         run = write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
         about = json.loads((run / "run.json").read_bytes())
         (run / "run.json").write_text(json.dumps(about | {"config": about["config"] | setting}))

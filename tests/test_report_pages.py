@@ -1,4 +1,5 @@
-"""The report as pages of a repository: links, tables that fit, commands, costs, and the studies' own sections."""
+"""The report as pages of a repository: links, tables that fit, commands, costs, and the studies'
+own sections."""
 
 import json
 import re
@@ -31,7 +32,9 @@ class TestPagesForARepository:
         pages = {path.name: path.read_text() for path in (tmp_path / "out").glob("*.md")}
         linked = set(re.findall(r"\]\(([\w.-]+\.md)\)", pages["README.md"]))
         assert linked == set(pages) - {"README.md"}
-        shown = {name for text in pages.values() for name in re.findall(r"\(figures/([^)]+)\)", text)}
+        shown = {
+            name for text in pages.values() for name in re.findall(r"\(figures/([^)]+)\)", text)
+        }
         assert shown == {path.name for path in (tmp_path / "out" / "figures").iterdir()}
         assert not list((tmp_path / "out").rglob("*.pdf"))
 
@@ -45,33 +48,53 @@ class TestPagesForARepository:
 
     def test_a_table_of_two_tasks_says_which_are_not_trained(self, two_tasks: str) -> None:
         assert (
-            "Not trained yet: Ant, Humanoid. Train them with `pac4sac study run table-1 --tasks ant,humanoid`."
-            in two_tasks
+            "Not trained yet: Ant, Humanoid. Train them with `pac4sac study run table-1 "
+            "--tasks ant,humanoid`." in two_tasks
         )
         assert "no data" not in two_tasks.split("## Table 2")[0].split("## Table 1")[1]
 
     def test_commands_stand_below_a_table_under_the_name_of_their_row(self, two_tasks: str) -> None:
-        assert "# Half Cheetah, SAC\npac4sac train half-cheetah --algo sac --seeds 0:5\n" in two_tasks
+        assert (
+            "# Half Cheetah, SAC\npac4sac train half-cheetah --algo sac --seeds 0:5\n" in two_tasks
+        )
 
     def test_a_command_is_preceded_by_names_and_not_by_its_whole_row(self, two_tasks: str) -> None:
         settings = two_tasks.split("Settings of every variant")[1]
-        assert "\n# half-cheetah, oac\npac4sac train half-cheetah --algo oac --seeds 0:5\n" in settings
+        assert (
+            "\n# half-cheetah, oac\npac4sac train half-cheetah --algo oac --seeds 0:5\n" in settings
+        )
 
-    def test_deterministic_and_shooting_policies_are_evaluated_in_columns_of_their_own(self, two_tasks: str) -> None:
+    def test_deterministic_and_shooting_policies_are_evaluated_in_columns_of_their_own(
+        self, two_tasks: str
+    ) -> None:
         assert "| final evaluation: deterministic | final evaluation: shooting |" in two_tasks
 
     def test_costs_of_two_machines_stand_beside_the_papers(self, tmp_path: Path) -> None:
         for device, gpu, sac in (("cpu", None, 4.0), ("cuda", "NVIDIA H200", 2.0)):
             times = {"sac": [sac, sac + 0.1], "pac4sac": [1.5 * sac, 1.5 * sac + 0.1]}
-            rows = [{"algo": algo, "seconds_per_1000_steps": found} for algo, found in times.items()]
-            about = {"machine": {"processor": "x86_64", "cores": 16, "gpu": gpu}, "device": device, "rows": rows}
+            rows = [
+                {"algo": algo, "seconds_per_1000_steps": found} for algo, found in times.items()
+            ]
+            about = {
+                "machine": {"processor": "x86_64", "cores": 16, "gpu": gpu},
+                "device": device,
+                "rows": rows,
+            }
             (tmp_path / device).mkdir()
             (tmp_path / device / "cost.json").write_text(json.dumps(about))
         write_report([tmp_path / "cpu", tmp_path / "cuda"], tmp_path / "out")
-        found = {(row["machine"], row["algorithm"]): row for row in rows_of(tmp_path / "out" / "tables" / "cost.csv")}
+        found = {
+            (row["machine"], row["algorithm"]): row
+            for row in rows_of(tmp_path / "out" / "tables" / "cost.csv")
+        }
         assert float(found["CPU x86_64, 16 cores", "pac4sac"]["seconds"]) == pytest.approx(6.05)
-        assert float(found["NVIDIA H200", "pac4sac"]["relative_to_sac"]) == pytest.approx(3.05 / 2.05)
-        assert "Repeat with `pac4sac study run cost --device cuda`" in (tmp_path / "out" / "report.md").read_text()
+        assert float(found["NVIDIA H200", "pac4sac"]["relative_to_sac"]) == pytest.approx(
+            3.05 / 2.05
+        )
+        assert (
+            "Repeat with `pac4sac study run cost --device cuda`"
+            in (tmp_path / "out" / "report.md").read_text()
+        )
 
     def test_a_task_of_calibration_alone_has_no_section_of_results(self, tmp_path: Path) -> None:
         write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 1000)
@@ -92,10 +115,18 @@ class TestStudiesOfTheirOwn:
             for section in study_sections(read_context([folder]))
         }
 
-    def test_have_a_section_with_their_variants_and_sac_beside_the_controls(self, tmp_path: Path) -> None:
+    def test_have_a_section_with_their_variants_and_sac_beside_the_controls(
+        self, tmp_path: Path
+    ) -> None:
         cartpole = task("cartpole-swingup")
-        variants = {"pac4sac": ("pac4sac", {}), "pac4sac-without-shooting": ("pac4sac", {"shots": 1})}
-        for kind, names in (("controls", list(variants)), ("beyond", ["pac4sac", "pac4sac-tau=0.1"])):
+        variants = {
+            "pac4sac": ("pac4sac", {}),
+            "pac4sac-without-shooting": ("pac4sac", {"shots": 1}),
+        }
+        for kind, names in (
+            ("controls", list(variants)),
+            ("beyond", ["pac4sac", "pac4sac-tau=0.1"]),
+        ):
             known = variants | {"pac4sac-tau=0.1": ("pac4sac", {"tau": 0.1})}
             for label in names:
                 for seed in range(2):
@@ -106,13 +137,21 @@ class TestStudiesOfTheirOwn:
             write_run(tmp_path / "table", cartpole, "sac", seed)
             for shots in (1, 200):
                 write_run(
-                    tmp_path / "table", cartpole, "pac4sac", seed, None, f"pac4sac-shots={shots}", {"shots": shots}
+                    tmp_path / "table",
+                    cartpole,
+                    "pac4sac",
+                    seed,
+                    None,
+                    f"pac4sac-shots={shots}",
+                    {"shots": shots},
                 )
         told = self.variants(tmp_path)
         assert told["controls"] == ["pac4sac", "pac4sac-without-shooting", "sac"]
         assert told["beyond"] == ["pac4sac", "pac4sac-tau=0.1"]
 
-    def test_take_in_what_was_trained_by_hand_if_they_know_it_and_other_runs_stay_apart(self, tmp_path: Path) -> None:
+    def test_take_in_what_was_trained_by_hand_if_they_know_it_and_other_runs_stay_apart(
+        self, tmp_path: Path
+    ) -> None:
         variants = {"pac4sac": ("pac4sac", {}), "narrow": ("pac4sac", {"prior_variance": 0.01}),
                     "plain": ("sac", {"critics": 1}), "pac4ddpg": ("pac4ddpg", {})}  # fmt: skip
         for label, (algo, settings) in variants.items():
@@ -153,7 +192,8 @@ class TestTheThreshold:
             assert found == [score(group.runs[0].returns, limit, 40).episodes]
 
     def test_has_no_value_where_a_run_ended_too_early_to_tell(self, tmp_path: Path) -> None:
-        write_run(tmp_path, task("cartpole-swingup"), "sac", 0, [860.0] * 5)  # stopped when it was solved
+        # stopped when it was solved
+        write_run(tmp_path, task("cartpole-swingup"), "sac", 0, [860.0] * 5)
         write_run(tmp_path, task("cartpole-swingup"), "sac", 1, [800.0] * 40)
         write_run(tmp_path, task("cartpole-swingup"), "sac", 2, [1.0], status="diverged")
         assert sweep(variants_of(tmp_path)["sac"], (0.9, 1.0, 1.1)) == {

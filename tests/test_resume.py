@@ -1,4 +1,5 @@
-"""Exact resume: however often it is killed, an experiment ends with the bytes of one that never was."""
+"""Exact resume: however often it is killed, an experiment ends with the bytes of one that never
+was."""
 
 import json
 import random
@@ -13,7 +14,20 @@ from typing import Any
 
 import pytest
 import safetensors.torch
-from tiny_experiments import DRIFT, STEPS, Mortals, SignalAt, about, contents, copy, logs, newest, rows, same, train
+from tiny_experiments import (
+    DRIFT,
+    STEPS,
+    Mortals,
+    SignalAt,
+    about,
+    contents,
+    copy,
+    logs,
+    newest,
+    rows,
+    same,
+    train,
+)
 
 import pac4sac
 from pac4sac import Callback, Result, Task
@@ -44,7 +58,12 @@ DRIFTING = {"noise_kind": "ornstein-uhlenbeck", "noise": 0.3}
 
 @pytest.mark.parametrize(
     ("algo", "settings"),
-    [("pac4sac", {}), ("td3", {"policy_delay": 3}), ("ddpg", DRIFTING), ("oac", {"normalise_rewards": True})],
+    [
+        ("pac4sac", {}),
+        ("td3", {"policy_delay": 3}),
+        ("ddpg", DRIFTING),
+        ("oac", {"normalise_rewards": True}),
+    ],
 )
 def test_killed_at_random_steps_it_ends_byte_identical_with_workers_and_without(
     mortals: Mortals, tmp_path: Path, algo: str, settings: dict[str, Any]
@@ -63,7 +82,9 @@ def test_killed_at_random_steps_it_ends_byte_identical_with_workers_and_without(
         assert same(folder, reference)
 
 
-def test_killed_from_outside_at_any_moment_it_ends_byte_identical(tmp_path: Path, whole: Path) -> None:
+def test_killed_from_outside_at_any_moment_it_ends_byte_identical(
+    tmp_path: Path, whole: Path
+) -> None:
     code = """
 import sys
 from pathlib import Path
@@ -76,7 +97,9 @@ pac4sac.resume(folder) if (folder / "experiment.json").exists() else tiny_experi
     folder = tmp_path / "killed"
     for attempt in range(3):
         child = subprocess.Popen(
-            [sys.executable, "-c", code, str(folder)], cwd=Path(__file__).parent, stdout=subprocess.PIPE
+            [sys.executable, "-c", code, str(folder)],
+            cwd=Path(__file__).parent,
+            stdout=subprocess.PIPE,
         )
         with child:
             assert child.stdout is not None
@@ -98,7 +121,8 @@ def test_killed_before_the_first_checkpoint_it_starts_again_without_a_trace(
     assert same(folder, whole)
 
 
-# 1: experiment.json. 2 and 3: run.json of both runs. Then, for each checkpoint, two agents and four files.
+# 1: experiment.json. 2 and 3: run.json of both runs. Then, for each checkpoint, two agents and four
+# files.
 @pytest.mark.parametrize("write", [3, 5, 8, 14])
 def test_killed_in_the_middle_of_a_write_it_ends_byte_identical(
     mortals: Mortals, tmp_path: Path, whole: Path, write: int
@@ -116,20 +140,29 @@ def test_killed_in_an_evaluation_it_logs_each_line_once(
     mortals: Mortals, tmp_path: Path, whole: Path, lines: int
 ) -> None:
     folder = tmp_path / "x"
-    assert mortals.run("train", folder, die={"kind": "evaluations", "lines": lines}) == -signal.SIGKILL
+    assert (
+        mortals.run("train", folder, die={"kind": "evaluations", "lines": lines}) == -signal.SIGKILL
+    )
     assert mortals.run("resume", folder) == 0
     assert same(folder, whole)
 
 
-def test_killed_in_the_final_evaluation_it_has_a_checkpoint_of_the_last_step(mortals: Mortals, tmp_path: Path) -> None:
+def test_killed_in_the_final_evaluation_it_has_a_checkpoint_of_the_last_step(
+    mortals: Mortals, tmp_path: Path
+) -> None:
     folder = tmp_path / "x"
     options = {"evaluate_every": 0}
-    assert mortals.run("train", folder, die={"kind": "evaluations", "lines": 1}, **{"with": options}) == -signal.SIGKILL
+    assert (
+        mortals.run("train", folder, die={"kind": "evaluations", "lines": 1}, **{"with": options})
+        == -signal.SIGKILL
+    )
     assert newest(folder).name == f"step-{STEPS:09d}"
 
 
 @pytest.mark.parametrize(("line", "step"), [(1, 150), (5, STEPS)])
-def test_a_signal_breaks_off_an_evaluation_which_the_resume_makes_again(tmp_path: Path, line: int, step: int) -> None:
+def test_a_signal_breaks_off_an_evaluation_which_the_resume_makes_again(
+    tmp_path: Path, line: int, step: int
+) -> None:
     reference = train(tmp_path / "whole", "pac4sac").folder
     signalled = SignalAt(signal.SIGTERM, kind="evaluations", lines=line)
     result = train(tmp_path / "x", "pac4sac", callbacks=[signalled])
@@ -142,7 +175,9 @@ def test_a_signal_breaks_off_an_evaluation_which_the_resume_makes_again(tmp_path
     assert same(result.folder, reference)
 
 
-def test_when_the_time_is_up_an_evaluation_is_still_brought_to_its_end(tmp_path: Path, whole: Path) -> None:
+def test_when_the_time_is_up_an_evaluation_is_still_brought_to_its_end(
+    tmp_path: Path, whole: Path
+) -> None:
     folder = train(tmp_path / "x", callbacks=[SignalAt(signal.SIGTERM, step=STEPS)]).folder
     assert pac4sac.resume(folder, max_minutes=1e-6).complete
     assert same(folder, whole)
@@ -152,7 +187,8 @@ def test_when_the_time_is_up_an_evaluation_is_still_brought_to_its_end(tmp_path:
 def test_a_signal_gives_a_checkpoint_and_a_clean_end(
     tmp_path: Path, whole: Path, number: int, request: pytest.FixtureRequest
 ) -> None:
-    if (inherited := signal.getsignal(number)) is signal.SIG_IGN:  # the tests themselves may run under nohup
+    # the tests themselves may run under nohup
+    if (inherited := signal.getsignal(number)) is signal.SIG_IGN:
         signal.signal(number, signal.SIG_DFL)
         request.addfinalizer(lambda: signal.signal(number, inherited))
     before = signal.getsignal(number)
@@ -161,19 +197,25 @@ def test_a_signal_gives_a_checkpoint_and_a_clean_end(
     assert signal.Signals(number).name in str(result.reason)
     assert signal.getsignal(number) is before
     assert newest(result.folder).name == "step-000000067"
-    assert [(run.status, run.status_detail) for run in result.runs] == [("interrupted", str(result.reason))] * 2
+    assert [(run.status, run.status_detail) for run in result.runs] == [
+        ("interrupted", str(result.reason))
+    ] * 2
     assert pac4sac.resume(result.folder).complete
     assert same(result.folder, whole)
 
 
-def test_a_stop_at_the_very_last_step_leaves_the_final_evaluation_to_the_resume(tmp_path: Path, whole: Path) -> None:
+def test_a_stop_at_the_very_last_step_leaves_the_final_evaluation_to_the_resume(
+    tmp_path: Path, whole: Path
+) -> None:
     result = train(tmp_path / "x", callbacks=[SignalAt(signal.SIGTERM, step=STEPS)])
     assert not result.complete
     assert pac4sac.resume(result.folder).complete
     assert same(result.folder, whole)
 
 
-def test_when_the_time_is_up_it_stops_and_the_rest_follows_in_pieces(tmp_path: Path, whole: Path) -> None:
+def test_when_the_time_is_up_it_stops_and_the_rest_follows_in_pieces(
+    tmp_path: Path, whole: Path
+) -> None:
     result = train(tmp_path / "x", max_minutes=1e-6)
     assert (result.complete, str(result.reason)) == (False, "the time is up")
     assert newest(result.folder).name == "step-000000001"
@@ -196,14 +238,21 @@ def test_a_signal_while_it_prepares_ends_it_before_the_compiler_begins(
         patch.setattr(backends, "prepare", lambda *_: pytest.fail("it was compiled"))
         result = train(tmp_path / "x", steps=60)
     assert (result.complete, str(result.reason)) == (False, "SIGINT was received")
-    assert capsys.readouterr().err == "SIGINT was received: stopping in good order; Ctrl-C stops at once.\n"
+    assert (
+        capsys.readouterr().err
+        == "SIGINT was received: stopping in good order; Ctrl-C stops at once.\n"
+    )
     assert pac4sac.resume(result.folder).complete
 
 
-def test_a_closed_terminal_is_nothing_to_a_process_that_was_told_to_ignore_it(tmp_path: Path) -> None:
+def test_a_closed_terminal_is_nothing_to_a_process_that_was_told_to_ignore_it(
+    tmp_path: Path,
+) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        assert train(tmp_path / "x", steps=60, callbacks=[SignalAt(signal.SIGHUP, step=50)]).complete
+        assert train(
+            tmp_path / "x", steps=60, callbacks=[SignalAt(signal.SIGHUP, step=50)]
+        ).complete
     finally:
         signal.signal(signal.SIGHUP, before)
 
@@ -215,13 +264,19 @@ def test_where_the_checkpoints_of_finished_runs_were_deleted_no_log_is_cut(
     folder = copy(whole, tmp_path / "x")
     shutil.rmtree(folder / "cohorts")
     before = contents(folder)
-    with pytest.raises(UserError, match=r"are finished, but their checkpoints are gone.*train again into another"):
+    with pytest.raises(
+        UserError, match=r"are finished, but their checkpoints are gone.*train again into another"
+    ):
         pac4sac.resume(folder, steps=steps)
     assert contents(folder) == before
 
 
-def test_where_the_checkpoints_of_unfinished_runs_were_deleted_no_log_is_cut(mortals: Mortals, tmp_path: Path) -> None:
-    interrupted = train(tmp_path / "interrupted", callbacks=[SignalAt(signal.SIGTERM, step=39)]).folder
+def test_where_the_checkpoints_of_unfinished_runs_were_deleted_no_log_is_cut(
+    mortals: Mortals, tmp_path: Path
+) -> None:
+    interrupted = train(
+        tmp_path / "interrupted", callbacks=[SignalAt(signal.SIGTERM, step=39)]
+    ).folder
     assert mortals.killed_at("train", tmp_path / "killed", 79)
     for folder in (interrupted, tmp_path / "killed"):
         shutil.rmtree(folder / "cohorts")
@@ -235,14 +290,17 @@ def test_a_finished_experiment_is_left_as_it_is(tmp_path: Path, whole: Path) -> 
     folder = copy(whole, tmp_path / "x")
     before = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in folder.rglob("*")}
     assert pac4sac.resume(folder).complete
-    assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in folder.rglob("*")} == before
+    assert {
+        path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in folder.rglob("*")
+    } == before
 
 
 def test_a_run_that_cannot_be_brought_back_to_where_it_was_is_not_lost(tmp_path: Path) -> None:
     first = simulator_seed(0, "train", 0)
     kwargs = {"fault": "unseeded", "victim": first, "at": 3}
     task = Task("unseeded", "pool_environments:Faulty-v0", 20, env_kwargs=kwargs)
-    folder = train(tmp_path / "x", task=task, steps=6, settings={"warmup": 8}).folder  # amid the first episodes
+    # amid the first episodes
+    folder = train(tmp_path / "x", task=task, steps=6, settings={"warmup": 8}).folder
     with pytest.warns(UserWarning, match="Seed 0 goes on from there, not exactly"):
         assert pac4sac.resume(folder, steps=60).complete
     assert about(folder, RUNS[0])["strayed"] == [6]  # and a further resume does not forget it
@@ -257,7 +315,8 @@ def test_a_run_that_cannot_be_brought_back_to_where_it_was_is_not_lost(tmp_path:
 
 def test_an_extended_experiment_equals_one_that_was_longer_from_the_start(tmp_path: Path) -> None:
     longer = train(tmp_path / "longer", steps=300, task=DRIFT).folder
-    folder = train(tmp_path / "x", steps=150).folder  # its final evaluation is the longer one's scheduled one
+    # its final evaluation is the longer one's scheduled one
+    folder = train(tmp_path / "x", steps=150).folder
     assert newest(folder).name == "step-000000150"
     assert pac4sac.resume(folder, steps=300).complete
     for run in RUNS:
@@ -265,7 +324,9 @@ def test_an_extended_experiment_equals_one_that_was_longer_from_the_start(tmp_pa
     assert weights(newest(folder)) == weights(newest(longer))
 
 
-def test_an_extension_is_written_down_only_where_a_checkpoint_can_be_used(tmp_path: Path, whole: Path) -> None:
+def test_an_extension_is_written_down_only_where_a_checkpoint_can_be_used(
+    tmp_path: Path, whole: Path
+) -> None:
     folder = copy(whole, tmp_path / "x")
     before = (folder / "experiment.json").read_bytes()
     for manifest in folder.rglob("manifest.json"):
@@ -275,7 +336,9 @@ def test_an_extension_is_written_down_only_where_a_checkpoint_can_be_used(tmp_pa
     assert (folder / "experiment.json").read_bytes() == before
 
 
-def test_a_checkpoint_from_before_there_was_a_choice_of_precision_goes_on(tmp_path: Path, whole: Path) -> None:
+def test_a_checkpoint_from_before_there_was_a_choice_of_precision_goes_on(
+    tmp_path: Path, whole: Path
+) -> None:
     folder = copy(whole, tmp_path / "x")
     cohort = json.loads((newest(folder) / "manifest.json").read_bytes())["cohort"]
     saved = checkpoint.read_newest(folder / "cohorts/000", cohort)
@@ -297,17 +360,22 @@ def test_an_extension_goes_on_where_a_solved_run_was_not_stopped(tmp_path: Path)
 
 def weights(folder: Path) -> dict[str, bytes]:
     return {
-        name: t.numpy().tobytes() for name, t in safetensors.torch.load_file(folder / "learner.safetensors").items()
+        name: t.numpy().tobytes()
+        for name, t in safetensors.torch.load_file(folder / "learner.safetensors").items()
     }
 
 
-def test_two_cohorts_interrupted_in_the_second_end_byte_identical(mortals: Mortals, tmp_path: Path) -> None:
+def test_two_cohorts_interrupted_in_the_second_end_byte_identical(
+    mortals: Mortals, tmp_path: Path
+) -> None:
     settings = {"width": [8, 12]}
     reference = train(tmp_path / "whole", settings=settings, steps=120).folder
     folder = tmp_path / "x"
     # Steps are counted by cohort: the first is over, with its checkpoints, when the second begins.
     job = {"with": {"settings": settings, "steps": 120}}
-    assert mortals.run("train", folder, die={"kind": "metrics", "lines": 6}, **job) == -signal.SIGKILL
+    assert (
+        mortals.run("train", folder, die={"kind": "metrics", "lines": 6}, **job) == -signal.SIGKILL
+    )
     assert about(folder, "sac-width=8-seed0")["status"] == "finished"
     first = contents(folder / "cohorts" / "000")
     assert mortals.run("resume", folder) == 0
@@ -315,7 +383,9 @@ def test_two_cohorts_interrupted_in_the_second_end_byte_identical(mortals: Morta
     assert same(folder, reference)
 
 
-def test_a_run_that_had_ended_before_the_checkpoint_stays_ended(mortals: Mortals, tmp_path: Path) -> None:
+def test_a_run_that_had_ended_before_the_checkpoint_stays_ended(
+    mortals: Mortals, tmp_path: Path
+) -> None:
     job = {"algo": "training_agents:Fragile", "settings": {"breaks_at": [999999, 120]}}
     reference = train(tmp_path / "whole", **job).folder
     folder = tmp_path / "x"
@@ -325,7 +395,8 @@ def test_a_run_that_had_ended_before_the_checkpoint_stays_ended(mortals: Mortals
     states = safetensors.torch.load_file(newest(folder) / "learner.safetensors")
     assert states["alive"].tolist() == [True, True, False, False]
     assert (
-        safetensors.torch.load_file(newest(folder) / "pool.safetensors")["parked"].tolist() == [False] * 2 + [True] * 2
+        safetensors.torch.load_file(newest(folder) / "pool.safetensors")["parked"].tolist()
+        == [False] * 2 + [True] * 2
     )
     assert about(folder, "training_agents.Fragile-breaks_at=120-seed1")["status"] == "diverged"
 
@@ -344,15 +415,22 @@ def test_two_processes_never_train_the_same_experiment(tmp_path: Path) -> None:
     assert refusals
 
 
-def in_turns(folder: Path, monkeypatch: pytest.MonkeyPatch, together: int, **options: Any) -> Result:
+def in_turns(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, together: int, **options: Any
+) -> Result:
     """Four seeds as two cohorts, which take turns or train one after the other."""
-    together_or_not = {1: lambda cohorts, _: [[cohort] for cohort in cohorts], 2: lambda cohorts, _: [cohorts]}
+    together_or_not = {
+        1: lambda cohorts, _: [[cohort] for cohort in cohorts],
+        2: lambda cohorts, _: [cohorts],
+    }
     monkeypatch.setattr(turns, "by_turns", together_or_not[together])
     monkeypatch.setattr(experiment, "plan_cohorts", lambda runs, _: [runs[:2], runs[2:]])
     return train(folder, seeds=range(4), **options)
 
 
-def test_cohorts_that_take_turns_train_as_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cohorts_that_take_turns_train_as_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     alone = in_turns(tmp_path / "alone", monkeypatch, together=1)
     seen: list[int] = []
 
@@ -370,8 +448,11 @@ def test_cohorts_that_take_turns_go_on_exactly_where_a_signal_stopped_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = in_turns(tmp_path / "alone", monkeypatch, together=1)
-    stopped = in_turns(tmp_path / "x", monkeypatch, together=2, callbacks=[SignalAt(signal.SIGTERM, step=101)])
+    stopped = in_turns(
+        tmp_path / "x", monkeypatch, together=2, callbacks=[SignalAt(signal.SIGTERM, step=101)]
+    )
     assert not stopped.complete
-    assert newest(stopped.folder, "000").name != newest(stopped.folder, "001").name  # stopped in the middle of a round
+    # stopped in the middle of a round
+    assert newest(stopped.folder, "000").name != newest(stopped.folder, "001").name
     assert pac4sac.resume(stopped.folder).complete
     assert same(stopped.folder, alone.folder)

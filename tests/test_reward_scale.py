@@ -1,4 +1,5 @@
-"""Rewards divided by the running deviation of the discounted return, which the state of an agent holds."""
+"""Rewards divided by the running deviation of the discounted return, which the state of an agent
+holds."""
 
 from pathlib import Path
 
@@ -44,7 +45,9 @@ def test_the_scale_is_the_deviation_of_the_discounted_returns_so_far() -> None:
             g = 0.9 * g + r
             returns.append(g)
             g *= not ended
-        np.testing.assert_allclose(learner.agent.reward_scale(learner.state)[run], np.std(returns), rtol=1e-5)
+        np.testing.assert_allclose(
+            learner.agent.reward_scale(learner.state)[run], np.std(returns), rtol=1e-5
+        )
 
 
 def test_as_long_as_nothing_has_varied_rewards_are_as_they_are() -> None:
@@ -79,7 +82,9 @@ def in_the_world(times: float, algo: str, **settings: object) -> Learner:
 
 
 @pytest.mark.parametrize("algo", ["sac", "pac4sac", "crossq"])
-def test_the_unit_of_rewards_changes_nothing_that_is_learned_but_what_critics_then_claim(algo: str) -> None:
+def test_the_unit_of_rewards_changes_nothing_that_is_learned_but_what_critics_then_claim(
+    algo: str,
+) -> None:
     one, other = in_the_world(1.0, algo), in_the_world(TIMES, algo)
     assert one.state["critic/count"].min() > 0
     for name in (*one.agent.nets, "metrics"):
@@ -90,7 +95,9 @@ def test_the_unit_of_rewards_changes_nothing_that_is_learned_but_what_critics_th
     (m, v), (times_m, times_v) = (x.agent.claims(x.state, s, a) for x in (one, other))
     assert torch.equal(TIMES * m, times_m)
     assert v is None or torch.equal(TIMES**2 * v, times_v)
-    assert torch.equal(TIMES * one.agent.entropy_weight(one.state), other.agent.entropy_weight(other.state))
+    assert torch.equal(
+        TIMES * one.agent.entropy_weight(one.state), other.agent.entropy_weight(other.state)
+    )
 
 
 def test_compiled_it_learns_as_eager(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +111,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return train(tmp_path_factory.mktemp("scaled") / "x", "sac", seeds=(0,), steps=120, settings=ON)
 
 
-def test_an_agent_file_carries_the_scale_and_tells_values_in_rewards_of_the_environment(trained: Result) -> None:
+def test_an_agent_file_carries_the_scale_and_tells_values_in_rewards_of_the_environment(
+    trained: Result,
+) -> None:
     agent = pac4sac.load(trained.folder)
     assert agent.state["rewards/count"].tolist() == [120.0]
     scale = agent.agent.reward_scale(agent.state)
@@ -118,11 +127,15 @@ def test_an_agent_file_carries_the_scale_and_tells_values_in_rewards_of_the_envi
     assert 0.5 * scale < logged < 2 * scale
 
 
-def test_errors_of_values_and_certificates_are_in_rewards_of_the_environment(trained: Result) -> None:
+def test_errors_of_values_and_certificates_are_in_rewards_of_the_environment(
+    trained: Result,
+) -> None:
     agent = pac4sac.load(trained.folder)
     state = agent.state
     (errors,) = measure_value_errors(agent.agent, state, DRIFT, [0], 3, "test")
-    assert errors.alpha == pytest.approx((agent.agent.alpha(state) * agent.agent.reward_scale(state)).item())
+    assert errors.alpha == pytest.approx(
+        (agent.agent.alpha(state) * agent.agent.reward_scale(state)).item()
+    )
     s, a = (torch.from_numpy(x).flatten(0, 1)[None] for x in (errors.observation, errors.action))
     expected = agent.agent.claims(state, s, a)[0].view(errors.m.shape).numpy()
     np.testing.assert_allclose(errors.m, expected, rtol=1e-4, atol=1e-5)
@@ -130,11 +143,14 @@ def test_errors_of_values_and_certificates_are_in_rewards_of_the_environment(tra
     apart = twins.std(1, unbiased=False)[0].numpy() * agent.agent.reward_scale(state).item()
     np.testing.assert_allclose(errors.deviation.ravel(), apart, rtol=1e-4, atol=1e-6)
     batch = Batch(s[:, :5], a[:, :5], torch.full((1, 5), 7.0), s[:, :5], torch.ones(1, 5))
-    assert bellman_errors(agent.agent, state, batch, 0).y.tolist() == [7.0] * 5  # an end: the reward alone
+    # an end: the reward alone
+    assert bellman_errors(agent.agent, state, batch, 0).y.tolist() == [7.0] * 5
 
 
 def test_one_may_not_go_on_with_an_agent_of_another_scale(trained: Result, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="was trained with normalise_rewards=true; set it so here too"):
+    with pytest.raises(
+        UserError, match="was trained with normalise_rewards=true; set it so here too"
+    ):
         train(tmp_path / "plain", "sac", seeds=(0,), steps=50, start_from=str(trained.folder))
 
 

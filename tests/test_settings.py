@@ -1,4 +1,5 @@
-"""Settings: a value that cannot be is refused in one sentence with its name, itself and what is allowed."""
+"""Settings: a value that cannot be is refused in one sentence with its name, itself and what is
+allowed."""
 
 import dataclasses
 import math
@@ -33,7 +34,12 @@ from pac4sac.training.options import Options
         ("sac", "width", True, "width must be a whole number at least 1, not True."),
         ("sac", "norm", 1, "norm must be true or false, not 1."),
         ("sac", "activation", "gelu", "activation must be one of silu, relu, not 'gelu'."),
-        ("pac4sac", "head", "plain", "head must be one of gaussian, full, linear, regression, not 'plain'."),
+        (
+            "pac4sac",
+            "head",
+            "plain",
+            "head must be one of gaussian, full, linear, regression, not 'plain'.",
+        ),
         ("pac4sac", "delta", 0.0, "delta must be a number in (0, 1), not 0.0."),
         ("pac4sac", "prior_mean", math.nan, "prior_mean must be a number, not nan."),
         ("pac4sac", "prior_variance", 0, "prior_variance must be a number above 0, not 0."),
@@ -44,7 +50,9 @@ from pac4sac.training.options import Options
         ("sac", "gamma", [0.9], "gamma must be a number in [0, 1), not [0.9]."),
     ],
 )
-def test_a_bad_value_is_named_with_what_is_allowed(algo: str, name: str, value: Any, sentence: str) -> None:
+def test_a_bad_value_is_named_with_what_is_allowed(
+    algo: str, name: str, value: Any, sentence: str
+) -> None:
     with pytest.raises(UserError) as refusal:
         make_config(algo, overrides={name: value})
     assert str(refusal.value) == sentence
@@ -67,9 +75,15 @@ def test_a_sweep_without_values_is_refused() -> None:
 
 def test_runs_are_named_by_values_however_these_are_written() -> None:
     def labels(**swept: list[Any]) -> list[str]:
-        return [run.label for run in make_runs(get_task("cartpole-swingup"), "sac", "paper", [0], swept)]
+        return [
+            run.label for run in make_runs(get_task("cartpole-swingup"), "sac", "paper", [0], swept)
+        ]
 
-    assert labels(alpha=["1e-2", "0.20"]) == labels(alpha=[0.01, 0.2]) == ["sac-alpha=0.01", "sac-alpha=0.2"]
+    assert (
+        labels(alpha=["1e-2", "0.20"])
+        == labels(alpha=[0.01, 0.2])
+        == ["sac-alpha=0.01", "sac-alpha=0.2"]
+    )
     assert labels(learn_alpha=["true", "false"]) == labels(learn_alpha=[True, False])
     with pytest.raises(UserError, match="the same value twice"):
         labels(alpha=["0.1", "1e-1"])
@@ -78,15 +92,24 @@ def test_runs_are_named_by_values_however_these_are_written() -> None:
 @pytest.mark.parametrize(
     ("option", "sentence"),
     [
-        ({"steps": 10**20}, "steps must be a whole number at least 1, of at most 9e+18, not 100000000000000000000."),
+        (
+            {"steps": 10**20},
+            "steps must be a whole number at least 1, of at most 9e+18, not 100000000000000000000.",
+        ),
         (
             {"evaluation_episodes": 10**12},
             "evaluation_episodes must be a whole number in [0, 1e+06], not 1000000000000.",
         ),
-        ({"start_from": ""}, "start_from names no agent; give a run folder or an agent.safetensors, or leave it out."),
+        (
+            {"start_from": ""},
+            "start_from names no agent; give a run folder or an agent.safetensors, or leave "
+            "it out.",
+        ),
     ],
 )
-def test_an_option_that_would_fail_later_is_refused_at_once(option: dict[str, Any], sentence: str) -> None:
+def test_an_option_that_would_fail_later_is_refused_at_once(
+    option: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises(UserError) as refusal:
         Options(**{"steps": 1} | option)
     assert str(refusal.value) == sentence
@@ -95,11 +118,15 @@ def test_an_option_that_would_fail_later_is_refused_at_once(option: dict[str, An
 def test_arguments_of_an_environment_are_numbers_texts_and_lists() -> None:
     assert Task("x", "Pendulum-v1", env_kwargs={"g": np.float32(9)}).env_kwargs == {"g": 9.0}
     with pytest.raises(UserError, match="env_kwargs that cannot be written down"):
-        plan_cohorts(make_runs(Task("x", "Pendulum-v1", env_kwargs={"g": object()}), "sac", "paper", [0], {}))
+        plan_cohorts(
+            make_runs(Task("x", "Pendulum-v1", env_kwargs={"g": object()}), "sac", "paper", [0], {})
+        )
 
 
 def test_a_batch_larger_than_the_buffer_is_refused() -> None:
-    with pytest.raises(UserError, match=r"^batch must be at most the replay capacity \(10\), not 11\.$"):
+    with pytest.raises(
+        UserError, match=r"^batch must be at most the replay capacity \(10\), not 11\.$"
+    ):
         make_config("sac", overrides={"batch": 11, "capacity": 10})
     assert make_config("sac", overrides={"batch": 10, "capacity": 10}).batch == 10
 
@@ -114,7 +141,14 @@ def test_the_edges_of_what_is_allowed_are_allowed(edge: dict[str, Any]) -> None:
 
 def test_text_is_read_by_the_type_of_the_setting() -> None:
     config = make_config(
-        "pac4sac", overrides={"xi": "0.5", "shots": "7", "norm": "False", "head": "linear", "learn_alpha": "true"}
+        "pac4sac",
+        overrides={
+            "xi": "0.5",
+            "shots": "7",
+            "norm": "False",
+            "head": "linear",
+            "learn_alpha": "true",
+        },
     )
     read = [getattr(config, name) for name in ("xi", "shots", "norm", "head", "learn_alpha")]
     assert read == [0.5, 7, False, "linear", True]
@@ -132,23 +166,31 @@ def test_text_is_read_by_the_type_of_the_setting() -> None:
         ("sac", {"Ω": 1}, "sac has no setting 'Ω'; it has gamma, tau,"),
     ],
 )
-def test_an_unknown_name_is_answered_with_the_nearest(algo: str, overrides: dict[str, Any], sentence: str) -> None:
+def test_an_unknown_name_is_answered_with_the_nearest(
+    algo: str, overrides: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises(UserError) as refusal:
         make_config(algo, overrides=overrides)
     assert str(refusal.value).startswith(sentence)
 
 
 def test_an_unknown_preset_is_answered_with_those_there_are() -> None:
-    with pytest.raises(UserError, match=r"^pac4sac has no preset 'papre'; it has paper, repo, best, mujoco\.$"):
+    with pytest.raises(
+        UserError, match=r"^pac4sac has no preset 'papre'; it has paper, repo, best, mujoco\.$"
+    ):
         make_config("pac4sac", "papre")
 
 
-@pytest.mark.parametrize(("preset", "on_cartpole", "elsewhere"), [("paper", 4, 1), ("best", 16, 4), ("repo", 1, 1)])
+@pytest.mark.parametrize(
+    ("preset", "on_cartpole", "elsewhere"), [("paper", 4, 1), ("best", 16, 4), ("repo", 1, 1)]
+)
 def test_updates_per_step_follow_the_task_where_the_preset_leaves_them_to_it(
     preset: str, on_cartpole: int, elsewhere: int
 ) -> None:
     def updates(task: str, **settings: list[int]) -> int:
-        return make_runs(get_task(task), "pac4sac", preset, [0], settings)[0].config.updates_per_step
+        return make_runs(get_task(task), "pac4sac", preset, [0], settings)[
+            0
+        ].config.updates_per_step
 
     assert updates("cartpole-swingup") == on_cartpole
     assert updates("ant") == updates("Pendulum-v1") == elsewhere
@@ -158,10 +200,38 @@ def test_updates_per_step_follow_the_task_where_the_preset_leaves_them_to_it(
 def test_the_defaults_are_our_reading_of_the_paper() -> None:
     config = dataclasses.asdict(make_config("pac4sac"))
     expected = {
-        **{"critics": 1, "width": 256, "depth": 3, "norm": True, "activation": "silu", "log_variance": -4.6},
-        **{"prior_mean": 0.0, "prior_variance": 1.0, "tau": 0.005, "gamma": 0.99, "alpha": 0.2, "learn_alpha": False},
-        **{"complexity": "paper", "xi": 0.01, "conservative": 1.0, "shots": 500, "shoot": "always", "lr": 1e-3},
-        **{"batch": 32, "capacity": 25_000, "warmup": 1000, "target": "mean", "target_shots": 1, "prior": "fixed"},
+        **{
+            "critics": 1,
+            "width": 256,
+            "depth": 3,
+            "norm": True,
+            "activation": "silu",
+            "log_variance": -4.6,
+        },
+        **{
+            "prior_mean": 0.0,
+            "prior_variance": 1.0,
+            "tau": 0.005,
+            "gamma": 0.99,
+            "alpha": 0.2,
+            "learn_alpha": False,
+        },
+        **{
+            "complexity": "paper",
+            "xi": 0.01,
+            "conservative": 1.0,
+            "shots": 500,
+            "shoot": "always",
+            "lr": 1e-3,
+        },
+        **{
+            "batch": 32,
+            "capacity": 25_000,
+            "warmup": 1000,
+            "target": "mean",
+            "target_shots": 1,
+            "prior": "fixed",
+        },
     }
     assert {name: config[name] for name in expected} == expected
 
@@ -169,9 +239,28 @@ def test_the_defaults_are_our_reading_of_the_paper() -> None:
 def test_the_preset_repo_is_the_released_code() -> None:
     config = dataclasses.asdict(make_config("pac4sac", "repo"))
     expected = {
-        **{"critics": 2, "depth": 2, "norm": False, "activation": "relu", "prior_mean": 1.0, "prior_variance": 1.0},
-        **{"log_variance": -10.0, "freeze_variance": True, "delta": 0.05, "learn_alpha": True, "lr": 3e-4},
-        **{"batch": 256, "capacity": 1_000_000, "warmup": 10_000, "shoot": "evaluation", "complexity": "maurer"},
+        **{
+            "critics": 2,
+            "depth": 2,
+            "norm": False,
+            "activation": "relu",
+            "prior_mean": 1.0,
+            "prior_variance": 1.0,
+        },
+        **{
+            "log_variance": -10.0,
+            "freeze_variance": True,
+            "delta": 0.05,
+            "learn_alpha": True,
+            "lr": 3e-4,
+        },
+        **{
+            "batch": 256,
+            "capacity": 1_000_000,
+            "warmup": 10_000,
+            "shoot": "evaluation",
+            "complexity": "maurer",
+        },
         **{"alpha_loss": "plain"},
     }
     assert {name: config[name] for name in expected} == expected
@@ -186,7 +275,12 @@ def test_the_rivals_have_the_settings_of_the_reading() -> None:
     assert settings("sac-auto", "learn_alpha") == [True]
     assert settings("oac", "beta", "shift", "critics") == [4.66, 23.53, 2]
     assert settings("oac-gauss", "critics", "head", "shift") == [1, "gaussian", 23.53]
-    assert settings("oac-lab", "shift", "alpha", "smoothing", "smoothing_limit") == [0.1, 0.0, 0.447, 0.5]
+    assert settings("oac-lab", "shift", "alpha", "smoothing", "smoothing_limit") == [
+        0.1,
+        0.0,
+        0.447,
+        0.5,
+    ]
     assert settings("sac-nr", "clean", "matching") == [0.1, 0.002]
     assert settings("sac-fpi", "critics") == [1]
 
@@ -197,7 +291,10 @@ def test_an_algorithm_of_the_users_own_is_found_by_module_and_class() -> None:
         ("no_such_module:Class", "could not be imported"),
         ("pac4sac.agents.sac:NoSuchClass", "could not be imported"),
         ("math:sqrt", "is not a subclass of pac4sac.Agent"),
-        ("pac4sac.agents.base:Agent", "lacks actor_loss, behaviour, bellman_target, deterministic_action, networks"),
+        (
+            "pac4sac.agents.base:Agent",
+            "lacks actor_loss, behaviour, bellman_target, deterministic_action, networks",
+        ),
     ]:
         with pytest.raises(UserError, match=sentence):
             get_algorithm(name)

@@ -1,4 +1,5 @@
-"""Sharing a GPU: the service is started for the cohorts and ended after them, and its absence is no failure."""
+"""Sharing a GPU: the service is started for the cohorts and ended after them, and its absence is no
+failure."""
 
 import os
 from pathlib import Path

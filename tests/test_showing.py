@@ -39,7 +39,9 @@ def experiment(tmp_path_factory):
         patch.syspath_prepend(ROOT / "examples")
         task = "own_environment:Docking-v0"
         options = {"backend": "eager", "threads": 1, "workers": 0, "evaluation_episodes": 1}
-        return pac4sac.train(task, "sac", seeds=[0, 1], settings=SMALL, steps=450, out=out, **options).folder
+        return pac4sac.train(
+            task, "sac", seeds=[0, 1], settings=SMALL, steps=450, out=out, **options
+        ).folder
 
 
 def untrained(task: Task, algo: str = "sac", observation_size: int = 2) -> TrainedAgent:
@@ -71,7 +73,9 @@ def test_of_several_runs_the_one_with_the_best_last_evaluation_is_taken(experime
     assert choose_agent(folder).parent.name == "sac-seed0"
 
 
-def test_runs_without_an_evaluation_are_ranked_behind_and_by_their_last_episodes(experiment, tmp_path):
+def test_runs_without_an_evaluation_are_ranked_behind_and_by_their_last_episodes(
+    experiment, tmp_path
+):
     folder = with_evaluations(experiment, tmp_path / "a", seed0=-1e6, seed1=None)
     assert choose_agent(folder).parent.name == "sac-seed0"
     folder = with_evaluations(experiment, tmp_path / "b", seed0=None, seed1=None)
@@ -84,7 +88,10 @@ def test_runs_without_an_evaluation_are_ranked_behind_and_by_their_last_episodes
 def test_of_a_study_the_best_of_all_its_experiments_is_taken(experiment, tmp_path):
     for name, best in (("experiments/one", 3.0), ("experiments/two", 4.0)):
         with_evaluations(experiment, tmp_path / name, seed0=-5.0, seed1=best)
-    assert choose_agent(tmp_path) == tmp_path / "experiments" / "two" / "runs" / "sac-seed1" / "agent.safetensors"
+    assert (
+        choose_agent(tmp_path)
+        == tmp_path / "experiments" / "two" / "runs" / "sac-seed1" / "agent.safetensors"
+    )
 
 
 def test_no_agent_is_chosen_from_a_folder_whose_links_lead_out_of_it(experiment, tmp_path):
@@ -106,7 +113,9 @@ def test_a_run_folder_and_an_agent_file_mean_themselves(experiment):
 
 def test_a_gif_shows_the_whole_episode_in_the_time_it_takes(experiment, tmp_path):
     drawn = []
-    out = record_video(experiment, tmp_path / "new" / "film.gif", progress=lambda *count: drawn.append(count))
+    out = record_video(
+        experiment, tmp_path / "new" / "film.gif", progress=lambda *count: drawn.append(count)
+    )
     with Image.open(out) as film:
         assert film.n_frames == EPISODE + 1
         assert film.size == (300, 60)
@@ -119,7 +128,8 @@ def test_a_gif_shows_the_whole_episode_in_the_time_it_takes(experiment, tmp_path
 def test_a_film_repeats_with_its_seed_and_differs_with_another(experiment):
     agent = pac4sac.load(experiment / "runs" / "sac-seed0")
     first, again, other = (
-        [np.asarray(picture) for picture in itertools.islice(pictures(agent, seed), 4)] for seed in (0, 0, 1)
+        [np.asarray(picture) for picture in itertools.islice(pictures(agent, seed), 4)]
+        for seed in (0, 0, 1)
     )
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
@@ -128,7 +138,9 @@ def test_a_film_repeats_with_its_seed_and_differs_with_another(experiment):
 def test_the_cartpole_is_drawn_every_third_step_and_a_gif_of_it_is_smaller(tmp_path):
     agent = untrained(get_task("cartpole-swingup"), "pac4sac", observation_size=5)
     counted = []
-    film = list(itertools.islice(pictures(agent, 0, progress=lambda *count: counted.append(count)), 3))
+    film = list(
+        itertools.islice(pictures(agent, 0, progress=lambda *count: counted.append(count)), 3)
+    )
     assert {picture.size for picture in film} == {(640, 480)}
     assert counted[0] == (1, 334)  # a second has 20 pictures and 61 steps
     write_gif(tmp_path / "film.gif", iter(film))
@@ -186,7 +198,9 @@ def onnx():
     return pytest.importorskip("onnx")
 
 
-def test_an_exported_policy_gives_the_agents_actions_in_the_environments_own_units(experiment, tmp_path, onnx):
+def test_an_exported_policy_gives_the_agents_actions_in_the_environments_own_units(
+    experiment, tmp_path, onnx
+):
     folder = with_evaluations(experiment, tmp_path / "experiment", seed0=1.0, seed1=0.0)
     said = onnx_export.export_onnx(folder, tmp_path / "policy.onnx")
     assert "sac-seed0" in said
@@ -212,7 +226,9 @@ def test_policies_of_other_algorithms_can_be_traced_in_silence(algo, onnx, caplo
     assert not [message for message in caplog.messages if "constant folding" in message]
 
 
-def test_a_model_that_differs_from_its_agent_is_not_written(experiment, tmp_path, onnx, monkeypatch):
+def test_a_model_that_differs_from_its_agent_is_not_written(
+    experiment, tmp_path, onnx, monkeypatch
+):
     honest = onnx_export.trace
     monkeypatch.setattr(onnx_export, "trace", lambda agent, low, high: honest(agent, low, high + 1))
     with pytest.raises(UserError, match="differs from the agent"):
@@ -224,7 +240,9 @@ def test_a_model_that_differs_from_its_agent_is_not_written(experiment, tmp_path
 def test_an_export_into_a_folder_is_refused_before_it_begins(target, tmp_path, monkeypatch):
     (tmp_path / "a/folder").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=r"is a folder; name the file to write, such as .*policy\.onnx"):
+    with pytest.raises(
+        UserError, match=r"is a folder; name the file to write, such as .*policy\.onnx"
+    ):
         onnx_export.export_onnx("no experiment", Path(target))
 
 
@@ -245,7 +263,13 @@ def scalars(folder: Path, name: str) -> list[tuple[int, float]]:
 
 def test_tensorboard_gets_the_episodes_and_evaluations_of_every_run(experiment, tmp_path):
     pytest.importorskip("tensorboard")
-    options = {"backend": "eager", "threads": 1, "workers": 0, "evaluation_episodes": 1, "log_every": 50}
+    options = {
+        "backend": "eager",
+        "threads": 1,
+        "workers": 0,
+        "evaluation_episodes": 1,
+        "log_every": 50,
+    }
     result = pac4sac.train(
         "own_environment:Docking-v0",
         "sac",
@@ -259,7 +283,8 @@ def test_tensorboard_gets_the_episodes_and_evaluations_of_every_run(experiment, 
     for run in result.runs:
         folder = result.folder / "tensorboard" / run.run
         assert scalars(folder, "episode/return") == [
-            (step, pytest.approx(value, rel=1e-5)) for step, value in zip(run.steps, run.returns, strict=True)
+            (step, pytest.approx(value, rel=1e-5))
+            for step, value in zip(run.steps, run.returns, strict=True)
         ]
         assert [step for step, _ in scalars(folder, "evaluation/deterministic")] == [450]
         assert [step for step, _ in scalars(folder, "metrics/critic_loss")] == [450]
@@ -272,9 +297,15 @@ def test_what_tensorboard_got_after_the_checkpoint_is_replaced_by_the_resumed_ru
         board = TensorBoard()
         board.on_start(tmp_path, [run], 400, start)
         for step, value in rows.items():
-            board.on_log(run, "episodes", {"episode": 0, "step": step, "return": value, "length": 100})
+            board.on_log(
+                run, "episodes", {"episode": 0, "step": step, "return": value, "length": 100}
+            )
         board.on_end(tmp_path)
-    assert scalars(tmp_path / "tensorboard" / run.id, "episode/return") == [(100, 1.0), (200, 2.0), (300, 30.0)]
+    assert scalars(tmp_path / "tensorboard" / run.id, "episode/return") == [
+        (100, 1.0),
+        (200, 2.0),
+        (300, 30.0),
+    ]
 
 
 def test_tensorboard_missing_names_the_extra(monkeypatch):
@@ -312,7 +343,9 @@ def test_the_doctor_tells_what_could_change_the_digits(monkeypatch):
 
 def test_the_doctor_finds_what_is_missing_or_broken(monkeypatch):
     present = doctors._version
-    monkeypatch.setattr(doctors, "_version", lambda name: None if name == "gymnasium" else present(name))
+    monkeypatch.setattr(
+        doctors, "_version", lambda name: None if name == "gymnasium" else present(name)
+    )
     assert visit()[0] == 1
     monkeypatch.setattr(doctors, "_version", present)
 
@@ -328,7 +361,9 @@ def test_the_doctor_finds_what_is_missing_or_broken(monkeypatch):
 
 def test_to_the_doctor_training_works_without_pybullet_too(monkeypatch):
     present = doctors._version
-    monkeypatch.setattr(doctors, "_version", lambda name: None if name == "pybullet" else present(name))
+    monkeypatch.setattr(
+        doctors, "_version", lambda name: None if name == "pybullet" else present(name)
+    )
     monkeypatch.setattr(doctors, "_learning_seconds", lambda: 0.001)
     code, text = visit()
     assert code == 0
@@ -341,8 +376,12 @@ def test_the_doctors_versions_are_the_pinned_ones():
     assert {name: pinned[name] for name in doctors.PINNED} == doctors.PINNED
 
 
-def test_a_training_that_was_stopped_before_its_first_step_says_how_to_go_on(tmp_path: Path) -> None:
-    stopped = pac4sac.Result(tmp_path, complete=False, reason=StopReason("SIGINT was received", by_signal=True))
+def test_a_training_that_was_stopped_before_its_first_step_says_how_to_go_on(
+    tmp_path: Path,
+) -> None:
+    stopped = pac4sac.Result(
+        tmp_path, complete=False, reason=StopReason("SIGINT was received", by_signal=True)
+    )
     console = Console(file=io.StringIO(), width=200)
     assert train_and_show(lambda callbacks: stopped, console, tmp_path, None, []) == 130
     assert f"Go on with:      pac4sac resume {tmp_path}" in console.file.getvalue()

@@ -62,8 +62,12 @@ class TestMeans:
 
 class TestInterquartileMean:
     def test_leaves_out_a_quarter_at_either_end(self) -> None:
-        assert interquartile_mean([[100.0, 1.0, 2.0, 3.0, -50.0, 4.0, 5.0, 0.0]]).value == (1 + 2 + 3 + 4) / 4
-        assert interquartile_mean([[9.0, 1.0, 2.0, 3.0, -9.0]]).value == 2.0  # of five runs one at either end
+        assert (
+            interquartile_mean([[100.0, 1.0, 2.0, 3.0, -50.0, 4.0, 5.0, 0.0]]).value
+            == (1 + 2 + 3 + 4) / 4
+        )
+        # of five runs one at either end
+        assert interquartile_mean([[9.0, 1.0, 2.0, 3.0, -9.0]]).value == 2.0
 
     def test_gives_every_task_the_same_weight_whatever_its_number_of_seeds(self) -> None:
         assert interquartile_mean([[0.0] * 20, [0.0, 6.0, 6.0, 6.0, 90.0]]).value == 3.0
@@ -82,7 +86,8 @@ class TestInterquartileMean:
         assert (found.value, found.low, found.high) == (3.0, 3.0, 3.0)
 
     def test_is_the_same_at_every_call_and_moves_with_the_seed(self) -> None:
-        values = [np.random.default_rng(0).normal(size=20)]  # of fewer runs, resamples often coincide
+        # of fewer runs, resamples often coincide
+        values = [np.random.default_rng(0).normal(size=20)]
         assert interquartile_mean(values) == interquartile_mean(values)
         assert interquartile_mean(values, seed=1) != interquartile_mean(values, seed=2)
 
@@ -94,10 +99,13 @@ class TestInterquartileMean:
 class TestMedian:
     def test_its_interval_is_that_of_all_resamples(self) -> None:
         values = [1.0, 2.0, 4.0, 8.0]
-        exact = np.quantile([np.median(resample) for resample in all_resamples(values)], [0.025, 0.975])
+        exact = np.quantile(
+            [np.median(resample) for resample in all_resamples(values)], [0.025, 0.975]
+        )
         found = median(values)
         assert found.value == 3.0
-        assert [found.low, found.high] == pytest.approx(exact, abs=0.51)  # the distribution has steps of a half
+        # the distribution has steps of a half
+        assert [found.low, found.high] == pytest.approx(exact, abs=0.51)
 
 
 class TestProbabilityOfImprovement:
@@ -133,7 +141,8 @@ class TestProbabilityOfImprovement:
 
 class TestMannWhitney:
     def test_is_the_share_of_orders_that_are_as_uneven(self) -> None:
-        # Of the 20 ways to choose three of six places, the first three and the last three are as uneven as this.
+        # Of the 20 ways to choose three of six places, the first three and the last three are as
+        # uneven as this.
         assert mann_whitney([1.0, 2.0, 3.0], [4.0, 5.0, 600.0]) == pytest.approx(2 / 20)
 
     def test_needs_two_runs_on_either_side_and_some_difference(self) -> None:
@@ -149,7 +158,10 @@ class TestWelch:
         interval = expected.confidence_interval(0.95)
         found = welch(summarise(ours), summarise(theirs))
         assert found.p == pytest.approx(expected.pvalue, rel=1e-9)
-        assert (found.low, found.high) == (pytest.approx(interval.low), pytest.approx(interval.high))
+        assert (found.low, found.high) == (
+            pytest.approx(interval.low),
+            pytest.approx(interval.high),
+        )
 
     def test_works_from_published_numbers(self) -> None:
         found = welch(Summary(5, 6.0, 1.6), Summary(5, 5.7, 0.3))
@@ -159,7 +171,10 @@ class TestWelch:
     def test_one_side_may_be_constant_but_not_both(self) -> None:
         found = welch(Summary(5, 40.0, 0.0), Summary(5, 34.2, 3.8))
         half_width = stats.t.ppf(0.975, 4) * 3.8 / np.sqrt(5)
-        assert (found.low, found.high) == (pytest.approx(5.8 - half_width), pytest.approx(5.8 + half_width))
+        assert (found.low, found.high) == (
+            pytest.approx(5.8 - half_width),
+            pytest.approx(5.8 + half_width),
+        )
         assert welch(Summary(5, 40.0, 0.0), Summary(5, 250.0, 0.0)).p is None
 
     def test_a_single_run_gives_a_difference_alone(self) -> None:
@@ -168,7 +183,8 @@ class TestWelch:
 
     def test_strata_add_their_noise_and_not_what_they_differ_by(self) -> None:
         two, four = ((Summary(2, mean, 2**0.5), Summary(2, 1.0, 2**0.5)) for mean in (3.0, 5.0))
-        found = welch_over_strata([two, four])  # of variance 4 · 1/4, with 1/(4 · 1/16) = 4 degrees of freedom
+        # of variance 4 · 1/4, with 1/(4 · 1/16) = 4 degrees of freedom
+        found = welch_over_strata([two, four])
         assert (found.value, found.low, found.high) == (
             3.0,
             pytest.approx(0.2236, abs=1e-4),
@@ -181,20 +197,31 @@ class TestEquivalence:
     @pytest.mark.parametrize("shift", [-0.9, -0.3, 0.0, 0.2, 0.8, 2.0])
     def test_is_two_one_sided_tests_at_five_per_cent(self, shift: float) -> None:
         generator = np.random.default_rng(5)
-        ours, theirs, margin = generator.normal(10 + shift, 0.5, 6), generator.normal(10, 0.8, 9), 1.5
-        above = stats.ttest_ind(ours + margin, theirs, equal_var=False, alternative="greater").pvalue
+        ours, theirs, margin = (
+            generator.normal(10 + shift, 0.5, 6),
+            generator.normal(10, 0.8, 9),
+            1.5,
+        )
+        above = stats.ttest_ind(
+            ours + margin, theirs, equal_var=False, alternative="greater"
+        ).pvalue
         below = stats.ttest_ind(ours - margin, theirs, equal_var=False, alternative="less").pvalue
         interval = welch(summarise(ours), summarise(theirs), EQUIVALENCE)
         assert is_within(interval, margin) == (max(above, below) < 0.05)
-        # The margin at which the harder of the two tests just fails is the farther end of the interval.
+        # The margin at which the harder of the two tests just fails is the farther end of the
+        # interval.
         farther = max(abs(interval.low or 0), abs(interval.high or 0))
         assert is_within(interval, 1.001 * farther)
         assert not is_within(interval, 0.999 * farther)
 
     def test_by_hand(self) -> None:
-        # 103 ± 10 of 5 and 100 ± 10 of 5: error √(20 + 20) = 6.325, 8 degrees of freedom, t(0.95) = 1.8595.
+        # 103 ± 10 of 5 and 100 ± 10 of 5: error √(20 + 20) = 6.325, 8 degrees of freedom, t(0.95) =
+        # 1.8595.
         found = welch(Summary(5, 103.0, 10.0), Summary(5, 100.0, 10.0), EQUIVALENCE)
-        assert (found.low, found.high) == (pytest.approx(-8.760, abs=1e-3), pytest.approx(14.760, abs=1e-3))
+        assert (found.low, found.high) == (
+            pytest.approx(-8.760, abs=1e-3),
+            pytest.approx(14.760, abs=1e-3),
+        )
         assert is_within(found, 15.0)
         assert not is_within(found, 14.0)
 
@@ -203,12 +230,17 @@ class TestEquivalence:
 
 
 class TestHolm:
-    @pytest.mark.parametrize("p_values", [[0.01, 0.04, 0.03], [0.2, 0.001, 0.02, 0.02], [0.5], [0.9, 0.6, 0.04]])
+    @pytest.mark.parametrize(
+        "p_values", [[0.01, 0.04, 0.03], [0.2, 0.001, 0.02, 0.02], [0.5], [0.9, 0.6, 0.04]]
+    )
     def test_is_the_closed_test_of_bonferroni(self, p_values: list[float]) -> None:
         """A hypothesis is rejected when every set of hypotheses with it is: enumerate all sets."""
         indices = range(len(p_values))
         sets = [s for n in range(1, len(p_values) + 1) for s in itertools.combinations(indices, n)]
-        expected = [max(min(1.0, len(s) * min(p_values[j] for j in s)) for s in sets if k in s) for k in indices]
+        expected = [
+            max(min(1.0, len(s) * min(p_values[j] for j in s)) for s in sets if k in s)
+            for k in indices
+        ]
         assert holm(p_values) == pytest.approx(expected)
 
     def test_what_has_no_p_value_is_not_counted(self) -> None:
@@ -237,7 +269,8 @@ class TestVerdicts:
         ("ours", "verdict"),
         [
             (Summary(5, 103.0, 10.0), REPRODUCED),  # 90 % interval from −8.8 to 14.8
-            (Summary(5, 104.0, 10.0), UNDECIDED),  # to 15.8: it may differ by more than 15, or not at all
+            # to 15.8: it may differ by more than 15, or not at all
+            (Summary(5, 104.0, 10.0), UNDECIDED),
             (Summary(5, 96.0, 10.0), UNDECIDED),
             (Summary(5, 103.0, 60.0), UNDECIDED),
             (Summary(5, 60.0, 10.0), BETTER),
@@ -245,7 +278,9 @@ class TestVerdicts:
             (Summary(1, 100.0, None), UNDECIDED),
         ],
     )
-    def test_are_equality_within_a_margin_or_else_a_difference_or_neither(self, ours: Summary, verdict: str) -> None:
+    def test_are_equality_within_a_margin_or_else_a_difference_or_neither(
+        self, ours: Summary, verdict: str
+    ) -> None:
         assert compare_means(ours, self.paper).verdict == verdict
 
     def test_a_difference_that_is_shown_to_be_small_still_reproduces(self) -> None:
@@ -300,7 +335,9 @@ class TestVerdicts:
             ([100.0], UNDECIDED),
         ],
     )
-    def test_a_median_without_spread_is_taken_as_exact(self, ours: list[float], verdict: str) -> None:
+    def test_a_median_without_spread_is_taken_as_exact(
+        self, ours: list[float], verdict: str
+    ) -> None:
         assert compare_median(ours, 100.0).verdict == verdict
 
 
@@ -316,10 +353,12 @@ class TestCurves:
         runs = [[1.0, 2.0], [3.0] * 6]
         middle, low, high = performance_profile(runs, np.array([1.5, 2.5]), lower_is_better=False)
         assert middle.tolist() == [0.75, 0.5]
-        assert (low.tolist(), high.tolist()) == ([0.5, 0.5], [1, 0.5])  # of two runs, both may be drawn from one
+        # of two runs, both may be drawn from one
+        assert (low.tolist(), high.tolist()) == ([0.5, 0.5], [1, 0.5])
 
     def test_the_ends_of_a_band_are_those_of_the_resampled_means(self) -> None:
-        # The odd run of five is drawn k times with Binomial(5, 1/5): none at all with 0.33, at most three times with
-        # 0.993 and at most twice with 0.942, so that the middle 95 % of the means lie from 0 to 3 · 10 / 5.
+        # The odd run of five is drawn k times with Binomial(5, 1/5): none at all with 0.33, at most
+        # three times with 0.993 and at most twice with 0.942, so that the middle 95 % of the means
+        # lie from 0 to 3 · 10 / 5.
         mean, low, high = bootstrap_band([[[0.0, 7.0]] * 4 + [[10.0, 7.0]]])
         assert (mean.tolist(), low.tolist(), high.tolist()) == ([2, 7], [0, 7], [6, 7])

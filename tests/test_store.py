@@ -14,12 +14,38 @@ from pac4sac.base.errors import UserError
 from pac4sac.base.files import read_json, read_jsonl, write_json
 from pac4sac.report.figures import group_by_variant, learning_curve_picture, mean_curve, smooth
 from pac4sac.runs.identity import usual_settings
-from pac4sac.runs.reading import RunRecord, find_runs, read_run, read_runs, results, varying_settings
+from pac4sac.runs.reading import (
+    RunRecord,
+    find_runs,
+    read_run,
+    read_runs,
+    results,
+    varying_settings,
+)
 
-TASK = {"name": "cartpole-swingup", "env_id": "pac4sac/CartpoleSwingup-v0", "horizon": 1000, "r_limit": 850.0}
+TASK = {
+    "name": "cartpole-swingup",
+    "env_id": "pac4sac/CartpoleSwingup-v0",
+    "horizon": 1000,
+    "r_limit": 850.0,
+}
 
-WHOLE = {"version": 1, "run": "sac-s0", "task": TASK, "algo": "sac", "seed": 0, "config": {}, "status": "finished"}
-OF_ANOTHER_KIND = ({"revision": "x"}, {"label": 3}, {"preset": None}, {"versions": []}, {"machine": "x"})
+WHOLE = {
+    "version": 1,
+    "run": "sac-s0",
+    "task": TASK,
+    "algo": "sac",
+    "seed": 0,
+    "config": {},
+    "status": "finished",
+}
+OF_ANOTHER_KIND = (
+    {"revision": "x"},
+    {"label": 3},
+    {"preset": None},
+    {"versions": []},
+    {"machine": "x"},
+)
 
 
 def write_run(experiment: Path, run: str, returns: list[float], **changes: Any) -> Path:
@@ -38,7 +64,10 @@ def write_run(experiment: Path, run: str, returns: list[float], **changes: Any) 
         "machine": {"cores": 2},
     }
     (folder / "run.json").write_text(json.dumps(about | changes))
-    rows = [{"episode": k, "step": 1000 * (k + 1), "return": r, "length": 1000} for k, r in enumerate(returns)]
+    rows = [
+        {"episode": k, "step": 1000 * (k + 1), "return": r, "length": 1000}
+        for k, r in enumerate(returns)
+    ]
     (folder / "episodes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
 
@@ -46,8 +75,12 @@ def write_run(experiment: Path, run: str, returns: list[float], **changes: Any) 
 class TestSettingsThatCameLater:
     """A run trained before a setting existed was trained with its default."""
 
-    def both(self, folder: Path, config: dict[str, Any], algo: str = "pac4sac") -> tuple[RunRecord, RunRecord]:
-        older = {name: value for name, value in config.items() if name not in ("objective", "loss_range")}
+    def both(
+        self, folder: Path, config: dict[str, Any], algo: str = "pac4sac"
+    ) -> tuple[RunRecord, RunRecord]:
+        older = {
+            name: value for name, value in config.items() if name not in ("objective", "loss_range")
+        }
         old, new = (
             write_run(folder, "old", [1.0], config=older, algo=algo),
             write_run(folder, "new", [1.0], config=config, algo=algo),
@@ -111,7 +144,11 @@ class TestFindingRuns:
     def test_an_experiment_folder_gives_its_runs_in_natural_order(self, tmp_path: Path) -> None:
         for seed in (10, 9, 0):
             write_run(tmp_path, f"pac4sac-s{seed}", [])
-        assert [run.name for run in find_runs(tmp_path)] == ["pac4sac-s0", "pac4sac-s9", "pac4sac-s10"]
+        assert [run.name for run in find_runs(tmp_path)] == [
+            "pac4sac-s0",
+            "pac4sac-s9",
+            "pac4sac-s10",
+        ]
 
     def test_a_run_folder_gives_itself(self, tmp_path: Path) -> None:
         folder = write_run(tmp_path, "pac4sac-s0", [])
@@ -129,9 +166,23 @@ class TestFindingRuns:
 
 class TestReadingRuns:
     def test_a_record_holds_config_status_and_episodes(self, tmp_path: Path) -> None:
-        folder = write_run(tmp_path, "sac-s3", [1.5, 2.5], algo="sac", seed=3, status="diverged", status_detail="NaN")
+        folder = write_run(
+            tmp_path,
+            "sac-s3",
+            [1.5, 2.5],
+            algo="sac",
+            seed=3,
+            status="diverged",
+            status_detail="NaN",
+        )
         run = read_run(folder)
-        assert (run.run, run.algo, run.seed, run.status, run.status_detail) == ("sac-s3", "sac", 3, "diverged", "NaN")
+        assert (run.run, run.algo, run.seed, run.status, run.status_detail) == (
+            "sac-s3",
+            "sac",
+            3,
+            "diverged",
+            "NaN",
+        )
         assert run.config["xi"] == 0.01
         assert run.returns.tolist() == [1.5, 2.5]
         assert run.steps.tolist() == [1000, 2000]
@@ -140,7 +191,9 @@ class TestReadingRuns:
     def test_rows_that_are_no_episodes_are_counted_as_skipped(self, tmp_path: Path) -> None:
         folder = write_run(tmp_path, "sac-s0", [1.0])
         with (folder / "episodes.jsonl").open("a") as log:
-            log.write('{"episode": 1, "step": 2000, "return": "high", "length": 1000}\n{"episode": 2}\n{"epis')
+            log.write(
+                '{"episode": 1, "step": 2000, "return": "high", "length": 1000}\n{"episode": 2}\n{"epis'
+            )
         run = read_run(folder)
         assert run.returns.tolist() == [1.0]
         assert run.damage == {"episodes": "3 unreadable lines"}
@@ -151,14 +204,25 @@ class TestReadingRuns:
             ('{"version": 1, "run', "is damaged"),
             ("[]", "no table of names"),
             ('{"version": 2}', "version 2"),
-            ('{"version": 1, "run": "x", "task": {}, "algo": "sac", "seed": "0"}', "seed, config, status"),
-            *((json.dumps(WHOLE | wrong), f"lacks a readable {next(iter(wrong))}") for wrong in OF_ANOTHER_KIND),
+            (
+                '{"version": 1, "run": "x", "task": {}, "algo": "sac", "seed": "0"}',
+                "seed, config, status",
+            ),
+            *(
+                (json.dumps(WHOLE | wrong), f"lacks a readable {next(iter(wrong))}")
+                for wrong in OF_ANOTHER_KIND
+            ),
             (json.dumps(WHOLE | {"config": {"gamma": "x"}}), "lacks a readable gamma"),
-            (json.dumps(WHOLE | {"task": TASK | {"env_kwargs": "x"}}), "lacks a readable env_kwargs"),
+            (
+                json.dumps(WHOLE | {"task": TASK | {"env_kwargs": "x"}}),
+                "lacks a readable env_kwargs",
+            ),
             (json.dumps(WHOLE | {"versions": {"numpy": {}}}), "lacks a readable numpy"),
         ],
     )
-    def test_a_damaged_or_foreign_run_file_is_named(self, tmp_path: Path, text: str, reason: str) -> None:
+    def test_a_damaged_or_foreign_run_file_is_named(
+        self, tmp_path: Path, text: str, reason: str
+    ) -> None:
         folder = write_run(tmp_path, "sac-s0", [])
         (folder / "run.json").write_text(text)
         with pytest.raises(UserError, match=reason) as told:
@@ -174,15 +238,29 @@ class TestResults:
         write_run(tmp_path, "c", [4.0], seed=1, algo="sac", config={"gamma": 0.9})
         return tmp_path
 
-    def test_is_a_data_frame_of_episodes_with_the_settings_that_differ(self, experiment: Path) -> None:
+    def test_is_a_data_frame_of_episodes_with_the_settings_that_differ(
+        self, experiment: Path
+    ) -> None:
         pytest.importorskip("pandas")
         frame = results(experiment)
-        assert list(frame.columns) == ["run", "task", "algo", "seed", "episode", "step", "return", "length", "xi"]
+        assert list(frame.columns) == [
+            "run",
+            "task",
+            "algo",
+            "seed",
+            "episode",
+            "step",
+            "return",
+            "length",
+            "xi",
+        ]
         assert frame["return"].tolist() == [1.0, 2.0, 3.0, 4.0]
         assert frame.groupby("run")["return"].mean().to_dict() == {"a": 1.5, "b": 3.0, "c": 4.0}
         assert frame["xi"].isna().tolist() == [False, False, False, True]
 
-    def test_is_a_dict_of_arrays_without_pandas(self, experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_is_a_dict_of_arrays_without_pandas(
+        self, experiment: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setitem(sys.modules, "pandas", None)
         arrays = results(experiment)
         assert isinstance(arrays, dict)
@@ -194,10 +272,25 @@ class TestResults:
         self, experiment: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setitem(sys.modules, "pandas", None)
-        for run, rows in {"a": [{"step": 10, "q": 1.5, "xi": 0.2}], "c": [{"step": 20, "entropy": None}]}.items():
-            (experiment / "runs" / run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        for run, rows in {
+            "a": [{"step": 10, "q": 1.5, "xi": 0.2}],
+            "c": [{"step": 20, "entropy": None}],
+        }.items():
+            (experiment / "runs" / run / "metrics.jsonl").write_text(
+                "".join(json.dumps(row) + "\n" for row in rows)
+            )
         metrics = results(experiment, kind="metrics")
-        assert list(metrics) == ["run", "task", "algo", "seed", "step", "q", "xi", "entropy", "setting xi"]
+        assert list(metrics) == [
+            "run",
+            "task",
+            "algo",
+            "seed",
+            "step",
+            "q",
+            "xi",
+            "entropy",
+            "setting xi",
+        ]
         assert [metrics[name].tolist() for name in ("run", "step", "q", "xi")] == [
             ["a", "c"],
             [10, 20],
@@ -206,21 +299,31 @@ class TestResults:
         ]
         assert metrics["setting xi"].tolist() == [0.0, None]
         evaluations = [{"step": 9, "policy": "greedy", "mean": 1.5, "returns": [1.0, 2.0]}]
-        (experiment / "runs" / "a" / "evaluations.jsonl").write_text(json.dumps(evaluations[0]) + "\n")
+        (experiment / "runs" / "a" / "evaluations.jsonl").write_text(
+            json.dumps(evaluations[0]) + "\n"
+        )
         assert results(experiment, "evaluations")["returns"].tolist() == [[1.0, 2.0]]
 
     def test_tells_which_logs_there_are_and_how_to_get_one(self, experiment: Path) -> None:
-        with pytest.raises(UserError, match="no results of the kind 'metric'; did you mean metrics"):
+        with pytest.raises(
+            UserError, match="no results of the kind 'metric'; did you mean metrics"
+        ):
             results(experiment, "metric")
-        with pytest.raises(UserError, match="has logged bias, which are written with --bias-every N"):
+        with pytest.raises(
+            UserError, match="has logged bias, which are written with --bias-every N"
+        ):
             results(experiment, "bias")
 
     def test_takes_a_single_run(self, experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "pandas", None)
         assert results(experiment / "runs" / "b")["return"].tolist() == [3.0]
 
-    def test_settings_that_differ_between_algorithms_or_tasks_alone_do_not_vary(self, experiment: Path) -> None:
-        write_run(experiment, "d", [], task=TASK | {"name": "ant"}, config={"xi": 0.0, "gamma": 0.5})
+    def test_settings_that_differ_between_algorithms_or_tasks_alone_do_not_vary(
+        self, experiment: Path
+    ) -> None:
+        write_run(
+            experiment, "d", [], task=TASK | {"name": "ant"}, config={"xi": 0.0, "gamma": 0.5}
+        )
         assert varying_settings(read_runs(experiment)) == ("xi",)
 
 
@@ -243,7 +346,8 @@ class TestCurves:
         steps, returns, low, high = mean
         assert steps.tolist() == [1000, 2000]
         assert returns.tolist() == [3.0, 4.0]
-        # Three times the smallest is drawn once in 27 times, which is more than 2.5 %; so is three times the largest.
+        # Three times the smallest is drawn once in 27 times, which is more than 2.5 %; so is three
+        # times the largest.
         assert (low.tolist(), high.tolist()) == ([1.0, 2.0], [5.0, 6.0])
 
     def test_two_seeds_give_no_interval(self, tmp_path: Path) -> None:
@@ -257,13 +361,20 @@ class TestCurves:
         assert smooth(np.array([1.0, 3.0, 5.0, 100.0]), 2).tolist() == [1.0, 2.0, 4.0, 52.5]
         assert smooth(np.array([1.0, 3.0]), 5).tolist() == [1.0, 2.0]
 
-    def test_a_picture_is_drawn_of_running_diverged_and_empty_runs_alike(self, tmp_path: Path) -> None:
+    def test_a_picture_is_drawn_of_running_diverged_and_empty_runs_alike(
+        self, tmp_path: Path
+    ) -> None:
         for seed in range(3):
             write_run(tmp_path, f"s{seed}", [100.0 * seed, 200.0, 300.0], seed=seed)
         write_run(tmp_path, "s3", [50.0], seed=3, status="diverged")
         write_run(tmp_path, "s4", [], seed=4, status="running")
         write_run(
-            tmp_path, "t0", [1.0], algo="sac", status="failed", task=TASK | {"name": "Pendulum-v1", "r_limit": None}
+            tmp_path,
+            "t0",
+            [1.0],
+            algo="sac",
+            status="failed",
+            task=TASK | {"name": "Pendulum-v1", "r_limit": None},
         )
         picture = tmp_path / "curves.png"
         learning_curve_picture(picture, read_runs(tmp_path))
@@ -277,7 +388,8 @@ def test_reporting_works_without_simulators_and_a_display() -> None:
     program = (
         "import sys\n"
         "sys.modules['pybullet'] = None\n"
-        "import pac4sac.runs.metrics, pac4sac.paper.numbers, pac4sac.runs.reading, pac4sac.report.figures\n"
+        "import pac4sac.runs.metrics, pac4sac.paper.numbers, pac4sac.runs.reading, "
+        "pac4sac.report.figures\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -103,7 +103,9 @@ def test_shipped_studies_can_be_read_and_planned(name: str, tmp_path: Path) -> N
     if not {run.task.name for run in runs} <= TASKS.keys() | {"Pendulum-v1"}:
         pytest.importorskip("mujoco")  # a plan asks the environment how long observations are
     planned = plan(study, tmp_path, PLENTY)
-    assert sorted(run.identity for cohort in planned for run in cohort.runs) == sorted({run.identity for run in runs})
+    assert sorted(run.identity for cohort in planned for run in cohort.runs) == sorted(
+        {run.identity for run in runs}
+    )
 
 
 def test_published_runs_are_those_that_their_study_would_train_today() -> None:
@@ -117,17 +119,30 @@ def test_published_runs_are_those_that_their_study_would_train_today() -> None:
 
 @pytest.mark.parametrize("name", ["controls", "best"])
 def test_a_study_that_was_extended_knows_its_published_runs_by_the_same_names(name: str) -> None:
-    about = json.loads((Path(__file__).parents[1] / "results" / "studies" / f"{name}.json").read_text())
-    published = {(row["task"], row["label"], row["seed"]): row["identity"] for row in about["expected_runs"]}
+    about = json.loads(
+        (Path(__file__).parents[1] / "results" / "studies" / f"{name}.json").read_text()
+    )
+    published = {
+        (row["task"], row["label"], row["seed"]): row["identity"] for row in about["expected_runs"]
+    }
     study = replace(load_study(name), seeds=tuple(range(10)))
     today = {(run.task.name, run.label, run.seed): run.identity for run in study.runs()}
     assert published.items() <= today.items()
 
 
 def test_all_controls_are_defined_on_all_four_tasks() -> None:
-    controls = {"pac4sac-without-shooting", "one-plain-critic", "one-plain-critic+shooting", "sac+shooting", "sac-auto"}
+    controls = {
+        "pac4sac-without-shooting",
+        "one-plain-critic",
+        "one-plain-critic+shooting",
+        "sac+shooting",
+        "sac-auto",
+    }
     controls |= {"sac-auto+shooting", "sac-calibrated+shooting"}
-    for name, labels in {"controls": controls, "best": {"sac+shooting-early", "sac-auto-early"}}.items():
+    for name, labels in {
+        "controls": controls,
+        "best": {"sac+shooting-early", "sac-auto-early"},
+    }.items():
         study = load_study(name)
         for task in ("cartpole-swingup", "half-cheetah", "ant", "humanoid"):
             assert labels <= {run.label for run in study.runs() if run.task.name == task}
@@ -135,7 +150,9 @@ def test_all_controls_are_defined_on_all_four_tasks() -> None:
 
 def test_a_gpu_trains_all_that_is_to_be_calibrated_of_an_algorithm_in_one_cohort() -> None:
     planned = plan_cohorts(load_study("calibrate-rivals").runs(), on_gpu=True)
-    assert sorted((cohort[0].task.name, cohort[0].algo, len(cohort)) for cohort in planned) == sorted(
+    assert sorted(
+        (cohort[0].task.name, cohort[0].algo, len(cohort)) for cohort in planned
+    ) == sorted(
         (task, algo, runs)
         for task in ("cartpole-swingup", "half-cheetah", "ant", "humanoid")
         for algo, runs in (("sac", 24), ("ddpg", 9))
@@ -153,24 +170,48 @@ def test_the_identity_of_a_run_stays_what_it_was_when_it_was_published() -> None
     known = "97c6387162402deaa089331caa1cff902795a6331496c2988a5dd1650d1da8d5"
     wanted = ("cartpole-swingup", "pac4sac-seed0")
     runs = {(run.task.name, run.id): run.identity for run in load_study("table-1").runs()}
-    published = {(run.task["name"], run.run): run.identity for run in read_runs(Path(__file__).parents[1] / "results")}
+    published = {
+        (run.task["name"], run.run): run.identity
+        for run in read_runs(Path(__file__).parents[1] / "results")
+    }
     assert runs[wanted] == published[wanted] == known
 
 
 def test_the_studies_of_the_paper_have_its_cells() -> None:
     assert len(load_study("table-1").runs()) == 4 * 4 * 10
     assert len(load_study("table-2").runs()) == 2 * 4 * 10
-    assert {run.config.shots for run in load_study("shooting").runs()} == {1, 200, 400, 600, 800, 1000}
-    assert {run.algo for run in load_study("cost").runs()} == {"ddpg", "sac", "sac-nr", "sac-fpi", "pac4sac"}
+    assert {run.config.shots for run in load_study("shooting").runs()} == {
+        1,
+        200,
+        400,
+        600,
+        800,
+        1000,
+    }
+    assert {run.algo for run in load_study("cost").runs()} == {
+        "ddpg",
+        "sac",
+        "sac-nr",
+        "sac-fpi",
+        "pac4sac",
+    }
 
 
 def test_options_of_a_task_go_before_those_of_the_study(tiny: Path, tmp_path: Path) -> None:
-    tiny.write_text(TINY.replace("[set]", '[task."Pendulum-v1".options]\nlog_every = 7\nbias_every = 60\n\n[set]'))
+    tiny.write_text(
+        TINY.replace(
+            "[set]", '[task."Pendulum-v1".options]\nlog_every = 7\nbias_every = 60\n\n[set]'
+        )
+    )
     study = load_study(str(tiny))
     begin(study, tmp_path / "x", plan(study, tmp_path / "x", PLENTY), {"bias_every": 70})
     for path in (tmp_path / "x").rglob("experiment.json"):
         options = json.loads(path.read_bytes())["options"]
-        assert (options["log_every"], options["bias_every"], options["checkpoint_every"]) == (7, 70, 100)
+        assert (options["log_every"], options["bias_every"], options["checkpoint_every"]) == (
+            7,
+            70,
+            100,
+        )
     told = mistake(tmp_path, tiny.read_text().replace("log_every = 7", "log_evry = 7"))
     assert "[task.Pendulum-v1.options] has no key 'log_evry'; did you mean log_every" in told
 
@@ -179,7 +220,9 @@ def test_overestimation_measures_runs_of_table_1() -> None:
     study, table_1 = load_study("overestimation"), load_study("table-1")
     known = {run.identity for run in table_1.runs()}
     assert sum(run.identity in known for run in study.runs()) == 2 * 4 * 5
-    points = {task.name: task.steps // study.options_for(task)["bias_every"] for task in study.tasks}
+    points = {
+        task.name: task.steps // study.options_for(task)["bias_every"] for task in study.tasks
+    }
     assert points == {"cartpole-swingup": 10, "half-cheetah": 5}
 
 
@@ -188,7 +231,9 @@ def test_a_cost_study_expects_no_runs_to_be_kept(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "study.json").read_bytes())["expected_runs"] == []
 
 
-def test_variants_that_differ_per_run_share_a_cohort_and_those_with_other_structure_do_not(tmp_path: Path) -> None:
+def test_variants_that_differ_per_run_share_a_cohort_and_those_with_other_structure_do_not(
+    tmp_path: Path,
+) -> None:
     table_2 = plan(load_study("table-2"), tmp_path, PLENTY)
     assert [len(cohort.runs) for cohort in table_2] == [40, 40]  # one cohort for each task
     shooting = plan(load_study("shooting"), tmp_path, PLENTY)
@@ -196,7 +241,9 @@ def test_variants_that_differ_per_run_share_a_cohort_and_those_with_other_struct
     assert spans == [[1], [200, 400], [600, 800, 1000]]
 
 
-def test_a_variant_may_have_seeds_of_its_own_and_trains_in_the_cohort_of_the_others(tmp_path: Path) -> None:
+def test_a_variant_may_have_seeds_of_its_own_and_trains_in_the_cohort_of_the_others(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "own.toml"
     file.write_text(
         'tasks = ["ant"]\nseeds = "0:2"\n[[variant]]\nalgo = "sac"\n'
@@ -206,7 +253,10 @@ def test_a_variant_may_have_seeds_of_its_own_and_trains_in_the_cohort_of_the_oth
     seeds = {(run.label, run.seed) for run in study.runs()}
     assert seeds == {("sac", 0), ("sac", 1), ("colder", 1), ("colder", 7), ("colder", 9)}
     assert [len(cohort.runs) for cohort in plan(study, tmp_path / "study", PLENTY)] == [5]
-    assert {(run.label, run.seed) for run in study.with_seeds((3,)).runs()} == {("sac", 3), ("colder", 3)}
+    assert {(run.label, run.seed) for run in study.with_seeds((3,)).runs()} == {
+        ("sac", 3),
+        ("colder", 3),
+    }
 
 
 @pytest.mark.parametrize(
@@ -216,16 +266,40 @@ def test_a_variant_may_have_seeds_of_its_own_and_trains_in_the_cohort_of_the_oth
             'tasks = ["ant"]\nsedes = "0:5"\n[[variant]]\nalgo = "sac"',
             "line 2: a study has no key 'sedes'; did you mean seeds",
         ),
-        ('tasks = ["ant"]\n[[variant]]\nalgo = "sca"', "line 3: There is no algorithm 'sca'; did you mean sac"),
-        ('tasks = ["ant"]\n[[variant]]\nalgo = "sac"\nset = { xi = 0.1 }', "sac has no setting 'xi'"),
+        (
+            'tasks = ["ant"]\n[[variant]]\nalgo = "sca"',
+            "line 3: There is no algorithm 'sca'; did you mean sac",
+        ),
+        (
+            'tasks = ["ant"]\n[[variant]]\nalgo = "sac"\nset = { xi = 0.1 }',
+            "sac has no setting 'xi'",
+        ),
         ('tasks = []\n[[variant]]\nalgo = "sac"', "line 1: a study needs at least one task"),
         ('tasks = ["ant"]\n', "a study needs at least one variant"),
-        ('tasks = ["ant"]\n[[variant]]\nalgo = "sac"\nsweep = { alpha = [] }', "the sweep over alpha has no values"),
-        ('tasks = ["ant"]\n[[variant]]\nalgo = "sac"\n[[variant]]\nalgo = "sac"', "two variants are called 'sac'"),
-        ('tasks = ["ant"]\nbaseline = "ddpg"\n[[variant]]\nalgo = "sac"', "line 2: the baseline 'ddpg' is no variant"),
-        ('tasks = ["ant"]\nseeds = "5:2"\n[[variant]]\nalgo = "sac"', "line 2: The seeds 5:2 are none"),
-        ('seeds = "0:5"\ntasks = ["ant"]\n[[variant]]\nalgo = "sac"\nseeds = "5:2"', "line 5: The seeds 5:2 are none"),
-        ('tasks = ["amt"]\n[[variant]]\nalgo = "sac"', "line 1: There is no task or environment 'amt'"),
+        (
+            'tasks = ["ant"]\n[[variant]]\nalgo = "sac"\nsweep = { alpha = [] }',
+            "the sweep over alpha has no values",
+        ),
+        (
+            'tasks = ["ant"]\n[[variant]]\nalgo = "sac"\n[[variant]]\nalgo = "sac"',
+            "two variants are called 'sac'",
+        ),
+        (
+            'tasks = ["ant"]\nbaseline = "ddpg"\n[[variant]]\nalgo = "sac"',
+            "line 2: the baseline 'ddpg' is no variant",
+        ),
+        (
+            'tasks = ["ant"]\nseeds = "5:2"\n[[variant]]\nalgo = "sac"',
+            "line 2: The seeds 5:2 are none",
+        ),
+        (
+            'seeds = "0:5"\ntasks = ["ant"]\n[[variant]]\nalgo = "sac"\nseeds = "5:2"',
+            "line 5: The seeds 5:2 are none",
+        ),
+        (
+            'tasks = ["amt"]\n[[variant]]\nalgo = "sac"',
+            "line 1: There is no task or environment 'amt'",
+        ),
         (
             'tasks = ["ant"]\n[task.humanoid]\nsteps = 5\n[[variant]]\nalgo = "sac"',
             "line 2: [task.humanoid] is about a task",
@@ -243,13 +317,31 @@ def test_a_variant_may_have_seeds_of_its_own_and_trains_in_the_cohort_of_the_oth
             "line 1: there is no kind 'qqq'; there are comparison, table-1",
         ),
         ("tasks = [", "wrong.toml is no TOML file: "),
-        ('tasks = ["ant", "ant"]\n[[variant]]\nalgo = "sac"', "line 1: the task 'ant' is named twice"),
-        ('tasks = [1]\n[[variant]]\nalgo = "sac"', "line 1: tasks must be a list of names, not [1]"),
+        (
+            'tasks = ["ant", "ant"]\n[[variant]]\nalgo = "sac"',
+            "line 1: the task 'ant' is named twice",
+        ),
+        (
+            'tasks = [1]\n[[variant]]\nalgo = "sac"',
+            "line 1: tasks must be a list of names, not [1]",
+        ),
         ('tasks = ["ant"]\nvariant = [1]', "line 2: variant must be a list of tables, not [1]"),
-        ('tasks = ["ant"]\nset = 3\n[[variant]]\nalgo = "sac"', "line 2: set must be a table, not 3"),
-        ('tasks = ["ant"]\ntask = 3\n[[variant]]\nalgo = "sac"', "line 2: task must be a table of tables, not 3"),
-        ('tasks = ["ant"]\n[[variant]]\nalgo = "sac"\nsweep = 3', "line 4: sweep must be a table, not 3"),
-        ('tasks = ["ant"]\n[[variant]]\nalgo = "sac"\nname = 3', "line 4: name must be a text, not 3"),
+        (
+            'tasks = ["ant"]\nset = 3\n[[variant]]\nalgo = "sac"',
+            "line 2: set must be a table, not 3",
+        ),
+        (
+            'tasks = ["ant"]\ntask = 3\n[[variant]]\nalgo = "sac"',
+            "line 2: task must be a table of tables, not 3",
+        ),
+        (
+            'tasks = ["ant"]\n[[variant]]\nalgo = "sac"\nsweep = 3',
+            "line 4: sweep must be a table, not 3",
+        ),
+        (
+            'tasks = ["ant"]\n[[variant]]\nalgo = "sac"\nname = 3',
+            "line 4: name must be a text, not 3",
+        ),
         (
             'tasks = ["ant"]\n[[variant]]\nalgo = "sac"\ntasks = ["nope"]',
             "line 4: the variant 'sac' is for 'nope', no task of the study",
@@ -272,13 +364,17 @@ def test_a_variant_may_have_seeds_of_its_own_and_trains_in_the_cohort_of_the_oth
         ),
     ],
 )
-def test_a_mistake_in_a_definition_is_told_with_its_line(text: str, expected: str, tmp_path: Path) -> None:
+def test_a_mistake_in_a_definition_is_told_with_its_line(
+    text: str, expected: str, tmp_path: Path
+) -> None:
     told = mistake(tmp_path, text)
     assert expected in told
     assert re.search(r"[^.?][.?]$", told)  # one sentence, ended once
 
 
-def test_the_documentation_shows_a_study_that_can_be_read_and_names_every_key(tmp_path: Path) -> None:
+def test_the_documentation_shows_a_study_that_can_be_read_and_names_every_key(
+    tmp_path: Path,
+) -> None:
     text = (Path(__file__).parents[1] / "docs" / "studies.md").read_text()
     example, config = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     (tmp_path / "shots.toml").write_text(example)
@@ -310,13 +406,17 @@ def test_cohorts_are_split_to_fit_the_memory() -> None:
         split_by_memory(runs, 1000)
 
 
-def test_a_study_trains_each_identity_once_and_gives_it_every_name(tiny: Path, tmp_path: Path) -> None:
+def test_a_study_trains_each_identity_once_and_gives_it_every_name(
+    tiny: Path, tmp_path: Path
+) -> None:
     notes, root = Notes(), tmp_path / "study"
     study = load_study(str(tiny))
     assert run_study(study, root, notes, parallel=1).complete
     assert notes.outcomes == ["complete", "complete"]
     runs = {path.name: read_run(path) for path in root.glob("experiments/*/runs/*")}
-    assert set(runs) == {f"{label}-seed{seed}" for label in ("sac", "pac", "pac again") for seed in (0, 1)}
+    assert set(runs) == {
+        f"{label}-seed{seed}" for label in ("sac", "pac", "pac again") for seed in (0, 1)
+    }
     assert all(run.status == "finished" and len(run.episodes) == 6 for run in runs.values())
     assert runs["pac-seed1"].episodes == runs["pac again-seed1"].episodes
     expected = json.loads((root / "study.json").read_text())["expected_runs"]
@@ -340,7 +440,9 @@ def test_what_an_archive_holds_is_not_trained_again_and_it_takes_the_rest(
 
     def trained_in(folder: str, study: Study) -> set[str]:
         notes = Notes()
-        result, report = train_and_report(study, tmp_path / folder, notes, options={}, into=archive, parallel=1)
+        result, report = train_and_report(
+            study, tmp_path / folder, notes, options={}, into=archive, parallel=1
+        )
         assert result.complete
         assert report == ([archive], tmp_path / folder / "report")  # which is on all of it
         assert len(notes.outcomes) == len(list((tmp_path / folder).glob("experiments/*")))
@@ -381,7 +483,9 @@ def test_an_interrupted_study_goes_on_to_the_same_result(tiny: Path, tmp_path: P
         assert read_jsonl(other) == read_jsonl(run / "episodes.jsonl")
 
 
-def test_a_stop_that_comes_before_a_cohort_has_begun_is_no_failure(tiny: Path, tmp_path: Path) -> None:
+def test_a_stop_that_comes_before_a_cohort_has_begun_is_no_failure(
+    tiny: Path, tmp_path: Path
+) -> None:
     study, root, notes = load_study(str(tiny)), tmp_path / "study", Notes()
     cohorts = plan(study, root, PLENTY)
     begin(study, root, cohorts, {})
@@ -394,9 +498,8 @@ def test_shorter_cohorts_give_way_to_longer_ones(monkeypatch: pytest.MonkeyPatch
     costs = {"humanoid": 4e-4, "half-cheetah": 2e-4, "cartpole-swingup": 0.0}
     monkeypatch.setattr("pac4sac.studies.plan.simulator_seconds", lambda task: costs[task.name])
     long, short, shortest = (
-        PlannedCohort(
-            Path("unused"), tuple(make_runs(TASKS[name], "sac", "paper", [0], {})), 0
-        )  # 500, 250 and 40 thousand steps
+        # 500, 250 and 40 thousand steps
+        PlannedCohort(Path("unused"), tuple(make_runs(TASKS[name], "sac", "paper", [0], {})), 0)
         for name in costs
     )
     assert niceness(long, [short, shortest]) == 0
@@ -419,11 +522,15 @@ def test_a_cohort_that_cannot_train_leaves_the_others_going(
         run_study(study, tmp_path / "other", notes)
 
 
-def test_a_study_hears_that_a_backend_does_not_work(tiny: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_study_hears_that_a_backend_does_not_work(
+    tiny: Path, tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.setenv("CXX", str(tmp_path / "no-compiler"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
     notes = Notes()
-    assert run_study(load_study(str(tiny)), tmp_path / "study", notes, parallel=1, backend="compiled").complete
+    assert run_study(
+        load_study(str(tiny)), tmp_path / "study", notes, parallel=1, backend="compiled"
+    ).complete
     assert len(notes.warnings) == 2  # one from each cohort
     assert all(w.startswith("The compiled backend was replaced by eager: ") for w in notes.warnings)
     assert all("no-compiler" in w for w in notes.warnings)
@@ -460,7 +567,9 @@ def test_options_of_a_second_call_count_for_cohorts_that_were_not_begun_and_othe
     begun, waiting = cohorts[0].folder, cohorts[1].folder
     begin(study, tmp_path, cohorts, {})
     (begun / "cohorts").mkdir()
-    with pytest.warns(UserWarning, match=r"was begun with checkpoint_every=100 and goes on with it\.") as told:
+    with pytest.warns(
+        UserWarning, match=r"was begun with checkpoint_every=100 and goes on with it\."
+    ) as told:
         begin(study, tmp_path, plan(study, tmp_path, PLENTY), {"checkpoint_every": 50})
     assert len(told) == 1
     assert [checkpoint_every(begun), checkpoint_every(waiting)] == [100, 50]
@@ -474,14 +583,18 @@ def test_another_study_does_not_enter_the_folder_of_one(tiny: Path, tmp_path: Pa
         run_study(load_study(str(other)), tmp_path / "study", Notes())
 
 
-def test_a_narrower_part_of_a_study_forgets_none_of_its_expected_runs(tiny: Path, tmp_path: Path) -> None:
+def test_a_narrower_part_of_a_study_forgets_none_of_its_expected_runs(
+    tiny: Path, tmp_path: Path
+) -> None:
     study = load_study(str(tiny))
     begin(study, tmp_path, [], {})
     before = json.loads((tmp_path / "study.json").read_bytes())
     begin(replace(study, seeds=(1,)), tmp_path, [], {})
     assert json.loads((tmp_path / "study.json").read_bytes()) == before
     begin(replace(study, seeds=(5,)), tmp_path, [], {})
-    seeds = [row["seed"] for row in json.loads((tmp_path / "study.json").read_bytes())["expected_runs"]]
+    seeds = [
+        row["seed"] for row in json.loads((tmp_path / "study.json").read_bytes())["expected_runs"]
+    ]
     assert seeds == [0, 1] * 3 + [5] * 3
 
 
@@ -492,24 +605,34 @@ def test_a_damaged_study_is_named(content: str, tiny: Path, tmp_path: Path) -> N
         begin(load_study(str(tiny)), tmp_path, [], {})
 
 
-def test_the_cost_study_measures_every_algorithm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cost_study_measures_every_algorithm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pac4sac.studies.cost.MEASURED_STEPS", 20)
     study = load_study("cost")
     small = {"width": 8, "depth": 1, "batch": 4, "warmup": 10, "updates_per_step": 1}
     variants = tuple(
-        replace(v, settings={**small, **({"shots": 2} if v.algo == "pac4sac" else {})}) for v in study.variants
+        replace(v, settings={**small, **({"shots": 2} if v.algo == "pac4sac" else {})})
+        for v in study.variants
     )
     study = replace(study, variants=variants, repetitions=2)
     assert run_study(study, tmp_path, Notes(), device="cpu", threads=1).complete
     rows = json.loads((tmp_path / "cost.json").read_text())["rows"]
     assert [row["algo"] for row in rows] == ["ddpg", "sac", "sac-nr", "sac-fpi", "pac4sac"]
-    assert all(len(row["seconds_per_1000_steps"]) == 2 and min(row["seconds_per_1000_steps"]) > 0 for row in rows)
+    assert all(
+        len(row["seconds_per_1000_steps"]) == 2 and min(row["seconds_per_1000_steps"]) > 0
+        for row in rows
+    )
 
 
 def test_the_study_of_the_preset_trains_no_control_anew_that_another_study_has() -> None:
     known = {run.identity for run in load_study("controls").runs()}
     runs = load_study("best").runs()
-    assert {run.label for run in runs if run.identity in known} == {"pac4sac", "sac-auto", "sac+shooting"}
+    assert {run.label for run in runs if run.identity in known} == {
+        "pac4sac",
+        "sac-auto",
+        "sac+shooting",
+    }
     assert len(runs) == 4 * 6 * 5
 
 

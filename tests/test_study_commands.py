@@ -22,7 +22,9 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "tiny.toml"
 
 
-def test_a_study_is_planned_run_looked_at_and_reported(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_is_planned_run_looked_at_and_reported(
+    tiny: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["study", "status", tiny]) == 2
     assert "holds no study yet" in capsys.readouterr().err
 
@@ -43,12 +45,18 @@ def test_a_study_is_planned_run_looked_at_and_reported(tiny: str, capsys: pytest
     assert main(["study", "status", tiny]) == 0
     assert "2 finished" in capsys.readouterr().out
     assert main(["report", "experiments/study-tiny", "--out", "elsewhere"]) == 0
-    assert Path("elsewhere/report.md").read_text() == Path("experiments/study-tiny/report/report.md").read_text()
+    assert (
+        Path("elsewhere/report.md").read_text()
+        == Path("experiments/study-tiny/report/report.md").read_text()
+    )
 
 
 def trained_with(root: Path) -> list[tuple[str, str, str]]:
     """Device, backend and precision that the experiments of a study were begun with."""
-    found = [json.loads(path.read_bytes())["options"] for path in sorted(root.glob("experiments/*/experiment.json"))]
+    found = [
+        json.loads(path.read_bytes())["options"]
+        for path in sorted(root.glob("experiments/*/experiment.json"))
+    ]
     return [(options["device"], options["backend"], options["precision"]) for options in found]
 
 
@@ -71,7 +79,12 @@ def test_how_a_study_says_to_compute_counts_unless_a_flag_says_otherwise(
 ) -> None:
     assert main(["study", "run", tiny, "--out", "as-it-says"]) == 0
     assert trained_with(Path("as-it-says")) == [("cpu", "eager", "float32")] * 2  # TINY says both
-    assert main(["study", "run", tiny, "--out", "as-told", "--device", "auto", "--backend", "compiled"]) == 0
+    assert (
+        main(
+            ["study", "run", tiny, "--out", "as-told", "--device", "auto", "--backend", "compiled"]
+        )
+        == 0
+    )
     assert trained_with(Path("as-told")) == [("auto", "compiled", "float32")] * 2
     # A folder that was begun keeps what it was begun with.
     assert main(["study", "run", tiny, "--out", "as-told"]) == 0
@@ -90,9 +103,9 @@ def test_what_a_study_asks_for_and_this_machine_cannot_compute_is_told_before_it
     assert not Path("experiments").exists()
 
 
-SHOTS = TINY.replace('algo = "sac"', 'name = "many"\nalgo = "pac4sac"\nset = { shots = 50 }').replace(
-    'baseline = "sac"', ""
-)
+SHOTS = TINY.replace(
+    'algo = "sac"', 'name = "many"\nalgo = "pac4sac"\nset = { shots = 50 }'
+).replace('baseline = "sac"', "")
 
 
 def test_cohorts_are_planned_for_a_gpu_that_is_not_here(
@@ -119,8 +132,9 @@ def test_a_plan_is_for_the_device_of_the_study(
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     Path(tiny).write_text(TINY.replace('device = "cpu"', 'device = "cuda"'))
     assert main(["study", "plan", tiny, "--no-trial"]) == 2
-    assert "This machine has no cuda whose free memory could be asked for; plan for one with --memory" in (
-        capsys.readouterr().err
+    assert (
+        "This machine has no cuda whose free memory could be asked for; plan for one with --memory"
+        in (capsys.readouterr().err)
     )
     assert main(["study", "plan", tiny, "--no-trial", "--memory", "500"]) == 0
     shown = capsys.readouterr().out
@@ -144,18 +158,39 @@ def test_a_plan_is_for_the_device_of_the_study(
         (["study", "run", "tiny.toml", "--into", "tiny.toml"], "tiny.toml is no folder"),
         (["compare", "Pendulum-v1", "--algos", "sac,sac"], "An algorithm is named twice"),
         (["compare", "Pendulum-v1", "--set", "width=8,16"], "compare takes one value for width"),
-        (["compare", "Pendulum-v2", "--algos", "sac,ddpg"], "There is no task or environment 'Pendulum-v2'"),
-        (["compare", "Pendulum-v1", "--algos", "sac"], "To compare takes two algorithms, and sac is one"),
+        (
+            ["compare", "Pendulum-v2", "--algos", "sac,ddpg"],
+            "There is no task or environment 'Pendulum-v2'",
+        ),
+        (
+            ["compare", "Pendulum-v1", "--algos", "sac"],
+            "To compare takes two algorithms, and sac is one",
+        ),
         (["report", "nowhere"], "nowhere"),
-        (["study", "run", "tiny.toml", "--address", "10.0.0.1:6379"], "add --engine ray to train there"),
+        (
+            ["study", "run", "tiny.toml", "--address", "10.0.0.1:6379"],
+            "add --engine ray to train there",
+        ),
         (["study", "run", "tiny.toml", "--memory", "0"], "--memory must be at least 1 MB, not 0"),
         (["study", "plan", "tiny.toml", "--memory=-5"], "--memory must be at least 1 MB, not -5"),
-        (["study", "run", "tiny.toml", "--parallel", "0"], "At least 1 cohort must be trained at a time, not 0"),
-        (["study", "run", "tiny.toml", "--max-minutes", "-1"], "max_minutes must be above 0, not -1"),
-        (["study", "run", "tiny.toml", "--device", "cpu", "--precision", "tf32"], "tf32 needs a GPU"),
+        (
+            ["study", "run", "tiny.toml", "--parallel", "0"],
+            "At least 1 cohort must be trained at a time, not 0",
+        ),
+        (
+            ["study", "run", "tiny.toml", "--max-minutes", "-1"],
+            "max_minutes must be above 0, not -1",
+        ),
+        (
+            ["study", "run", "tiny.toml", "--device", "cpu", "--precision", "tf32"],
+            "tf32 needs a GPU",
+        ),
         (["study", "run", "cost", "--device", "cpu", "--precision", "tf32"], "tf32 needs a GPU"),
         (["study", "run", "tiny.toml", "--out", "tiny.toml/x"], "Writing tiny.toml/x failed"),
-        (["compare", "Pendulum-v1", "--parallel", "-1"], "At least 1 cohort must be trained at a time, not -1"),
+        (
+            ["compare", "Pendulum-v1", "--parallel", "-1"],
+            "At least 1 cohort must be trained at a time, not -1",
+        ),
     ],
 )
 def test_what_cannot_be_is_told_in_a_sentence(
@@ -174,7 +209,9 @@ def test_what_cannot_be_is_told_in_a_sentence(
         ["--address", "10.0.0.1:6379"],
     ],
 )
-def test_a_study_that_cannot_be_trained_as_asked_leaves_its_folder_as_it_was(flags: list[str], tiny: str) -> None:
+def test_a_study_that_cannot_be_trained_as_asked_leaves_its_folder_as_it_was(
+    flags: list[str], tiny: str
+) -> None:
     begin(load_study(tiny), Path("begun"), [], {})
     before = Path("begun/study.json").read_bytes()
     Path(tiny).write_text(TINY.replace('"Tiny"', '"With another title"'))
@@ -183,7 +220,9 @@ def test_a_study_that_cannot_be_trained_as_asked_leaves_its_folder_as_it_was(fla
     assert not Path("begun/experiments").exists()
 
 
-@pytest.mark.parametrize("command", [["report", "begun", "--out"], ["study", "collect", "begun", "--into"]])
+@pytest.mark.parametrize(
+    "command", [["report", "begun", "--out"], ["study", "collect", "begun", "--into"]]
+)
 def test_a_place_that_cannot_be_written_is_told_in_a_sentence(
     command: list[str], tiny: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -194,7 +233,8 @@ def test_a_place_that_cannot_be_written_is_told_in_a_sentence(
 
 @pytest.mark.parametrize(("reason", "code"), [("signal", 130), ("time", 0)])
 @pytest.mark.parametrize(
-    "command", [["study", "run", "tiny.toml"], ["compare", "Pendulum-v1", "--algos", "sac,sac-auto"]]
+    "command",
+    [["study", "run", "tiny.toml"], ["compare", "Pendulum-v1", "--algos", "sac,sac-auto"]],
 )
 def test_a_study_that_was_interrupted_ends_like_such_training(
     command: list[str],

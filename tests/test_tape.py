@@ -1,4 +1,5 @@
-"""Tapes: the random numbers of a run are a function of its seed, the stream and the position, and of nothing else."""
+"""Tapes: the random numbers of a run are a function of its seed, the stream and the position, and
+of nothing else."""
 
 import numpy as np
 import pytest
@@ -89,7 +90,9 @@ def test_initial_uniforms_are_one_row_per_run_from_its_seed() -> None:
 def test_seeking_within_a_block_draws_nothing_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     tape = Tape([3], STREAMS, CPU)
     tape.seek(0)
-    monkeypatch.setattr("pac4sac.agents.tape.Part.draw", lambda *_: pytest.fail("the block was there already"))
+    monkeypatch.setattr(
+        "pac4sac.agents.tape.Part.draw", lambda *_: pytest.fail("the block was there already")
+    )
     tape.seek(BLOCK - 1)
 
 

@@ -24,14 +24,22 @@ class Echo(gymnasium.Env[Any, Any]):
         self.observation_space = observation_space
         self.ends_at = ends_at
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         self.steps = 0
         self.observation_space.seed(seed)
         return self.observation_space.sample(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.steps += 1
-        return self.observation_space.sample(), 1.0, self.steps == self.ends_at, False, {"action": action}
+        return (
+            self.observation_space.sample(),
+            1.0,
+            self.steps == self.ends_at,
+            False,
+            {"action": action},
+        )
 
 
 UNIT = spaces.Box(-1, 1, (2,), np.float32)
@@ -40,8 +48,12 @@ UNIT = spaces.Box(-1, 1, (2,), np.float32)
 @pytest.fixture
 def echo_task(monkeypatch: pytest.MonkeyPatch) -> Task:
     # Spaces go in as keyword options, as a user's own options would.
-    monkeypatch.setitem(gymnasium.registry, "Echo-v0", gymnasium.envs.registration.EnvSpec("Echo-v0", Echo))
-    return replace(get_task("Echo-v0"), env_kwargs={"action_space": UNIT, "observation_space": UNIT})
+    monkeypatch.setitem(
+        gymnasium.registry, "Echo-v0", gymnasium.envs.registration.EnvSpec("Echo-v0", Echo)
+    )
+    return replace(
+        get_task("Echo-v0"), env_kwargs={"action_space": UNIT, "observation_space": UNIT}
+    )
 
 
 def with_spaces(task: Task, **spaces_: Any) -> Task:
@@ -49,7 +61,10 @@ def with_spaces(task: Task, **spaces_: Any) -> Task:
 
 
 def test_the_shipped_tasks_are_those_of_the_paper() -> None:
-    assert {name: (t.env_id, t.horizon, t.r_limit, t.steps, t.updates_per_step) for name, t in TASKS.items()} == {
+    assert {
+        name: (t.env_id, t.horizon, t.r_limit, t.steps, t.updates_per_step)
+        for name, t in TASKS.items()
+    } == {
         "cartpole-swingup": ("pac4sac/CartpoleSwingup-v0", 1000, 850, 40_000, 4),
         "half-cheetah": ("pac4sac/HalfCheetah-v0", 1000, 2000, 250_000, 1),
         "ant": ("pac4sac/Ant-v0", 1000, 2500, 500_000, 1),
@@ -61,7 +76,9 @@ def test_the_shipped_tasks_are_those_of_the_paper() -> None:
     ("name", "observations", "actions"),
     [("cartpole-swingup", 5, 1), ("half-cheetah", 17, 6), ("ant", 111, 8), ("humanoid", 376, 17)],
 )
-def test_a_shipped_environment_is_found_by_its_gymnasium_id(name: str, observations: int, actions: int) -> None:
+def test_a_shipped_environment_is_found_by_its_gymnasium_id(
+    name: str, observations: int, actions: int
+) -> None:
     register_environments()
     register_environments()  # a second time is no fault, and no warning
     env = gymnasium.make(TASKS[name].env_id)
@@ -73,7 +90,12 @@ def test_a_shipped_environment_is_found_by_its_gymnasium_id(name: str, observati
 
 def test_any_gymnasium_id_is_a_task_with_the_environments_own_limits() -> None:
     task = get_task("Pendulum-v1")
-    assert (task.name, task.env_id, task.horizon, task.r_limit) == ("Pendulum-v1", "Pendulum-v1", 200, None)
+    assert (task.name, task.env_id, task.horizon, task.r_limit) == (
+        "Pendulum-v1",
+        "Pendulum-v1",
+        200,
+        None,
+    )
     assert get_task("MountainCarContinuous-v0").r_limit == 90.0
 
 
@@ -82,10 +104,16 @@ def test_a_task_of_the_field_has_its_usual_budget_and_gymnasiums_own_limits() ->
     assert get_task("dm_control/cheetah-run-v0").steps == 500_000
     for name, task in FIELD_TASKS["mujoco"].items():
         spec = gymnasium.registry[name]
-        assert (task.env_id, task.horizon, task.r_limit) == (name, spec.max_episode_steps, spec.reward_threshold)
+        assert (task.env_id, task.horizon, task.r_limit) == (
+            name,
+            spec.max_episode_steps,
+            spec.reward_threshold,
+        )
 
 
-@pytest.mark.parametrize(("extra", "name"), [(extra, name) for extra, tasks in FIELD_TASKS.items() for name in tasks])
+@pytest.mark.parametrize(
+    ("extra", "name"), [(extra, name) for extra, tasks in FIELD_TASKS.items() for name in tasks]
+)
 def test_an_episode_of_a_task_of_the_field_is_cut_after_its_time_where_its_extra_is_installed(
     extra: str, name: str
 ) -> None:
@@ -94,12 +122,15 @@ def test_an_episode_of_a_task_of_the_field_is_cut_after_its_time_where_its_extra
     env = make_env(replace(get_task(name), horizon=3), unit_actions=True)
     assert env.observation_space.contains(env.reset(seed=0)[0])
     steps = [env.step(np.zeros(env.action_space.shape or (), np.float32)) for _ in range(3)]
-    assert [(terminated, truncated) for _, _, terminated, truncated, _ in steps] == [(False, i == 2) for i in range(3)]
+    assert [(terminated, truncated) for _, _, terminated, truncated, _ in steps] == [
+        (False, i == 2) for i in range(3)
+    ]
     env.close()
 
 
 @pytest.mark.parametrize(
-    ("name", "nearest"), [("half-cheeta", "half-cheetah"), ("Pendulm-v1", "Pendulum-v1"), ("ANT", "ant")]
+    ("name", "nearest"),
+    [("half-cheeta", "half-cheetah"), ("Pendulm-v1", "Pendulum-v1"), ("ANT", "ant")],
 )
 def test_a_misspelt_name_is_answered_with_the_nearest_ones(name: str, nearest: str) -> None:
     with pytest.raises(UserError, match=f"'{name}'; did you mean .*{nearest}"):
@@ -111,10 +142,13 @@ def test_a_name_like_no_other_is_answered_with_the_shipped_ones() -> None:
         get_task("qqqqqqqq")
 
 
-def test_a_module_before_the_id_is_imported_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_before_the_id_is_imported_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "my_environments.py").write_text(
         "import gymnasium\n"
-        "gymnasium.register('Mine-v0', 'gymnasium.envs.classic_control.pendulum:PendulumEnv', max_episode_steps=7)\n"
+        "gymnasium.register('Mine-v0', 'gymnasium.envs.classic_control.pendulum:PendulumEnv', "
+        "max_episode_steps=7)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     env = make_env(get_task("my_environments:Mine-v0"))
@@ -129,7 +163,8 @@ def test_after_a_module_the_nearest_of_its_own_environments_is_named(
 ) -> None:
     (tmp_path / "their_environments.py").write_text(
         "import gymnasium\n"
-        "gymnasium.register('Theirs-v0', 'gymnasium.envs.classic_control.pendulum:PendulumEnv', max_episode_steps=7)\n"
+        "gymnasium.register('Theirs-v0', "
+        "'gymnasium.envs.classic_control.pendulum:PendulumEnv', max_episode_steps=7)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     for _ in range(2):  # the import registers only once
@@ -141,8 +176,12 @@ def test_after_a_module_the_nearest_of_its_own_environments_is_named(
 def test_the_command_finds_a_module_in_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "nearby_environments.py").write_text("import gymnasium\ngymnasium.register('Near-v0', 'nowhere:Env')\n")
-    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(Path.cwd()))])
+    (tmp_path / "nearby_environments.py").write_text(
+        "import gymnasium\ngymnasium.register('Near-v0', 'nowhere:Env')\n"
+    )
+    monkeypatch.setattr(
+        sys, "path", [entry for entry in sys.path if entry not in ("", str(Path.cwd()))]
+    )
     monkeypatch.chdir(tmp_path)
     assert main(["train", "nearby_environments:Nope-v0"]) == 2
     assert "did you mean nearby_environments:Near-v0?" in capsys.readouterr().err
@@ -165,7 +204,12 @@ def test_actions_are_scaled_from_the_unit_cube_to_the_bounds(echo_task: Task) ->
     env = make_env(with_spaces(echo_task, action_space=bounds), unit_actions=True)
     env.reset(seed=0)
     assert env.action_space == UNIT
-    for given, expected in {(-1, -1): (-3, 0), (1, 1): (1, 10), (0, 0.5): (-1, 7.5), (5, -5): (1, 0)}.items():
+    for given, expected in {
+        (-1, -1): (-3, 0),
+        (1, 1): (1, 10),
+        (0, 0.5): (-1, 7.5),
+        (5, -5): (1, 0),
+    }.items():
         taken = env.step(np.array(given, np.float32))[4]["action"]
         assert taken.dtype == np.float64
         assert taken.tolist() == list(expected)
@@ -188,7 +232,10 @@ def test_scaling_never_leaves_the_bounds_by_rounding(echo_task: Task) -> None:
 
 
 def test_an_action_of_any_shape_is_learnt_as_a_vector(echo_task: Task) -> None:
-    env = make_env(with_spaces(echo_task, action_space=spaces.Box(-2, 2, (2, 3), np.float32)), unit_actions=True)
+    env = make_env(
+        with_spaces(echo_task, action_space=spaces.Box(-2, 2, (2, 3), np.float32)),
+        unit_actions=True,
+    )
     env.reset(seed=0)
     assert env.action_space.shape == (6,)
     taken = env.step(np.array([0, 0.5, 1, -1, -0.5, 0], np.float32))[4]["action"]
@@ -197,7 +244,9 @@ def test_an_action_of_any_shape_is_learnt_as_a_vector(echo_task: Task) -> None:
 
 def test_a_dictionary_of_observations_becomes_one_float32_vector(echo_task: Task) -> None:
     mixed = spaces.Dict(
-        position=spaces.Box(-np.inf, np.inf, (2, 2), np.float64), gear=spaces.Discrete(3), speed=spaces.Box(0, 9, ())
+        position=spaces.Box(-np.inf, np.inf, (2, 2), np.float64),
+        gear=spaces.Discrete(3),
+        speed=spaces.Box(0, 9, ()),
     )
     env = make_env(with_spaces(echo_task, observation_space=mixed))
     observation, _ = env.reset(seed=1)
@@ -228,7 +277,10 @@ def test_the_horizon_truncates_and_leaves_termination_alone(echo_task: Task) -> 
         assert ends == [(False, False), (False, False), (True, True)]
     env = make_env(replace(echo_task, horizon=2))
     env.reset(seed=0)
-    assert [env.step(np.zeros(2, np.float32))[2:4] for _ in range(2)] == [(False, False), (False, True)]
+    assert [env.step(np.zeros(2, np.float32))[2:4] for _ in range(2)] == [
+        (False, False),
+        (False, True),
+    ]
 
 
 IMAGE = spaces.Box(0, 255, (8, 8, 3), np.uint8)
@@ -237,23 +289,36 @@ IMAGE = spaces.Box(0, 255, (8, 8, 3), np.uint8)
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"action_space": spaces.Discrete(4)}, "takes Discrete actions; choose an environment with continuous"),
+        (
+            {"action_space": spaces.Discrete(4)},
+            "takes Discrete actions; choose an environment with continuous",
+        ),
         ({"action_space": spaces.MultiDiscrete([2, 3])}, "takes MultiDiscrete actions"),
         ({"action_space": spaces.Box(0, 3, (2,), np.int64)}, "takes integer actions"),
         ({"action_space": spaces.Dict(arm=UNIT)}, "takes Dict actions"),
-        ({"action_space": spaces.Box(-np.inf, 1, (2,), np.float32)}, "unbounded action space.* wrap the environment"),
+        (
+            {"action_space": spaces.Box(-np.inf, 1, (2,), np.float32)},
+            "unbounded action space.* wrap the environment",
+        ),
         ({"observation_space": IMAGE}, "observes images"),
         ({"observation_space": spaces.Dict(camera=IMAGE, speed=UNIT)}, "observes images"),
-        ({"observation_space": spaces.Sequence(UNIT)}, "observes a Sequence, which has no fixed length"),
+        (
+            {"observation_space": spaces.Sequence(UNIT)},
+            "observes a Sequence, which has no fixed length",
+        ),
         ({"colour": "red"}, "does not take all of the options .*colour"),
     ],
 )
-def test_what_cannot_work_is_refused_in_one_sentence(echo_task: Task, wrong: dict[str, Any], sentence: str) -> None:
+def test_what_cannot_work_is_refused_in_one_sentence(
+    echo_task: Task, wrong: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises(UserError, match=sentence):
         make_env(with_spaces(echo_task, **wrong))
 
 
-def test_missing_packages_are_named_with_the_extra_that_brings_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_are_named_with_the_extra_that_brings_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for module in [module for module in sys.modules if module.startswith("gymnasium.envs.mujoco")]:
         monkeypatch.delitem(sys.modules, module)
     for module in ("mujoco", "dm_control"):

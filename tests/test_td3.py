@@ -1,4 +1,5 @@
-"""TD3 by hand, and what it brought to the base class: delayed networks and slow copies, learning rates by network."""
+"""TD3 by hand, and what it brought to the base class: delayed networks and slow copies, learning
+rates by network."""
 
 import math
 import shutil
@@ -31,7 +32,8 @@ BATCH = Batch(
     terminated=torch.tensor([[0.0, 0.0]]),
 )
 TANH_HALF = math.tanh(0.5)
-TWINS = ({"weight": [1.0, 2.0], "bias": 0.0}, {"weight": [2.0, -1.0], "bias": 0.0})  # Q_1 = s + 2a, Q_2 = 2s − a
+# Q_1 = s + 2a, Q_2 = 2s − a
+TWINS = ({"weight": [1.0, 2.0], "bias": 0.0}, {"weight": [2.0, -1.0], "bias": 0.0})
 STEPS = 20
 
 
@@ -41,7 +43,8 @@ STEPS = 20
 def test_the_target_is_the_smaller_slow_twin_at_the_slow_actors_smoothed_action() -> None:
     agent, state = agent_on_paper("td3", gamma=0.9)
     set_head(agent, state, "critic/target", *TWINS)
-    agent.params(state, "actor/target")["head.bias"].fill_(0.5)  # the online actor still says tanh 0
+    # the online actor still says tanh 0
+    agent.params(state, "actor/target")["head.bias"].fill_(0.5)
     target = agent.bellman_target(state, BATCH, {"smoothing": column(1.0, -9.0)})
     a2 = (TANH_HALF + 0.2, TANH_HALF - 0.5)  # 0.2 · 1, and 0.2 · (−9) cut at −0.5
     torch.testing.assert_close(target.a2, column(*a2))
@@ -77,25 +80,36 @@ def test_it_explores_with_gaussian_noise_that_is_clipped() -> None:
     agent.params(state, "actor")["head.bias"].fill_(0.5)
     noise = torch.tensor([3.0, -1.0]).view(1, 2, 1).expand(2, -1, -1)
     actions = agent.behaviour(state, BATCH.s.expand(2, -1, -1), {"noise": noise}).squeeze(-1)
-    torch.testing.assert_close(actions, torch.tensor([[TANH_HALF + 0.3, TANH_HALF - 0.1], [1.0, -1.0]]))
+    torch.testing.assert_close(
+        actions, torch.tensor([[TANH_HALF + 0.3, TANH_HALF - 0.1], [1.0, -1.0]])
+    )
 
 
 # --- delayed networks and slow copies
 
 
 def test_each_run_moves_its_actor_in_every_so_manyth_of_its_own_updates() -> None:
-    runs = ({}, {"policy_delay": 3}, {"policy_delay": 1}, {"policy_delay": 3, "updates_per_step": 2})
+    runs = (
+        {},
+        {"policy_delay": 3},
+        {"policy_delay": 1},
+        {"policy_delay": 3, "updates_per_step": 2},
+    )
     learner = train(make_learner("td3", *runs), STEPS)  # which begins to learn at step 8
     assert learner.state["critic/count"].tolist() == [12, 12, 12, 24]
     # Steps 8, 10 … 18; 9, 12, 15, 18; all; of the updates 16 to 39 those that 3 divides.
     assert learner.state["actor/count"].tolist() == [6, 4, 12, 8]
-    counts = dict(zip(learner.agent.metric_names, learner.state["metrics_count"].tolist(), strict=True))
+    counts = dict(
+        zip(learner.agent.metric_names, learner.state["metrics_count"].tolist(), strict=True)
+    )
     assert counts["critic_loss"] == counts["q"] == [12, 12, 12, 24]
     assert counts["actor_loss"] == counts["actor_gradient_norm"] == [6, 4, 12, 8]
     assert np.isfinite(learner.read_metrics()).all()
 
 
-def test_in_between_the_actor_and_all_slow_copies_stay_and_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_between_the_actor_and_all_slow_copies_stay_and_cost_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     learner = train(make_learner("td3", {}, {"noise": 0.3}), 13)
     asked: list[int] = []
     actor_loss = type(learner.agent).actor_loss
@@ -141,7 +155,10 @@ def test_compiled_it_is_known_which_runs_move() -> None:
     learner = make_learner("td3", {}, {"policy_delay": 3})
     state = learner.state
     names = ("alive", "step", "update", "hyper/policy_delay", "hyper/updates_per_step")
-    ask = compiled(lambda t: t["alive"].copy_(learner.agent.due(t, "actor", t["alive"])), {n: state[n] for n in names})
+    ask = compiled(
+        lambda t: t["alive"].copy_(learner.agent.due(t, "actor", t["alive"])),
+        {n: state[n] for n in names},
+    )
     state["step"].fill_(9)
     ask()
     assert state["alive"].tolist() == [False, True]
@@ -158,6 +175,10 @@ def test_a_network_may_have_a_learning_rate_of_its_own() -> None:
     state["step"].fill_(64)
     names = ("critic", "actor", "log_alpha")
     before = {name: state[name].clone() for name in names}
-    agent.learn(state, random_batch(2), tape_reading(agent, [0, 0]), torch.ones(2, dtype=torch.bool))
+    agent.learn(
+        state, random_batch(2), tape_reading(agent, [0, 0]), torch.ones(2, dtype=torch.bool)
+    )
     moved = [(state[name] - before[name]).abs().amax((1, 2)).tolist() for name in names]
-    assert moved == [pytest.approx(rates, rel=1e-2) for rates in ([2e-3, 1e-4], [2e-3, 1e-2], [2e-3, 0.05])]
+    assert moved == [
+        pytest.approx(rates, rel=1e-2) for rates in ([2e-3, 1e-4], [2e-3, 1e-2], [2e-3, 0.05])
+    ]

@@ -1,4 +1,5 @@
-"""Trackers and callbacks of the user's own: what they are told, how they end a run, how they reach other processes."""
+"""Trackers and callbacks of the user's own: what they are told, how they end a run, how they reach
+other processes."""
 
 import sys
 from pathlib import Path
@@ -27,7 +28,8 @@ STOPPED_AT = 60  # the first end of an episode from this step on
 
 
 class FakeTracker:
-    """A module of a tracker: what was begun, and of each run what was sent and whether it was finished."""
+    """A module of a tracker: what was begun, and of each run what was sent and whether it was
+    finished."""
 
     Settings = SimpleNamespace
 
@@ -44,7 +46,11 @@ class FakeTracker:
 
 class StopTheFirst(pac4sac.Callback):
     def on_log(self, run: Any, kind: str, row: dict[str, Any]) -> str | None:
-        return "it has seen enough" if run.seed == 0 and kind == "episodes" and row["step"] >= STOPPED_AT else None
+        return (
+            "it has seen enough"
+            if run.seed == 0 and kind == "episodes" and row["step"] >= STOPPED_AT
+            else None
+        )
 
 
 class StopAtTheEnd(pac4sac.Callback):
@@ -73,15 +79,22 @@ def test_every_run_of_a_cohort_is_tracked_offline_with_its_config_and_all_that_i
         monkeypatch.setitem(sys.modules, name, fake)
     monkeypatch.delenv("WANDB_MODE", raising=False)
     folder = train(tmp_path / "x", callbacks=[*callbacks_named(trackers), StopAtTheEnd()]).folder
-    assert same(folder, plain)  # which knows nothing of it; at the last step there is nothing to stop either
+    # which knows nothing of it; at the last step there is nothing to stop either
+    assert same(folder, plain)
     for fake in trackers.values():
         assert len(fake.runs) == 2
         for tracked, name in zip(fake.runs, ("sac-seed0", "sac-seed1"), strict=True):
             assert tracked.given["config"]["run"] == name
             assert tracked.given["config"]["config"]["width"] == 8
             assert tracked.given.get("mode", "offline") == "offline"
-            returns = [(step, sent["episode/return"]) for step, sent in tracked.sent if "episode/return" in sent]
-            assert returns == [(row["step"], row["return"]) for row in rows(folder, name, "episodes")]
+            returns = [
+                (step, sent["episode/return"])
+                for step, sent in tracked.sent
+                if "episode/return" in sent
+            ]
+            assert returns == [
+                (row["step"], row["return"]) for row in rows(folder, name, "episodes")
+            ]
             last = rows(folder, name, "evaluations")[-1]
             assert tracked.sent[-1] == (last["step"], {"evaluation/deterministic": last["mean"]})
             assert any("metrics/critic_loss" in sent for _, sent in tracked.sent)
@@ -92,10 +105,17 @@ def test_every_run_of_a_cohort_is_tracked_offline_with_its_config_and_all_that_i
 
 @pytest.mark.parametrize("tracker", ["wandb", "trackio"])
 def test_a_tracker_that_is_missing_is_told_with_its_extra_and_leaves_nothing_behind(
-    tracker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tracker: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(sys.modules, tracker, None)
-    for command in (["train", "Pendulum-v1"], ["compare", "Pendulum-v1"], ["study", "run", "smoke"]):
+    for command in (
+        ["train", "Pendulum-v1"],
+        ["compare", "Pendulum-v1"],
+        ["study", "run", "smoke"],
+    ):
         assert main([*command, "--track", tracker, "--out", str(tmp_path / "x")]) == 2
         assert f"pac4sac[{tracker}]" in sentence(capsys)
     assert not (tmp_path / "x").exists()
@@ -111,20 +131,29 @@ def test_the_flags_name_the_trackers_and_are_repeated_for_a_resume() -> None:
 # --- a callback that ends a run
 
 
-def test_a_run_that_a_callback_stops_says_why_and_its_cohort_goes_on(stopped: Path, plain: Path) -> None:
+def test_a_run_that_a_callback_stops_says_why_and_its_cohort_goes_on(
+    stopped: Path, plain: Path
+) -> None:
     ended = about(stopped, "sac-seed0")
     last = rows(stopped, "sac-seed0", "episodes")[-1]["step"]
-    assert (ended["status"], ended["status_detail"]) == ("stopped", f"it has seen enough, at step {last}")
+    assert (ended["status"], ended["status_detail"]) == (
+        "stopped",
+        f"it has seen enough, at step {last}",
+    )
     assert STOPPED_AT <= last < STOPPED_AT + 30
     assert rows(stopped, "sac-seed0", "evaluations")[-1]["step"] == 230  # with the others
     assert about(stopped, "sac-seed1")["status"] == "finished"
     assert logs(stopped, "sac-seed1") == logs(plain, "sac-seed1")
 
 
-def test_a_stopped_run_stays_stopped_where_nobody_watches_the_resume(stopped: Path, tmp_path: Path) -> None:
+def test_a_stopped_run_stays_stopped_where_nobody_watches_the_resume(
+    stopped: Path, tmp_path: Path
+) -> None:
     class Crash(pac4sac.Callback):
         def on_step(self, step: int) -> None:
-            if (tmp_path / f"x/cohorts/000/step-{step - 1:09d}").exists() and step - 1 >= STOPPED_AT:
+            if (
+                tmp_path / f"x/cohorts/000/step-{step - 1:09d}"
+            ).exists() and step - 1 >= STOPPED_AT:
                 raise RuntimeError("a crash in the step behind the stop")
 
     with pytest.raises(RuntimeError, match="behind the stop"):
@@ -193,8 +222,19 @@ def watching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_callback_named_on_the_command_line_stops_a_run(watching: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["--out", str(watching / "x"), *SMALL, *TINY, "--steps", "210", "--callback", "watching:StopAtOnce"]
+def test_a_callback_named_on_the_command_line_stops_a_run(
+    watching: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = [
+        "--out",
+        str(watching / "x"),
+        *SMALL,
+        *TINY,
+        "--steps",
+        "210",
+        "--callback",
+        "watching:StopAtOnce",
+    ]
     assert main(["train", "Pendulum-v1", *flags]) == 0
     said = capsys.readouterr().out
     assert "pac4sac-seed0 was stopped by a callback: one episode is enough, at step 200" in said
@@ -219,13 +259,17 @@ def test_what_is_no_callback_is_told(
     assert not (watching / "x").exists()
 
 
-def test_a_file_cannot_choose_a_callback(watching: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_cannot_choose_a_callback(
+    watching: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (watching / "c.toml").write_text('task = "Pendulum-v1"\ncallback = "watching:StopAtOnce"\n')
     assert main(["train", "--config", str(watching / "c.toml"), "--out", str(watching / "x")]) == 2
     assert "allow it with --trust watching" in sentence(capsys)
 
 
-def test_a_callback_reaches_the_cohorts_of_a_study_and_what_it_stopped_is_done(watching: Path) -> None:
+def test_a_callback_reaches_the_cohorts_of_a_study_and_what_it_stopped_is_done(
+    watching: Path,
+) -> None:
     (watching / "watched.toml").write_text(STUDY)
     study, root = load_study(str(watching / "watched.toml")), watching / "study"
     allow("watching")

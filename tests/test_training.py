@@ -1,4 +1,5 @@
-"""What a cohort does in lockstep, and what happens to the others when one of its runs goes wrong."""
+"""What a cohort does in lockstep, and what happens to the others when one of its runs goes
+wrong."""
 
 import contextlib
 import dataclasses
@@ -38,7 +39,8 @@ def replay(folder: Path) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("algo", "cause"), [(FRAGILE, "non-finite critic gradient at step 120"), (WILD, "non-finite action at step 120")]
+    ("algo", "cause"),
+    [(FRAGILE, "non-finite critic gradient at step 120"), (WILD, "non-finite action at step 120")],
 )
 def test_a_run_driven_to_nan_is_frozen_and_named_and_the_others_never_notice(
     tmp_path: Path, algo: str, cause: str
@@ -56,9 +58,15 @@ def test_a_run_driven_to_nan_is_frozen_and_named_and_the_others_never_notice(
         assert all(row["step"] <= 120 for row in rows(bad.folder, victim["run"], "episodes"))
     states = [load_file(newest(result.folder) / "learner.safetensors") for result in (bad, good)]
     for tensor_name, tensor in states[0].items():
-        if tensor_name not in ("metrics", "step", "update") and not tensor_name.startswith("hyper/"):
+        if tensor_name not in ("metrics", "step", "update") and not tensor_name.startswith(
+            "hyper/"
+        ):
             assert torch.equal(tensor[:2], states[1][tensor_name][:2]), tensor_name
-    assert all(tensor.isfinite().all() for name, tensor in states[0].items() if name.startswith(("critic", "actor/")))
+    assert all(
+        tensor.isfinite().all()
+        for name, tensor in states[0].items()
+        if name.startswith(("critic", "actor/"))
+    )
 
 
 def test_a_learning_rate_beyond_reason_ends_its_own_run_alone(tmp_path: Path) -> None:
@@ -69,7 +77,9 @@ def test_a_learning_rate_beyond_reason_ends_its_own_run_alone(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("steps", [100, 101])
-def test_a_run_that_diverges_in_the_last_steps_is_not_called_finished(tmp_path: Path, steps: int) -> None:
+def test_a_run_that_diverges_in_the_last_steps_is_not_called_finished(
+    tmp_path: Path, steps: int
+) -> None:
     options = {"log_every": 1000, "evaluate_every": 0, "task": ENDLESS, "steps": steps}
     result = train(tmp_path / "x", FRAGILE, settings={"breaks_at": steps - 1}, **options)
     assert {(run.status, run.status_detail) for run in result.runs} == {
@@ -79,7 +89,9 @@ def test_a_run_that_diverges_in_the_last_steps_is_not_called_finished(tmp_path: 
 
 
 def test_an_environment_that_raises_fails_its_run_alone(tmp_path: Path) -> None:
-    doomed = dataclasses.replace(ENDLESS, env_kwargs={"victim": simulator_seed(1, "train", 2), "at": 7})
+    doomed = dataclasses.replace(
+        ENDLESS, env_kwargs={"victim": simulator_seed(1, "train", 2), "at": 7}
+    )
     options = {"seeds": (0, 1, 2), "steps": 110, "evaluate_every": 0}
     good = train(tmp_path / "good", task=ENDLESS, **options)
     for workers in (0, 2):
@@ -89,11 +101,15 @@ def test_an_environment_that_raises_fails_its_run_alone(tmp_path: Path) -> None:
             assert about(bad.folder, run)["status"] == "finished"
         victim = about(bad.folder, "sac-seed1")
         assert victim["status"] == "failed"
-        assert "ValueError in step 7 of episode 2: the robot left the world" in victim["status_detail"]
+        assert (
+            "ValueError in step 7 of episode 2: the robot left the world" in victim["status_detail"]
+        )
         assert len(rows(bad.folder, "sac-seed1", "episodes")) == 2
 
 
-def test_an_environment_that_raises_in_an_evaluation_costs_that_number_alone(tmp_path: Path) -> None:
+def test_an_environment_that_raises_in_an_evaluation_costs_that_number_alone(
+    tmp_path: Path,
+) -> None:
     victim = simulator_seed(evaluation_seed(1, str(STEPS), 0), "evaluate", 1)
     task = dataclasses.replace(ENDLESS, env_kwargs={"victim": victim, "at": 3})
     result = train(tmp_path / "x", task=task, evaluate_every=0)
@@ -113,13 +129,22 @@ def test_update_t_sees_all_transitions_before_t_and_never_t_itself(tmp_path: Pat
     for workers in (0, 2):
         training_agents.Witness.seen = []
         options = {"workers": workers, "steps": 70, "evaluate_every": 0, "evaluation_episodes": 0}
-        train(tmp_path / str(workers), "training_agents:Witness", settings={"updates_per_step": 2}, **options)
-        assert training_agents.Witness.seen == [(step, step) for step in range(40, 70) for _ in range(2)]
+        train(
+            tmp_path / str(workers),
+            "training_agents:Witness",
+            settings={"updates_per_step": 2},
+            **options,
+        )
+        assert training_agents.Witness.seen == [
+            (step, step) for step in range(40, 70) for _ in range(2)
+        ]
 
 
 def test_the_number_of_workers_changes_no_byte(tmp_path: Path) -> None:
     options = {"seeds": (0, 1, 2), "steps": 110, "evaluate_every": 0}
-    folders = [train(tmp_path / str(workers), workers=workers, **options).folder for workers in (0, 1, 2)]
+    folders = [
+        train(tmp_path / str(workers), workers=workers, **options).folder for workers in (0, 1, 2)
+    ]
     assert same(folders[1], folders[0])
     assert same(folders[2], folders[0])
 
@@ -150,7 +175,9 @@ def test_swept_runs_equal_those_trained_alone(tmp_path: Path) -> None:
         lone = train(tmp_path / f"{alpha}", settings={"alpha": alpha}, seeds=seed, **options).folder
         alone = load_file(newest(lone) / "learner.safetensors")
         for tensor in ("critic", "actor", "critic/target", "replay"):
-            torch.testing.assert_close(together[tensor][place : place + 1], alone[tensor], rtol=1e-3, atol=1e-4)
+            torch.testing.assert_close(
+                together[tensor][place : place + 1], alone[tensor], rtol=1e-3, atol=1e-4
+            )
         swept, single = (
             rows(folder, f"sac-alpha={alpha}-seed{seed}", "episodes"),
             rows(lone, f"sac-seed{seed}", "episodes"),
@@ -163,7 +190,9 @@ def test_swept_runs_equal_those_trained_alone(tmp_path: Path) -> None:
 
 def test_across_a_time_limit_the_stored_next_observation_is_the_true_one(tmp_path: Path) -> None:
     steps = np.arange(100)
-    data = replay(train(tmp_path / "x", task=ENDLESS, steps=len(steps), evaluation_episodes=0).folder)
+    data = replay(
+        train(tmp_path / "x", task=ENDLESS, steps=len(steps), evaluation_episodes=0).folder
+    )
     s, s2, terminated = data[..., :3], data[..., 5:8], data[..., 8]
     assert (s[..., 2] == steps % 30).all()
     assert (s2[..., 2] == steps % 30 + 1).all()  # 30 at the limit, never the 0 after the reset
@@ -177,7 +206,11 @@ def test_true_ends_are_stored_as_such(tmp_path: Path) -> None:
     for run, data in enumerate(replay(folder)):
         terminated, over_the_cliff = data[:, 8], data[:, 6] > DRIFT.env_kwargs["cliff"]
         assert (terminated == over_the_cliff).all()
-        early = [row["step"] - 1 for row in rows(folder, f"sac-seed{run}", "episodes") if row["length"] < 30]
+        early = [
+            row["step"] - 1
+            for row in rows(folder, f"sac-seed{run}", "episodes")
+            if row["length"] < 30
+        ]
         assert early
         assert terminated[early].all()
 
@@ -187,7 +220,10 @@ def test_true_ends_are_stored_as_such(tmp_path: Path) -> None:
 
 def test_it_stops_each_run_when_solved_and_evaluates_it_still(tmp_path: Path) -> None:
     free = train(tmp_path / "free", task=ENDLESS, evaluate_every=0).folder
-    worst = {seed: min(row["return"] for row in rows(free, f"sac-seed{seed}", "episodes")[:5]) for seed in (0, 1)}
+    worst = {
+        seed: min(row["return"] for row in rows(free, f"sac-seed{seed}", "episodes")[:5])
+        for seed in (0, 1)
+    }
     first, second = sorted(worst, key=lambda seed: -worst[seed])
     task = dataclasses.replace(ENDLESS, r_limit=(worst[first] + worst[second]) / 2)
     result = train(tmp_path / "x", task=task, stop_when_solved=True, evaluate_every=0)
@@ -214,7 +250,9 @@ def test_when_all_are_solved_it_ends_early_with_a_final_evaluation(tmp_path: Pat
     assert newest(result.folder).name == "step-000000150"
 
 
-def test_training_starts_from_the_weights_of_another_agent_and_its_targets_equal_them(tmp_path: Path) -> None:
+def test_training_starts_from_the_weights_of_another_agent_and_its_targets_equal_them(
+    tmp_path: Path,
+) -> None:
     source = train(tmp_path / "source", steps=90, seeds=(3,)).folder
     # Nothing is learnt in a first step, so that the weights can be seen.
     folder = train(tmp_path / "x", steps=1, start_from=str(source), evaluation_episodes=0).folder
@@ -227,22 +265,32 @@ def test_training_starts_from_the_weights_of_another_agent_and_its_targets_equal
     assert not begun["critic/first_moment"].any()
 
 
-def test_a_run_that_started_from_an_agent_is_another_run_than_one_from_scratch(tmp_path: Path) -> None:
+def test_a_run_that_started_from_an_agent_is_another_run_than_one_from_scratch(
+    tmp_path: Path,
+) -> None:
     begin = {"steps": 1, "seeds": (3,), "evaluation_episodes": 0}
     scratch = train(tmp_path / "scratch", **begin)
     agent = scratch.folder / "runs" / "sac-seed3" / "agent.safetensors"
     sha256 = hashlib.sha256(agent.read_bytes()).hexdigest()
     moved = shutil.copy(agent, tmp_path / "elsewhere.safetensors")
-    (one,), (again,) = (train(tmp_path / f"from-{k}", start_from=str(k), **begin).runs for k in (agent, moved))
+    (one,), (again,) = (
+        train(tmp_path / f"from-{k}", start_from=str(k), **begin).runs for k in (agent, moved)
+    )
     assert one.run == f"sac-from-{sha256[:12]}-seed3"
     assert one.started_from == sha256[:12]
-    assert again.identity == one.identity != scratch.runs[0].identity  # the bytes count, not the place
+    # the bytes count, not the place
+    assert again.identity == one.identity != scratch.runs[0].identity
     assert pac4sac.load(one.folder).run.identity == one.identity
     assert "started_from" not in about(scratch.folder, "sac-seed3")
 
 
-def test_training_does_not_begin_from_an_agent_that_has_changed_since_it_was_chosen(tmp_path: Path) -> None:
-    source, other = (train(tmp_path / f"{seed}", steps=1, seeds=(seed,), evaluation_episodes=0) for seed in (3, 4))
+def test_training_does_not_begin_from_an_agent_that_has_changed_since_it_was_chosen(
+    tmp_path: Path,
+) -> None:
+    source, other = (
+        train(tmp_path / f"{seed}", steps=1, seeds=(seed,), evaluation_episodes=0)
+        for seed in (3, 4)
+    )
     agent = source.folder / "runs" / "sac-seed3" / "agent.safetensors"
     folder = train(tmp_path / "x", steps=1, start_from=str(agent), evaluation_episodes=0).folder
     shutil.copy(other.folder / "runs" / "sac-seed4" / "agent.safetensors", agent)
@@ -262,7 +310,8 @@ def test_weights_of_another_structure_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"steps": "x"}, {"steps": 2.5}, {"device": 0}, {"workers": True}, {"stop_when_solved": "no"}]
+    "wrong",
+    [{"steps": "x"}, {"steps": 2.5}, {"device": 0}, {"workers": True}, {"stop_when_solved": "no"}],
 )
 def test_an_option_of_the_wrong_kind_is_named(wrong: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"{next(iter(wrong))} must be"):
@@ -287,7 +336,9 @@ def test_seeds_are_whole_numbers_however_they_are_written(given: Any, seeds: lis
     assert {type(seed) for seed in read} == {int}
 
 
-@pytest.mark.parametrize("wrong", [[0.5], 0.5, True, [0, True], None, ["0"], "0.5", [-1], [0, 0], [], 2**64])
+@pytest.mark.parametrize(
+    "wrong", [[0.5], 0.5, True, [0, True], None, ["0"], "0.5", [-1], [0, 0], [], 2**64]
+)
 def test_what_is_no_seed_is_refused_before_a_folder_is_made(wrong: Any, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"[Ss]eed"):
         train(tmp_path / "x", seeds=wrong)
@@ -296,7 +347,12 @@ def test_what_is_no_seed_is_refused_before_a_folder_is_made(wrong: Any, tmp_path
 
 def test_settings_may_be_numbers_and_arrays_of_numpy() -> None:
     grid = settings_grid(
-        {"xi": np.array([0.0, 0.1]), "width": np.int64(8), "lr": [np.float32(0.5)], "activation": "relu"}
+        {
+            "xi": np.array([0.0, 0.1]),
+            "width": np.int64(8),
+            "lr": [np.float32(0.5)],
+            "activation": "relu",
+        }
     )
     assert grid == {"xi": [0.0, 0.1], "width": [8], "lr": [0.5], "activation": ["relu"]}
     assert {type(value) for values in grid.values() for value in values} == {float, int, str}
@@ -347,7 +403,8 @@ def test_callbacks_are_told_of_the_start_every_step_every_line_every_end(tmp_pat
         def on_end(self, folder):
             calls.append(("end", folder))
 
-    folder = train(tmp_path / "x", steps=60, callbacks=Listener()).folder  # a list of them would do as well
+    # a list of them would do as well
+    folder = train(tmp_path / "x", steps=60, callbacks=Listener()).folder
     assert calls[0] == ("start", ["sac-seed0", "sac-seed1"], 60, 0)
     assert [call[1] for call in calls if call[0] == "step"] == list(range(1, 61))
     for kind in ("episodes", "metrics", "evaluations"):

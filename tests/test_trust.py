@@ -34,11 +34,14 @@ if "Trap-v0" not in gymnasium.registry:
 def trained(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("trust") / "experiment"
     task = pac4sac.Task("pendulum", "Pendulum-v1", 20)
-    return tiny.train(folder, task=task, seeds=[0], steps=60, evaluate_every=0, evaluation_episodes=0).folder
+    return tiny.train(
+        folder, task=task, seeds=[0], steps=60, evaluate_every=0, evaluation_episodes=0
+    ).folder
 
 
 class Trap:
-    """A copy of an experiment in the working directory, beside a module that leaves a mark when it is imported."""
+    """A copy of an experiment in the working directory, beside a module that leaves a mark when it
+    is imported."""
 
     def __init__(self, folder: Path, trained: Path, name: str) -> None:
         self.folder, self.module, self.mark = folder, f"trap_{name}", folder / "imported"
@@ -67,7 +70,9 @@ class Trap:
         script = "import sys; from pac4sac.cli.main import main; sys.exit(main())"
         call = [sys.executable, "-P", "-c", script, *command]
         variables["PYTHONPATH"] = str(ROOT)
-        return subprocess.run(call, cwd=self.folder, env=variables, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            call, cwd=self.folder, env=variables, capture_output=True, text=True, check=False
+        )
 
 
 def change(about: dict, changes: dict) -> dict:
@@ -107,7 +112,9 @@ def test_no_command_imports_what_only_a_file_names(trap, command, named, capsys)
 
 
 @pytest.mark.parametrize("named", ["algo", "env_id"])
-def test_a_module_that_the_command_names_is_imported_and_the_next_command_is_asked_again(trap, named, capsys):
+def test_a_module_that_the_command_names_is_imported_and_the_next_command_is_asked_again(
+    trap, named, capsys
+):
     trap.set(**{named: f"{trap.module}:{'Agent' if named == 'algo' else 'Trap-v0'}"})
     assert main(["evaluate", "shared", "--episodes", "1", "--trust", trap.module]) == 0
     assert trap.mark.exists()
@@ -131,7 +138,9 @@ def test_who_names_a_module_in_a_call_has_said_yes(trap):
     os.environ[TRUSTED] = ""
     with pytest.raises(UserError, match="--trust"):
         pac4sac.resume(result.folder, steps=80)
-    assert pac4sac.resume(result.folder, steps=80, trust=[trap.module, "training_environments"]).complete
+    assert pac4sac.resume(
+        result.folder, steps=80, trust=[trap.module, "training_environments"]
+    ).complete
     with pac4sac.make_env(pac4sac.Task("trap", f"{trap.module}:Trap-v0")) as env:
         assert env.horizon == 20
 
@@ -180,7 +189,8 @@ def test_a_study_file_is_asked_about(trap, algo_is_own, capsys):
 
 
 def test_children_of_a_study_and_their_workers_may_what_their_parent_may(trap):
-    """They begin in the working directory, which is importable for them because the user named a module in it."""
+    """They begin in the working directory, which is importable for them because the user named a
+    module in it."""
     task = f"{trap.module}:Trap-v0"
     Path("mine.toml").write_text(STUDY.format(task=task, algo=f"{trap.module}:Agent"))
     done = trap.run("study", "run", "mine.toml", "--seeds", "0", "--trust", trap.module)
@@ -196,23 +206,32 @@ def test_a_config_file_is_asked_about_and_cannot_trust_itself(trap, capsys):
     Path("mine.toml").write_text(f'task = "Pendulum-v1"\nalgo = "{own}"\nsteps = 1\n')
     assert main(["train", "--config", "mine.toml"]) == 2
     assert f"--trust {trap.module}" in capsys.readouterr().err
-    Path("mine.toml").write_text(f'task = "Pendulum-v1"\nalgo = "{own}"\ntrust = ["{trap.module}"]\n')
+    Path("mine.toml").write_text(
+        f'task = "Pendulum-v1"\nalgo = "{own}"\ntrust = ["{trap.module}"]\n'
+    )
     assert main(["train", "--config", "mine.toml"]) == 2
     assert "unknown key 'trust'" in capsys.readouterr().err
     Path("mine.toml").write_text(f'task = "{trap.module}:Trap-v0"\n')
     assert main(["train", "--config", "mine.toml"]) == 2
     assert not trap.mark.exists()
-    Path("mine.toml").write_text(f'task = "Pendulum-v1"\nalgo = "{own}"\nsteps = 10\n[set]\nwidth = 8\n')
+    Path("mine.toml").write_text(
+        f'task = "Pendulum-v1"\nalgo = "{own}"\nsteps = 10\n[set]\nwidth = 8\n'
+    )
     flags = ["--device", "cpu", "--backend", "eager", "--workers", "0", "--out", "own"]
     assert main(["train", "--config", "mine.toml", "--algo", own, *flags]) == 0
-    assert main(["train", "--config", "mine.toml", "--trust", trap.module, *flags[:-1], "other"]) == 0
+    assert (
+        main(["train", "--config", "mine.toml", "--trust", trap.module, *flags[:-1], "other"]) == 0
+    )
 
 
 def test_the_working_directory_is_no_source_of_code_until_a_module_in_it_is_named(trap):
-    """A shared folder may hold a module called like one that pac4sac looks for and does not find."""
+    """A shared folder may hold a module called like one that pac4sac looks for and does not
+    find."""
     trap.set(env_id="dm_control/cartpole-swingup-v0")
     for module in ("dm_control", "shimmy"):
-        (trap.folder / f"{module}.py").write_text(f"from pathlib import Path; Path({str(trap.mark)!r}).touch()")
+        (trap.folder / f"{module}.py").write_text(
+            f"from pathlib import Path; Path({str(trap.mark)!r}).touch()"
+        )
     assert trap.run("evaluate", "shared").returncode == 2
     assert not trap.mark.exists()
 
@@ -220,10 +239,30 @@ def test_the_working_directory_is_no_source_of_code_until_a_module_in_it_is_name
 def test_a_folder_that_holds_runs_of_ones_own_is_compared_without_their_code(trap):
     own = f"{trap.module}:Agent"
     settings = {**tiny.SETTINGS}
-    more = {"seeds": [0], "settings": settings, "steps": 60, "device": "cpu", "backend": "eager", "parallel": 1}
-    assert pac4sac.compare("Pendulum-v1", [own, "sac"], out="both", **more, trust=trap.module).complete
+    more = {
+        "seeds": [0],
+        "settings": settings,
+        "steps": 60,
+        "device": "cpu",
+        "backend": "eager",
+        "parallel": 1,
+    }
+    assert pac4sac.compare(
+        "Pendulum-v1", [own, "sac"], out="both", **more, trust=trap.module
+    ).complete
     flags = [f"{name}={value}" for name, value in settings.items()]
-    command = ["compare", "Pendulum-v1", "--algos", "sac,ddpg", "--out", "both", "--set", *flags, "--seeds", "0"]
+    command = [
+        "compare",
+        "Pendulum-v1",
+        "--algos",
+        "sac,ddpg",
+        "--out",
+        "both",
+        "--set",
+        *flags,
+        "--seeds",
+        "0",
+    ]
     os.environ[TRUSTED] = ""
     trap.mark.unlink()
     del sys.modules[trap.module]

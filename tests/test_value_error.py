@@ -29,16 +29,22 @@ def test_returns_are_the_discounted_sums_of_the_definition() -> None:
     for n in range(3):
         for t in range(7):
             later = range(1, length[n] - t)
-            expected = reward[n, t] + sum(gamma[n] ** k * (reward - alpha[n] * log_pi)[n, t + k] for k in later)
+            expected = reward[n, t] + sum(
+                gamma[n] ** k * (reward - alpha[n] * log_pi)[n, t + k] for k in later
+            )
             expected += gamma[n] ** (length[n] - t) * end[n]
-            assert found[n, t] == pytest.approx(expected) if t < length[n] else np.isnan(found[n, t])
+            assert (
+                found[n, t] == pytest.approx(expected) if t < length[n] else np.isnan(found[n, t])
+            )
 
 
 # --- a linear-quadratic task with the value in closed form
 
 
 def test_the_interval_of_a_critic_that_is_right_holds_zero_as_often_as_it_says() -> None:
-    agent, state = make_linear_agent(*({"gamma": 0.9 if k % 2 else 0.8, "alpha": 0.4 * (k % 3)} for k in range(200)))
+    agent, state = make_linear_agent(
+        *({"gamma": 0.9 if k % 2 else 0.8, "alpha": 0.4 * (k % 3)} for k in range(200))
+    )
     errors = measure_value_errors(agent, state, LINEAR_QUADRATIC, range(200), 5, "now")
     biases = [one.bias() for one in errors]
     holding = sum(bias.low <= 0 <= bias.high for bias in biases)
@@ -53,7 +59,11 @@ def test_a_wrong_critic_is_caught_with_its_sign_and_size() -> None:
     agent, state = make_linear_agent({"mistake": 1.5}, {"mistake": -1.5}, {}, {"alpha": 0.0})
     errors = measure_value_errors(agent, state, LINEAR_QUADRATIC, range(4), 40, "now")
     over, under, right, _ = (one.bias() for one in errors)
-    assert (over.verdict, under.verdict, right.verdict) == ("overestimates", "underestimates", "undecided")
+    assert (over.verdict, under.verdict, right.verdict) == (
+        "overestimates",
+        "underestimates",
+        "undecided",
+    )
     # The unknown tail is filled with the same mistake, of weight 1 % at most.
     assert over.low < 1.5 < over.high / 0.99
     assert under.low / 0.99 < -1.5 < under.high
@@ -64,15 +74,22 @@ def test_a_wrong_critic_is_caught_with_its_sign_and_size() -> None:
 def test_an_agent_that_forgets_the_entropy_in_its_value_is_caught() -> None:
     agent, state = make_linear_agent({"alpha": 0.2})
     plain, plain_state = make_linear_agent({"alpha": 0.0})
-    assert measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 20, "now")[0].bias().verdict == "undecided"
+    assert (
+        measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 20, "now")[0].bias().verdict
+        == "undecided"
+    )
     agent.mean_and_variance = lambda _, s, a: plain.mean_and_variance(plain_state, s, a)
-    assert measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 20, "now")[0].bias().verdict == "underestimates"
+    assert (
+        measure_value_errors(agent, state, LINEAR_QUADRATIC, [0], 20, "now")[0].bias().verdict
+        == "underestimates"
+    )
 
 
 def test_near_a_time_limit_no_step_is_judged() -> None:
     agent, state = make_linear_agent({"gamma": 0.9}, {"gamma": 0.5}, {"gamma": 0.0})
     errors = measure_value_errors(agent, state, LINEAR_QUADRATIC, range(3), 2, "now")
-    assert [one.judged.sum() for one in errors] == [2 * (100 - 43), 2 * (100 - 6), 2 * 100]  # 0.9⁴⁴ < 1 % < 0.9⁴³
+    # 0.9⁴⁴ < 1 % < 0.9⁴³
+    assert [one.judged.sum() for one in errors] == [2 * (100 - 43), 2 * (100 - 6), 2 * 100]
     assert max(one.tail_weight[one.judged].max() for one in errors) <= 0.01
 
 
@@ -81,7 +98,8 @@ def test_near_a_time_limit_no_step_is_judged() -> None:
 
 def test_an_end_that_is_none_of_time_is_judged_to_the_last_step() -> None:
     agent, state = agent_on_paper("ddpg", {}, {})
-    set_head(agent, state, "critic", {"weight": [0.01, 0.0], "bias": 0.99})  # Q = 0.99 in state 0, 1 in state 1
+    # Q = 0.99 in state 0, 1 in state 1
+    set_head(agent, state, "critic", {"weight": [0.01, 0.0], "bias": 0.99})
     agent.params(state, "critic")["head.bias"][1] += 0.5
     errors = measure_value_errors(agent, state, TWO_STEPS, [0, 1], 3, "now")
     for one in errors:
@@ -91,12 +109,17 @@ def test_an_end_that_is_none_of_time_is_judged_to_the_last_step() -> None:
     right, wrong = (one.bias() for one in errors)
     assert (right.verdict, wrong.verdict) == ("undecided", "overestimates")
     assert right.rms < 1e-6
-    assert (wrong.bias, wrong.rms, wrong.tail_weight) == (pytest.approx(0.5), pytest.approx(0.5), 0.0)
+    assert (wrong.bias, wrong.rms, wrong.tail_weight) == (
+        pytest.approx(0.5),
+        pytest.approx(0.5),
+        0.0,
+    )
 
 
 def test_a_task_too_short_to_judge_is_played_on_beyond_its_limit() -> None:
     agent, state = agent_on_paper("ddpg", {}, {})
-    set_head(agent, state, "critic", {"weight": [1.0, 0.0], "bias": 99.0})  # Q = γ/(1−γ) in state 0, 1/(1−γ) in 1
+    # Q = γ/(1−γ) in state 0, 1/(1−γ) in 1
+    set_head(agent, state, "critic", {"weight": [1.0, 0.0], "bias": 99.0})
     # What a critic would learn that takes the limit for an end: four rewards, the first of them 0.
     agent.params(state, "critic")["head.bias"][1] = 3.0
     errors = measure_value_errors(agent, state, ENDLESS, [0, 1], 2, "now")
@@ -114,21 +137,30 @@ def test_every_agent_is_measured_by_samples_of_its_own_policy(algo: str) -> None
     state = agent.initial_state([0, 1], torch.device("cpu"))
     errors = measure_value_errors(agent, state, DRIFT, [0, 1], 2, "now")
     s, a, m, log_pi = (
-        torch.from_numpy(np.stack([getattr(one, name)[:, 0] for one in errors]))  # of the first step, [R, E, ·]
+        # of the first step, [R, E, ·]
+        torch.from_numpy(np.stack([getattr(one, name)[:, 0] for one in errors]))
         for name in ("observation", "action", "m", "log_pi")
     )
     assert errors[0].bias().steps == errors[0].judged.sum() > 10
     by_member, _ = agent.critic(agent.params(state, "critic"), s, a)  # [R, M, E]
     an_ensemble = algo in ("redq", "droq", "tqc") or not agent.takes_minimum
-    np.testing.assert_allclose(m, by_member.mean(1) if an_ensemble else by_member.amin(1), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        m, by_member.mean(1) if an_ensemble else by_member.amin(1), rtol=1e-4, atol=1e-6
+    )
     assert all(one.v.any() == (agent.critic.gaussian or not agent.takes_minimum) for one in errors)
     with_entropy = "ddpg" not in algo and algo not in ("oac-lab", "td3")
     np.testing.assert_allclose([one.alpha for one in errors], 0.2 if with_entropy else 0.0)
     if with_entropy:
         mean, std = agent.actor(agent.params(state, "actor"), s)
-        policies = (mean, std) if algo == "pbac" else (mean.unsqueeze(1), std.unsqueeze(1))  # [R, M, E, da]
-        density = torch.distributions.Normal(*policies).log_prob(torch.atanh(a).unsqueeze(1)).sum(-1)
-        gaps = (log_pi - (density - (1 - a.square()).log().sum(-1).unsqueeze(1)).movedim(1, 0)).abs()  # [M, R, E]
+        # [R, M, E, da]
+        policies = (mean, std) if algo == "pbac" else (mean.unsqueeze(1), std.unsqueeze(1))
+        density = (
+            torch.distributions.Normal(*policies).log_prob(torch.atanh(a).unsqueeze(1)).sum(-1)
+        )
+        # [M, R, E]
+        gaps = (
+            log_pi - (density - (1 - a.square()).log().sum(-1).unsqueeze(1)).movedim(1, 0)
+        ).abs()
         assert float(gaps.amin(0).max()) < 1e-3  # of PBAC's policies one has drawn it
         assert (agent.deterministic_action(state, s) != a).all()
     else:
@@ -149,11 +181,15 @@ def test_the_learned_temperature_is_the_one_that_counts() -> None:
 def test_of_several_critics_the_smallest_claim_counts_with_its_own_variance() -> None:
     agent, state = agent_on_paper("pac4sac", critics=2, shots=1)
     low = {"weight": [0.0, 0.0], "bias": 1.0, "variance": [4.0, 0.1]}
-    set_head(agent, state, "critic", {"weight": [0.0, 0.0], "bias": 2.0, "variance": [0.1, 0.1]}, low)
+    set_head(
+        agent, state, "critic", {"weight": [0.0, 0.0], "bias": 2.0, "variance": [0.1, 0.1]}, low
+    )
     (errors,) = measure_value_errors(agent, state, TWO_STEPS, [0], 2, "now")
     np.testing.assert_allclose(errors.m, 1.0)
     a = np.maximum(errors.action[..., 0], 0)
-    np.testing.assert_allclose(errors.v, 4 * errors.observation[..., 0] ** 2 + 0.1 * a**2, rtol=1e-5)
+    np.testing.assert_allclose(
+        errors.v, 4 * errors.observation[..., 0] ** 2 + 0.1 * a**2, rtol=1e-5
+    )
 
 
 def test_the_shooting_policy_is_judged_by_plain_returns_of_what_it_does() -> None:

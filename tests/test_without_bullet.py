@@ -1,5 +1,5 @@
-"""Where PyBullet is not installed, as on Pythons for which it has no wheel: its tasks are refused in a sentence, and
-nothing else asks for it."""
+"""Where PyBullet is not installed, as on Pythons for which it has no wheel: its tasks are refused
+in a sentence, and nothing else asks for it."""
 
 import shutil
 import sys
@@ -14,8 +14,10 @@ from pac4sac.tasks import registry
 from pac4sac.training.agent_file import SHIPPED
 
 SENTENCE = (
-    "needs a package that is not installed: pybullet; install pac4sac[bullet], in a clone by pip install -c "
-    "constraints.txt '.[bullet]' (for Python 3.11 there are wheels, on a later one pip builds it with a C++ compiler)."
+    "needs a package that is not installed: pybullet; install pac4sac[bullet], in a clone by "
+    "pip install -c "
+    "constraints.txt '.[bullet]' (for Python 3.11 there are wheels, on a later one pip builds "
+    "it with a C++ compiler)."
 )
 
 

@@ -1,4 +1,5 @@
-"""Experiments small enough to be trained dozens of times, and processes that train them and can be killed."""
+"""Experiments small enough to be trained dozens of times, and processes that train them and can be
+killed."""
 
 import hashlib
 import json
@@ -22,20 +23,42 @@ from pac4sac.training import experiment
 DRIFT = Task("drift", "training_environments:Drift-v0", 30, env_kwargs={"cliff": 1.0})
 SETTINGS = {"width": 8, "depth": 1, "batch": 8, "warmup": 40}
 OPTIONS = {"device": "cpu", "backend": "eager", "workers": 0, "threads": 1}
-OPTIONS |= {"log_every": 50, "checkpoint_every": 40, "evaluate_every": 150, "evaluation_episodes": 2}
+OPTIONS |= {
+    "log_every": 50,
+    "checkpoint_every": 40,
+    "evaluate_every": 150,
+    "evaluation_episodes": 2,
+}
 STEPS = 230
 
 
-def train(out: Path, algo: str = "sac", task: Task = DRIFT, seeds=(0, 1), settings=None, steps=STEPS, **more) -> Result:
+def train(
+    out: Path,
+    algo: str = "sac",
+    task: Task = DRIFT,
+    seeds=(0, 1),
+    settings=None,
+    steps=STEPS,
+    **more,
+) -> Result:
     chosen = SETTINGS | ({"shots": 4} if algo == "pac4sac" else {}) | (settings or {})
-    return pac4sac.train(task, algo, seeds=seeds, settings=chosen, steps=steps, out=out, **OPTIONS | more)
+    return pac4sac.train(
+        task, algo, seeds=seeds, settings=chosen, steps=steps, out=out, **OPTIONS | more
+    )
 
 
 def contents(folder: Path, *names: str) -> dict[str, bytes]:
-    """The bytes of an experiment by file: all but times, and experiment.json, which has the number of workers."""
+    """The bytes of an experiment by file: all but times, and experiment.json, which has the number
+    of workers."""
     left_out = ("times.jsonl", "experiment.json")
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in left_out]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in paths if not names or path.name in names}
+    paths = [
+        path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in left_out
+    ]
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in paths
+        if not names or path.name in names
+    }
 
 
 def same(folder: Path, reference: Path, *names: str) -> bool:
@@ -49,13 +72,18 @@ def same(folder: Path, reference: Path, *names: str) -> bool:
 
 
 def logs(folder: Path, run: str) -> dict[str, bytes]:
-    by_name = {path.name: path.read_bytes() for path in sorted((folder / "runs" / run).glob("*.jsonl"))}
+    by_name = {
+        path.name: path.read_bytes() for path in sorted((folder / "runs" / run).glob("*.jsonl"))
+    }
     assert by_name
     return by_name
 
 
 def rows(folder: Path, run: str, log: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "runs" / run / f"{log}.jsonl").read_text().splitlines()]
+    return [
+        json.loads(line)
+        for line in (folder / "runs" / run / f"{log}.jsonl").read_text().splitlines()
+    ]
 
 
 def about(folder: Path, run: str) -> dict[str, Any]:
@@ -100,7 +128,8 @@ class SignalAt(Callback):
 
 
 class Mortals:
-    """Processes that train and die. They are forked from one that has imported everything, to start at once."""
+    """Processes that train and die. They are forked from one that has imported everything, to start
+    at once."""
 
     def __init__(self) -> None:
         path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
@@ -173,5 +202,8 @@ def rewrite_progress(checkpoint: Path, change: Callable[[dict[str, Any]], None])
     data = json.dumps(progress).encode()
     (checkpoint / "progress.json").write_bytes(data)
     manifest = json.loads((checkpoint / "manifest.json").read_bytes())
-    manifest["files"]["progress.json"] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    manifest["files"]["progress.json"] = {
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "bytes": len(data),
+    }
     (checkpoint / "manifest.json").write_text(json.dumps(manifest))

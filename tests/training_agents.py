@@ -37,7 +37,8 @@ class Wild(Fragile):
 
 
 class Witness(Sac):
-    """Notes in each update how many transitions its replay holds; the environment's observations are never zero."""
+    """Notes in each update how many transitions its replay holds; the environment's observations
+    are never zero."""
 
     title = "SAC that watches its replay"
     seen: list[tuple[int, int]]

@@ -1,4 +1,5 @@
-"""A small environment for tests of training, importable by worker processes as training_environments:Drift-v0."""
+"""A small environment for tests of training, importable by worker processes as
+training_environments:Drift-v0."""
 
 from typing import Any
 
@@ -7,8 +8,9 @@ import numpy as np
 
 
 class Drift(gymnasium.Env):
-    """A point pushed by the action and by seeded noise; the last observation is the number of steps taken. An episode
-    ends when the second coordinate passes `cliff`; in step `at` of the episode with seed `victim` it raises."""
+    """A point pushed by the action and by seeded noise; the last observation is the number of steps
+    taken. An episode ends when the second coordinate passes `cliff`; in step `at` of the episode
+    with seed `victim` it raises."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float32)
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -29,7 +31,13 @@ class Drift(gymnasium.Env):
             raise ValueError("the robot left the world")
         self.point = 0.9 * self.point + 0.3 * self.np_random.normal(size=2)
         self.point[0] += 0.5 * action[0]
-        return self._observe(), float(1 - self.point[0] ** 2), bool(self.point[1] > self.cliff), False, {}
+        return (
+            self._observe(),
+            float(1 - self.point[0] ** 2),
+            bool(self.point[1] > self.cliff),
+            False,
+            {},
+        )
 
     def _observe(self):
         return np.array([*self.point, self.steps], np.float32)

@@ -60,7 +60,9 @@ class LogsNothing(Sac):
 
 class StuckActor(Sac):
     def actor_loss(self, state, pi, batch, draw):
-        return super().actor_loss(state, {name: p.detach() + 0 * p for name, p in pi.items()}, batch, draw)
+        return super().actor_loss(
+            state, {name: p.detach() + 0 * p for name, p in pi.items()}, batch, draw
+        )
 
 
 class RootOfZero(Sac):
@@ -100,7 +102,9 @@ class Branches(Sac):
 
 class Forgets(Sac):
     def extra_state(self, seeds, device):
-        return super().extra_state(seeds, device) | {"offset": torch.zeros(self.runs, device=device)}
+        return super().extra_state(seeds, device) | {
+            "offset": torch.zeros(self.runs, device=device)
+        }
 
     def learn(self, state, batch, draw, active):
         state["offset"] += batch.r.mean(-1)

@@ -4,7 +4,6 @@ They stand between two comments each, and are written anew.
 """
 
 import csv
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -33,11 +32,16 @@ SEARCHED = {
 def verdicts(results: Path) -> str:
     """On the paper's claims, as on the report's first page."""
     report = (results / "README.md").read_text()
-    return report.split("**What the paper claims, and what our runs say of it**\n")[1].strip().split("\n\n")[0]
+    return (
+        report.split("**What the paper claims, and what our runs say of it**\n")[1]
+        .strip()
+        .split("\n\n")[0]
+    )
 
 
 def uncertainties(results: Path) -> str:
-    """What came of the search: regret as so many times that of its baseline, and what deviations are worth."""
+    """What came of the search: regret as so many times that of its baseline, and what deviations
+    are worth."""
 
     def rows(name: str) -> dict[str, dict[str, str]]:
         with (results / "tables" / f"search-mixture-{name}.csv").open(encoding="utf-8") as file:
@@ -62,12 +66,17 @@ def uncertainties(results: Path) -> str:
     # Each change stands below what it changes, before them the others from the least regret on.
     place = {label: number for number, label in enumerate(SEARCHED)}
     ranked = sorted(regrets, key=lambda label: place.get(label, -1))
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *(list(cells(label)) for label in ranked)]
+    lines = [
+        header,
+        ["---", *["---:"] * (len(header) - 1)],
+        *(list(cells(label)) for label in ranked),
+    ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def gains(results: Path) -> str:
-    """What shooting gives to each critic, and what the PAC-Bayes critic gives where all shoot, on each task."""
+    """What shooting gives to each critic, and what the PAC-Bayes critic gives where all shoot, on
+    each task."""
 
     def rows(table: str, key: str, value: str) -> dict[tuple[str, str], str]:
         with (results / "tables" / f"gain-of-{table}.csv").open(encoding="utf-8") as file:
@@ -75,25 +84,39 @@ def gains(results: Path) -> str:
                 (row[key], row["task"]): [row[value + end] for end in ("", "_low", "_high")]
                 for row in csv.DictReader(file)
             }
-        return {place: in_digits(Estimate(*map(float, ends)), 1000.0) for place, ends in found.items() if all(ends)}
+        return {
+            place: in_digits(Estimate(*map(float, ends)), 1000.0)
+            for place, ends in found.items()
+            if all(ends)
+        }
 
     shooting, critic = rows("shooting", "critic", "difference"), rows("critic", "minus", "shooting")
     named = {name: f"{name}: shooting minus not" for name, _ in shooting}
     lines = [["Difference in regret", *TASKS.values()], ["---", *["---:"] * len(TASKS)]]
-    lines += [[title, *(shooting.get((name, task), "–") for task in TASKS)] for name, title in named.items()]
+    lines += [
+        [title, *(shooting.get((name, task), "–") for task in TASKS)]
+        for name, title in named.items()
+    ]
     for name in (ONE, TWO):
         title = f"PAC4SAC minus {name}, all shooting"
         lines.append([title, *(critic.get((name, task), "–") for task in TASKS)])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-TABLES: dict[str, Callable[[Path], str]] = {"verdicts": verdicts, "gains": gains, "uncertainties": uncertainties}
+TABLES: dict[str, Callable[[Path], str]] = {
+    "verdicts": verdicts,
+    "gains": gains,
+    "uncertainties": uncertainties,
+}
 
 
 def with_tables(page: str, results: Path) -> str:
     for name, write in TABLES.items():
         begin, end = f"<!-- {name}: written by `make report` -->\n", f"<!-- end of {name} -->"
-        page = re.sub(f"{re.escape(begin)}.*?{end}", lambda _: f"{begin}\n{write(results)}\n\n{end}", page, flags=re.S)  # noqa: B023
+        before, _, rest = page.partition(begin)
+        _, found, after = rest.partition(end)
+        if found:
+            page = f"{before}{begin}\n{write(results)}\n\n{end}{after}"
     return page
 
 

@@ -3,10 +3,9 @@
     python tools/ship.py curves results        the reference curves, from the archive
     python tools/ship.py agents FOLDER...      of each experiment folder, one agent
 
-The same runs give the same bytes. Of the runs of an experiment, the one with the highest last evaluation ships, that
-with shooting where the agent was trained with it; this evaluation is written into its file. Its networks are rounded to
-half precision, which halves the file.
-"""
+The same runs give the same bytes. Of the runs of an experiment, the one with the highest last
+evaluation ships, that with shooting where the agent was trained with it; this evaluation is written
+into its file. Its networks are rounded to half precision, which halves the file."""
 
 import json
 import sys
@@ -17,9 +16,22 @@ if TYPE_CHECKING:
     from pac4sac.runs.reading import RunRecord
 
 SHIPPED = Path(__file__).parents[1] / "src" / "pac4sac" / "shipped"
-LABELS = {"pac4sac": "table-1", "sac": "table-1", "ddpg": "table-1", "oac": "table-1"}  # with the study of each
+# with the study of each
+LABELS = {"pac4sac": "table-1", "sac": "table-1", "ddpg": "table-1", "oac": "table-1"}
 LABELS |= {"sac-auto": "controls", "sac+shooting": "controls"}
-KEPT = ("version", "run", "label", "task", "algo", "preset", "revision", "seed", "status", "status_detail", "computed")
+KEPT = (
+    "version",
+    "run",
+    "label",
+    "task",
+    "algo",
+    "preset",
+    "revision",
+    "seed",
+    "status",
+    "status_detail",
+    "computed",
+)
 DIGITS = 1  # of a return
 
 
@@ -40,9 +52,15 @@ def write_curves(archive: Path, out: Path = SHIPPED) -> list["RunRecord"]:
         label, usual = asked[run.identity], usual_settings(run.algo)
         about = {name: run.about[name] for name in KEPT if name in run.about}
         about |= {"run": f"{label}-seed{run.seed}", "label": label, "source": LABELS[label]}
-        about["config"] = {name: value for name, value in run.config.items() if usual.get(name) != value}
-        about["episodes"] = episode_columns([row | {"return": round(row["return"], DIGITS)} for row in run.episodes])
-        lines.setdefault(run.task["name"], []).append(json.dumps(about, separators=(",", ":")) + "\n")
+        about["config"] = {
+            name: value for name, value in run.config.items() if usual.get(name) != value
+        }
+        about["episodes"] = episode_columns(
+            [row | {"return": round(row["return"], DIGITS)} for row in run.episodes]
+        )
+        lines.setdefault(run.task["name"], []).append(
+            json.dumps(about, separators=(",", ":")) + "\n"
+        )
     (out / "runs").mkdir(parents=True, exist_ok=True)
     for task, of_task in lines.items():
         (out / "runs" / f"{task}.jsonl").write_text("".join(of_task), encoding="utf-8")
@@ -56,11 +74,15 @@ def write_agents(folders: list[Path], out: Path = SHIPPED) -> None:
     for path in map(choose_agent, folders):
         name, mean, content = smaller_agent(path)
         (out / "agents" / f"{name}.safetensors").write_bytes(content)
-        print(f"{path.parent}: {name}, mean return {mean:.1f}, {len(content) / 1e6:.2f} MB", flush=True)
+        print(
+            f"{path.parent}: {name}, mean return {mean:.1f}, {len(content) / 1e6:.2f} MB",
+            flush=True,
+        )
 
 
 def smaller_agent(path: Path) -> tuple[str, float, bytes]:
-    """The name under which the agent of a run ships, its mean return by its last evaluation, and its file."""
+    """The name under which the agent of a run ships, its mean return by its last evaluation, and
+    its file."""
     import torch
 
     from pac4sac.runs.logs import POLICIES
@@ -72,7 +94,11 @@ def smaller_agent(path: Path) -> tuple[str, float, bytes]:
     tensors |= {name: tensors[name].to(torch.float16) for name in trained.agent.nets}
     assert all(bool(tensor.isfinite().all()) for tensor in tensors.values())
     run, mean = trained.run, round(last["mean"], DIGITS)
-    about["evaluation"] = {"episodes": len(last["returns"]), "policy": POLICIES[last["policy"]], "mean": mean}
+    about["evaluation"] = {
+        "episodes": len(last["returns"]),
+        "policy": POLICIES[last["policy"]],
+        "mean": mean,
+    }
     name = run.task.name if run.algo == "pac4sac" else f"{run.task.name}-{run.algo}"
     return name, mean, agent_bytes(about, tensors)
 

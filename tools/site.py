@@ -1,5 +1,6 @@
-"""What the docs site needs beyond Markdown, as hooks of MkDocs: the README as its first page, files of the repository
-that pages link to, the executed notebook as a page, and equations as MathML, which needs no script to be seen."""
+"""What the docs site needs beyond Markdown, as hooks of MkDocs: the README as its first page, files
+of the repository that pages link to, the executed notebook as a page, and equations as MathML,
+which needs no script to be seen."""
 
 import base64
 import functools
@@ -21,14 +22,18 @@ SHOWN_AS_PAGES = {".py": "python", ".toml": "toml"}
 LINK = re.compile(r'(?P<before>\]\(|src="|href=")(?P<target>[^)"#\s]+)(?P<anchor>#[^)"\s]*)?')
 FENCED = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
-REPOSITORY_PATHS: dict[str, Path] = {}  # of pages that are made here: what their links are relative to
+# of pages that are made here: what their links are relative to
+REPOSITORY_PATHS: dict[str, Path] = {}
 log = logging.getLogger("mkdocs.hooks.site")
 
 
 def on_files(files: Files, config: Any) -> Files:
     add = functools.partial(add_page, files, config)
     for notebook in [file for file in files if file.src_uri.endswith(".ipynb")]:
-        add(notebook.src_uri.removesuffix(".ipynb") + ".md", notebook_page(json.loads(notebook.content_string)))
+        add(
+            notebook.src_uri.removesuffix(".ipynb") + ".md",
+            notebook_page(json.loads(notebook.content_string)),
+        )
     add("index.md", (ROOT / "README.md").read_text(), ROOT / "README.md")
     todo = [file for file in files if file.is_documentation_page()]
     while todo:  # a page from outside docs/ may link to others
@@ -65,7 +70,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
             return link[0]
         path = (here.parent / target).resolve()
         if not path.exists():
-            log.warning("%s links to %s, which is no file of the repository.", page.file.src_uri, target)
+            log.warning(
+                "%s links to %s, which is no file of the repository.", page.file.src_uri, target
+            )
         uri = os.path.relpath(place_on_site(path), os.path.dirname(page.file.src_uri))
         return f"{link['before']}{uri}{anchor}"
 
@@ -99,7 +106,11 @@ def path_of(file: File) -> Path:
 
 def linked_outside(file: File) -> set[Path]:
     here, text = path_of(file).parent, FENCED.sub("", file.content_string)
-    linked = {(here / link["target"]).resolve() for link in LINK.finditer(text) if is_relative(link["target"])}
+    linked = {
+        (here / link["target"]).resolve()
+        for link in LINK.finditer(text)
+        if is_relative(link["target"])
+    }
     return {path for path in linked if path.exists() and not path.is_relative_to(ROOT / "docs")}
 
 
@@ -120,7 +131,10 @@ def place_on_site(path: Path) -> str:
 def page_of(path: Path) -> str:
     if path.is_dir():
         return "\n".join(
-            [f"# {path.relative_to(ROOT)}\n", *(f"* [{each.name}]({each.name})" for each in sorted(path.iterdir()))]
+            [
+                f"# {path.relative_to(ROOT)}\n",
+                *(f"* [{each.name}]({each.name})" for each in sorted(path.iterdir())),
+            ]
         )
     text = path.read_text()
     if path.suffix == ".md":

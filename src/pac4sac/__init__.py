@@ -1,7 +1,7 @@
 """PAC-Bayesian Soft Actor-Critic and its rivals, trained in batched cohorts.
 
-The names below are the public API. They are imported when first used, so that `import pac4sac` is quick.
-"""
+The names below are the public API. They are imported when first used, so that `import pac4sac` is
+quick."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

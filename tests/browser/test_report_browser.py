@@ -1,5 +1,5 @@
-"""The report in a real browser: answers first, tables that fit, curves that respond, and nothing fetched. Run by
-make test-browser."""
+"""The report in a real browser: answers first, tables that fit, curves that respond, and nothing
+fetched. Run by make test-browser."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -16,13 +16,13 @@ from pac4sac.paper.report import write_report
 from pac4sac.runs.metrics import score
 
 pytestmark = pytest.mark.browser
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is missing: install pac4sac[browser]")
+webdriver = pytest.importorskip(
+    "selenium.webdriver", reason="selenium is missing: install pac4sac[browser]"
+)
 
 # Width, height, and screens that answers may take.
 SCREENS = {"desktop": (1400, 900, 1), "laptop": (1280, 800, 2), "telephone": (390, 844, 2)}
-SCORES = (
-    """return [...document.querySelectorAll("#scores tbody tr")].map(row => [...row.cells].map(c => c.dataset.value))"""
-)
+SCORES = """return [...document.querySelectorAll("#scores tbody tr")].map(row => [...row.cells].map(c => c.dataset.value))"""
 PUBLISHED = Path(__file__).parents[2] / "docs" / "results" / "report.html"
 OPEN_ALL = "for (const one of document.querySelectorAll('details')) one.open = true"
 
@@ -60,7 +60,12 @@ def browser(driver: Any, report: Any) -> Any:
 
 def show_on(browser: Any, screen: str) -> None:
     width, height, _ = SCREENS[screen]
-    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": screen == "telephone"}
+    metrics = {
+        "width": width,
+        "height": height,
+        "deviceScaleFactor": 1,
+        "mobile": screen == "telephone",
+    }
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
 
@@ -105,7 +110,12 @@ def mean(values: Iterable[float]) -> float:
 class TestThePage:
     def test_loads_without_errors_and_fetches_nothing(self, browser: Any) -> None:
         assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
-        assert browser.execute_script("return performance.getEntriesByType('resource').map(r => r.name)") == []
+        assert (
+            browser.execute_script(
+                "return performance.getEntriesByType('resource').map(r => r.name)"
+            )
+            == []
+        )
 
     @pytest.mark.parametrize("screen", SCREENS)
     def test_answers_every_question_on_the_first_screen(self, browser: Any, screen: str) -> None:
@@ -127,7 +137,10 @@ class TestThePage:
             .filter(table => table.offsetWidth > table.parentElement.clientWidth).map(table => table.id)"""
         assert browser.execute_script("return document.querySelectorAll('table').length") > 15
         assert browser.execute_script(wide) == []
-        assert browser.execute_script("return document.documentElement.scrollWidth") <= SCREENS[screen][0]
+        assert (
+            browser.execute_script("return document.documentElement.scrollWidth")
+            <= SCREENS[screen][0]
+        )
 
     def test_shows_the_verdicts_on_all_four_tasks_on_a_laptop(self, browser: Any) -> None:
         show_on(browser, "laptop")
@@ -136,9 +149,17 @@ class TestThePage:
         script = """return [...document.querySelectorAll("#summary thead th")]
             .filter(head => head.offsetWidth).map(head => head.innerText)"""
         heads = browser.execute_script(script)
-        assert [head.split()[0] for head in heads] == ["Claim", "Cartpole", "Half", "Ant", "Humanoid"]
+        assert [head.split()[0] for head in heads] == [
+            "Claim",
+            "Cartpole",
+            "Half",
+            "Ant",
+            "Humanoid",
+        ]
 
-    def test_shows_verdicts_on_a_telephone_and_folds_the_rest_into_a_rows_detail(self, browser: Any) -> None:
+    def test_shows_verdicts_on_a_telephone_and_folds_the_rest_into_a_rows_detail(
+        self, browser: Any
+    ) -> None:
         show_on(browser, "telephone")
         browser.execute_script(OPEN_ALL)
         settle(browser)
@@ -154,7 +175,9 @@ class TestThePage:
 
     def test_follows_the_theme_of_the_system_and_the_button(self, browser: Any) -> None:
         def background() -> str:
-            return str(browser.execute_script("return getComputedStyle(document.body).backgroundColor"))
+            return str(
+                browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+            )
 
         for scheme, colour in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 24, 29)")):
             feature = {"name": "prefers-color-scheme", "value": scheme}
@@ -191,7 +214,9 @@ class TestTables:
         assert numbers() == sorted(before)[::-1]
 
     def test_sort_names_as_words_and_keep_rows_whole(self, browser: Any) -> None:
-        pairs = set(zip(column(browser, self.TABLE, 0), column(browser, self.TABLE, 2), strict=True))
+        pairs = set(
+            zip(column(browser, self.TABLE, 0), column(browser, self.TABLE, 2), strict=True)
+        )
         sort_by(browser, self.TABLE, 0)
         names = column(browser, self.TABLE, 0)
         assert names.index("pac4sac-shots=200") < names.index("pac4sac-shots=1000")
@@ -218,7 +243,9 @@ class TestTables:
 
 class TestCurves:
     @pytest.mark.parametrize("part", [1.0, 0.9, 1.06])
-    def test_solve_and_regret_as_python_does_whatever_the_limit(self, browser: Any, report: Any, part: float) -> None:
+    def test_solve_and_regret_as_python_does_whatever_the_limit(
+        self, browser: Any, report: Any, part: float
+    ) -> None:
         for task in report.context.variants:
             choose(browser, "task", task)
             known = report.context.variants[task]
@@ -233,11 +260,16 @@ class TestCurves:
                 scores = [score(run.returns, limit, about.e_max) for run in variant.runs]
                 complete = [one for one in scores if one.complete]
                 broken = zip(variant.runs, scores, strict=True)
-                if any(not one.complete and run.status != "diverged" and run.episodes for run, one in broken):
+                if any(
+                    not one.complete and run.status != "diverged" and run.episodes
+                    for run, one in broken
+                ):
                     complete = []  # there is no mean while runs are under way
                 assert solved == sum(one.solved for one in scores)
                 assert until == pytest.approx(mean(one.episodes for one in complete), nan_ok=True)
-                assert regret == pytest.approx(mean(one.regret for one in complete), rel=2e-4, nan_ok=True)
+                assert regret == pytest.approx(
+                    mean(one.regret for one in complete), rel=2e-4, nan_ok=True
+                )
                 if part == 1.0:
                     assert until == pytest.approx(mean(variant.values("episodes")), nan_ok=True)
 
@@ -255,8 +287,17 @@ class TestCurves:
             settle(browser)
             if told := browser.find_element("css selector", "#curves .hover").text:
                 break
-        name, seed, episode, value = (told.split(" seed ")[0], *(part.split()[0].rstrip(",:") for part in (
-            told.split(" seed ")[1], told.split(" episode ")[1], told.split(" return ")[1])))  # fmt: skip
+        name, seed, episode, value = (
+            told.split(" seed ")[0],
+            *(
+                part.split()[0].rstrip(",:")
+                for part in (
+                    told.split(" seed ")[1],
+                    told.split(" episode ")[1],
+                    told.split(" return ")[1],
+                )
+            ),
+        )
         (variant,) = [v for v in report.context.variants["cartpole-swingup"] if v.look.name == name]
         runs = {run.seed: run for run in variant.runs}
         assert runs[int(seed)].returns[int(episode)] == pytest.approx(float(value), abs=0.1)
@@ -272,7 +313,9 @@ class TestCurves:
         assert browser.execute_script(picture) != drawn
 
     @pytest.mark.parametrize(("name", "value"), [("smoothing", "raw"), ("middle", "iqm")])
-    def test_change_with_smoothing_and_with_what_is_bold(self, browser: Any, name: str, value: str) -> None:
+    def test_change_with_smoothing_and_with_what_is_bold(
+        self, browser: Any, name: str, value: str
+    ) -> None:
         picture = "return document.querySelector('#curves canvas').toDataURL()"
         choose(browser, "task", "half-cheetah")  # which has episodes enough to be smoothed
         settle(browser)

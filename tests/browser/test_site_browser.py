@@ -1,5 +1,5 @@
-"""The docs site in a real browser, read from the disk and from a server: links, search, equations, and nothing fetched
-from elsewhere. Run by make test-browser."""
+"""The docs site in a real browser, read from the disk and from a server: links, search, equations,
+and nothing fetched from elsewhere. Run by make test-browser."""
 
 import functools
 import http.server
@@ -17,7 +17,9 @@ from urllib.parse import unquote
 import pytest
 
 pytestmark = pytest.mark.browser
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is missing: install pac4sac[browser]")
+webdriver = pytest.importorskip(
+    "selenium.webdriver", reason="selenium is missing: install pac4sac[browser]"
+)
 pytest.importorskip("mkdocs", reason="mkdocs is missing: install pac4sac[docs]")
 ROOT = Path(__file__).parents[2]
 MADE_BY_REPORTS = "results/report.html"  # a page for itself, tested in test_report_browser.py
@@ -44,7 +46,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("docs") / "site"
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    built = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     assert built.returncode == 0, built.stdout + built.stderr
     return folder
 
@@ -77,7 +81,11 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(params=["from the disk", "from a server"])
 def home(request: pytest.FixtureRequest, site: Path) -> str:
-    return site.as_uri() if request.param == "from the disk" else str(request.getfixturevalue("served"))
+    return (
+        site.as_uri()
+        if request.param == "from the disk"
+        else str(request.getfixturevalue("served"))
+    )
 
 
 def test_every_link_leads_somewhere(site: Path, pages: dict[Path, Page]) -> None:
@@ -98,7 +106,9 @@ def test_every_link_leads_somewhere(site: Path, pages: dict[Path, Page]) -> None
 def test_nothing_is_fetched_from_elsewhere_and_nothing_fails(browser: Any, home: str) -> None:
     for name in ("index.html", "algorithms/pac4sac.html", "first-steps.html"):
         browser.get(f"{home}/{name}")
-        fetched = browser.execute_script("return performance.getEntriesByType('resource').map(r => r.name)")
+        fetched = browser.execute_script(
+            "return performance.getEntriesByType('resource').map(r => r.name)"
+        )
         assert [place for place in fetched if not place.startswith((home, "data:"))] == []
     severe = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
     assert [entry for entry in severe if "favicon" not in entry["message"]] == []
@@ -108,20 +118,28 @@ def test_search_finds_the_command_and_the_function_of_a_name(browser: Any, home:
     browser.get(f"{home}/index.html")
     browser.execute_script("document.querySelector('label[for=__search]').click()")
     browser.find_element("css selector", "input.md-search__input").send_keys("resume")
-    found = browser.find_elements("css selector", "a.md-search-result__link")  # waits until there are some
-    places = {re.sub(r"\?[^#]*", "", link.get_attribute("href")).removeprefix(f"{home}/") for link in found}
+    # waits until there are some
+    found = browser.find_elements("css selector", "a.md-search-result__link")
+    places = {
+        re.sub(r"\?[^#]*", "", link.get_attribute("href")).removeprefix(f"{home}/")
+        for link in found
+    }
     assert {"api.html#pac4sac.resume", "command-line.html#resume"} <= places
 
 
-def test_equations_are_drawn_as_equations(browser: Any, site: Path, pages: dict[Path, Page]) -> None:
+def test_equations_are_drawn_as_equations(
+    browser: Any, site: Path, pages: dict[Path, Page]
+) -> None:
     for path, page in pages.items():
         assert "arithmatex" not in page.text, path
-        assert not re.search(r"<m[iot][^>]*>\\", page.text), path  # a command that the converter does not know
+        # a command that the converter does not know
+        assert not re.search(r"<m[iot][^>]*>\\", page.text), path
     algorithms = sorted((site / "algorithms").glob("*.html"))
     assert len(algorithms) > 5
     for path in algorithms:
         browser.get(path.as_uri())
-        equations = browser.find_elements("css selector", "math[display=block]")  # waits until there are some
+        # waits until there are some
+        equations = browser.find_elements("css selector", "math[display=block]")
         assert equations, path
         assert all(16 < equation.size["height"] < 200 for equation in equations), path
     browser.get((site / "algorithms/pac4sac.html").as_uri())
@@ -138,6 +156,8 @@ def test_the_reference_shows_signatures_and_docstrings(browser: Any, site: Path)
 
 def test_the_notebook_is_shown_with_what_it_gave(browser: Any, site: Path) -> None:
     browser.get((site / "first-steps.html").as_uri())
-    sizes = browser.execute_script("return [...document.querySelectorAll('article img')].map(i => i.naturalWidth)")
+    sizes = browser.execute_script(
+        "return [...document.querySelectorAll('article img')].map(i => i.naturalWidth)"
+    )
     assert len(sizes) == 4
     assert min(sizes) > 300

@@ -1,4 +1,5 @@
-"""Small and whole files of every kind that the commands read: an experiment, a study, an archive, definitions."""
+"""Small and whole files of every kind that the commands read: an experiment, a study, an archive,
+definitions."""
 
 import json
 import shutil
@@ -79,8 +80,16 @@ from pac4sac.agents.sac import Sac
 class Agent(Sac): pass
 """
 
-COST = {"version": 2, "date": "2026-01-01", "device": "cpu", "machine": {"system": "Linux", "cores": 2, "gpu": None}}
-COST |= {"versions": {"torch": "2"}, "rows": [{"algo": "sac", "label": "sac", "seconds_per_1000_steps": [1.0, 2.0]}]}
+COST = {
+    "version": 2,
+    "date": "2026-01-01",
+    "device": "cpu",
+    "machine": {"system": "Linux", "cores": 2, "gpu": None},
+}
+COST |= {
+    "versions": {"torch": "2"},
+    "rows": [{"algo": "sac", "label": "sac", "seconds_per_1000_steps": [1.0, 2.0]}],
+}
 
 
 def make_material(folder: Path) -> None:
@@ -91,7 +100,14 @@ def make_material(folder: Path) -> None:
     (folder / "outside" / "notes.md").write_text("mine\n")
     (folder / "outside" / "runs" / "table.csv").write_text("mine\n")
     result = pac4sac.train(
-        PENDULUM, "sac", seeds=(0, 1), settings=SETTINGS, steps=60, out=work / "x", **HOW, **MEASURED
+        PENDULUM,
+        "sac",
+        seeds=(0, 1),
+        settings=SETTINGS,
+        steps=60,
+        out=work / "x",
+        **HOW,
+        **MEASURED,
     )
     (work / "x" / "learning-curves.png").unlink(missing_ok=True)
     expected = [
@@ -100,7 +116,13 @@ def make_material(folder: Path) -> None:
         for run in result.runs
     ]
     expected.append(expected[0] | {"seed": 7, "run": "sac-seed7", "identity": "0" * 64})
-    about = {"version": 1, "study": "tiny", "title": "A tiny study", "question": "Is it so?", "definition": "tiny.toml"}
+    about = {
+        "version": 1,
+        "study": "tiny",
+        "title": "A tiny study",
+        "question": "Is it so?",
+        "definition": "tiny.toml",
+    }
     about |= {"kind": "comparison", "baseline": "sac", "expected_runs": expected}
     shutil.copytree(work / "x", work / "study" / "experiments" / "one")
     (work / "study" / "study.json").write_text(json.dumps(about, indent=1))
@@ -142,14 +164,40 @@ FILES = {  # every kind of file that is read, by a pattern, with its format
     "config": ("train.toml", "toml"),
 }
 
-OF_EXPERIMENT = ("resume x", "resume x --steps 70", "report x --out out", "evaluate x --episodes 1", "results x")
-OF_EXPERIMENT += ("study collect x --into new", "certify x --episodes 4 --out out", "load x/runs/sac-seed0")
-OF_AGENT = ("evaluate x --episodes 1", "load x/runs/sac-seed0", "certify x/runs/sac-seed0 --episodes 4 --out out")
+OF_EXPERIMENT = (
+    "resume x",
+    "resume x --steps 70",
+    "report x --out out",
+    "evaluate x --episodes 1",
+    "results x",
+)
+OF_EXPERIMENT += (
+    "study collect x --into new",
+    "certify x --episodes 4 --out out",
+    "load x/runs/sac-seed0",
+)
+OF_AGENT = (
+    "evaluate x --episodes 1",
+    "load x/runs/sac-seed0",
+    "certify x/runs/sac-seed0 --episodes 4 --out out",
+)
 OF_AGENT += ("watch x/runs/sac-seed0 --video v.gif", "export x/runs/sac-seed0 --onnx a.onnx")
 OF_AGENT += ("train Pendulum-v1 --algo sac --from x/runs/sac-seed0 --config train.toml --out new",)
-OF_CHECKPOINT = ("resume x", "resume x --steps 70", "certify x/runs/sac-seed0 --episodes 4 --out out")
-OF_STUDY = ("study status tiny.toml --out study", "study plan tiny.toml --out study --no-trial", "results study")
-OF_STUDY += ("report study --out out", "study collect study --into archive", "study collect study --into new")
+OF_CHECKPOINT = (
+    "resume x",
+    "resume x --steps 70",
+    "certify x/runs/sac-seed0 --episodes 4 --out out",
+)
+OF_STUDY = (
+    "study status tiny.toml --out study",
+    "study plan tiny.toml --out study --no-trial",
+    "results study",
+)
+OF_STUDY += (
+    "report study --out out",
+    "study collect study --into archive",
+    "study collect study --into new",
+)
 OF_ARCHIVE = ("report archive --out out", "study collect study --into archive", "results archive")
 OF_ARCHIVE += ("study collect archive --into new",)
 OF_DEFINITION = ("study status tiny.toml --out study", "study plan tiny.toml --out new --no-trial")

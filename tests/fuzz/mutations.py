@@ -1,4 +1,5 @@
-"""Damage and malice: what may be done to a file, to a name, and to a command line. All of it follows from a seed."""
+"""Damage and malice: what may be done to a file, to a name, and to a command line. All of it
+follows from a seed."""
 
 import copy
 import hashlib
@@ -54,7 +55,25 @@ NAMES = (
     ),
 )
 VALUES = (
-    *(None, True, False, 0, -1, 1, 3, 2**31, 2**63, 2**64, 10**30, -(10**30), 10**4000, 0.5, -0.0, 1e-300, 1e300),
+    *(
+        None,
+        True,
+        False,
+        0,
+        -1,
+        1,
+        3,
+        2**31,
+        2**63,
+        2**64,
+        10**30,
+        -(10**30),
+        10**4000,
+        0.5,
+        -0.0,
+        1e-300,
+        1e300,
+    ),
     *(
         float("nan"),
         float("inf"),
@@ -77,7 +96,13 @@ VALUES = (
 def places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """All that a document has, from the whole to the single numbers."""
     yield path
-    items = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    items = (
+        content.items()
+        if isinstance(content, dict)
+        else enumerate(content)
+        if isinstance(content, list)
+        else ()
+    )
     for key, value in items:
         yield from places(value, (*path, key))
 
@@ -89,7 +114,9 @@ def change_value(content: Any, chance: random.Random, outside: Path) -> Any:
     all_places = sorted(places(content), key=len)
     path = all_places[int(len(all_places) * chance.random() ** 2)]
     value = chance.choice(VALUES)
-    value = value.replace("OUTSIDE", str(outside)) if isinstance(value, str) else copy.deepcopy(value)
+    value = (
+        value.replace("OUTSIDE", str(outside)) if isinstance(value, str) else copy.deepcopy(value)
+    )
     if not path:
         return value
     holder = content
@@ -164,13 +191,16 @@ def mutate(path: Path, form: str, chance: random.Random, outside: Path) -> str:
 
 
 def is_damage(before: bytes, path: Path, form: str) -> bool:
-    """What can be told for certain: in JSON, values of another kind. Other values may be what was trained, and a run
-    that is gone is a missing one, as the page of a report tells; a log that is gone is not."""
+    """What can be told for certain: in JSON, values of another kind. Other values may be what was
+    trained, and a run that is gone is a missing one, as the page of a report tells; a log that is
+    gone is not."""
     if form not in ("json", "jsonl") or not path.is_file():
         return form == "jsonl" or (form == "json" and os.path.lexists(path))
     try:
         split = bytes.splitlines if form == "jsonl" else lambda data: [data]
-        old, new = ([json.loads(part) for part in split(data)] for data in (before, path.read_bytes()))
+        old, new = (
+            [json.loads(part) for part in split(data)] for data in (before, path.read_bytes())
+        )
     except (ValueError, RecursionError):
         return True
     return len(old) != len(new) or any(map(_other_kind, old, new))
@@ -215,7 +245,16 @@ def _change_toml(data: bytes, chance: random.Random, outside: Path) -> bytes:
         "true",
         "[[]]",
     )
-    values += ("99999999999999999999999", "1e400", "[1, 'x']", "{a = {b = 1}}", "[1, 2", "'a' 'b'", "1_000_000", '"0:"')
+    values += (
+        "99999999999999999999999",
+        "1e400",
+        "[1, 'x']",
+        "{a = {b = 1}}",
+        "[1, 2",
+        "'a' 'b'",
+        "1_000_000",
+        '"0:"',
+    )
     names = tuple(json.dumps(n.replace("OUTSIDE", str(outside))) for n in NAMES)
     changed = text[: target.start(1)] + chance.choice(values + names) + text[target.end(1) :]
     return changed.encode("utf-8", "surrogateescape")
@@ -259,7 +298,9 @@ def _sign_agent(path: Path) -> None:
             label = json.loads((file.metadata() or {})[FORMAT])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         label["sha256"] = checksum(label["about"], tensors)
-        path.write_bytes(safetensors.torch.save(tensors, {FORMAT: json.dumps(label, sort_keys=True)}))
+        path.write_bytes(
+            safetensors.torch.save(tensors, {FORMAT: json.dumps(label, sort_keys=True)})
+        )
     except Exception:  # it is beyond signing, and stays as it is
         return
 
@@ -271,33 +312,99 @@ VALUE_CHANGES: dict[str, Callable[[bytes, random.Random, Path], bytes]] = {
     "safetensors": _change_safetensors,
 }
 
-TINY = "--device cpu --backend eager --workers 0 --threads 1 --steps 20 --evaluation-episodes 0 --out new"
+TINY = (
+    "--device cpu --backend eager --workers 0 --threads 1 --steps 20 --evaluation-episodes 0 "
+    "--out new"
+)
 LINES = (
-    f"train Pendulum-v1 --algo sac --seeds 0:2 {TINY} --set width=4 depth=1 batch=4 warmup=10 --set-task horizon=10",
-    f"train Pendulum-v1 --algo pac4sac {TINY} --preset paper --max-minutes 1 --set width=4 depth=1 batch=4 shots=2",
-    f"train --config train.toml {TINY} --evaluate-every 10 --bias-every 10 --coverage-every 10 --log-every 5",
-    f"train Pendulum-v1 --algo sac --from agent.safetensors {TINY} --set width=4 depth=1 batch=4 --no-stop-when-solved",
+    f"train Pendulum-v1 --algo sac --seeds 0:2 {TINY} --set width=4 depth=1 batch=4 warmup=10 "
+    "--set-task horizon=10",
+    f"train Pendulum-v1 --algo pac4sac {TINY} --preset paper --max-minutes 1 --set width=4 "
+    "depth=1 batch=4 shots=2",
+    f"train --config train.toml {TINY} --evaluate-every 10 --bias-every 10 --coverage-every "
+    "10 --log-every 5",
+    f"train Pendulum-v1 --algo sac --from agent.safetensors {TINY} --set width=4 depth=1 "
+    "batch=4 --no-stop-when-solved",
     "resume x --steps 70 --max-minutes 1",
     "evaluate x --episodes 1 --seed 0 --no-best",
-    "certify x --episodes 4 --delta 0.05 --seed 0 --reward-range=-17,0 --return-range=-170,0 --out out",
+    "certify x --episodes 4 --delta 0.05 --seed 0 --reward-range=-17,0 --return-range=-170,0 "
+    "--out out",
     "watch x/runs/sac-seed0 --video v.gif --seed 0",
     "export x/runs/sac-seed0 --onnx a.onnx",
     "report x study archive --out out",
-    "study plan tiny.toml --out new --seeds 0:2 --tasks Pendulum-v1 --memory 100 --device cpu --no-trial",
+    "study plan tiny.toml --out new --seeds 0:2 --tasks Pendulum-v1 --memory 100 --device cpu "
+    "--no-trial",
     "study status tiny.toml --out study",
     "study collect x study --into new --unfinished --keep-first",
-    "study run tiny.toml --out new --seeds 5 --parallel 0 --max-minutes 1 --memory 1 --engine local",
-    "compare Pendulum-v1 --algos sac,ddpg --seeds 0 --parallel 0 --steps 20 --baseline sac --preset paper --out new",
+    "study run tiny.toml --out new --seeds 5 --parallel 0 --max-minutes 1 --memory 1 --engine "
+    "local",
+    "compare Pendulum-v1 --algos sac,ddpg --seeds 0 --parallel 0 --steps 20 --baseline sac "
+    "--preset paper --out new",
     "list settings --algo sac",
     "list tasks",
     "--version",
 )
 WORDS = (
-    *("", "0", "-1", "1", "nan", "inf", "-inf", "1e400", "1.5", "0x10", "99999999999999999999", "9" * 5000, "1" * 400),
-    *("18446744073709551615", "18446744073709551616", "9223372036854775807", "9223372036854775808", "٣", "²", "1_000"),
-    *("x", "study", "tiny.toml", "agent.safetensors", "x/runs", "/dev/null", "pipe", "auto", "cuda", "cuda:99", "meta"),
-    *("true", "0:5", "5:0", "0:99999999999", "0,0", "Pendulum-v1", "CartPole-v1", "width=4", "=", "a=", "=a", "lr=nan"),
-    *("depth=1000000", "width=1000000000", "batch=999999999999", "shots=10000000000", "capacity=1", "lr=1e38", "tau=2"),
+    *(
+        "",
+        "0",
+        "-1",
+        "1",
+        "nan",
+        "inf",
+        "-inf",
+        "1e400",
+        "1.5",
+        "0x10",
+        "99999999999999999999",
+        "9" * 5000,
+        "1" * 400,
+    ),
+    *(
+        "18446744073709551615",
+        "18446744073709551616",
+        "9223372036854775807",
+        "9223372036854775808",
+        "٣",
+        "²",
+        "1_000",
+    ),
+    *(
+        "x",
+        "study",
+        "tiny.toml",
+        "agent.safetensors",
+        "x/runs",
+        "/dev/null",
+        "pipe",
+        "auto",
+        "cuda",
+        "cuda:99",
+        "meta",
+    ),
+    *(
+        "true",
+        "0:5",
+        "5:0",
+        "0:99999999999",
+        "0,0",
+        "Pendulum-v1",
+        "CartPole-v1",
+        "width=4",
+        "=",
+        "a=",
+        "=a",
+        "lr=nan",
+    ),
+    *(
+        "depth=1000000",
+        "width=1000000000",
+        "batch=999999999999",
+        "shots=10000000000",
+        "capacity=1",
+        "lr=1e38",
+        "tau=2",
+    ),
     *(
         "updates_per_step=1000000000000",
         "horizon=0",
@@ -324,7 +431,10 @@ WORDS = (
 def change_line(words: list[str], chance: random.Random, outside: Path) -> list[str]:
     """With a word or two replaced, left out, or put in."""
     for _ in range(chance.choice((1, 1, 1, 2))):
-        place, word = chance.randrange(len(words)), chance.choice(WORDS).replace("OUTSIDE", str(outside))
+        place, word = (
+            chance.randrange(len(words)),
+            chance.choice(WORDS).replace("OUTSIDE", str(outside)),
+        )
         match chance.randrange(8):
             case 0:
                 del words[place]

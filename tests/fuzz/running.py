@@ -1,4 +1,5 @@
-"""A command in a process of its own, which is watched: what it said, how it ended, and what it touched."""
+"""A command in a process of its own, which is watched: what it said, how it ended, and what it
+touched."""
 
 # All that commands import is imported here, once, since each of them runs in a fork.
 import faulthandler
@@ -106,7 +107,10 @@ def watched(arguments: list[str], sandbox: Path, quick: bool = True) -> tuple[in
 def content(folder: Path) -> dict[str, str]:
     """Of all files, also of those that are new."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
 
 
 def tables(work: Path, command: str, said: str) -> dict[str, str]:
@@ -114,14 +118,18 @@ def tables(work: Path, command: str, said: str) -> dict[str, str]:
     if command.startswith("results"):
         return {"frame": said}
     return {
-        name: sum_ for part in ("out/tables", "new/runs", "archive/runs") for name, sum_ in content(work / part).items()
+        name: sum_
+        for part in ("out/tables", "new/runs", "archive/runs")
+        for name, sum_ in content(work / part).items()
     }
 
 
 TOLD = ("warning:", "Not readable", "left out", "damaged", "cannot be", "unreadable")
 
 
-def trouble_of(code: int | None, said: str, sandbox: Path, before: dict[str, str], differs: bool = False) -> str:
+def trouble_of(
+    code: int | None, said: str, sandbox: Path, before: dict[str, str], differs: bool = False
+) -> str:
     if code is None:
         return "hang"
     if code == BROKE or code < 0 or "Traceback (most recent call last)" in said:
@@ -175,19 +183,28 @@ class Fuzzer:
         code, said = watched(command.split(), sandbox, quick=chance.random() < 0.9)
         differs = is_damage and tables(sandbox / "work", command, said) != as_usual
         trouble = trouble_of(code, said, sandbox, self.outside, differs)
-        return Outcome(f"file case {seed}, {path.relative_to(sandbox / 'work')}, {how}", kind, command, trouble, said)
+        return Outcome(
+            f"file case {seed}, {path.relative_to(sandbox / 'work')}, {how}",
+            kind,
+            command,
+            trouble,
+            said,
+        )
 
     def line_case(self, seed: int) -> Outcome:
         """A malformed command line."""
         chance = random.Random(f"line {seed}")
-        words = mutations.change_line(mutations.LINES[seed % len(mutations.LINES)].split(), chance, Path("../outside"))
+        words = mutations.change_line(
+            mutations.LINES[seed % len(mutations.LINES)].split(), chance, Path("../outside")
+        )
         sandbox = self._fresh()
         code, said = watched(words, sandbox)
         trouble = trouble_of(code, said, sandbox, self.outside | self._meant(words, sandbox))
         return Outcome(f"line case {seed}", "line", repr(words), trouble, said)
 
     def _meant(self, words: list[str], sandbox: Path) -> dict[str, str]:
-        """A folder outside that the command line itself names may be written, and a module that it names imported."""
+        """A folder outside that the command line itself names may be written, and a module that it
+        names imported."""
         named = any("outside" in word for word in words)
         imported = any("payload:" in word for word in words)
         now = content(sandbox / "outside")

@@ -1,9 +1,8 @@
-"""Damaged and malicious files, and malformed command lines: no traceback, no hang, no silent difference, and nothing
-written or imported that was not asked for.
+"""Damaged and malicious files, and malformed command lines: no traceback, no hang, no silent
+difference, and nothing written or imported that was not asked for.
 
-PAC4SAC_FUZZ_CASES is the number of cases of each kind and PAC4SAC_FUZZ_SEED the first; a case is the same wherever it
-runs. `make test-fuzz` runs thousands.
-"""
+PAC4SAC_FUZZ_CASES is the number of cases of each kind and PAC4SAC_FUZZ_SEED the first; a case is
+the same wherever it runs. `make test-fuzz` runs thousands."""
 
 import os
 from collections import Counter

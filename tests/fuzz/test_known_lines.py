@@ -29,7 +29,10 @@ TRAIN = f"train Pendulum-v1 --algo sac {TINY} --set width=4 batch=4"
             f"{TRAIN} --{o} {BEYOND}"
             for o in ("steps", "log-every", "checkpoint-every", "evaluation-episodes", "threads")
         ),
-        *(f"{TRAIN} --{o} {BEYOND}" for o in ("workers", "bias-every", "bias-episodes", "coverage-every")),
+        *(
+            f"{TRAIN} --{o} {BEYOND}"
+            for o in ("workers", "bias-every", "bias-episodes", "coverage-every")
+        ),
         f"{TRAIN} --threads {2**63 - 1}",
         f"{TRAIN} --set-task horizon={BEYOND}",
         f"{TRAIN} --set-task r_limit=NaN",

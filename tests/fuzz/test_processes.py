@@ -28,7 +28,11 @@ WITH_UMLAUTS = [
         "report é study --out out",
         "results é",
         "study collect é --into new",
-        *(["certify é --episodes 4 --out out", "evaluate é --episodes 1", "resume é"] if BY_HAND else []),
+        *(
+            ["certify é --episodes 4 --out out", "evaluate é --episodes 1", "resume é"]
+            if BY_HAND
+            else []
+        ),
     ],
 )
 def test_a_name_that_is_no_text(fuzzer: Fuzzer, line: str):  # noqa: F811
@@ -39,7 +43,8 @@ def test_a_name_that_is_no_text(fuzzer: Fuzzer, line: str):  # noqa: F811
 
 
 @pytest.mark.parametrize(
-    ("line", "expected"), [("study status é.toml --out study", 0), *(WITH_UMLAUTS if BY_HAND else [])]
+    ("line", "expected"),
+    [("study status é.toml --out study", 0), *(WITH_UMLAUTS if BY_HAND else [])],
 )
 def test_a_process_in_a_locale_that_knows_no_umlauts(fuzzer: Fuzzer, line: str, expected: int):  # noqa: F811
     work = fuzzer._fresh() / "work"

@@ -1,4 +1,5 @@
-"""Studies on a real Ray cluster: two nodes on this machine, of which one is killed. Run by `make test-ray`."""
+"""Studies on a real Ray cluster: two nodes on this machine, of which one is killed. Run by `make
+test-ray`."""
 
 import contextlib
 import json
@@ -58,7 +59,8 @@ set = { shots = 8 }
 
 
 class Notes(Watcher):
-    """A watcher that writes down what it sees, and does something at the first progress that calls for it."""
+    """A watcher that writes down what it sees, and does something at the first progress that calls
+    for it."""
 
     def __init__(self, act: Callable[[PlannedCohort, int], bool] | None = None) -> None:
         self.outcomes: list[tuple[str, str]] = []
@@ -120,7 +122,8 @@ def trained_by(pids: list[int]) -> set[bytes]:
 
 
 def kill_a_node_in_the_middle(cluster: "Cluster") -> Callable[[PlannedCohort, int], bool]:
-    """What to do at a progress: once a cohort on the second node has a checkpoint, kill all of that node."""
+    """What to do at a progress: once a cohort on the second node has a checkpoint, kill all of that
+    node."""
     lost = next(node for node in cluster.list_all_nodes() if not node.is_head())
     raylet = lost.all_processes["raylet"][0].process.pid
 
@@ -142,7 +145,9 @@ def test_a_killed_node_costs_no_result(
     local, away = tmp_path / "local", tmp_path / "away"
     handed_out = []
     hand_out = _Dispatch._hand_out
-    monkeypatch.setattr(_Dispatch, "_hand_out", lambda self, n: handed_out.append(n) or hand_out(self, n))
+    monkeypatch.setattr(
+        _Dispatch, "_hand_out", lambda self, n: handed_out.append(n) or hand_out(self, n)
+    )
     notes = Notes(kill_a_node_in_the_middle(cluster))
     assert run_study(study, away, notes, engine="ray", address=cluster.address).complete
     assert notes.acted
@@ -150,7 +155,8 @@ def test_a_killed_node_costs_no_result(
     assert len(handed_out) == 3  # one of the two again
     for path in away.glob("experiments/*/cohorts/000/times.jsonl"):
         steps = [json.loads(line)["step"] for line in path.read_text().splitlines()]
-        assert steps == list(range(200, 1001, 200))  # it went on from a checkpoint, not from the start
+        # it went on from a checkpoint, not from the start
+        assert steps == list(range(200, 1001, 200))
 
     assert run_study(study, local, Notes(), engine="local", parallel=1).complete
     assert results(away) == results(local)
@@ -173,10 +179,14 @@ def test_a_stopped_study_goes_on_and_a_failure_leaves_the_other_cohort_going(
     assert list(begun[0].glob("cohorts/000/step-*"))
     assert {record.status for record in read_runs(begun[0])} == {"interrupted"}
 
-    other = next(path for path in root.glob("experiments/*/experiment.json") if path.parent != begun[0])
+    other = next(
+        path for path in root.glob("experiments/*/experiment.json") if path.parent != begun[0]
+    )
     other.write_text(other.read_text().replace('"threads": 1', '"threads": 0'))
     notes = Notes()
-    with pytest.raises(UserError, match=r"1 of 2 cohorts failed: .*threads must be auto or a whole number"):
+    with pytest.raises(
+        UserError, match=r"1 of 2 cohorts failed: .*threads must be auto or a whole number"
+    ):
         run_study(study, root, notes, engine="ray", address=cluster.address)
     assert sorted(outcome for outcome, _ in notes.outcomes) == ["complete", "failed"]
     assert {record.status for record in read_runs(begun[0])} == {"finished"}
@@ -184,10 +194,19 @@ def test_a_stopped_study_goes_on_and_a_failure_leaves_the_other_cohort_going(
 
 def test_smoke_runs_on_two_nodes_of_which_one_is_killed(tmp_path: Path, cluster: "Cluster") -> None:
     smoke, notes = load_study("smoke"), Notes(kill_a_node_in_the_middle(cluster))
-    slowly = {"device": "cpu", "backend": "eager"}  # compiled, its 600 steps are over before a checkpoint is told of
-    assert run_study(smoke, tmp_path / "smoke", notes, engine="ray", address=cluster.address, **slowly).complete
+    # compiled, its 600 steps are over before a checkpoint is told of
+    slowly = {"device": "cpu", "backend": "eager"}
+    assert run_study(
+        smoke, tmp_path / "smoke", notes, engine="ray", address=cluster.address, **slowly
+    ).complete
     assert notes.acted
     assert {outcome for outcome, _ in notes.outcomes} == {"complete"}
-    records = [run for folder in (tmp_path / "smoke" / "experiments").iterdir() for run in read_runs(folder)]
-    assert {(run.task["name"], run.run) for run in records} == {(run.task.name, run.id) for run in smoke.runs()}
+    records = [
+        run
+        for folder in (tmp_path / "smoke" / "experiments").iterdir()
+        for run in read_runs(folder)
+    ]
+    assert {(run.task["name"], run.run) for run in records} == {
+        (run.task.name, run.id) for run in smoke.runs()
+    }
     assert all(run.status == "finished" and len(run.episodes) == 12 for run in records)

@@ -62,7 +62,9 @@ ALGORITHMS: dict[str, Algorithm] = {
 def get_algorithm(name: str) -> Algorithm:
     """A shipped algorithm by name, or the user's own as "module:Class"."""
     if not isinstance(name, str):
-        raise UserError(f"An algorithm is a name, not {name!r}; name a class of your own as module:Class.")
+        raise UserError(
+            f"An algorithm is a name, not {name!r}; name a class of your own as module:Class."
+        )
     if name in ALGORITHMS:
         return ALGORITHMS[name]
     if ":" not in name:
@@ -74,8 +76,11 @@ def get_algorithm(name: str) -> Algorithm:
     return Algorithm(agent)
 
 
-def make_config(algo: str, preset: str = "paper", overrides: Mapping[str, Any] | None = None) -> AgentConfig:
-    """The settings of one run. Overrides may be values or text; what cannot be is told in one sentence."""
+def make_config(
+    algo: str, preset: str = "paper", overrides: Mapping[str, Any] | None = None
+) -> AgentConfig:
+    """The settings of one run. Overrides may be values or text; what cannot be is told in one
+    sentence."""
     algorithm = get_algorithm(algo)
     presets = algorithm.agent.presets
     if preset not in presets:
@@ -84,6 +89,8 @@ def make_config(algo: str, preset: str = "paper", overrides: Mapping[str, Any] |
     values: dict[str, Any] = {**algorithm.defaults, **presets[preset]}
     for name, value in (overrides or {}).items():
         if name not in fields:
-            raise UserError(f"{algo} has no setting {name!r}; {did_you_mean(name, fields, 'it has')}")
+            raise UserError(
+                f"{algo} has no setting {name!r}; {did_you_mean(name, fields, 'it has')}"
+            )
         values[name] = convert_value(fields[name], value) if isinstance(value, str) else value
     return algorithm.agent.Config(**values)

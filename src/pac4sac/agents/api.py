@@ -1,26 +1,30 @@
 """All that an agent of one's own imports, from one place.
 
-An agent is a class with two networks and a few functions on tensors. All runs of a cohort are computed at once, so that
-the first axis of everything is that of the runs: R runs, M members of an ensemble, B rows of a batch.
+An agent is a class with two networks and a few functions on tensors. All runs of a cohort are
+computed at once, so that the first axis of everything is that of the runs: R runs, M members of an
+ensemble, B rows of a batch.
 
-1. Subclass `Agent`, or an algorithm that is near: `Sac`, `Ddpg`, `Td3`, `Oac`, `CrossQ`, `Redq`, `DroQ`, `Tqc`, or the
-   paper's `Pac4Sac`; `PacBayesCritic` before another algorithm gives that one the paper's critic.
-2. Settings are fields of a frozen dataclass below the parent's `Config`, each with its range and its meaning: `per_run`
-   where the runs of a cohort may differ, read as `Hyper(state).name`, a tensor [R]; `structural` where it decides
-   shapes or code, read as `self.config.name`.
-3. `networks` builds the networks, `bellman_target`, `critic_loss` and `actor_loss` are what they learn, `behaviour` and
-   `deterministic_action` how the agent acts. A loss is one number per run, [R], with a dictionary of what to log, [R]
-   each; `logged` names what is in it.
-4. Random numbers come from streams that `update_streams` and `behaviour_streams` declare, and are read as
-   `draw["name"]`. `torch.randn` would make a run depend on its company and a resume inexact.
-5. `with_target` names the networks that have a slow copy; `delayed` what moves in every so manyth update only.
-6. There is no branch on numbers and no `.item()`, so that an update can be compiled: `torch.where` instead of `if`.
-7. `revision` is raised when results change by an edit elsewhere than in the module of the class, whose source is part
-   of a run's identity anyway.
+1. Subclass `Agent`, or an algorithm that is near: `Sac`, `Ddpg`, `Td3`, `Oac`, `CrossQ`, `Redq`,
+   `DroQ`, `Tqc`, or the paper's `Pac4Sac`; `PacBayesCritic` before another algorithm gives that one
+   the paper's critic.
+2. Settings are fields of a frozen dataclass below the parent's `Config`, each with its range and
+   its meaning: `per_run` where the runs of a cohort may differ, read as `Hyper(state).name`, a
+   tensor [R]; `structural` where it decides shapes or code, read as `self.config.name`.
+3. `networks` builds the networks, `bellman_target`, `critic_loss` and `actor_loss` are what they
+   learn, `behaviour` and `deterministic_action` how the agent acts. A loss is one number per run,
+   [R], with a dictionary of what to log, [R] each; `logged` names what is in it.
+4. Random numbers come from streams that `update_streams` and `behaviour_streams` declare, and are
+   read as `draw["name"]`. `torch.randn` would make a run depend on its company and a resume
+   inexact.
+5. `with_target` names the networks that have a slow copy; `delayed` what moves in every so manyth
+  update only.
+6. There is no branch on numbers and no `.item()`, so that an update can be compiled: `torch.where`
+  instead of `if`.
+7. `revision` is raised when results change by an edit elsewhere than in the module of the class,
+   whose source is part of a run's identity anyway.
 
-`pac4sac check module:Class` tries all of this on made-up data, and `pac4sac train TASK --algo module:Class` trains it;
-`docs/own-agent.md` works one example through.
-"""
+`pac4sac check module:Class` tries all of this on made-up data, and `pac4sac train TASK --algo
+module:Class` trains it; `docs/own-agent.md` works one example through."""
 
 from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
 from pac4sac.agents.bounds import gaussian_kl

@@ -1,9 +1,10 @@
-"""PAC-Bayes bounds in the paper's letters: m, v the posterior's mean and variance, kl = D_KL(μ‖μ₀), n = N tuples.
+"""PAC-Bayes bounds in the paper's letters: m, v the posterior's mean and variance, kl = D_KL(μ‖μ₀),
+n = N tuples.
 
-Pure, differentiable and batched: an argument is a tensor of any shape (they broadcast) or a plain number. Numbers are
-checked; tensors are not, since they come from the hot path. The bounds assume i.i.d. tuples, which a replay buffer only
-approximates, and losses in [0, 1] unless `loss_range` says otherwise.
-"""
+Pure, differentiable and batched: an argument is a tensor of any shape (they broadcast) or a plain
+number. Numbers are checked; tensors are not, since they come from the hot path. The bounds assume
+i.i.d. tuples, which a replay buffer only approximates, and losses in [0, 1] unless `loss_range`
+says otherwise."""
 
 import math
 from collections.abc import Callable
@@ -18,34 +19,40 @@ Real = Tensor | float
 
 
 def gaussian_kl(m: Real, v: Real, m0: Real = 0.0, v0: Real = 1.0) -> Tensor:
-    """D_KL(N(m, v) ‖ N(m₀, v₀)), paper section 3.2: the sum over the weights of a layer, which are the last axis."""
+    """D_KL(N(m, v) ‖ N(m₀, v₀)), paper section 3.2: the sum over the weights of a layer, which are
+    the last axis."""
     m, m0, v, v0 = _checked(m, m0, v=v, v0=v0)
     return (0.5 * (v / v0 + (m - m0).square() / v0 - 1 - torch.log(v / v0))).sum(-1)
 
 
-# --- Complexity terms: a bound of this family is risk + complexity ----------------------------------------------------
+# --- Complexity terms: a bound of this family is risk + complexity
+# ----------------------------------------------------
 
 
 def complexity_paper(kl: Real, n: Real, floor: float = 1e-12) -> Tensor:
-    """√(KL/N), the conservative term of the paper's section 3.1; floored, since the slope of √ at 0 is infinite."""
+    """√(KL/N), the conservative term of the paper's section 3.1; floored, since the slope of √ at 0
+    is infinite."""
     kl, n = _checked(kl=kl, n=n)
     return torch.sqrt(torch.clamp(kl / n, min=floor))
 
 
 def complexity_mcallester(kl: Real, n: Real, delta: Real) -> Tensor:
-    """√((KL + ln(1/δ)) / 2N): McAllester as the paper prints it (section 3.1); smaller than what is proven."""
+    """√((KL + ln(1/δ)) / 2N): McAllester as the paper prints it (section 3.1); smaller than what is
+    proven."""
     kl, n, delta = _checked(kl=kl, n=n, delta=delta)
     return torch.sqrt((kl - torch.log(delta)) / (2 * n))
 
 
 def complexity_mcallester_2003(kl: Real, n: Real, delta: Real) -> Tensor:
-    """√((KL + ln(N/δ)) / 2(N − 1)): as proven by McAllester (2003), PAC-Bayesian Stochastic Model Selection; N ≥ 2."""
+    """√((KL + ln(N/δ)) / 2(N − 1)): as proven by McAllester (2003), PAC-Bayesian Stochastic Model
+    Selection; N ≥ 2."""
     kl, n, delta = _checked(kl=kl, n=n, delta=delta, least_n=2)
     return torch.sqrt((kl + torch.log(n / delta)) / (2 * (n - 1)))
 
 
 def complexity_maurer(kl: Real, n: Real, delta: Real) -> Tensor:
-    """√κ = √((KL + ln(2√N/δ)) / 2N): Maurer (2004), A Note on the PAC Bayesian Theorem, for losses in [0, 1]."""
+    """√κ = √((KL + ln(2√N/δ)) / 2N): Maurer (2004), A Note on the PAC Bayesian Theorem, for losses
+    in [0, 1]."""
     return torch.sqrt(kappa(kl, n, delta))
 
 
@@ -59,12 +66,15 @@ def _bound_by(complexity: Callable[[Real, Real, Real], Tensor]) -> Callable[...,
     return bound
 
 
-mcallester = _bound_by(complexity_mcallester)  # shown as the paper's, section 3.1; not fit for a certificate
+# shown as the paper's, section 3.1; not fit for a certificate
+mcallester = _bound_by(complexity_mcallester)
 mcallester_2003 = _bound_by(complexity_mcallester_2003)
-maurer = _bound_by(complexity_maurer)  # R̂ + √κ, the classic bound: the least that a certificate should use
+# R̂ + √κ, the classic bound: the least that a certificate should use
+maurer = _bound_by(complexity_maurer)
 
 
-# --- Bounds on the error of the value function ------------------------------------------------------------------------
+# --- Bounds on the error of the value function
+# ------------------------------------------------------------------------
 
 
 def theorem_1_verdict(n: float, r_max: float, correlation: float) -> str:
@@ -76,20 +86,31 @@ def theorem_1_verdict(n: float, r_max: float, correlation: float) -> str:
 
 
 def theorem_1(
-    risk: Real, kl: Real, n: Real, delta: Real, gamma: Real, next_value_variance: Real, r_max: Real, correlation: Real
+    risk: Real,
+    kl: Real,
+    n: Real,
+    delta: Real,
+    gamma: Real,
+    next_value_variance: Real,
+    r_max: Real,
+    correlation: Real,
 ) -> Tensor:
-    """Theorem 1 of the paper (Fard et al. 2012), a bound on E‖Q_π − Q‖²; infinite where it is vacuous."""
+    """Theorem 1 of the paper (Fard et al. 2012), a bound on E‖Q_π − Q‖²; infinite where it is
+    vacuous."""
     numbers = _checked(risk, r_max, correlation, kl=kl, n=n, delta=delta, gamma=gamma)
     risk, r_max, correlation, kl, n, delta, gamma = numbers
     effective_n = n / (2 * r_max.square() * correlation.square())
     valid = effective_n > 1
-    # 2 stands in where the theorem is silent: a NaN inside the root would reach the gradient through torch.where.
+    # 2 stands in where the theorem is silent: a NaN inside the root would reach the gradient
+    # through torch.where.
     effective_n = torch.where(valid, effective_n, 2.0)
     root = torch.sqrt((torch.log(effective_n / delta) + kl) / (effective_n - 1))
     return torch.where(valid, (risk + root - next_value_variance) / (1 - gamma).square(), math.inf)
 
 
-def final_bound(risk: Real, kl: Real, n: Real, delta: Real, *, gamma: Real, next_value_variance: Real) -> Tensor:
+def final_bound(
+    risk: Real, kl: Real, n: Real, delta: Real, *, gamma: Real, next_value_variance: Real
+) -> Tensor:
     """The final bound of the paper's section 3.1; its left side, printed E R(μ), means E‖Q_π − Q‖².
 
     As printed: the variance, which the value-error inequality adds, is subtracted and lacks a γ².
@@ -98,11 +119,13 @@ def final_bound(risk: Real, kl: Real, n: Real, delta: Real, *, gamma: Real, next
     return (risk + complexity_mcallester(kl, n, delta) - next_value_variance) / (1 - gamma).square()
 
 
-# --- Losses in [0, 1] and the bounds made for them --------------------------------------------------------------------
+# --- Losses in [0, 1] and the bounds made for them
+# --------------------------------------------------------------------
 
 
 def bounded_loss(m: Real, v: Real, y: Real, epsilon: Real) -> Tensor:
-    """E over Q ~ N(m, v) of 1 − exp(−(Q − y)²/ε²), the bounded stand-in for the squared error (Gaussian integral)."""
+    """E over Q ~ N(m, v) of 1 − exp(−(Q − y)²/ε²), the bounded stand-in for the squared error
+    (Gaussian integral)."""
     m, v, y, epsilon = _checked(m, v, y, epsilon=epsilon)
     width = epsilon.square()
     return -torch.expm1(-(m - y).square() / (width + 2 * v) - 0.5 * torch.log1p(2 * v / width))
@@ -111,40 +134,45 @@ def bounded_loss(m: Real, v: Real, y: Real, epsilon: Real) -> Tensor:
 def kappa(kl: Real, n: Real, delta: Real) -> Tensor:
     """κ = (KL + ln(2√N/δ)) / 2N, shared by the bounds below (Maurer 2004).
 
-    Maurer asks N ≥ 8, and a plain number below is refused; the inequality behind ln(2√N) holds for N = 1…7 as well, so
-    the tensor N of a nearly empty buffer does no harm.
-    """
+    Maurer asks N ≥ 8, and a plain number below is refused; the inequality behind ln(2√N) holds for
+    N = 1…7 as well, so the tensor N of a nearly empty buffer does no harm."""
     kl, n, delta = _checked(kl=kl, n=n, delta=delta, least_n=8)
     return (kl + torch.log(2 * torch.sqrt(n) / delta)) / (2 * n)
 
 
 def quadratic(risk: Real, kl: Real, n: Real, delta: Real) -> Tensor:
-    """(√(R̂ + κ) + √κ)²: Rivasplata et al. (2019), PAC-Bayes with Backprop; under the classic one where below ¼."""
+    """(√(R̂ + κ) + √κ)²: Rivasplata et al. (2019), PAC-Bayes with Backprop; under the classic one
+    where below ¼."""
     k = kappa(kl, n, delta)
     return (torch.sqrt(risk + k) + torch.sqrt(k)).square()
 
 
 def optimal_lambda(risk: Real, kl: Real, n: Real, delta: Real) -> Tensor:
-    """λ* = 2 / (√(R̂/κ + 1) + 1), where the λ-bound is least (Thiemann et al. 2017) and equals the quadratic one."""
+    """λ* = 2 / (√(R̂/κ + 1) + 1), where the λ-bound is least (Thiemann et al. 2017) and equals the
+    quadratic one."""
     return 2 / (torch.sqrt(risk / kappa(kl, n, delta) + 1) + 1)
 
 
 def lambda_bound(risk: Real, kl: Real, n: Real, delta: Real, lam: Real | None = None) -> Tensor:
-    """R̂/(1 − λ/2) + 2κ/(λ(1 − λ/2)), for all λ in (0, 2) at once: Thiemann et al. (2017); λ* where none is given."""
+    """R̂/(1 − λ/2) + 2κ/(λ(1 − λ/2)), for all λ in (0, 2) at once: Thiemann et al. (2017); λ* where
+    none is given."""
     risk, lam = _checked(risk, lam=optimal_lambda(risk, kl, n, delta) if lam is None else lam)
     return (risk + 2 * kappa(kl, n, delta) / lam) / (1 - lam / 2)
 
 
 def kl_bound(risk: Real, kl: Real, n: Real, delta: Real) -> Tensor:
-    """kl⁻¹(R̂ | 2κ): Seeger (2002) with Maurer's constant; tightest, as classic and quadratic relax it."""
+    """kl⁻¹(R̂ | 2κ): Seeger (2002) with Maurer's constant; tightest, as classic and quadratic relax
+    it."""
     return kl_inverse(risk, 2 * kappa(kl, n, delta))
 
 
-# --- The binary kl and its upper inverse ------------------------------------------------------------------------------
+# --- The binary kl and its upper inverse
+# ------------------------------------------------------------------------------
 
 
 def kl_inverse(q: Real, level: Real) -> Tensor:
-    """The largest p with kl(q‖p) ≤ level, for q in [0, 1]; differentiable (Reeb et al. 2018, appendix)."""
+    """The largest p with kl(q‖p) ≤ level, for q in [0, 1]; differentiable (Reeb et al. 2018,
+    appendix)."""
     q, level = _checked(q=q, level=level)
     inverse: Tensor = _KlInverse.apply(*torch.broadcast_tensors(q, level))  # type: ignore[no-untyped-call]
     return inverse
@@ -162,13 +190,15 @@ def _binary_kl_over_gap(q: Tensor, gap: Tensor) -> Tensor:
 
 
 class _KlInverse(torch.autograd.Function):
-    """Bisection for the gap p − q in float64; the gradient follows from kl(q‖p) = level, not from the bisection."""
+    """Bisection for the gap p − q in float64; the gradient follows from kl(q‖p) = level, not from
+    the bisection."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, level: Tensor) -> Tensor:
         dtype = torch.promote_types(q.dtype, level.dtype)
         q, level = q.double().clamp(0, 1), level.double().clamp(min=0)
-        # The relaxations kl ≥ 2 gap² and kl ≥ gap²/2p bracket the gap closely, so even a tiny one keeps all its digits.
+        # The relaxations kl ≥ 2 gap² and kl ≥ gap²/2p bracket the gap closely, so even a tiny one
+        # keeps all its digits.
         pinsker = torch.sqrt(level / 2)
         refined = level + torch.sqrt(level * (level + 2 * q))
         low, high = torch.zeros_like(q), torch.minimum(1 - q, torch.minimum(pinsker, refined))
@@ -184,7 +214,8 @@ class _KlInverse(torch.autograd.Function):
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor]:
         q, gap = ctx.saved_tensors
         saturated = q + gap >= 1 - 1e-12  # a bound of 1 stays 1 under small changes
-        # Infinite slopes at level = 0 and q = 0 are cut to large finite ones, which an optimiser survives.
+        # Infinite slopes at level = 0 and q = 0 are cut to large finite ones, which an optimiser
+        # survives.
         q, gap = q.clamp(min=1e-12), gap.clamp(min=1e-12)
         p = q + gap
         by_level = p * (1 - p) / gap
@@ -195,7 +226,8 @@ class _KlInverse(torch.autograd.Function):
         )
 
 
-# --- Plain numbers: checked, and made tensors -------------------------------------------------------------------------
+# --- Plain numbers: checked, and made tensors
+# -------------------------------------------------------------------------
 
 _RULES: dict[str, tuple[str, Callable[[float], bool], str]] = {
     "kl": ("the KL divergence", lambda x: x >= 0, "0 or greater"),
@@ -204,16 +236,21 @@ _RULES: dict[str, tuple[str, Callable[[float], bool], str]] = {
     "lam": ("lambda", lambda x: 0 < x < 2, "between 0 and 2, both excluded"),
     "q": ("the risk", lambda x: 0 <= x <= 1, "within [0, 1]"),
     "level": ("the level", lambda x: x >= 0, "0 or greater"),
-} | {name: (name, lambda x: 0 < x < math.inf, "greater than 0") for name in ("v", "v0", "epsilon", "loss_range")}
+} | {
+    name: (name, lambda x: 0 < x < math.inf, "greater than 0")
+    for name in ("v", "v0", "epsilon", "loss_range")
+}
 
 
 def _checked(*free: Real, least_n: int = 1, **ruled: Real) -> list[Tensor]:
-    """Numbers and counts in the dtype and device of the first floating tensor (float64 where there is none). Plain
-    numbers that are given by name have to obey the rule of that name.
+    """Numbers and counts in the dtype and device of the first floating tensor (float64 where there
+    is none). Plain numbers that are given by name have to obey the rule of that name.
 
     new_full, unlike torch.tensor, copies nothing from the host: a CUDA graph can capture it.
     """
-    rules = _RULES | {"n": ("N", lambda x: least_n <= x < math.inf, f"finite and at least {least_n}")}
+    rules = _RULES | {
+        "n": ("N", lambda x: least_n <= x < math.inf, f"finite and at least {least_n}")
+    }
     for name, value in ruled.items():
         title, holds, rule = rules[name]
         if not isinstance(value, Tensor) and not holds(value):
@@ -222,7 +259,9 @@ def _checked(*free: Real, least_n: int = 1, **ruled: Real) -> list[Tensor]:
     floating = [x for x in values if isinstance(x, Tensor) and x.is_floating_point()]
     like = floating[0] if floating else torch.empty((), dtype=torch.float64)
     return [
-        (x if x.is_floating_point() else x.to(like.dtype)) if isinstance(x, Tensor) else like.new_full((), x)
+        (x if x.is_floating_point() else x.to(like.dtype))
+        if isinstance(x, Tensor)
+        else like.new_full((), x)
         for x in values
     ]
 

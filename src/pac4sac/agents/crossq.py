@@ -1,5 +1,6 @@
-"""CrossQ (Bhatt et al. 2024): SAC without slow copies. Batch renormalisation (Ioffe 2017) in both networks takes their
-place, and one pass of the critics over (s, a) and (s′, a′) together lets both share the batch's statistics."""
+"""CrossQ (Bhatt et al. 2024): SAC without slow copies. Batch renormalisation (Ioffe 2017) in both
+networks takes their place, and one pass of the critics over (s, a) and (s′, a′) together lets both
+share the batch's statistics."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,7 +13,14 @@ from pac4sac.agents.base import Draw, Hyper, Loss, State
 from pac4sac.agents.nets import Parameter, Params, Trunk
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac, SacConfig
-from pac4sac.agents.settings import AT_LEAST_ONE, BELOW_ONE, MUJOCO_SAC, NON_NEGATIVE, per_run, structural
+from pac4sac.agents.settings import (
+    AT_LEAST_ONE,
+    BELOW_ONE,
+    MUJOCO_SAC,
+    NON_NEGATIVE,
+    per_run,
+    structural,
+)
 
 KEPT, EPSILON = 0.99, 1e-3  # of the running statistics in each step; beside a variance
 R_MAX, D_MAX = 3.0, 5.0  # how far renormalisation corrects scale and mean
@@ -26,22 +34,25 @@ class CrossQConfig(SacConfig):
     policy_delay: int = per_run(3, AT_LEAST_ONE, "the actor and α move in every so manyth update")
     beta_1: float = per_run(0.5, BELOW_ONE, "Adam's β₁, of all that learns")
     renorm_warmup: int = per_run(
-        100_000, NON_NEGATIVE, "steps of a network before running statistics correct those of its batches"
+        100_000,
+        NON_NEGATIVE,
+        "steps of a network before running statistics correct those of its batches",
     )
 
 
-# --- batch renormalisation. Mean and variance of what flows through a layer stand among the weights, but never get a
-# gradient: whatever copies, stores or exports a network has them with it.
+# --- batch renormalisation. Mean and variance of what flows through a layer stand among the
+# weights, but never get a gradient: whatever copies, stores or exports a network has them with it.
 
 
 class Learning(dict[str, Tensor]):
-    """The weights of a network in its own step, where the batch normalises it. Any other use goes by what was seen in
-    the steps before."""
+    """The weights of a network in its own step, where the batch normalises it. Any other use goes
+    by what was seen in the steps before."""
 
     def __init__(self, weights: Params, settled: Tensor) -> None:
         super().__init__(weights)
         self.settled = settled  # [G, 1, 1], whether the warm-up is over
-        self.seen: dict[str, Tensor] = {}  # mean and variance of this batch, by the name of those that run along
+        # mean and variance of this batch, by the name of those that run along
+        self.seen: dict[str, Tensor] = {}
 
 
 def renormalise(p: Params, layer: str, x: Tensor) -> Tensor:
@@ -52,7 +63,9 @@ def renormalise(p: Params, layer: str, x: Tensor) -> Tensor:
         p.seen |= {f"{layer}.mean": of_batch[0].detach(), f"{layer}.variance": of_batch[1].detach()}
         sigma_b = (of_batch[1] + EPSILON).sqrt()
         r = torch.where(p.settled, (sigma_b / sigma).clamp(1 / R_MAX, R_MAX), 1.0).detach()
-        d = torch.where(p.settled, ((of_batch[0] - mean) / sigma).clamp(-D_MAX, D_MAX), 0.0).detach()
+        d = torch.where(
+            p.settled, ((of_batch[0] - mean) / sigma).clamp(-D_MAX, D_MAX), 0.0
+        ).detach()
         x = (x - of_batch[0]) / sigma_b * r + d
     else:
         x = (x - mean) / sigma
@@ -62,7 +75,9 @@ def renormalise(p: Params, layer: str, x: Tensor) -> Tensor:
 class RenormalisedTrunk(Trunk):
     """BatchRenorm, depth × (Linear, activation, BatchRenorm)."""
 
-    def __init__(self, inputs: Mapping[str, int], width: int, depth: int, norm: bool, activation: str) -> None:
+    def __init__(
+        self, inputs: Mapping[str, int], width: int, depth: int, norm: bool, activation: str
+    ) -> None:
         super().__init__(inputs, width, depth, norm, activation)
         for layer, size in enumerate([sum(self.inputs), *[width] * depth]):
             for name, first in {"scale": 1.0, "shift": 0.0, "mean": 0.0, "variance": 1.0}.items():
@@ -101,22 +116,27 @@ class CrossQ(Sac):
     def trunk(self, kind: type[Trunk] = RenormalisedTrunk, /, **inputs: int) -> Trunk:
         return super().trunk(kind, **inputs)
 
-    # Section 4.2: one pass of the critics over (s, a) and (s′, a′), a′ ~ π(·|s′), gives Q and Q′; with Q′ held fixed
-    # they regress y = r + γ (min_i Q′_i − α log π(a′|s′)).
+    # Section 4.2: one pass of the critics over (s, a) and (s′, a′), a′ ~ π(·|s′), gives Q and Q′;
+    # with Q′ held fixed they regress y = r + γ (min_i Q′_i − α log π(a′|s′)).
 
     def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Next:
         return Next(*self.next_action(state, batch.s2, draw))
 
-    def critic_loss(self, state: State, theta: Params, batch: Batch, target: Next, draw: Draw) -> Loss:
+    def critic_loss(
+        self, state: State, theta: Params, batch: Batch, target: Next, draw: Draw
+    ) -> Loss:
         s, a = torch.cat([batch.s, batch.s2], 1), torch.cat([batch.a, target.a2], 1)
         q, q2 = self.critic(theta, s, a)[0].chunk(2, -1)  # [R, M, B] each
         soft_value = q2.detach().amin(1) - self.alpha(state)[:, None] * target.log_pi
         y = batch.r + Hyper(state).gamma[:, None] * (1 - batch.terminated) * soft_value
         return (y[:, None] - q).square().mean(-1).sum(-1), {"q": q.mean((1, 2))}
 
-    # A network is normalised by the batch in its own step alone; then the running statistics go along.
+    # A network is normalised by the batch in its own step alone; then the running statistics go
+    # along.
 
-    def descend(self, state: State, name: str, loss_of: Callable[[Params], Loss], active: Tensor) -> dict[str, Tensor]:
+    def descend(
+        self, state: State, name: str, loss_of: Callable[[Params], Loss], active: Tensor
+    ) -> dict[str, Tensor]:
         settled = state[f"{name}/count"] >= Hyper(state).renorm_warmup
         members = self.nets[name].members
         passes: list[Learning] = []

@@ -1,4 +1,5 @@
-"""Deep deterministic policy gradient (Lillicrap et al. 2015), and the same with the PAC-Bayes critic."""
+"""Deep deterministic policy gradient (Lillicrap et al. 2015), and the same with the PAC-Bayes
+critic."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,14 +22,19 @@ FADED = 1e5  # (number of the episode) × (step in it) from which on that noise 
 class DdpgConfig(AgentConfig):
     """Settings of DDPG."""
 
-    noise: float = per_run(0.1, NON_NEGATIVE, "deviation of the Gaussian exploration noise; its first where it fades")
+    noise: float = per_run(
+        0.1, NON_NEGATIVE, "deviation of the Gaussian exploration noise; its first where it fades"
+    )
     noise_kind: str = per_run(
-        "white", ("white", "ornstein-uhlenbeck"), "noise drawn anew for each step, or one that drifts and fades"
+        "white",
+        ("white", "ornstein-uhlenbeck"),
+        "noise drawn anew for each step, or one that drifts and fades",
     )
 
 
 class Ddpg(Agent):
-    """Deep deterministic policy gradient: a deterministic actor that climbs one critic, with noise for exploring."""
+    """Deep deterministic policy gradient: a deterministic actor that climbs one critic, with noise
+    for exploring."""
 
     title = "Deep deterministic policy gradient"
     Config = DdpgConfig
@@ -47,7 +53,9 @@ class Ddpg(Agent):
 
     def actor_loss(self, state: State, pi: Params, batch: Batch, draw: Draw) -> Loss:
         a = self.actor(pi, batch.s)
-        return -self.value(self.params(state, "critic"), batch.s, a, draw.get("actor_value")).mean(-1), {}
+        return -self.value(self.params(state, "critic"), batch.s, a, draw.get("actor_value")).mean(
+            -1
+        ), {}
 
     def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
         noise = Hyper(state).noise[:, None, None] * draw["noise"]
@@ -61,8 +69,9 @@ class Ddpg(Agent):
     def behaviour_streams(self, states: int, evaluating: bool = False) -> dict[str, Stream]:
         return {"noise": Stream((states, self.da))}
 
-    # --- Ornstein–Uhlenbeck noise, where a run of the cohort has it: x ← 0.85 x + σ ε, from 0 in each episode, with
-    # σ = noise · (1 − min(1, k/10⁵)) and k the episode's number times the step in it, both from 0.
+    # --- Ornstein–Uhlenbeck noise, where a run of the cohort has it: x ← 0.85 x + σ ε, from 0 in
+    # each episode, with σ = noise · (1 − min(1, k/10⁵)) and k the episode's number times the step
+    # in it, both from 0.
 
     @property
     def drifting(self) -> bool:
@@ -78,7 +87,11 @@ class Ddpg(Agent):
     def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
         noise = torch.zeros(self.runs, 1, self.da, device=device)
         zeros = torch.zeros(self.runs, dtype=torch.int64, device=device)
-        own = {"noise": noise, "episode": zeros, "episode_began": zeros.clone()} if self.drifting else {}
+        own = (
+            {"noise": noise, "episode": zeros, "episode_began": zeros.clone()}
+            if self.drifting
+            else {}
+        )
         return super().extra_state(seeds, device) | own
 
     def end_of_episode(self, state: State, ended: Tensor) -> None:

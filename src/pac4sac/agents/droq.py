@@ -1,5 +1,6 @@
-"""Dropout Q-functions (Hiraoka et al. 2022, Algorithm 2): REDQ whose large ensemble is replaced by two critics with
-dropout and layer normalisation, since a critic with dropout is an ensemble by itself."""
+"""Dropout Q-functions (Hiraoka et al. 2022, Algorithm 2): REDQ whose large ensemble is replaced by
+two critics with dropout and layer normalisation, since a critic with dropout is an ensemble by
+itself."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,15 +21,21 @@ class DroQConfig(RedqConfig):
     """Settings of DroQ."""
 
     critics: int = structural(2, AT_LEAST_ONE, "number of critics")
-    dropout: float = per_run(0.01, BELOW_ONE, "probability that a hidden unit of a critic is dropped in learning")
+    dropout: float = per_run(
+        0.01, BELOW_ONE, "probability that a hidden unit of a critic is dropped in learning"
+    )
 
 
 class DropoutTrunk(Trunk):
-    """depth × (Linear, Dropout, LayerNorm, activation): Section 3. Units are dropped where the weights come with
-    "dropout" [R, depth + 1], a random key for each layer and the rate; without it none is."""
+    """depth × (Linear, Dropout, LayerNorm, activation): Section 3. Units are dropped where the
+    weights come with "dropout" [R, depth + 1], a random key for each layer and the rate; without it
+    none is."""
 
-    def __init__(self, inputs: Mapping[str, int], width: int, depth: int, norm: bool, activation: str) -> None:
-        super().__init__(inputs, width, depth, True, activation)  # what `norm` says is said of the actor alone
+    def __init__(
+        self, inputs: Mapping[str, int], width: int, depth: int, norm: bool, activation: str
+    ) -> None:
+        # what `norm` says is said of the actor alone
+        super().__init__(inputs, width, depth, True, activation)
 
     def _biased(self, p: Params, i: int, x: Tensor) -> Tensor:
         x = super()._biased(p, i, x)
@@ -50,14 +57,19 @@ class DroQ(Redq):
     def build_critic(self) -> Critic:
         return Critic(self.trunk(DropoutTrunk, s=self.ds, a=self.da), self.config.critics)
 
-    # Every Q of Algorithm 2 is one with units dropped, Q_Dr: in the target (line 6), in the loss of the critics (line
-    # 8) and in that of the actor (line 12), each with units of its own. Where the agent acts or is asked for a value
-    # all units are there.
+    # Every Q of Algorithm 2 is one with units dropped, Q_Dr: in the target (line 6), in the loss of
+    # the critics (line 8) and in that of the actor (line 12), each with units of its own. Where the
+    # agent acts or is asked for a value all units are there.
 
     def slow_copies(self, state: State, draw: Draw) -> Params:
-        return {**super().slow_copies(state, draw), "dropout": self.dropout(state, draw["target_dropout"])}
+        return {
+            **super().slow_copies(state, draw),
+            "dropout": self.dropout(state, draw["target_dropout"]),
+        }
 
-    def critic_loss(self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
+    def critic_loss(
+        self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw
+    ) -> Loss:
         theta = {**theta, "dropout": self.dropout(state, draw["critic_dropout"])}
         return super().critic_loss(state, theta, batch, target, draw)
 

@@ -1,5 +1,5 @@
-"""Acting by one member of an ensemble at a time, which is drawn when an episode begins and held: what it believes is
-tried for as long as it takes to find out."""
+"""Acting by one member of an ensemble at a time, which is drawn when an episode begins and held:
+what it believes is tried for as long as it takes to find out."""
 
 from collections.abc import Sequence
 
@@ -21,20 +21,26 @@ class HeldMember(Agent):
         return state["episode_begins"]
 
     def hold(self, state: State, draw: Draw, renewed: Tensor) -> None:
-        state["member"].copy_(torch.where(renewed, self.member_of(draw["member"].squeeze(1)), state["member"]))
+        state["member"].copy_(
+            torch.where(renewed, self.member_of(draw["member"].squeeze(1)), state["member"])
+        )
 
     def member_of(self, uniform: Tensor) -> Tensor:
-        return (uniform * self.critic.members).long().clamp_max(self.critic.members - 1)  # u = 1 would be one too many
+        # u = 1 would be one too many
+        return (uniform * self.critic.members).long().clamp_max(self.critic.members - 1)
 
     def drawn_values(self, state: State, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
-        """Each of one member, with one draw of its weights where it has any; which, the noise as a whole draws."""
+        """Each of one member, with one draw of its weights where it has any; which, the noise as a
+        whole draws."""
         theta = self.params(state, "critic")
         if self.critic.gaussian:
             q = self.critic.sampled(theta, s, a, noise)  # [R, M, B, S]
         else:
             q = self.critic(theta, s, a)[0].unsqueeze(-1).expand(-1, -1, -1, noise.shape[1])
         sums = noise.flatten(2).mean(-1) * noise[0, 0].numel() ** 0.5  # standard normal
-        member = self.member_of(torch.special.ndtr(sums))[:, None, None].expand(-1, 1, q.shape[2], -1)
+        member = self.member_of(torch.special.ndtr(sums))[:, None, None].expand(
+            -1, 1, q.shape[2], -1
+        )
         return q.gather(1, member).squeeze(1)
 
     def end_of_episode(self, state: State, ended: Tensor) -> None:

@@ -1,17 +1,20 @@
-"""A continuous index in the place of members: w(z) = m + A z, z ~ N(0, I), on the features of one network.
+"""A continuous index in the place of members: w(z) = m + A z, z ~ N(0, I), on the features of one
+network.
 
-Each z is a critic, Q(s, a; z) = m_p(s, a) + zᵀu(s, a) with u = Aᵀφ + p, where p is a fixed random function as in the
-mixture. Both sides of the Bellman equation have the same z, which is kept for an episode: what is uncertain about the
-next value is uncertain about this one. To learn, no z need be drawn, as all are known at once: with y(z) = ȳ + zᵀy_u,
+Each z is a critic, Q(s, a; z) = m_p(s, a) + zᵀu(s, a) with u = Aᵀφ + p, where p is a fixed random
+function as in the mixture. Both sides of the Bellman equation have the same z, which is kept for an
+episode: what is uncertain about the next value is uncertain about this one. To learn, no z need be
+drawn, as all are known at once: with y(z) = ȳ + zᵀy_u,
 
-    E_z (y(z) − Q(z))² = (ȳ − m_p)² + ‖y_u − u‖²,   ȳ = r + γ(1 − d)(m̄_p′ − α log π′),   y_u = γ(1 − d) ū′ + ζ σ̂ c.
+    E_z (y(z) − Q(z))² = (ȳ − m_p)² + ‖y_u − u‖²,
+    ȳ = r + γ(1 − d)(m̄_p′ − α log π′),   y_u = γ(1 − d) ū′ + ζ σ̂ c.
 
-u has a Bellman equation of its own, whose reward is c, random and fixed for each transition: where a transition is
-alone, ‖u‖ is the deviation that noise of size ζ σ̂ leaves in a value; where there are many alike, their c cancel.
+u has a Bellman equation of its own, whose reward is c, random and fixed for each transition: where
+a transition is alone, ‖u‖ is the deviation that noise of size ζ σ̂ leaves in a value; where there
+are many alike, their c cancel.
 
-u looks on: it learns A on the features that m_p has learned, and the actor follows m_p. So what it says does not enter
-what is learned, unless `caution` or `ranking` make use of it.
-"""
+u looks on: it learns A on the features that m_p has learned, and the actor follows m_p. So what it
+says does not enter what is learned, unless `caution` or `ranking` make use of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,29 +35,42 @@ from pac4sac.base.errors import UserError
 @dataclass(frozen=True, kw_only=True)
 class IndexConfig(MixtureConfig):
     critics: int = structural(8, Interval(1), "d: components of the index z")
-    kept: float = per_run(0.5, OPEN_UNIT, "p of the noise c, a standardised Bernoulli number for each component")
-    prior_scale: float = per_run(30.0, NON_NEGATIVE, "what the fixed random function is multiplied by")
+    kept: float = per_run(
+        0.5, OPEN_UNIT, "p of the noise c, a standardised Bernoulli number for each component"
+    )
+    prior_scale: float = per_run(
+        30.0, NON_NEGATIVE, "what the fixed random function is multiplied by"
+    )
     caution: float = per_run(0.0, ANY, "κ: the actor maximises the mean of Q minus κ deviations")
-    noise: float = per_run(1.0, NON_NEGATIVE, "ζ: noise of a target in units of σ̂, the root mean square TD error")
+    noise: float = per_run(
+        1.0, NON_NEGATIVE, "ζ: noise of a target in units of σ̂, the root mean square TD error"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.critics > (width := self.critic_width or self.width):
-            raise UserError(f"The index has as many components as a layer has units ({width}) at most.")
+            raise UserError(
+                f"The index has as many components as a layer has units ({width}) at most."
+            )
 
 
 class IndexCritic(MixtureCritic):
-    def __init__(self, trunk: Trunk, prior: Trunk, size: int, log_variance: float, scales: Sequence[float]) -> None:
+    def __init__(
+        self, trunk: Trunk, prior: Trunk, size: int, log_variance: float, scales: Sequence[float]
+    ) -> None:
         super().__init__(trunk, prior, 1, log_variance, scales)
         head = {PRIOR + "head": Parameter((prior.width, size), (prior.width * size) ** -0.5)}
-        self.lay_out(self.parameters | head | {"head.index": Parameter((trunk.width, size))})  # A, at first 0
+        # A, at first 0
+        self.lay_out(self.parameters | head | {"head.index": Parameter((trunk.width, size))})
 
     def __call__(self, p: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
         """m_p and the whole variance, v_p + ‖u‖², each [R, 1, B]."""
         m, v, u = self.parts(p, s, a)
         return m, v + u.square().sum(1, keepdim=True)
 
-    def parts(self, p: Params, s: Tensor, a: Tensor, learning: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    def parts(
+        self, p: Params, s: Tensor, a: Tensor, learning: bool = False
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """m_p and v_p [R, 1, B], u [R, d, B], which in learning leaves the features alone."""
         phi = self.features(p, s, a)
         m, v = self.head(p, phi)
@@ -67,11 +83,16 @@ class IndexCritic(MixtureCritic):
         return u.transpose(1, 2)
 
     def indexed(self, p: Params, s: Tensor, a: Tensor, noise: Tensor, z: Tensor) -> Tensor:
-        """Q [R, B, S] for S indices z [R, S, d], each with a draw of the weights, by noise [R, S, 1, K]."""
+        """Q [R, B, S] for S indices z [R, S, d], each with a draw of the weights, by noise [R, S,
+        1, K]."""
         phi = self.features(p, s, a)
         weights = torch.cat([self.sampled_weights(p, each) for each in noise.unbind(1)], -1)
         u = self.spread(p, phi, s, a)
-        return torch.bmm(phi, weights) + p["head.bias"] + torch.bmm(u.transpose(1, 2), z.transpose(1, 2))
+        return (
+            torch.bmm(phi, weights)
+            + p["head.bias"]
+            + torch.bmm(u.transpose(1, 2), z.transpose(1, 2))
+        )
 
 
 class IndexHead(Mixture):
@@ -85,8 +106,8 @@ class IndexHead(Mixture):
         return IndexCritic(*self.trunks(), c.critics, c.log_variance, self.numbers("prior_scale"))
 
     def divergence(self, state: State, theta: Params) -> Tensor:
-        """E_z KL(N(m + A z, v)‖N(0, v₀)) = KL(N(m, v)‖N(0, v₀)) + ‖A‖²/2v₀, [R, 1]: that of pairs (z, w), of which z
-        has the same distribution before and after."""
+        """E_z KL(N(m + A z, v)‖N(0, v₀)) = KL(N(m, v)‖N(0, v₀)) + ‖A‖²/2v₀, [R, 1]: that of pairs
+        (z, w), of which z has the same distribution before and after."""
         (m, log_v), prior = self.critic.posterior(theta), Hyper(state).prior_variance
         own = gaussian_kl(m, log_v.exp(), 0.0, prior[:, None, None])
         return own + (theta["head.index"].square().sum((1, 2)) / (2 * prior)).unsqueeze(1)
@@ -97,15 +118,22 @@ class IndexHead(Mixture):
         m2, _, u2 = self.critic.parts(self.params(state, "critic/target"), batch.s2, a2)
         soft_value = m2 - self.withheld(state, log_pi, u2.square().sum(1).sqrt())
         discount = (Hyper(state).gamma[:, None] * (1 - batch.terminated)).unsqueeze(1)
-        return Target(torch.cat([batch.r.unsqueeze(1) + discount * soft_value, discount * u2], 1), a2)
+        return Target(
+            torch.cat([batch.r.unsqueeze(1) + discount * soft_value, discount * u2], 1), a2
+        )
 
-    def critic_loss(self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
+    def critic_loss(
+        self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw
+    ) -> Loss:
         p = Hyper(state).kept.view(-1, 1, 1)
         m, v, u = self.critic.parts(theta, batch.s, batch.a, learning=True)
         y, y_u = target.y[:, :1], target.y[:, 1:]
         error = (y - m).square()
         td_square = error.detach().mean((1, 2))
-        c = torch.where(draw["lottery"] < p, (1 / p - 1).sqrt(), -(1 / p - 1).rsqrt()) / self.config.critics**0.5
+        c = (
+            torch.where(draw["lottery"] < p, (1 / p - 1).sqrt(), -(1 / p - 1).rsqrt())
+            / self.config.critics**0.5
+        )
         y_u = y_u + self.target_noise(state, td_square) * c
         risk = (error + v).mean((1, 2)) + (y_u - u).square().sum(1).mean(-1)
         between = u.square().sum(1)  # [R, B]
@@ -119,7 +147,8 @@ class IndexHead(Mixture):
         return self.critic.indexed(theta, s, a, noise, state["index"]).squeeze(-1)
 
     def drawn_values(self, state: State, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
-        z = noise[:, :, 0, : self.config.critics]  # a few weights move with z, which is next to nothing beside it
+        # a few weights move with z, which is next to nothing beside it
+        z = noise[:, :, 0, : self.config.critics]
         return self.critic.indexed(self.params(state, "critic"), s, a, noise, z)
 
     def hold(self, state: State, draw: Draw, renewed: Tensor) -> None:

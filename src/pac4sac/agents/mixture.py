@@ -1,10 +1,11 @@
-"""A mixture as the posterior of the critic, so that its uncertainty is one about values and depends on the state.
+"""A mixture as the posterior of the critic, so that its uncertainty is one about values and depends
+on the state.
 
-PAC4SAC's posterior is one Gaussian on the features of one network. Here it is μ = (1/M) Σ_k N(m_k, v_k): M members,
-each with features, slow copy and target of its own. Where data are many they agree, where data are missing they differ,
-and since each bootstraps from itself, what they differ by is carried along the Bellman equation as values are.
-Derivations are in docs/algorithms/mixture.md.
-"""
+PAC4SAC's posterior is one Gaussian on the features of one network. Here it is μ = (1/M) Σ_k N(m_k,
+v_k): M members, each with features, slow copy and target of its own. Where data are many they
+agree, where data are missing they differ, and since each bootstraps from itself, what they differ
+by is carried along the Bellman equation as values are. Derivations are in
+docs/algorithms/mixture.md."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,13 +51,23 @@ SLOWEST = 1e-3  # weight of a new squared error in the running mean σ̂², once
 @dataclass(frozen=True, kw_only=True)
 class MixtureConfig(SacConfig):
     critics: int = structural(5, Interval(2), "M: members of the mixture")
-    shots: int = per_run(500, AT_LEAST_ONE, "S: actions drawn per step, of which the critic's favourite is taken")
-    xi: float = per_run(0.005, BELOW_ONE, "ξ: credit for members that differ; from 1 − γ on they may drift apart")
+    shots: int = per_run(
+        500, AT_LEAST_ONE, "S: actions drawn per step, of which the critic's favourite is taken"
+    )
+    xi: float = per_run(
+        0.005, BELOW_ONE, "ξ: credit for members that differ; from 1 − γ on they may drift apart"
+    )
     conservative: float = per_run(1.0, NON_NEGATIVE, "weight of the conservative term")
-    prior_scale: float = per_run(1.0, NON_NEGATIVE, "what each member's fixed random function is multiplied by")
+    prior_scale: float = per_run(
+        1.0, NON_NEGATIVE, "what each member's fixed random function is multiplied by"
+    )
     prior_variance: float = per_run(1.0, POSITIVE, "variance of the prior of each weight")
-    kept: float = per_run(0.8, Interval(0, 1, low_open=True), "probability that a member learns from a transition")
-    noise: float = per_run(0.0, NON_NEGATIVE, "ζ: noise of a target in units of σ̂, the root mean square TD error")
+    kept: float = per_run(
+        0.8, Interval(0, 1, low_open=True), "probability that a member learns from a transition"
+    )
+    noise: float = per_run(
+        0.0, NON_NEGATIVE, "ζ: noise of a target in units of σ̂, the root mean square TD error"
+    )
     caution: float = per_run(0.5, ANY, "κ: the actor maximises the mean of Q minus κ deviations")
     target_caution: float = per_run(
         0.0, NON_NEGATIVE, "κ′: what members differ by in s′ is taken κ′ times off a target"
@@ -65,22 +76,29 @@ class MixtureConfig(SacConfig):
     ranking: str = structural(
         "actor",
         ("actor", "member", "upper"),
-        "candidates in training: as the actor would, by one member for an episode, or by mean + β deviations",
+        "candidates in training: as the actor would, by one member for an episode, or by mean "
+        "+ β deviations",
     )
     delta: float = per_run(0.05, OPEN_UNIT, "δ of the conservative term")
     log_variance: float = structural(-4.6, ANY, "first log-variance of the last layers' weights")
 
 
 class MixtureCritic(Critic):
-    """m_k(s, a) = Σ m_i φ_i + b + p_k(s, a): what is learned, on features φ of the member's own, and a fixed random
-    function p_k of one hidden layer, which keeps members apart where no data hold them together."""
+    """m_k(s, a) = Σ m_i φ_i + b + p_k(s, a): what is learned, on features φ of the member's own,
+    and a fixed random function p_k of one hidden layer, which keeps members apart where no data
+    hold them together."""
 
-    def __init__(self, trunk: Trunk, prior: Trunk, members: int, log_variance: float, scales: Sequence[float]) -> None:
+    def __init__(
+        self, trunk: Trunk, prior: Trunk, members: int, log_variance: float, scales: Sequence[float]
+    ) -> None:
         super().__init__(trunk, members, gaussian=True, log_variance=log_variance)
         self.prior, self.scales = prior, scales
         added = prior.parameters | {"head": Parameter((prior.width, 1), prior.width**-0.5)}
-        # Among the weights that are trained, but never given a gradient: copies, files and members have it with them.
-        self.lay_out(self.parameters | {PRIOR + name: parameter for name, parameter in added.items()})
+        # Among the weights that are trained, but never given a gradient: copies, files and members
+        # have it with them.
+        self.lay_out(
+            self.parameters | {PRIOR + name: parameter for name, parameter in added.items()}
+        )
 
     def initial(self, seeds: Sequence[int], stream: str, device: torch.device) -> Tensor:
         weights = super().initial(seeds, stream, device)
@@ -95,11 +113,18 @@ class MixtureCritic(Critic):
 
     def prior_function(self, p: Params, s: Tensor, a: Tensor) -> Tensor:
         fixed = self.of_prior(p)
-        return self.per_member(weighted_sum(self.prior(fixed, *self.of_members(s, a)), fixed["head"]))
+        return self.per_member(
+            weighted_sum(self.prior(fixed, *self.of_members(s, a)), fixed["head"])
+        )
 
     def of_prior(self, p: Params) -> Params:
-        """The weights of the random functions, and how observations are standardised where they are."""
-        return {name.removeprefix(PRIOR): x.detach() for name, x in p.items() if name.startswith((PRIOR, OBSERVED))}
+        """The weights of the random functions, and how observations are standardised where they
+        are."""
+        return {
+            name.removeprefix(PRIOR): x.detach()
+            for name, x in p.items()
+            if name.startswith((PRIOR, OBSERVED))
+        }
 
     def sampled(self, p: Params, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
         return super().sampled(p, s, a, noise) + self.prior_function(p, s, a).unsqueeze(-1)
@@ -133,8 +158,8 @@ class Mixture(HeldMember, Sac):
         c, inputs = self.config, {"s": self.ds, "a": self.da}
         return self.trunk(**inputs), Trunk(inputs, c.width, 1, c.norm, c.activation)
 
-    # --- 1. The posterior. Its mean is that of the members; its variance is what they differ by, Var_k[m_k], and what
-    # each leaves open by itself, in the mean over k.
+    # --- 1. The posterior. Its mean is that of the members; its variance is what they differ by,
+    # Var_k[m_k], and what each leaves open by itself, in the mean over k.
 
     def moments(self, theta: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
         m, v = self.critic(theta, s, a)
@@ -148,12 +173,14 @@ class Mixture(HeldMember, Sac):
         return self.moments(theta, s, a)[0]
 
     def divergence(self, state: State, theta: Params) -> Tensor:
-        """KL_k of each member's weights to the prior, [R, M]. KL(μ‖μ₀) is at most their mean, as KL is convex."""
+        """KL_k of each member's weights to the prior, [R, M]. KL(μ‖μ₀) is at most their mean, as KL
+        is convex."""
         m, log_v = self.critic.posterior(theta)
         return gaussian_kl(m, log_v.exp(), 0.0, Hyper(state).prior_variance[:, None, None])
 
-    # --- 2. The target of each member comes from its own slow copy: y_k = r + γ(1 − d)(m̄_k(s′, a′) − α log π(a′|s′)),
-    # less κ′ times what the slow copies differ by, which is the same for all of them.
+    # --- 2. The target of each member comes from its own slow copy: y_k = r + γ(1 − d)(m̄_k(s′, a′)
+    # − α log π(a′|s′)), less κ′ times what the slow copies differ by, which is the same for all of
+    # them.
 
     def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Target:
         a2, log_pi = self.next_action(state, batch.s2, draw)
@@ -163,18 +190,24 @@ class Mixture(HeldMember, Sac):
         return Target(batch.r[:, None] + discount[:, None] * soft_value, a2)
 
     def withheld(self, state: State, log_pi: Tensor, apart: Tensor) -> Tensor:
-        """What a next value loses in a target, [R, 1, B]: α log π, and κ′ times what critics differ by."""
+        """What a next value loses in a target, [R, 1, B]: α log π, and κ′ times what critics differ
+        by."""
         lost = self.alpha(state)[:, None] * log_pi + Hyper(state).target_caution[:, None] * apart
         return lost.unsqueeze(1)
 
-    # --- 3. The objective, with b_k = 1 for transitions that member k learns from, p their probability:
+    # --- 3. The objective, with b_k = 1 for transitions that member k learns from, p their
+    # probability:
     #
-    #   mean_k[b_k/p · ((y_k + ζ σ̂ c_k − m_k)² + v_k)]/σ̂² + √((mean KL_k + ln(2√N/δ))/2N) − ξ · Var_k[m_k]/σ̂²
+    #   mean_k[b_k/p · ((y_k + ζ σ̂ c_k − m_k)² + v_k)]/σ̂² + √((mean KL_k + ln(2√N/δ))/2N) − ξ ·
+    # Var_k[m_k]/σ̂²
     #
-    # σ̂² is a running mean of the squared TD error, so that the weight of the errors beside the bound is free of the
-    # reward's scale. c_k is −1 or 1, always the same for a transition and a member: randomised least squares.
+    # σ̂² is a running mean of the squared TD error, so that the weight of the errors beside the
+    # bound is free of the reward's scale. c_k is −1 or 1, always the same for a transition and a
+    # member: randomised least squares.
 
-    def critic_loss(self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
+    def critic_loss(
+        self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw
+    ) -> Loss:
         p, lot = Hyper(state).kept.view(-1, 1, 1), draw["lottery"]
         m, v = self.critic(theta, batch.s, batch.a)
         assert v is not None
@@ -183,7 +216,10 @@ class Mixture(HeldMember, Sac):
         error = (target.y + torch.where(lot < p / 2, noise, -noise) - m).square()
         weight = torch.where(lot < p, 1 / p, 0.0)
         risk, tandem = (weight * (error + v)).mean((1, 2)), disagreement(m, weight).mean(-1)
-        log = {"q": m.mean((1, 2)), "q_deviation": (m.var(1, correction=0) + v.mean(1)).sqrt().mean(-1)}
+        log = {
+            "q": m.mean((1, 2)),
+            "q_deviation": (m.var(1, correction=0) + v.mean(1)).sqrt().mean(-1),
+        }
         return self.objective(state, theta, risk, tandem, td_square, log)
 
     def target_noise(self, state: State, td_square: Tensor) -> Tensor:
@@ -191,7 +227,13 @@ class Mixture(HeldMember, Sac):
         return (Hyper(state).noise * self.td_scale(state, td_square).sqrt()).view(-1, 1, 1)
 
     def objective(
-        self, state: State, theta: Params, risk: Tensor, tandem: Tensor, td_square: Tensor, log: dict[str, Tensor]
+        self,
+        state: State,
+        theta: Params,
+        risk: Tensor,
+        tandem: Tensor,
+        td_square: Tensor,
+        log: dict[str, Tensor],
     ) -> Loss:
         h, n = Hyper(state), state["step"].clamp_max(self.config.capacity)
         scale = self.td_scale(state, td_square)
@@ -213,8 +255,9 @@ class Mixture(HeldMember, Sac):
         state["td_square"].copy_(torch.where(active & state["alive"], mean, state["td_square"]))
         return log
 
-    # Which members learn from a transition is a lottery, whose numbers follow from the step in which it was stored and
-    # the run's key: they are the same each time it is drawn, and nothing need be stored.
+    # Which members learn from a transition is a lottery, whose numbers follow from the step in
+    # which it was stored and the run's key: they are the same each time it is drawn, and nothing
+    # need be stored.
 
     def update(self, state: State, data: Tensor, draw: Draw) -> None:
         step, capacity = state["step"], data.shape[1]
@@ -237,8 +280,9 @@ class Mixture(HeldMember, Sac):
         mean, variance = self.mean_and_variance(state, s, a)
         return mean + deviations[:, None] * deviation(variance)
 
-    # --- 5. Acting. Candidates are ranked as the actor does. In training it may be one member, with one draw of its
-    # weights, that ranks those of a whole episode: a belief that is held for as long as it takes to find out.
+    # --- 5. Acting. Candidates are ranked as the actor does. In training it may be one member, with
+    # one draw of its weights, that ranks those of a whole episode: a belief that is held for as
+    # long as it takes to find out.
 
     def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
         a, h = self.candidates(state, s, draw), Hyper(state)
@@ -248,14 +292,18 @@ class Mixture(HeldMember, Sac):
         if ranking == "member":
             q = self.believed_value(state, *pairs(s, a))
         else:
-            q = self.away_from_mean(state, *pairs(s, a), h.optimism if ranking == "upper" else -h.caution)
+            q = self.away_from_mean(
+                state, *pairs(s, a), h.optimism if ranking == "upper" else -h.caution
+            )
         return take(a, of_own_shots(q.view(a.shape[:-1]), Hyper(state).shots).argmax(1))
 
     def believed_value(self, state: State, s: Tensor, a: Tensor) -> Tensor:
         """By the member that each run believes in its present episode."""
         place = torch.arange(self.runs, device=s.device) * self.config.critics + state["member"]
         weights = state["critic"].flatten(0, 1).index_select(0, place).unsqueeze(1)
-        return self.single.sampled(self.single.views(weights), s, a, state["weight_noise"].unsqueeze(1))[:, 0, :, 0]
+        return self.single.sampled(
+            self.single.views(weights), s, a, state["weight_noise"].unsqueeze(1)
+        )[:, 0, :, 0]
 
     def hold(self, state: State, draw: Draw, renewed: Tensor) -> None:
         super().hold(state, draw, renewed)
@@ -268,17 +316,27 @@ class Mixture(HeldMember, Sac):
     def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
         return super().extra_state(seeds, device) | {
             "td_square": torch.zeros(self.runs, device=device),
-            "lottery_key": (initial_uniforms(seeds, "lottery", 1, device).squeeze(1) * 2**24).long(),
+            "lottery_key": (
+                initial_uniforms(seeds, "lottery", 1, device).squeeze(1) * 2**24
+            ).long(),
             "weight_noise": torch.zeros(self.runs, 1, self.critic.trunk.width, device=device),
         }
 
     def logged(self) -> tuple[str, ...]:
-        return (*super().logged(), "bellman", "conservative", "tandem", "kl", "q_deviation", "td_square")
+        return (
+            *super().logged(),
+            "bellman",
+            "conservative",
+            "tandem",
+            "kl",
+            "q_deviation",
+            "td_square",
+        )
 
 
 def disagreement(m: Tensor, weight: Tensor) -> Tensor:
-    """(1/M²) Σ_{k<l} w_k w_l (m_k − m_l)² [R, B], with w = b/p [R, M, B]: in the mean over masks it is Var_k[m_k], and
-    it counts no member in a transition that nothing holds it to."""
+    """(1/M²) Σ_{k<l} w_k w_l (m_k − m_l)² [R, B], with w = b/p [R, M, B]: in the mean over masks it
+    is Var_k[m_k], and it counts no member in a transition that nothing holds it to."""
     centred = m - m.detach().mean(1, keepdim=True)  # which changes nothing but the rounding
     first, second = (weight * centred).sum(1), (weight * centred.square()).sum(1)
     return (weight.sum(1) * second - first.square()) / m.shape[1] ** 2

@@ -1,7 +1,7 @@
-"""Networks of a whole cohort. The weights of a network are one tensor [R, M, P]: R runs, M members of an ensemble,
-P numbers each. Layers see them as views with one leading axis G = R·M, so that a layer of all runs is one batched
-product, and an optimiser step or a Polyak step of all runs is a handful of operations on one tensor.
-"""
+"""Networks of a whole cohort. The weights of a network are one tensor [R, M, P]: R runs, M members
+of an ensemble, P numbers each. Layers see them as views with one leading axis G = R·M, so that a
+layer of all runs is one batched product, and an optimiser step or a Polyak step of all runs is a
+handful of operations on one tensor."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,8 @@ Params = Mapping[str, Tensor]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": F.silu, "relu": F.relu}
 LOG_2 = math.log(2.0)
 OBSERVED = "observed."  # before names of what was seen of observations
-LEAST_VARIANCE, FARTHEST = 1e-8, 10.0  # of a component of the observations; deviations from their mean
+# of a component of the observations; deviations from their mean
+LEAST_VARIANCE, FARTHEST = (1e-8, 10.0)
 ALIGNMENT = 4  # numbers: on a GPU products read weights that begin at 16 bytes much faster
 
 
@@ -40,7 +41,9 @@ def linear_parameters(inputs: int, outputs: int) -> dict[str, Parameter]:
 class Trunk:
     """depth × (Linear, LayerNorm, activation): the paper's architecture table."""
 
-    def __init__(self, inputs: Mapping[str, int], width: int, depth: int, norm: bool, activation: str) -> None:
+    def __init__(
+        self, inputs: Mapping[str, int], width: int, depth: int, norm: bool, activation: str
+    ) -> None:
         self.inputs = list(inputs.values())
         self.width, self.depth, self.norm = width, depth, norm
         self.activation = ACTIVATIONS[activation]
@@ -48,15 +51,22 @@ class Trunk:
         for i in range(depth):
             layer = linear_parameters(sum(self.inputs) if i == 0 else width, width)
             if norm:
-                layer |= {"scale": Parameter((1, width), centre=1.0), "shift": Parameter((1, width))}
+                layer |= {
+                    "scale": Parameter((1, width), centre=1.0),
+                    "shift": Parameter((1, width)),
+                }
             self.parameters |= {f"{i}.{name}": parameter for name, parameter in layer.items()}
 
     def watch(self) -> None:
-        """See observations, the first input, less their mean and by their deviation, as far as they were seen before.
-        Both stand among the weights, but never get a gradient: whatever copies, stores or exports a network has them
-        with it."""
+        """See observations, the first input, less their mean and by their deviation, as far as they
+        were seen before. Both stand among the weights, but never get a gradient: whatever copies,
+        stores or exports a network has them with it."""
         ds = self.inputs[0]
-        first = {"count": Parameter((1, 1)), "mean": Parameter((1, ds)), "variance": Parameter((1, ds), centre=1.0)}
+        first = {
+            "count": Parameter((1, 1)),
+            "mean": Parameter((1, ds)),
+            "variance": Parameter((1, ds), centre=1.0),
+        }
         self.parameters |= {OBSERVED + name: parameter for name, parameter in first.items()}
 
     def __call__(self, p: Params, *inputs: Tensor) -> Tensor:
@@ -74,11 +84,15 @@ class Trunk:
         if all(x.shape[1] == inputs[0].shape[1] for x in inputs[1:]):
             return torch.bmm(torch.cat(inputs, -1), weight)
         # A state [G, 1, ds] shared by many actions [G, S, da] is multiplied once.
-        state, *rest = (torch.bmm(x, w) for x, w in zip(inputs, torch.split(weight, self.inputs, 1), strict=True))
+        state, *rest = (
+            torch.bmm(x, w)
+            for x, w in zip(inputs, torch.split(weight, self.inputs, 1), strict=True)
+        )
         return sum(rest, state)
 
     def _biased(self, p: Params, i: int, x: Tensor) -> Tensor:
-        return x + p[f"{i}.bias"]  # apart from the product, where it would cost a copy; here it is fused with the rest
+        # apart from the product, where it would cost a copy; here it is fused with the rest
+        return x + p[f"{i}.bias"]
 
     def _after(self, p: Params, i: int, x: Tensor) -> Tensor:
         x = self._biased(p, i, x)
@@ -92,7 +106,9 @@ class Net:
 
     def __init__(self, trunk: Trunk, head: Mapping[str, Parameter], members: int = 1) -> None:
         self.trunk, self.members = trunk, members
-        self.lay_out(trunk.parameters | {f"head.{name}": parameter for name, parameter in head.items()})
+        self.lay_out(
+            trunk.parameters | {f"head.{name}": parameter for name, parameter in head.items()}
+        )
 
     def lay_out(self, parameters: Mapping[str, Parameter]) -> None:
         self.parameters = dict(parameters)
@@ -116,7 +132,9 @@ class Net:
         parts = torch.split(weights.view(-1, weights.shape[-1]), self.sizes, -1)
         return {
             name: part[:, : size - padding].view(-1, *self.parameters[name].shape)
-            for name, part, size, padding in zip(self.parameters, parts, self.sizes, self.padding, strict=True)
+            for name, part, size, padding in zip(
+                self.parameters, parts, self.sizes, self.padding, strict=True
+            )
         }
 
     def flatten(self, views: Sequence[Tensor], like: Tensor) -> Tensor:
@@ -132,7 +150,11 @@ class Net:
 
     def of_members(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """[R, ...] -> [G, ...]"""
-        return tuple(x.repeat_interleave(self.members, 0) for x in inputs) if self.members > 1 else inputs
+        return (
+            tuple(x.repeat_interleave(self.members, 0) for x in inputs)
+            if self.members > 1
+            else inputs
+        )
 
     def per_member(self, x: Tensor) -> Tensor:
         """[G, ...] -> [R, M, ...]"""
@@ -145,7 +167,8 @@ def linear_head(p: Params, phi: Tensor) -> Tensor:
 
 
 def weighted_sum(phi: Tensor, weights: Tensor) -> Tensor:
-    """Σ_i w_i φ_i, [G, B], for weights [G, K, 1]. As a sum it is fused with the layer before; a product is not."""
+    """Σ_i w_i φ_i, [G, B], for weights [G, K, 1]. As a sum it is fused with the layer before; a
+    product is not."""
     return (phi * weights.transpose(1, 2)).sum(-1)
 
 
@@ -158,10 +181,13 @@ def deviation(v: Tensor) -> Tensor:
 
 
 class Critic(Net):
-    """Q(s, a) with a plain linear head (v is None), or with the Gaussian head of the paper, Section 3.2:
-    weights w_i ~ N(m_i, v_i) and a deterministic bias, hence Q | s, a ~ N(m_p, v_p) in closed form."""
+    """Q(s, a) with a plain linear head (v is None), or with the Gaussian head of the paper, Section
+    3.2: weights w_i ~ N(m_i, v_i) and a deterministic bias, hence Q | s, a ~ N(m_p, v_p) in closed
+    form."""
 
-    def __init__(self, trunk: Trunk, members: int = 1, gaussian: bool = False, log_variance: float = 0.0) -> None:
+    def __init__(
+        self, trunk: Trunk, members: int = 1, gaussian: bool = False, log_variance: float = 0.0
+    ) -> None:
         head = linear_parameters(trunk.width, 1)
         if gaussian:
             head["log_variance"] = Parameter((trunk.width, 1), centre=log_variance)
@@ -181,7 +207,9 @@ class Critic(Net):
 
     def posterior(self, p: Params) -> tuple[Tensor, Tensor]:
         """Mean and log-variance of the head's weights, each [R, M, K]."""
-        return self.per_member(p["head.weight"].squeeze(-1)), self.per_member(p["head.log_variance"].squeeze(-1))
+        return self.per_member(p["head.weight"].squeeze(-1)), self.per_member(
+            p["head.log_variance"].squeeze(-1)
+        )
 
     def sampled_weights(self, p: Params, noise: Tensor) -> Tensor:
         """A draw of the head's weights, [G, K, 1], from noise [R, M, K]."""
@@ -189,8 +217,10 @@ class Critic(Net):
         return (m + noise * (0.5 * log_v).exp()).view(-1, noise.shape[-1], 1)
 
     def sampled(self, p: Params, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
-        """Q [R, M, B, S] with S draws of the head's weights, each for all pairs, from noise [R, S, M, K]."""
-        weights = torch.cat([self.sampled_weights(p, each) for each in noise.unbind(1)], -1)  # [G, K, S]
+        """Q [R, M, B, S] with S draws of the head's weights, each for all pairs, from noise [R, S,
+        M, K]."""
+        # [G, K, S]
+        weights = torch.cat([self.sampled_weights(p, each) for each in noise.unbind(1)], -1)
         return self.per_member(torch.bmm(self.features(p, s, a), weights) + p["head.bias"])
 
 
@@ -219,8 +249,8 @@ class GaussianActor(Net):
 
 
 def squashed_sample(mean: Tensor, std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Action tanh(u), u = mean + std·noise, and its log-density. The density is taken from u, never from atanh of the
-    action, which is infinite for a saturated one."""
+    """Action tanh(u), u = mean + std·noise, and its log-density. The density is taken from u, never
+    from atanh of the action, which is infinite for a saturated one."""
     u = mean + std * noise
     gaussian = -0.5 * noise.square() - std.log() - 0.5 * math.log(2 * math.pi)
     log_slope = 2 * (LOG_2 - u - F.softplus(-2 * u))  # log(1 - tanh² u), stable for large |u|

@@ -1,9 +1,10 @@
-"""PAC-Bayesian soft actor-critic (Tasdighi et al., AABI 2024): Section 3.2 in the order of the text, and nothing else.
+"""PAC-Bayesian soft actor-critic (Tasdighi et al., AABI 2024): Section 3.2 in the order of the
+text, and nothing else.
 
-Letters are the paper's: w_i ~ N(m_i, v_i) are the weights of the critic's last layer, m_p and v_p mean and variance of
-Q, μ the posterior, μ₀ the prior, N the number of tuples in the replay buffer; θ are all the critic's parameters. What
-the paper leaves open, or what lies beyond it, is chosen by settings of `beyond_the_paper.py`.
-"""
+Letters are the paper's: w_i ~ N(m_i, v_i) are the weights of the critic's last layer, m_p and v_p
+mean and variance of Q, μ the posterior, μ₀ the prior, N the number of tuples in the replay buffer;
+θ are all the critic's parameters. What the paper leaves open, or what lies beyond it, is chosen by
+settings of `beyond_the_paper.py`."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,7 +17,15 @@ from pac4sac.agents.bounds import complexity_paper, gaussian_kl
 from pac4sac.agents.nets import Critic, Params, deviation, squashed_sample
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac, SacConfig, of_own_shots, pairs, take
-from pac4sac.agents.settings import ANY, AT_LEAST_ONE, BELOW_ONE, NON_NEGATIVE, AgentConfig, per_run, structural
+from pac4sac.agents.settings import (
+    ANY,
+    AT_LEAST_ONE,
+    BELOW_ONE,
+    NON_NEGATIVE,
+    AgentConfig,
+    per_run,
+    structural,
+)
 from pac4sac.agents.tape import Stream
 
 
@@ -25,7 +34,9 @@ class PacBayesConfig(AgentConfig):
     """Settings of the PAC-Bayes critic, as the paper has it."""
 
     xi: float = per_run(0.01, BELOW_ONE, "ξ: weight of the exploration term")
-    conservative: float = per_run(1.0, NON_NEGATIVE, "weight of the conservative term, √(KL/N) in the paper")
+    conservative: float = per_run(
+        1.0, NON_NEGATIVE, "weight of the conservative term, √(KL/N) in the paper"
+    )
     critics: int = structural(1, AT_LEAST_ONE, "number of critics; their minimum is used")
     log_variance: float = structural(-4.6, ANY, "first log-variance of the last layer's weights")
 
@@ -40,16 +51,19 @@ class Objective(NamedTuple):
 
 
 class PacBayesCritic(Agent):
-    """A randomised critic with a PAC-Bayes bound as its objective. It suits any actor-critic, as the paper says, and is
-    therefore a part of its own: SAC with it is PAC4SAC."""
+    """A randomised critic with a PAC-Bayes bound as its objective. It suits any actor-critic, as
+    the paper says, and is therefore a part of its own: SAC with it is PAC4SAC."""
 
     config: PacBayesConfig
 
-    # First paragraph: Q | s, a = Σ w_i φ_i(s, a) + b, hence Q | s, a ~ N(m_p, v_p) with m_p = Σ m_i φ_i + b and
-    # v_p = Σ v_i φ_i², the forward pass of `nets.Critic`. There is one critic, where SAC has the minimum of two.
+    # First paragraph: Q | s, a = Σ w_i φ_i(s, a) + b, hence Q | s, a ~ N(m_p, v_p) with m_p = Σ m_i
+    # φ_i + b and v_p = Σ v_i φ_i², the forward pass of `nets.Critic`. There is one critic, where
+    # SAC has the minimum of two.
 
     def build_critic(self) -> Critic:
-        return Critic(self.trunk(s=self.ds, a=self.da), self.config.critics, True, self.config.log_variance)
+        return Critic(
+            self.trunk(s=self.ds, a=self.da), self.config.critics, True, self.config.log_variance
+        )
 
     # "The KL divergence term is analytically tractable as well", to a standard normal prior.
 
@@ -61,33 +75,54 @@ class PacBayesCritic(Agent):
     def complexity(self, state: State, kl: Tensor, n: Tensor) -> Tensor:
         return complexity_paper(kl, n)
 
-    # The final critic training objective L(m, v), third display. Its target r + γ stop_grad(Q)(s′) is that of SAC,
-    # y = r + γ (m_p(s′, a′) − α log π(a′|s′)) with the slow critic's mean and a′ ~ π, never the shooting policy, as in
-    # the operator T of "Convergence properties". ξ weighs the exploration term as in Section 3.1.
+    # The final critic training objective L(m, v), third display. Its target r + γ stop_grad(Q)(s′)
+    # is that of SAC, y = r + γ (m_p(s′, a′) − α log π(a′|s′)) with the slow critic's mean and a′ ~
+    # π, never the shooting policy, as in the operator T of "Convergence properties". ξ weighs the
+    # exploration term as in Section 3.1.
 
     def objective(
-        self, state: State, y: Tensor, m_p: Tensor, v_p: Tensor, v_p_next: Tensor, kl: Tensor, n: Tensor
+        self,
+        state: State,
+        y: Tensor,
+        m_p: Tensor,
+        v_p: Tensor,
+        v_p_next: Tensor,
+        kl: Tensor,
+        n: Tensor,
     ) -> Objective:
         weight, xi = Hyper(state).conservative[:, None], Hyper(state).xi[:, None]
         bellman = ((y - m_p).square() + v_p).mean(-1)  # R_N(μ), first display
         conservative = self.complexity(state, kl, n)  # √(KL/N), Section 3.1
-        exploration = v_p_next.mean(-1)  # second display, which prints Q(s′, a′) and says "the variance of the critic"
+        # second display, which prints Q(s′, a′) and says "the variance of the critic"
+        exploration = v_p_next.mean(-1)
         loss = bellman + weight * conservative - xi * exploration
         return Objective(loss, bellman, conservative, exploration)
 
-    def critic_loss(self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
+    def critic_loss(
+        self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw
+    ) -> Loss:
         m_p, v_p, v_p_next = self.here_and_next(state, theta, batch, target, draw)
         kl, n = self.divergence(state, theta), state["step"].clamp_max(self.config.capacity)
-        loss, bellman, conservative, exploration = self.objective(state, target.y[:, None], m_p, v_p, v_p_next, kl, n)
-        log = {"bellman": bellman, "conservative": conservative, "exploration": exploration, "kl": kl}
+        loss, bellman, conservative, exploration = self.objective(
+            state, target.y[:, None], m_p, v_p, v_p_next, kl, n
+        )
+        log = {
+            "bellman": bellman,
+            "conservative": conservative,
+            "exploration": exploration,
+            "kl": kl,
+        }
         log |= {"q": m_p.mean(-1), "q_deviation": v_p.sqrt().mean(-1)}
         return loss.sum(1), {name: value.mean(1) for name, value in log.items()}
 
     def here_and_next(
         self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """m_p(s, a), v_p(s, a) and v_p(s′, a′), each [R, M, B], in one pass; what has ended has no next value."""
-        m, v = self.critic(theta, torch.cat([batch.s, batch.s2], 1), torch.cat([batch.a, target.a2], 1))
+        """m_p(s, a), v_p(s, a) and v_p(s′, a′), each [R, M, B], in one pass; what has ended has no
+        next value."""
+        m, v = self.critic(
+            theta, torch.cat([batch.s, batch.s2], 1), torch.cat([batch.a, target.a2], 1)
+        )
         assert v is not None
         (m_p, _), (v_p, v_p_next) = m.chunk(2, -1), v.chunk(2, -1)
         return m_p, v_p, v_p_next * (1 - batch.terminated[:, None])
@@ -101,10 +136,16 @@ class PacBayesCritic(Agent):
         return m_p + epsilon * deviation(v_p)
 
     def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
-        return super().value(theta, s, a, None) if noise is None else self.sample(theta, s, a, noise).amin(1)
+        return (
+            super().value(theta, s, a, None)
+            if noise is None
+            else self.sample(theta, s, a, noise).amin(1)
+        )
 
     def update_streams(self) -> dict[str, Stream]:
-        return super().update_streams() | {"actor_value": Stream((self.config.critics, self.config.batch))}
+        return super().update_streams() | {
+            "actor_value": Stream((self.config.critics, self.config.batch))
+        }
 
     def logged(self) -> tuple[str, ...]:
         return (*super().logged(), "bellman", "conservative", "exploration", "kl", "q_deviation")
@@ -114,7 +155,9 @@ class PacBayesCritic(Agent):
 class Pac4SacConfig(PacBayesConfig, SacConfig):
     """Settings of PAC4SAC: those of its critic and those of SAC."""
 
-    shots: int = per_run(500, AT_LEAST_ONE, "S: actions drawn per step, of which the critic's favourite is taken")
+    shots: int = per_run(
+        500, AT_LEAST_ONE, "S: actions drawn per step, of which the critic's favourite is taken"
+    )
 
 
 class Pac4Sac(PacBayesCritic, Sac):
@@ -133,14 +176,15 @@ class Pac4Sac(PacBayesCritic, Sac):
         loss = (alpha[:, None] * log_pi - q).mean(-1)
         return loss, {"entropy": -log_pi.mean(-1), "alpha": alpha}
 
-    # "Critic-guided optimal action search by multiple shooting": samples a_1, …, a_S | s ~ π, for each of them a sample
-    # Q_i | a_i, s ~ μ, and the agent acts with the a_i of the largest Q_i.
+    # "Critic-guided optimal action search by multiple shooting": samples a_1, …, a_S | s ~ π, for
+    # each of them a sample Q_i | a_i, s ~ μ, and the agent acts with the a_i of the largest Q_i.
 
     def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
         a = self.candidates(state, s, draw)  # [R, S, B, da]
         if a.shape[1] == 1:
             return a.squeeze(1)
-        theta, epsilon = self.params(state, "critic"), draw["values"].transpose(1, 2).flatten(2)  # [R, M, S·B]
+        # [R, M, S·B]
+        theta, epsilon = (self.params(state, "critic"), draw["values"].transpose(1, 2).flatten(2))
         q = self.sample(theta, *pairs(s, a), epsilon).amin(1).view(a.shape[:-1])  # [R, S, B]
         return take(a, of_own_shots(q, Hyper(state).shots).argmax(1))
 

@@ -1,7 +1,7 @@
-"""PBAC (Tasdighi, Haussmann, Werge, Wu, Kandemir, arXiv 2402.03055), by the authors of PAC4SAC: deep exploration with
-PAC-Bayes. The posterior is an ensemble of critics, the prior is made of their targets, each critic has a policy of its
-own, and one policy, drawn now and again, acts. What the paper leaves open follows the program that its authors released
-with it."""
+"""PBAC (Tasdighi, Haussmann, Werge, Wu, Kandemir, arXiv 2402.03055), by the authors of PAC4SAC:
+deep exploration with PAC-Bayes. The posterior is an ensemble of critics, the prior is made of their
+targets, each critic has a policy of its own, and one policy, drawn now and again, acts. What the
+paper leaves open follows the program that its authors released with it."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,7 +11,15 @@ from torch import Tensor
 
 from pac4sac.agents.base import Draw, Hyper, Loss, State, Target
 from pac4sac.agents.held_member import HeldMember
-from pac4sac.agents.nets import Critic, GaussianActor, Net, Params, Trunk, linear_head, linear_parameters
+from pac4sac.agents.nets import (
+    Critic,
+    GaussianActor,
+    Net,
+    Params,
+    Trunk,
+    linear_head,
+    linear_parameters,
+)
 from pac4sac.agents.nets import squashed_sample as squashed
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac, SacConfig
@@ -24,10 +32,18 @@ LEAST_VARIANCE = 1e-6
 @dataclass(frozen=True, kw_only=True)
 class PbacConfig(SacConfig):
     critics: int = structural(10, Interval(2), "number of critics, each with a policy of its own")
-    target_shots: int = structural(1, Interval(1, 1), "one next action, that of the policy which acts at present")
-    prior_variance: float = per_run(1.0, POSITIVE, "σ₀²: variance of the prior around the mean of the targets")
-    kept: float = per_run(0.95, Interval(0, 1, low_open=True), "share of the errors in a minibatch that a critic sees")
-    held: int = per_run(5, AT_LEAST_ONE, "steps after which another policy is drawn; each episode draws one too")
+    target_shots: int = structural(
+        1, Interval(1, 1), "one next action, that of the policy which acts at present"
+    )
+    prior_variance: float = per_run(
+        1.0, POSITIVE, "σ₀²: variance of the prior around the mean of the targets"
+    )
+    kept: float = per_run(
+        0.95, Interval(0, 1, low_open=True), "share of the errors in a minibatch that a critic sees"
+    )
+    held: int = per_run(
+        5, AT_LEAST_ONE, "steps after which another policy is drawn; each episode draws one too"
+    )
 
 
 class ManyActors(GaussianActor):
@@ -39,7 +55,9 @@ class ManyActors(GaussianActor):
 
     def __call__(self, p: Params, s: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation, each [R, M, B, da]."""
-        heads = linear_head(p, self.trunk(p, s)).view(*s.shape[:2], self.policies, -1).transpose(1, 2)
+        heads = (
+            linear_head(p, self.trunk(p, s)).view(*s.shape[:2], self.policies, -1).transpose(1, 2)
+        )
         mean, log_variance = heads.chunk(2, -1)
         return mean, (0.5 * log_variance.clamp(*self.log_variance_range)).exp()
 
@@ -47,7 +65,9 @@ class ManyActors(GaussianActor):
 class Pbac(HeldMember, Sac):
     title = "PBAC: an ensemble of critics and policies, by the authors of PAC4SAC"
     Config = PbacConfig
-    revision: ClassVar = 2  # targets with the next action of the policy that acts, not each with its own
+    revision: ClassVar = (
+        2  # targets with the next action of the policy that acts, not each with its own
+    )
     presets: ClassVar = {"paper": {}}
     updates_of_task: ClassVar = {"paper": 1}
     takes_minimum: ClassVar = False
@@ -63,8 +83,8 @@ class Pbac(HeldMember, Sac):
         (states,) = self.critic.of_members(s)
         return self.critic.head(theta, self.critic.trunk(theta, states, a.flatten(0, 1)))[0]
 
-    # --- y_k = r + γ(1 − d)(Q̄_k(s′, a′) − α log π_j(a′|s′)), where π_j is the policy that acts at present: all critics
-    # judge the same next action, and none that it alone holds best.
+    # --- y_k = r + γ(1 − d)(Q̄_k(s′, a′) − α log π_j(a′|s′)), where π_j is the policy that acts at
+    # present: all critics judge the same next action, and none that it alone holds best.
 
     def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Target:
         a2, log_pi = squashed(*self.proposal(state, batch.s2), draw["target"])
@@ -77,15 +97,20 @@ class Pbac(HeldMember, Sac):
     #
     #   mean_k (Q_k − y_k)² + KL(N(mean Q, σ²)‖N(ȳ, σ₀²)) − γ² ln σ²
     #
-    # of which KL = mean_k (Q_k − ȳ)²/2σ₀² − ½ ln σ², but for constants. The last term stands for the variance of the
-    # next value, which the bound on the value error subtracts: it is taken in (s, a), and as its logarithm.
+    # of which KL = mean_k (Q_k − ȳ)²/2σ₀² − ½ ln σ², but for constants. The last term stands for
+    # the variance of the next value, which the bound on the value error subtracts: it is taken in
+    # (s, a), and as its logarithm.
 
-    def critic_loss(self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
+    def critic_loss(
+        self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw
+    ) -> Loss:
         h = Hyper(state)
         m, _ = self.critic(theta, batch.s, batch.a)  # [R, M, B]
         seen = draw["mask"] < h.kept.view(-1, 1, 1)
         bellman = torch.where(seen, (m - target.y).square(), 0.0).mean((1, 2))
-        distance = torch.where(seen, (m - target.y.mean(1, keepdim=True)).square(), 0.0).mean((1, 2))
+        distance = torch.where(seen, (m - target.y.mean(1, keepdim=True)).square(), 0.0).mean(
+            (1, 2)
+        )
         from_prior = distance / (2 * h.prior_variance)
         variance = m.var(1).clamp_min(LEAST_VARIANCE)  # [R, B]
         log_variance = variance.log().mean(-1)
@@ -112,7 +137,8 @@ class Pbac(HeldMember, Sac):
         return mean.gather(1, chosen).squeeze(1), std.gather(1, chosen).squeeze(1)
 
     def renewed(self, state: State) -> Tensor:
-        held = Hyper(state).held  # a float: compiled for a CPU, whole numbers would be divided in empty lanes too, by 0
+        # a float: compiled for a CPU, whole numbers would be divided in empty lanes too, by 0
+        held = Hyper(state).held
         return super().renewed(state) | (torch.remainder(state["step"].to(held.dtype), held) == 0)
 
     def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
@@ -124,7 +150,8 @@ class Pbac(HeldMember, Sac):
 
     def sample_policy(self, state: State, s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
         """Of a policy drawn for each state."""
-        a, log_pi = squashed(*self.actor(self.params(state, "actor"), s), draw["policies"])  # [R, M, B, da]
+        # [R, M, B, da]
+        a, log_pi = squashed(*self.actor(self.params(state, "actor"), s), draw["policies"])
         chosen = self.member_of(draw["which"]).unsqueeze(1)
         each = chosen.unsqueeze(-1).expand(-1, -1, -1, self.da)
         return a.gather(1, each).squeeze(1), log_pi.gather(1, chosen).squeeze(1)
@@ -132,7 +159,10 @@ class Pbac(HeldMember, Sac):
     # --- what the above needs
 
     def policy_streams(self, states: int) -> dict[str, Stream]:
-        return {"policies": Stream((self.config.critics, states, self.da)), "which": Stream((states,), uniform=True)}
+        return {
+            "policies": Stream((self.config.critics, states, self.da)),
+            "which": Stream((states,), uniform=True),
+        }
 
     def update_streams(self) -> dict[str, Stream]:
         members, batch = self.config.critics, self.config.batch

@@ -1,6 +1,6 @@
-"""Randomized ensembled double Q-learning (Chen et al. 2021, Algorithm 1): SAC with an ensemble of N critics and many
-updates per step. The target takes the minimum of M critics drawn anew for each update, the actor climbs the mean of
-all."""
+"""Randomized ensembled double Q-learning (Chen et al. 2021, Algorithm 1): SAC with an ensemble of N
+critics and many updates per step. The target takes the minimum of M critics drawn anew for each
+update, the actor climbs the mean of all."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,18 +22,23 @@ class RedqConfig(SacConfig):
     """Settings of REDQ."""
 
     critics: int = structural(10, AT_LEAST_ONE, "N: critics of the ensemble")
-    subset: int = per_run(2, AT_LEAST_ONE, "M: critics drawn for each target, which takes their minimum")
+    subset: int = per_run(
+        2, AT_LEAST_ONE, "M: critics drawn for each target, which takes their minimum"
+    )
     updates_per_step: int = per_run(20, AT_LEAST_ONE, "G: updates after each environment step")
     policy_delay: int = per_run(20, AT_LEAST_ONE, "the actor and α move in every so manyth update")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.subset > self.critics:
-            raise UserError(f"subset must be at most the number of critics ({self.critics}), not {self.subset}.")
+            raise UserError(
+                f"subset must be at most the number of critics ({self.critics}), not {self.subset}."
+            )
 
 
 class Redq(Sac):
-    """SAC with an ensemble of critics, a random subset of them in each target, and many updates per step."""
+    """SAC with an ensemble of critics, a random subset of them in each target, and many updates per
+    step."""
 
     title = "Randomized ensembled double Q-learning"
     Config = RedqConfig
@@ -41,7 +46,8 @@ class Redq(Sac):
     updates_of_task: ClassVar[Mapping[str, int]] = {}  # G is the algorithm's own
     config: RedqConfig
 
-    # Lines 6 to 9: each of G updates draws a batch and a subset 𝓜 of M critics; all N critics regress one target,
+    # Lines 6 to 9: each of G updates draws a batch and a subset 𝓜 of M critics; all N critics
+    # regress one target,
     #
     #   y = r + γ (min_{i ∈ 𝓜} Q′_i(s′, a′) − α log π(a′|s′)),  a′ ~ π(·|s′)
     #
@@ -49,12 +55,15 @@ class Redq(Sac):
 
     def target_value(self, state: State, s2: Tensor, a2: Tensor, draw: Draw) -> Tensor:
         q2, _ = self.critic(self.slow_copies(state, draw), s2, a2)  # [R, N, B]
-        return q2.masked_fill(~drawn_subset(draw["subset"], Hyper(state).subset).unsqueeze(-1), torch.inf).amin(1)
+        return q2.masked_fill(
+            ~drawn_subset(draw["subset"], Hyper(state).subset).unsqueeze(-1), torch.inf
+        ).amin(1)
 
     def slow_copies(self, state: State, draw: Draw) -> Params:
         return self.params(state, "critic/target")
 
-    # Line 12, after the G updates: the actor climbs the mean over the ensemble, 1/N Σ_i Q_i(s, a) − α log π(a|s).
+    # Line 12, after the G updates: the actor climbs the mean over the ensemble, 1/N Σ_i Q_i(s, a) −
+    # α log π(a|s).
 
     delayed: ClassVar[Mapping[str, str]] = {"actor": "policy_delay"}
 
@@ -70,10 +79,10 @@ class Redq(Sac):
 
 
 def drawn_subset(uniforms: Tensor, size: Tensor) -> Tensor:
-    """Which members [R, N] belong to a random subset of the run's own size [R]: those with the smallest numbers."""
+    """Which members [R, N] belong to a random subset of the run's own size [R]: those with the
+    smallest numbers."""
     mine, others = uniforms.unsqueeze(2), uniforms.unsqueeze(1)
     place = torch.arange(uniforms.shape[1], device=uniforms.device)
-    earlier = (others < mine) | (
-        (others == mine) & (place < place.unsqueeze(1))
-    )  # [R, N, N]; equal ones by their place
+    # [R, N, N]; equal ones by their place
+    earlier = (others < mine) | ((others == mine) & (place < place.unsqueeze(1)))
     return earlier.sum(2) < size.unsqueeze(1)

@@ -1,4 +1,5 @@
-"""Replay of a cohort: one ring of packed transitions per run, on the learner's device, read by one gather."""
+"""Replay of a cohort: one ring of packed transitions per run, on the learner's device, read by one
+gather."""
 
 from typing import NamedTuple
 
@@ -13,8 +14,9 @@ class Batch(NamedTuple):
     a: Tensor  # [R, B, da]
     r: Tensor  # [R, B]
     s2: Tensor  # [R, B, ds], the true next state, also where the time limit cut the episode
-    # [R, B], 1 where the episode really ended; a time limit is no end. Where several steps were joined into one, what
-    # they discount is in it too, so that r + γ (1 − terminated) · value is their target.
+    # [R, B], 1 where the episode really ended; a time limit is no end. Where several steps were
+    # joined into one, what they discount is in it too, so that r + γ (1 − terminated) · value is
+    # their target.
     terminated: Tensor
 
 
@@ -28,7 +30,8 @@ def pack(s: Tensor, a: Tensor, r: Tensor, s2: Tensor, terminated: Tensor) -> Ten
 
 
 def store(data: Tensor, row: Tensor, step: Tensor) -> None:
-    """Write the transitions of one lockstep step into data [R, capacity, width]; `step` counts those stored before."""
+    """Write the transitions of one lockstep step into data [R, capacity, width]; `step` counts
+    those stored before."""
     data.index_copy_(1, (step % data.shape[1]).reshape(1), row.unsqueeze(1))
 
 
@@ -45,10 +48,13 @@ def at(data: Tensor, index: Tensor, ds: int, da: int) -> Batch:
     return unpack(rows, ds, da)
 
 
-def join(data: Tensor, index: Tensor, n: Tensor, batch: Batch, steps: Tensor, longest: int, gamma: Tensor) -> Batch:
-    """The batch at these places with each transition joined to those that followed it, up to a run's own number of
-    steps [R]: as far as its episode goes, which goes on where the next in the ring begins in the state where it ended.
-    So neither an end, nor a time limit, nor the youngest in the ring is ever passed."""
+def join(
+    data: Tensor, index: Tensor, n: Tensor, batch: Batch, steps: Tensor, longest: int, gamma: Tensor
+) -> Batch:
+    """The batch at these places with each transition joined to those that followed it, up to a
+    run's own number of steps [R]: as far as its episode goes, which goes on where the next in the
+    ring begins in the state where it ended. So neither an end, nor a time limit, nor the youngest
+    in the ring is ever passed."""
     ds, da = batch.s.shape[-1], batch.a.shape[-1]
     r, s2, terminated = batch.r, batch.s2, batch.terminated
     discount, joined = torch.ones_like(r), torch.ones_like(r, dtype=torch.bool)

@@ -1,8 +1,9 @@
-"""Soft actor-critic (Haarnoja et al. 2018): twin critics whose minimum is the target; entropy weight fixed or learned.
+"""Soft actor-critic (Haarnoja et al. 2018): twin critics whose minimum is the target; entropy
+weight fixed or learned.
 
-Any agent with this actor can also *shoot*: draw S actions from the policy and take the one its critic values most.
-For SAC that is a control, off by default; for PAC4SAC it is part of the algorithm.
-"""
+Any agent with this actor can also *shoot*: draw S actions from the policy and take the one its
+critic values most. For SAC that is a control, off by default; for PAC4SAC it is part of the
+algorithm."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,15 @@ from torch import Tensor
 from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
 from pac4sac.agents.nets import Critic, GaussianActor, Net, Params, squashed_sample
 from pac4sac.agents.replay import Batch
-from pac4sac.agents.settings import ANY, AT_LEAST_ONE, MUJOCO_SAC, NON_NEGATIVE, AgentConfig, per_run, structural
+from pac4sac.agents.settings import (
+    ANY,
+    AT_LEAST_ONE,
+    MUJOCO_SAC,
+    NON_NEGATIVE,
+    AgentConfig,
+    per_run,
+    structural,
+)
 from pac4sac.agents.tape import Stream
 
 
@@ -22,15 +31,31 @@ from pac4sac.agents.tape import Stream
 class SacConfig(AgentConfig):
     """Settings of SAC."""
 
-    alpha: float = per_run(0.2, NON_NEGATIVE, "weight of the policy's entropy; its first value where it is learned")
-    learn_alpha: bool = per_run(False, None, "learn α towards a target entropy, of −d_a unless told otherwise")
-    target_entropy: float = per_run(-1.0, ANY, "that entropy, for each of d_a joints or as entropy_rule counts them")
-    entropy_rule: str = per_run("joints", ("joints", "root"), "times d_a, or √d_a: more noise where joints are many")
-    least_alpha: float = per_run(0.0, NON_NEGATIVE, "for each joint, what a learned α never falls below")
+    alpha: float = per_run(
+        0.2, NON_NEGATIVE, "weight of the policy's entropy; its first value where it is learned"
+    )
+    learn_alpha: bool = per_run(
+        False, None, "learn α towards a target entropy, of −d_a unless told otherwise"
+    )
+    target_entropy: float = per_run(
+        -1.0, ANY, "that entropy, for each of d_a joints or as entropy_rule counts them"
+    )
+    entropy_rule: str = per_run(
+        "joints", ("joints", "root"), "times d_a, or √d_a: more noise where joints are many"
+    )
+    least_alpha: float = per_run(
+        0.0, NON_NEGATIVE, "for each joint, what a learned α never falls below"
+    )
     alpha_lr: float = per_run(0.0, NON_NEGATIVE, "Adam's learning rate for log α; 0 for that of lr")
-    alpha_loss: str = structural("log", ("log", "plain"), "loss of a learned α: log α or α, times entropy − target")
-    shots: int = per_run(1, AT_LEAST_ONE, "S: actions drawn per step, of which the critic's favourite is taken")
-    shoot: str = structural("always", ("always", "evaluation"), "when to shoot: in training too, or in evaluation only")
+    alpha_loss: str = structural(
+        "log", ("log", "plain"), "loss of a learned α: log α or α, times entropy − target"
+    )
+    shots: int = per_run(
+        1, AT_LEAST_ONE, "S: actions drawn per step, of which the critic's favourite is taken"
+    )
+    shoot: str = structural(
+        "always", ("always", "evaluation"), "when to shoot: in training too, or in evaluation only"
+    )
     target_shots: int = structural(
         1, AT_LEAST_ONE, "actions drawn for the next state of a target; 1 evaluates π itself"
     )
@@ -38,14 +63,15 @@ class SacConfig(AgentConfig):
 
 
 class Sac(Agent):
-    """Soft actor-critic: twin critics whose minimum is the target, a squashed Gaussian actor, fixed or learned α."""
+    """Soft actor-critic: twin critics whose minimum is the target, a squashed Gaussian actor, fixed
+    or learned α."""
 
     title = "Soft actor-critic with twin critics"
     Config = SacConfig
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "paper": {},
-        # The paper states α for PAC4SAC only; with this one SAC is nearest to its own row, as far as runs tell. The
-        # study `calibrate-rivals` asks which it is.
+        # The paper states α for PAC4SAC only; with this one SAC is nearest to its own row, as far
+        # as runs tell. The study `calibrate-rivals` asks which it is.
         "calibrated": {"alpha": 0.1},
         "mujoco": {**MUJOCO_SAC, "warmup": 10_000},
     }
@@ -84,9 +110,11 @@ class Sac(Agent):
         return log
 
     def next_action(self, state: State, s2: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
-        """a′ ~ π(·|s′) and its log-density; where the setting asks for it, the best of several by the mean of Q."""
+        """a′ ~ π(·|s′) and its log-density; where the setting asks for it, the best of several by
+        the mean of Q."""
         mean, std = self.actor(self.params(state, "actor"), s2)
-        a2, log_pi = squashed_sample(mean.unsqueeze(1), std.unsqueeze(1), draw["target"])  # [R, S, B, da]
+        # [R, S, B, da]
+        a2, log_pi = squashed_sample(mean.unsqueeze(1), std.unsqueeze(1), draw["target"])
         if a2.shape[1] == 1:
             return a2.squeeze(1), log_pi.squeeze(1)
         q = self.value(self.params(state, "critic"), *pairs(s2, a2), None).view_as(log_pi)
@@ -100,15 +128,18 @@ class Sac(Agent):
         return torch.where(h.learn_alpha > 0, state["log_alpha"].view(-1).exp(), h.alpha)
 
     def learn_temperature(self, state: State, entropy: Tensor, active: Tensor) -> None:
-        """Gradient in log α of log α · (entropy − target entropy), or of α times it, and no further than the least α;
-        only for runs that learn it."""
+        """Gradient in log α of log α · (entropy − target entropy), or of α times it, and no further
+        than the least α; only for runs that learn it."""
         h = Hyper(state)
-        target = h.target_entropy * (self.da + h.entropy_rule * (self.da**0.5 - self.da))  # d_a or √d_a
+        # d_a or √d_a
+        target = h.target_entropy * (self.da + h.entropy_rule * (self.da**0.5 - self.da))
         gradient = torch.where(h.learn_alpha > 0, entropy - target, 0.0)
         if self.config.alpha_loss == "plain":
             gradient = gradient * self.alpha(state)
         self.adam(state, "log_alpha", gradient.view(-1, 1, 1), gradient, active)
-        least = torch.where(active & (h.learn_alpha > 0), (self.da * h.least_alpha).log(), -torch.inf)
+        least = torch.where(
+            active & (h.learn_alpha > 0), (self.da * h.least_alpha).log(), -torch.inf
+        )
         state["log_alpha"].copy_(state["log_alpha"].maximum(least.view(-1, 1, 1)))
 
     def trained(self) -> tuple[str, ...]:
@@ -167,8 +198,8 @@ class Sac(Agent):
 
 
 def pairs(s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-    """States [R, B, ds] with their candidates [R, S, B, da], as a critic takes them: [R, S·B, ·]. A single state is
-    left as it is, since a critic multiplies it once for all its candidates."""
+    """States [R, B, ds] with their candidates [R, S, B, da], as a critic takes them: [R, S·B, ·]. A
+    single state is left as it is, since a critic multiplies it once for all its candidates."""
     runs, count, states, _ = a.shape
     if states > 1:
         s = s.unsqueeze(1).expand(-1, count, -1, -1).reshape(runs, count * states, -1)

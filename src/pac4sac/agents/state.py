@@ -1,4 +1,5 @@
-"""What the functions of an agent take and give: the state of a cohort, a reading of the tape, per-run settings."""
+"""What the functions of an agent take and give: the state of a cohort, a reading of the tape,
+per-run settings."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -9,7 +10,8 @@ from torch import Tensor
 from pac4sac.base.errors import UserError
 
 State = dict[str, Tensor]
-"""All that a cohort is, by name: weights [R, M, P], slow copies, moments, per-run settings, counters."""
+"""All that a cohort is, by name: weights [R, M, P], slow copies, moments, per-run settings,
+counters."""
 Draw = Mapping[str, Tensor]
 """One reading of the tape: {stream: [R, ...]}."""
 Loss = tuple[Tensor, dict[str, Tensor]]
@@ -25,8 +27,10 @@ class Hyper:
     def __getattr__(self, name: str) -> Tensor:
         if f"hyper/{name}" not in self._state:
             raise UserError(
-                f"The agent has no per-run setting {name!r}; declare it by per_run(…) in its Config, and name that "
-                f"Config in the class of the agent (a structural setting is read as self.config.{name})."
+                f"The agent has no per-run setting {name!r}; declare it by per_run(…) in its "
+                "Config, and name that "
+                "Config in the class of the agent (a structural setting is read as "
+                f"self.config.{name})."
             )
         return self._state[f"hyper/{name}"]
 
@@ -39,6 +43,6 @@ class Target(NamedTuple):
 
 
 def count_up(counts: Tensor, chosen: Tensor) -> Tensor:
-    """Add one where chosen, in place. Adding the truth values instead has met a fault of Triton's compiler, which puts
-    their conversion behind its use."""
+    """Add one where chosen, in place. Adding the truth values instead has met a fault of Triton's
+    compiler, which puts their conversion behind its use."""
     return counts.copy_(torch.where(chosen, counts + 1, counts))

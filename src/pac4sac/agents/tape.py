@@ -1,6 +1,6 @@
-"""The random numbers of a cohort: one tape per run, in blocks, each block from a generator seeded by
-(run seed, stream, block number). A run therefore draws the same numbers in any cohort, a checkpoint stores counters
-and no generator state, and a captured CUDA graph only reads a position.
+"""The random numbers of a cohort: one tape per run, in blocks, each block from a generator seeded
+by (run seed, stream, block number). A run therefore draws the same numbers in any cohort, a
+checkpoint stores counters and no generator state, and a captured CUDA graph only reads a position.
 """
 
 import hashlib
@@ -18,11 +18,14 @@ BLOCK = 64  # readings per block: long enough to make drawing cheap, short enoug
 
 @dataclass(frozen=True)
 class Stream:
-    """What one reading of a stream is: its shape, and for a run with fewer rows than the widest, how many it has."""
+    """What one reading of a stream is: its shape, and for a run with fewer rows than the widest,
+    how many it has."""
 
     shape: tuple[int, ...]
     uniform: bool = False  # uniform on [0, 1); otherwise standard normal
-    rows: tuple[int, ...] | None = None  # per run, the length of the first axis; the rest of it stays zero
+    rows: tuple[int, ...] | None = (
+        None  # per run, the length of the first axis; the rest of it stays zero
+    )
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,9 @@ class Part:
 
 
 class Tape:
-    """The current block of every stream, for all runs: `blocks[name]` is [R, lanes · length, *shape]. A tape with
-    several lanes has as many readings at each position, lane by lane; each lane has numbers of its own."""
+    """The current block of every stream, for all runs: `blocks[name]` is [R, lanes · length,
+    *shape]. A tape with several lanes has as many readings at each position, lane by lane; each
+    lane has numbers of its own."""
 
     def __init__(
         self,
@@ -64,7 +68,11 @@ class Tape:
         }
         self._generator = torch.Generator(device)
         self._parts = [
-            Part(self._place(name, run, lane), stream.uniform, f"{seed} {name}" + (f" {lane}" if lane else ""))
+            Part(
+                self._place(name, run, lane),
+                stream.uniform,
+                f"{seed} {name}" + (f" {lane}" if lane else ""),
+            )
             for name, stream in self.streams.items()
             for run, seed in enumerate(self.seeds)
             for lane in range(lanes)
@@ -90,15 +98,20 @@ class Reading(dict[str, Tensor]):
 
     def __missing__(self, name: str) -> Tensor:
         raise UserError(
-            f"There is no stream {name!r} of random numbers, but {', '.join(self) or 'none at all'}; what learning "
-            "draws is declared in update_streams(), what acting draws in behaviour_streams() of the agent."
+            f"There is no stream {name!r} of random numbers, but "
+            f"{', '.join(self) or 'none at all'}; what learning "
+            "draws is declared in update_streams(), what acting draws in behaviour_streams() "
+            "of the agent."
         )
 
 
 def read(blocks: Mapping[str, Tensor], position: Tensor) -> Reading:
-    """What stands at a position that lives on the device; of a lane behind the first, at lane · length further."""
+    """What stands at a position that lives on the device; of a lane behind the first, at lane ·
+    length further."""
     at = {name: (position % block.shape[1]).reshape(1) for name, block in blocks.items()}
-    return Reading({name: block.index_select(1, at[name]).squeeze(1) for name, block in blocks.items()})
+    return Reading(
+        {name: block.index_select(1, at[name]).squeeze(1) for name, block in blocks.items()}
+    )
 
 
 def initial_uniforms(seeds: Sequence[int], name: str, count: int, device: torch.device) -> Tensor:
@@ -116,8 +129,8 @@ def scrambled(x: Tensor) -> Tensor:
 
 
 def hashed_uniforms(keys: Tensor, count: int) -> Tensor:
-    """[K, count] numbers in [0, 1) from keys [K] in [0, 1) that stand on a tape, where a tape could not hold them all:
-    each from its key and its place."""
+    """[K, count] numbers in [0, 1) from keys [K] in [0, 1) that stand on a tape, where a tape could
+    not hold them all: each from its key and its place."""
     key = scrambled((keys * 2**24).long()).unsqueeze(-1)
     return (scrambled(scrambled(torch.arange(count, device=keys.device)) ^ key) >> 8) / 2**24
 

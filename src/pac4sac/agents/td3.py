@@ -1,5 +1,6 @@
-"""Twin delayed deep deterministic policy gradient (Fujimoto et al. 2018): DDPG with the three changes of the paper's
-Sections 4.2, 5.2 and 5.3, in that order. `docs/own-agent.md` goes through this file line by line."""
+"""Twin delayed deep deterministic policy gradient (Fujimoto et al. 2018): DDPG with the three
+changes of the paper's Sections 4.2, 5.2 and 5.3, in that order. `docs/own-agent.md` goes through
+this file line by line."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +11,14 @@ from torch import Tensor
 from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
 from pac4sac.agents.nets import Critic, DeterministicActor, Net, Params
 from pac4sac.agents.replay import Batch
-from pac4sac.agents.settings import AT_LEAST_ONE, MUJOCO, NON_NEGATIVE, AgentConfig, per_run, structural
+from pac4sac.agents.settings import (
+    AT_LEAST_ONE,
+    MUJOCO,
+    NON_NEGATIVE,
+    AgentConfig,
+    per_run,
+    structural,
+)
 from pac4sac.agents.tape import Stream
 
 
@@ -19,9 +27,13 @@ class Td3Config(AgentConfig):
     """Settings of TD3."""
 
     noise: float = per_run(0.1, NON_NEGATIVE, "deviation of the Gaussian exploration noise")
-    smoothing: float = per_run(0.2, NON_NEGATIVE, "σ̃: deviation of the noise on the target's action")
+    smoothing: float = per_run(
+        0.2, NON_NEGATIVE, "σ̃: deviation of the noise on the target's action"
+    )
     smoothing_limit: float = per_run(0.5, NON_NEGATIVE, "c: largest noise on the target's action")
-    policy_delay: int = per_run(2, AT_LEAST_ONE, "d: the actor and the slow copies move in every d-th update")
+    policy_delay: int = per_run(
+        2, AT_LEAST_ONE, "d: the actor and the slow copies move in every d-th update"
+    )
     critics: int = structural(2, AT_LEAST_ONE, "number of critics; the target takes their minimum")
 
 
@@ -30,7 +42,10 @@ class Td3(Agent):
 
     title = "Twin delayed deep deterministic policy gradient"
     Config = Td3Config
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"paper": {}, "mujoco": {**MUJOCO, "warmup": 25_000}}
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "paper": {},
+        "mujoco": {**MUJOCO, "warmup": 25_000},
+    }
     with_target: ClassVar[tuple[str, ...]] = ("critic", "actor")
     config: Td3Config
     actor: DeterministicActor
@@ -40,24 +55,31 @@ class Td3(Agent):
         self.critic = Critic(self.trunk(s=self.ds, a=self.da), self.config.critics)
         return {"critic": self.critic, "actor": self.actor}
 
-    # Section 4.2, clipped double Q-learning: y = r + γ min_i Q′_i(s′, ã), which both critics regress. That minimum is
-    # `target_value`, and the sum of the squared errors is `critic_loss`, both of the base class.
+    # Section 4.2, clipped double Q-learning: y = r + γ min_i Q′_i(s′, ã), which both critics
+    # regress. That minimum is `target_value`, and the sum of the squared errors is `critic_loss`,
+    # both of the base class.
 
     def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Target:
         a2 = self.smoothed_action(state, batch.s2, draw["smoothing"])
         q2 = self.target_value(state, batch.s2, a2, draw)
         return Target(batch.r + Hyper(state).gamma[:, None] * (1 - batch.terminated) * q2, a2)
 
-    # Section 5.2, delayed policy updates: the actor and all slow copies move in every d-th update only.
+    # Section 5.2, delayed policy updates: the actor and all slow copies move in every d-th update
+    # only.
 
-    delayed: ClassVar[Mapping[str, str]] = dict.fromkeys(("actor", "critic/target", "actor/target"), "policy_delay")
+    delayed: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("actor", "critic/target", "actor/target"), "policy_delay"
+    )
 
     def actor_loss(self, state: State, pi: Params, batch: Batch, draw: Draw) -> Loss:
-        """The deterministic policy gradient, through the first critic: Algorithm 1, ∇_a Q_θ₁(s, a) at a = π(s)."""
-        q, _ = self.critic(self.params(state, "critic"), batch.s, self.actor(pi, batch.s))  # [R, M, B]
+        """The deterministic policy gradient, through the first critic: Algorithm 1, ∇_a Q_θ₁(s, a)
+        at a = π(s)."""
+        # [R, M, B]
+        q, _ = self.critic(self.params(state, "critic"), batch.s, self.actor(pi, batch.s))
         return -q[:, 0].mean(-1), {}
 
-    # Section 5.3, target policy smoothing: ã = π′(s′) + ε with ε ~ clip(N(0, σ̃), −c, c), within the actions there are.
+    # Section 5.3, target policy smoothing: ã = π′(s′) + ε with ε ~ clip(N(0, σ̃), −c, c), within
+    # the actions there are.
 
     def smoothed_action(self, state: State, s2: Tensor, noise: Tensor) -> Tensor:
         h = Hyper(state)
@@ -68,7 +90,9 @@ class Td3(Agent):
     # Acting: a = π(s) + ε, ε ~ N(0, σ).
 
     def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
-        return (self.deterministic_action(state, s) + Hyper(state).noise[:, None, None] * draw["noise"]).clamp(-1, 1)
+        return (
+            self.deterministic_action(state, s) + Hyper(state).noise[:, None, None] * draw["noise"]
+        ).clamp(-1, 1)
 
     def deterministic_action(self, state: State, s: Tensor) -> Tensor:
         return self.actor(self.params(state, "actor"), s)

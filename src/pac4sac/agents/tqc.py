@@ -1,5 +1,6 @@
-"""Truncated quantile critics (Kuznetsov et al. 2020): SAC whose N critics each give M quantiles of the return. The
-target is the mixture of all of them without its largest atoms, which is where overestimation lies."""
+"""Truncated quantile critics (Kuznetsov et al. 2020): SAC whose N critics each give M quantiles of
+the return. The target is the mixture of all of them without its largest atoms, which is where
+overestimation lies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +14,14 @@ from pac4sac.agents.base import Draw, Hyper, Loss, State, Target
 from pac4sac.agents.nets import Critic, Net, Params, Trunk, linear_head, linear_parameters
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac, SacConfig
-from pac4sac.agents.settings import AT_LEAST_ONE, MUJOCO_SAC, NON_NEGATIVE, Interval, per_run, structural
+from pac4sac.agents.settings import (
+    AT_LEAST_ONE,
+    MUJOCO_SAC,
+    NON_NEGATIVE,
+    Interval,
+    per_run,
+    structural,
+)
 from pac4sac.base.errors import UserError
 
 
@@ -22,13 +30,20 @@ class TqcConfig(SacConfig):
     """Settings of TQC."""
 
     critics: int = structural(5, AT_LEAST_ONE, "N: number of critics")
-    quantiles: int = structural(25, Interval(1, 1000), "M: quantiles of the return that each critic gives")
-    dropped: int = per_run(2, NON_NEGATIVE, "d: largest atoms left out of the target for each critic")
+    quantiles: int = structural(
+        25, Interval(1, 1000), "M: quantiles of the return that each critic gives"
+    )
+    dropped: int = per_run(
+        2, NON_NEGATIVE, "d: largest atoms left out of the target for each critic"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.dropped >= self.quantiles:
-            raise UserError(f"dropped must be below the number of quantiles ({self.quantiles}), not {self.dropped}.")
+            raise UserError(
+                f"dropped must be below the number of quantiles ({self.quantiles}), not "
+                f"{self.dropped}."
+            )
 
 
 class QuantileCritic(Critic):
@@ -60,10 +75,13 @@ class Tqc(Sac):
     critic: QuantileCritic
 
     def build_critic(self) -> QuantileCritic:
-        return QuantileCritic(self.trunk(s=self.ds, a=self.da), self.config.critics, self.config.quantiles)
+        return QuantileCritic(
+            self.trunk(s=self.ds, a=self.da), self.config.critics, self.config.quantiles
+        )
 
-    # Section 3.2: the N·M atoms of all slow critics are pooled and sorted, z_(1) ≤ z_(2) ≤ …; the smallest kN of them,
-    # k = M − d, make the target's distribution, y_i = r + γ (z_(i)(s′, a′) − α log π(a′|s′)).
+    # Section 3.2: the N·M atoms of all slow critics are pooled and sorted, z_(1) ≤ z_(2) ≤ …; the
+    # smallest kN of them, k = M − d, make the target's distribution, y_i = r + γ (z_(i)(s′, a′) − α
+    # log π(a′|s′)).
 
     def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Target:
         a2, log_pi = self.next_action(state, batch.s2, draw)
@@ -73,21 +91,27 @@ class Tqc(Sac):
         discount = Hyper(state).gamma[:, None] * (1 - batch.terminated)
         return Target(batch.r.unsqueeze(-1) + discount.unsqueeze(-1) * soft_value, a2)
 
-    # Eq. (10) and (11): each critic learns all its atoms θ_m by the quantile Huber loss, over the atoms that were kept,
-    # 1/kNM Σ_m Σ_{i ≤ kN} ρ_τm(y_i − θ_m), ρ_τ(u) = |τ − 1(u < 0)| L(u) with Huber's L.
+    # Eq. (10) and (11): each critic learns all its atoms θ_m by the quantile Huber loss, over the
+    # atoms that were kept, 1/kNM Σ_m Σ_{i ≤ kN} ρ_τm(y_i − θ_m), ρ_τ(u) = |τ − 1(u < 0)| L(u) with
+    # Huber's L.
 
-    def critic_loss(self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw) -> Loss:
+    def critic_loss(
+        self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw
+    ) -> Loss:
         atoms = self.critic.atoms(theta, batch.s, batch.a)
-        u = target.y[:, None, :, None, :] - atoms.unsqueeze(-1)  # [R, N, B, M, NM], far more than all else: few passes
+        # [R, N, B, M, NM], far more than all else: few passes
+        u = target.y[:, None, :, None, :] - atoms.unsqueeze(-1)
         quantiles, place = self.config.quantiles, torch.arange(u.shape[-1], device=u.device)
         tau = ((torch.arange(quantiles, device=u.device) + 0.5) / quantiles).unsqueeze(-1)
         kept = self.config.critics * (quantiles - Hyper(state).dropped).unsqueeze(1)  # [R, 1], kN
-        weight = (torch.where(place < kept, 1 / kept, 0.0) / quantiles)[
-            :, None, None, None
-        ]  # of each atom, 0 if dropped
+        # of each atom, 0 if dropped
+        weight = (torch.where(place < kept, 1 / kept, 0.0) / quantiles)[:, None, None, None]
         rho = torch.where(u < 0, (1 - tau) * weight, tau * weight) * huber(u)
         loss = rho.sum((3, 4)).mean(2).sum(1)
-        return loss, {"q": atoms.mean((1, 2, 3)), "spread": atoms.std(-1, correction=0).mean((1, 2))}
+        return loss, {
+            "q": atoms.mean((1, 2, 3)),
+            "spread": atoms.std(-1, correction=0).mean((1, 2)),
+        }
 
     # Eq. (13): the actor climbs the mean of all atoms, 1/NM Σ z, of which none is left out.
 
@@ -95,7 +119,8 @@ class Tqc(Sac):
         return self.critic(theta, s, a)[0].mean(1)
 
     def mean_and_variance(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, None]:
-        """The atoms' mean; what they spread over is the return's own chance, no doubt about its mean."""
+        """The atoms' mean; what they spread over is the return's own chance, no doubt about its
+        mean."""
         return self.value(self.params(state, "critic"), s, a, None), None
 
     def logged(self) -> tuple[str, ...]:

@@ -1,4 +1,5 @@
-"""Mistakes of the user, told in one sentence. The command line prints the sentence and exits with 2."""
+"""Mistakes of the user, told in one sentence. The command line prints the sentence and exits with
+2."""
 
 import importlib
 from typing import Any
@@ -14,7 +15,8 @@ def how_to_install(extra: str) -> str:
 
 
 def import_extra(extra: str, problem: str, *modules: str, otherwise: str = "") -> Any:
-    """The last of some modules that an extra brings; where one is missing, a sentence that begins with the problem."""
+    """The last of some modules that an extra brings; where one is missing, a sentence that begins
+    with the problem."""
     try:
         *_, wanted = map(importlib.import_module, modules)
         return wanted

@@ -1,4 +1,5 @@
-"""Files that appear whole or not at all, files that may be damaged, and what can be written into JSON."""
+"""Files that appear whole or not at all, files that may be damaged, and what can be written into
+JSON."""
 
 import errno
 import json
@@ -17,28 +18,34 @@ from pac4sac.base.errors import UserError
 
 def write_durably(path: Path, data: bytes) -> None:
     """Not through a link: what is written lies where it was to be written."""
-    with open(path, "wb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o666)) as file:
+    with open(
+        path, "wb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o666)
+    ) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
 
 
 def write_whole(path: Path, content: bytes | str) -> None:
-    """Replace a file so that a reader, or a crash, sees the old content or the new, never a part."""
+    """Replace a file so that a reader, or a crash, sees the old content or the new, never a
+    part."""
     part = path.with_name(path.name + ".part")
     write_durably(part, as_bytes(content) if isinstance(content, str) else content)
     part.replace(path)
 
 
 def as_bytes(text: str) -> bytes:
-    """With question marks for half characters, which names of files have where they are no UTF-8."""
+    """With question marks for half characters, which names of files have where they are no
+    UTF-8."""
     return text.encode(errors="replace")
 
 
 def write_json(path: Path, about: Mapping[str, Any]) -> None:
     data = json.dumps(about, indent=1).encode()
     if SUSPECT.search(data):
-        data = json.dumps(json.loads(as_bytes(json.dumps(about, ensure_ascii=False))), indent=1).encode()
+        data = json.dumps(
+            json.loads(as_bytes(json.dumps(about, ensure_ascii=False))), indent=1
+        ).encode()
     write_whole(path, data)
 
 
@@ -53,19 +60,25 @@ def check_inside(folder: Path, *paths: Path) -> None:
     for path in paths:
         if os.path.commonpath([root, os.path.realpath(path)]) != root:
             raise UserError(
-                f"{path} is or lies behind a symbolic link that leads out of {folder}; put what it leads to in its "
+                f"{path} is or lies behind a symbolic link that leads out of {folder}; put "
+                "what it leads to in its "
                 "place, or name the folder that it leads to."
             )
 
 
 def check_links(folder: Path) -> None:
-    """Refuse a folder in which any link leads out of it, so that whatever is read or written there lies there."""
+    """Refuse a folder in which any link leads out of it, so that whatever is read or written there
+    lies there."""
     check_inside(folder, *(path for path in all_below(folder) if path.is_symlink()))
 
 
 def all_below(folder: Path) -> Iterator[Path]:
     """Links that lead nowhere among them, which no pattern of pathlib finds."""
-    return (Path(place, name) for place, folders, files in os.walk(folder) for name in (*folders, *files))
+    return (
+        Path(place, name)
+        for place, folders, files in os.walk(folder)
+        for name in (*folders, *files)
+    )
 
 
 def read_file(path: Path) -> bytes:
@@ -95,8 +108,8 @@ SUSPECT = re.compile(rb"\\u[dD][89a-fA-F]|\d{19}")  # half a character perhaps, 
 
 
 def parse_json(data: bytes | str) -> Any:
-    """A ValueError where it is no JSON, or has half a character or a number beyond 64 bits, which nothing we write has
-    and hardly anything can take."""
+    """A ValueError where it is no JSON, or has half a character or a number beyond 64 bits, which
+    nothing we write has and hardly anything can take."""
     data = data.encode() if isinstance(data, str) else data
     try:
         content = json.loads(data, parse_int=_whole_number if SUSPECT.search(data) else None)
@@ -131,12 +144,16 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
         return text, tomllib.loads(text)
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}); name another file.") from error
-    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, or of what is nested too deeply
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # of TOML, of UTF-8, or of what is nested too deeply
         raise UserError(f"{path} is no TOML file: {error}.") from error
 
 
 def read_jsonl(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The rows of a file, and the number of lines skipped because they are damaged or half-written."""
+    """The rows of a file, and the number of lines skipped because they are damaged or
+    half-written."""
     try:
         return parse_jsonl(read_if_there(path))
     except OSError as error:
@@ -161,7 +178,8 @@ def parse_jsonl(content: bytes) -> tuple[list[dict[str, Any]], int]:
 
 
 def check_kinds(about: Any, kinds: Kinds, what: str, version: int | None = None) -> dict[str, Any]:
-    """What was read, where it has all that it should have, each of its kind; truth values are no numbers."""
+    """What was read, where it has all that it should have, each of its kind; truth values are no
+    numbers."""
     if not isinstance(about, dict):
         raise UserError(f"{what} is damaged: it is no table of names and values; {COPY}")
     if version is not None and about.get("version", version) != version:
@@ -181,7 +199,8 @@ def check_if_there(about: Any, kinds: Kinds, what: str) -> None:
 
 
 def plain(value: Any, not_finite: Callable[[float], Any] = lambda number: number) -> Any:
-    """As JSON knows it: lists and numbers instead of NumPy's, and what is to stand for a number that is not finite."""
+    """As JSON knows it: lists and numbers instead of NumPy's, and what is to stand for a number
+    that is not finite."""
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, dict):
         return {key: plain(item, not_finite) for key, item in value.items()}
@@ -192,4 +211,6 @@ def plain(value: Any, not_finite: Callable[[float], Any] = lambda number: number
 
 def natural(text: str) -> list[tuple[int, str]]:
     """Sorts seed 9 before seed 10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)]
+    return [
+        (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)
+    ]

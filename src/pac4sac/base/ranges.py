@@ -26,7 +26,10 @@ class Interval:
     def __str__(self) -> str:
         if self.high == math.inf:
             return f"{'above' if self.low_open else 'at least'} {self.low:g}"
-        return f"in {'(' if self.low_open else '['}{self.low:g}, {self.high:g}{')' if self.high_open else ']'}"
+        return (
+            f"in {'(' if self.low_open else '['}{self.low:g}, "
+            f"{self.high:g}{')' if self.high_open else ']'}"
+        )
 
 
 POSITIVE = Interval(0, low_open=True)
@@ -49,10 +52,14 @@ def check_value(name: str, value: Any, kind: type, allowed: Allowed, other: str 
         right, expected = isinstance(value, kind), "true or false" if kind is bool else "a text"
     else:
         assert isinstance(allowed, Interval)
-        number = isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool)
+        number = isinstance(value, int if kind is int else (int, float)) and not isinstance(
+            value, bool
+        )
         largest = LARGEST_WHOLE if kind is int else LARGEST
         right = number and abs(value) <= largest and value in allowed
-        expected = f"a {'whole ' if kind is int else ''}number{'' if allowed is ANY else f' {allowed}'}"
+        expected = (
+            f"a {'whole ' if kind is int else ''}number{'' if allowed is ANY else f' {allowed}'}"
+        )
         expected += f", of at most {largest:.1g}" if number and value in allowed else ""
         if other:
             right, expected = right or value == other, f"{other} or {expected}"

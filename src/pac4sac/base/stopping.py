@@ -1,4 +1,5 @@
-"""Stopping in good order: on Ctrl-C, on SIGTERM, when the terminal is closed, or when the time is up."""
+"""Stopping in good order: on Ctrl-C, on SIGTERM, when the terminal is closed, or when the time is
+up."""
 
 import contextlib
 import ctypes
@@ -15,8 +16,8 @@ from pac4sac.base.errors import UserError
 
 
 class Stopped(BaseException):
-    """Something was broken off because a stop was asked for. Like KeyboardInterrupt it is no error, lest one that is
-    raised inside an environment be taken for its failure."""
+    """Something was broken off because a stop was asked for. Like KeyboardInterrupt it is no error,
+    lest one that is raised inside an environment be taken for its failure."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +38,21 @@ PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent() -> None:
-    """Have this process killed when the one that started it ends, however that ends and whatever hangs here. (It is
-    killed too when only the thread ends that started it.)"""
+    """Have this process killed when the one that started it ends, however that ends and whatever
+    hangs here. (It is killed too when only the thread ends that started it.)"""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class StopRequest:
-    """While entered, SIGINT, SIGTERM and SIGHUP ask for a stop instead of ending the process; a second SIGINT does."""
+    """While entered, SIGINT, SIGTERM and SIGHUP ask for a stop instead of ending the process; a
+    second SIGINT does."""
 
     def __init__(self, max_minutes: float | None = None) -> None:
         if max_minutes is not None and not 0 < max_minutes < math.inf:
-            raise UserError(f"max_minutes must be above 0, not {max_minutes:g}; leave it out for no limit.")
+            raise UserError(
+                f"max_minutes must be above 0, not {max_minutes:g}; leave it out for no limit."
+            )
         self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
         self.reason: StopReason | None = None
         self.asked = 0.0  # when the reason came up
@@ -61,13 +65,14 @@ class StopRequest:
         return self.reason is not None
 
     def check(self) -> None:
-        """Break off what can be done again. The end of the time is no reason to: what takes longer than the time that
-        is given would never be done."""
+        """Break off what can be done again. The end of the time is no reason to: what takes longer
+        than the time that is given would never be done."""
         if self.reason is not None:
             raise Stopped
 
     def check_patience(self, since: float) -> None:
-        """Break off waiting for simulators that began to work then and may never answer: the last checkpoint stays."""
+        """Break off waiting for simulators that began to work then and may never answer: the last
+        checkpoint stays."""
         if self.wanted and time.monotonic() - max(since, self.asked) > GRACE:
             raise Stopped
 
@@ -84,8 +89,13 @@ class StopRequest:
         if self.reason is None:
             self.asked = time.monotonic()  # once: a study repeats its request
         self.reason = StopReason(f"{signal.Signals(number).name} was received", by_signal=True)
-        with contextlib.suppress(OSError, RuntimeError):  # a closed terminal, or in the middle of another line
-            print(f"{self.reason}: stopping in good order; Ctrl-C stops at once.", file=sys.stderr, flush=True)
+        # a closed terminal, or in the middle of another line
+        with contextlib.suppress(OSError, RuntimeError):
+            print(
+                f"{self.reason}: stopping in good order; Ctrl-C stops at once.",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():

@@ -35,7 +35,13 @@ def p_text(p: float) -> str:
 
 def brief(value: float) -> str:
     """For a display that has little room and is soon redrawn."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
+    return (
+        f"{value:,.0f}"
+        if abs(value) >= 100
+        else f"{value:.1f}"
+        if abs(value) >= 1
+        else f"{value:.2f}"
+    )
 
 
 def setting_text(value: Any) -> str:
@@ -63,12 +69,19 @@ def duration(seconds: float) -> str:
     """1 min 05 s, or 2 h 00 min."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+    return (
+        f"{hours} h {minutes:02d} min"
+        if hours
+        else f"{minutes} min {rest:02d} s"
+        if minutes
+        else f"{rest} s"
+    )
 
 
 def file_name(text: str, also: str = "") -> str:
-    """A name for a file or folder: letters, digits and _.=+- stay, and what else is allowed. Two texts have two names:
-    where something was replaced or cut, the beginning of the text's checksum follows, behind a ~ that no other has."""
+    """A name for a file or folder: letters, digits and _.=+- stay, and what else is allowed. Two
+    texts have two names: where something was replaced or cut, the beginning of the text's checksum
+    follows, behind a ~ that no other has."""
     clean = re.sub(rf"[^\w.=+{re.escape(also)}-]+", "-", text)
     if clean == text and text.strip(".") and len(text.encode()) <= LONGEST_NAME:
         return text

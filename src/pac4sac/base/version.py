@@ -13,7 +13,8 @@ try:
 except importlib.metadata.PackageNotFoundError:  # run from a source folder
     __version__ = "source"
 
-# Known by their versions; and a script that is edited to call something else is still the same training.
+# Known by their versions; and a script that is edited to call something else is still the same
+# training.
 NOT_OWN = {"pac4sac", "gymnasium", "shimmy", "__main__", *sys.stdlib_module_names}
 
 
@@ -21,7 +22,9 @@ NOT_OWN = {"pac4sac", "gymnasium", "shimmy", "__main__", *sys.stdlib_module_name
 def package_source() -> str:
     """A checksum of the source that pac4sac runs from, whatever its version says."""
     root, content = Path(__file__).parents[1], hashlib.sha256()
-    for path in sorted(path for path in root.rglob("*") if path.suffix in (".py", ".toml", ".html")):
+    for path in sorted(
+        path for path in root.rglob("*") if path.suffix in (".py", ".toml", ".html")
+    ):
         content.update(f"{path.relative_to(root).as_posix()}\n".encode() + path.read_bytes())
     return content.hexdigest()[:12]
 

@@ -1,9 +1,9 @@
-"""Every bound on one critic, side by side: what it says, what it rests on, which of its assumptions fail, and whether
-what was measured respects it.
+"""Every bound on one critic, side by side: what it says, what it rests on, which of its assumptions
+fail, and whether what was measured respects it.
 
-Bounds on the replay are PAC-Bayes bounds, with the KL of the last layer's weights. Bounds on fresh episodes need no KL,
-since nothing was fitted to those; their independent units are the episodes, not the steps.
-"""
+Bounds on the replay are PAC-Bayes bounds, with the KL of the last layer's weights. Bounds on fresh
+episodes need no KL, since nothing was fitted to those; their independent units are the episodes,
+not the steps."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -15,7 +15,14 @@ import numpy as np
 from torch import Tensor
 
 from pac4sac.agents import bounds
-from pac4sac.certificates.critic_errors import QUANTITIES, BellmanErrors, CriticErrors, ErrorQuantity, Measured, Scales
+from pac4sac.certificates.critic_errors import (
+    QUANTITIES,
+    BellmanErrors,
+    CriticErrors,
+    ErrorQuantity,
+    Measured,
+    Scales,
+)
 from pac4sac.certificates.returns import NEGLIGIBLE, betting_upper
 from pac4sac.runs.statistics import Estimate
 from pac4sac.training.value_error import Floats
@@ -50,7 +57,8 @@ class BoundRow:
 
     @property
     def says(self) -> Literal["vacuous", "broken", "certificate", "holds here", "undecided"]:
-        """The bound in a word. One whose assumptions fail proves nothing, even where it holds for what was measured."""
+        """The bound in a word. One whose assumptions fail proves nothing, even where it holds for
+        what was measured."""
         if self.vacuous:
             return "vacuous"
         if self.respected == "no":
@@ -62,7 +70,8 @@ class BoundRow:
 
 @dataclass(frozen=True)
 class BoundTable:
-    """Without a replay, or without a KL (a critic whose weights are plain), the rows that need one are left out."""
+    """Without a replay, or without a KL (a critic whose weights are plain), the rows that need one
+    are left out."""
 
     replay: BellmanErrors | None
     fresh: CriticErrors  # in episodes other than those behind `measured`
@@ -89,40 +98,97 @@ class BoundTable:
         clipped = {*self.measured.beyond, *self.fresh.beyond()}
         estimates = zip(self.scales.largest.items(), vars(self.measured).values(), strict=False)
         return {
-            quantity: {"quantity": quantity, "trivial": largest, "measured": measured, "clipped": quantity in clipped}
+            quantity: {
+                "quantity": quantity,
+                "trivial": largest,
+                "measured": measured,
+                "clipped": quantity in clipped,
+            }
             for (quantity, largest), measured in estimates
         }
 
     def _row(
-        self, name: str, quantity: ErrorQuantity, losses: Floats, bound: Any, *fails: str, **more: Any
+        self,
+        name: str,
+        quantity: ErrorQuantity,
+        losses: Floats,
+        bound: Any,
+        *fails: str,
+        **more: Any,
     ) -> BoundRow:
-        if self.rewards_outside and not quantity.startswith("bounded"):  # of bounded ones ε is but a scale
+        # of bounded ones ε is but a scale
+        if self.rewards_outside and not quantity.startswith("bounded"):
             fails = *fails, "rewards"
-        basis: dict[str, Any] = {"n": len(losses), "delta": self.scales.delta, "risk": float(losses.mean())}
-        return BoundRow(name=name, value=float(bound), fails=fails, **basis, **self._of_quantities[quantity], **more)
+        basis: dict[str, Any] = {
+            "n": len(losses),
+            "delta": self.scales.delta,
+            "risk": float(losses.mean()),
+        }
+        return BoundRow(
+            name=name,
+            value=float(bound),
+            fails=fails,
+            **basis,
+            **self._of_quantities[quantity],
+            **more,
+        )
 
     def _on_replay(self, replay: BellmanErrors, kl: float) -> Iterator[BoundRow]:
-        n, delta, largest = len(replay.m), self.scales.delta, self.scales.largest["squared Bellman error"]
+        n, delta, largest = (
+            len(replay.m),
+            self.scales.delta,
+            self.scales.largest["squared Bellman error"],
+        )
 
         def row(
-            name: str, quantity: ErrorQuantity, bound: Callable[..., Tensor], *fails: str, **known: float
+            name: str,
+            quantity: ErrorQuantity,
+            bound: Callable[..., Tensor],
+            *fails: str,
+            **known: float,
         ) -> BoundRow:
-            losses = replay.bounded(self.scales.epsilon) if quantity == "bounded Bellman error" else replay.squared
+            losses = (
+                replay.bounded(self.scales.epsilon)
+                if quantity == "bounded Bellman error"
+                else replay.squared
+            )
             value = bound(float(losses.mean()), kl, n, delta, **known)
             fails = *fails, "independence", "trained", "policies", *self.posterior_fails
             return self._row(name, quantity, losses, value, *fails, data="replay", kl=kl)
 
-        yield row("McAllester, as printed", "squared Bellman error", bounds.mcallester, "range", "constant")
-        known = {"gamma": self.scales.gamma, "next_value_variance": float(replay.next_variance.mean())}
-        yield row("the paper's final bound", "value error", bounds.final_bound, "range", "constant", "sign", **known)
+        yield row(
+            "McAllester, as printed",
+            "squared Bellman error",
+            bounds.mcallester,
+            "range",
+            "constant",
+        )
+        known = {
+            "gamma": self.scales.gamma,
+            "next_value_variance": float(replay.next_variance.mean()),
+        }
+        yield row(
+            "the paper's final bound",
+            "value error",
+            bounds.final_bound,
+            "range",
+            "constant",
+            "sign",
+            **known,
+        )
         if n < 8:  # what follows asks for more
             return
-        scaled = {"McAllester 2003 × range": bounds.mcallester_2003, "Maurer 2004 × range": bounds.maurer}
+        scaled = {
+            "McAllester 2003 × range": bounds.mcallester_2003,
+            "Maurer 2004 × range": bounds.maurer,
+        }
         for name, bound in scaled.items():
             yield row(name, "squared Bellman error", bound, "unlimited", loss_range=largest)
         yield row("Maurer 2004", "bounded Bellman error", bounds.maurer)
         yield row("quadratic", "bounded Bellman error", bounds.quadratic)
-        best = float(bounds.optimal_lambda(float(replay.bounded(self.scales.epsilon).mean()), kl, n, delta))
+        best = float(
+            bounds.optimal_lambda(float(replay.bounded(self.scales.epsilon).mean()), kl, n, delta)
+        )
         yield row(f"λ-bound, λ = {best:.2g}", "bounded Bellman error", bounds.lambda_bound)
         yield row("PAC-Bayes-kl", "bounded Bellman error", bounds.kl_bound)
 
@@ -132,11 +198,20 @@ class BoundTable:
         one = bellman.episode == bellman.episode[0]
         losses, variance = bellman.squared[one], float(bellman.next_variance[one].mean())
         n, fails = len(losses), ("correlation", "shift", "sign", *self.posterior_fails)
-        # If no step ever forgot its beginning, all entries of Γ on and above the diagonal would be 2; its norm then:
+        # If no step ever forgot its beginning, all entries of Γ on and above the diagonal would be
+        # 2; its norm then:
         never_forgets = 1 / math.sin(math.pi / (4 * n + 2))
-        meanings = (2.0, "each step forgets all before it"), (never_forgets, "no step ever forgets its beginning")
+        meanings = (
+            (2.0, "each step forgets all before it"),
+            (never_forgets, "no step ever forgets its beginning"),
+        )
         for norm, meaning in meanings:
-            known = {"gamma": self.scales.gamma, "next_value_variance": variance, "r_max": r_max, "correlation": norm}
+            known = {
+                "gamma": self.scales.gamma,
+                "next_value_variance": variance,
+                "r_max": r_max,
+                "correlation": norm,
+            }
             value = float(bounds.theorem_1(float(losses.mean()), kl, n, self.scales.delta, **known))
             remark = f"if {meaning}: {bounds.theorem_1_verdict(n, r_max, norm)}"
             if self.scales.largest["value error"] <= value < math.inf:
@@ -145,27 +220,41 @@ class BoundTable:
             yield self._row(name, "value error", losses, value, *fails, kl=kl, remark=remark)
 
     def _on_fresh(self) -> Iterator[BoundRow]:
-        """Test-set bounds: Chernoff's for one step per episode, betting on the means of episodes."""
+        """Test-set bounds: Chernoff's for one step per episode, betting on the means of
+        episodes."""
         delta, bellman, values = self.scales.delta, self.fresh.bellman, self.fresh.values
 
         def betting(name: str, quantity: ErrorQuantity, units: Floats, *fails: str) -> BoundRow:
             top = self.scales.largest[quantity]
-            return self._row(name, quantity, units, top * betting_upper(np.minimum(units / top, 1.0), delta), *fails)
+            return self._row(
+                name,
+                quantity,
+                units,
+                top * betting_upper(np.minimum(units / top, 1.0), delta),
+                *fails,
+            )
 
         square = values.limited(self.scales.largest["value error"]).squared[values.judged]
         yield betting("test set, naive: steps", "value error", square, "steps")
         loss = bellman.bounded(self.scales.epsilon)
-        yield self._row("test set, naive: steps", "bounded Bellman error", loss, chernoff(loss, delta), "steps")
+        yield self._row(
+            "test set, naive: steps", "bounded Bellman error", loss, chernoff(loss, delta), "steps"
+        )
         single = bellman.one_per_episode(loss, self.seed)
         if self.kl is not None and len(single) >= 8:
             with_kl = bounds.kl_bound(float(single.mean()), self.kl, len(single), delta)
-            yield self._row("PAC-Bayes-kl, 1/episode", "bounded Bellman error", single, with_kl, kl=self.kl)
-        yield self._row("test set, 1 per episode", "bounded Bellman error", single, chernoff(single, delta))
+            yield self._row(
+                "PAC-Bayes-kl, 1/episode", "bounded Bellman error", single, with_kl, kl=self.kl
+            )
+        yield self._row(
+            "test set, 1 per episode", "bounded Bellman error", single, chernoff(single, delta)
+        )
         for quantity, means in self.fresh.episode_means().items():
             if quantity != "squared Bellman error":
                 yield betting("test set, by episodes", quantity, means)
 
 
 def chernoff(losses: Floats, delta: float) -> float:
-    """kl⁻¹(R̂ | ln(1/δ)/n): the test-set bound for independent losses in [0, 1] of a critic that has not seen them."""
+    """kl⁻¹(R̂ | ln(1/δ)/n): the test-set bound for independent losses in [0, 1] of a critic that
+    has not seen them."""
     return float(bounds.kl_inverse(float(losses.mean()), math.log(1 / delta) / len(losses)))

@@ -1,4 +1,5 @@
-"""`pac4sac.certify`: all that can be said about how far a trained critic and its policy may be trusted."""
+"""`pac4sac.certify`: all that can be said about how far a trained critic and its policy may be
+trusted."""
 
 import json
 import shlex
@@ -33,14 +34,18 @@ from pac4sac.training.value_error import Bias, ValueErrors, measure_value_errors
 REMARKS: dict[str, str] = TEXTS["remarks"]
 VERSION = 1
 FEWEST = 4
-SHOOTING_SHARE = 4  # a fourth as many episodes of the shooting policy, which costs hundreds of times more
-NOT_FINITE = {"Infinity": "infinite", "-Infinity": "-infinite", "NaN": None}  # JSON has no such numbers
+SHOOTING_SHARE = (
+    4  # a fourth as many episodes of the shooting policy, which costs hundreds of times more
+)
+# JSON has no such numbers
+NOT_FINITE = {"Infinity": "infinite", "-Infinity": "-infinite", "NaN": None}
 PARTS = 20  # of an episode, for the bias along it
 
 
 @dataclass(frozen=True)
 class BiasAlong:
-    """The mean of m_p − G over the episode: by part of the judged steps, with intervals over episodes."""
+    """The mean of m_p − G over the episode: by part of the judged steps, with intervals over
+    episodes."""
 
     policy: str
     step: list[float]  # the middle of each part
@@ -49,8 +54,8 @@ class BiasAlong:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What `certify` has found: measured bias and errors, every bound with its verdict, calibration, lower bounds on
-    the return. Printed by `pac4sac certify`."""
+    """What `certify` has found: measured bias and errors, every bound with its verdict,
+    calibration, lower bounds on the return. Printed by `pac4sac certify`."""
 
     run: str
     task: str
@@ -68,7 +73,8 @@ class Certificate:
     replay_tuples: int | None
     bias: dict[str, Bias]  # by policy
     along: list[BiasAlong]
-    unjudged_steps: int  # of π's measuring episodes: too near to the time limit to know the rest of their return
+    # of π's measuring episodes: too near to the time limit to know the rest of their return
+    unjudged_steps: int
     measured: critic_errors.Measured
     rows: list[BoundRow]
     calibration: list[critic_errors.Calibration]
@@ -78,30 +84,43 @@ class Certificate:
 
     def policy_name(self, policy: str) -> str:
         """With the kind of returns that it is judged by."""
-        return "shooting, plain returns" if policy == "shooting" else f"π, {'soft' if self.alpha else 'plain'} returns"
+        return (
+            "shooting, plain returns"
+            if policy == "shooting"
+            else f"π, {'soft' if self.alpha else 'plain'} returns"
+        )
 
     def to_json(self) -> dict[str, Any]:
         about = asdict(self)
-        del about["rows"], about["agent_file"], about["bias"]  # which come later, with what follows from them
-        about["bias"] = {policy: _with(bias, "relative", "verdict") for policy, bias in self.bias.items()}
+        # which come later, with what follows from them
+        del (about["rows"], about["agent_file"], about["bias"])
+        about["bias"] = {
+            policy: _with(bias, "relative", "verdict") for policy, bias in self.bias.items()
+        }
         about["bounds"] = [_with(row, "vacuous", "respected", "says") for row in self.rows]
         about["returns"] = [
-            asdict(one) | {"vacuous": one.betting is not None and one.vacuous(one.betting)} for one in self.returns
+            asdict(one) | {"vacuous": one.betting is not None and one.vacuous(one.betting)}
+            for one in self.returns
         ]
         failing = {key for row in self.rows for key in row.fails}
-        about["assumptions_that_fail"] = {key: text for key, text in CAVEATS.items() if key in failing}
+        about["assumptions_that_fail"] = {
+            key: text for key, text in CAVEATS.items() if key in failing
+        }
         about["agent_file"] = str(self.agent_file)
         text = json.dumps({"format": "pac4sac certificate", "version": VERSION, **about})
         plain: dict[str, Any] = json.loads(text, parse_constant=NOT_FINITE.get)
         return plain
 
     def write(self, folder: str | Path) -> list[Path]:
-        """certificate.json and certificate.png, in a folder that is made where it does not exist."""
+        """certificate.json and certificate.png, in a folder that is made where it does not
+        exist."""
         from pac4sac.certificates.picture import draw
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / "certificate.json", json.dumps(self.to_json(), indent=1, ensure_ascii=False))
+        write_whole(
+            folder / "certificate.json", json.dumps(self.to_json(), indent=1, ensure_ascii=False)
+        )
         draw(self, folder / "certificate.png")
         return [folder / "certificate.json", folder / "certificate.png"]
 
@@ -118,10 +137,11 @@ def certify(
     progress: Progress | None = None,
     trust: str | Iterable[str] = (),
 ) -> Certificate:
-    """Look at the agent at `path` (an agent file, a run, or an experiment, whose best run is taken) on fresh episodes:
-    `episodes` to measure its errors, and as many again to certify them. `reward_range` and `return_range` say what is
-    known of the task's rewards in a step and in an episode. With `out`, certificate.json and .png are written there.
-    `trust` names modules of yours that the agent or its environment comes from."""
+    """Look at the agent at `path` (an agent file, a run, or an experiment, whose best run is taken)
+    on fresh episodes: `episodes` to measure its errors, and as many again to certify them.
+    `reward_range` and `return_range` say what is known of the task's rewards in a step and in an
+    episode. With `out`, certificate.json and .png are written there. `trust` names modules of yours
+    that the agent or its environment comes from."""
     allow(trust)
     if episodes < FEWEST:
         raise UserError(f"A certificate needs at least {FEWEST} episodes, not {episodes}.")
@@ -130,17 +150,28 @@ def certify(
     check_value("episodes", episodes, int, EPISODES)
     check_value("seed", seed, int, NON_NEGATIVE)
     check_delta(delta)
-    given = None if reward_range is None else RewardRange(*reward_range, "you gave it", proven=False)
+    given = (
+        None if reward_range is None else RewardRange(*reward_range, "you gave it", proven=False)
+    )
     file = saved_agent(path)
-    with on_threads(1):  # batches this small are slower on several, and many times so where the cores are busy
-        certificate = _examine(file, episodes, delta, seed, given, return_range, progress or (lambda text: None))
+    # batches this small are slower on several, and many times so where the cores are busy
+    with on_threads(1):
+        certificate = _examine(
+            file, episodes, delta, seed, given, return_range, progress or (lambda text: None)
+        )
     if out is not None:
         certificate.write(out)
     return certificate
 
 
 def _examine(
-    file: Path, episodes: int, delta: float, seed: int, given: RewardRange | None, limits: Limits | None, say: Progress
+    file: Path,
+    episodes: int,
+    delta: float,
+    seed: int,
+    given: RewardRange | None,
+    limits: Limits | None,
+    say: Progress,
 ) -> Certificate:
     trained = load(file)
     stored = critic_errors.stored_replay(file, trained)
@@ -153,7 +184,9 @@ def _examine(
     if trained.shoots:
         count = max(FEWEST, episodes // SHOOTING_SHARE)
         say(f"{count} episodes of the shooting policy, the dearest part …")
-        (errors["shooting"],) = measure_value_errors(agent, state, task, [seed], count, "certificate", shooting=True)
+        (errors["shooting"],) = measure_value_errors(
+            agent, state, task, [seed], count, "certificate", shooting=True
+        )
 
     replayed = [] if stored.batch is None else [stored.batch.r[0].double().numpy()]
     rewards = assumed = given or RewardRange.known(task)
@@ -164,12 +197,18 @@ def _examine(
     outside = rewards.farthest_outside(np.concatenate(seen + replayed))
     if outside is not None:
         limits_of = "each step" if rewards.each_step else "an episode's mean"
-        remarks.append(REMARKS["outside"].format(reward=outside, range=rewards, limits_of=limits_of))
+        remarks.append(
+            REMARKS["outside"].format(reward=outside, range=rewards, limits_of=limits_of)
+        )
         assumed = None if rewards.each_step else assumed
 
     say("the critic on replay and fresh transitions …")
     scales = critic_errors.Scales(rewards, played.gamma, delta)
-    replay = None if stored.batch is None else critic_errors.bellman_errors(agent, state, stored.batch, seed)
+    replay = (
+        None
+        if stored.batch is None
+        else critic_errors.bellman_errors(agent, state, stored.batch, seed)
+    )
     kl, faults = posterior(agent, state)
     if kl is None:
         remarks.append(REMARKS["plain_weights"])
@@ -177,15 +216,22 @@ def _examine(
         remarks.append(REMARKS["no_replay"].format(missing=stored.missing))
     measured = critic_errors.fresh_errors(agent, state, measuring, scales, seed).measured()
     fresh = critic_errors.fresh_errors(agent, state, certifying, scales, seed + 1)
-    rows = BoundTable(replay, fresh, measured, kl, faults, seed, rewards_outside=outside is not None).rows()
+    rows = BoundTable(
+        replay, fresh, measured, kl, faults, seed, rewards_outside=outside is not None
+    ).rows()
 
     calibrations = critic_errors.calibrate(agent, state, task, measuring, seed, delta, say)
     if not calibrations:
         remarks.append(REMARKS["no_uncertainty"])
     say(f"{episodes} episodes of the deterministic policy …")
-    deterministic = evaluate(Episodes(agent, state, task, [seed], episodes, "certificate"), "deterministic")[0]
+    deterministic = evaluate(
+        Episodes(agent, state, task, [seed], episodes, "certificate"), "deterministic"
+    )[0]
     limit = time_limit(task)
-    returns = {"π, one action": played.returns(limit), "deterministic": deterministic[np.isfinite(deterministic)]}
+    returns = {
+        "π, one action": played.returns(limit),
+        "deterministic": deterministic[np.isfinite(deterministic)],
+    }
     if "shooting" in errors:
         returns["shooting"] = errors["shooting"].returns(limit)
     because = "returns in the range that you gave"
@@ -211,28 +257,42 @@ def _examine(
         rows=rows,
         calibration=calibrations,
         interval=widen(measuring, certifying, delta),
-        returns=[certify_returns(x, limits, delta, policy=policy, because=because) for policy, x in returns.items()],
+        returns=[
+            certify_returns(x, limits, delta, policy=policy, because=because)
+            for policy, x in returns.items()
+        ],
         remarks=remarks,
     )
 
 
 def posterior(agent: Agent, state: State) -> tuple[float | None, tuple[str, ...]]:
-    """The KL of the critic's weights, where they have a distribution, and what that violates of the theorems."""
+    """The KL of the critic's weights, where they have a distribution, and what that violates of the
+    theorems."""
     if not agent.critic.gaussian or not hasattr(agent, "divergence"):
         return None, ()
     with torch.no_grad():
         each = agent.divergence(state, agent.params(state, "critic"))
-    # Several critics are one posterior over all of their weights, the product, whose KL is the sum; or over the weights
-    # of one of them, a mixture, whose KL is at most the mean.
+    # Several critics are one posterior over all of their weights, the product, whose KL is the sum;
+    # or over the weights of one of them, a mixture, whose KL is at most the mean.
     kl, shape = (each.sum(), "minimum") if agent.takes_minimum else (each.mean(), "mixture")
-    moved = getattr(agent.config, "prior", "fixed") != "fixed" or getattr(agent.config, "head", "") == "regression"
-    return float(kl), (*(["prior"] if moved else []), *([shape] if agent.critic.members > 1 else []))
+    moved = (
+        getattr(agent.config, "prior", "fixed") != "fixed"
+        or getattr(agent.config, "head", "") == "regression"
+    )
+    return float(kl), (
+        *(["prior"] if moved else []),
+        *([shape] if agent.critic.members > 1 else []),
+    )
 
 
 def bias_along(policy: str, errors: ValueErrors, delta: float) -> BiasAlong:
     last = int(np.flatnonzero(errors.judged.any(0)).max(initial=0)) + 1
     parts = np.array_split(np.arange(last), min(PARTS, last))
-    judged = {float(part.mean()): bias for part in parts if (bias := errors.part(steps=part).bias(1 - delta))}
+    judged = {
+        float(part.mean()): bias
+        for part in parts
+        if (bias := errors.part(steps=part).bias(1 - delta))
+    }
     return BiasAlong(policy, [*judged], [bias.estimate for bias in judged.values()])
 
 
@@ -242,15 +302,22 @@ def bias_along(policy: str, errors: ValueErrors, delta: float) -> BiasAlong:
 def saved_agent(path: str | Path) -> Path:
     """The agent file that a path names."""
     path = Path(path)
-    if not (path.is_file() or any(path.glob("agent.safetensors")) or any(path.glob("runs/*/agent.safetensors"))):
+    if not (
+        path.is_file()
+        or any(path.glob("agent.safetensors"))
+        or any(path.glob("runs/*/agent.safetensors"))
+    ):
         for experiment in (path, path.resolve().parent.parent):
             if (experiment / "experiment.json").is_file():
-                raise UserError(REMARKS["not_yet"].format(path=path, experiment=shlex.quote(str(experiment))))
+                raise UserError(
+                    REMARKS["not_yet"].format(path=path, experiment=shlex.quote(str(experiment)))
+                )
     return choose_agent(path)
 
 
 def about_training(agent_file: Path) -> list[str]:
-    """Why it ended early, or that it goes on, and what of its logs is damaged; nothing where that is not known."""
+    """Why it ended early, or that it goes on, and what of its logs is damaged; nothing where that
+    is not known."""
     try:
         run = read_run(agent_file.parent)
     except UserError:

@@ -1,5 +1,5 @@
-"""The errors of a critic: on transitions of its replay and of fresh episodes, as measured beside the bounds, and beside
-what the critic offers as its uncertainty."""
+"""The errors of a critic: on transitions of its replay and of fresh episodes, as measured beside
+the bounds, and beside what the critic offers as its uncertainty."""
 
 import copy
 import itertools
@@ -26,11 +26,21 @@ from pac4sac.runs.statistics import Estimate, mean_interval
 from pac4sac.tasks import Task
 from pac4sac.training import checkpoint
 from pac4sac.training.agent_file import TrainedAgent
-from pac4sac.training.value_error import WIDTH, Floats, ValueErrors, bounded_error, measure_value_errors
+from pac4sac.training.value_error import (
+    WIDTH,
+    Floats,
+    ValueErrors,
+    bounded_error,
+    measure_value_errors,
+)
 
 Progress = Callable[[str], None]
 ErrorQuantity = Literal[
-    "squared Bellman error", "value error", "absolute value error", "bounded Bellman error", "bounded value error"
+    "squared Bellman error",
+    "value error",
+    "absolute value error",
+    "bounded Bellman error",
+    "bounded value error",
 ]
 QUANTITIES: tuple[ErrorQuantity, ...] = get_args(ErrorQuantity)
 CHUNK = 2000  # transitions that go through the networks at once
@@ -71,8 +81,9 @@ class BellmanErrors:
 
 @torch.no_grad()
 def bellman_errors(agent: Agent, state: State, batch: replay.Batch, seed: int) -> BellmanErrors:
-    """On a batch [1, N, ·] of any length. The target is that of the critic itself, as the paper's inequality between
-    Bellman error and value error asks, not of the slow copy it was trained with."""
+    """On a batch [1, N, ·] of any length. The target is that of the critic itself, as the paper's
+    inequality between Bellman error and value error asks, not of the slow copy it was trained
+    with."""
     generator = torch.Generator().manual_seed(seed)
     gamma, alpha = Hyper(state).gamma[:, None], agent.entropy_weight(state)[:, None]
 
@@ -87,15 +98,21 @@ def bellman_errors(agent: Agent, state: State, batch: replay.Batch, seed: int) -
         following = []  # soft value and variance for each of the next actions
         for _ in range(NEXT_ACTIONS if streams else 1):
             draw = {
-                name: (torch.rand if stream.uniform else torch.randn)((1, *stream.shape), generator=generator)
+                name: (torch.rand if stream.uniform else torch.randn)(
+                    (1, *stream.shape), generator=generator
+                )
                 for name, stream in streams.items()
             }
             a2, log_pi = agent.sample_policy(state, s2, draw)
             m2, v2 = claims(s2, a2)
             following.append((m2 - alpha * log_pi, v2))
         soft_value, variance = (torch.stack(x).mean(0) for x in zip(*following, strict=True))
-        chunks.append((*claims(s, a), r + gamma * (1 - terminated) * soft_value, variance * (1 - terminated)))
-    m, v, y, next_variance = (torch.cat(x, 1)[0].double().numpy() for x in zip(*chunks, strict=True))
+        chunks.append(
+            (*claims(s, a), r + gamma * (1 - terminated) * soft_value, variance * (1 - terminated))
+        )
+    m, v, y, next_variance = (
+        torch.cat(x, 1)[0].double().numpy() for x in zip(*chunks, strict=True)
+    )
     return BellmanErrors(m, v, y, next_variance, np.zeros(len(m), np.int64))
 
 
@@ -104,8 +121,9 @@ def bellman_errors(agent: Agent, state: State, batch: replay.Batch, seed: int) -
 
 @dataclass(frozen=True)
 class Scales:
-    """On which errors are judged; fixed before fresh episodes are played. The bounded losses are 1 − exp(−error²/ε²):
-    for Bellman errors ε is the width of the rewards' range, for value errors a tenth of that of possible values."""
+    """On which errors are judged; fixed before fresh episodes are played. The bounded losses are 1
+    − exp(−error²/ε²): for Bellman errors ε is the width of the rewards' range, for value errors a
+    tenth of that of possible values."""
 
     rewards: RewardRange
     gamma: float
@@ -121,7 +139,8 @@ class Scales:
 
     @property
     def largest(self) -> dict[ErrorQuantity, float]:
-        """What each quantity can be at most as long as values are possible: known without any data."""
+        """What each quantity can be at most as long as values are possible: known without any
+        data."""
         low, high = self.rewards.of_values(self.gamma)
         width = high - low
         return dict(zip(QUANTITIES, (width**2, width**2, width, 1.0, 1.0), strict=True))
@@ -129,14 +148,16 @@ class Scales:
 
 @dataclass(frozen=True)
 class Measured:
-    """Means over fresh episodes with their intervals: what the bounds are held against, in the order of QUANTITIES."""
+    """Means over fresh episodes with their intervals: what the bounds are held against, in the
+    order of QUANTITIES."""
 
     bellman: Estimate
     value: Estimate  # from below without, from above with the chance in a single return
     absolute: Estimate  # E |m_p − G|
     bounded_bellman: Estimate
     bounded_value: Estimate
-    beyond: tuple[ErrorQuantity, ...] = field(kw_only=True)  # those of which some errors counted less than they were
+    # those of which some errors counted less than they were
+    beyond: tuple[ErrorQuantity, ...] = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -164,19 +185,24 @@ class CriticErrors:
         judged = self.values.judged  # bounded errors never are:
         sizes = self.bellman.squared, self.values.squared[judged], np.abs(self.values.error[judged])
         limits = zip(self.scales.largest.items(), sizes, strict=False)
-        return tuple(quantity for (quantity, largest), size in limits if size.max(initial=0.0) > largest)
+        return tuple(
+            quantity for (quantity, largest), size in limits if size.max(initial=0.0) > largest
+        )
 
     def measured(self) -> Measured:
         delta, limited = self.scales.delta, self.values.limited(self.scales.largest["value error"])
-        estimates = {quantity: mean_interval(x, 1 - delta) for quantity, x in self.episode_means().items()}
+        estimates = {
+            quantity: mean_interval(x, 1 - delta) for quantity, x in self.episode_means().items()
+        }
         estimates["value error"] = value_error(limited, delta)
         return Measured(*estimates.values(), beyond=self.beyond())
 
 
 def value_error(values: ValueErrors, delta: float) -> Estimate:
-    """E‖Q_π − Q‖², which a single return G per step only brackets. Above: the mean of (Q − G)², which adds the chance
-    in G. Below: the square of the mean error at each time of the episode, from products of different episodes, so
-    that chance cancels; by Jensen's inequality the error itself is at least that."""
+    """E‖Q_π − Q‖², which a single return G per step only brackets. Above: the mean of (Q − G)²,
+    which adds the chance in G. Below: the square of the mean error at each time of the episode,
+    from products of different episodes, so that chance cancels; by Jensen's inequality the error
+    itself is at least that."""
     above = mean_interval(values.episode_means(values.squared), 1 - delta)
     weight = np.where(values.judged, 1 / values.judged.sum(1, keepdims=True).clip(1), 0.0)
     error = np.where(values.judged, values.error, 0.0)
@@ -200,16 +226,24 @@ def value_error(values: ValueErrors, delta: float) -> Estimate:
     return Estimate(above.value, max(low, spread, 0.0), above.high)
 
 
-def fresh_errors(agent: Agent, state: State, values: ValueErrors, scales: Scales, seed: int) -> CriticErrors:
-    """With Bellman errors on the judged steps; one before a time limit, whose next state nobody saw, is left out."""
+def fresh_errors(
+    agent: Agent, state: State, values: ValueErrors, scales: Scales, seed: int
+) -> CriticErrors:
+    """With Bellman errors on the judged steps; one before a time limit, whose next state nobody
+    saw, is left out."""
     last = np.arange(values.judged.shape[1]) == values.length[:, None] - 1
     at = episode, step = np.nonzero(values.judged & (~last | values.terminated[:, None]))
     if not len(step):
-        raise UserError("No step of the fresh episodes can be judged; the task's episodes are too short for its γ.")
+        raise UserError(
+            "No step of the fresh episodes can be judged; the task's episodes are too short "
+            "for its γ."
+        )
     following = values.observation[episode, np.minimum(step + 1, last.shape[1] - 1)]
     arrays = values.observation[at], values.action[at], values.reward[at], following, last[at]
     batch = replay.Batch(*(torch.from_numpy(x).float()[None] for x in arrays))
-    return CriticErrors(replace(bellman_errors(agent, state, batch, seed), episode=episode), values, scales)
+    return CriticErrors(
+        replace(bellman_errors(agent, state, batch, seed), episode=episode), values, scales
+    )
 
 
 # --- the replay of a finished or running training
@@ -229,7 +263,12 @@ def stored_replay(agent_file: Path, trained: TrainedAgent) -> StoredReplay:
         cohorts = [[dict(run) for run in cohort] for cohort in read_experiment(root)["cohorts"]]
     except (UserError, KeyError, TypeError, ValueError):
         return StoredReplay(None, {}, "the agent file lies in no experiment folder")
-    mine = [(n, k) for n, runs in enumerate(cohorts) for k, run in enumerate(runs) if run.get("run") == trained.run.id]
+    mine = [
+        (n, k)
+        for n, runs in enumerate(cohorts)
+        for k, run in enumerate(runs)
+        if run.get("run") == trained.run.id
+    ]
     if not mine:
         return StoredReplay(None, {}, "the experiment around the agent file does not know this run")
     cohort, place = mine[0]
@@ -245,11 +284,17 @@ def stored_replay(agent_file: Path, trained: TrainedAgent) -> StoredReplay:
     return StoredReplay(replay.unpack(kept[None], trained.agent.ds, trained.agent.da), prior, "")
 
 
-def _own_rows(run_folder: Path, saved: checkpoint.Checkpoint, place: int, filled: int) -> NDArray[np.int64]:
-    """Places in the ring of what the run saw itself: one that ended before its cohort has empty rows from then on."""
+def _own_rows(
+    run_folder: Path, saved: checkpoint.Checkpoint, place: int, filled: int
+) -> NDArray[np.int64]:
+    """Places in the ring of what the run saw itself: one that ended before its cohort has empty
+    rows from then on."""
     step = int(saved.learner["step"])
     written = np.arange(step - filled, step)
-    if saved.progress["status"][place] != "running" and saved.progress["details"][place] is not None:
+    if (
+        saved.progress["status"][place] != "running"
+        and saved.progress["details"][place] is not None
+    ):
         episodes, _ = read_log(run_folder / "episodes.jsonl")
         written = written[written < max((row["step"] for row in episodes), default=0)]
     return written % filled
@@ -266,25 +311,34 @@ class Calibration:
     ratio: float  # root mean square of error by deviation: 1 where the critic knows its error
     rms_error: float
     rms_deviation: float
-    rank_correlation: float  # Spearman's, of |error| and deviation over states: 0 where it does not know where it errs
+    # Spearman's, of |error| and deviation over states: 0 where it does not know where it errs
+    rank_correlation: float
     steps: int
 
 
 def calibrate(
-    agent: Agent, state: State, task: Task, measuring: ValueErrors, seed: int, delta: float, say: Progress
+    agent: Agent,
+    state: State,
+    task: Task,
+    measuring: ValueErrors,
+    seed: int,
+    delta: float,
+    say: Progress,
 ) -> list[Calibration]:
-    """Does a critic know what it does not know: do m_p ± 2√v_p cover the return that follows? Empty for a single plain
-    critic, which offers no uncertainty.
+    """Does a critic know what it does not know: do m_p ± 2√v_p cover the return that follows? Empty
+    for a single plain critic, which offers no uncertainty.
 
-    In distribution, the states are those of π's own episodes. Out of it, an episode begins with random actions; judged
-    is the last of these, and what π makes of it afterwards."""
+    In distribution, the states are those of π's own episodes. Out of it, an episode begins with
+    random actions; judged is the last of these, and what π makes of it afterwards."""
     if measuring.uncertainty() is None:
         return []
     episodes, longest = len(measuring.judged), int(measuring.judged.sum(1).max())
     say(f"{episodes} episodes that begin with random actions …")
     strayed = after_random_steps(agent, state, task, episodes, seed, longest)
     places = {"π's own states": measuring, "after random actions": strayed}
-    found = (calibration(where, offered_by(agent), errors, delta) for where, errors in places.items())
+    found = (
+        calibration(where, offered_by(agent), errors, delta) for where, errors in places.items()
+    )
     return [one for one in found if one is not None]
 
 
@@ -303,7 +357,9 @@ def offered_by(agent: Agent) -> str:
     return "√v_p" if agent.takes_minimum else "√v"
 
 
-def after_random_steps(agent: Agent, state: State, task: Task, episodes: int, seed: int, longest: int) -> ValueErrors:
+def after_random_steps(
+    agent: Agent, state: State, task: Task, episodes: int, seed: int, longest: int
+) -> ValueErrors:
     """Episodes that begin with up to `longest` random steps, of which the last is judged."""
     generator = torch.Generator().manual_seed(seed)
     last = torch.randint(max(1, min(longest, LONGEST_WALK)), (1, episodes), generator=generator)

@@ -1,7 +1,9 @@
-"""An interval around a critic's value that can be relied on: the deviation that it offers, multiplied by what it takes.
+"""An interval around a critic's value that can be relied on: the deviation that it offers,
+multiplied by what it takes.
 
-How wide it must be is found in some episodes and tried in others, so that whatever the deviation is worth, the share of
-returns that it covers is an honest one. How wide it then is tells what the deviation is worth."""
+How wide it must be is found in some episodes and tried in others, so that whatever the deviation is
+worth, the share of returns that it covers is an honest one. How wide it then is tells what the
+deviation is worth."""
 
 from dataclasses import dataclass
 
@@ -11,14 +13,17 @@ from pac4sac.certificates.returns import betting_lower, betting_upper
 from pac4sac.runs.statistics import Estimate
 from pac4sac.training.value_error import LEAST_DEVIATION, Floats, ValueErrors
 
-NOMINAL = 0.954  # of returns would lie within two deviations, were the errors Gaussian with that deviation
+# of returns would lie within two deviations, were the errors Gaussian with that deviation
+NOMINAL = 0.954
 
 
 @dataclass(frozen=True)
 class WidenedInterval:
     """m_p ± a multiple of the deviation, beside one that is equally wide everywhere."""
 
-    deviations: float  # to each side: what covers NOMINAL of the returns in the episodes that measure
+    deviations: (
+        float  # to each side: what covers NOMINAL of the returns in the episodes that measure
+    )
     covered: Estimate  # of the returns in those that certify
     half_width: float  # its mean there
     constant: float  # half-width that covers as much without knowing the deviation
@@ -29,7 +34,10 @@ def widen(measuring: ValueErrors, certifying: ValueErrors, delta: float) -> Wide
     """None for a critic that offers no deviation."""
     if measuring.uncertainty() is None or certifying.uncertainty() is None:
         return None
-    deviations, constant = quantile(measuring, _deviation(measuring)), quantile(measuring, np.ones_like(measuring.m))
+    deviations, constant = (
+        quantile(measuring, _deviation(measuring)),
+        quantile(measuring, np.ones_like(measuring.m)),
+    )
     scaled = deviations * _deviation(certifying)
     return WidenedInterval(
         deviations,
@@ -41,8 +49,11 @@ def widen(measuring: ValueErrors, certifying: ValueErrors, delta: float) -> Wide
 
 
 def quantile(errors: ValueErrors, unit: Floats) -> float:
-    """The least multiple of `unit` [E, T] that covers NOMINAL of the returns, in which all episodes weigh the same."""
-    weight = np.where(errors.judged, 1 / errors.judged.sum(1, keepdims=True).clip(1), 0.0)[errors.judged]
+    """The least multiple of `unit` [E, T] that covers NOMINAL of the returns, in which all episodes
+    weigh the same."""
+    weight = np.where(errors.judged, 1 / errors.judged.sum(1, keepdims=True).clip(1), 0.0)[
+        errors.judged
+    ]
     sizes = np.abs(errors.error[errors.judged]) / unit[errors.judged]
     order = np.argsort(sizes)
     share = np.cumsum(weight[order]) / weight.sum()
@@ -52,7 +63,9 @@ def quantile(errors: ValueErrors, unit: Floats) -> float:
 def coverage(errors: ValueErrors, half_width: Floats, delta: float) -> Estimate:
     """The share of returns within, with an interval over episodes."""
     shares = errors.episode_means((np.abs(errors.error) <= half_width).astype(np.float64))
-    return Estimate(float(shares.mean()), betting_lower(shares, delta / 2), betting_upper(shares, delta / 2))
+    return Estimate(
+        float(shares.mean()), betting_lower(shares, delta / 2), betting_upper(shares, delta / 2)
+    )
 
 
 def _deviation(errors: ValueErrors) -> Floats:

@@ -1,4 +1,5 @@
-"""The certificate as a picture: bias along the episode, bounds against the measured error, calibration."""
+"""The certificate as a picture: bias along the episode, bounds against the measured error,
+calibration."""
 
 import io
 from dataclasses import replace
@@ -34,7 +35,9 @@ def draw(certificate: "Certificate", path: Path) -> None:
     left.set_axis_off()
     grid = left.get_subplotspec().subgridspec(2, 1, height_ratios=(1.5, 1))
     panels = figure.add_subplot(grid[0]), figure.add_subplot(grid[1]), right
-    for draw_panel, panel in zip((_draw_bias, _draw_calibration, _draw_bounds), panels, strict=True):
+    for draw_panel, panel in zip(
+        (_draw_bias, _draw_calibration, _draw_bounds), panels, strict=True
+    ):
         draw_panel(panel, certificate)
         panel.spines[["top", "right"]].set_visible(False)
         panel.tick_params(colors=INK, labelsize=SMALL)
@@ -42,7 +45,10 @@ def draw(certificate: "Certificate", path: Path) -> None:
         panel.grid(color=GRID, linewidth=0.6)
         panel.set_axisbelow(True)
     figure.suptitle(
-        drawn(f"Certificate of {certificate.run} on {certificate.task}"), color=INK, fontsize=TITLE, weight="bold"
+        drawn(f"Certificate of {certificate.run} on {certificate.task}"),
+        color=INK,
+        fontsize=TITLE,
+        weight="bold",
     )
     picture = io.BytesIO()
     figure.savefig(picture, format="png", metadata={"Software": None})
@@ -51,17 +57,28 @@ def draw(certificate: "Certificate", path: Path) -> None:
 
 def _draw_bias(panel: Any, c: "Certificate") -> None:
     for along in c.along:
-        look, middle = replace(looks([c.algo])[c.algo], line=LINES[along.policy]), [part.value for part in along.bias]
+        look, middle = (
+            replace(looks([c.algo])[c.algo], line=LINES[along.policy]),
+            [part.value for part in along.bias],
+        )
         low = [part.value if part.low is None else part.low for part in along.bias]
         high = [part.value if part.high is None else part.high for part in along.bias]
-        panel.plot(along.step, middle, **stroke(look), label=c.policy_name(along.policy), linewidth=1.5)
+        panel.plot(
+            along.step, middle, **stroke(look), label=c.policy_name(along.policy), linewidth=1.5
+        )
         panel.fill_between(along.step, low, high, color=look.colour, alpha=0.16, linewidth=0)
     panel.axhline(0, color=INK, linewidth=1)
     panel.margins(y=0.12)
     for word, offset in (("above 0: overestimates", 4), ("below: underestimates", -12)):
         where = {"xy": (1, 0), "xycoords": ("axes fraction", "data")}
         panel.annotate(
-            word, **where, xytext=(-2, offset), textcoords="offset points", ha="right", color=FAINT, size=SMALL
+            word,
+            **where,
+            xytext=(-2, offset),
+            textcoords="offset points",
+            ha="right",
+            color=FAINT,
+            size=SMALL,
         )
     confidence = f"{100 * (1 - c.delta):g} %"
     panel.set_title(f"What the critic claims minus what follows, m_p − G, with {confidence} bands")
@@ -78,16 +95,29 @@ def _draw_bounds(panel: Any, c: "Certificate") -> None:
         edge, face, _ = LOOK[row.says]
         shown = min(max(ratio, 1e-3), far)
         panel.plot([1, shown], [place, place], color=edge, linewidth=1.2, alpha=0.6)
-        panel.plot(shown, place, "o" if np.isfinite(ratio) else ">", markeredgecolor=edge, markerfacecolor=face, ms=5)
+        panel.plot(
+            shown,
+            place,
+            "o" if np.isfinite(ratio) else ">",
+            markeredgecolor=edge,
+            markerfacecolor=face,
+            ms=5,
+        )
     panel.axvline(1, color=INK, linewidth=1)
     panel.set_xscale("log")
     panel.set_yticks(
-        range(len(rows)), [f"{row.name} [{row.data}]\n{row.quantity}" for row in rows], fontsize=SMALL - 0.5
+        range(len(rows)),
+        [f"{row.name} [{row.data}]\n{row.quantity}" for row in rows],
+        fontsize=SMALL - 0.5,
     )
     for word, (edge, face, meaning) in LOOK.items():
         if any(row.says == word for row in rows):
-            panel.plot([], [], "o", ms=5, markeredgecolor=edge, markerfacecolor=face, label=word + meaning)
-    panel.legend(frameon=False, fontsize=SMALL, loc="upper center", bbox_to_anchor=(0.4, -0.07), ncols=4)
+            panel.plot(
+                [], [], "o", ms=5, markeredgecolor=edge, markerfacecolor=face, label=word + meaning
+            )
+    panel.legend(
+        frameon=False, fontsize=SMALL, loc="upper center", bbox_to_anchor=(0.4, -0.07), ncols=4
+    )
     panel.set_title("How many times the measured error a bound allows (1: the measured error)")
 
 
@@ -96,10 +126,14 @@ def _draw_calibration(panel: Any, c: "Certificate") -> None:
     title, calibrations = "No calibration", list(reversed(c.calibration))
     for place, one in enumerate(calibrations):
         title = f"Share of returns within m_p ± 2 {one.deviation} (dashed: {NOMINAL:.1%})"
-        panel.barh(place, one.share.value, color=looks([c.algo])[c.algo].colour, alpha=0.75, height=0.55)
+        panel.barh(
+            place, one.share.value, color=looks([c.algo])[c.algo].colour, alpha=0.75, height=0.55
+        )
         panel.plot([one.share.low, one.share.high], [place, place], color=INK, linewidth=1.4)
         text = f"errors are {one.ratio:.3g} × what it says"
-        panel.text((one.share.high or 0) + 0.02, place, text, va="center", fontsize=SMALL, color=INK)
+        panel.text(
+            (one.share.high or 0) + 0.02, place, text, va="center", fontsize=SMALL, color=INK
+        )
     panel.set_yticks(range(len(calibrations)), [one.where for one in calibrations])
     panel.set_xlim(0, 1)
     panel.set_title(title)

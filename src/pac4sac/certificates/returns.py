@@ -1,8 +1,8 @@
-"""What a policy's expected return exceeds with high confidence, from fresh episodes and the range of the rewards.
+"""What a policy's expected return exceeds with high confidence, from fresh episodes and the range
+of the rewards.
 
-Episodes of a fixed policy are independent, and returns within known limits are all that is asked of them: no normal
-distribution, no large number.
-"""
+Episodes of a fixed policy are independent, and returns within known limits are all that is asked of
+them: no normal distribution, no large number."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,8 @@ class ReturnCertificate:
     mean: Estimate  # with Student's interval, which trusts the returns to be normal
     delta: float
     range: Limits | None
-    empirical_bernstein: float | None  # lower bounds on the expected return, each with confidence 1 − δ
+    # lower bounds on the expected return, each with confidence 1 − δ
+    empirical_bernstein: float | None
     betting: float | None
     remark: str  # on what they rest, or why there are none
 
@@ -39,10 +40,15 @@ class ReturnCertificate:
 
 
 def certify_returns(
-    returns: ArrayLike, limits: Limits | None, delta: float = 0.05, *, policy: str = "policy", because: str = "given"
+    returns: ArrayLike,
+    limits: Limits | None,
+    delta: float = 0.05,
+    *,
+    policy: str = "policy",
+    because: str = "given",
 ) -> ReturnCertificate:
-    """Lower bounds on the expected return. Only the lower limit is an assumption: returns above the upper one are cut
-    to it, which can but lower the mean."""
+    """Lower bounds on the expected return. Only the lower limit is an assumption: returns above the
+    upper one are cut to it, which can but lower the mean."""
     x = np.asarray(returns, np.float64)
     if not len(x) or not np.isfinite(x).all():
         raise UserError(TEXTS["returns"]["none"].format(policy=policy))
@@ -52,21 +58,27 @@ def certify_returns(
     if limits is None:
         because = TEXTS["returns"]["unlimited"]
     elif not -np.inf < low < high < np.inf:
-        raise UserError(f"A range of returns needs two finite limits, the lower first, not {low:g} and {high:g}.")
+        raise UserError(
+            f"A range of returns needs two finite limits, the lower first, not {low:g} and "
+            f"{high:g}."
+        )
     elif x.min() < low:
         because = TEXTS["returns"]["refuted"].format(least=x.min(), low=low)
     else:
         unit = np.minimum((x - low) / (high - low), 1.0)
         bernstein = low + (high - low) * empirical_bernstein_lower(unit, delta)
         betting = low + (high - low) * betting_lower(unit, delta)
-    return ReturnCertificate(policy, len(x), mean_interval(x, 1 - delta), delta, limits, bernstein, betting, because)
+    return ReturnCertificate(
+        policy, len(x), mean_interval(x, 1 - delta), delta, limits, bernstein, betting, because
+    )
 
 
 # --- bounds on the mean of samples in [0, 1]
 
 
 def empirical_bernstein_lower(unit: ArrayLike, delta: float) -> float:
-    """Maurer and Pontil (2009), theorem 4: mean − √(2 V ln(2/δ)/n) − 7 ln(2/δ)/(3(n − 1)), V the sample variance."""
+    """Maurer and Pontil (2009), theorem 4: mean − √(2 V ln(2/δ)/n) − 7 ln(2/δ)/(3(n − 1)), V the
+    sample variance."""
     x = np.asarray(unit, np.float64)
     if len(x) < 2:
         return 0.0
@@ -76,12 +88,13 @@ def empirical_bernstein_lower(unit: ArrayLike, delta: float) -> float:
 
 
 def betting_lower(unit: ArrayLike, delta: float) -> float:
-    """The least mean on which a gambler has not won 1/δ times the stake (Waudby-Smith and Ramdas 2023).
+    """The least mean on which a gambler has not won 1/δ times the stake (Waudby-Smith and Ramdas
+    2023).
 
-    Against a mean m the gambler bets a share f that the next sample lies above it: the capital Π(1 + f (x/m − 1)) has
-    expectation 1 if m is the mean, so that by Markov's inequality it reaches 1/δ with probability δ at most. The stake
-    is spread evenly over `BETS`. Capital falls as m grows, hence bisection.
-    """
+    Against a mean m the gambler bets a share f that the next sample lies above it: the capital Π(1
+    + f (x/m − 1)) has expectation 1 if m is the mean, so that by Markov's inequality it reaches 1/δ
+    with probability δ at most. The stake is spread evenly over `BETS`. Capital falls as m grows,
+    hence bisection."""
     x = np.asarray(unit, np.float64)
 
     def refuted(m: float) -> bool:
@@ -103,7 +116,8 @@ def betting_upper(unit: ArrayLike, delta: float) -> float:
     return 1.0 - betting_lower(1.0 - np.asarray(unit, np.float64), delta)
 
 
-# --- between which numbers a task's rewards lie: what a bound for bounded losses or returns has to assume
+# --- between which numbers a task's rewards lie: what a bound for bounded losses or returns has to
+# assume
 
 
 @dataclass(frozen=True)
@@ -116,7 +130,10 @@ class RewardRange:
 
     def __post_init__(self) -> None:
         if not -np.inf < self.low < self.high < np.inf:
-            raise UserError(f"A range needs two finite numbers, the lower first, not {self.low:g} and {self.high:g}.")
+            raise UserError(
+                f"A range needs two finite numbers, the lower first, not {self.low:g} and "
+                f"{self.high:g}."
+            )
 
     @staticmethod
     def known(task: Task) -> "RewardRange | None":
@@ -140,7 +157,10 @@ class RewardRange:
 
     def of_returns(self, horizon: int) -> Limits:
         """Of an episode of at least one and at most `horizon` steps."""
-        return (self.low * (horizon if self.low < 0 else 1), self.high * (horizon if self.high > 0 else 1))
+        return (
+            self.low * (horizon if self.low < 0 else 1),
+            self.high * (horizon if self.high > 0 else 1),
+        )
 
     def farthest_outside(self, rewards: ArrayLike) -> float | None:
         """None where all lie within, but for rounding."""
@@ -150,7 +170,10 @@ class RewardRange:
         return float(x[excess.argmax()]) if excess.max() > rounding else None
 
     def __str__(self) -> str:
-        return f"rewards in [{self.low:g}, {self.high:g}] ({'' if self.proven else 'assumed: '}{self.because})"
+        return (
+            f"rewards in [{self.low:g}, {self.high:g}] "
+            f"({'' if self.proven else 'assumed: '}{self.because})"
+        )
 
 
 KNOWN = {env_id: RewardRange(**about) for env_id, about in TEXTS["reward_ranges"].items()}

@@ -1,4 +1,5 @@
-"""Arguments that several commands take, and how they are read: options of training, settings, a TOML file."""
+"""Arguments that several commands take, and how they are read: options of training, settings, a
+TOML file."""
 
 import contextlib
 import json
@@ -19,7 +20,9 @@ from pac4sac.training.options import AUTO, Options
 
 def optional(metavar: str, otherwise: str = "") -> Any:
     """About an argument that may be left out, with what counts then."""
-    return arg(metavar=metavar, help_behavior_hint=f"(default: {otherwise})" if otherwise else "(optional)")
+    return arg(
+        metavar=metavar, help_behavior_hint=f"(default: {otherwise})" if otherwise else "(optional)"
+    )
 
 
 def whole_number(*words: str) -> Any:
@@ -34,42 +37,72 @@ def whole_number(*words: str) -> Any:
         with contextlib.suppress(ValueError):
             if (number := float(text)).is_integer():
                 return int(number)
-        raise ValueError(f"{text!r} is {'neither ' + ' nor '.join(words) + ' nor a' if words else 'no'} whole number.")
+        raise ValueError(
+            f"{text!r} is {'neither ' + ' nor '.join(words) + ' nor a' if words else 'no'} "
+            "whole number."
+        )
 
     return PrimitiveConstructorSpec(
-        nargs=1, metavar="N", instance_from_str=read, is_instance=lambda _: True, str_from_instance=lambda n: [str(n)]
+        nargs=1,
+        metavar="N",
+        instance_from_str=read,
+        is_instance=lambda _: True,
+        str_from_instance=lambda n: [str(n)],
     )
 
 
 TASK_HELP = "Name from `pac4sac list tasks`, or any Gymnasium id with continuous actions."
-Seeds = Annotated[str, arg(metavar="SEEDS", help="Seeds to train with: 3, 0:5 (without the 5) or 0,2,7.")]
+Seeds = Annotated[
+    str, arg(metavar="SEEDS", help="Seeds to train with: 3, 0:5 (without the 5) or 0,2,7.")
+]
 SettingTexts = Annotated[UseAppendAction[list[list[str]]], arg(name="set", metavar="NAME=VALUE")]
 TaskChanges = Annotated[UseAppendAction[list[list[str]]], arg(metavar="NAME=VALUE")]
 Number = Annotated[int, whole_number(), arg(metavar="N")]
 NumberOrNone = Annotated[int | None, whole_number()]
 Trust = Annotated[
     UseAppendAction[list[str]],
-    arg(metavar="MODULE", help="Module that the files read may name, so that its code runs; see docs/trust.md."),
+    arg(
+        metavar="MODULE",
+        help="Module that the files read may name, so that its code runs; see docs/trust.md.",
+    ),
 ]
 Track = Annotated[
     Literal["none", "tensorboard", "wandb", "trackio"],
-    arg(help="Show every run in this tracker too, offline unless it is told otherwise; see docs/command-line.md."),
+    arg(
+        help=(
+            "Show every run in this tracker too, offline unless it is told otherwise; see "
+            "docs/command-line.md."
+        )
+    ),
 ]
 Callback = Annotated[
     str | None,
     arg(
         metavar="MODULE:CLASS",
-        help="Class of your own that watches training and may end a run, a subclass of pac4sac.Callback; or several.",
+        help=(
+            "Class of your own that watches training and may end a run, a subclass of "
+            "pac4sac.Callback; or several."
+        ),
         help_behavior_hint="(optional)",
     ),
 ]
 MaxMinutes = Annotated[float | None, optional("M")]
 Parallel = Annotated[
     NumberOrNone,
-    arg(metavar="N", help="Cohorts trained side by side.", help_behavior_hint="(default: as the cores allow)"),
+    arg(
+        metavar="N",
+        help="Cohorts trained side by side.",
+        help_behavior_hint="(default: as the cores allow)",
+    ),
 ]
 KeepStale = Annotated[
-    bool, arg(help="Keep runs that other code than today's has trained, marked in every table, and train none again.")
+    bool,
+    arg(
+        help=(
+            "Keep runs that other code than today's has trained, marked in every table, and train "
+            "none again."
+        )
+    ),
 ]
 Folder = Annotated[Positional[Path], arg(metavar="DIR")]
 Folders = Annotated[Positional[list[Path]], arg(metavar="DIR...", help_behavior_hint="(required)")]
@@ -81,14 +114,17 @@ T = TypeVar("T")
 
 
 def with_options(*names: str, otherwise: str = "") -> Callable[[type[T]], type[T]]:
-    """Give a command a flag for each of these options of training, as `Options` states them. With `otherwise`, a flag
-    that is left out is None, and the text says what counts then."""
+    """Give a command a flag for each of these options of training, as `Options` states them. With
+    `otherwise`, a flag that is left out is None, and the text says what counts then."""
 
     def add(command: type[T]) -> type[T]:
         flags = [_flag(OPTIONS[name], otherwise) for name in names]
         namespace = {"__doc__": command.__doc__}
-        made = make_dataclass(command.__name__, flags, bases=(command,), namespace=namespace, frozen=True)
-        # In the source of the command are the sentences of its help; from Python 3.13 on a class knows the line too.
+        made = make_dataclass(
+            command.__name__, flags, bases=(command,), namespace=namespace, frozen=True
+        )
+        # In the source of the command are the sentences of its help; from Python 3.13 on a class
+        # knows the line too.
         for place in ("__module__", "__firstlineno__"):
             if hasattr(command, place):
                 setattr(made, place, getattr(command, place))
@@ -99,7 +135,12 @@ def with_options(*names: str, otherwise: str = "") -> Callable[[type[T]], type[T
 
 def _flag(option: "Field[Any]", otherwise: str) -> tuple[str, Any, Any]:
     kind: Any = option.type
-    allowed, default, hint, metavar = option.metadata["allowed"], option.default, None, option.metadata["metavar"]
+    allowed, default, hint, metavar = (
+        option.metadata["allowed"],
+        option.default,
+        None,
+        option.metadata["metavar"],
+    )
     if isinstance(allowed, tuple):
         kind, metavar = Literal[allowed], f"{{{','.join(allowed)}}}"
     elif isinstance(allowed, Interval):
@@ -107,7 +148,9 @@ def _flag(option: "Field[Any]", otherwise: str) -> tuple[str, Any, Any]:
     if default is None:
         hint = "(optional)"
     elif otherwise or default is MISSING:
-        hint = f"(default: {otherwise}, else {default})" if otherwise else "(default: the task's own)"
+        hint = (
+            f"(default: {otherwise}, else {default})" if otherwise else "(default: the task's own)"
+        )
         kind, default = kind | None, None
     name, sentence = FLAG_NAMES.get(option.name), option.metadata["help"]
     about = arg(name=name, metavar=metavar, help=sentence, help_behavior_hint=hint)
@@ -130,18 +173,25 @@ def callback_names(track: str, callback: str | None) -> list[str]:
 def callback_flags(names: Sequence[str]) -> str:
     """The flags that `callback_names` read."""
     own = ",".join(name for name in names if ":" in name)
-    flags = [*(f"--track {name}" for name in names if ":" not in name), *([f"--callback {own}"] if own else [])]
+    flags = [
+        *(f"--track {name}" for name in names if ":" not in name),
+        *([f"--callback {own}"] if own else []),
+    ]
     return "".join(f" {flag}" for flag in flags)
 
 
 def parse_settings(groups: Sequence[Sequence[str]]) -> dict[str, list[str]]:
-    """Of "xi=0.05" and "shots=1,100" the values by name; a later mention of a name replaces an earlier one."""
+    """Of "xi=0.05" and "shots=1,100" the values by name; a later mention of a name replaces an
+    earlier one."""
     settings = {}
     for text in (text for group in groups for text in group):
         name, equals, values = text.partition("=")
         chosen = [value.strip() for value in values.split(",")]
         if not (equals and name.strip() and all(chosen)):
-            raise UserError(f"--set takes NAME=VALUE or NAME=VALUE,VALUE, not {text!r} (a task goes before --set).")
+            raise UserError(
+                f"--set takes NAME=VALUE or NAME=VALUE,VALUE, not {text!r} (a task goes "
+                "before --set)."
+            )
         settings[name.strip()] = chosen
     return settings
 
@@ -162,7 +212,8 @@ def parse_task_changes(groups: Sequence[Sequence[str]]) -> dict[str, Any]:
 
 def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
     """A config file as the flags that would say the same, so that both are checked in one place."""
-    taken = [f for f in fields(command) if f.name not in ("config", "trust")]  # a file cannot ask to be trusted
+    # a file cannot ask to be trusted
+    taken = [f for f in fields(command) if f.name not in ("config", "trust")]
     kinds = {FLAG_NAMES.get(f.name, f.name): type(f.default) for f in taken}
     flags: list[str] = []
     for key, value in read_toml(path)[1].items():
@@ -172,19 +223,28 @@ def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
             raise UserError(f"{path} has an unknown key {key!r}; {did_you_mean(key, known)}")
         if name in ("set", "set_task"):
             if not isinstance(value, dict):
-                raise UserError(f"{path}: {key} must be a table, [{key}] and below it a line such as xi = 0.05.")
+                raise UserError(
+                    f"{path}: {key} must be a table, [{key}] and below it a line such as xi = 0.05."
+                )
             for setting, chosen in value.items():
-                text = _as_text(path, setting, chosen) if name == "set" else json.dumps(chosen, default=str)
+                text = (
+                    _as_text(path, setting, chosen)
+                    if name == "set"
+                    else json.dumps(chosen, default=str)
+                )
                 flags += [f"--{flag}", f"{setting}={text}"]
         elif isinstance(value, bool) != (kinds[name] is bool):
-            raise UserError(f"{path}: {key} cannot be {str(value).lower()}; see pac4sac train --help.")
+            raise UserError(
+                f"{path}: {key} cannot be {str(value).lower()}; see pac4sac train --help."
+            )
         elif isinstance(value, bool):
             flags.append(f"--{flag}" if value else f"--no-{flag}")
         elif name != "task":
             flags += [f"--{flag}", _as_text(path, key, value)]
         elif with_task:
             flags.insert(0, _as_text(path, key, value))
-    # The task first and the name of the file again, lest a --set take a task behind it for one more setting.
+    # The task first and the name of the file again, lest a --set take a task behind it for one more
+    # setting.
     return [*flags, "--config", str(path)]
 
 

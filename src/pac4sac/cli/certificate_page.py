@@ -1,4 +1,5 @@
-"""The certificate as a page in the terminal: first in short, then measurement, bounds, calibration and policy."""
+"""The certificate as a page in the terminal: first in short, then measurement, bounds, calibration
+and policy."""
 
 import math
 import string
@@ -19,13 +20,16 @@ from pac4sac.runs.statistics import Estimate, bias_verdict
 FORMULAS, SHORT, PAGE = (TEXTS[part] for part in ("formulas", "short", "page"))
 NUMBERS = {"N": 6, "KL": 5, "risk": 6, "at most": 7}  # and the least width of their columns
 NAMES_AND_NUMBERS = 48  # characters for the name of a bound and its numbers, of 80 in a line
-STYLES = {"vacuous": "dim", "broken": "bold red", "certificate": "bold green"}  # the others are yellow
+# the others are yellow
+STYLES = {"vacuous": "dim", "broken": "bold red", "certificate": "bold green"}
 SIGNS = {"overestimates": "+", "underestimates": "−", "undecided": "·"}
 
 
 def show(c: Certificate, console: Console, *, full: bool = True) -> None:
     console.print(Text(PAGE["title"].format(run=c.run, task=c.task), "bold"), soft_wrap=True)
-    short = _list(("•", line) for line in (*in_short(c), *(Text(remark, "yellow") for remark in c.remarks)))
+    short = _list(
+        ("•", line) for line in (*in_short(c), *(Text(remark, "yellow") for remark in c.remarks))
+    )
     calibration = (calibration_table(c), "") if c.calibration else ()
     further = (bias_table(c), *bounds_pages(c), *calibration, policy_table(c)) if full else ()
     for piece in ("", short, "", *further):
@@ -38,27 +42,46 @@ def in_short(c: Certificate) -> Iterator[Text]:
         verdict = f"{bias.verdict} by {_percent(abs(bias.relative))} of the size of the returns"
         verdict = SHORT["no_bias"] if bias.verdict == "undecided" else verdict
         yield Text(f"The critic {verdict}: m_p − G is {_text(bias.estimate)} in the mean.")
-    # Only what is proven of the absolute error; where its bound is broken or rests on what fails, other lines say so.
+    # Only what is proven of the absolute error; where its bound is broken or rests on what fails,
+    # other lines say so.
     low, high = map(number, c.rewards.of_values(c.gamma))
     lie = "lie" if c.rewards.proven else "are assumed to lie"
     values = f"values{' without entropy' if c.alpha else ''} {lie} between {low} and {high}"
     for row in c.rows:
-        if row.quantity == "absolute value error" and not row.fails and row.says in ("certificate", "vacuous"):
+        if (
+            row.quantity == "absolute value error"
+            and not row.fails
+            and row.says in ("certificate", "vacuous")
+        ):
             bound = number(row.value) + (f", where {_counted(row)}" if row.clipped else "")
             text = SHORT["absolute" if row.says == "certificate" else "absolute_vacuous"]
             yield Text(text.format(percent=percent, bound=bound, values=values))
     failing, words = sum(bool(row.fails) for row in c.rows), Counter(row.says for row in c.rows)
     yield Text(SHORT["bounds"].format(bounds=len(c.rows), failing=failing, words=words))
     if broken := [row for row in c.rows if row.says == "broken"]:
-        rows = (f"{x.name} ({x.quantity}: {number(x.value)}, measured {number(x.measured.value)})" for x in broken)
+        rows = (
+            f"{x.name} ({x.quantity}: {number(x.value)}, measured {number(x.measured.value)})"
+            for x in broken
+        )
         yield Text(f"Broken by what was measured: {'; '.join(rows)}.", "red")
     for one in c.calibration[:1]:
         covered, ratio = _text(one.share, _percent), number(one.ratio)
-        yield Text(SHORT["calibration"].format(one=one, covered=covered, nominal=_percent(NOMINAL), ratio=ratio))
+        yield Text(
+            SHORT["calibration"].format(
+                one=one, covered=covered, nominal=_percent(NOMINAL), ratio=ratio
+            )
+        )
     if c.interval is not None:
-        widths = {name: number(getattr(c.interval, name)) for name in ("deviations", "half_width", "constant")}
+        widths = {
+            name: number(getattr(c.interval, name))
+            for name in ("deviations", "half_width", "constant")
+        }
         covered = _text(c.interval.covered, _percent)
-        yield Text(SHORT["interval"].format(deviation=c.calibration[0].deviation, covered=covered, **widths))
+        yield Text(
+            SHORT["interval"].format(
+                deviation=c.calibration[0].deviation, covered=covered, **widths
+            )
+        )
     for last in c.returns[-1:]:
         bound = last.remark
         if last.betting is not None:
@@ -68,7 +91,12 @@ def in_short(c: Certificate) -> Iterator[Text]:
 
 
 def bias_table(c: Certificate) -> Table:
-    signs = "".join(SIGNS[bias_verdict(part)] for along in c.along if along.policy == "policy" for part in along.bias)
+    signs = "".join(
+        SIGNS[bias_verdict(part)]
+        for along in c.along
+        if along.policy == "policy"
+        for part in along.bias
+    )
     caption = PAGE["signs"].format(signs=signs)
     if c.unjudged_steps and "policy" in c.bias:
         steps = c.unjudged_steps + c.bias["policy"].steps
@@ -84,7 +112,9 @@ def bias_table(c: Certificate) -> Table:
 
 def bounds_pages(c: Certificate) -> Iterator[Table | Text]:
     failing = {key for row in c.rows for key in row.fails}
-    letters = dict(zip((key for key in CAVEATS if key in failing), string.ascii_lowercase, strict=False))
+    letters = dict(
+        zip((key for key in CAVEATS if key in failing), string.ascii_lowercase, strict=False)
+    )
     kl = "none" if c.kl is None else number(c.kl)
     tuples = "none" if c.replay_tuples is None else f"{c.replay_tuples:,}"
     yield Text("\nBounds", "bold")
@@ -105,10 +135,18 @@ def _bounds_table(c: Certificate, rows: list[BoundRow], letters: dict[str, str])
     first = rows[0]
     formula = FORMULAS[first.quantity].format(c=c)
     known = "if rewards kept to their range" if "rewards" in first.fails else "without any data"
-    limit = f"at most {number(first.trivial)} {known}{f'; {_counted(first)}' if first.clipped else ''}"
-    title = f"{first.quantity[0].upper()}{first.quantity[1:]}: {formula}\nmeasured {_text(first.measured)}; {limit}"
+    limit = (
+        f"at most {number(first.trivial)} {known}{f'; {_counted(first)}' if first.clipped else ''}"
+    )
+    title = (
+        f"{first.quantity[0].upper()}{first.quantity[1:]}: {formula}\nmeasured "
+        f"{_text(first.measured)}; {limit}"
+    )
     # The numbers of all tables decide, so that their columns lie below one another.
-    widths = [max(least, *(len(_numbers(row)[i]) for row in c.rows)) for i, least in enumerate(NUMBERS.values())]
+    widths = [
+        max(least, *(len(_numbers(row)[i]) for row in c.rows))
+        for i, least in enumerate(NUMBERS.values())
+    ]
     table = _table(title, "\n".join(f"{row.name}: {row.remark}" for row in rows if row.remark))
     table.add_column("bound", width=NAMES_AND_NUMBERS - sum(widths))
     table.add_column("data", width=6)
@@ -118,7 +156,14 @@ def _bounds_table(c: Certificate, rows: list[BoundRow], letters: dict[str, str])
     table.add_column("fails", width=6, overflow="fold")
     for row in rows:
         fails = "".join(sorted(letters[key] for key in row.fails))
-        table.add_row(row.name, row.data, *_numbers(row), row.says, fails, style=STYLES.get(row.says, "yellow"))
+        table.add_row(
+            row.name,
+            row.data,
+            *_numbers(row),
+            row.says,
+            fails,
+            style=STYLES.get(row.says, "yellow"),
+        )
     return table
 
 
@@ -128,12 +173,29 @@ def _counted(row: BoundRow) -> str:
 
 
 def _numbers(row: BoundRow) -> tuple[str, ...]:
-    return f"{row.n:,}", "–" if row.kl is None else number(row.kl), number(row.risk), number(row.value)
+    return (
+        f"{row.n:,}",
+        "–" if row.kl is None else number(row.kl),
+        number(row.risk),
+        number(row.value),
+    )
 
 
 def calibration_table(c: Certificate) -> Table:
-    title = PAGE["calibration"].format(deviation=c.calibration[0].deviation, nominal=_percent(NOMINAL))
-    table = _table(title, PAGE["chance"], "states", "covered", "rms error", "rms dev.", "ratio", "rank", "steps")
+    title = PAGE["calibration"].format(
+        deviation=c.calibration[0].deviation, nominal=_percent(NOMINAL)
+    )
+    table = _table(
+        title,
+        PAGE["chance"],
+        "states",
+        "covered",
+        "rms error",
+        "rms dev.",
+        "ratio",
+        "rank",
+        "steps",
+    )
     for one in c.calibration:
         numbers = map(number, (one.rms_error, one.rms_deviation, one.ratio, one.rank_correlation))
         table.add_row(one.where, _text(one.share, _percent), *numbers, f"{one.steps:,}")
@@ -142,7 +204,9 @@ def calibration_table(c: Certificate) -> Table:
 
 def policy_table(c: Certificate) -> Table:
     title = PAGE["returns"].format(percent=100 * (1 - c.delta))
-    caption = PAGE["student"].format(remarks="; ".join(dict.fromkeys(one.remark for one in c.returns)))
+    caption = PAGE["student"].format(
+        remarks="; ".join(dict.fromkeys(one.remark for one in c.returns))
+    )
     headers = ("episodes", "mean return", "empirical Bernstein", "betting")
     table = _table(title, caption, "policy", *headers, wrapped=len(headers))
     for one in c.returns:
@@ -154,7 +218,9 @@ def policy_table(c: Certificate) -> Table:
 
 def _table(title: str, caption: str, *headers: str, wrapped: int = 0) -> Table:
     """All columns but the first hold numbers, of which so many may wrap."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=0)
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=0
+    )
     table.caption, table.caption_justify = caption, "left"
     for place, header in enumerate(headers):
         table.add_column(header, justify="right" if place else "left", no_wrap=place > wrapped)
@@ -175,7 +241,13 @@ def number(value: float) -> str:
     if size >= 1e6:
         mantissa, exponent = f"{value:.0e}".split("e")
         return f"{mantissa}e{int(exponent)}"
-    return f"{value:,.0f}" if size >= 100 else f"{value:.3g}" if size >= 0.001 or not size else f"{value:.0e}"
+    return (
+        f"{value:,.0f}"
+        if size >= 100
+        else f"{value:.3g}"
+        if size >= 0.001 or not size
+        else f"{value:.0e}"
+    )
 
 
 def _text(estimate: Estimate, write: Callable[[float], str] = number) -> str:

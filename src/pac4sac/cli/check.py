@@ -13,12 +13,14 @@ from pac4sac.cli.shared import say
 
 @dataclass(frozen=True)
 class Check:
-    """Try an algorithm of your own on made-up data: shapes, streams, gradients, repeatability, independence.
+    """Try an algorithm of your own on made-up data: shapes, streams, gradients, repeatability,
+    independence.
 
     Takes seconds and trains nothing. The exit code is 1 where something is to be mended.
     """
 
-    algo: Annotated[Positional[str], arg(metavar="MODULE:CLASS")]  # Your algorithm; naming it allows its module to run.
+    # Your algorithm; naming it allows its module to run.
+    algo: Annotated[Positional[str], arg(metavar="MODULE:CLASS")]
 
     def run(self, console: Console) -> int:
         from pac4sac.training.trial import examine
@@ -29,5 +31,10 @@ class Check:
             if examination.problem:
                 console.print(Padding(Text(examination.problem), (0, 0, 0, 6)))
             problems += bool(examination.problem)
-        say(console, f"{self.algo} can be trained." if not problems else f"{self.algo} is to be mended first.")
+        say(
+            console,
+            f"{self.algo} can be trained."
+            if not problems
+            else f"{self.algo} is to be mended first.",
+        )
         return 1 if problems else 0

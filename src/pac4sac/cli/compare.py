@@ -27,19 +27,25 @@ class Compare:
     seeds: arguments.Seeds = "0:5"
     # Algorithm that the others are tested against.
     baseline: Annotated[str | None, optional("A", "the first of --algos")] = None
-    preset: str = "paper"  # Set of settings from `pac4sac list presets`, given to those algorithms that have it.
+    # Set of settings from `pac4sac list presets`, given to those algorithms that have it.
+    preset: str = "paper"
     # Settings, given to those algorithms that have them.
     settings: arguments.SettingTexts = field(default_factory=list)
-    out: Annotated[Path | None, optional("DIR", "experiments/study-compare-TASK")] = None  # Study folder.
+    out: Annotated[Path | None, optional("DIR", "experiments/study-compare-TASK")] = (
+        None  # Study folder.
+    )
     parallel: arguments.Parallel = None
-    max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes; the same command goes on.
+    max_minutes: arguments.MaxMinutes = (
+        None  # Stop after so many minutes; the same command goes on.
+    )
     keep_stale: arguments.KeepStale = False
     track: arguments.Track = "none"
     callback: arguments.Callback = None
     trust: arguments.Trust = field(default_factory=list)
 
     def run(self, console: Console) -> int:
-        given = {**vars(self), "settings": arguments.parse_settings(self.settings)}  # named as in Python
+        # named as in Python
+        given = {**vars(self), "settings": arguments.parse_settings(self.settings)}
         given["callbacks"] = arguments.callback_names(given.pop("track"), given.pop("callback"))
         from pac4sac.studies.compare import compare
 

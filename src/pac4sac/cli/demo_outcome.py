@@ -1,4 +1,5 @@
-"""What `pac4sac demo` shows: films, a picture over archived runs, and in words how far a training came."""
+"""What `pac4sac demo` shows: films, a picture over archived runs, and in words how far a training
+came."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,8 +17,10 @@ from pac4sac.runs.reading import RunRecord, read_below
 SHOWN, TRAINED = "half-cheetah", "cartpole-swingup"
 PICTURES = {SHOWN: 60, TRAINED: 100}  # of the films: three seconds, which are soon drawn, and five
 ABOUT = (
-    "PAC4SAC is soft actor-critic whose critic learns by a PAC-Bayes bound and tells how uncertain it holds its values "
-    "to be; it acts by taking, of 500 actions that its policy proposes, the one that the critic values most."
+    "PAC4SAC is soft actor-critic whose critic learns by a PAC-Bayes bound and tells how "
+    "uncertain it holds its values "
+    "to be; it acts by taking, of 500 actions that its policy proposes, the one that the "
+    "critic values most."
 )
 
 
@@ -33,12 +36,16 @@ def film(console: Console, agent: Path, task: str, folder: Path) -> None:
 
 def show_outcome(console: Console, folder: Path) -> None:
     """The picture, the film, three sentences, and three commands to go on with."""
-    from pac4sac.paper.reference_picture import draw_over_reference  # matplotlib takes a second to import
+    # matplotlib takes a second to import
+    from pac4sac.paper.reference_picture import draw_over_reference
 
     say(console, "\n3. What came of it.")
     runs, _ = read_below(folder / "training")
     if not runs or not runs[0].episodes:
-        say(console, "   Training was stopped before its first episode had ended. Once more: pac4sac demo")
+        say(
+            console,
+            "   Training was stopped before its first episode had ended. Once more: pac4sac demo",
+        )
         return
     run = runs[0]
     limit, returns = run.task["r_limit"], run.returns.tolist()
@@ -50,7 +57,9 @@ def show_outcome(console: Console, folder: Path) -> None:
     if (run.folder / "agent.safetensors").is_file():
         film(console, run.folder, TRAINED, folder)
     archived = reference_runs(TRAINED)
-    compared = comparison({name: archived[TRAINED, algo] for name, algo in (("PAC4SAC", "pac4sac"), ("SAC", "sac"))})
+    compared = comparison(
+        {name: archived[TRAINED, algo] for name, algo in (("PAC4SAC", "pac4sac"), ("SAC", "sac"))}
+    )
     console.print("", outcome(returns, limit), compared, ABOUT, "", sep="\n", highlight=False)
     further = ("pac4sac demo --full", "the same with the paper's settings, ten minutes")
     if run.status != "finished":
@@ -59,7 +68,10 @@ def show_outcome(console: Console, folder: Path) -> None:
     for command, what in (
         (f"pac4sac watch {SHOWN}", "films a whole episode of the agent that ships"),
         further,
-        (f"pac4sac compare {TRAINED} --algos pac4sac,sac --seeds 0:5", "trains five seeds of each, with intervals"),
+        (
+            f"pac4sac compare {TRAINED} --algos pac4sac,sac --seeds 0:5",
+            "trains five seeds of each, with intervals",
+        ),
     ):
         say(console, f"   {command}\n      {what}")
 
@@ -74,13 +86,15 @@ def outcome(returns: Sequence[float], limit: float) -> str:
         best = int(np.argmax(returns))
         return (
             f"It is still learning: the best of {len(returns)} episodes so far, number {best + 1}, "
-            f"returned {returns[best]:,.0f}, and above {limit:g} the pole stands nearly all the time."
+            f"returned {returns[best]:,.0f}, and above {limit:g} the pole stands nearly all "
+            "the time."
         )
     since, first = len(returns) - above[0], above[0] + 1
     begun = "balances since" if 2 * len(above) > since else "has balanced now and then since"
     streak = longest_streak(returns, limit)
     return (
-        f"It {begun} episode {first}: {len(above)} of the {since} episodes from there on were above {limit:g}; "
+        f"It {begun} episode {first}: {len(above)} of the {since} episodes from there on were "
+        f"above {limit:g}; "
         f"the paper's criterion, {STREAK} in a row, was not met (at best {streak})."
     )
 
@@ -91,6 +105,10 @@ def comparison(archived: dict[str, Sequence[RunRecord]]) -> str:
     for name, runs in archived.items():
         solved = [solved_at(run.returns, run.task["r_limit"]) for run in runs]
         after = [episodes for episodes in solved if episodes is not None]
-        span = f" after {min(after)} to {max(after)} episodes, {np.mean(after):.0f} on average" if after else ""
+        span = (
+            f" after {min(after)} to {max(after)} episodes, {np.mean(after):.0f} on average"
+            if after
+            else ""
+        )
         parts.append(f"{len(after)} of {len(runs)} archived seeds of {name} were solved{span}")
     return f"For comparison: {'; '.join(parts)} (all with 4 updates per step)."

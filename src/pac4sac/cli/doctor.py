@@ -1,5 +1,5 @@
-"""`pac4sac doctor`: would training work on this machine, how fast, and would it give the same numbers as elsewhere?
-What it looks for, and what it says about it, is in doctor.toml."""
+"""`pac4sac doctor`: would training work on this machine, how fast, and would it give the same
+numbers as elsewhere? What it looks for, and what it says about it, is in doctor.toml."""
 
 import contextlib
 import importlib.metadata
@@ -43,15 +43,31 @@ class Doctor:
             parts = {"Software": list(software()), "Machine": list(machine())}
             if not any(finding.state == "missing" for finding in parts["Software"]):
                 parts |= {"Speed": list(speed()), "Reproducibility": list(reproducibility())}
-        columns = (Column(no_wrap=True), Column(no_wrap=True), Column(), Column(overflow="fold", style="dim"))
+        columns = (
+            Column(no_wrap=True),
+            Column(no_wrap=True),
+            Column(),
+            Column(overflow="fold", style="dim"),
+        )
         table = Table.grid(*columns, padding=(0, 2, 0, 0))
         for title, findings in parts.items():
             table.add_row("", f"[bold]{title}[/]")
             for finding in findings:
-                table.add_row(MARKS[finding.state], finding.what, escape(finding.value), escape(finding.note))
+                table.add_row(
+                    MARKS[finding.state], finding.what, escape(finding.value), escape(finding.note)
+                )
         console.print(table, markup=True)
-        missing = [finding.what for findings in parts.values() for finding in findings if finding.state == "missing"]
-        verdict = f"Training would not work here: see {', '.join(missing)}." if missing else "Training works here."
+        missing = [
+            finding.what
+            for findings in parts.values()
+            for finding in findings
+            if finding.state == "missing"
+        ]
+        verdict = (
+            f"Training would not work here: see {', '.join(missing)}."
+            if missing
+            else "Training works here."
+        )
         console.print(f"\n{verdict}", style="bold red" if missing else "bold green")
         return 1 if missing else 0
 
@@ -63,17 +79,29 @@ def software() -> Iterator[Finding]:
         if version := _version(name):
             yield Finding(name, version)
         elif name == "pybullet":
-            yield Finding(name, "none", NOTES["no_pybullet"].format(install=how_to_install("bullet")), "worth knowing")
+            yield Finding(
+                name,
+                "none",
+                NOTES["no_pybullet"].format(install=how_to_install("bullet")),
+                "worth knowing",
+            )
         else:
             yield Finding(name, "missing", "pip install pac4sac", "missing")
-    absent = [extra for extra, module in ABOUT["extras"].items() if not importlib.util.find_spec(module)]
+    absent = [
+        extra for extra, module in ABOUT["extras"].items() if not importlib.util.find_spec(module)
+    ]
     note = f"not installed: {', '.join(absent)}; {how_to_install('NAME')}" if absent else ""
-    yield Finding("extras", ", ".join(extra for extra in ABOUT["extras"] if extra not in absent) or "none", note)
+    yield Finding(
+        "extras",
+        ", ".join(extra for extra in ABOUT["extras"] if extra not in absent) or "none",
+        note,
+    )
 
 
 def machine() -> Iterator[Finding]:
     yield Finding("processor", f"{platform.system()} {platform.machine()}, {machine_cores()} cores")
-    room = {"free disk here": (shutil.disk_usage(Path.cwd()).free / 1e9, 1)}  # GB, and how much is little
+    # GB, and how much is little
+    room = {"free disk here": (shutil.disk_usage(Path.cwd()).free / 1e9, 1)}
     with contextlib.suppress(ImportError):  # which is told as missing software
         import torch
 
@@ -84,13 +112,20 @@ def machine() -> Iterator[Finding]:
             yield Finding("GPU", "none", "training takes the CPU")
         for index in range(torch.cuda.device_count()):
             properties = torch.cuda.get_device_properties(index)
-            yield Finding(f"GPU {index}", f"{properties.name}, {properties.total_memory / 1e9:.0f} GB")
+            yield Finding(
+                f"GPU {index}", f"{properties.name}, {properties.total_memory / 1e9:.0f} GB"
+            )
     none = Finding("C++ compiler", "none", NOTES["no_compiler"], "worth knowing")
     yield Finding("C++ compiler", compiler) if (compiler := shutil.which("g++")) else none
     for what, (size, little) in room.items():
         yield Finding(what, f"{size:.1f} GB", state="fine" if size > little else "worth knowing")
     if not os.access(Path.cwd(), os.W_OK):
-        yield Finding("this folder", "read-only", "train with --out FOLDER where you can write", "worth knowing")
+        yield Finding(
+            "this folder",
+            "read-only",
+            "train with --out FOLDER where you can write",
+            "worth knowing",
+        )
 
 
 def speed() -> Iterator[Finding]:
@@ -112,7 +147,8 @@ def _learning_seconds() -> float:
     from pac4sac.training.backends import Rehearsal, learning_threads, on_threads
     from pac4sac.training.learner import Learner
 
-    agent = get_algorithm("pac4sac").agent([make_config("pac4sac")], 5, 1)  # the sizes of the cartpole
+    # the sizes of the cartpole
+    agent = get_algorithm("pac4sac").agent([make_config("pac4sac")], 5, 1)
     learner = Learner(agent, [0], 2000, torch.device("cpu"))
     with on_threads(learning_threads(learner)), Rehearsal(learner) as rehearsal:
         return rehearsal.seconds()
@@ -131,17 +167,24 @@ def _simulator_seconds(task: str) -> float:
 def reproducibility() -> Iterator[Finding]:
     import torch
 
-    here = {name: (_version(name) or pinned).split("+")[0] for name, pinned in PINNED.items()}  # 2.13.0+cpu is 2.13.0
+    # 2.13.0+cpu is 2.13.0
+    here = {name: (_version(name) or pinned).split("+")[0] for name, pinned in PINNED.items()}
     risks = {
         what: [f"{name}={os.environ[name]}" for name in about["variables"] if name in os.environ]
         for what, about in ABOUT["risks"].items()
     }
-    risks["versions"] = [f"{n} {here[n]} instead of {pinned}" for n, pinned in PINNED.items() if here[n] != pinned]
+    risks["versions"] = [
+        f"{n} {here[n]} instead of {pinned}" for n, pinned in PINNED.items() if here[n] != pinned
+    ]
     if (precision := torch.get_float32_matmul_precision()) != "highest":
         risks["TF32"].append(f"matmul precision {precision}")
     for what, about in ABOUT["risks"].items():
         fine = Finding(what, about["otherwise"])
-        yield Finding(what, "; ".join(risks[what]), about["note"], "worth knowing") if risks[what] else fine
+        yield (
+            Finding(what, "; ".join(risks[what]), about["note"], "worth knowing")
+            if risks[what]
+            else fine
+        )
     if torch.cuda.is_available():
         yield Finding("GPU", "in use", NOTES["gpu"], "worth knowing")
 

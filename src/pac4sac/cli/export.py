@@ -13,9 +13,11 @@ from pac4sac.cli.shared import say, writing
 
 @dataclass(frozen=True)
 class Export:
-    """Write the deterministic policy of a trained agent as ONNX, and check that it acts like the agent."""
+    """Write the deterministic policy of a trained agent as ONNX, and check that it acts like the
+    agent."""
 
-    folder: arguments.Folder  # Run, experiment or study folder, whose best run is taken, or an agent that ships.
+    # Run, experiment or study folder, whose best run is taken, or an agent that ships.
+    folder: arguments.Folder
     onnx: Annotated[Path, arg(metavar="FILE")]  # ONNX file to write.
     trust: arguments.Trust = field(default_factory=list)
 

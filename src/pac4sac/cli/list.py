@@ -1,8 +1,8 @@
-"""`pac4sac list`: tables of what there is to choose from. Their titles, headers and captions are in list.toml.
+"""`pac4sac list`: tables of what there is to choose from. Their titles, headers and captions are in
+list.toml.
 
-What the classes of the algorithms say is also in listed.json, since torch takes its time to import; a test holds that
-it is the same. `python -m pac4sac.cli.list` writes it anew.
-"""
+What the classes of the algorithms say is also in listed.json, since torch takes its time to import;
+a test holds that it is the same. `python -m pac4sac.cli.list` writes it anew."""
 
 import json
 import tomllib
@@ -33,8 +33,12 @@ class List:
     algo: str = "pac4sac"  # Algorithm whose settings are listed.
 
     def run(self, console: Console) -> int:
-        texts = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))[self.what]
-        table = plain_table(texts["title"].format(algo=self.algo), *texts["headers"], caption=texts.get("caption"))
+        texts = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))[
+            self.what
+        ]
+        table = plain_table(
+            texts["title"].format(algo=self.algo), *texts["headers"], caption=texts.get("caption")
+        )
         for row in self.rows():
             table.add_row(*row)
         show_whole_words(console, table)
@@ -56,7 +60,12 @@ def task_rows() -> Iterator[Row]:
             yield ()  # a blank line between groups
         for task in tasks.values():
             limit = "" if task.r_limit is None else f"{task.r_limit:g}"
-            numbers = (f"{task.steps:,}", f"{task.horizon or '':,}", limit, str(task.updates_per_step))
+            numbers = (
+                f"{task.steps:,}",
+                f"{task.horizon or '':,}",
+                limit,
+                str(task.updates_per_step),
+            )
             yield task.name, extra, *numbers
 
 
@@ -77,10 +86,16 @@ def preset_rows() -> Iterator[Row]:
 
     for name, algorithm in ALGORITHMS.items():
         for preset, values in algorithm.agent.presets.items():
-            changed = {key: setting_text(value) for key, value in {**algorithm.defaults, **values}.items()}
+            changed = {
+                key: setting_text(value) for key, value in {**algorithm.defaults, **values}.items()
+            }
             if (times := algorithm.agent.updates_of_task.get(preset, 1)) > 1:
                 changed["updates_per_step"] = f"{times} × the task's"
-            yield name, preset, ", ".join(f"{key}={text}" for key, text in changed.items()) or "none"
+            yield (
+                name,
+                preset,
+                ", ".join(f"{key}={text}" for key, text in changed.items()) or "none",
+            )
 
 
 def said_by_the_classes() -> str:
@@ -90,9 +105,15 @@ def said_by_the_classes() -> str:
 
     about = {name: (algorithm.title, algorithm.agent) for name, algorithm in ALGORITHMS.items()}
     listed: dict[str, Iterable[Row]] = {
-        "algos": [(name, title or agent.title, ", ".join(agent.presets)) for name, (title, agent) in about.items()],
+        "algos": [
+            (name, title or agent.title, ", ".join(agent.presets))
+            for name, (title, agent) in about.items()
+        ],
         "presets": preset_rows(),
-        "studies": [(name, title, str(len(load_study(name).runs()))) for name, title in shipped_studies().items()],
+        "studies": [
+            (name, title, str(len(load_study(name).runs())))
+            for name, title in shipped_studies().items()
+        ],
         **{f"settings of {name}": setting_rows(name) for name in ALGORITHMS},
     }
     lines = {name: list(map("\t".join, rows)) for name, rows in listed.items()}

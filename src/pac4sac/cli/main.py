@@ -1,4 +1,5 @@
-"""The command line. torch and simulators are imported by the commands that need them, so that help comes at once."""
+"""The command line. torch and simulators are imported by the commands that need them, so that help
+comes at once."""
 
 import contextlib
 import os
@@ -59,14 +60,18 @@ NAMES = {  # that may follow the name of the program, and that of a command
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command and give its exit code: 0, 2 for a mistake of the user, 130 after Ctrl-C, 1 for other failures."""
+    """Run a command and give its exit code: 0, 2 for a mistake of the user, 130 after Ctrl-C, 1 for
+    other failures."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a curve of question marks rather than no curve, where ± is unknown
+            # a curve of question marks rather than no curve, where ± is unknown
+            stream.reconfigure(errors="replace")
     try:
         with consent_of_one_command(), warnings.catch_warnings():
             command = parse(sys.argv[1:] if argv is None else argv)
-            warnings.showwarning = lambda message, *_, **__: print(f"pac4sac: warning: {message}", file=sys.stderr)
+            warnings.showwarning = lambda message, *_, **__: print(
+                f"pac4sac: warning: {message}", file=sys.stderr
+            )
             return command.run(Console(markup=False))
     except UserError as error:
         print(f"pac4sac: {error}", file=sys.stderr)
@@ -95,9 +100,13 @@ def parse(argv: list[str]) -> Command:
             argv = [*before, "--help"]
         name = next(iter(argv[len(before) :]), "-")
         if tuple(argv[: len(before)]) == before and not name.startswith("-") and name not in known:
-            raise UserError(f"There is no command {' '.join([*before, name])!r}; {did_you_mean(name, known)}")
+            raise UserError(
+                f"There is no command {' '.join([*before, name])!r}; {did_you_mean(name, known)}"
+            )
     parsed = partial(tyro.cli, Command, prog="pac4sac", description=DESCRIPTION)
-    with contextlib.redirect_stdout(WholeWords(sys.stdout) if {"-h", "--help"} & {*argv} else sys.stdout):
+    with contextlib.redirect_stdout(
+        WholeWords(sys.stdout) if {"-h", "--help"} & {*argv} else sys.stdout
+    ):
         command: Command = parsed(args=argv)
     take_consent(command)
     if isinstance(command, Train) and command.config is not None:
@@ -111,7 +120,8 @@ def parse(argv: list[str]) -> Command:
 
 
 def take_consent(command: Command) -> None:
-    """What is named on the command line may be imported, from the working directory too, as with python -m."""
+    """What is named on the command line may be imported, from the working directory too, as with
+    python -m."""
     given = vars(getattr(command, "command", command))  # that of `study`
     allow(given.get("trust", ()))
     several = ",".join(given.get(name) or "" for name in ("algos", "callback"))

@@ -14,18 +14,22 @@ from pac4sac.cli.shared import say, writing
 
 @dataclass(frozen=True)
 class Report:
-    """Write tables, figures and a page from the runs in some folders: HTML, Markdown, LaTeX, CSV, SVG and PDF."""
+    """Write tables, figures and a page from the runs in some folders: HTML, Markdown, LaTeX, CSV,
+    SVG and PDF."""
 
     folders: arguments.Folders  # Experiment, study or run folders, or archives.
     # Folder of the report.
     out: Annotated[Path | None, arguments.optional("DIR", "report/ in the first folder")] = None
-    # Write for a repository: Markdown as a README with a page for each section, and neither LaTeX nor PDF.
+    # Write for a repository: Markdown as a README with a page for each section, and neither LaTeX
+    # nor PDF.
     pages: bool = False
     open: bool = False  # Open the page in the browser.
 
     def run(self, console: Console) -> int:
         if not self.folders:
-            raise UserError("Which folders? Name at least one, as in: pac4sac report experiments/study-smoke.")
+            raise UserError(
+                "Which folders? Name at least one, as in: pac4sac report experiments/study-smoke."
+            )
         from pac4sac.paper.report import write_report
 
         out = self.out or self.folders[0] / "report"

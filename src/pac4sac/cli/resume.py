@@ -14,7 +14,9 @@ class Resume:
     """Go on with an experiment from its last checkpoint, exactly as if it had never stopped."""
 
     folder: arguments.Folder  # Experiment folder, or one of its run folders.
-    steps: Annotated[arguments.NumberOrNone, arguments.optional("N")] = None  # Extend the experiment to so many steps.
+    steps: Annotated[arguments.NumberOrNone, arguments.optional("N")] = (
+        None  # Extend the experiment to so many steps.
+    )
     max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes.
     track: arguments.Track = "none"
     callback: arguments.Callback = None

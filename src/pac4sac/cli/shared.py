@@ -1,4 +1,5 @@
-"""What the commands share: exit codes, sentences on the console, tables, and mistakes in writing files."""
+"""What the commands share: exit codes, sentences on the console, tables, and mistakes in writing
+files."""
 
 import contextlib
 import io
@@ -37,14 +38,20 @@ def writing(target: Path) -> Iterator[None]:
     except OSError as error:
         if error.strerror is None or isinstance(error, ConnectionError):  # not of files
             raise
-        place = f"{target} ({error.filename})" if error.filename and error.filename != str(target) else target
+        place = (
+            f"{target} ({error.filename})"
+            if error.filename and error.filename != str(target)
+            else target
+        )
         raise UserError(
             f"Writing {place} failed: {error.strerror}. What was written before stays readable; "
             "make room or choose a folder you may write, then resume or start again."
         ) from error
 
 
-def plain_table(title: str, *left: str, right: Sequence[str] = (), caption: str | None = None) -> Table:
+def plain_table(
+    title: str, *left: str, right: Sequence[str] = (), caption: str | None = None
+) -> Table:
     """With columns that begin on the left and may be folded, then columns of numbers."""
     table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.show_edge = table.pad_edge = False
@@ -57,13 +64,20 @@ def plain_table(title: str, *left: str, right: Sequence[str] = (), caption: str 
 
 
 def show_whole_words(console: Console, table: Table) -> None:
-    """Show a plain table with no word broken, where there is room for that: each column gets what its longest word
-    needs, then those that lack little get it, and the others share what is left."""
+    """Show a plain table with no word broken, where there is room for that: each column gets what
+    its longest word needs, then those that lack little get it, and the others share what is
+    left."""
     texts = [[str(cell) for cell in (column.header, *column.cells)] for column in table.columns]
     longest_words = [max(len(word) for text in column for word in text.split()) for column in texts]
-    longest_lines = [max(len(line) for text in column for line in text.splitlines()) for column in texts]
-    rest = console.width - sum(longest_words) - 2 * (len(texts) - 1)  # beside the space between columns
-    by_lack = sorted(zip(longest_lines, longest_words, table.columns, strict=True), key=lambda row: row[0] - row[1])
+    longest_lines = [
+        max(len(line) for text in column for line in text.splitlines()) for column in texts
+    ]
+    # beside the space between columns
+    rest = console.width - sum(longest_words) - 2 * (len(texts) - 1)
+    by_lack = sorted(
+        zip(longest_lines, longest_words, table.columns, strict=True),
+        key=lambda row: row[0] - row[1],
+    )
     for place, (line, word, column) in enumerate(by_lack if rest >= 0 else ()):
         share = min(line - word, rest // (len(by_lack) - place))
         column.width, rest = word + share, rest - share
@@ -71,7 +85,8 @@ def show_whole_words(console: Console, table: Table) -> None:
 
 
 class WholeWords(io.TextIOBase):
-    """A terminal for help, where lines that are too long go on below: the parser fits in all but usage and summary."""
+    """A terminal for help, where lines that are too long go on below: the parser fits in all but
+    usage and summary."""
 
     def __init__(self, terminal: TextIO) -> None:
         self.terminal = terminal
@@ -92,5 +107,8 @@ class WholeWords(io.TextIOBase):
             return line
         usage = plain.startswith("usage:")
         return textwrap.fill(
-            plain.replace(",", ", ") if usage else plain, width, subsequent_indent="  " * usage, break_on_hyphens=False
+            plain.replace(",", ", ") if usage else plain,
+            width,
+            subsequent_indent="  " * usage,
+            break_on_hyphens=False,
         )

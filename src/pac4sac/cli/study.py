@@ -44,10 +44,15 @@ class ChosenStudy:
 
 @dataclass(frozen=True)
 class PartOfStudy(ChosenStudy):
-    seeds: Annotated[str | None, optional("SEEDS")] = None  # Seeds to train with instead of the study's own.
+    seeds: Annotated[str | None, optional("SEEDS")] = (
+        None  # Seeds to train with instead of the study's own.
+    )
     tasks: Annotated[str | None, optional("A,B")] = None  # Only these tasks of the study.
-    variants: Annotated[str | None, optional("A,B")] = None  # Only these variants of the study, by name.
-    # Archive of runs (see study collect): what it holds is not trained again, what is trained is put into it.
+    variants: Annotated[str | None, optional("A,B")] = (
+        None  # Only these variants of the study, by name.
+    )
+    # Archive of runs (see study collect): what it holds is not trained again, what is trained is
+    # put into it.
     into: Annotated[Path | None, optional("DIR")] = None
     # Memory that the tensors of one cohort may take, in MB.
     memory: Annotated[arguments.NumberOrNone, optional("MB", "half of what is free")] = None
@@ -78,16 +83,23 @@ def only(study: "Study", kind: str, names: Sequence[str]) -> "Study":
     return replace(study, **chosen)
 
 
-@arguments.with_options("device", "backend", "precision", "step_seconds", otherwise=AS_THE_STUDY_SAYS)
+@arguments.with_options(
+    "device", "backend", "precision", "step_seconds", otherwise=AS_THE_STUDY_SAYS
+)
 @dataclass(frozen=True)
 class StudyRunCommand(PartOfStudy):
-    """Train what a study asks for and is not trained yet. Interrupt it and call it again: it goes on.
+    """Train what a study asks for and is not trained yet. Interrupt it and call it again: it goes
+    on.
 
     Example: pac4sac study run smoke
     """
 
-    engine: Literal["local", "ray"] = "local"  # Where to train: on this machine, or as tasks of a Ray cluster.
-    address: Annotated[str | None, optional("HOST:PORT")] = None  # Address of an existing Ray cluster.
+    engine: Literal["local", "ray"] = (
+        "local"  # Where to train: on this machine, or as tasks of a Ray cluster.
+    )
+    address: Annotated[str | None, optional("HOST:PORT")] = (
+        None  # Address of an existing Ray cluster.
+    )
     parallel: arguments.Parallel = None
     max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes.
     keep_stale: arguments.KeepStale = False
@@ -101,8 +113,15 @@ class StudyRunCommand(PartOfStudy):
         study, root = self.study_and_folder()
         from pac4sac.studies.run import train_and_report
 
-        how = {name: getattr(self, name) for name in ("engine", "address", "parallel", "max_minutes", "keep_stale")}
-        how |= {"memory": self.memory_in_bytes(), "options": arguments.options_of(self), "into": self.into}
+        how = {
+            name: getattr(self, name)
+            for name in ("engine", "address", "parallel", "max_minutes", "keep_stale")
+        }
+        how |= {
+            "memory": self.memory_in_bytes(),
+            "options": arguments.options_of(self),
+            "into": self.into,
+        }
         how["callbacks"] = arguments.callback_names(self.track, self.callback)
         with writing(root), StudyDisplay(console) as display, ExitStack() as until_the_end:
             watcher: Watcher = display
@@ -116,7 +135,8 @@ class StudyRunCommand(PartOfStudy):
 @arguments.with_options("device", otherwise=AS_THE_STUDY_SAYS)
 @dataclass(frozen=True)
 class StudyPlanCommand(PartOfStudy):
-    """Show the cohorts of a study, their memory, and their time estimated from a short measured trial.
+    """Show the cohorts of a study, their memory, and their time estimated from a short measured
+    trial.
 
     With --memory, the --device may also be a GPU that this machine lacks.
     """
@@ -135,7 +155,11 @@ class StudyPlanCommand(PartOfStudy):
         if study.halving is not None:
             rungs = study.halving.rungs
             study, root = present_rung(study, root)
-            say(console, f"{root.name} of {rungs}; what goes on from a rung to the next is known at its end.")
+            say(
+                console,
+                f"{root.name} of {rungs}; what goes on from a rung to the next is known at "
+                "its end.",
+            )
         chosen = arguments.options_of(self)
         device = {**study.options, **chosen}.get("device", "auto")
         place = place_for_cohorts(device, self.memory_in_bytes())
@@ -155,13 +179,22 @@ class StudyPlanCommand(PartOfStudy):
         runs, most = sum(len(cohort.runs) for cohort in cohorts), place.memory / 1e9
         say(console, f"{runs} runs; at most {most:.1f} GB a cohort, on {place.device}.")
         if self.trial and not place.here:
-            say(console, f"This machine has no {place.device}, so how long they take was not measured.")
+            say(
+                console,
+                f"This machine has no {place.device}, so how long they take was not measured.",
+            )
         if seconds:
             beside = side_by_side(cohorts, place.device)
-            ends_early = any(study.options_for(task).get("stop_when_solved") for task in study.tasks)
+            ends_early = any(
+                study.options_for(task).get("stop_when_solved") for task in study.tasks
+            )
             manner = f"{beside} at a time" if beside > 1 else "one after another"
             total = side_by_side_seconds(seconds, beside, place.on_gpu)
-            say(console, f"Trained {manner}, they take {'at most' if ends_early else 'about'} {duration(total)}.")
+            say(
+                console,
+                f"Trained {manner}, they take {'at most' if ends_early else 'about'} "
+                f"{duration(total)}.",
+            )
         return 0
 
 
@@ -177,40 +210,65 @@ class StudyStatusCommand(ChosenStudy):
         if study.halving is not None:
             study, root = present_rung(study, root)
         if read_study(root) is None:
-            raise UserError(f"{root} holds no study yet; start it with: pac4sac study run {shlex.quote(self.name)}.")
+            raise UserError(
+                f"{root} holds no study yet; start it with: pac4sac study run "
+                f"{shlex.quote(self.name)}."
+            )
         cohorts = plan(study, root, 10**15)
         counts = [Counter(cohort.statuses()) for cohort in cohorts]
-        states = [", ".join(f"{number} {status}" for status, number in count.items()) for count in counts]
+        states = [
+            ", ".join(f"{number} {status}" for status, number in count.items()) for count in counts
+        ]
         console.print(cohort_table(study, cohorts, {"Status": states}))
         return 0
 
 
 @dataclass(frozen=True)
 class StudyCollectCommand:
-    """Put finished runs, of one study in several pieces or of many, into an archive that reports are made from.
+    """Put finished runs, of one study in several pieces or of many, into an archive that reports
+    are made from.
 
     Example: pac4sac study collect piece-1 piece-2 --into results
     """
 
     folders: arguments.Folders  # Study or experiment folders, or archives.
-    # Folder of the archive; what it holds already stays, and unfinished runs in it give way to finished ones.
+    # Folder of the archive; what it holds already stays, and unfinished runs in it give way to
+    # finished ones.
     into: Annotated[Path, arg(metavar="DIR")]
     unfinished: bool = False  # Take unfinished runs too.
-    # Of a run trained twice with different returns keep the first: that in the archive, then by the order of folders.
+    # Of a run trained twice with different returns keep the first: that in the archive, then by the
+    # order of folders.
     keep_first: bool = False
 
     def run(self, console: Console) -> int:
         from pac4sac.runs.archive import add_to_archive
 
         if not self.folders:
-            raise UserError("Which folders? Name at least one, as in: pac4sac study collect piece-1 --into results.")
+            raise UserError(
+                "Which folders? Name at least one, as in: pac4sac study collect piece-1 "
+                "--into results."
+            )
         with writing(self.into):
-            added = add_to_archive(self.folders, self.into, unfinished=self.unfinished, keep_first=self.keep_first)
-        say(console, f"{added.new} new runs in {self.into}, {added.replaced} replaced, {added.known} there already.")
+            added = add_to_archive(
+                self.folders, self.into, unfinished=self.unfinished, keep_first=self.keep_first
+            )
+        say(
+            console,
+            f"{added.new} new runs in {self.into}, {added.replaced} replaced, {added.known} "
+            "there already.",
+        )
         if added.differing:
-            say(console, f"{len(added.differing)} were trained twice with different returns; the first was kept.")
+            say(
+                console,
+                f"{len(added.differing)} were trained twice with different returns; the first "
+                "was kept.",
+            )
         if added.unfinished:
-            say(console, f"{len(added.unfinished)} unfinished runs were left out; --unfinished takes them too.")
+            say(
+                console,
+                f"{len(added.unfinished)} unfinished runs were left out; --unfinished takes "
+                "them too.",
+            )
         for name, (present, expected) in added.studies.items():
             if expected:
                 say(console, f"{name}: {present} of {expected} expected runs.")

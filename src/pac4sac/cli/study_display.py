@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from pac4sac.cli.shared import code_of_stop, say
@@ -28,7 +35,12 @@ class StudyDisplay(Watcher):
         self.console = console
         self.bars: dict[Path, TaskID] = {}
         self.last_line: dict[Path, float] = {}
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
         self.live = Progress(*columns, console=console) if console.is_terminal else None
 
     def __enter__(self) -> "StudyDisplay":
@@ -40,20 +52,31 @@ class StudyDisplay(Watcher):
         if self.live is not None:
             self.live.stop()
 
-    def planned(self, study: "Study", root: Path, cohorts: Sequence["PlannedCohort"], memory: int) -> None:
+    def planned(
+        self, study: "Study", root: Path, cohorts: Sequence["PlannedCohort"], memory: int
+    ) -> None:
         say(self.console, f"{study.title}: {len(study.runs())} runs in {root}")
         if cohorts:
             many = f"{len(cohorts)} cohorts" if len(cohorts) > 1 else "1 cohort"
             most = max(cohort.bytes for cohort in cohorts)
-            say(self.console, f"{many} of up to {most / 1e6:.0f} MB, where {memory / 1e6:.0f} MB are allowed each.")
+            say(
+                self.console,
+                f"{many} of up to {most / 1e6:.0f} MB, where {memory / 1e6:.0f} MB are "
+                "allowed each.",
+            )
 
     def progress(self, cohort: "PlannedCohort", step: int, steps: int) -> None:
         key = cohort.folder
         if self.live is not None:
             if key not in self.bars:
-                self.bars[key] = self.live.add_task(f"{cohort.title} ({len(cohort.runs)} runs)", total=steps)
+                self.bars[key] = self.live.add_task(
+                    f"{cohort.title} ({len(cohort.runs)} runs)", total=steps
+                )
             self.live.update(self.bars[key], completed=step)
-        elif key not in self.last_line or time.monotonic() - self.last_line[key] > SECONDS_BETWEEN_LINES:
+        elif (
+            key not in self.last_line
+            or time.monotonic() - self.last_line[key] > SECONDS_BETWEEN_LINES
+        ):
             self.last_line[key] = time.monotonic()
             say(self.console, f"{cohort.title}: step {step} of {steps}, {len(cohort.runs)} runs")
 
@@ -62,7 +85,9 @@ class StudyDisplay(Watcher):
             say(self.console, f"{cohort.title}: {outcome}{': ' + reason if reason else ''}")
 
 
-def cohort_table(study: "Study", cohorts: Sequence["PlannedCohort"], columns: Mapping[str, Sequence[str]]) -> Table:
+def cohort_table(
+    study: "Study", cohorts: Sequence["PlannedCohort"], columns: Mapping[str, Sequence[str]]
+) -> Table:
     table = Table(title=study.title, title_justify="left")
     for name in ("Cohort", "Runs", "Steps", *columns):
         table.add_column(name, justify="left" if name in ("Cohort", "Status") else "right")
@@ -71,7 +96,9 @@ def cohort_table(study: "Study", cohorts: Sequence["PlannedCohort"], columns: Ma
     return table
 
 
-def show_end(console: Console, result: "Result", page: Path, tables: Sequence["ReportTable"]) -> int:
+def show_end(
+    console: Console, result: "Result", page: Path, tables: Sequence["ReportTable"]
+) -> int:
     """The tables of a study that is complete, where its report lies, and the exit code."""
     if not result.complete:
         say(console, f"Stopped before the end; go on by the same command. So far: {page}")

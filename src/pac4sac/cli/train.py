@@ -23,18 +23,26 @@ class Train:
 
     task: Annotated[
         Positional[str | None],
-        arg(metavar="TASK", help=arguments.TASK_HELP, help_behavior_hint="(required here or in --config)"),
+        arg(
+            metavar="TASK",
+            help=arguments.TASK_HELP,
+            help_behavior_hint="(required here or in --config)",
+        ),
     ] = None
     algo: str = "pac4sac"  # Name from `pac4sac list algos`, or a class of your own as module:Class.
     seeds: arguments.Seeds = "0"
     preset: str = "paper"  # Set of settings from `pac4sac list presets`.
-    # Settings of the algorithm, see `pac4sac list settings`; several values, as in xi=0,0.01,0.1, are all tried.
+    # Settings of the algorithm, see `pac4sac list settings`; several values, as in xi=0,0.01,0.1,
+    # are all tried.
     settings: arguments.SettingTexts = field(default_factory=list)
-    # What the task is changed to, such as r_limit=500, horizon=100 or 'env_kwargs={"g": 3.7}', with values as in JSON.
+    # What the task is changed to, such as r_limit=500, horizon=100 or 'env_kwargs={"g": 3.7}', with
+    # values as in JSON.
     set_task: arguments.TaskChanges = field(default_factory=list)
     # Experiment folder to make; one that holds anything is refused.
     out: Annotated[Path | None, arguments.optional("DIR", "a new one in experiments/")] = None
-    max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes; `pac4sac resume` goes on.
+    max_minutes: arguments.MaxMinutes = (
+        None  # Stop after so many minutes; `pac4sac resume` goes on.
+    )
     track: arguments.Track = "none"
     callback: arguments.Callback = None
     # TOML file with any of these options as keys and settings in a table [set]; flags override it.
@@ -44,7 +52,10 @@ class Train:
     def run(self, console: Console) -> int:
         settings, seeds = arguments.parse_settings(self.settings), parse_seeds(self.seeds)
         if self.task is None:
-            raise UserError("Which task? Name one, as in: pac4sac train cartpole-swingup. See pac4sac list tasks.")
+            raise UserError(
+                "Which task? Name one, as in: pac4sac train cartpole-swingup. See pac4sac "
+                "list tasks."
+            )
         from pac4sac.tasks import get_task
 
         task = get_task(self.task).changed(arguments.parse_task_changes(self.set_task))
@@ -56,5 +67,9 @@ class Train:
         given |= {"task": task, "seeds": seeds, "settings": settings}
         callbacks = arguments.callback_names(self.track, self.callback)
         return train_and_show(
-            partial(train, **given), console, self.out or Path("experiments"), self.max_minutes, callbacks
+            partial(train, **given),
+            console,
+            self.out or Path("experiments"),
+            self.max_minutes,
+            callbacks,
         )

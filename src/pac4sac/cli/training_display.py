@@ -1,4 +1,5 @@
-"""Training as it goes: a live picture on a terminal, plain lines elsewhere. Both are callbacks of the loop."""
+"""Training as it goes: a live picture on a terminal, plain lines elsewhere. Both are callbacks of
+the loop."""
 
 import contextlib
 import time
@@ -75,10 +76,16 @@ class TrainingDisplay(Callback):
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
         self.folder, self.steps, self.step = folder, steps, step
         count = f"{len(runs)} runs in lockstep" if len(runs) > 1 else "one run"
-        planned = read_experiment(folder)["cohorts"] if (folder / "experiment.json").exists() else []
+        planned = (
+            read_experiment(folder)["cohorts"] if (folder / "experiment.json").exists() else []
+        )
         all_runs = [run["run"] for cohort in planned for run in cohort]
         first = all_runs.index(runs[0].id) + 1 if runs[0].id in all_runs else 0
-        which = f", {first} to {first + len(runs) - 1} of {len(all_runs)}" if len(runs) < len(all_runs) else ""
+        which = (
+            f", {first} to {first + len(runs) - 1} of {len(all_runs)}"
+            if len(runs) < len(all_runs)
+            else ""
+        )
         self.title = f"{runs[0].algo} on {runs[0].task.name}: {count}{which}"
         self._samples = deque([(time.monotonic(), step)], maxlen=SAMPLES)
         self._warmup = max(run.config.warmup for run in runs)
@@ -118,7 +125,8 @@ class TrainingDisplay(Callback):
         """Steps, their speed over all runs, and the time left, in words."""
         parts = [f"{self.step:,} of {self.steps:,} steps"]
         limits = [] if self.deadline is None else [max(0.0, self.deadline - time.monotonic())]
-        (start, first), *_, (end, last) = [*self._samples, self._samples[-1]]  # copied: another thread draws
+        # copied: another thread draws
+        (start, first), *_, (end, last) = [*self._samples, self._samples[-1]]
         if last > first:
             speed = (last - first) / (end - start)  # lockstep steps per second
             running = sum(row.status == "running" for row in self.rows.values())
@@ -135,13 +143,15 @@ class TrainingDisplay(Callback):
 
 
 class LiveDisplay(TrainingDisplay):
-    """A picture that is redrawn three times a second, by a thread of its own; the loop only leaves numbers here."""
+    """A picture that is redrawn three times a second, by a thread of its own; the loop only leaves
+    numbers here."""
 
     def picture(self) -> RenderableType:
         rows, width = list(self.rows.values()), self.console.width
         if not rows:
             return SPINNER
-        room = max(1, self.console.height - 9)  # all but the rows of the table take nine lines, with some air
+        # all but the rows of the table take nine lines, with some air
+        room = max(1, self.console.height - 9)
         shown = rows if len(rows) <= room else rows[: room - 1]
         percent = f" {self.step / self.steps:4.0%}"
         bar = min(width, 100) - len(percent)
@@ -162,13 +172,15 @@ class LiveDisplay(TrainingDisplay):
 
 
 def _table(shown: Sequence[RunProgress], rows: Sequence[RunProgress], width: int) -> list[Text]:
-    """Lines set by hand: rich's own tables would take several times as long, time which training lacks."""
+    """Lines set by hand: rich's own tables would take several times as long, time which training
+    lacks."""
     several = len({row.run.label for row in rows}) > 1
     names = [row.run.id if several else f"seed {row.run.seed}" for row in shown]
     name_width = min(max(map(len, names), default=0), width // 3)
     limit = rows[0].run.task.r_limit
     episodes = "episodes" if limit is None else f"above {limit:g}"
-    least_widths = {"last": 0, "best": 60, episodes: 72}  # of consoles that have room for the column
+    # of consoles that have room for the column
+    least_widths = {"last": 0, "best": 60, episodes: 72}
     if any(row.evaluation is not None for row in rows):
         least_widths["evaluation"] = 84
     columns = {
@@ -179,7 +191,8 @@ def _table(shown: Sequence[RunProgress], rows: Sequence[RunProgress], width: int
     room = width - name_width - sum(columns.values()) - STATE_WIDTH - 1
     curve_width = room if room >= 7 else 0
     returns = [value for row in rows for value in list(row.returns)]
-    scale = (min(returns), max(returns)) if returns else (0.0, 1.0)  # of all curves, which are to be compared
+    # of all curves, which are to be compared
+    scale = (min(returns), max(returns)) if returns else (0.0, 1.0)
 
     def line(name: str, curve: Text, cells: Mapping[str, str], state: Text) -> Text:
         text = Text(name)
@@ -215,13 +228,19 @@ class PlainDisplay(TrainingDisplay):
         reached = 20 * step // self.steps
         if reached > self._reached or time.monotonic() - self._said_at > 60:
             self._reached, self._said_at = reached, time.monotonic()
-            say(self.console, f"{step / self.steps:4.0%}  {', '.join(self.pace())}: {totals(list(self.rows.values()))}")
+            say(
+                self.console,
+                f"{step / self.steps:4.0%}  {', '.join(self.pace())}: "
+                f"{totals(list(self.rows.values()))}",
+            )
 
     def on_status(self, run: Run, status: str, detail: str | None) -> None:
         super().on_status(run, status, detail)
         solved = self.rows[run.id].solved
         if status == "finished" and solved is not None:
-            say(self.console, f"{run.id} is solved: {solved} episodes came before the solving ones.")
+            say(
+                self.console, f"{run.id} is solved: {solved} episodes came before the solving ones."
+            )
 
 
 @contextlib.contextmanager
@@ -230,7 +249,11 @@ def displayed(console: Console, max_minutes: float | None = None) -> Iterator[Tr
     if console.is_terminal and not console.is_dumb_terminal:
         live = LiveDisplay(console, max_minutes)
         with Live(
-            console=console, get_renderable=live.picture, refresh_per_second=3, transient=True, vertical_overflow="crop"
+            console=console,
+            get_renderable=live.picture,
+            refresh_per_second=3,
+            transient=True,
+            vertical_overflow="crop",
         ):
             yield live
     else:
@@ -238,8 +261,11 @@ def displayed(console: Console, max_minutes: float | None = None) -> Iterator[Tr
         yield PlainDisplay(console, max_minutes)
 
 
-def sparkline(returns: Sequence[float], width: int, low: float, high: float, limit: float | None = None) -> Text:
-    """A bar for each episode, or for the mean of several where there are more than fit; green above the limit."""
+def sparkline(
+    returns: Sequence[float], width: int, low: float, high: float, limit: float | None = None
+) -> Text:
+    """A bar for each episode, or for the mean of several where there are more than fit; green above
+    the limit."""
     curve = Text()
     if width < 1 or not returns:
         return curve
@@ -247,7 +273,9 @@ def sparkline(returns: Sequence[float], width: int, low: float, high: float, lim
     if len(values) > width:
         starts = np.linspace(0, len(values), width, endpoint=False).astype(int)
         values = np.add.reduceat(values, starts) / np.diff(starts, append=len(values))
-    heights = np.clip((values - low) / max(high - low, 1e-12) * len(BARS), 0, len(BARS) - 1).astype(int)
+    heights = np.clip((values - low) / max(high - low, 1e-12) * len(BARS), 0, len(BARS) - 1).astype(
+        int
+    )
     above = (values > (np.inf if limit is None else limit)).tolist()
     for green, part in groupby(zip(above, heights.tolist(), strict=True), key=itemgetter(0)):
         curve.append("".join(BARS[height] for _, height in part), "green" if green else "cyan")
@@ -256,7 +284,10 @@ def sparkline(returns: Sequence[float], width: int, low: float, high: float, lim
 
 def totals(rows: Sequence[RunProgress]) -> str:
     """One run or many in one sentence."""
-    last, limit = [row.returns[-1] for row in rows if row.returns], rows[0].run.task.r_limit if rows else None
+    last, limit = (
+        [row.returns[-1] for row in rows if row.returns],
+        rows[0].run.task.r_limit if rows else None,
+    )
     what = "mean of the last returns" if len(rows) > 1 else "last return"
     parts = [f"{what} {brief(float(np.mean(last)))}" if last else "no episode ended yet"]
     if limit is not None:
@@ -264,9 +295,13 @@ def totals(rows: Sequence[RunProgress]) -> str:
         if solved or len(rows) > 1:
             parts.append(f"{solved} of {len(rows)} solved" if len(rows) > 1 else "solved")
         if above := sum(row.above for row in rows):
-            parts.append(f"{above} of {sum(len(row.returns) for row in rows)} episodes above {limit:g}")
+            parts.append(
+                f"{above} of {sum(len(row.returns) for row in rows)} episodes above {limit:g}"
+            )
         if above and solved < len(rows):
-            parts.append(f"best streak {max(row.streak for row in rows if row.solved is None)} of {STREAK}")
+            parts.append(
+                f"best streak {max(row.streak for row in rows if row.solved is None)} of {STREAK}"
+            )
     if broken := sum(row.status in BROKEN_OFF for row in rows):
         parts.append(f"{broken} broke off")
     return ", ".join(parts)

@@ -1,4 +1,5 @@
-"""Training shown as it goes, then what came of it: the paper's two metrics of each run, beside the paper's numbers."""
+"""Training shown as it goes, then what came of it: the paper's two metrics of each run, beside the
+paper's numbers."""
 
 import io
 import shlex
@@ -21,7 +22,14 @@ from pac4sac.cli.training_display import displayed, sparkline
 from pac4sac.export.tracking import callbacks_named
 from pac4sac.paper.numbers import PAPER_TASKS, SEEDS, paper_cell
 from pac4sac.report.tables import in_digits
-from pac4sac.runs.metrics import STREAK, is_complete, is_solved, last_evaluations, longest_streak, score_run
+from pac4sac.runs.metrics import (
+    STREAK,
+    is_complete,
+    is_solved,
+    last_evaluations,
+    longest_streak,
+    score_run,
+)
 from pac4sac.runs.reading import RunRecord, tell_damage
 from pac4sac.runs.status import BROKEN_OFF, Status
 from pac4sac.training.experiment import Result
@@ -29,8 +37,10 @@ from pac4sac.training.experiment import Result
 PICTURE = "learning-curves.png"
 LAST = 10  # episodes, whose mean stands in for the metrics where there are none
 CURVE_WIDTHS = (30, 20, 10)  # of which the widest is taken that the terminal has room for
-SPARE = ("returns", "above", "deterministic", "shooting")  # columns that are left out where it has not, in this order
-EVALUATIONS = {"deterministic": "evaluation", "shooting": "evaluation,\nshooting"}  # headers by policy
+# columns that are left out where it has not, in this order
+SPARE = ("returns", "above", "deterministic", "shooting")
+# headers by policy
+EVALUATIONS = {"deterministic": "evaluation", "shooting": "evaluation,\nshooting"}
 
 
 class TableNumber(NamedTuple):
@@ -44,9 +54,14 @@ class TableNumber(NamedTuple):
 
 
 def train_and_show(
-    train: Callable[..., Result], console: Console, folder: Path, max_minutes: float | None, callbacks: Sequence[str]
+    train: Callable[..., Result],
+    console: Console,
+    folder: Path,
+    max_minutes: float | None,
+    callbacks: Sequence[str],
 ) -> int:
-    """Show training while it goes on and what came of it; give the exit code. Callbacks are given by their names."""
+    """Show training while it goes on and what came of it; give the exit code. Callbacks are given
+    by their names."""
     StopRequest(max_minutes)  # says what is wrong with it before anything is prepared
     watching = callbacks_named(callbacks)
     with writing(folder):
@@ -57,7 +72,9 @@ def train_and_show(
             say(console, f"Go on with:      {_how_to_go_on(result.folder, callbacks)}")
             return code_of_stop(result.reason)
         show_result(result, console, callbacks)
-    return code_of_stop(result.reason) or int(all(run.status in BROKEN_OFF or unevaluated(run) for run in result.runs))
+    return code_of_stop(result.reason) or int(
+        all(run.status in BROKEN_OFF or unevaluated(run) for run in result.runs)
+    )
 
 
 def unevaluated(run: RunRecord) -> bool:
@@ -71,19 +88,31 @@ def show_result(result: Result, console: Console, callbacks: Sequence[str] = ())
     runs, folder = result.runs, shlex.quote(str(result.folder))
     tell_damage(runs)
     for task in dict.fromkeys(run.task["name"] for run in runs):
-        console.print(result_table([run for run in runs if run.task["name"] == task], console.width))
-    ending = "Training is complete" if result.complete else f"Training was stopped because {result.reason}"
+        console.print(
+            result_table([run for run in runs if run.task["name"] == task], console.width)
+        )
+    ending = (
+        "Training is complete"
+        if result.complete
+        else f"Training was stopped because {result.reason}"
+    )
     text = Text(ending, "bold")
     if achieved := achievement(runs):
         text.append(f": {achieved}", "bold green" if any(map(is_solved, runs)) else "bold")
     text.append(".")
     if broken := sum(run.status in BROKEN_OFF for run in runs):
-        text.append(f" {broken} of {len(runs)} runs broke off (see status_detail in run.json).", "red")
+        text.append(
+            f" {broken} of {len(runs)} runs broke off (see status_detail in run.json).", "red"
+        )
     if stopped := sum(run.status == Status.STOPPED for run in runs):
-        text.append(f" A callback stopped {stopped} of {len(runs)} runs (see status_detail in run.json).", "yellow")
+        text.append(
+            f" A callback stopped {stopped} of {len(runs)} runs (see status_detail in run.json).",
+            "yellow",
+        )
     console.print(text, soft_wrap=True)
     if any(run.episodes for run in runs):
-        from pac4sac.report.figures import learning_curve_picture  # matplotlib takes a second to import
+        # matplotlib takes a second to import
+        from pac4sac.report.figures import learning_curve_picture
 
         learning_curve_picture(result.folder / PICTURE, runs)
         say(console, f"Learning curves: {result.folder / PICTURE}")
@@ -113,18 +142,24 @@ def achievement(runs: Sequence[RunRecord]) -> str:
         return "solved" if limited else ""
     parts = [f"{solved} of {len(limited)} runs solved"] if len(limited) > 1 else []
     if solved < len(limited):
-        limits = " and ".join(f"{limit:g}" for limit in dict.fromkeys(run.task["r_limit"] for run in limited))
+        limits = " and ".join(
+            f"{limit:g}" for limit in dict.fromkeys(run.task["r_limit"] for run in limited)
+        )
         above = sum(int((run.returns > run.task["r_limit"]).sum()) for run in limited)
         best = f"at most {max(streaks)} in a row, where {STREAK} in a row count as solved"
         episodes = sum(len(run.episodes) for run in limited)
-        parts.append(f"{above} of {episodes} episodes above {limits}" if above else f"no episode above {limits} yet")
+        parts.append(
+            f"{above} of {episodes} episodes above {limits}"
+            if above
+            else f"no episode above {limits} yet"
+        )
         parts += [best] if above and not solved else []
     return ", ".join(parts)
 
 
 def result_table(runs: Sequence[RunRecord], width: int) -> Table:
-    """One task's runs, for a console of that width: the names of the runs stay whole, and what there is no room for
-    beside them is left out."""
+    """One task's runs, for a console of that width: the names of the runs stay whole, and what
+    there is no room for beside them is left out."""
     ruler = Console(width=10_000, file=io.StringIO())
     sizes = [*CURVE_WIDTHS, *[0] * len(SPARE)]
     for place, curve_width in enumerate(sizes):
@@ -140,19 +175,34 @@ def result_table(runs: Sequence[RunRecord], width: int) -> Table:
 def _result_table(runs: Sequence[RunRecord], curve_width: int, left_out: Sequence[str]) -> Table:
     r_limit = runs[0].task["r_limit"]
     scored = all(score_run(run) is not None for run in runs)
-    policies = [policy for policy in EVALUATIONS if any(policy in last_evaluations(run) for run in runs)]
+    policies = [
+        policy for policy in EVALUATIONS if any(policy in last_evaluations(run) for run in runs)
+    ]
     policies = [policy for policy in policies if policy not in left_out]
-    headers = ["episodes\nuntil\nsolved", "regret\n(1000s)"] if scored else [f"mean of\nlast {LAST}"]
+    headers = (
+        ["episodes\nuntil\nsolved", "regret\n(1000s)"] if scored else [f"mean of\nlast {LAST}"]
+    )
     rule = f" (solved: five episodes in a row above {r_limit:g})" if r_limit is not None else ""
     table = plain_table(runs[0].task["name"] + rule, "run")
     table.columns[0].no_wrap = True
     before = ["returns"] if curve_width else []
     after = [f"above\n{r_limit:g}"] if r_limit is not None and "above" not in left_out else []
-    for header in (*before, *headers, *(EVALUATIONS[policy] for policy in policies), *after, "state"):
-        table.add_column(header, justify="left" if header in ("returns", "state") else "right", no_wrap=True)
+    for header in (
+        *before,
+        *headers,
+        *(EVALUATIONS[policy] for policy in policies),
+        *after,
+        "state",
+    ):
+        table.add_column(
+            header, justify="left" if header in ("returns", "state") else "right", no_wrap=True
+        )
 
     returns = [run.returns for run in runs if run.episodes]
-    low, high = min((r.min() for r in returns), default=0.0), max((r.max() for r in returns), default=1.0)
+    low, high = (
+        min((r.min() for r in returns), default=0.0),
+        max((r.max() for r in returns), default=1.0),
+    )
     labels = [run.run.removesuffix(f"-seed{run.seed}") for run in runs]
     groups: dict[str, list[list[TableNumber | None]]] = {label: [] for label in labels}
     for run, label in zip(runs, labels, strict=True):
@@ -178,11 +228,18 @@ def _result_table(runs: Sequence[RunRecord], curve_width: int, left_out: Sequenc
 
 def measured(run: RunRecord, policies: Sequence[str], scored: bool) -> list[TableNumber | None]:
     """The numbers of a run, in the order of the table's columns."""
-    numbers: list[TableNumber | None] = [TableNumber(float(run.returns[-LAST:].mean())) if run.episodes else None]
+    numbers: list[TableNumber | None] = [
+        TableNumber(float(run.returns[-LAST:].mean())) if run.episodes else None
+    ]
     if scored and (score := score_run(run)):
-        numbers = [TableNumber(value, not score.complete) for value in (score.episodes, score.regret / 1000)]
+        numbers = [
+            TableNumber(value, not score.complete)
+            for value in (score.episodes, score.regret / 1000)
+        ]
     means = last_evaluations(run)
-    return numbers + [TableNumber(means[policy]) if policy in means else None for policy in policies]
+    return numbers + [
+        TableNumber(means[policy]) if policy in means else None for policy in policies
+    ]
 
 
 def state(run: RunRecord) -> Text:
@@ -190,7 +247,9 @@ def state(run: RunRecord) -> Text:
         return Text(run.status, "bold red")
     if is_solved(run):
         return Text("solved", "bold green")
-    if run.task["r_limit"] is not None and (streak := longest_streak(run.returns, run.task["r_limit"])):
+    if run.task["r_limit"] is not None and (
+        streak := longest_streak(run.returns, run.task["r_limit"])
+    ):
         return Text(f"best streak {streak}", "cyan")
     if run.task["r_limit"] is not None and is_complete(run):
         return Text("not solved", "yellow")
@@ -198,8 +257,13 @@ def state(run: RunRecord) -> Text:
 
 
 def paper_numbers(run: RunRecord) -> list[str]:
-    """The paper's numbers for this task and algorithm, where the run was scored by the paper's rules."""
-    task, rules, published = run.task, PAPER_TASKS.get(run.task["name"]), paper_cell(run.task["name"], run.algo)
+    """The paper's numbers for this task and algorithm, where the run was scored by the paper's
+    rules."""
+    task, rules, published = (
+        run.task,
+        PAPER_TASKS.get(run.task["name"]),
+        paper_cell(run.task["name"], run.algo),
+    )
     if rules is None or published is None or run.preset != "paper" or run.started_from:
         return []
     if task["r_limit"] != rules.r_limit or task["steps"] // task["horizon"] != rules.e_max:

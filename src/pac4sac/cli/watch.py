@@ -15,7 +15,8 @@ from pac4sac.cli.shared import say, writing
 class Watch:
     """Film one episode of a trained agent; no display is needed."""
 
-    folder: arguments.Folder  # Run, experiment or study folder, whose best run is taken, or an agent that ships.
+    # Run, experiment or study folder, whose best run is taken, or an agent that ships.
+    folder: arguments.Folder
     # File to write: a .gif, or an .mp4 with the extra pac4sac[video].
     video: Annotated[Path | None, arguments.optional("FILE", "episode.gif in that folder")] = None
     seed: arguments.Number = 0  # Seed of the episode.
@@ -26,7 +27,10 @@ class Watch:
             raise UserError(f"--seed must be at least 0, not {self.seed}.")
         from pac4sac.export.video import record_video
 
-        out = self.video or (self.folder if self.folder.is_dir() else self.folder.parent) / "episode.gif"
+        out = (
+            self.video
+            or (self.folder if self.folder.is_dir() else self.folder.parent) / "episode.gif"
+        )
         with writing(out), console.status("filming an episode …") as status:
 
             def progress(done: int, of: int) -> None:

@@ -1,4 +1,5 @@
-"""The deterministic policy as an ONNX model: observations in, actions in the environment's own units out."""
+"""The deterministic policy as an ONNX model: observations in, actions in the environment's own
+units out."""
 
 import contextlib
 import importlib
@@ -26,25 +27,39 @@ TOLERANCE = 1e-4  # of half the range of an action
 
 
 def export_onnx(path: str | Path, out: Path) -> str:
-    """Write the policy of the agent at `path` (an agent file, a run, or an experiment, whose best run is taken), and
-    say how closely the model follows the agent. A model that does not is not written."""
+    """Write the policy of the agent at `path` (an agent file, a run, or an experiment, whose best
+    run is taken), and say how closely the model follows the agent. A model that does not is not
+    written."""
     out = Path(out)
     if out.is_dir():
-        raise UserError(f"{out} is a folder; name the file to write, such as {out / 'policy.onnx'}.")
-    onnx = import_extra("onnx", "The export needs onnx and onnxscript", "onnxscript", "onnx.helper", "onnx")
+        raise UserError(
+            f"{out} is a folder; name the file to write, such as {out / 'policy.onnx'}."
+        )
+    onnx = import_extra(
+        "onnx", "The export needs onnx and onnxscript", "onnxscript", "onnx.helper", "onnx"
+    )
     agent = load(choose_agent(path))
     low, high = action_bounds(agent.run.task)
     model = trace(agent, low, high)
-    about = {"task": agent.run.task.name, "env_id": agent.run.task.env_id, "algo": agent.run.algo, "run": agent.run.id}
+    about = {
+        "task": agent.run.task.name,
+        "env_id": agent.run.task.env_id,
+        "algo": agent.run.algo,
+        "run": agent.run.id,
+    }
     onnx.helper.set_model_props(model, about)
     evaluate, judge = evaluator(model)
     gap = largest_difference(agent, evaluate)
     if not gap <= TOLERANCE * float((high - low).max() / 2):
-        raise UserError(f"The exported policy differs from the agent {agent.run.id} by {gap:.1e}; nothing was written.")
+        raise UserError(
+            f"The exported policy differs from the agent {agent.run.id} by {gap:.1e}; nothing "
+            "was written."
+        )
     out.parent.mkdir(parents=True, exist_ok=True)
     write_whole(out, model.SerializeToString())
     return (
-        f"The policy of {agent.run.id} was written to {out}; on {OBSERVATIONS} random observations {judge} "
+        f"The policy of {agent.run.id} was written to {out}; on {OBSERVATIONS} random "
+        f"observations {judge} "
         f"gives the agent's actions to within {gap:.1e}."
     )
 
@@ -71,20 +86,31 @@ class PolicyModule(nn.Module):
 
     def forward(self, observation: Tensor) -> Tensor:
         state = {name: getattr(self, f"state_{index}") for index, name in enumerate(self.names)}
-        unit = self.agent.deterministic_action(state, observation.unsqueeze(0)).squeeze(0)  # [batch, da]
+        # [batch, da]
+        unit = self.agent.deterministic_action(state, observation.unsqueeze(0)).squeeze(0)
         middle, half = (self.high + self.low) / 2, (self.high - self.low) / 2
         return torch.clamp(middle + half * unit, self.low, self.high)
 
 
 def trace(agent: TrainedAgent, low: Vectors, high: Vectors) -> Any:
     policy, example = PolicyModule(agent, low, high).eval(), torch.zeros(2, agent.agent.ds)
-    how: dict[str, Any] = {"input_names": ["observation"], "output_names": ["action"], "dynamo": True, "verbose": False}
+    how: dict[str, Any] = {
+        "input_names": ["observation"],
+        "output_names": ["action"],
+        "dynamo": True,
+        "verbose": False,
+    }
     how["dynamic_shapes"] = ({0: torch.export.Dim("batch")},)  # of any size
     logged = logging.root.manager.disable
-    # The exporter and its optimizer report their progress and packages of no concern here, such as torchvision.
+    # The exporter and its optimizer report their progress and packages of no concern here, such as
+    # torchvision.
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()), torch.no_grad():
+        with (
+            warnings.catch_warnings(action="ignore"),
+            contextlib.redirect_stdout(io.StringIO()),
+            torch.no_grad(),
+        ):
             program = torch.onnx.export(policy, (example,), **how)
     finally:
         logging.disable(logged)
@@ -93,10 +119,13 @@ def trace(agent: TrainedAgent, low: Vectors, high: Vectors) -> Any:
 
 
 def evaluator(model: Any) -> tuple[Callable[[Vectors], Vectors], str]:
-    """The model as a function, by onnxruntime where that is installed, and the name of what runs it."""
+    """The model as a function, by onnxruntime where that is installed, and the name of what runs
+    it."""
     try:
         runtime = importlib.import_module("onnxruntime")
-        session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        session = runtime.InferenceSession(
+            model.SerializeToString(), providers=["CPUExecutionProvider"]
+        )
         name = f"onnxruntime {runtime.__version__}"
     except ImportError:
         session = importlib.import_module("onnx.reference").ReferenceEvaluator(model)
@@ -105,8 +134,12 @@ def evaluator(model: Any) -> tuple[Callable[[Vectors], Vectors], str]:
 
 
 def largest_difference(agent: TrainedAgent, evaluate: Callable[[Vectors], Vectors]) -> float:
-    observations = 2 * np.random.default_rng(0).standard_normal((OBSERVATIONS, agent.agent.ds), np.float32)
-    expected = np.stack([agent.act(observation, shooting=False).ravel() for observation in observations])
+    observations = 2 * np.random.default_rng(0).standard_normal(
+        (OBSERVATIONS, agent.agent.ds), np.float32
+    )
+    expected = np.stack(
+        [agent.act(observation, shooting=False).ravel() for observation in observations]
+    )
     together, alone = evaluate(observations), evaluate(observations[:1])
     if together.shape != expected.shape or alone.shape != expected[:1].shape:
         return float("inf")

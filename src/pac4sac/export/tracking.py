@@ -1,8 +1,7 @@
 """Training in a tracker: each run is a run there, with its config and every number that is logged.
 
-None of them needs an account or a network. TensorBoard writes files; Weights & Biases does so too, unless WANDB_MODE
-asks for more; Trackio has a database on this machine.
-"""
+None of them needs an account or a network. TensorBoard writes files; Weights & Biases does so too,
+unless WANDB_MODE asks for more; Trackio has a database on this machine."""
 
 import contextlib
 import contextvars
@@ -49,8 +48,16 @@ class Tracker(Callback):
             numbers = {f"evaluation/{row['policy']}": row["mean"]}
         else:
             prefix = "episode" if kind == "episodes" else kind
-            numbers = {f"{prefix}/{name}": value for name, value in row.items() if name not in ("step", "episode")}
-        finite = {name: value for name, value in numbers.items() if value is not None and math.isfinite(value)}
+            numbers = {
+                f"{prefix}/{name}": value
+                for name, value in row.items()
+                if name not in ("step", "episode")
+            }
+        finite = {
+            name: value
+            for name, value in numbers.items()
+            if value is not None and math.isfinite(value)
+        }
         if finite:
             self.add(self._tracked[run.id], finite, row["step"])
 
@@ -65,13 +72,18 @@ class TensorBoard(Tracker):
 
     def __init__(self) -> None:
         super().__init__()
-        self._library = import_extra("tensorboard", "TensorBoard is not installed", "torch.utils.tensorboard")
+        self._library = import_extra(
+            "tensorboard", "TensorBoard is not installed", "torch.utils.tensorboard"
+        )
 
     def begin(self, folder: Path, run: Run, step: int) -> Any:
-        # A resumed run writes the steps behind its checkpoint once more: what an earlier process wrote of them is void.
+        # A resumed run writes the steps behind its checkpoint once more: what an earlier process
+        # wrote of them is void.
         purge = step + 1 if step else None
         writer = self._library.SummaryWriter(str(folder / "tensorboard" / run.id), purge_step=purge)
-        writer.add_text("config", f"    {json.dumps(run.describe(), indent=1)}".replace("\n", "\n    "), step)
+        writer.add_text(
+            "config", f"    {json.dumps(run.describe(), indent=1)}".replace("\n", "\n    "), step
+        )
         return writer
 
     def add(self, tracked: Any, numbers: dict[str, float], step: int) -> None:
@@ -83,7 +95,8 @@ class TensorBoard(Tracker):
 
 
 class WeightsAndBiases(Tracker):
-    """Files in DIR/wandb, which `wandb sync` sends; with WANDB_MODE=online they are sent at once."""
+    """Files in DIR/wandb, which `wandb sync` sends; with WANDB_MODE=online they are sent at
+    once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +108,8 @@ class WeightsAndBiases(Tracker):
             mode=os.environ.get("WANDB_MODE", "offline"),
             dir=str(folder),
             **_names(folder, run),
-            id=hashlib.sha256(f"{folder.resolve()}/{run.id}".encode()).hexdigest()[:16],  # the same after a resume
+            # the same after a resume
+            id=hashlib.sha256(f"{folder.resolve()}/{run.id}".encode()).hexdigest()[:16],
             resume="allow",
             reinit="create_new",  # beside the others of its cohort
             settings=self._library.Settings(silent=True, console="off"),
@@ -114,7 +128,9 @@ class Trackio(Tracker):
     def __init__(self) -> None:
         super().__init__()
         otherwise = ", or where that fails by pip install trackio: it wants an older pillow"
-        self._library = import_extra("trackio", "Trackio is not installed", "trackio", otherwise=otherwise)
+        self._library = import_extra(
+            "trackio", "Trackio is not installed", "trackio", otherwise=otherwise
+        )
 
     def begin(self, folder: Path, run: Run, step: int) -> Any:
         about = {"project": PROJECT, **_names(folder, run), "resume": "allow"}
@@ -136,7 +152,11 @@ def _names(folder: Path, run: Run) -> dict[str, Any]:
     return {"name": f"{folder.name} {run.id}", "group": variant, "config": run.describe()}
 
 
-TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases, "trackio": Trackio}
+TRACKERS: dict[str, type[Tracker]] = {
+    "tensorboard": TensorBoard,
+    "wandb": WeightsAndBiases,
+    "trackio": Trackio,
+}
 
 
 def callbacks_named(names: Iterable[str]) -> list[Callback]:
@@ -146,7 +166,10 @@ def callbacks_named(names: Iterable[str]) -> list[Callback]:
 
 def _callback(name: str) -> Callback:
     if not isinstance(name, str):
-        raise UserError(f"Cohorts train in processes of their own: name the callback as module:Class, not {name!r}.")
+        raise UserError(
+            "Cohorts train in processes of their own: name the callback as module:Class, not "
+            f"{name!r}."
+        )
     if name in TRACKERS:
         return TRACKERS[name]()
     own = own_class(name, "callback", Callback)
@@ -154,4 +177,6 @@ def _callback(name: str) -> Callback:
         made: Callback = own()
         return made
     except TypeError as error:
-        raise UserError(f"The callback {name!r} could not be made without arguments: {error}.") from error
+        raise UserError(
+            f"The callback {name!r} could not be made without arguments: {error}."
+        ) from error

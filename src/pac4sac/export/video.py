@@ -23,22 +23,30 @@ FPS = 20  # a picture every 50 ms, which a gif can say exactly
 MAX_PICTURES = 600  # half a minute; what an endless episode is cut to
 GIF_WIDTH = 400
 GIF_COLOURS = 255
-NO_DISPLAY = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}  # lest pygame look for one, or greet
+# lest pygame look for one, or greet
+NO_DISPLAY = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
 
 
 def record_video(
-    path: str | Path, out: Path, seed: int = 0, progress: Progress | None = None, most: int = MAX_PICTURES
+    path: str | Path,
+    out: Path,
+    seed: int = 0,
+    progress: Progress | None = None,
+    most: int = MAX_PICTURES,
 ) -> Path:
-    """Film one episode of the agent at `path` (an agent file, a run, or an experiment, whose best run is taken) in
-    the time in which it happens, or as much of it as `most` pictures show. Every picture names the run, the step and
-    the return so far."""
+    """Film one episode of the agent at `path` (an agent file, a run, or an experiment, whose best
+    run is taken) in the time in which it happens, or as much of it as `most` pictures show. Every
+    picture names the run, the step and the return so far."""
     out = Path(out)
     if out.suffix.lower() not in (".gif", ".mp4"):
         raise UserError(f"A video is a .gif or an .mp4, so that {out.name!r} needs another ending.")
     imageio = None
-    if out.suffix.lower() == ".mp4":  # an encoder is found missing before a minute of drawing, not after
+    # an encoder is found missing before a minute of drawing, not after
+    if out.suffix.lower() == ".mp4":
         problem, otherwise = "An mp4 needs an encoder", ", or ask for a .gif"
-        imageio = import_extra("video", problem, "imageio_ffmpeg", "imageio.v2", otherwise=otherwise)
+        imageio = import_extra(
+            "video", problem, "imageio_ffmpeg", "imageio.v2", otherwise=otherwise
+        )
     agent = load(choose_agent(path))
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.stem}.part{out.suffix}")
@@ -49,7 +57,9 @@ def record_video(
             if imageio is None:
                 write_gif(part, frames)
             else:
-                with imageio.get_writer(part, fps=FPS, codec="libx264", macro_block_size=2) as writer:
+                with imageio.get_writer(
+                    part, fps=FPS, codec="libx264", macro_block_size=2
+                ) as writer:
                     for frame in frames:
                         writer.append_data(np.asarray(frame))
         part.replace(out)
@@ -64,7 +74,10 @@ def pictures(
     task = agent.run.task
     with contextlib.closing(make_env(task)) as env:
         if "rgb_array" not in env.metadata.get("render_modes", ()):
-            raise UserError(f"The environment of task {task.name!r} cannot draw itself; it has no mode 'rgb_array'.")
+            raise UserError(
+                f"The environment of task {task.name!r} cannot draw itself; it has no mode "
+                "'rgb_array'."
+            )
     with contextlib.closing(make_env(task, "rgb_array")) as env:
         # Episode 1, not 0: an instance's first episode has quirks of its own in some tasks.
         options = {"episode": 1} if getattr(env.unwrapped, "episode_option", False) else None
@@ -74,7 +87,9 @@ def pictures(
         total, step, drawn, ended = 0.0, 0, 0, False
         while True:
             if step % every == 0 or ended:
-                yield _captioned(_draw(env, task), f"{agent.run.id}   step {step}   return {total:.0f}")
+                yield _captioned(
+                    _draw(env, task), f"{agent.run.id}   step {step}   return {total:.0f}"
+                )
                 drawn += 1
                 if progress:
                     progress(drawn, max(drawn, expected))
@@ -92,14 +107,26 @@ def _draw(env: gymnasium.Env[Any, Any], task: Task) -> Picture:
     try:
         return Image.fromarray(np.asarray(env.render(), np.uint8))
     except gymnasium.error.DependencyNotInstalled as missing:
-        needed = f"pygame; {how_to_install('pygame')}." if "pygame" in str(missing) else f"more: {missing}"
-        raise UserError(f"To draw itself the environment of task {task.name!r} needs {needed}") from missing
+        needed = (
+            f"pygame; {how_to_install('pygame')}."
+            if "pygame" in str(missing)
+            else f"more: {missing}"
+        )
+        raise UserError(
+            f"To draw itself the environment of task {task.name!r} needs {needed}"
+        ) from missing
 
 
 def _captioned(picture: Picture, text: str) -> Picture:
     size = max(11, picture.width // 30)
-    style: dict[str, Any] = {"fill": (30, 41, 59), "stroke_width": max(1, size // 8), "stroke_fill": "white"}
-    ImageDraw.Draw(picture).text((size, size // 2), text, font=ImageFont.load_default(size), **style)
+    style: dict[str, Any] = {
+        "fill": (30, 41, 59),
+        "stroke_width": max(1, size // 8),
+        "stroke_fill": "white",
+    }
+    ImageDraw.Draw(picture).text(
+        (size, size // 2), text, font=ImageFont.load_default(size), **style
+    )
     return picture
 
 
@@ -110,17 +137,22 @@ def write_gif(out: Path, frames: Iterator[Picture]) -> None:
         size = (width, round(frame.height * width / frame.width))
         small.append(frame.resize(size, Image.Resampling.LANCZOS))
     palette = _shared_palette(small)
-    # One palette and no dithering: still parts stay equal from picture to picture, and cost nothing.
+    # One palette and no dithering: still parts stay equal from picture to picture, and cost
+    # nothing.
     plain = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in small]
-    plain[0].save(out, save_all=True, append_images=plain[1:], duration=1000 // FPS, loop=0, optimize=False)
+    plain[0].save(
+        out, save_all=True, append_images=plain[1:], duration=1000 // FPS, loop=0, optimize=False
+    )
 
 
 def _shared_palette(frames: Sequence[Picture]) -> Picture:
     """Colours of pictures from all parts of the film."""
     chosen = frames[:: max(1, len(frames) // 8)]
-    width, height = chosen[0].width // 2, chosen[0].height // 2  # every fourth point knows the colours
+    # every fourth point knows the colours
+    width, height = (chosen[0].width // 2, chosen[0].height // 2)
     sheet = Image.new("RGB", (width, height * len(chosen)))
     for row, frame in enumerate(chosen):
         sheet.paste(frame.resize((width, height), Image.Resampling.NEAREST), (0, row * height))
-    # Without rounds of k-means the ground, most of the picture, leaves too few colours to the robot.
+    # Without rounds of k-means the ground, most of the picture, leaves too few colours to the
+    # robot.
     return sheet.quantize(GIF_COLOURS, Image.Quantize.MEDIANCUT, kmeans=2)

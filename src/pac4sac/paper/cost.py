@@ -32,12 +32,22 @@ class Machine:
         labels = [str(row.get("label", row.get("algo"))) for row in content["rows"]]
         self.times: dict[tuple[Any, str], list[float]] = {}  # by task and label, round by round
         for row, label in zip(content["rows"], labels, strict=True):
-            seconds = [float(s) for s in row.get("seconds_per_1000_steps", []) if isinstance(s, int | float)]
+            seconds = [
+                float(s)
+                for s in row.get("seconds_per_1000_steps", [])
+                if isinstance(s, int | float)
+            ]
             self.times |= {(row.get("task"), label): seconds} if seconds else {}
         # Of a study on several tasks, those of its first.
         first = content["rows"][0].get("task") if labels else None
-        self.rows = {label: row for row, label in zip(content["rows"], labels, strict=True) if row.get("task") == first}
-        self.seconds = {label: seconds for (task, label), seconds in self.times.items() if task == first}
+        self.rows = {
+            label: row
+            for row, label in zip(content["rows"], labels, strict=True)
+            if row.get("task") == first
+        }
+        self.seconds = {
+            label: seconds for (task, label), seconds in self.times.items() if task == first
+        }
 
     @property
     def title(self) -> str:
@@ -51,24 +61,34 @@ class Machine:
 
     @property
     def about(self) -> str:
-        versions = {name: self.content.get("versions", {}).get(name) for name in ("pac4sac", "torch")}
+        versions = {
+            name: self.content.get("versions", {}).get(name) for name in ("pac4sac", "torch")
+        }
         how = {name: self._how(name) or None for name in ("backend", "threads")}
         precision = {"precision": self.content.get("precision")}
         known = {**self.content.get("machine", {}), **versions, **how, **precision}
         parts = [f"{name} {value}" for name, value in known.items() if value is not None]
-        parts.append(f"{min(map(len, self.seconds.values()))} {'rounds' if self.in_turns else 'repetitions'}")
+        parts.append(
+            f"{min(map(len, self.seconds.values()))} {'rounds' if self.in_turns else 'repetitions'}"
+        )
         parts += [str(self.content["date"])] if self.content.get("date") else []
         note = "" if self.in_turns else f" {TEXTS['cost_one_after_another']}"
         repeat = ["pac4sac", "study", "run", self.study]
         measured = list(dict.fromkeys(task for task, _ in self.times))
-        repeat += ["--tasks", ",".join(measured)] if self.study == SOLVING and len(measured) < len(TASKS) else []
+        repeat += (
+            ["--tasks", ",".join(measured)]
+            if self.study == SOLVING and len(measured) < len(TASKS)
+            else []
+        )
         repeat += ["--device", self.device]
         repeat += ["--precision", "tf32"] if self.content.get("precision") == "tf32" else []
         return f"{self.title}: {', '.join(parts)}. Repeat with `{shlex.join(repeat)}`.{note}"
 
     def _how(self, name: str) -> str:
         """Once where all algorithms agree."""
-        known = {label: str(row[name]) for label, row in self.rows.items() if row.get(name) is not None}
+        known = {
+            label: str(row[name]) for label, row in self.rows.items() if row.get(name) is not None
+        }
         if len(set(known.values())) == 1:
             return next(iter(known.values()))
         return " and ".join(f"{value} ({label})" for label, value in known.items())
@@ -97,8 +117,8 @@ class Machine:
         return Estimate(ratio.value) if ratio and not self.in_turns else ratio
 
     def relative(self, label: str) -> Estimate | None:
-        """To SAC: in turns the median of the ratios within rounds, else the ratio of the means with the interval of
-        one whose means have small errors."""
+        """To SAC: in turns the median of the ratios within rounds, else the ratio of the means with
+        the interval of one whose means have small errors."""
         own, reference = self.seconds.get(label), self.seconds.get(REFERENCE)
         if own is None or reference is None or (self.in_turns and len(own) != len(reference)):
             return None
@@ -116,25 +136,39 @@ class Machine:
 
 
 def machines(costs: Sequence[FoundCost]) -> list[Machine]:
-    return [machine for machine in map(Machine, costs) if machine.seconds and machine.study != SOLVING]
+    return [
+        machine for machine in map(Machine, costs) if machine.seconds and machine.study != SOLVING
+    ]
 
 
-def cost_section(costs: Sequence[FoundCost], table_1: Mapping[tuple[str, str], Variant]) -> Section | None:
+def cost_section(
+    costs: Sequence[FoundCost], table_1: Mapping[tuple[str, str], Variant]
+) -> Section | None:
     until_solved = CostUntilSolved(costs, table_1)
     blocks = [*_per_step(machines(costs)), *(until_solved.blocks() if until_solved.places else [])]
     return Section("cost", "Cost", blocks) if blocks else None
 
 
 class CostUntilSolved:
-    """What a solved run costs: the steps of all runs until they were solved or ended, over the number solved, times the
-    seconds of a step on each machine."""
+    """What a solved run costs: the steps of all runs until they were solved or ended, over the
+    number solved, times the seconds of a step on each machine."""
 
-    def __init__(self, costs: Sequence[FoundCost], table_1: Mapping[tuple[str, str], Variant]) -> None:
+    def __init__(
+        self, costs: Sequence[FoundCost], table_1: Mapping[tuple[str, str], Variant]
+    ) -> None:
         self.table_1 = table_1
-        self.machines = [machine for machine in map(Machine, costs) if machine.study == SOLVING and machine.seconds]
+        self.machines = [
+            machine
+            for machine in map(Machine, costs)
+            if machine.study == SOLVING and machine.seconds
+        ]
         known = {place for machine in self.machines for place in machine.times}
         self.places = [place for place in product(TASKS, ALGORITHMS) if place in known]
-        of_paper = {place: variant for place, variant in table_1.items() if variant.solved and not departures(variant)}
+        of_paper = {
+            place: variant
+            for place, variant in table_1.items()
+            if variant.solved and not departures(variant)
+        }
         episodes = {place: variant.values("episodes") for place, variant in of_paper.items()}
         self.steps = {  # in thousands, as seconds are given for
             place: sum(of_runs) * HORIZON / 1000 / of_paper[place].solved
@@ -154,7 +188,10 @@ class CostUntilSolved:
             for task, algo in self.places:
                 if seconds := self.seconds(machine, (task, algo)):
                     soonest[task] = min(soonest.get(task, (seconds, algo)), (seconds, algo))
-            on_tasks = [f"{ALGORITHMS[algo]} on {TASKS[task]} ({duration(s)})" for task, (s, algo) in soonest.items()]
+            on_tasks = [
+                f"{ALGORITHMS[algo]} on {TASKS[task]} ({duration(s)})"
+                for task, (s, algo) in soonest.items()
+            ]
             sentences += [f"Soonest on {machine.title}: {', '.join(on_tasks)}."] if on_tasks else []
         return " ".join(sentences)
 
@@ -179,7 +216,9 @@ class CostUntilSolved:
             data(*keys.split(), get=lambda numbers: numbers),
         ]
         for machine in self.machines:
-            columns.append(Column("seconds per 1000", machine.median_of, group=machine.title, digits=2))
+            columns.append(
+                Column("seconds per 1000", machine.median_of, group=machine.title, digits=2)
+            )
             needed = partial(self.seconds, machine)
             columns.append(Column("per solved run", needed, group=machine.title, show=duration))
         caption = "Wall-clock time of a solved run, one run at a time"
@@ -190,13 +229,27 @@ class CostUntilSolved:
 def _per_step(timed: Sequence[Machine]) -> list[Any]:
     if not timed:
         return []
-    relative_of_paper = {label: seconds.mean / COST[REFERENCE].mean for label, seconds in COST.items()}
+    relative_of_paper = {
+        label: seconds.mean / COST[REFERENCE].mean for label, seconds in COST.items()
+    }
     columns = [
         words("Algorithm", str),
         data("machine", "device", get=lambda line: (line[0].title, line[0].device)),
         data("algorithm", "in_turns", get=lambda line: (line[1], line[0].in_turns)),
-        data("repetitions", "seconds", "sd", "least", "largest", get=lambda line: line[0].numbers(line[1])),
-        data("relative_to_sac", "relative_low", "relative_high", get=lambda line: line[0].relative(line[1])),
+        data(
+            "repetitions",
+            "seconds",
+            "sd",
+            "least",
+            "largest",
+            get=lambda line: line[0].numbers(line[1]),
+        ),
+        data(
+            "relative_to_sac",
+            "relative_low",
+            "relative_high",
+            get=lambda line: line[0].relative(line[1]),
+        ),
         data("paper_seconds", get=lambda line: COST[line[1]].mean if line[1] in COST else None),
         data("paper_relative_to_sac", get=lambda line: relative_of_paper.get(line[1])),
     ]
@@ -205,8 +258,14 @@ def _per_step(timed: Sequence[Machine]) -> list[Any]:
     for group, seconds, relative in sides:
         columns.append(Column("seconds", seconds, group=group, digits=2))
         columns.append(Column("× SAC", relative, group=group, digits=2))
-    in_turns = f" {TEXTS['cost_in_turns'].format(comparable=COMPARABLE)}" if any(m.in_turns for m in timed) else ""
-    labels = list(dict.fromkeys([*COST, *(label for machine in timed for label in machine.seconds)]))
+    in_turns = (
+        f" {TEXTS['cost_in_turns'].format(comparable=COMPARABLE)}"
+        if any(m.in_turns for m in timed)
+        else ""
+    )
+    labels = list(
+        dict.fromkeys([*COST, *(label for machine in timed for label in machine.seconds)])
+    )
     caption = "Seconds per 1000 steps, and how many times those of SAC"
     table = Table("cost", caption, columns, labels, lambda label: [(m, label) for m in timed])
     return [TEXTS["cost"] + in_turns, table, [m.about for m in timed]]

@@ -1,5 +1,5 @@
-"""Where the gain comes from, in regret: what shooting gives to each kind of critic, and what the PAC-Bayes critic gives
-beside plain ones."""
+"""Where the gain comes from, in regret: what shooting gives to each kind of critic, and what the
+PAC-Bayes critic gives beside plain ones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,12 +36,18 @@ class GainRow:
 
     @property
     def tells_a_difference(self) -> bool:
-        return any(isinstance(value, Difference) for value in (self.once, self.shooting, self.overall))
+        return any(
+            isinstance(value, Difference) for value in (self.once, self.shooting, self.overall)
+        )
 
 
 def gain_tables(context: PaperContext) -> list[Table]:
     """On the paper's tasks, where there is anything to tell."""
-    tasks = [title for title, members in context.variants.items() if not task_differences(members[0].task)]
+    tasks = [
+        title
+        for title, members in context.variants.items()
+        if not task_differences(members[0].task)
+    ]
     regrets = {title: _regrets(context, title) for title in tasks}
     of_shooting = [row for title in tasks for row in _rows_of_shooting(title, regrets[title])]
     of_critic = [row for title in tasks for row in _rows_of_critic(title, regrets[title])]
@@ -61,7 +67,8 @@ def gain_tables(context: PaperContext) -> list[Table]:
         ),
         Table(
             "gain-of-critic",
-            f"What the PAC-Bayes critic gives. {unit}: PAC4SAC's minus that of plain critics [95 %]",
+            f"What the PAC-Bayes critic gives. {unit}: PAC4SAC's minus that of plain critics "
+            "[95 %]",
             [
                 words("Task", "task", "task"),
                 words("Minus", "name", "minus"),
@@ -78,7 +85,11 @@ def gain_tables(context: PaperContext) -> list[Table]:
 def _regrets(context: PaperContext, title: str) -> Regrets:
     found = {}
     for (critic, (algo, preset, changes)), shots in product(CRITICS.items(), (ONCE, SHOOTING)):
-        alike = (v for v in context.results(title) if has_settings(v, algo, preset, {**changes, "shots": shots}))
+        alike = (
+            v
+            for v in context.results(title)
+            if has_settings(v, algo, preset, {**changes, "shots": shots})
+        )
         variant = next(alike, None)
         if variant and not variant.under_way and (regret := variant.summary("regret")):
             found[critic, shots] = regret

@@ -1,5 +1,5 @@
-"""The data files of this package: the paper's published numbers, to be shown beside ours, and those that others
-published; the long texts of a report; the studies that are shipped."""
+"""The data files of this package: the paper's published numbers, to be shown beside ours, and those
+that others published; the long texts of a report; the studies that are shipped."""
 
 import tomllib
 from functools import cache
@@ -19,8 +19,8 @@ class PaperTask(NamedTuple):
 
 
 class PaperCell(NamedTuple):
-    """One cell of Table 1 or 2: means with deviations over seeds. The regret is in units of return, where the paper
-    prints thousands."""
+    """One cell of Table 1 or 2: means with deviations over seeds. The regret is in units of return,
+    where the paper prints thousands."""
 
     regret: Summary
     episodes: Summary
@@ -42,11 +42,18 @@ def shipped_study(name: str) -> dict[str, Any]:
     return _read(SHIPPED_STUDIES / f"{name}.toml")
 
 
-TEXTS, PUBLISHED, _FILE = _read(FOLDER / "texts.toml"), _read(FOLDER / "published.toml"), _read(FOLDER / "numbers.toml")
+TEXTS, PUBLISHED, _FILE = (
+    _read(FOLDER / "texts.toml"),
+    _read(FOLDER / "published.toml"),
+    _read(FOLDER / "numbers.toml"),
+)
 TASKS, ALGORITHMS, TERM_TITLES = (_FILE["titles"][name] for name in ("tasks", "table-1", "table-2"))
 PAPER_TASKS = {task: PaperTask(*numbers) for task, numbers in _FILE["tasks"].items()}
 TABLE_1, TABLE_2 = (
-    {task: {row: _cell(*numbers) for row, numbers in rows.items()} for task, rows in _FILE[name].items()}
+    {
+        task: {row: _cell(*numbers) for row, numbers in rows.items()}
+        for task, rows in _FILE[name].items()
+    }
     for name in ("table-1", "table-2")
 )
 MEDIANS = {  # of the shooting figure, by metric and S

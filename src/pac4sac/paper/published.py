@@ -1,4 +1,5 @@
-"""Our evaluations beside the returns that others published, after as many steps of the same version of a task."""
+"""Our evaluations beside the returns that others published, after as many steps of the same version
+of a task."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,11 +9,28 @@ from operator import attrgetter
 from pac4sac.paper.families import PUBLISHED, PaperContext, has_settings
 from pac4sac.paper.numbers import PUBLISHED as NUMBERS
 from pac4sac.paper.numbers import TEXTS
-from pac4sac.paper.verdicts import MARGIN_TEXT, NO_DATA, Verdict, compare_returns, tally, without_diverged
+from pac4sac.paper.verdicts import (
+    MARGIN_TEXT,
+    NO_DATA,
+    Verdict,
+    compare_returns,
+    tally,
+    without_diverged,
+)
 from pac4sac.report.comparison import UNFINISHED
 from pac4sac.report.looks import KNOWN
 from pac4sac.report.sections import mixtures
-from pac4sac.report.tables import Cell, Column, Section, Table, command, data, verdict_cell, with_ends, words
+from pac4sac.report.tables import (
+    Cell,
+    Column,
+    Section,
+    Table,
+    command,
+    data,
+    verdict_cell,
+    with_ends,
+    words,
+)
 from pac4sac.report.variants import Variant
 from pac4sac.runs.metrics import evaluation_at
 from pac4sac.runs.statistics import Estimate, Summary, summarise
@@ -39,7 +57,9 @@ class PublishedReturn:
     @cached_property
     def values(self) -> list[float]:
         """Of our runs, as far as they have come to that evaluation."""
-        found = (evaluation_at(run, self.steps) for run in self.variant.runs) if self.variant else ()
+        found = (
+            (evaluation_at(run, self.steps) for run in self.variant.runs) if self.variant else ()
+        )
         return [value for value in found if value is not None]
 
     @property
@@ -50,8 +70,11 @@ class PublishedReturn:
     def judged(self) -> Verdict:
         if self.variant is None:
             return Verdict(NO_DATA, "not trained here")
-        # By their status: a run that is solved is complete for other metrics, and may still be training.
-        lacking = [run.status for run in self.variant.runs if evaluation_at(run, self.steps) is None]
+        # By their status: a run that is solved is complete for other metrics, and may still be
+        # training.
+        lacking = [
+            run.status for run in self.variant.runs if evaluation_at(run, self.steps) is None
+        ]
         diverged = lacking.count("diverged")
         if waiting := len(lacking) - diverged - lacking.count("finished"):
             return Verdict(UNFINISHED, f"{waiting} of {len(self.variant.runs)} runs are under way")
@@ -62,7 +85,9 @@ class PublishedReturn:
     @property
     def difference(self) -> Estimate | None:
         judged, mean = self.judged, self.summary.mean if self.summary else None
-        return None if mean is None else Estimate(mean - self.published.mean, judged.low, judged.high)
+        return (
+            None if mean is None else Estimate(mean - self.published.mean, judged.low, judged.high)
+        )
 
     @property
     def runs(self) -> Cell:
@@ -73,7 +98,9 @@ class PublishedReturn:
 def beside_published(context: PaperContext) -> list[PublishedReturn]:
     """Every published number; nothing where neither a run nor a study has to do with any."""
     found = [
-        PublishedReturn(task, algo, int(steps), _summary(*numbers), _variant(context, task, algo, int(steps)))
+        PublishedReturn(
+            task, algo, int(steps), _summary(*numbers), _variant(context, task, algo, int(steps))
+        )
         for task, by_algo in NUMBERS["returns"].items()
         for algo, by_steps in by_algo.items()
         for steps, numbers in by_steps.items()
@@ -87,8 +114,8 @@ def _summary(mean: float, sd: float | None = None) -> Summary:
 
 
 def _variant(context: PaperContext, task: str, algo: str, steps: int) -> Variant | None:
-    """With the published settings on the task as Gymnasium has it; of several budgets that with the most evaluations
-    then, whatever is longer."""
+    """With the published settings on the task as Gymnasium has it; of several budgets that with the
+    most evaluations then, whatever is longer."""
     candidates = [
         variant
         for variant in context.all_variants
@@ -98,7 +125,11 @@ def _variant(context: PaperContext, task: str, algo: str, steps: int) -> Variant
         and (variant.task.settings["steps"] or 0) >= steps
         and has_settings(variant, algo, NUMBERS["preset"], {})
     ]
-    return max(candidates, key=lambda v: sum(evaluation_at(run, steps) is not None for run in v.runs), default=None)
+    return max(
+        candidates,
+        key=lambda v: sum(evaluation_at(run, steps) is not None for run in v.runs),
+        default=None,
+    )
 
 
 def published_section(rows: Sequence[PublishedReturn]) -> Section | None:
@@ -116,10 +147,15 @@ def published_section(rows: Sequence[PublishedReturn]) -> Section | None:
         command(lambda row: row.variant.command if row.values else "", "command"),
     ]
     trained = [row for row in rows if row.judged.verdict != NO_DATA]
-    verdicts = f": {tally(row.judged.verdict for row in trained)}" if trained else "; none was trained here yet"
+    verdicts = (
+        f": {tally(row.judged.verdict for row in trained)}"
+        if trained
+        else "; none was trained here yet"
+    )
     name = attrgetter("short_name" if len({row.steps for row in trained}) == 1 else "name")
     numbers = "; ".join(
-        f"{name(row)}: {row.summary.mean:,.0f} against {row.published.mean:,.0f}, {row.judged.verdict}"
+        f"{name(row)}: {row.summary.mean:,.0f} against {row.published.mean:,.0f}, "
+        f"{row.judged.verdict}"
         for row in trained
         if row.summary
     )
@@ -128,7 +164,9 @@ def published_section(rows: Sequence[PublishedReturn]) -> Section | None:
     reasons = [f"{row.name}: {row.judged.reason}." for row in trained]
     caption = f"Mean ± sd of evaluations, ours and theirs ({NUMBERS['source']})"
     variants = {row.variant.label: row.variant for row in trained if row.variant}.values()
-    about = TEXTS["published"].format(margin=MARGIN_TEXT, preset=NUMBERS["preset"], seeds=NUMBERS["seeds"])
+    about = TEXTS["published"].format(
+        margin=MARGIN_TEXT, preset=NUMBERS["preset"], seeds=NUMBERS["seeds"]
+    )
     table = Table(PUBLISHED, caption, columns, rows)
     blocks = [beside, about, table, *([reasons] if reasons else []), *mixtures(variants)]
     return Section(PUBLISHED, "Beside published returns", blocks)

@@ -1,5 +1,6 @@
-"""The archived runs that ship with the package, to be set beside one's own: the algorithms of Table 1, and two controls
-for PAC4SAC. They are an archive like `results/`, from which `tools/ship.py` makes it, with rounded returns."""
+"""The archived runs that ship with the package, to be set beside one's own: the algorithms of Table
+1, and two controls for PAC4SAC. They are an archive like `results/`, from which `tools/ship.py`
+makes it, with rounded returns."""
 
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ SHIPPED = Path(__file__).parents[1] / "shipped"
 
 
 def reference(task: str | None = None) -> Any:
-    """Every training episode of the archived runs on a task, or on all four: a pandas DataFrame with the columns of
-    `pac4sac.results`, or a dict of arrays without pandas."""
+    """Every training episode of the archived runs on a task, or on all four: a pandas DataFrame
+    with the columns of `pac4sac.results`, or a dict of arrays without pandas."""
     check_task(task)
     episodes = results(SHIPPED)
     if task is None:
@@ -29,7 +30,9 @@ def reference_runs(task: str | None = None) -> dict[tuple[str, str], list[RunRec
     """The same as runs, by task and label; in the order of the paper."""
     check_task(task)
     runs: dict[tuple[str, str], list[RunRecord]] = {}
-    for run in sorted(read_runs(SHIPPED), key=lambda run: list(PAPER_TASKS).index(run.task["name"])):
+    for run in sorted(
+        read_runs(SHIPPED), key=lambda run: list(PAPER_TASKS).index(run.task["name"])
+    ):
         if task in (None, run.task["name"]):
             runs.setdefault((run.task["name"], run.label), []).append(run)
     return runs
@@ -37,4 +40,6 @@ def reference_runs(task: str | None = None) -> dict[tuple[str, str], list[RunRec
 
 def check_task(task: str | None) -> None:
     if task is not None and task not in PAPER_TASKS:
-        raise UserError(f"There are no reference curves of {task!r}; {did_you_mean(task, PAPER_TASKS)}")
+        raise UserError(
+            f"There are no reference curves of {task!r}; {did_you_mean(task, PAPER_TASKS)}"
+        )

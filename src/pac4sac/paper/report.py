@@ -1,7 +1,7 @@
 """A report on the runs below some folders: HTML, Markdown, LaTeX, CSV, SVG and PDF.
 
-It is a function of the folders: the same folders give the same bytes, whatever their order and whenever it is written.
-"""
+It is a function of the folders: the same folders give the same bytes, whatever their order and
+whenever it is written."""
 
 import warnings
 from collections.abc import Sequence
@@ -43,8 +43,8 @@ def read_context(paths: Sequence[Path]) -> PaperContext:
 
 
 def write_report(paths: Sequence[Path], out: Path, *, in_pages: bool = False) -> WrittenReport:
-    """Write the report into the folder `out`, over an earlier one if there is. `in_pages` is for a repository: Markdown
-    in several files, and neither LaTeX nor PDF."""
+    """Write the report into the folder `out`, over an earlier one if there is. `in_pages` is for a
+    repository: Markdown in several files, and neither LaTeX nor PDF."""
     context, out = read_context(paths), Path(out)
     check_folder(out, MARK)
     for sentence in general.left_out(context.collection):
@@ -67,8 +67,14 @@ def write_report(paths: Sequence[Path], out: Path, *, in_pages: bool = False) ->
     titles = list(dict.fromkeys(study.title for study in context.collection.studies))
     tasks = "Report on " + ", ".join(context.task_names) if context.variants else "Report"
     about = (titles[0] if len(titles) == 1 else tasks, general.facts(context), sections)
-    files |= {**markdown_files(*about, in_pages), MARK: html_page(*about, drawings, curves_of(context, out))}
-    write_files(out, {name: as_bytes(text) if isinstance(text, str) else text for name, text in files.items()})
+    files |= {
+        **markdown_files(*about, in_pages),
+        MARK: html_page(*about, drawings, curves_of(context, out)),
+    }
+    write_files(
+        out,
+        {name: as_bytes(text) if isinstance(text, str) else text for name, text in files.items()},
+    )
     return WrittenReport(out / MARK, context, main_tables(sections))
 
 
@@ -76,12 +82,18 @@ def compose(context: PaperContext) -> list[Section]:
     """Answers first; what they rest on follows. Pictures are drawn when they are written."""
     collection, of_paper = context.collection, context.is_about_paper
     # Off the paper's tasks a label such as sac may stand for other settings.
-    comparable = [title for title in context.variants if not of_paper or _is_of_paper(context, title)]
+    comparable = [
+        title for title in context.variants if not of_paper or _is_of_paper(context, title)
+    ]
     judged, across = judge_claims(context), general.across_tasks_section(context, comparable)
     tables = [table_section(table) for table in context.rows.tables if table.variants]
     published = published_section(beside_published(context))
     beside = {section.name: str(section.blocks[0]) for section in (*tables, published) if section}
-    figure = next((block for block in across.blocks if isinstance(block, Picture)), None) if across else None
+    figure = (
+        next((block for block in across.blocks if isinstance(block, Picture)), None)
+        if across
+        else None
+    )
     sections: list[Section | None] = [
         summary_section(context, judged, beside, figure),
         claims_section(context, judged),
@@ -89,8 +101,14 @@ def compose(context: PaperContext) -> list[Section]:
         published,
         shooting_section(context.rows.shooting),
         *(study_sections(context) if of_paper else []),
-        replace(across, blocks=[block for block in across.blocks if block is not figure]) if across else None,
-        *(general.task_section(context, title) for title in context.variants if context.results(title)),
+        replace(across, blocks=[block for block in across.blocks if block is not figure])
+        if across
+        else None,
+        *(
+            general.task_section(context, title)
+            for title in context.variants
+            if context.results(title)
+        ),
         bias_and_coverage.bias_section(context),
         uncertainty.uncertainty_section(context),
         bias_and_coverage.coverage_section(context, partial(coverage_baseline, collection.studies)),
@@ -98,7 +116,9 @@ def compose(context: PaperContext) -> list[Section]:
         *(chosen_section(context, kind) for kind in CHOOSING),
         cost_section(collection.costs, context.rows.table_1),
         general.runs_section(context),
-        general.method_section([text.format(seeds=SEEDS, margin=MARGIN_TEXT) for text in TEXTS["method"] if of_paper]),
+        general.method_section(
+            [text.format(seeds=SEEDS, margin=MARGIN_TEXT) for text in TEXTS["method"] if of_paper]
+        ),
         general.provenance_section(context),
     ]
     return [section for section in sections if section is not None]
@@ -109,6 +129,13 @@ def _is_of_paper(context: PaperContext, title: str) -> bool:
 
 
 def main_tables(sections: Sequence[Section]) -> list[Table]:
-    """The first table of the paper's sections, of published returns, of every task, and of costs."""
-    wanted = [section for section in sections if section.name.startswith(("table-", "published", "task-", "cost"))]
-    return [next(block for block in section.blocks if isinstance(block, Table)) for section in wanted]
+    """The first table of the paper's sections, of published returns, of every task, and of
+    costs."""
+    wanted = [
+        section
+        for section in sections
+        if section.name.startswith(("table-", "published", "task-", "cost"))
+    ]
+    return [
+        next(block for block in section.blocks if isinstance(block, Table)) for section in wanted
+    ]

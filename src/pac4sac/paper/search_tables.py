@@ -1,4 +1,5 @@
-"""What a search over several tasks came to: regrets beside those of its baseline, and what deviations are worth.
+"""What a search over several tasks came to: regrets beside those of its baseline, and what
+deviations are worth.
 
 Regrets differ by factors between tasks, so that means are of logarithms, over seeds and over tasks.
 """
@@ -16,7 +17,14 @@ from pac4sac.report.tables import Column, Table, with_ends, words
 from pac4sac.report.uncertainty import OFFERED, error_by_deviation, in_times
 from pac4sac.report.variants import Variant
 from pac4sac.runs.collection import FoundStudy
-from pac4sac.runs.statistics import Difference, Estimate, Summary, holm, summarise, welch_over_strata
+from pac4sac.runs.statistics import (
+    Difference,
+    Estimate,
+    Summary,
+    holm,
+    summarise,
+    welch_over_strata,
+)
 
 OnTasks = Mapping[str, Sequence[Variant]]  # by the title of the task
 Factors = Mapping[str, float]  # of a variant, likewise
@@ -47,27 +55,36 @@ def log_regrets(on_tasks: OnTasks) -> dict[str, dict[str, Summary]]:
             regrets = variant.values("regret") if variant.has_results else []
             if len(regrets) and min(regrets) > 0:
                 found.setdefault(variant.label, {})[title] = summarise(np.log(regrets))
-    return {label: of_tasks for label, of_tasks in found.items() if of_tasks.keys() == on_tasks.keys()}
+    return {
+        label: of_tasks for label, of_tasks in found.items() if of_tasks.keys() == on_tasks.keys()
+    }
 
 
 def over_the_least(on_tasks: OnTasks) -> dict[str, Factors]:
-    """Of each variant its regret on each task as so many times the least there, from the least in the mean on."""
+    """Of each variant its regret on each task as so many times the least there, from the least in
+    the mean on."""
     logs = log_regrets(on_tasks)
     if len(logs) < 2:
         return {}
     least = {title: min(of_tasks[title].mean for of_tasks in logs.values()) for title in on_tasks}
-    factors = {label: {t: math.exp(of_tasks[t].mean - least[t]) for t in on_tasks} for label, of_tasks in logs.items()}
+    factors = {
+        label: {t: math.exp(of_tasks[t].mean - least[t]) for t in on_tasks}
+        for label, of_tasks in logs.items()
+    }
     return dict(sorted(factors.items(), key=lambda row: (geometric_mean(row[1]), row[0])))
 
 
 def over_the_baseline(on_tasks: OnTasks, baseline: str) -> dict[str, Difference]:
-    """Of each other variant the logarithm of how many times the baseline's regret it has, with Holm's p-values; nothing
-    where the baseline lacks a task."""
+    """Of each other variant the logarithm of how many times the baseline's regret it has, with
+    Holm's p-values; nothing where the baseline lacks a task."""
     logs = log_regrets(on_tasks)
     theirs = logs.pop(baseline, None)
     if theirs is None:
         return {}
-    found = {label: welch_over_strata([(ours[t], theirs[t]) for t in on_tasks]) for label, ours in logs.items()}
+    found = {
+        label: welch_over_strata([(ours[t], theirs[t]) for t in on_tasks])
+        for label, ours in logs.items()
+    }
     corrected = holm([difference.p for difference in found.values()])
     return {label: replace(found[label], p=p) for label, p in zip(found, corrected, strict=True)}
 
@@ -78,12 +95,31 @@ def _regret_table(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
         return []
     if study.baseline is None or not (beside := over_the_baseline(on_tasks, label)):
         mean = Column("geometric mean", lambda row: geometric_mean(row[1]), "times", digits=2)
-        return [_table(study, "over-tasks", "regret as so many times the least on a task", on_tasks, rows, mean)]
-    baseline, times = rows[label], {other: in_times(difference) for other, difference in beside.items()}
-    scaled = {other: {t: factors[t] / baseline[t] for t in on_tasks} for other, factors in rows.items()}
+        return [
+            _table(
+                study,
+                "over-tasks",
+                "regret as so many times the least on a task",
+                on_tasks,
+                rows,
+                mean,
+            )
+        ]
+    baseline, times = (
+        rows[label],
+        {other: in_times(difference) for other, difference in beside.items()},
+    )
+    scaled = {
+        other: {t: factors[t] / baseline[t] for t in on_tasks} for other, factors in rows.items()
+    }
     p_values = {other: difference.p for other, difference in beside.items()}
     columns = [
-        Column("geometric mean [95 %]", lambda row: times.get(row[0], Estimate(1.0)), with_ends("times"), digits=2),
+        Column(
+            "geometric mean [95 %]",
+            lambda row: times.get(row[0], Estimate(1.0)),
+            with_ends("times"),
+            digits=2,
+        ),
         Column("p (Holm)", lambda row: p_values.get(row[0]), "p", show=p_value),
     ]
     caption = f"regret as so many times that of {study.baseline}"
@@ -94,15 +130,17 @@ def _regret_table(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
 
 
 def deviations_over_tasks(on_tasks: OnTasks) -> dict[str, Factors]:
-    """Of each variant that offers a deviation on all tasks: on each its errors by its deviation at the end, from the
-    nearest to 1 on."""
+    """Of each variant that offers a deviation on all tasks: on each its errors by its deviation at
+    the end, from the nearest to 1 on."""
     found: dict[str, dict[str, float]] = {}
     for title, members in on_tasks.items():
         for variant in members:
             ratio = error_by_deviation(variant)
             if ratio is not None and ratio.value > 0:
                 found.setdefault(variant.label, {})[title] = ratio.value
-    everywhere = {label: factors for label, factors in found.items() if factors.keys() == on_tasks.keys()}
+    everywhere = {
+        label: factors for label, factors in found.items() if factors.keys() == on_tasks.keys()
+    }
     return dict(sorted(everywhere.items(), key=lambda row: (typical_factor(row[1]), row[0])))
 
 
@@ -113,20 +151,31 @@ def _deviation_table(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
 
     def ends(name: str, row: Row) -> list[list[float]]:
         """Of each task those of its seeds."""
-        return [OFFERED.ends(v, name) for members in on_tasks.values() for v in members if v.label == row[0]]
+        return [
+            OFFERED.ends(v, name)
+            for members in on_tasks.values()
+            for v in members
+            if v.label == row[0]
+        ]
 
     def mean(name: str, row: Row) -> float | None:
         of_tasks = ends(name, row)
         return fmean(map(fmean, of_tasks)) if all(of_tasks) else None
 
     def of_root_mean_squares(row: Row) -> float | None:
-        """Where two critics cross, their distance is nearly 0 and the quotient there counts for all others."""
+        """Where two critics cross, their distance is nearly 0 and the quotient there counts for all
+        others."""
         pairs = zip(ends("rms", row), ends("deviation", row), strict=True)
-        logs = [[math.log(e / d) for e, d in zip(*pair, strict=True) if e > 0 and d > 0] for pair in pairs]
+        logs = [
+            [math.log(e / d) for e, d in zip(*pair, strict=True) if e > 0 and d > 0]
+            for pair in pairs
+        ]
         return math.exp(fmean(map(fmean, logs))) if all(logs) else None
 
     columns = [
-        Column("geometric mean", lambda row: geometric_mean(row[1]), "error_by_deviation", digits=2),
+        Column(
+            "geometric mean", lambda row: geometric_mean(row[1]), "error_by_deviation", digits=2
+        ),
         Column("off by a factor of", lambda row: typical_factor(row[1]), "off_by", digits=2),
         Column("of root mean squares", of_root_mean_squares, "of_root_mean_squares", digits=2),
         Column("covered by ± 2", partial(mean, "covered"), "covered", digits=2),
@@ -137,7 +186,12 @@ def _deviation_table(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
 
 
 def _table(
-    study: FoundStudy, name: str, caption: str, on_tasks: OnTasks, rows: Mapping[str, Factors], *over_tasks: Column
+    study: FoundStudy,
+    name: str,
+    caption: str,
+    on_tasks: OnTasks,
+    rows: Mapping[str, Factors],
+    *over_tasks: Column,
 ) -> Table:
     """Of each variant what is over all tasks, and its factor on each."""
 
@@ -147,6 +201,11 @@ def _table(
     columns = [
         words("Variant", lambda row: row[0], "variant"),
         *over_tasks,
-        *(Column(title, partial(on_task, title), title, "on each task", digits=2) for title in on_tasks),
+        *(
+            Column(title, partial(on_task, title), title, "on each task", digits=2)
+            for title in on_tasks
+        ),
     ]
-    return Table(file_name(f"{study.name}-{name}"), f"{study.title}: {caption}", columns, [*rows.items()])
+    return Table(
+        file_name(f"{study.name}-{name}"), f"{study.title}: {caption}", columns, [*rows.items()]
+    )

@@ -15,7 +15,18 @@ from pac4sac.paper.verdicts import NOT_COMPARABLE, Verdict, compare_cell, tally
 from pac4sac.report.figures import INK, add_legend, finish_panel, new_figure
 from pac4sac.report.looks import KNOWN
 from pac4sac.report.sections import mixtures
-from pac4sac.report.tables import Cell, Column, Picture, Section, Table, command, data, verdict_cell, with_ends, words
+from pac4sac.report.tables import (
+    Cell,
+    Column,
+    Picture,
+    Section,
+    Table,
+    command,
+    data,
+    verdict_cell,
+    with_ends,
+    words,
+)
 from pac4sac.report.variants import Variant
 from pac4sac.runs.statistics import Estimate, Summary, interquartile_mean, median, summarise
 
@@ -37,8 +48,12 @@ class ComparedCell:
         self.iqm = interquartile_mean([self.values]) if self.values else None
         self.difference = None
         if self.summary and self.judged.verdict != NOT_COMPARABLE:
-            self.difference = Estimate(self.summary.mean - self.paper.mean, self.judged.low, self.judged.high)
-        self.command = variant.command if variant else f"pac4sac study run {table.name} --tasks {task}"
+            self.difference = Estimate(
+                self.summary.mean - self.paper.mean, self.judged.low, self.judged.high
+            )
+        self.command = (
+            variant.command if variant else f"pac4sac study run {table.name} --tasks {task}"
+        )
 
     @property
     def cell(self) -> Cell:
@@ -63,18 +78,27 @@ def cell_beside(
     values, note = variant.shown(metric) if variant else ([], "")
     ours = shown(measure(values) if values else None)
     published = "" if paper is None else f"paper {shown(paper).text}"
-    return Cell(ours.text, None if note else ours.value, published, verdict.verdict, verdict.reason, note)
+    return Cell(
+        ours.text, None if note else ours.value, published, verdict.verdict, verdict.reason, note
+    )
 
 
 def table_section(table: PaperTable) -> Section:
     blocks, compared = beside_the_paper(table)
-    beside = f"Of {len(compared)} numbers beside the paper's: {tally(cell.judged.verdict for cell in compared)}."
+    beside = (
+        f"Of {len(compared)} numbers beside the paper's: "
+        f"{tally(cell.judged.verdict for cell in compared)}."
+    )
     return Section(table.name, table.title, [beside, *blocks])
 
 
 def beside_the_paper(table: PaperTable) -> tuple[list[Any], list[ComparedCell]]:
-    trained = [task for task in table.printed if any((task, row) in table.variants for row in table.titles)]
-    places = [(task, row, metric) for task in trained for row in table.printed[task] for metric in METRICS]
+    trained = [
+        task for task in table.printed if any((task, row) in table.variants for row in table.titles)
+    ]
+    places = [
+        (task, row, metric) for task in trained for row in table.printed[task] for metric in METRICS
+    ]
     cells = {place: ComparedCell(table, *place) for place in places}
 
     def cell(task: str, metric: str, row: str) -> Cell:
@@ -82,7 +106,10 @@ def beside_the_paper(table: PaperTable) -> tuple[list[Any], list[ComparedCell]]:
 
     columns = [words(table.head, table.titles.__getitem__)]
     for task in trained:
-        columns += [Column(head, partial(cell, task, m), group=TASKS[task]) for m, (head, _) in METRICS.items()]
+        columns += [
+            Column(head, partial(cell, task, m), group=TASKS[task])
+            for m, (head, _) in METRICS.items()
+        ]
     counts = [len(variant.outcomes) for variant in table.variants.values()]
     seeds = " to ".join(str(n) for n in dict.fromkeys((min(counts), max(counts))))
     caption = f"{table.title}. {OURS_ABOVE} ({seeds} seeds) above the paper's ({SEEDS})"
@@ -92,8 +119,14 @@ def beside_the_paper(table: PaperTable) -> tuple[list[Any], list[ComparedCell]]:
         blocks.append([f"Not comparable: {reason}." for reason in sorted(reasons)])
     if absent := [task for task in table.printed if task not in trained]:
         go_on = f"`pac4sac study run {table.name} --tasks {','.join(absent)}`"
-        blocks.append(f"Not trained yet: {', '.join(TASKS[task] for task in absent)}. Train them with {go_on}.")
-    blocks += [Table(table.name, caption, columns, list(table.titles)), *mixtures(table.variants.values())]
+        blocks.append(
+            f"Not trained yet: {', '.join(TASKS[task] for task in absent)}. Train them with "
+            f"{go_on}."
+        )
+    blocks += [
+        Table(table.name, caption, columns, list(table.titles)),
+        *mixtures(table.variants.values()),
+    ]
     return [*blocks, _details(table, compared)], compared
 
 
@@ -109,7 +142,11 @@ def _details(table: PaperTable, compared: Sequence[ComparedCell]) -> Table:
         data("task", "row", "metric", get=attrgetter("task", "row", "metric")),
         Column("Runs", runs, "complete_runs"),
         data("runs", get=lambda c: len(c.variant.outcomes) if c.variant else 0),
-        Column("Solved", lambda c: Cell(c.variant.solved_text, c.variant.solved) if c.variant else Cell(), "solved"),
+        Column(
+            "Solved",
+            lambda c: Cell(c.variant.solved_text, c.variant.solved) if c.variant else Cell(),
+            "solved",
+        ),
         Column("Ours", "summary", ("mean", "sd"), scale=scale),
         Column("IQM [95 %]", "iqm", with_ends("iqm"), scale=scale),
         Column("Paper", "paper", ("paper_mean", "paper_sd"), scale=scale),
@@ -131,7 +168,9 @@ def shooting_section(variants: Mapping[int, Variant]) -> Section | None:
         return None
 
     def ours(metric: str, shots: int) -> Cell:
-        return cell_beside(variants.get(shots), metric, MEDIANS[metric].get(shots), Verdict(), median)
+        return cell_beside(
+            variants.get(shots), metric, MEDIANS[metric].get(shots), Verdict(), median
+        )
 
     def verdict(metric: str, shots: int) -> Cell:
         judged = compare_cell(variants.get(shots), metric, MEDIANS[metric].get(shots), ("shots",))
@@ -149,29 +188,60 @@ def shooting_section(variants: Mapping[int, Variant]) -> Section | None:
         columns.append(Column("verdict", partial(verdict, metric), group=f"median {title}"))
         columns.append(Column("ours [95 %]", partial(ours, metric), group=f"median {title}"))
     columns.append(Column("Runs", runs))
-    caption = "Cartpole Swingup by the number of candidate actions; the paper's medians are read off its figure"
+    caption = (
+        "Cartpole Swingup by the number of candidate actions; the paper's medians are read off "
+        "its figure"
+    )
     picture = Picture("shooting", caption, partial(shooting_figure, variants))
-    table = Table("shooting", "Medians by S", [*columns, command(repeat)], sorted({*variants, *MEDIANS["regret"]}))
-    return Section("shooting", "Shooting figure", [TEXTS["shooting"], picture, table, *mixtures(variants.values())])
+    table = Table(
+        "shooting",
+        "Medians by S",
+        [*columns, command(repeat)],
+        sorted({*variants, *MEDIANS["regret"]}),
+    )
+    return Section(
+        "shooting",
+        "Shooting figure",
+        [TEXTS["shooting"], picture, table, *mixtures(variants.values())],
+    )
 
 
 def shooting_figure(variants: Mapping[int, Variant]) -> Figure:
-    """The paper's figure: regret and episodes by the number of shots, our boxes with the paper's medians."""
+    """The paper's figure: regret and episodes by the number of shots, our boxes with the paper's
+    medians."""
     figure, panels = new_figure("Cartpole Swingup by the number of candidate actions", 2)
     shots = sorted(variants)
     colour = KNOWN["pac4sac"].colour
     line = {"color": colour, "linewidth": 1.0}
-    box = {"boxprops": line, "whiskerprops": line, "capprops": line, "medianprops": line | {"linewidth": 2.0}}
+    box = {
+        "boxprops": line,
+        "whiskerprops": line,
+        "capprops": line,
+        "medianprops": line | {"linewidth": 2.0},
+    }
     for panel, (metric, title) in zip(panels, LONG_TITLES.items(), strict=True):
         scale, medians = METRICS[metric][1], MEDIANS[metric]
-        values = {place: np.array(variants[s].values(metric)) / scale for place, s in enumerate(shots)}
+        values = {
+            place: np.array(variants[s].values(metric)) / scale for place, s in enumerate(shots)
+        }
         if drawn := {place: v for place, v in values.items() if len(v)}:
-            panel.boxplot(list(drawn.values()), positions=list(drawn), widths=0.5, showfliers=False, **box)
+            panel.boxplot(
+                list(drawn.values()), positions=list(drawn), widths=0.5, showfliers=False, **box
+            )
         for place, v in drawn.items():
             panel.plot(np.full(len(v), place), v, "o", color=colour, alpha=0.5, markersize=3)
         known = {place: medians[s] / scale for place, s in enumerate(shots) if s in medians}
-        panel.plot(list(known), list(known.values()), "D", color=INK, markersize=4, label="paper's median")
-        panel.plot([], [], "s-", color=colour, fillstyle="none", label="ours: box of the seeds, bar at the median")
+        panel.plot(
+            list(known), list(known.values()), "D", color=INK, markersize=4, label="paper's median"
+        )
+        panel.plot(
+            [],
+            [],
+            "s-",
+            color=colour,
+            fillstyle="none",
+            label="ours: box of the seeds, bar at the median",
+        )
         finish_panel(panel, "S, candidate actions per step", title)
         panel.set_xticks(range(len(shots)), [str(s) for s in shots])
         panel.set_xlim(-0.6, len(shots) - 0.4)

@@ -1,5 +1,5 @@
-"""Verdicts on our numbers against the paper's, and against what others published. Less regret and fewer episodes are
-better; more return is."""
+"""Verdicts on our numbers against the paper's, and against what others published. Less regret and
+fewer episodes are better; more return is."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,11 +11,21 @@ from pac4sac.paper.numbers import PAPER_TASKS, SEEDS
 from pac4sac.report.comparison import BETTER, SIGNIFICANT, UNFINISHED, WORSE
 from pac4sac.report.variants import Variant
 from pac4sac.runs import statistics
-from pac4sac.runs.statistics import CONFIDENCE, EQUIVALENCE, UNDECIDED, Estimate, Summary, is_within, welch
+from pac4sac.runs.statistics import (
+    CONFIDENCE,
+    EQUIVALENCE,
+    UNDECIDED,
+    Estimate,
+    Summary,
+    is_within,
+    welch,
+)
 
 REPRODUCED, NOT_COMPARABLE, NO_DATA = "reproduced", "not comparable", "no data"
 VERDICTS = (REPRODUCED, BETTER, WORSE, UNDECIDED, UNFINISHED, NOT_COMPARABLE, NO_DATA)
-MARGIN = 0.15  # of the other's value: what differs by less is the same. Not to be changed: it was fixed in advance.
+# of the other's value: what differs by less is the same. Not to be changed: it was fixed in
+# advance.
+MARGIN = 0.15
 MARGIN_TEXT = f"{100 * MARGIN:.0f} %"
 REASONS = {
     REPRODUCED: f"equal within {MARGIN_TEXT}",
@@ -34,9 +44,11 @@ class Verdict:
 NO_RUN = Verdict(NO_DATA, "no complete run")
 
 
-def compare_cell(variant: Variant | None, metric: str, paper: Summary | float | None, free: Sequence[str]) -> Verdict:
-    """With a mean of the paper's tables or a median of its figure. `free` are settings that make the rows of a table,
-    so no departures from the paper's."""
+def compare_cell(
+    variant: Variant | None, metric: str, paper: Summary | float | None, free: Sequence[str]
+) -> Verdict:
+    """With a mean of the paper's tables or a median of its figure. `free` are settings that make
+    the rows of a table, so no departures from the paper's."""
     if paper is None:
         return Verdict()
     if variant is None or not (variant.judged or variant.under_way):
@@ -44,7 +56,9 @@ def compare_cell(variant: Variant | None, metric: str, paper: Summary | float | 
     if reasons := departures(variant, free):
         return Verdict(NOT_COMPARABLE, "not the paper's setting: " + ", ".join(reasons))
     if variant.under_way:
-        return Verdict(UNFINISHED, f"{len(variant.under_way)} of {len(variant.outcomes)} runs are under way")
+        return Verdict(
+            UNFINISHED, f"{len(variant.under_way)} of {len(variant.outcomes)} runs are under way"
+        )
     if not isinstance(paper, Summary):
         values = variant.values(metric)
         return compare_median(values, paper) if values else NO_RUN
@@ -52,7 +66,8 @@ def compare_cell(variant: Variant | None, metric: str, paper: Summary | float | 
         return compare_solved(variant.solved, len(variant.judged))
     if not (summary := variant.summary(metric)):
         return NO_RUN
-    # Where none is solved, each is E_max and would have been more: that is near the paper's mean by the cap alone.
+    # Where none is solved, each is E_max and would have been more: that is near the paper's mean by
+    # the cap alone.
     is_capped = metric == "episodes" and not variant.solved
     return without_diverged(compare_means(summary, paper, is_capped), variant.count("diverged"))
 
@@ -66,25 +81,31 @@ def without_diverged(judged: Verdict, diverged: int) -> Verdict:
 
 
 def compare_means(ours: Summary, paper: Summary, is_capped: bool = False) -> Verdict:
-    """By Welch's intervals of the difference, with the paper's own deviation: reproduced where that of 90 % lies within
-    the margin, better or worse where it does not and that of 95 % leaves out zero. What is capped may differ, but
-    cannot be shown to be the same."""
+    """By Welch's intervals of the difference, with the paper's own deviation: reproduced where that
+    of 90 % lies within the margin, better or worse where it does not and that of 95 % leaves out
+    zero. What is capped may differ, but cannot be shown to be the same."""
     if ours.sd is None:
         return Verdict(UNDECIDED, "one complete run gives no interval")
     intervals = welch(ours, paper), welch(ours, paper, EQUIVALENCE)
-    return _judge(*intervals, paper.mean, "neither side has any spread, so there is no interval", is_capped)
+    return _judge(
+        *intervals, paper.mean, "neither side has any spread, so there is no interval", is_capped
+    )
 
 
 def compare_median(ours: Sequence[float], paper: float) -> Verdict:
-    """By bootstrap intervals of our median: the figure shows no spread, so its median is taken as exact."""
+    """By bootstrap intervals of our median: the figure shows no spread, so its median is taken as
+    exact."""
     differences = [value - paper for value in ours]
-    intervals = statistics.median(differences), statistics.median(differences, confidence=EQUIVALENCE)
+    intervals = (
+        statistics.median(differences),
+        statistics.median(differences, confidence=EQUIVALENCE),
+    )
     return _judge(*intervals, paper, "one complete run gives no interval")
 
 
 def compare_returns(ours: Sequence[float], published: Summary) -> Verdict:
-    """With a mean return that others published, by the same rule; without a deviation of theirs it is taken as
-    exact."""
+    """With a mean return that others published, by the same rule; without a deviation of theirs it
+    is taken as exact."""
     if len(ours) < 2:
         return Verdict(UNDECIDED, "one complete run gives no interval")
     summary, whose = statistics.summarise(ours), "the published value"
@@ -92,7 +113,9 @@ def compare_returns(ours: Sequence[float], published: Summary) -> Verdict:
     narrower: Estimate = welch(summary, published, EQUIVALENCE)
     if published.sd is None:
         differences = [value - published.mean for value in ours]
-        difference, narrower = (statistics.mean_interval(differences, c) for c in (CONFIDENCE, EQUIVALENCE))
+        difference, narrower = (
+            statistics.mean_interval(differences, c) for c in (CONFIDENCE, EQUIVALENCE)
+        )
         whose += ", which has no deviation and is taken as exact"
     nothing = "neither side has any spread, so there is no interval"
     return _judge(difference, narrower, published.mean, nothing, lower_is_better=False, whose=whose)
@@ -104,13 +127,19 @@ def is_same(ours: Summary, theirs: Summary) -> bool:
 
 
 def compare_solved(solved: int, n: int) -> Verdict:
-    """Against a cell at E_max ± 0, where none of the paper's runs was solved: means would compare a constant, so the
-    numbers of solved runs are compared instead."""
+    """Against a cell at E_max ± 0, where none of the paper's runs was solved: means would compare a
+    constant, so the numbers of solved runs are compared instead."""
     counts = f"{solved} of {n} runs solved, none of the paper's {SEEDS}"
     if solved:
         p = statistics.fisher((solved, n), (0, SEEDS))
-        return Verdict(BETTER if p < SIGNIFICANT else UNDECIDED, f"{counts}; Fisher's exact test, {p_text(p)}")
-    return Verdict(REPRODUCED, counts) if n >= SEEDS else Verdict(UNDECIDED, f"{counts}, but ours are fewer")
+        return Verdict(
+            BETTER if p < SIGNIFICANT else UNDECIDED, f"{counts}; Fisher's exact test, {p_text(p)}"
+        )
+    return (
+        Verdict(REPRODUCED, counts)
+        if n >= SEEDS
+        else Verdict(UNDECIDED, f"{counts}, but ours are fewer")
+    )
 
 
 def is_never_solved(paper: Summary, e_max: int) -> bool:
@@ -131,8 +160,12 @@ def _judge(
         return Verdict(UNDECIDED, without_interval)
     is_equal = is_within(narrower, MARGIN * abs(paper)) and not is_capped
     above, below = (WORSE, BETTER) if lower_is_better else (BETTER, WORSE)
-    verdict = REPRODUCED if is_equal else statistics.side_of_zero(difference, above, below, UNDECIDED)
-    lies = f"the 95 % interval of the difference lies {'above' if verdict == above else 'below'} zero"
+    verdict = (
+        REPRODUCED if is_equal else statistics.side_of_zero(difference, above, below, UNDECIDED)
+    )
+    lies = (
+        f"the 95 % interval of the difference lies {'above' if verdict == above else 'below'} zero"
+    )
     ends = " to ".join(decimals(100 * end / abs(paper), 0) for end in (low, high))
     reason = f"{REASONS.get(verdict, lies)}; 90 % interval {ends} % of {whose}"
     reason += ", of runs that were never solved" if is_capped else ""

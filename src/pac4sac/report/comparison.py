@@ -1,5 +1,5 @@
-"""Variants against a baseline: the difference of their means with its interval, its corrected p-value, and a verdict in
-words. All of the report that compares variants does it here."""
+"""Variants against a baseline: the difference of their means with its interval, its corrected
+p-value, and a verdict in words. All of the report that compares variants does it here."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,16 +9,39 @@ from operator import attrgetter
 
 from pac4sac.base.text import p_value
 from pac4sac.report.looks import Look
-from pac4sac.report.tables import Cell, Column, Table, command, data, in_digits, verdict_cell, with_ends, words
+from pac4sac.report.tables import (
+    Cell,
+    Column,
+    Table,
+    command,
+    data,
+    in_digits,
+    verdict_cell,
+    with_ends,
+    words,
+)
 from pac4sac.report.variants import METRICS, Metric, TaskView, Variant
 from pac4sac.runs import statistics
 from pac4sac.runs.collection import Collection
 from pac4sac.runs.statistics import Difference, Estimate, summarise
 from pac4sac.runs.status import CUT_SHORT
 
-BASELINE, UNFINISHED, UNKNOWN, NO_DIFFERENCE = "baseline", "unfinished", "unknown", "no difference shown"
+BASELINE, UNFINISHED, UNKNOWN, NO_DIFFERENCE = (
+    "baseline",
+    "unfinished",
+    "unknown",
+    "no difference shown",
+)
 BETTER, WORSE, MORE_OFTEN = "better", "worse", "more often than not"
-VERDICTS = (BETTER, f"{BETTER} {MORE_OFTEN}", WORSE, f"{WORSE} {MORE_OFTEN}", NO_DIFFERENCE, UNFINISHED, UNKNOWN)
+VERDICTS = (
+    BETTER,
+    f"{BETTER} {MORE_OFTEN}",
+    WORSE,
+    f"{WORSE} {MORE_OFTEN}",
+    NO_DIFFERENCE,
+    UNFINISHED,
+    UNKNOWN,
+)
 SIGNIFICANT = 0.05
 
 
@@ -60,7 +83,8 @@ class Context:
 
 @dataclass(frozen=True)
 class Quantity:
-    """What variants are compared by, with the verdicts on one that has more or less of it than the baseline."""
+    """What variants are compared by, with the verdicts on one that has more or less of it than the
+    baseline."""
 
     values: Callable[[Variant], Sequence[float]]
     more: str
@@ -75,7 +99,9 @@ class Compared:
     baseline: Variant | None
     quantity: Quantity
     difference: Difference | None = None
-    p: float | None = None  # of the difference; both are corrected for the other variants of the family
+    p: float | None = (
+        None  # of the difference; both are corrected for the other variants of the family
+    )
     p_ranks: float | None = None
     family: str = ""
 
@@ -125,21 +151,35 @@ def compare(
         if baseline and variant is not baseline and theirs and (ours := quantity.values(variant)):
             welch = statistics.welch(summarise(ours), summarise(theirs))
             difference = quantity.test(variant, baseline) if quantity.test else welch
-            rank = statistics.mann_whitney(ours, theirs) if quantity.lower_is_better is not None else None
+            rank = (
+                statistics.mann_whitney(ours, theirs)
+                if quantity.lower_is_better is not None
+                else None
+            )
         tested.append((difference, rank))
     p_means = statistics.holm([difference.p if difference else None for difference, _ in tested])
     p_ranks = statistics.holm([rank for _, rank in tested])
     rows = zip(variants, tested, p_means, p_ranks, strict=True)
-    return [Compared(variant, baseline, quantity, d, p, p_rank, family) for variant, (d, _), p, p_rank in rows]
+    return [
+        Compared(variant, baseline, quantity, d, p, p_rank, family)
+        for variant, (d, _), p, p_rank in rows
+    ]
 
 
 def compare_headline(
-    variants: Sequence[Variant], baseline: Variant | None, family: str = "", metric: Metric | None = None
+    variants: Sequence[Variant],
+    baseline: Variant | None,
+    family: str = "",
+    metric: Metric | None = None,
 ) -> list[Compared]:
     """By what the variants of a task are ranked by, or another metric."""
     metric = metric or variants[0].task.headline
     words_of = (WORSE, BETTER) if metric.lower_is_better else (BETTER, WORSE)
-    quantity = Quantity(lambda variant: variant.values(metric.key), *words_of, lower_is_better=metric.lower_is_better)
+    quantity = Quantity(
+        lambda variant: variant.values(metric.key),
+        *words_of,
+        lower_is_better=metric.lower_is_better,
+    )
     return compare(variants, baseline, quantity, family)
 
 
@@ -155,12 +195,18 @@ def in_words(labels: Iterable[tuple[str, str]], order: Sequence[str]) -> str:
     by_verdict: dict[str, list[str]] = defaultdict(list)
     for verdict, label in labels:
         by_verdict[verdict].append(label)
-    return "; ".join(f"{verdict}: {', '.join(by_verdict[verdict])}" for verdict in order if verdict in by_verdict)
+    return "; ".join(
+        f"{verdict}: {', '.join(by_verdict[verdict])}" for verdict in order if verdict in by_verdict
+    )
 
 
 def tally(rows: Sequence[Compared]) -> str:
-    rivals = [(row, MORE_OFTEN in row.verdict and row.improvement) for row in rows if not row.is_baseline]
-    by_rank = [(row, f" (P(better) = {better.value:.2f})" if better else "") for row, better in rivals]
+    rivals = [
+        (row, MORE_OFTEN in row.verdict and row.improvement) for row in rows if not row.is_baseline
+    ]
+    by_rank = [
+        (row, f" (P(better) = {better.value:.2f})" if better else "") for row, better in rivals
+    ]
     return in_words([(row.verdict, row.variant.label + note) for row, note in by_rank], VERDICTS)
 
 
@@ -168,7 +214,10 @@ def tally(rows: Sequence[Compared]) -> str:
 
 
 def comparison_table(name: str, caption: str, rows: Sequence[Compared], task: TaskView) -> Table:
-    metric, second = task.headline, METRICS["episodes" if task.headline.key == "regret" else "steps_until_solved"]
+    metric, second = (
+        task.headline,
+        METRICS["episodes" if task.headline.key == "regret" else "steps_until_solved"],
+    )
     until_solved = [
         Column(second.title, lambda row: metric_cell(row.variant, second.key)),
         Column("solved", lambda row: Cell(row.variant.solved_text, row.variant.solved)),
@@ -189,13 +238,34 @@ def comparison_table(name: str, caption: str, rows: Sequence[Compared], task: Ta
         Column("IQM [95 %]", "iqm", scale=task.scale),
         *(beside_baseline if has_baseline else []),
         Column("Runs", lambda row: runs_cell(row.variant)),
-        Column("deterministic", lambda row: metric_cell(row.variant, "final_deterministic"), group="final evaluation"),
-        Column("shooting", lambda row: metric_cell(row.variant, "final_shooting"), group="final evaluation"),
-        *([words("Family", "family", folded=True)] if len({row.family for row in rows}) > 1 else []),
+        Column(
+            "deterministic",
+            lambda row: metric_cell(row.variant, "final_deterministic"),
+            group="final evaluation",
+        ),
+        Column(
+            "shooting",
+            lambda row: metric_cell(row.variant, "final_shooting"),
+            group="final evaluation",
+        ),
+        *(
+            [words("Family", "family", folded=True)]
+            if len({row.family for row in rows}) > 1
+            else []
+        ),
         command("variant.command"),
-        data("task", "variant", "algo", get=attrgetter("variant.task.title", "variant.label", "variant.algo")),
+        data(
+            "task",
+            "variant",
+            "algo",
+            get=attrgetter("variant.task.title", "variant.label", "variant.algo"),
+        ),
         data("metric", get=lambda _: metric.key),
-        data("runs", "complete", get=lambda row: (len(row.variant.outcomes), len(row.variant.complete))),
+        data(
+            "runs",
+            "complete",
+            get=lambda row: (len(row.variant.outcomes), len(row.variant.complete)),
+        ),
         data("solved", get="variant.solved"),
         data("solved_fraction", "solved_low", "solved_high", get="variant.solved_fraction"),
         data(second.key, f"{second.key}_sd", get=lambda row: row.variant.summary(second.key)),
@@ -227,8 +297,14 @@ def _columns_of_end(place: int, key: str) -> list[Column]:
     group = partial(Column, group=METRICS[key].title)
     return [
         group("mean [95 %]", mean, with_ends(key)),
-        group("against baseline", lambda row: verdict_cell(row[place].verdict), f"{key}_against_baseline"),
-        group("difference [95 %]", lambda row: row[place].difference, with_ends(f"{key}_difference")),
+        group(
+            "against baseline",
+            lambda row: verdict_cell(row[place].verdict),
+            f"{key}_against_baseline",
+        ),
+        group(
+            "difference [95 %]", lambda row: row[place].difference, with_ends(f"{key}_difference")
+        ),
         data(f"{key}_p_holm", get=lambda row: row[place].p),
     ]
 
@@ -241,10 +317,16 @@ def metric_cell(variant: Variant, metric: str, scale: float = 1.0) -> Cell:
     values, note = variant.shown(metric)
     summary = summarise(values) if values else None
     # What may yet grow has no place in an order.
-    return Cell(in_digits(summary, scale), summary.mean if summary and not note else None, note=note)
+    return Cell(
+        in_digits(summary, scale), summary.mean if summary and not note else None, note=note
+    )
 
 
 def runs_cell(variant: Variant) -> Cell:
     broken = [f"{n} {state}" for state in (*CUT_SHORT, "unfinished") if (n := variant.count(state))]
-    broken += [f"{n} with damaged logs"] if (n := sum(bool(run.damage) for run in variant.runs)) else []
-    return Cell(variant.complete_text + (f" ({', '.join(broken)})" if broken else ""), len(variant.complete))
+    broken += (
+        [f"{n} with damaged logs"] if (n := sum(bool(run.damage) for run in variant.runs)) else []
+    )
+    return Cell(
+        variant.complete_text + (f" ({', '.join(broken)})" if broken else ""), len(variant.complete)
+    )

@@ -1,5 +1,5 @@
-"""The returns of all runs for the page of a report, on which they are drawn and scored anew: the script of the page
-(`report.js`) solves and regrets as `runs/metrics.py` does."""
+"""The returns of all runs for the page of a report, on which they are drawn and scored anew: the
+script of the page (`report.js`) solves and regrets as `runs/metrics.py` does."""
 
 import math
 import os
@@ -20,15 +20,23 @@ NO_CURVES: dict[str, Any] = {"streak": STREAK, "tasks": []}
 
 def curves_of(context: Context, out: Path) -> dict[str, Any]:
     """`out` is the folder of the page, from which films are linked to."""
-    tasks = [_task(context, title, out) for title in context.variants if any(v.runs for v in context.variants[title])]
+    tasks = [
+        _task(context, title, out)
+        for title in context.variants
+        if any(v.runs for v in context.variants[title])
+    ]
     return NO_CURVES | {"tasks": tasks}
 
 
 def _task(context: Context, title: str, out: Path) -> dict[str, Any]:
     variants = context.variants[title]
     task, baseline = variants[0].task, context.baselines.get(title)
-    families = {variant: family.title for family in context.families[title] for variant in family.members}
-    shown = [variant for family in context.families[title][:1] for variant in family.members][:AT_ONCE]
+    families = {
+        variant: family.title for family in context.families[title] for variant in family.members
+    }
+    shown = [variant for family in context.families[title][:1] for variant in family.members][
+        :AT_ONCE
+    ]
     returns = [abs(value) for variant in variants for run in variant.runs for value in run.returns]
     largest = max(filter(math.isfinite, returns), default=1.0)
     digits = max(0, DIGITS - math.ceil(math.log10(largest or 1.0) + 1e-9))
@@ -63,7 +71,9 @@ def _run(outcome: Outcome, variant: Variant, digits: int, out: Path) -> dict[str
         about["steps"] = record.steps.tolist()
     films = [record.folder / name for name in FILMS]
     if film := next((film for film in films if film.is_file() and not film.is_symlink()), None):
-        about["film"] = "./" + quote(Path(os.path.relpath(film.resolve(), out.resolve())).as_posix())
+        about["film"] = "./" + quote(
+            Path(os.path.relpath(film.resolve(), out.resolve())).as_posix()
+        )
     return about
 
 

@@ -1,5 +1,5 @@
-"""Figures: what all share, learning curves, and their bytes, which are the same for the same data. How an algorithm
-looks is told in `looks.py`."""
+"""Figures: what all share, learning curves, and their bytes, which are the same for the same data.
+How an algorithm looks is told in `looks.py`."""
 
 import html
 import io
@@ -52,22 +52,31 @@ def new_figure(
 
 
 def drawn(name: str) -> str:
-    """A name as it stands: no formula, not hidden from legends, without what an SVG file cannot have."""
+    """A name as it stands: no formula, not hidden from legends, without what an SVG file cannot
+    have."""
     shown = "".join(c if c.isprintable() else " " for c in name).replace("$", r"\$")
     return f"\u200b{shown}" if shown.startswith("_") else shown
 
 
 def pictures(
-    name: str, sets: Sequence[tuple[str, Sequence[Variant]]], draw: Draw, reference: Variant | None = None
+    name: str,
+    sets: Sequence[tuple[str, Sequence[Variant]]],
+    draw: Draw,
+    reference: Variant | None = None,
 ) -> list[Picture]:
-    """Of variants with their caption, as many as it takes with a few in each, and the reference beside them."""
+    """Of variants with their caption, as many as it takes with a few in each, and the reference
+    beside them."""
     drawn: list[Picture] = []
     for caption, members in sets:
         beside = [] if reference is None or reference in members else [reference]
         size = AT_ONCE - len(beside)
         for start in range(0, len(members), size):
             suffix = f"-{len(drawn) + 1}" if drawn else ""
-            drawn.append(Picture(name + suffix, caption, partial(draw, [*beside, *members[start : start + size]])))
+            drawn.append(
+                Picture(
+                    name + suffix, caption, partial(draw, [*beside, *members[start : start + size]])
+                )
+            )
     return drawn
 
 
@@ -107,48 +116,72 @@ def finish_over_steps(panel: Any, y: str, title: str = "") -> None:
 
 
 def short_count(steps: float, _position: int) -> str:
-    return f"{steps / 1e6:g}M" if steps >= 1e6 else f"{steps / 1e3:g}k" if steps >= 1e3 else f"{steps:g}"
+    return (
+        f"{steps / 1e6:g}M"
+        if steps >= 1e6
+        else f"{steps / 1e3:g}k"
+        if steps >= 1e3
+        else f"{steps:g}"
+    )
 
 
 def add_legend(figure: Figure, panel: Any, columns: int = 3) -> None:
     """Of what one panel shows, for all of them."""
-    style = {"ncols": columns, "fontsize": SMALL, "frameon": False, "labelcolor": INK, "handlelength": 2.8}
+    style = {
+        "ncols": columns,
+        "fontsize": SMALL,
+        "frameon": False,
+        "labelcolor": INK,
+        "handlelength": 2.8,
+    }
     figure.legend(*panel.get_legend_handles_labels(), loc="outside lower left", **style)
 
 
 def draw_ends(panel: Any, end: float, ends: Sequence[tuple[Look, Estimate]]) -> None:
-    """Right of the curves, side by side: where each ends, with its interval. Bands would hide one another."""
+    """Right of the curves, side by side: where each ends, with its interval. Bands would hide one
+    another."""
     for place, (look, estimate) in enumerate(ends):
         x = end * (1.05 + 0.035 * place)
         if estimate.low is not None and estimate.high is not None:
             panel.plot([x, x], [estimate.low, estimate.high], color=look.colour, linewidth=1.2)
         panel.plot([x], [estimate.value], **mark(look))
-    panel.axvspan(end * 1.02, end * (1.05 + 0.035 * len(ends)), color=GRID, alpha=0.5, linewidth=0, zorder=0)
+    panel.axvspan(
+        end * 1.02, end * (1.05 + 0.035 * len(ends)), color=GRID, alpha=0.5, linewidth=0, zorder=0
+    )
     panel.set_xlim(0, end * (1.05 + 0.035 * len(ends)))
-    panel.set_xticks([tick for tick in panel.xaxis.get_major_locator().tick_values(0, end) if 0 <= tick <= end])
+    panel.set_xticks(
+        [tick for tick in panel.xaxis.get_major_locator().tick_values(0, end) if 0 <= tick <= end]
+    )
 
 
 # --- learning curves: the mean of the seeds, its interval, and the line to cross
 
 
 def learning_curve_picture(path: str | Path, runs: Sequence[RunRecord]) -> None:
-    """Draws one panel per task, one colour per algorithm and variant; the suffix of `path` chooses the format."""
+    """Draws one panel per task, one colour per algorithm and variant; the suffix of `path` chooses
+    the format."""
     variants = group_by_variant(runs)
     tasks = list(dict.fromkeys(run.task["name"] for run in runs))
     figure, panels = new_figure("Learning curves", len(tasks), 0.6 + 4.6 * len(tasks), 3.6)
     styles = looks(variants)
     for panel, task in zip(panels, tasks, strict=True):
-        on_task = {label: [run for run in members if run.task["name"] == task] for label, members in variants.items()}
+        on_task = {
+            label: [run for run in members if run.task["name"] == task]
+            for label, members in variants.items()
+        }
         r_limit = next(run.task.get("r_limit") for run in runs if run.task["name"] == task)
         draw_returns(panel, on_task, styles, r_limit, title=task)
         panel.set_xlim(left=0)
         where = {"loc": "upper left", "bbox_to_anchor": (0, -0.16)}
-        panel.legend(**where, ncols=2, fontsize=TEXT, frameon=False, labelcolor=INK, handlelength=2.8)
+        panel.legend(
+            **where, ncols=2, fontsize=TEXT, frameon=False, labelcolor=INK, handlelength=2.8
+        )
     figure.savefig(path, dpi=200)
 
 
 def group_by_variant(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
-    """Runs that differ in their seed alone (and in their task), by a name such as `pac4sac, xi=0.1`."""
+    """Runs that differ in their seed alone (and in their task), by a name such as `pac4sac,
+    xi=0.1`."""
     settings, groups = varying_settings(runs), defaultdict[str, list[RunRecord]](list)
     for run in runs:
         own = assignments({name: run.config[name] for name in settings if name in run.config})
@@ -164,9 +197,14 @@ def learning_figure(variants: Sequence[Variant]) -> Figure:
     draw_variants(panels[0], variants, title="Mean of the seeds, with its 95 % interval")
     if shows_solved:
         middle = (len(variants) - 1) / 2
-        solved = [(v.look, _draw_solved(panels[1], v, place - middle)) for place, v in enumerate(variants)]
+        solved = [
+            (v.look, _draw_solved(panels[1], v, place - middle)) for place, v in enumerate(variants)
+        ]
         finish_panel(
-            panels[1], "training episodes", "fraction of runs solved", "Runs solved; right, with 95 % intervals"
+            panels[1],
+            "training episodes",
+            "fraction of runs solved",
+            "Runs solved; right, with 95 % intervals",
         )
         panels[1].set_ylim(-0.03, 1.03)
         panels[1].yaxis.set_major_formatter(PercentFormatter(1))
@@ -179,7 +217,9 @@ def overview_figure(tasks: Mapping[str, Sequence[Variant]]) -> Figure:
     """A small panel for each task."""
     rows = -(-len(tasks) // 2)
     columns = min(2, len(tasks))
-    figure, panels = new_figure("Learning curves by task", len(tasks), DOUBLE, 0.7 + 1.9 * rows, columns)
+    figure, panels = new_figure(
+        "Learning curves by task", len(tasks), DOUBLE, 0.7 + 1.9 * rows, columns
+    )
     for panel, (title, variants) in zip(panels, tasks.items(), strict=True):
         draw_variants(panel, variants, title=title, count=False)
     fullest = max(panels, key=lambda panel: len(panel.get_legend_handles_labels()[1]))
@@ -187,7 +227,9 @@ def overview_figure(tasks: Mapping[str, Sequence[Variant]]) -> Figure:
     return figure
 
 
-def draw_variants(panel: Any, variants: Sequence[Variant], title: str, *, count: bool = True) -> None:
+def draw_variants(
+    panel: Any, variants: Sequence[Variant], title: str, *, count: bool = True
+) -> None:
     runs, styles = {v.label: v.runs for v in variants}, {v.label: v.look for v in variants}
     draw_returns(panel, runs, styles, variants[0].task.r_limit, title, count=count)
 
@@ -202,7 +244,10 @@ def draw_returns(
     count: bool = True,
 ) -> None:
     """Of each variant, by its label."""
-    window = 1 + max((len(run.episodes) for members in runs.values() for run in members), default=0) // 100
+    window = (
+        1
+        + max((len(run.episodes) for members in runs.values() for run in members), default=0) // 100
+    )
     lines = sum(bool(run.episodes) for members in runs.values() for run in members) <= THIN_LINES
     for label, members in runs.items():
         if members:
@@ -211,21 +256,37 @@ def draw_returns(
         panel.axhline(r_limit, **DASHED)
         where = {"xy": (0, r_limit), "xycoords": ("axes fraction", "data"), "xytext": (3, 2)}
         panel.annotate(
-            f"solved above {r_limit:g}", **where, textcoords="offset points", color=FAINT, fontsize=SMALL - 0.5
+            f"solved above {r_limit:g}",
+            **where,
+            textcoords="offset points",
+            color=FAINT,
+            fontsize=SMALL - 0.5,
         )
-    finish_over_steps(panel, "return of an episode" + (f", mean of {window}" if window > 1 else ""), title)
+    finish_over_steps(
+        panel, "return of an episode" + (f", mean of {window}" if window > 1 else ""), title
+    )
 
 
-def _draw_variant(panel: Any, runs: Sequence[RunRecord], window: int, look: Look, *, lines: bool, count: bool) -> None:
-    # A run cut short by failure would cut the mean short for all; it is drawn, crossed out and counted instead.
+def _draw_variant(
+    panel: Any, runs: Sequence[RunRecord], window: int, look: Look, *, lines: bool, count: bool
+) -> None:
+    # A run cut short by failure would cut the mean short for all; it is drawn, crossed out and
+    # counted instead.
     started = [run for run in runs if run.episodes]
     broken = [run for run in started if run.status in BROKEN_OFF]
     sound = [run for run in started if run.status not in BROKEN_OFF]
-    sound = [run for run in sound if run.status == "finished"] or sound  # nor may one that is still under way
+    # nor may one that is still under way
+    sound = [run for run in sound if run.status == "finished"] or sound
     for run in started if lines and len(started) > 1 else broken:
         # Each point is the mean of `window` episodes, so one in `window` has it all.
         ends = slice((len(run.episodes) - 1) % window, None, window)
-        panel.plot(run.steps[ends], smooth(run.returns, window)[ends], color=look.colour, linewidth=0.5, alpha=0.5)
+        panel.plot(
+            run.steps[ends],
+            smooth(run.returns, window)[ends],
+            color=look.colour,
+            linewidth=0.5,
+            alpha=0.5,
+        )
     for run in broken:
         end = smooth(run.returns, window)[-1:]
         panel.plot(run.steps[-1:], end, "x", color=look.colour, markersize=5, markeredgewidth=1.4)
@@ -254,21 +315,29 @@ def smooth(returns: Floats, window: int) -> Floats:
 
 
 def mean_curve(runs: Sequence[RunRecord], window: int = 1) -> Band | None:
-    """Steps, mean return and its bootstrap 95 % interval (NaN below three seeds), where all runs have data.
+    """Steps, mean return and its bootstrap 95 % interval (NaN below three seeds), where all runs
+    have data.
 
-    Returns are interpolated between episode ends, which changes nothing where all episodes end together.
-    """
+    Returns are interpolated between episode ends, which changes nothing where all episodes end
+    together."""
     if not runs or not all(run.episodes for run in runs):
         return None
     start, end = max(run.steps[0] for run in runs), min(run.steps[-1] for run in runs)
     grid = np.unique(np.concatenate([run.steps for run in runs]))
     grid = grid[(grid >= start) & (grid <= end)].astype(np.float64)
-    grid = grid[np.unique(np.linspace(0, len(grid) - 1, POINTS).round().astype(int))] if len(grid) > POINTS else grid
-    return grid, *band_of(np.stack([np.interp(grid, run.steps, smooth(run.returns, window)) for run in runs]))
+    grid = (
+        grid[np.unique(np.linspace(0, len(grid) - 1, POINTS).round().astype(int))]
+        if len(grid) > POINTS
+        else grid
+    )
+    return grid, *band_of(
+        np.stack([np.interp(grid, run.steps, smooth(run.returns, window)) for run in runs])
+    )
 
 
 def band_of(curves: Floats) -> tuple[Floats, Floats, Floats]:
-    """The mean of curves of shape [seeds, steps] with the ends of its interval: within what the seeds reached."""
+    """The mean of curves of shape [seeds, steps] with the ends of its interval: within what the
+    seeds reached."""
     if len(curves) >= FEWEST_FOR_INTERVAL and curves.size:
         return bootstrap_band([curves])
     return curves.mean(0), *(np.full(curves.shape[1:], np.nan),) * 2
@@ -277,15 +346,27 @@ def band_of(curves: Floats) -> tuple[Floats, Floats, Floats]:
 def _draw_solved(panel: Any, variant: Variant, place: float) -> Estimate | None:
     """The fraction that it comes to, where that is known."""
     e_max, r_limit = variant.task.e_max or 0, variant.task.r_limit or 0.0
-    solved = [solved_at(o.run.record.returns[:e_max], r_limit) for o in (*variant.judged, *variant.under_way)]
+    solved = [
+        solved_at(o.run.record.returns[:e_max], r_limit)
+        for o in (*variant.judged, *variant.under_way)
+    ]
     if not solved:
         return None
     until = e_max
-    if variant.under_way:  # as far as all of them are known; the last episodes may yet be the first of five
-        until = max(0, min(len(outcome.run.record.episodes) for outcome in variant.under_way) - STREAK)
+    # as far as all of them are known; the last episodes may yet be the first of five
+    if variant.under_way:
+        until = max(
+            0, min(len(outcome.run.record.episodes) for outcome in variant.under_way) - STREAK
+        )
     episodes, fractions = solved_fraction_curve(solved, until)
     apart = 0.006 * place  # so that lines of the same fraction are all seen
-    panel.step(episodes, [f.value + apart for f in fractions], where="post", **stroke(variant.look), linewidth=1.5)
+    panel.step(
+        episodes,
+        [f.value + apart for f in fractions],
+        where="post",
+        **stroke(variant.look),
+        linewidth=1.5,
+    )
     return None if variant.under_way or len(solved) < 2 else fractions[-1]
 
 
@@ -296,20 +377,28 @@ def to_svg(figure: Figure, name: str) -> str:
     out = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
         figure.savefig(out, format="svg", metadata={"Date": None}, transparent=True)
-    figure.set_layout_engine("none")  # settled by now; to find it again would take as long as to draw
-    # A tenth of a point is finer than a screen, and a curve of many points half as long; the dots of markers need more.
+    # settled by now; to find it again would take as long as to draw
+    figure.set_layout_engine("none")
+    # A tenth of a point is finer than a screen, and a curve of many points half as long; the dots
+    # of markers need more.
     return re.sub(r"(?<= d=\")[^\"]+|(?<=\")translate[^\"]+", _coarse, out.getvalue().decode())
 
 
 def _coarse(path: re.Match[str]) -> str:
     digits = 2 if "C" in path[0] else 1
-    numbers = re.sub(r"-?\d+\.\d{2,}", lambda number: f"{float(number[0]):.{digits}f}".removesuffix(".0"), path[0])
+    numbers = re.sub(
+        r"-?\d+\.\d{2,}",
+        lambda number: f"{float(number[0]):.{digits}f}".removesuffix(".0"),
+        path[0],
+    )
     return re.sub(r"\s+", " ", numbers).strip()
 
 
 def opaque(svg: str) -> str:
     """For a file: dark text would not be seen on the dark page of a reader who likes it so."""
-    return re.sub(r"(<svg [^>]*>)", r'\1<rect width="100%" height="100%" fill="#ffffff"/>', svg, count=1)
+    return re.sub(
+        r"(<svg [^>]*>)", r'\1<rect width="100%" height="100%" fill="#ffffff"/>', svg, count=1
+    )
 
 
 def to_pdf(figure: Figure) -> bytes:
@@ -319,13 +408,20 @@ def to_pdf(figure: Figure) -> bytes:
 
 
 def inline_svg(svg: str, caption: str) -> str:
-    """For a page: without what belongs to a file, ids that repeat, and with colours that the page's theme decides."""
+    """For a page: without what belongs to a file, ids that repeat, and with colours that the page's
+    theme decides."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'<g id="[a-zA-Z0-9.]+_\d+">', "<g>", svg)
     svg = re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2)
     series = [(colour, f"series-{place}") for place, colour in enumerate(COLOURS)]
-    for colour, variable in ((INK, "ink"), (FAINT, "faint"), (GRID, "grid"), ("#ffffff", "paper"), *series):
+    for colour, variable in (
+        (INK, "ink"),
+        (FAINT, "faint"),
+        (GRID, "grid"),
+        ("#ffffff", "paper"),
+        *series,
+    ):
         svg = svg.replace(colour, f"var(--{variable})")
     width = re.search(r'viewBox="0 0 ([\d.]+)', svg)
     widest = round(1.9 * float(width[1])) if width else 1000  # text then has the size of the page's

@@ -1,4 +1,5 @@
-"""How an algorithm looks: one plain name, colour, line and marker in every figure and on every page."""
+"""How an algorithm looks: one plain name, colour, line and marker in every figure and on every
+page."""
 
 import re
 import tomllib
@@ -40,15 +41,19 @@ NAMES: dict[str, str] = {label: look.name for label, look in KNOWN.items()} | _F
 
 
 def looks(labels: Iterable[str]) -> dict[str, Look]:
-    """Of each label. Those that are known look the same wherever they are; others take a colour by a checksum of their
-    label, or the next one that is free, in the order of their names, so that it is the same for the same labels."""
+    """Of each label. Those that are known look the same wherever they are; others take a colour by
+    a checksum of their label, or the next one that is free, in the order of their names, so that it
+    is the same for the same labels."""
     labels = list(dict.fromkeys(labels))
     chosen = {label: KNOWN[label] for label in labels if label in KNOWN}
     taken = {(look.line, look.place) for look in chosen.values()}
     names = {look.name for look in chosen.values()}
     for label in sorted(set(labels) - set(chosen)):
         first = zlib.crc32(label.encode()) % len(COLOURS)
-        ways = [(line, (first + k) % len(COLOURS)) for line, k in product(range(len(DASHES)), range(len(COLOURS)))]
+        ways = [
+            (line, (first + k) % len(COLOURS))
+            for line, k in product(range(len(DASHES)), range(len(COLOURS)))
+        ]
         line, place = next((way for way in ways if way not in taken), ways[0])
         name = next(name for name in (plain_name(label), label, f"“{label}”") if name not in names)
         chosen[label] = Look(name, place, line)
@@ -58,13 +63,15 @@ def looks(labels: Iterable[str]) -> dict[str, Look]:
 
 
 def plain_name(label: str) -> str:
-    """With the plain name of the algorithm that it begins with and what was set, as in `SAC, α = 0.1` for
-    `sac-alpha=0.1`; a name of the user's own as it is."""
+    """With the plain name of the algorithm that it begins with and what was set, as in `SAC, α =
+    0.1` for `sac-alpha=0.1`; a name of the user's own as it is."""
     if label in NAMES:
         return NAMES[label]
     for known in sorted(NAMES, key=len, reverse=True):
         rest = label.removeprefix(known)
-        if rest != label and (settings := re.fullmatch(r"((?:(?:-|, )\w+=.+?)*)( \(.*\))?", rest, re.DOTALL)):
+        if rest != label and (
+            settings := re.fullmatch(r"((?:(?:-|, )\w+=.+?)*)( \(.*\))?", rest, re.DOTALL)
+        ):
             return NAMES[known] + _settings(settings[1]) + (settings[2] or "")
     return label
 
@@ -77,4 +84,6 @@ def _settings(text: str) -> str:
 def series() -> str:
     """The palette as the variables of a style sheet, for light pages and for dark ones."""
     both = enumerate(zip(COLOURS, DARK, strict=True))
-    return " ".join(f"--series-{place}: light-dark({light}, {dark});" for place, (light, dark) in both)
+    return " ".join(
+        f"--series-{place}: light-dark({light}, {dark});" for place, (light, dark) in both
+    )

@@ -1,5 +1,6 @@
-"""The page of a report: one file that needs nothing but a browser, and fetches nothing. Answers come first; all else is
-folded. Tables fold the columns that a screen has no room for into the detail of a row (`report.js`)."""
+"""The page of a report: one file that needs nothing but a browser, and fetches nothing. Answers
+come first; all else is folded. Tables fold the columns that a screen has no room for into the
+detail of a row (`report.js`)."""
 
 import html
 import json
@@ -18,19 +19,24 @@ PLOTS = HERE / "uplot"  # the library that draws curves, with its licence
 
 
 def html_page(
-    title: str, facts: Facts, sections: Sequence[Section], drawings: Mapping[str, str], curves: Mapping[str, Any]
+    title: str,
+    facts: Facts,
+    sections: Sequence[Section],
+    drawings: Mapping[str, str],
+    curves: Mapping[str, Any],
 ) -> str:
     """The first section is shown whole. `drawings` are the figures as SVG for a page, by name."""
     summary, *others = sections
     known = {section.name for section in others}
     answers, *evidence = [_html_block(block, drawings, known) for block in summary.blocks]
     folded = "\n".join(_html_section(section, drawings, known) for section in others)
+    licence, plots = _text(PLOTS / "LICENSE"), _text(PLOTS / "uPlot.iife.min.js")
     return Template(_text(HERE / "template.html")).substitute(
         title=_html(title),
         facts="; ".join(f"<b>{_html(value)}</b> {_html(name)}" for value, name in facts),
         style=_text(PLOTS / "uPlot.min.css") + _text(HERE / "report.css"),
         series=series(),
-        script=f"/*\n{_text(PLOTS / 'LICENSE')}*/\n{_text(PLOTS / 'uPlot.iife.min.js')}{_text(HERE / 'report.js')}",
+        script=f"/*\n{licence}*/\n{plots}{_text(HERE / 'report.js')}",
         answers=answers,
         evidence="\n".join(evidence),
         sections=folded,
@@ -53,12 +59,15 @@ def _html_block(block: Block, drawings: Mapping[str, str], known: set[str]) -> s
     if isinstance(block, Table):
         return _html_table(block)
     if isinstance(block, Picture):
-        whole = f'<div class="scroll">{drawings[block.name]}</div><figcaption>{_html(block.caption)}</figcaption>'
-        return f'<figure id="figure-{html.escape(block.name)}">{whole}</figure>'
+        drawing = f'<div class="scroll">{drawings[block.name]}</div>'
+        caption = f"<figcaption>{_html(block.caption)}</figcaption>"
+        return f'<figure id="figure-{html.escape(block.name)}">{drawing}{caption}</figure>'
     if isinstance(block, str):
         return f"<p>{_html(block)}</p>"
     kind = ' class="answers"' if any(isinstance(item, Answer) for item in block) else ""
-    return f"<ul{kind}>" + "".join(f"<li>{_html_item(item, known)}</li>" for item in block) + "</ul>"
+    return (
+        f"<ul{kind}>" + "".join(f"<li>{_html_item(item, known)}</li>" for item in block) + "</ul>"
+    )
 
 
 def _html_item(item: str | Answer, known: set[str]) -> str:
@@ -71,31 +80,47 @@ def _html_item(item: str | Answer, known: set[str]) -> str:
 
 
 def _html_table(table: Table) -> str:
-    heads = "".join(
-        f'<th scope="col" class="{_kind(c)}" aria-sort="none">'
-        f"<button>{f'<small>{_html(c.group)}</small>' if c.group else ''}{_html(c.title)}</button></th>"
-        for c in table.shown
+    heads = "".join(map(_html_head, table.shown))
+    rows = "\n".join(
+        f"<tr>{''.join(map(_html_cell, row, table.shown))}</tr>" for row in table.cells
     )
-    rows = "\n".join(f"<tr>{''.join(map(_html_cell, row, table.shown))}</tr>" for row in table.cells)
     caption = _html(table.caption)
     whole = (
-        f'<div class="scroll"><table id="table-{html.escape(table.name)}"><caption>{caption}</caption>'
+        f'<div class="scroll"><table id="table-{html.escape(table.name)}">'
+        f"<caption>{caption}</caption>"
         f"<thead><tr>{heads}</tr></thead><tbody>\n{rows}\n</tbody></table></div>"
     )
     return f"<details><summary>{caption}</summary>{whole}</details>" if table.folded else whole
 
 
+def _html_head(column: Column) -> str:
+    group = f"<small>{_html(column.group)}</small>" if column.group else ""
+    return (
+        f'<th scope="col" class="{_kind(column)}" aria-sort="none">'
+        f"<button>{group}{_html(column.title)}</button></th>"
+    )
+
+
 def _html_cell(cell: Cell, column: Column) -> str:
     hint = cell.hint or (cell.text if cell.name else "")
     title = f' title="{html.escape(hint)}"' if hint else ""
-    text = f"<code>{html.escape(cell.text)}</code>" if column.code else _html(cell.name or cell.text)
-    text += "".join(f"<small>{_html(below)}</small>" for below in (cell.note, cell.published) if below)
+    text = (
+        f"<code>{html.escape(cell.text)}</code>" if column.code else _html(cell.name or cell.text)
+    )
+    text += "".join(
+        f"<small>{_html(below)}</small>" for below in (cell.note, cell.published) if below
+    )
     text += _pill(cell.verdict)
-    return f'<td class="{_kind(column)}" data-value="{html.escape(plain(cell.value))}"{title}>{text}</td>'
+    value = html.escape(plain(cell.value))
+    return f'<td class="{_kind(column)}" data-value="{value}"{title}>{text}</td>'
 
 
 def _pill(verdict: str) -> str:
-    return f'<span class="verdict {verdict.replace(" ", "-")}">{_html(verdict)}</span>' if verdict else ""
+    return (
+        f'<span class="verdict {verdict.replace(" ", "-")}">{_html(verdict)}</span>'
+        if verdict
+        else ""
+    )
 
 
 def _kind(column: Column) -> str:

@@ -1,5 +1,5 @@
-"""Figures that put variants in order: interquartile means, performance profiles and probabilities of improvement, as
-Agarwal et al. (2021) recommend for few seeds."""
+"""Figures that put variants in order: interquartile means, performance profiles and probabilities
+of improvement, as Agarwal et al. (2021) recommend for few seeds."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,12 @@ Scores = Mapping[str, Sequence[Sequence[float]]]  # of each label on each task, 
 
 
 def ranking_figure(
-    title: str, estimates: Mapping[str, Estimate], looks: Mapping[str, Look], baseline: str, unit: str, scale: float
+    title: str,
+    estimates: Mapping[str, Estimate],
+    looks: Mapping[str, Look],
+    baseline: str,
+    unit: str,
+    scale: float,
 ) -> Figure:
     """A dot with its interval for each variant, the best on top."""
     figure, (panel,) = figures.new_figure(title, 1, figures.DOUBLE, 0.9 + ROW * len(estimates))
@@ -29,9 +34,16 @@ def ranking_figure(
 
 
 def profile_figure(
-    title: str, scores: Scores, looks: Mapping[str, Look], baseline: str, unit: str, *, lower_is_better: bool
+    title: str,
+    scores: Scores,
+    looks: Mapping[str, Look],
+    baseline: str,
+    unit: str,
+    *,
+    lower_is_better: bool,
 ) -> Figure:
-    """Left the fraction of runs that are better than a score, right the probability to beat a run of the baseline."""
+    """Left the fraction of runs that are better than a score, right the probability to beat a run
+    of the baseline."""
     rivals = [label for label in scores if label != baseline]
     figure, (left, right) = figures.new_figure(title, 2, figures.DOUBLE, 2.2 + 0.12 * len(scores))
     values = np.concatenate([runs for strata in scores.values() for runs in strata])
@@ -40,11 +52,16 @@ def profile_figure(
     for label, strata in scores.items():
         profile = performance_profile(strata, thresholds, lower_is_better=lower_is_better)
         figures.draw_mean(left, (thresholds, *profile), looks[label].name, looks[label])
-    figures.finish_panel(left, f"{unit} τ", "fraction of runs better than τ", "Runs, with 95 % bands")
+    figures.finish_panel(
+        left, f"{unit} τ", "fraction of runs better than τ", "Runs, with 95 % bands"
+    )
     left.yaxis.set_major_formatter(PercentFormatter(1))
-    left.set_xlim(*(thresholds[[-1, 0]] if lower_is_better else thresholds[[0, -1]]))  # the best at the right
+    # the best at the right
+    left.set_xlim(*(thresholds[[-1, 0]] if lower_is_better else thresholds[[0, -1]]))
     better = {
-        label: probability_of_improvement(scores[label], scores[baseline], lower_is_better=lower_is_better)
+        label: probability_of_improvement(
+            scores[label], scores[baseline], lower_is_better=lower_is_better
+        )
         for label in rivals
     }
     ranked = dict(sorted(better.items(), key=lambda item: -item[1].value))
@@ -66,13 +83,17 @@ def task_profile(baseline: Variant, variants: Sequence[Variant]) -> Figure:
     """Of variants of one task, by what they are ranked by."""
     task = baseline.task
     known = {v.label: v for v in (baseline, *variants) if v.has_results}
-    scores = {label: [[x / task.scale for x in v.values(task.headline.key)]] for label, v in known.items()}
+    scores = {
+        label: [[x / task.scale for x in v.values(task.headline.key)]] for label, v in known.items()
+    }
     looks = {label: variant.look for label, variant in known.items()}
     title, lower = f"Performance profiles on {task.title}", task.headline.lower_is_better
     return profile_figure(title, scores, looks, baseline.label, task.unit, lower_is_better=lower)
 
 
-def _draw_rows(panel: Any, estimates: Mapping[str, Estimate], looks: Mapping[str, Look], scale: float) -> None:
+def _draw_rows(
+    panel: Any, estimates: Mapping[str, Estimate], looks: Mapping[str, Look], scale: float
+) -> None:
     for place, (label, estimate) in enumerate(reversed(list(estimates.items()))):
         if estimate.low is not None and estimate.high is not None:
             ends = [estimate.low / scale, estimate.high / scale]
@@ -81,8 +102,15 @@ def _draw_rows(panel: Any, estimates: Mapping[str, Estimate], looks: Mapping[str
 
 
 def _finish_rows(
-    panel: Any, estimates: Mapping[str, Estimate], looks: Mapping[str, Look], unit: str, title: str = ""
+    panel: Any,
+    estimates: Mapping[str, Estimate],
+    looks: Mapping[str, Look],
+    unit: str,
+    title: str = "",
 ) -> None:
     figures.finish_panel(panel, unit, "", title)
-    panel.set_yticks(range(len(estimates)), [figures.drawn(looks[label].name) for label in reversed(list(estimates))])
+    panel.set_yticks(
+        range(len(estimates)),
+        [figures.drawn(looks[label].name) for label in reversed(list(estimates))],
+    )
     panel.set_ylim(-0.6, len(estimates) - 0.4)

@@ -1,4 +1,5 @@
-"""Tables and the sections around them: a table is columns and rows, from which all formats follow."""
+"""Tables and the sections around them: a table is columns and rows, from which all formats
+follow."""
 
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +12,8 @@ from typing import Any
 from pac4sac.base.text import NOTHING, decimals, digits_of
 from pac4sac.runs.statistics import Estimate, Summary
 
-TEXTS = tomllib.loads((Path(__file__).parent / "texts.toml").read_text(encoding="utf-8"))  # the long ones
+# the long ones
+TEXTS = tomllib.loads((Path(__file__).parent / "texts.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,9 @@ Get = Callable[[Any], Any] | str
 
 @dataclass(frozen=True)
 class Column:
-    """What `get` takes from a row, or the attribute of that name, and how it is shown: a number, text, Estimate,
-    Summary, Difference, tuple or cell. `keys` are its names in CSV, where an estimate has a value and two ends, and a
-    summary a mean and a deviation."""
+    """What `get` takes from a row, or the attribute of that name, and how it is shown: a number,
+    text, Estimate, Summary, Difference, tuple or cell. `keys` are its names in CSV, where an
+    estimate has a value and two ends, and a summary a mean and a deviation."""
 
     title: str  # without one it is for CSV alone
     get: Get
@@ -89,7 +91,10 @@ def data(*keys: str, get: Get) -> Column:
 
 def numbered(titles: Sequence[str], numeric: Sequence[str] = ()) -> list[Column]:
     """Of rows that are tuples, in their order."""
-    return [Column(title, itemgetter(place), numeric=title in numeric) for place, title in enumerate(titles)]
+    return [
+        Column(title, itemgetter(place), numeric=title in numeric)
+        for place, title in enumerate(titles)
+    ]
 
 
 def with_ends(key: str) -> tuple[str, ...]:
@@ -118,7 +123,10 @@ class Table:
         """What CSV gets; nothing where no column has a key, which then gets the cells as shown."""
         keyed = [column for column in self.columns if column.keys]
         lines = [part for row in self.rows for part in self.parts(row)] if keyed else []
-        return [{key: value for column in keyed for key, value in column.record(line).items()} for line in lines]
+        return [
+            {key: value for column in keyed for key, value in column.record(line).items()}
+            for line in lines
+        ]
 
 
 @dataclass(frozen=True)
@@ -153,18 +161,24 @@ def _numbers(content: Any) -> tuple[Any, ...]:
         return content.value, content.low, content.high
     if isinstance(content, Summary):
         return content.mean, content.sd
-    return content if isinstance(content, tuple) else (content.value if isinstance(content, Cell) else content,)
+    return (
+        content
+        if isinstance(content, tuple)
+        else (content.value if isinstance(content, Cell) else content,)
+    )
 
 
 def in_digits(content: Any, scale: float = 1.0, digits: int | None = None) -> str:
-    """A number, a mean ± its deviation, or an estimate [with its interval], all in as many digits as the first of them,
-    so that they can be compared; what has no digits as it is."""
+    """A number, a mean ± its deviation, or an estimate [with its interval], all in as many digits
+    as the first of them, so that they can be compared; what has no digits as it is."""
     if content is not None and not isinstance(content, float | Estimate | Summary):
         return str(content)
     numbers = [x / scale for x in _numbers(content) if x is not None]
     if not numbers:
         return NOTHING
-    first, *others = (decimals(x, digits_of(numbers[0]) if digits is None else digits) for x in numbers)
+    first, *others = (
+        decimals(x, digits_of(numbers[0]) if digits is None else digits) for x in numbers
+    )
     if isinstance(content, Summary):
         return " ± ".join([first, *others])
     return f"{first} [{', '.join(others)}]" if others else first

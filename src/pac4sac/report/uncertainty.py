@@ -1,4 +1,5 @@
-"""Do critics know how far they err? What each offers as its deviation, beside its errors at the end of training."""
+"""Do critics know how far they err? What each offers as its deviation, beside its errors at the end
+of training."""
 
 import math
 from collections.abc import Sequence
@@ -13,23 +14,29 @@ from pac4sac.report.tables import Column, Section, data, in_digits, verdict_cell
 from pac4sac.report.variants import Variant
 from pac4sac.runs.statistics import UNDECIDED, Estimate, mean_interval
 
-OFFERED = Measurements("bias", ("step", "rms", "deviation", "ratio", "covered"), "uncertainty", section="uncertainty")
+OFFERED = Measurements(
+    "bias", ("step", "rms", "deviation", "ratio", "covered"), "uncertainty", section="uncertainty"
+)
 MARGIN = 3.0  # a deviation within this factor of the error counts as right
 RIGHT, TOO_SMALL, TOO_LARGE = "about right", "too small", "too large"
 VERDICTS = (RIGHT, TOO_SMALL, TOO_LARGE, UNDECIDED)
 
 
 def error_by_deviation(variant: Variant) -> Estimate | None:
-    """The geometric mean over seeds of the root mean square of error by deviation, with its interval: a critic that
-    errs twice as far as it says is as wrong as one that errs half as far."""
+    """The geometric mean over seeds of the root mean square of error by deviation, with its
+    interval: a critic that errs twice as far as it says is as wrong as one that errs half as
+    far."""
     logs = np.log(OFFERED.ends(variant, "ratio"))
     return in_times(mean_interval(logs)) if len(logs) else None
 
 
 def in_times(logarithm: Estimate) -> Estimate:
-    """How many times something is another, from the logarithm of it; two seeds that differ much leave it wide open."""
+    """How many times something is another, from the logarithm of it; two seeds that differ much
+    leave it wide open."""
     with np.errstate(over="ignore"):
-        ends = [None if end is None else float(np.exp(end)) for end in (logarithm.low, logarithm.high)]
+        ends = [
+            None if end is None else float(np.exp(end)) for end in (logarithm.low, logarithm.high)
+        ]
         return Estimate(float(np.exp(logarithm.value)), *ends)
 
 
@@ -53,7 +60,8 @@ def uncertainty_answer(context: Context) -> str:
         known = {v: ratio for v in measured if (ratio := error_by_deviation(v)) is not None}
         ranked = sorted(known, key=lambda variant: abs(math.log(known[variant].value)))
         told = [
-            f"{in_digits(known[v])} times what {v.look.name} claims" for v in dict.fromkeys([*ranked[:1], *ranked[-1:]])
+            f"{in_digits(known[v])} times what {v.look.name} claims"
+            for v in dict.fromkeys([*ranked[:1], *ranked[-1:]])
         ]
         sentences += [f"On {title} errors are {' and '.join(told)}."] if told else []
     return " ".join(sentences) or "No complete run decides it yet."
@@ -67,23 +75,35 @@ def uncertainty_section(context: Context) -> Section | None:
     columns = [
         words("Deviation", lambda variant: verdict_cell(verdict(variant))),
         Column("error ÷ deviation [95 %]", error_by_deviation, with_ends("ratio"), digits=2),
-        Column("covered by ± 2 [95 %]", lambda v: mean("covered", v), with_ends("covered"), digits=2),
+        Column(
+            "covered by ± 2 [95 %]", lambda v: mean("covered", v), with_ends("covered"), digits=2
+        ),
         Column("rank correlation [95 %]", lambda v: mean("rank", v), with_ends("rank"), digits=2),
         Column("root-mean-square error", lambda v: mean("rms", v), with_ends("rms"), digits=1),
-        Column("root-mean-square deviation", lambda v: mean("deviation", v), with_ends("deviation"), digits=2),
+        Column(
+            "root-mean-square deviation",
+            lambda v: mean("deviation", v),
+            with_ends("deviation"),
+            digits=2,
+        ),
         data("verdict", get=verdict),
     ]
 
     def about(title: str, variants: Sequence[Variant]) -> tuple[list[str], list[Column]]:
-        told = in_words([(verdict(variant), f"`{variant.label}`") for variant in variants], VERDICTS)
+        told = in_words(
+            [(verdict(variant), f"`{variant.label}`") for variant in variants], VERDICTS
+        )
         return [f"On {title} at the end of training: {told}."], columns
 
     return OFFERED.compose(context, about, figure)
 
 
 def figure(variants: Sequence[Variant]) -> Figure:
-    """Left how many times the deviation errors are, right the share of returns within two deviations."""
-    drawn = OFFERED.figure(variants, {"ratio": "error ÷ deviation, 1 is right", "covered": "covered by ± 2 deviations"})
+    """Left how many times the deviation errors are, right the share of returns within two
+    deviations."""
+    drawn = OFFERED.figure(
+        variants, {"ratio": "error ÷ deviation, 1 is right", "covered": "covered by ± 2 deviations"}
+    )
     left, right = drawn.axes
     left.set_yscale("log")
     left.axhline(1, **figures.DASHED)

@@ -1,5 +1,6 @@
-"""The logs of a run: what a row of each must be, how they are read, and their rows column by column, as an archive has
-them. A run that has ended knows lines and checksum of each, so that nothing can be lost from its logs unnoticed."""
+"""The logs of a run: what a row of each must be, how they are read, and their rows column by
+column, as an archive has them. A run that has ended knows lines and checksum of each, so that
+nothing can be lost from its logs unnoticed."""
 
 import hashlib
 import itertools
@@ -24,7 +25,9 @@ LogSeal = dict[str, Any]  # lines and checksum of a log that is complete
 
 def is_number(value: Any) -> bool:
     """That NumPy can hold."""
-    return (type(value) is int and abs(value) < 2**63) or (type(value) is float and math.isfinite(value))
+    return (type(value) is int and abs(value) < 2**63) or (
+        type(value) is float and math.isfinite(value)
+    )
 
 
 def is_count(value: Any) -> bool:
@@ -44,7 +47,9 @@ SCHEMAS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
         "step": is_count,
         "policy": lambda value: value in POLICIES,
         "mean": is_measured,
-        "returns": lambda value: value is None or (isinstance(value, list) and all(map(is_measured, value))),
+        "returns": lambda value: (
+            value is None or (isinstance(value, list) and all(map(is_measured, value)))
+        ),
     },
     **{name: {"step": is_count} for name in MEASUREMENTS},
 }
@@ -57,8 +62,8 @@ def fits(log: str, row: LogRow) -> bool:
 
 
 def read_log(path: Path, seal: Any = None) -> tuple[list[LogRow], str]:
-    """The rows that are as they must be, and in words what is wrong with the others, or with the log as a whole where
-    its seal tells how it was."""
+    """The rows that are as they must be, and in words what is wrong with the others, or with the
+    log as a whole where its seal tells how it was."""
     try:
         content = read_if_there(path)
     except OSError as error:
@@ -68,7 +73,11 @@ def read_log(path: Path, seal: Any = None) -> tuple[list[LogRow], str]:
     damage, found = unreadable(skipped + len(parsed) - len(rows)), seal_of(content)
     if isinstance(seal, dict) and seal != found:
         lines = seal.get("lines")
-        cut = f"{found['lines']} of {lines} lines" if lines != found["lines"] else "changed since the run ended"
+        cut = (
+            f"{found['lines']} of {lines} lines"
+            if lines != found["lines"]
+            else "changed since the run ended"
+        )
         damage = ", ".join(filter(None, (cut, damage)))
     return rows, damage
 
@@ -87,11 +96,14 @@ def as_columns(rows: Sequence[LogRow]) -> dict[str, Any]:
 
 
 def as_rows(columns: dict[str, Any]) -> list[LogRow]:
-    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    return [
+        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
+    ]
 
 
 def episode_columns(rows: Sequence[LogRow]) -> dict[str, Any]:
-    """Without what follows from the rest: numbers and steps of episodes, and a length that all have."""
+    """Without what follows from the rest: numbers and steps of episodes, and a length that all
+    have."""
     columns = as_columns(rows)
     short = {name: column for name, column in columns.items() if name not in ("episode", "step")}
     if len(set(columns.get("length", []))) == 1:

@@ -11,14 +11,15 @@ OUTCOME = 2
 
 
 def end(run: RunRecord) -> int:
-    """How far a run came to an end: a failed or stopped one may be trained again; 0 is unfinished."""
+    """How far a run came to an end: a failed or stopped one may be trained again; 0 is
+    unfinished."""
     return {"finished": OUTCOME, "diverged": OUTCOME, "failed": 1, "stopped": 1}.get(run.status, 0)
 
 
 def merge(copies: Sequence[RunRecord]) -> tuple[RunRecord, list[RunRecord]]:
-    """The best copy, with what was measured of another to the same end, and the others: first the complete, then those
-    that ended, then the longer, then the undamaged, then those of which more was measured; the first of equals stays
-    the first."""
+    """The best copy, with what was measured of another to the same end, and the others: first the
+    complete, then those that ended, then the longer, then the undamaged, then those of which more
+    was measured; the first of equals stays the first."""
 
     def merit(run: RunRecord) -> tuple[int, ...]:
         measured = (len(getattr(run, name)) for name in MEASUREMENTS)
@@ -29,14 +30,17 @@ def merge(copies: Sequence[RunRecord]) -> tuple[RunRecord, list[RunRecord]]:
         logs = {name: getattr(other, name) for name in MEASUREMENTS if not getattr(best, name)}
         if any(logs.values()) and _same_returns(best, other):
             damage = best.damage | {
-                name: other.damage[name] for name, log in logs.items() if log and name in other.damage
+                name: other.damage[name]
+                for name, log in logs.items()
+                if log and name in other.damage
             }
             best = dataclasses.replace(best, **logs, damage=damage)
     return best, others
 
 
 def contradict(run: RunRecord, other: RunRecord) -> bool:
-    """Two outcomes of what should be one run; a shorter run that did not come to its end is none."""
+    """Two outcomes of what should be one run; a shorter run that did not come to its end is
+    none."""
     return end(run) == end(other) == OUTCOME and not _same_returns(run, other)
 
 

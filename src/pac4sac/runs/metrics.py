@@ -1,8 +1,8 @@
 """The paper's metrics, from the returns of a run's training episodes in order.
 
-A run is solved at the first of five consecutive episodes with a return above r_limit. What counts are the episodes
-before that one: their number, and the sum of what they miss to r_limit. If there are no such five, all E_max count.
-"""
+A run is solved at the first of five consecutive episodes with a return above r_limit. What counts
+are the episodes before that one: their number, and the sum of what they miss to r_limit. If there
+are no such five, all E_max count."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,36 +17,43 @@ from pac4sac.runs.status import CUT_SHORT
 
 STREAK = 5
 END = 0.1  # the part of training that is its end
-SCORES = ("regret", "episodes", "regret_unclipped", "fixed_horizon_regret")  # of a Score, final once complete
+# of a Score, final once complete
+SCORES = ("regret", "episodes", "regret_unclipped", "fixed_horizon_regret")
 
 Returns = Sequence[float] | NDArray[np.floating]
 
 
 @dataclass(frozen=True)
 class Score:
-    """What a run achieved. While `complete` is false, episodes and regrets are those so far, and may change."""
+    """What a run achieved. While `complete` is false, episodes and regrets are those so far, and
+    may change."""
 
     episodes: int
     regret: float
     regret_unclipped: float
-    fixed_horizon_regret: float | None  # None: the run ended before E_max episodes, for one because it was solved
+    # None: the run ended before E_max episodes, for one because it was solved
+    fixed_horizon_regret: float | None
     mean_return: float | None  # area under the learning curve per episode; None: no episode yet
     solved: bool
     complete: bool
 
 
 def score_run(run: RunRecord) -> Score | None:
-    """The paper's metrics; None without a limit, or where episodes differ in length. E_max is the number of episodes
-    that the budget of steps has room for, which of such episodes nobody knows before they end; a run that fails sooner
-    would have more of them, and so more regret, without being worse."""
+    """The paper's metrics; None without a limit, or where episodes differ in length. E_max is the
+    number of episodes that the budget of steps has room for, which of such episodes nobody knows
+    before they end; a run that fails sooner would have more of them, and so more regret, without
+    being worse."""
     horizon, r_limit = run.task.get("horizon"), run.task.get("r_limit")
     if r_limit is None or not horizon or not has_equal_episodes(run):
         return None
-    return score(run.returns, r_limit, max(1, run.task.get("steps", horizon * len(run.episodes)) // horizon))
+    return score(
+        run.returns, r_limit, max(1, run.task.get("steps", horizon * len(run.episodes)) // horizon)
+    )
 
 
 def score(returns: Returns, r_limit: float, e_max: int | None = None) -> Score:
-    """All metrics of a run; without `e_max` the run is taken as over, and all its episodes as its horizon."""
+    """All metrics of a run; without `e_max` the run is taken as over, and all its episodes as its
+    horizon."""
     returns = np.asarray(returns, dtype=np.float64)[:e_max]
     e_max = len(returns) if e_max is None else e_max
     first = solved_at(returns, r_limit)
@@ -63,7 +70,8 @@ def score(returns: Returns, r_limit: float, e_max: int | None = None) -> Score:
 
 
 def solved_at(returns: Returns, r_limit: float, streak: int = STREAK) -> int | None:
-    """Index of the first episode of the first `streak` in a row above `r_limit`; None where there is none."""
+    """Index of the first episode of the first `streak` in a row above `r_limit`; None where there
+    is none."""
     if len(returns) < streak:
         return None
     in_a_row = np.convolve(np.asarray(returns) > r_limit, np.ones(streak), mode="valid")
@@ -72,7 +80,9 @@ def solved_at(returns: Returns, r_limit: float, streak: int = STREAK) -> int | N
 
 def longest_streak(returns: Returns, r_limit: float) -> int:
     """The most episodes in a row above the limit."""
-    streaks = (len(list(members)) for above, members in groupby(np.asarray(returns) > r_limit) if above)
+    streaks = (
+        len(list(members)) for above, members in groupby(np.asarray(returns) > r_limit) if above
+    )
     return max(streaks, default=0)
 
 
@@ -89,20 +99,37 @@ def has_equal_episodes(run: RunRecord) -> bool:
 def is_solved(run: RunRecord) -> bool:
     """Within E_max, or ever where episodes differ in length."""
     scored, r_limit = score_run(run), run.task.get("r_limit")
-    return scored.solved if scored else r_limit is not None and solved_at(run.returns, r_limit) is not None
+    return (
+        scored.solved
+        if scored
+        else r_limit is not None and solved_at(run.returns, r_limit) is not None
+    )
 
 
 def last_evaluations(run: RunRecord, since: int = 0) -> dict[str, float]:
-    """The mean return of each policy by its last evaluation; nothing where that may be among what is damaged, where it
-    was made before a step, or where its simulators failed."""
-    last = {} if "evaluations" in run.damage else {POLICIES[row["policy"]]: row for row in run.evaluations}
-    return {name: row["mean"] for name, row in last.items() if row["step"] >= since and row.get("mean") is not None}
+    """The mean return of each policy by its last evaluation; nothing where that may be among what
+    is damaged, where it was made before a step, or where its simulators failed."""
+    last = (
+        {}
+        if "evaluations" in run.damage
+        else {POLICIES[row["policy"]]: row for row in run.evaluations}
+    )
+    return {
+        name: row["mean"]
+        for name, row in last.items()
+        if row["step"] >= since and row.get("mean") is not None
+    }
 
 
 def evaluation_at(run: RunRecord, step: int) -> float | None:
-    """The mean return of the deterministic policy in the evaluation after so many steps; None where there is none."""
+    """The mean return of the deterministic policy in the evaluation after so many steps; None where
+    there is none."""
     rows = () if "evaluations" in run.damage else run.evaluations
-    means = [row["mean"] for row in rows if row["step"] == step and POLICIES[row["policy"]] == "deterministic"]
+    means = [
+        row["mean"]
+        for row in rows
+        if row["step"] == step and POLICIES[row["policy"]] == "deterministic"
+    ]
     return means[-1] if means else None
 
 
@@ -118,12 +145,17 @@ def is_complete(run: RunRecord) -> bool:
 
 
 def standing(run: RunRecord) -> tuple[str, bool | None, dict[str, float]]:
-    """Whether a run is complete, unfinished, diverged, failed or stopped; whether it was solved, None where that is not
-    known yet or there is no limit to tell by; and all its metrics that are final."""
+    """Whether a run is complete, unfinished, diverged, failed or stopped; whether it was solved,
+    None where that is not known yet or there is no limit to tell by; and all its metrics that are
+    final."""
     r_limit, steps, horizon = (run.task.get(name) for name in ("r_limit", "steps", "horizon"))
     complete, numbers = is_complete(run), dict[str, float | None]()
     state = "complete" if complete else run.status if run.status in CUT_SHORT else "unfinished"
-    solved = None if r_limit is None else is_solved(run) or (False if complete or state == "diverged" else None)
+    solved = (
+        None
+        if r_limit is None
+        else is_solved(run) or (False if complete or state == "diverged" else None)
+    )
     if complete and r_limit is not None and not has_equal_episodes(run):
         first = solved_at(run.returns, r_limit)
         numbers["steps_until_solved"] = steps or 0 if first is None else [0, *run.steps][first]
@@ -132,11 +164,21 @@ def standing(run: RunRecord) -> tuple[str, bool | None, dict[str, float]]:
     # A curve that stops when solved has no area to compare: the whole budget must have been used.
     cut_short = run.status != "finished" or (run.status_detail or "").startswith("solved")
     if run.episodes and (run.steps[-1] + horizon > steps if steps and horizon else not cut_short):
-        numbers["mean_return"] = np.average(run.returns, weights=[row["length"] for row in run.episodes])
+        numbers["mean_return"] = np.average(
+            run.returns, weights=[row["length"] for row in run.episodes]
+        )
         if r_limit is None or not has_equal_episodes(run) or is_evaluated_on_schedule(run):
-            last = [r for r, step in zip(run.returns, run.steps, strict=True) if step > (1 - END) * (steps or 0)]
+            last = [
+                r
+                for r, step in zip(run.returns, run.steps, strict=True)
+                if step > (1 - END) * (steps or 0)
+            ]
             numbers["end_return"] = float(np.mean(last)) if last else None
     if complete:
         final = last_evaluations(run, since=max(run.steps, default=0))
         numbers |= {f"final_{policy}": mean for policy, mean in final.items()}
-    return state, solved, {name: float(value) for name, value in numbers.items() if value is not None}
+    return (
+        state,
+        solved,
+        {name: float(value) for name, value in numbers.items() if value is not None},
+    )

@@ -1,5 +1,5 @@
-"""Reading runs back: an experiment folder holds `runs/<id>/` with `run.json` and logs; an archive holds
-`runs/<task>.jsonl`, where each line is a run with its logs (written by `archive.py`)."""
+"""Reading runs back: an experiment folder holds `runs/<id>/` with `run.json` and logs; an archive
+holds `runs/<task>.jsonl`, where each line is a run with its logs (written by `archive.py`)."""
 
 import hashlib
 import importlib
@@ -47,13 +47,26 @@ from pac4sac.runs.run import check_description
 
 VERSION = 1  # of run.json and experiment.json
 HOW = ("device", "backend", "precision")
-KINDS = {"run": str, "task": dict, "algo": str, "seed": int, "config": dict, "status": str}  # that all runs have
+# that all runs have
+KINDS = {"run": str, "task": dict, "algo": str, "seed": int, "config": dict, "status": str}
 # What runs may have, and older ones lack.
 FURTHER: Kinds = {
-    **{"label": str, "preset": str, "revision": int | None, "code": dict, "started_from": str | None},
+    **{
+        "label": str,
+        "preset": str,
+        "revision": int | None,
+        "code": dict,
+        "started_from": str | None,
+    },
     **{"versions": dict, "machine": dict},
 }
-OF_TASK: Kinds = {"env_id": str, "horizon": int | None, "r_limit": int | float | None, "steps": int, "env_kwargs": dict}
+OF_TASK: Kinds = {
+    "env_id": str,
+    "horizon": int | None,
+    "r_limit": int | float | None,
+    "steps": int,
+    "env_kwargs": dict,
+}
 LINE_SUM = "sha256"  # of a line of an archive
 
 
@@ -71,13 +84,16 @@ class RunRecord:
     seed: int
     config: dict[str, Any]
     started_from: str | None  # the agent whose weights it began with, by the checksum of its file
-    identity: str  # of what was trained, whatever it is called: equal for the same run in two folders
+    identity: (
+        str  # of what was trained, whatever it is called: equal for the same run in two folders
+    )
     status: str  # running, finished, diverged, failed, stopped or interrupted
     status_detail: str | None
     computed: dict[str, str]  # device, backend, precision; older runs do not tell
     versions: dict[str, Any]
     machine: dict[str, Any]
-    damage: dict[str, str]  # in words, by log: lines that are no rows, or that were there when the run ended
+    # in words, by log: lines that are no rows, or that were there when the run ended
+    damage: dict[str, str]
     episodes: tuple[LogRow, ...]
     evaluations: tuple[LogRow, ...] = field(repr=False)
     bias: tuple[LogRow, ...] = field(repr=False)  # of the values that the critic claims
@@ -105,7 +121,10 @@ def files_below(folders: Iterable[Path], *patterns: str) -> list[Path]:
 
 def run_folders_below(*folders: Path) -> list[Path]:
     runs = [path.parent for path in files_below(folders, "run.json")]
-    return sorted((run for run in runs if run.parent.name == "runs" or run in folders), key=lambda r: natural(str(r)))
+    return sorted(
+        (run for run in runs if run.parent.name == "runs" or run in folders),
+        key=lambda r: natural(str(r)),
+    )
 
 
 def find_runs(path: str | Path) -> list[Path]:
@@ -128,14 +147,17 @@ def read_runs(path: str | Path) -> list[RunRecord]:
 
 
 def read_below(*folders: Path, experiments: bool = True) -> tuple[list[RunRecord], list[UserError]]:
-    """The runs of all archives, and of all experiments, however deep, and why others cannot be read."""
+    """The runs of all archives, and of all experiments, however deep, and why others cannot be
+    read."""
     runs, unreadable = [], []
     readers = [partial(read_run, run) for run in run_folders_below(*folders)] if experiments else []
     for file in (file for file in files_below(folders, "*.jsonl") if file.parent.name == "runs"):
         lines, skipped = read_jsonl(file)
         readers += [partial(archived_run, file, line) for line in lines]
         if skipped:
-            reason = f"{file} has {skipped} lines that are no JSON; mend it before runs are added to it."
+            reason = (
+                f"{file} has {skipped} lines that are no JSON; mend it before runs are added to it."
+            )
             unreadable.append(UserError(reason))
     for read in readers:
         try:
@@ -163,7 +185,9 @@ def read_experiment(folder: Path) -> dict[str, Any]:
         if not isinstance(cohort, list) or not cohort:
             raise UserError(f"{path} is damaged: a cohort is no list of runs; {COPY}")
         for run in cohort:
-            check_kinds(check_description(run, f"A run in {path}"), {"run": str}, f"A run in {path}")
+            check_kinds(
+                check_description(run, f"A run in {path}"), {"run": str}, f"A run in {path}"
+            )
     return about
 
 
@@ -171,21 +195,31 @@ def archived_run(file: Path, line: dict[str, Any]) -> RunRecord:
     _check(line, f"A line of {file}")
     sealed = {name: value for name, value in line.items() if name != LINE_SUM}
     if LINE_SUM in line and line[LINE_SUM] != sum_of_line(sealed):
-        raise UserError(f"The line of {line['run']} in {file} was changed since it was written; take it from a copy.")
+        raise UserError(
+            f"The line of {line['run']} in {file} was changed since it was written; take it "
+            "from a copy."
+        )
     try:
         logs = {name: as_rows(line.get(name, {})) for name in REPORTED if name != "episodes"}
         logs["episodes"] = episode_rows(line.get("episodes", {}))
-        damage = {"episodes": unreadable(int(line.get("skipped_lines", 0)))}  # as it was told by earlier versions
+        # as it was told by earlier versions
+        damage = {"episodes": unreadable(int(line.get("skipped_lines", 0)))}
         damage |= {str(name): str(wrong) for name, wrong in line.get("damage", {}).items()}
     except (AttributeError, TypeError, ValueError) as error:
         what = f"The logs of {line['run']} in {file} cannot be read"
         raise UserError(f"{what}; take that line from an older one.") from error
-    about = {name: value for name, value in line.items() if name not in (*REPORTED, "skipped_lines", "damage")}
+    about = {
+        name: value
+        for name, value in line.items()
+        if name not in (*REPORTED, "skipped_lines", "damage")
+    }
     for name, rows in logs.items():
         logs[name] = [row for row in rows if fits(name, row)]
         if lost := unreadable(len(rows) - len(logs[name])):
             damage[name] = ", ".join(filter(None, (damage.get(name), lost)))
-    return _record(file / about["run"], about, logs, {name: wrong for name, wrong in damage.items() if wrong})
+    return _record(
+        file / about["run"], about, logs, {name: wrong for name, wrong in damage.items() if wrong}
+    )
 
 
 def sum_of_line(line: dict[str, Any]) -> str:
@@ -203,10 +237,14 @@ def _check(about: dict[str, Any], path: str) -> None:
     usual = {name: kinds[type(value)] for name, value in usual_settings(about["algo"]).items()}
     check_if_there(about["config"], usual, f"The config in {path}")
     if not is_file_name(about["run"]):
-        raise UserError(f"{path} is damaged: it lacks a readable run; {about['run']!r} is no name of a folder.")
+        raise UserError(
+            f"{path} is damaged: it lacks a readable run; {about['run']!r} is no name of a folder."
+        )
 
 
-def _record(folder: Path, about: dict[str, Any], logs: dict[str, list[LogRow]], damage: dict[str, str]) -> RunRecord:
+def _record(
+    folder: Path, about: dict[str, Any], logs: dict[str, list[LogRow]], damage: dict[str, str]
+) -> RunRecord:
     computed = about.get("computed")
     is_recorded = isinstance(computed, dict) and all(name in computed for name in HOW)
     stored: dict[str, Any] = {name: tuple(rows) for name, rows in logs.items()}
@@ -235,7 +273,10 @@ def damage_text(run: RunRecord) -> str:
 def tell_damage(runs: Iterable[RunRecord], unreadable: Iterable[UserError] = ()) -> list[str]:
     """Warn of what could not be read; the sentences."""
     damaged = ((run.folder, damage_text(run)) for run in runs if run.damage)
-    sentences = [f"{run} has damaged logs, of which the whole lines were read: {text}." for run, text in damaged]
+    sentences = [
+        f"{run} has damaged logs, of which the whole lines were read: {text}."
+        for run, text in damaged
+    ]
     sentences = [*map(str, unreadable), *sentences]
     for sentence in sentences:
         warnings.warn(sentence, stacklevel=3)
@@ -245,11 +286,13 @@ def tell_damage(runs: Iterable[RunRecord], unreadable: Iterable[UserError] = ())
 def _logged(run: RunRecord, kind: str) -> Sequence[LogRow]:
     if kind in REPORTED:
         return tuple(getattr(run, kind))
-    return read_log(run.folder / f"{kind}.jsonl")[0] if run.folder.is_dir() else ()  # damage is known by the record
+    # damage is known by the record
+    return read_log(run.folder / f"{kind}.jsonl")[0] if run.folder.is_dir() else ()
 
 
 def varying_settings(runs: Iterable[RunRecord]) -> tuple[str, ...]:
-    """The settings in which runs of the same task and algorithm differ, in the order of their configs."""
+    """The settings in which runs of the same task and algorithm differ, in the order of their
+    configs."""
     first_values: dict[tuple[str, str, str], Any] = {}
     varying: dict[str, None] = {}
     for run in runs:
@@ -260,13 +303,14 @@ def varying_settings(runs: Iterable[RunRecord]) -> tuple[str, ...]:
 
 
 def results(path: str | Path, kind: str = "episodes") -> Any:
-    """What a run, experiment or study has logged: a pandas DataFrame, or a dict of arrays without pandas.
+    """What a run, experiment or study has logged: a pandas DataFrame, or a dict of arrays without
+    pandas.
 
-    `kind` is one of `episodes` (every training episode), `metrics` (means of what the losses report), `evaluations`,
-    `bias` and `coverage`; `docs/metrics.md` explains their columns. Before them stand run, task, algo and seed, behind
-    them each setting in which the runs differ, as `setting alpha` where α is logged too. What is damaged is left out
-    with a warning; the sentences are in the frame's `attrs["left_out"]` too.
-    """
+    `kind` is one of `episodes` (every training episode), `metrics` (means of what the losses
+    report), `evaluations`, `bias` and `coverage`; `docs/metrics.md` explains their columns. Before
+    them stand run, task, algo and seed, behind them each setting in which the runs differ, as
+    `setting alpha` where α is logged too. What is damaged is left out with a warning; the sentences
+    are in the frame's `attrs["left_out"]` too."""
     if kind not in LOGS:
         raise UserError(f"There are no results of the kind {kind!r}; {did_you_mean(kind, LOGS)}")
     runs, unreadable = read_below(Path(path))
@@ -277,12 +321,23 @@ def results(path: str | Path, kind: str = "episodes") -> Any:
     if kind != "episodes" and not any(rows for _, rows in logs):
         how = f", which are written with --{kind}-every N" if kind in MEASUREMENTS else ""
         raise UserError(f"No run in {path} has logged {kind}{how}.")
-    logged = dict.fromkeys(EPISODE_COLUMNS if kind == "episodes" else (n for _, rows in logs for r in rows for n in r))
+    logged = dict.fromkeys(
+        EPISODE_COLUMNS if kind == "episodes" else (n for _, rows in logs for r in rows for n in r)
+    )
     # Some settings are measured too, where they are learned: α, say.
-    settings = {name: f"setting {name}" if name in logged else name for name in varying_settings(runs)}
-    columns: dict[str, list[Any]] = {name: [] for name in ("run", "task", "algo", "seed", *logged, *settings.values())}
+    settings = {
+        name: f"setting {name}" if name in logged else name for name in varying_settings(runs)
+    }
+    columns: dict[str, list[Any]] = {
+        name: [] for name in ("run", "task", "algo", "seed", *logged, *settings.values())
+    }
     for run, rows in logs:
-        same_in_every_row = {"run": run.run, "task": run.task["name"], "algo": run.algo, "seed": run.seed}
+        same_in_every_row = {
+            "run": run.run,
+            "task": run.task["name"],
+            "algo": run.algo,
+            "seed": run.seed,
+        }
         same_in_every_row |= {column: run.config.get(name) for name, column in settings.items()}
         for row in rows:
             whole = row | same_in_every_row
@@ -291,7 +346,10 @@ def results(path: str | Path, kind: str = "episodes") -> Any:
     try:
         pandas = importlib.import_module("pandas")
     except ImportError:
-        return {name: np.array(values, object if name == "returns" else None) for name, values in columns.items()}
+        return {
+            name: np.array(values, object if name == "returns" else None)
+            for name, values in columns.items()
+        }
     frame = pandas.DataFrame(columns)
     frame.attrs["left_out"] = left_out
     return frame

@@ -14,10 +14,16 @@ def parse_seeds(text: str) -> list[int]:
     for part in text.split(","):
         first, colon, end = part.strip().partition(":")
         if not (first.isdecimal() and (end.isdecimal() or not colon)):
-            raise UserError(f"{text!r} are no seeds; give whole numbers such as 3, 0:5 (without the 5) or 0,2,7.")
+            raise UserError(
+                f"{text!r} are no seeds; give whole numbers such as 3, 0:5 (without the 5) or "
+                "0,2,7."
+            )
         chosen = range(int(first), int(end)) if colon else range(int(first), int(first) + 1)
         if not chosen or len(seeds) + len(chosen) > MOST_SEEDS:
-            raise UserError(f"The seeds {text} are {'none' if not chosen else 'too many'}; give some, such as 0:5.")
+            raise UserError(
+                f"The seeds {text} are {'none' if not chosen else 'too many'}; give some, "
+                "such as 0:5."
+            )
         seeds += chosen
     return seeds
 
@@ -32,12 +38,17 @@ def seed_list(seeds: int | str | Iterable[int]) -> list[int]:
             raise TypeError
         return [operator.index(seed) for seed in several]
     except TypeError:
-        raise UserError(f"Seeds are a whole number or several, such as range(5), not {seeds!r}.") from None
+        raise UserError(
+            f"Seeds are a whole number or several, such as range(5), not {seeds!r}."
+        ) from None
 
 
 def seeds_text(seeds: Iterable[int]) -> str:
     """0:5 for 0 to 4, and commas between such stretches."""
     given = set(seeds)
-    firsts, ends = sorted(s for s in given if s - 1 not in given), sorted(s + 1 for s in given if s + 1 not in given)
+    firsts, ends = (
+        sorted(s for s in given if s - 1 not in given),
+        sorted(s + 1 for s in given if s + 1 not in given),
+    )
     stretches = zip(firsts, ends, strict=True)
     return ",".join(f"{first}:{end}" if end - first > 1 else str(first) for first, end in stretches)

@@ -1,9 +1,9 @@
-"""What an experiment writes: `experiment.json`, `cohorts/` with checkpoints, and `runs/<id>/` with logs.
+"""What an experiment writes: `experiment.json`, `cohorts/` with checkpoints, and `runs/<id>/` with
+logs.
 
-Logs are lines of JSON. A checkpoint remembers length and checksum of each log; a resume cuts the logs back to that, so
-that they go on without a gap or a line written twice. Wall-clock times live in a file of their own, since they never
-repeat.
-"""
+Logs are lines of JSON. A checkpoint remembers length and checksum of each log; a resume cuts the
+logs back to that, so that they go on without a gap or a line written twice. Wall-clock times live
+in a file of their own, since they never repeat."""
 
 import contextlib
 import hashlib
@@ -43,7 +43,8 @@ class RunFolder:
             file.write(json.dumps(plain(row, not_finite=lambda _: None)) + "\n")
 
     def marks(self) -> dict[str, Mark]:
-        """Where each log ends; what lies before is on the disk for good, since a checkpoint will count on it."""
+        """Where each log ends; what lies before is on the disk for good, since a checkpoint will
+        count on it."""
         marks = dict.fromkeys(LOGS, EMPTY)
         for name, path in self._logs.items():
             if path.exists():
@@ -55,7 +56,8 @@ class RunFolder:
 
     def check(self, marks: Mapping[str, Mark]) -> None:
         """Refuse a checkpoint whose logs are not, or no longer, the beginning of these."""
-        marks = {"bias": EMPTY, "coverage": EMPTY, **marks}  # of logs that earlier versions did not know
+        # of logs that earlier versions did not know
+        marks = {"bias": EMPTY, "coverage": EMPTY, **marks}
         for name, path in self._logs.items():
             length, checksum = marks[name]
             content = read_if_there(path)[:length]
@@ -69,39 +71,54 @@ class RunFolder:
 
     def describe(self, status: str, detail: str | None = None, *, ended: bool = False) -> None:
         """With lines and checksums of the logs once nothing more will be written into them."""
-        about = {"version": VERSION, **self.run.describe(), "status": status, "status_detail": detail}
+        about = {
+            "version": VERSION,
+            **self.run.describe(),
+            "status": status,
+            "status_detail": detail,
+        }
         about |= {"computed": self.computed, "versions": versions(), "machine": machine()}
         if self.strayed:
             about["strayed"] = self.strayed
         if ended:
-            about["logs"] = {name: seal_of(read_if_there(path)) for name, path in self._logs.items()}
+            about["logs"] = {
+                name: seal_of(read_if_there(path)) for name, path in self._logs.items()
+            }
         write_json(self.path / "run.json", about)
 
 
 def check_that_nothing_was_saved(folders: Sequence[RunFolder], checkpoint_every: int) -> None:
-    """Runs without a checkpoint begin again and lose their logs, as is right only if they were killed before their
-    first one, and not if somebody deleted it."""
+    """Runs without a checkpoint begin again and lose their logs, as is right only if they were
+    killed before their first one, and not if somebody deleted it."""
     runs = [read_run(folder.path) for folder in folders if (folder.path / "run.json").exists()]
     were_stopped = runs and all(run.status != "running" for run in runs)
     got_further = any(row["step"] > checkpoint_every for run in runs for row in run.episodes[-1:])
     if were_stopped or got_further:
         how = "finished" if all(run.status == "finished" for run in runs) else "begun"
         raise UserError(
-            f"The runs in {folders[0].path.parent} are {how}, but their checkpoints are gone, so that there is nothing "
+            f"The runs in {folders[0].path.parent} are {how}, but their checkpoints are gone, "
+            "so that there is nothing "
             "to go on from; train again into another folder."
         )
 
 
 def log_time(cohort: Path, step: int, started: float, simulating: float) -> None:
     """How long it took, and how long its simulators worked, all of them together."""
-    seconds, date = round(time.monotonic() - started, 3), datetime.now(UTC).isoformat(timespec="seconds")
+    seconds, date = (
+        round(time.monotonic() - started, 3),
+        datetime.now(UTC).isoformat(timespec="seconds"),
+    )
     row = {"step": step, "seconds": seconds, "simulating": round(simulating, 3), "date": date}
     with (cohort / "times.jsonl").open("a") as file:
         file.write(json.dumps(row) + "\n")
 
 
 def versions() -> dict[str, str]:
-    installed = {"python": platform.python_version(), "pac4sac": __version__, "pac4sac source": package_source()}
+    installed = {
+        "python": platform.python_version(),
+        "pac4sac": __version__,
+        "pac4sac source": package_source(),
+    }
     for name in ("torch", "numpy", "gymnasium", "pybullet", "mujoco", "dm_control"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             installed[name] = importlib.metadata.version(name)
@@ -112,4 +129,9 @@ def machine() -> dict[str, Any]:
     import torch
 
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    return {"system": platform.system(), "processor": platform.machine(), "cores": os.cpu_count(), "gpu": gpu}
+    return {
+        "system": platform.system(),
+        "processor": platform.machine(),
+        "cores": os.cpu_count(),
+        "gpu": gpu,
+    }

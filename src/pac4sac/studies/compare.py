@@ -1,4 +1,5 @@
-"""Comparing algorithms on a task: a study of one variant each, trained and reported on in one call."""
+"""Comparing algorithms on a task: a study of one variant each, trained and reported on in one
+call."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,11 +39,17 @@ class Comparison(Result):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """One for each algorithm, ready for a data frame: `mean`, `sd` and interquartile mean `iqm` of the `metric`
-        (regret, or mean return where there is none), its `difference` to the baseline with Welch's interval, `p_holm`
-        of Welch's test, corrected, `episodes` until solved, `solved_fraction` and so on. Names in `_low` and `_high`
-        are the ends of 95 % intervals; None is what is unknown."""
-        return [dict(row) for table in self.tables if table.name.startswith("task-") for row in table.records]
+        """One for each algorithm, ready for a data frame: `mean`, `sd` and interquartile mean `iqm`
+        of the `metric` (regret, or mean return where there is none), its `difference` to the
+        baseline with Welch's interval, `p_holm` of Welch's test, corrected, `episodes` until
+        solved, `solved_fraction` and so on. Names in `_low` and `_high` are the ends of 95 %
+        intervals; None is what is unknown."""
+        return [
+            dict(row)
+            for table in self.tables
+            if table.name.startswith("task-")
+            for row in table.records
+        ]
 
     @property
     def figures(self) -> list[Path]:
@@ -50,7 +57,11 @@ class Comparison(Result):
         return sorted((self.page.parent / "figures").glob("*.svg"))
 
     def __str__(self) -> str:
-        unfinished = "" if self.complete else f"\n\nUnfinished, because {self.reason}; the same call goes on."
+        unfinished = (
+            ""
+            if self.complete
+            else f"\n\nUnfinished, because {self.reason}; the same call goes on."
+        )
         return tables_as_text(self.tables) + unfinished
 
 
@@ -72,17 +83,22 @@ def compare(
     trust: str | Iterable[str] = (),
     **options: Any,
 ) -> Comparison:
-    """Train several algorithms on a task, as far as they are not trained yet, and compare them with a baseline, by
-    default the first. Called again, it goes on, or adds what is new; the report and its figures lie in the folder. What
-    was trained by other code than today's is trained again, or with `keep_stale` kept, and marked in every table.
+    """Train several algorithms on a task, as far as they are not trained yet, and compare them with
+    a baseline, by default the first. Called again, it goes on, or adds what is new; the report and
+    its figures lie in the folder. What was trained by other code than today's is trained again, or
+    with `keep_stale` kept, and marked in every table.
 
-    A preset or a setting goes to those algorithms that have it; `options` are those of `train`. Cohorts train in
-    processes of their own, `parallel` of them at a time, so an environment or algorithm of yours must be one that can
-    be imported, as "module:Name". So must `callbacks`, unless they are trackers: "tensorboard", "wandb" or "trackio". A
-    `watcher` is told how the cohorts get on. `trust` names modules that other runs of the folder come from.
-    """
+    A preset or a setting goes to those algorithms that have it; `options` are those of `train`.
+    Cohorts train in processes of their own, `parallel` of them at a time, so an environment or
+    algorithm of yours must be one that can be imported, as "module:Name". So must `callbacks`,
+    unless they are trackers: "tensorboard", "wandb" or "trackio". A `watcher` is told how the
+    cohorts get on. `trust` names modules that other runs of the folder come from."""
     allow(trust)
-    named = list(callbacks) if isinstance(callbacks, Iterable) and not isinstance(callbacks, str) else [callbacks]
+    named = (
+        list(callbacks)
+        if isinstance(callbacks, Iterable) and not isinstance(callbacks, str)
+        else [callbacks]
+    )
     allow_named(*named)
     from pac4sac.paper.families import context_of
     from pac4sac.paper.report import compose, main_tables  # matplotlib takes a second to import
@@ -90,14 +106,23 @@ def compare(
     study = comparison_study(task, algos, seeds, settings, steps, baseline, preset)
     make_options(study.tasks[0].steps, options)  # a mistake is told before a folder is made
     root = study_folder(study, out)
-    launching: Any = {"parallel": parallel, "max_minutes": max_minutes, "keep_stale": keep_stale, "callbacks": named}
-    result, report = train_and_report(study, root, watcher or Watcher(), options=options, **launching)
+    launching: Any = {
+        "parallel": parallel,
+        "max_minutes": max_minutes,
+        "keep_stale": keep_stale,
+        "callbacks": named,
+    }
+    result, report = train_and_report(
+        study, root, watcher or Watcher(), options=options, **launching
+    )
     asked = {run.identity for run in study.runs()}
     collection, tables = report.context.collection, report.main_tables
     runs = tuple(run for run in collection.runs if (run.instead or run.record.identity) in asked)
     if len(runs) < len(collection.runs):  # the folder holds more
         tables = main_tables(compose(context_of(dataclasses.replace(collection, runs=runs))))
-    return Comparison(**vars(result), records=[run.record for run in runs], tables=tables, page=report.page)
+    return Comparison(
+        **vars(result), records=[run.record for run in runs], tables=tables, page=report.page
+    )
 
 
 def comparison_study(
@@ -111,20 +136,29 @@ def comparison_study(
 ) -> Study:
     names = [name.strip() for name in algos.split(",")] if isinstance(algos, str) else list(algos)
     if not names or not all(isinstance(name, str) for name in names):
-        raise UserError(f"algos are names such as 'pac4sac,sac' or ['pac4sac', 'sac'], not {algos!r}.")
+        raise UserError(
+            f"algos are names such as 'pac4sac,sac' or ['pac4sac', 'sac'], not {algos!r}."
+        )
     if len(names) < 2:
-        raise UserError(f"To compare takes two algorithms, and {names[0]} is one; name another, or use train.")
+        raise UserError(
+            f"To compare takes two algorithms, and {names[0]} is one; name another, or use train."
+        )
     if len(set(names)) < len(names):
         raise UserError("An algorithm is named twice.")
     if baseline is not None and baseline not in names:
-        raise UserError(f"The baseline {baseline!r} is not compared; it must be one of {', '.join(names)}.")
+        raise UserError(
+            f"The baseline {baseline!r} is not compared; it must be one of {', '.join(names)}."
+        )
     grid = settings_grid(settings)
     if swept := [name for name, values in grid.items() if len(values) != 1]:
-        raise UserError(f"compare takes one value for {swept[0]}; sweep it with train, or in a study file.")
+        raise UserError(
+            f"compare takes one value for {swept[0]}; sweep it with train, or in a study file."
+        )
     allow_named(*names, getattr(task, "env_id", task))
     chosen = get_task(task, steps)
     variants = {}
-    for name in names:  # each with what it has of the settings, and with the preset where it has that
+    # each with what it has of the settings, and with the preset where it has that
+    for name in names:
         agent = get_algorithm(name).agent
         known = {setting.name for setting in dataclasses.fields(agent.Config)}
         own = {setting: values[0] for setting, values in grid.items() if setting in known}
@@ -132,8 +166,12 @@ def comparison_study(
         label = name if own_preset == "paper" else f"{name}-{preset}"
         variants[name] = StudyVariant(label, name, own_preset, own)
     if preset not in {variant.preset for variant in variants.values()}:
-        raise UserError(f"None of {', '.join(names)} has a preset {preset!r}; see pac4sac list presets.")
-    if unknown := sorted(set(grid).difference(*(variant.settings for variant in variants.values()))):
+        raise UserError(
+            f"None of {', '.join(names)} has a preset {preset!r}; see pac4sac list presets."
+        )
+    if unknown := sorted(
+        set(grid).difference(*(variant.settings for variant in variants.values()))
+    ):
         raise UserError(f"None of {', '.join(names)} has a setting {', '.join(unknown)}.")
     return Study(
         name=file_name(f"compare-{chosen.name}".lower()),

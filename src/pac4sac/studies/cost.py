@@ -1,8 +1,8 @@
 """The cost study: seconds per 1000 steps of each algorithm, all of them in turns.
 
-A machine does not keep its pace: clocks change, and other programs come and go. So the algorithms are timed in rounds
-in which each has its turn, and what slows the machine for a while slows all of them.
-"""
+A machine does not keep its pace: clocks change, and other programs come and go. So the algorithms
+are timed in rounds in which each has its turn, and what slows the machine for a while slows all of
+them."""
 
 from contextlib import ExitStack
 from dataclasses import replace
@@ -25,15 +25,16 @@ VERSION = 2  # in version 1 one algorithm was timed after another
 
 
 def measure_cost(study: Study, root: Path, options: Options) -> None:
-    """Write `cost.json`: for each algorithm the times of 1000 steps with their updates, round by round. One run of it
-    is timed on each task, of a study that also trains on its first, and only variants that are called by the
-    algorithm's name."""
+    """Write `cost.json`: for each algorithm the times of 1000 steps with their updates, round by
+    round. One run of it is timed on each task, of a study that also trains on its first, and only
+    variants that are called by the algorithm's name."""
     tasks = study.tasks if study.kind == "cost" else study.tasks[:1]
     named = [run for run in study.runs() if run.label == run.algo and run.task in tasks]
     first_runs = {(run.task.name, run.label): run for run in reversed(named)}
     device = backends.pick_device(options.device)
     timed = []
-    with backends.on_threads(torch.get_num_threads()), ExitStack() as pools:  # which each turn changes
+    # which each turn changes
+    with backends.on_threads(torch.get_num_threads()), ExitStack() as pools:
         for run in reversed(first_runs.values()):
             pool = pools.enter_context(EnvPool(run.task, [run.seed], 0))
             timed.append(TimedRun(run, pool, study.repetitions, options))
@@ -61,7 +62,8 @@ class TimedRun(TimedCohort):
 
 
 def take_turns(timed: list[TimedRun], rounds: int) -> None:
-    """After the warm-up of all: rounds, each of which begins with the run that was second in the one before."""
+    """After the warm-up of all: rounds, each of which begins with the run that was second in the
+    one before."""
     for one in timed:
         one.take(one.warmup)
     for turn in range(rounds):

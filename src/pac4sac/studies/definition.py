@@ -1,4 +1,5 @@
-"""Study definitions in TOML, shipped with the package or the user's own. definition.toml says what they may hold."""
+"""Study definitions in TOML, shipped with the package or the user's own. definition.toml says what
+they may hold."""
 
 import dataclasses
 import itertools
@@ -20,17 +21,24 @@ from pac4sac.studies.halving import Halving
 from pac4sac.tasks import Task, get_task
 from pac4sac.training.options import Options
 
-FORMAT: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+FORMAT: dict[str, Any] = tomllib.loads(
+    Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+)
 KINDS = FORMAT["kinds"]
 AS_WRITTEN = ("title", "question", "kind", "baseline", "repetitions", "options")
-# Steps are the task's, all runs of a study start from nothing, and `Options` itself checks the values.
-OPTIONS = {f.name: "any" for f in dataclasses.fields(Options) if f.name not in ("steps", "start_from")}
+# Steps are the task's, all runs of a study start from nothing, and `Options` itself checks the
+# values.
+OPTIONS = {
+    f.name: "any" for f in dataclasses.fields(Options) if f.name not in ("steps", "start_from")
+}
 CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "a text": lambda value: isinstance(value, str),
     "a whole number from 1 on": lambda value: type(value) is int and value > 0,
     "a number": lambda value: type(value) in (int, float),
     "a table": lambda value: isinstance(value, dict),
-    "a table of tables": lambda value: isinstance(value, dict) and {*map(type, value.values())} <= {dict},
+    "a table of tables": lambda value: (
+        isinstance(value, dict) and {*map(type, value.values())} <= {dict}
+    ),
     "a list of tables": lambda value: isinstance(value, list) and {*map(type, value)} <= {dict},
     "a list of names": lambda value: isinstance(value, list) and {*map(type, value)} <= {str},
     "a share between 0 and 1": lambda value: type(value) is float and 0 < value < 1,
@@ -65,7 +73,8 @@ class Study:
     baseline: str | None = None
     repetitions: int = 20  # of a cost measurement
     options: Mapping[str, Any] = field(default_factory=dict)
-    task_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by name of the task
+    # by name of the task
+    task_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     halving: Halving | None = None
 
     def options_for(self, task: Task) -> dict[str, Any]:
@@ -74,8 +83,13 @@ class Study:
     def rung(self, number: int, labels: Container[str] | None = None) -> "Study":
         """One round of successive halving, with all variants or those of some names."""
         assert self.halving is not None
-        tasks = tuple(dataclasses.replace(task, steps=self.halving.steps[task.name][number]) for task in self.tasks)
-        variants = tuple(variant for variant in self.variants if labels is None or variant.name in labels)
+        tasks = tuple(
+            dataclasses.replace(task, steps=self.halving.steps[task.name][number])
+            for task in self.tasks
+        )
+        variants = tuple(
+            variant for variant in self.variants if labels is None or variant.name in labels
+        )
         return dataclasses.replace(self, tasks=tasks, variants=variants, halving=None)
 
     def with_seeds(self, seeds: tuple[int, ...]) -> "Study":
@@ -96,7 +110,10 @@ class Study:
 
 def shipped_studies() -> dict[str, str]:
     """Name and title of every study of the package."""
-    return {path.stem: shipped_study(path.stem)["title"] for path in sorted(SHIPPED_STUDIES.glob("*.toml"))}
+    return {
+        path.stem: shipped_study(path.stem)["title"]
+        for path in sorted(SHIPPED_STUDIES.glob("*.toml"))
+    }
 
 
 def load_study(name: str) -> Study:
@@ -125,12 +142,18 @@ class _Reader:
         if twice := _repeated(content["tasks"]):
             raise self._mistake(twice, f"the task {twice!r} is named twice")
         if unknown := [name for name in about_tasks if name not in content["tasks"]]:
-            raise self._mistake(unknown[0], f"[task.{unknown[0]}] is about a task that the study does not have")
+            raise self._mistake(
+                unknown[0], f"[task.{unknown[0]}] is about a task that the study does not have"
+            )
         tasks = tuple(self._task(name, about_tasks.get(name, {})) for name in content["tasks"])
-        variants = tuple(variant for block in content["variant"] for variant in self._variants(block))
+        variants = tuple(
+            variant for block in content["variant"] for variant in self._variants(block)
+        )
         for task in tasks:
             if twice := _repeated([variant.name for variant in variants if variant.is_for(task)]):
-                raise self._mistake(twice, f"two variants are called {twice!r}; give one another name")
+                raise self._mistake(
+                    twice, f"two variants are called {twice!r}; give one another name"
+                )
         baseline = content.get("baseline")
         if baseline is not None and baseline not in {variant.name for variant in variants}:
             raise self._mistake("baseline", f"the baseline {baseline!r} is no variant of the study")
@@ -144,9 +167,12 @@ class _Reader:
             tasks=tasks,
             variants=variants,
             seeds=self._seeds(content.get("seeds", "0:5")),
-            task_options={name: about["options"] for name, about in about_tasks.items() if "options" in about},
+            task_options={
+                name: about["options"] for name, about in about_tasks.items() if "options" in about
+            },
             halving=self._halving(content["halving"], variants) if "halving" in content else None,
-            **{"title": self.path.stem} | {key: content[key] for key in AS_WRITTEN if key in content},
+            **{"title": self.path.stem}
+            | {key: content[key] for key in AS_WRITTEN if key in content},
         )
         study.runs()  # a wrong setting is told now, not when its cohort starts
         return study
@@ -158,20 +184,34 @@ class _Reader:
     def _halving(self, about: Mapping[str, Any], variants: Sequence[StudyVariant]) -> Halving:
         self._check(about, FORMAT["halving"], "[halving]")
         steps, names = about.get("steps", {}), self.content["tasks"]
-        if {*steps} != {*names} or len({len(rungs) for rungs in steps.values() if isinstance(rungs, list)}) != 1:
-            raise self._mistake("halving", "[halving.steps] needs a list for every task, all with as many rungs")
+        if {*steps} != {*names} or len(
+            {len(rungs) for rungs in steps.values() if isinstance(rungs, list)}
+        ) != 1:
+            raise self._mistake(
+                "halving", "[halving.steps] needs a list for every task, all with as many rungs"
+            )
         for name, rungs in steps.items():
-            if not isinstance(rungs, list) or not rungs or any(type(n) is not int or n < 1 for n in rungs):
-                raise self._mistake(name, f"the rungs of {name} must be numbers of steps from 1 on, not {rungs!r}")
+            if (
+                not isinstance(rungs, list)
+                or not rungs
+                or any(type(n) is not int or n < 1 for n in rungs)
+            ):
+                raise self._mistake(
+                    name, f"the rungs of {name} must be numbers of steps from 1 on, not {rungs!r}"
+                )
         if unknown := {*about.get("controls", ())} - {variant.name for variant in variants}:
-            raise self._mistake("controls", f"the control {min(unknown)!r} is no variant of the study")
+            raise self._mistake(
+                "controls", f"the control {min(unknown)!r} is no variant of the study"
+            )
         return Halving(steps, about.get("keep", Halving.keep), tuple(about.get("controls", ())))
 
     def _task(self, name: str, about: Mapping[str, Any]) -> Task:
         task: Task = self._located(name, get_task, name)
         self._check(about, FORMAT["task"], f"[task.{name}]")
         self._check_options(about, f"[task.{name}.options]")
-        return dataclasses.replace(task, **{key: value for key, value in about.items() if key != "options"})
+        return dataclasses.replace(
+            task, **{key: value for key, value in about.items() if key != "options"}
+        )
 
     def _check_options(self, table: Mapping[str, Any], title: str) -> None:
         options = table.get("options", {})
@@ -188,7 +228,9 @@ class _Reader:
         tasks = tuple(block["tasks"]) if "tasks" in block else None
         seeds = self._seeds(block["seeds"]) if "seeds" in block else None
         if unknown := [task for task in tasks or () if task not in self.content["tasks"]]:
-            raise self._mistake(unknown[0], f"the variant {name!r} is for {unknown[0]!r}, no task of the study")
+            raise self._mistake(
+                unknown[0], f"the variant {name!r} is for {unknown[0]!r}, no task of the study"
+            )
         for key, values in sweep.items():
             if not isinstance(values, list) or not values:
                 raise self._mistake(key, f"the sweep over {key} has no values")
@@ -208,7 +250,9 @@ class _Reader:
             if keys[key] in CHECKS and not CHECKS[keys[key]](value):
                 raise self._mistake(key, f"{key} must be {keys[key]}, not {value!r}")
 
-    def _located(self, key: str, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    def _located(
+        self, key: str, function: Callable[..., Any], *arguments: Any, **named: Any
+    ) -> Any:
         try:
             return function(*arguments, **named)
         except UserError as error:
@@ -217,7 +261,9 @@ class _Reader:
     def _mistake(self, key: str, reason: str) -> UserError:
         word = re.compile(rf"(?<!\w){re.escape(key)}(?!\w)")  # not `task` in `tasks`
         line = next((number for number, text in enumerate(self.lines, 1) if word.search(text)), 1)
-        return UserError(f"{self.path}, line {line}: {reason}{'' if reason.endswith(('.', '?')) else '.'}")
+        return UserError(
+            f"{self.path}, line {line}: {reason}{'' if reason.endswith(('.', '?')) else '.'}"
+        )
 
 
 def _repeated(names: Sequence[str]) -> str | None:

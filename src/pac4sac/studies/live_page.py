@@ -1,5 +1,5 @@
-"""A page that shows a study while it trains, made of its run folders. It is served to this machine alone, can only be
-read, and ends with the study."""
+"""A page that shows a study while it trains, made of its run folders. It is served to this machine
+alone, can only be read, and ends with the study."""
 
 import json
 import threading
@@ -24,18 +24,22 @@ LOOPBACK = "127.0.0.1"
 REFRESH = 15  # seconds between two looks at the folders
 # Nothing of the page comes from elsewhere, and no other page may hold it.
 POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+    "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 SCRIPT = f"""<p id="ended" role="status" hidden
-style="position: fixed; inset: auto 0 0 0; margin: 0; padding: 1em; text-align: center; background: #222; color: #fff">
+style="position: fixed; inset: auto 0 0 0; margin: 0; padding: 1em; text-align: center;
+background: #222; color: #fff">
 The study has ended; its report lies in its folder.</p>
 <script>
 let touched = 0;
-addEventListener("pointerdown", () => {{ touched = Date.now(); }});  // who is at it, is left at it for a while
+// Do not reload while someone uses the page.
+addEventListener("pointerdown", () => {{ touched = Date.now(); }});
 function look() {{
-  const busy = document.hidden || Date.now() - touched < 60000, banner = document.getElementById("ended");
-  if (!busy) fetch("/progress.json").then(() => location.reload(), () => {{ banner.hidden = false; }});
+  const busy = document.hidden || Date.now() - touched < 60000;
+  const banner = document.getElementById("ended");
+  const end = () => {{ banner.hidden = false; }};
+  if (!busy) fetch("/progress.json").then(() => location.reload(), end);
 }}
 setInterval(look, {1000 * REFRESH});
 </script>
@@ -56,7 +60,11 @@ class CohortProgress:
         """As the steps of this session went."""
         if self.state != "training" or self.began is None or self.step <= self.began[1]:
             return None
-        return (self.steps - self.step) * (time.monotonic() - self.began[0]) / (self.step - self.began[1])
+        return (
+            (self.steps - self.step)
+            * (time.monotonic() - self.began[0])
+            / (self.step - self.began[1])
+        )
 
 
 class LivePage(Watcher):
@@ -67,12 +75,16 @@ class LivePage(Watcher):
         self.cohorts: dict[Path, CohortProgress] = {}
         self.drawing, self.drawn, self.drawn_at = threading.Lock(), b"", -float(REFRESH)
         if not 0 <= port < 2**16:
-            raise UserError(f"--port must be between 0, for any that is free, and 65535, not {port}.")
+            raise UserError(
+                f"--port must be between 0, for any that is free, and 65535, not {port}."
+            )
         try:
             self.server = _Server((LOOPBACK, port), _Handler)
         except OSError as error:
             reason = error.strerror or error
-            raise UserError(f"No page can be served at port {port} ({reason}); leave --port out for any.") from error
+            raise UserError(
+                f"No page can be served at port {port} ({reason}); leave --port out for any."
+            ) from error
         self.server.live, self.port = self, int(self.server.server_address[1])
         self.address = f"http://{LOOPBACK}:{self.port}/"
 
@@ -84,12 +96,17 @@ class LivePage(Watcher):
         self.server.shutdown()
         self.server.server_close()
 
-    def planned(self, study: "Study", root: Path, cohorts: Sequence["PlannedCohort"], memory: int) -> None:
+    def planned(
+        self, study: "Study", root: Path, cohorts: Sequence["PlannedCohort"], memory: int
+    ) -> None:
         self.title, self.root = study.title, root
         self.cohorts = {c.folder: CohortProgress(c.title, len(c.runs), c.steps) for c in cohorts}
         for cohort in cohorts:
             if cohort.done() == len(cohort.runs):
-                self.cohorts[cohort.folder].step, self.cohorts[cohort.folder].state = cohort.steps, "complete"
+                self.cohorts[cohort.folder].step, self.cohorts[cohort.folder].state = (
+                    cohort.steps,
+                    "complete",
+                )
         self.beside.planned(study, root, cohorts, memory)
 
     def progress(self, cohort: "PlannedCohort", step: int, steps: int) -> None:
@@ -109,12 +126,20 @@ class LivePage(Watcher):
 
     def data(self) -> bytes:
         names = ("title", "runs", "step", "steps", "state", "seconds_left")
-        rows = [{name: getattr(cohort, name) for name in names} for cohort in list(self.cohorts.values())]
-        return json.dumps({"study": self.title, "seconds_left": self.seconds_left(), "cohorts": rows}).encode()
+        rows = [
+            {name: getattr(cohort, name) for name in names}
+            for cohort in list(self.cohorts.values())
+        ]
+        return json.dumps(
+            {"study": self.title, "seconds_left": self.seconds_left(), "cohorts": rows}
+        ).encode()
 
     def seconds_left(self) -> float | None:
-        """Of all: as long as the steps that are left take at the pace of those that this session has made."""
-        cohorts = [c for c in list(self.cohorts.values()) if c.state in ("waiting", "training", "complete")]
+        """Of all: as long as the steps that are left take at the pace of those that this session
+        has made."""
+        cohorts = [
+            c for c in list(self.cohorts.values()) if c.state in ("waiting", "training", "complete")
+        ]
         begun = [c.began for c in cohorts if c.began]
         made = sum(c.step - c.began[1] for c in cohorts if c.began)
         if not made:
@@ -179,7 +204,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         live = self.server.live
-        served = {"/": ("text/html; charset=utf-8", live.page), "/progress.json": ("application/json", live.data)}
+        served = {
+            "/": ("text/html; charset=utf-8", live.page),
+            "/progress.json": ("application/json", live.data),
+        }
         if self.headers.get("Host") not in self.server.names:
             self.send_error(421, explain="This page is for this machine alone.")
         elif self.path not in served:

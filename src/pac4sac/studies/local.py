@@ -1,9 +1,10 @@
-"""Training the cohorts of a study on this machine, some of them side by side, each in a process of its own.
+"""Training the cohorts of a study on this machine, some of them side by side, each in a process of
+its own.
 
-That is `python -m pac4sac.studies.local FOLDER CALLBACK...`, with callbacks by their names. It speaks to its parent in
-lines of JSON, {"step": ..., "steps": ...} and {"warning": ...}. It ends with 0 when the cohort is complete, with 3 when
-it was stopped after a checkpoint, and with 2 after a sentence about what the user can mend.
-"""
+That is `python -m pac4sac.studies.local FOLDER CALLBACK...`, with callbacks by their names. It
+speaks to its parent in lines of JSON, {"step": ..., "steps": ...} and {"warning": ...}. It ends
+with 0 when the cohort is complete, with 3 when it was stopped after a checkpoint, and with 2 after
+a sentence about what the user can mend."""
 
 import contextlib
 import itertools
@@ -44,25 +45,33 @@ log = logging.getLogger(__name__)
 COMPLETE, MISTAKE, STOPPED = 0, 2, 3
 INTERVAL = 0.5  # seconds between two reports
 CORES_PER_COHORT = 4  # a learner, and simulators beside it
-GIVE_WAY = 3  # steps of niceness by which the shortest of cohorts is behind the longest: half of its share of a core
-GPU_BYTES, HOST_BYTES = 0.8e9, 3e9  # that a process takes beside its tensors, on a GPU and in the machine
+# steps of niceness by which the shortest of cohorts is behind the longest: half of its share of a
+# core
+GIVE_WAY = 3
+# that a process takes beside its tensors, on a GPU and in the machine
+GPU_BYTES, HOST_BYTES = (0.8e9, 3e9)
 MPS_CONTROL = "nvidia-cuda-mps-control"
-MPS_PLACE = "CUDA_MPS_PIPE_DIRECTORY"  # who has it set uses a service of their own, which is left alone
+MPS_PLACE = (
+    "CUDA_MPS_PIPE_DIRECTORY"  # who has it set uses a service of their own, which is left alone
+)
 MPS_PATIENCE = 20.0  # seconds
 
 
 def side_by_side(cohorts: Sequence[PlannedCohort], device: torch.device) -> int:
-    """How many to train at a time. On a CPU learners need the cores. A GPU has room for many small cohorts, which keep
-    the simulators of each other's cores busy, as far as the memories go."""
+    """How many to train at a time. On a CPU learners need the cores. A GPU has room for many small
+    cohorts, which keep the simulators of each other's cores busy, as far as the memories go."""
     if device.type == "cpu":
         return max(1, min(len(cohorts), cores() // CORES_PER_COHORT))
-    on_device = itertools.accumulate(sorted((GPU_BYTES + 1.5 * cohort.bytes for cohort in cohorts), reverse=True))
+    on_device = itertools.accumulate(
+        sorted((GPU_BYTES + 1.5 * cohort.bytes for cohort in cohorts), reverse=True)
+    )
     fitting = sum(needed <= free_bytes(device) for needed in on_device)
     return max(1, min(fitting, cores(), int(free_bytes(torch.device("cpu")) // HOST_BYTES)))
 
 
 def niceness(cohort: PlannedCohort, others: Sequence[PlannedCohort]) -> int:
-    """Where cores are scarce the longer cohorts come first, so that none of them is left alone at the end."""
+    """Where cores are scarce the longer cohorts come first, so that none of them is left alone at
+    the end."""
     longest = max(each.duration for each in [cohort, *others])
     return round(GIVE_WAY * (1 - cohort.duration / longest)) if longest else 0
 
@@ -75,8 +84,8 @@ def run_local(
     on_gpu: bool = False,
     callbacks: Sequence[str] = (),
 ) -> list[str]:
-    """Train all cohorts to their end, or until a stop; returns what failed, which leaves the others going. Callbacks
-    are made in the process of each cohort, by their names."""
+    """Train all cohorts to their end, or until a stop; returns what failed, which leaves the others
+    going. Callbacks are made in the process of each cohort, by their names."""
     waiting, active, messages = list(cohorts), set[_Child](), _Messages()
     if parallel > 1:  # the longest first, so that none of them is left for the end
         waiting.sort(key=lambda cohort: -cohort.duration)
@@ -86,8 +95,12 @@ def run_local(
             while waiting or active:
                 while waiting and len(active) < parallel and not stop.wanted:
                     cohort = waiting.pop(0)
-                    beside = [*(child.cohort for child in active), *waiting[: parallel - len(active) - 1]]
-                    limits = {"OMP_NUM_THREADS": str(max(1, cores() // parallel))}  # of libraries that ask nobody
+                    beside = [
+                        *(child.cohort for child in active),
+                        *waiting[: parallel - len(active) - 1],
+                    ]
+                    # of libraries that ask nobody
+                    limits = {"OMP_NUM_THREADS": str(max(1, cores() // parallel))}
                     if beside:
                         all_work = sum(each.simulating for each in [cohort, *beside])
                         limits[SHARE] = str(share_out(cohort.simulating, all_work))
@@ -124,10 +137,15 @@ def run_local(
 
 
 class _Child:
-    """A process that trains a cohort. What it says goes to a queue line by line, and None once it has ended."""
+    """A process that trains a cohort. What it says goes to a queue line by line, and None once it
+    has ended."""
 
     def __init__(
-        self, cohort: PlannedCohort, callbacks: Sequence[str], variables: Mapping[str, str], messages: "_Messages"
+        self,
+        cohort: PlannedCohort,
+        callbacks: Sequence[str],
+        variables: Mapping[str, str],
+        messages: "_Messages",
     ) -> None:
         self.cohort = cohort
         # Not a pipe: nobody reads it before the end, and a full one would stop the cohort.
@@ -147,7 +165,9 @@ class _Child:
         """To those that started before; the workers, which start later, inherit it."""
         if hasattr(os, "setpriority"):
             with contextlib.suppress(ProcessLookupError):  # it has ended already
-                os.setpriority(os.PRIO_PROCESS, self.process.pid, os.getpriority(os.PRIO_PROCESS, 0) + steps)
+                os.setpriority(
+                    os.PRIO_PROCESS, self.process.pid, os.getpriority(os.PRIO_PROCESS, 0) + steps
+                )
 
     def _forward(self, messages: "_Messages") -> None:
         assert self.process.stdout is not None
@@ -168,10 +188,13 @@ class _Child:
         code = self.process.wait()
         if code == COMPLETE:
             return "complete", ""
-        if code == STOPPED or (stopping and code == -signal.SIGTERM):  # the latter had not begun yet
+        # the latter had not begun yet
+        if code == STOPPED or (stopping and code == -signal.SIGTERM):
             return "stopped", ""
         self.errors.seek(0)
-        return "failed", (self.errors.read().strip().splitlines() or [f"ended with code {code}"])[-1]
+        return "failed", (self.errors.read().strip().splitlines() or [f"ended with code {code}"])[
+            -1
+        ]
 
 
 _Messages = queue.Queue[tuple[_Child, str | None]]
@@ -179,22 +202,28 @@ _Messages = queue.Queue[tuple[_Child, str | None]]
 
 @contextlib.contextmanager
 def shared_gpu(wanted: bool) -> Iterator[dict[str, str]]:
-    """Environment variables for the processes that share the GPU; none where sharing is not wanted or not possible.
+    """Environment variables for the processes that share the GPU; none where sharing is not wanted
+    or not possible.
 
-    Without help processes take turns on a GPU. NVIDIA's multi-process service (MPS) lets their kernels run at the same
-    time, which about doubles what four cohorts of five runs get done.
-    """
+    Without help processes take turns on a GPU. NVIDIA's multi-process service (MPS) lets their
+    kernels run at the same time, which about doubles what four cohorts of five runs get done."""
     control = shutil.which(MPS_CONTROL)
     if not wanted or control is None or MPS_PLACE in os.environ:
         yield {}
         return
     with tempfile.TemporaryDirectory(prefix="pac4sac-mps-", ignore_cleanup_errors=True) as place:
         variables = {MPS_PLACE: place, "CUDA_MPS_LOG_DIRECTORY": place}
-        how: dict[str, Any] = {"env": {**os.environ, **variables}, "capture_output": True, "timeout": MPS_PATIENCE}
+        how: dict[str, Any] = {
+            "env": {**os.environ, **variables},
+            "capture_output": True,
+            "timeout": MPS_PATIENCE,
+        }
         try:
             subprocess.run([control, "-d"], check=True, **how)
         except (OSError, subprocess.SubprocessError) as error:
-            log.warning("The GPU's multi-process service did not start (%s); cohorts take turns.", error)
+            log.warning(
+                "The GPU's multi-process service did not start (%s); cohorts take turns.", error
+            )
             yield {}
             return
         try:
@@ -225,20 +254,27 @@ class StepReporter(Callback):
         print(json.dumps({"step": step, "steps": self.steps}), flush=True)
 
 
-def _tell_warning(message: Warning | str, category: type[Warning], filename: str, *_: Any, **__: Any) -> None:
-    """Our own warnings, such as of a backend that does not work here; those of libraries say nothing to a user."""
+def _tell_warning(
+    message: Warning | str, category: type[Warning], filename: str, *_: Any, **__: Any
+) -> None:
+    """Our own warnings, such as of a backend that does not work here; those of libraries say
+    nothing to a user."""
     if Path(filename).is_relative_to(Path(pac4sac.__file__).parent):
         print(json.dumps({"warning": str(message)}), flush=True)
 
 
 def main(folder: str, *callbacks: str) -> int:
-    # Outside of training, which has a handler of its own, a request to stop comes too early or too late: the parent
-    # repeats it until this process has ended.
+    # Outside of training, which has a handler of its own, a request to stop comes too early or too
+    # late: the parent repeats it until this process has ended.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     end_with_parent()
     warnings.showwarning = _tell_warning
     try:
-        return COMPLETE if resume(folder, callbacks=[StepReporter(), *callbacks_named(callbacks)]).complete else STOPPED
+        return (
+            COMPLETE
+            if resume(folder, callbacks=[StepReporter(), *callbacks_named(callbacks)]).complete
+            else STOPPED
+        )
     except UserError as error:
         print(error, file=sys.stderr)
         return MISTAKE

@@ -1,9 +1,10 @@
-"""Planning a study: which runs are there already, and how the others go into cohorts that fit the memory.
+"""Planning a study: which runs are there already, and how the others go into cohorts that fit the
+memory.
 
-A study folder holds `study.json` and `experiments/`, one ordinary experiment folder for each planned cohort. A run is
-identified by its task, settings, seed and the code that trains it, so that nothing is trained twice, also after a study
-was extended by seeds or variants, and what was trained by other code than today's is trained again.
-"""
+A study folder holds `study.json` and `experiments/`, one ordinary experiment folder for each
+planned cohort. A run is identified by its task, settings, seed and the code that trains it, so that
+nothing is trained twice, also after a study was extended by seeds or variants, and what was trained
+by other code than today's is trained again."""
 
 import hashlib
 import math
@@ -74,7 +75,8 @@ class PlannedCohort:
 
 @dataclass(frozen=True)
 class StoredCohort:
-    """What an experiment folder of a study holds, and whether the code of today would train the same."""
+    """What an experiment folder of a study holds, and whether the code of today would train the
+    same."""
 
     folder: Path
     identities: tuple[str, ...]  # of its runs as they were trained
@@ -83,14 +85,22 @@ class StoredCohort:
 
 
 def stored_cohorts(study: Study, root: Path) -> Iterator[StoredCohort]:
-    """Of the algorithms and environments that the study names: no other code is imported because data name it."""
-    today = {(run.algo, run.task.env_id): {"revision": run.revision, "code": run.code} for run in study.runs()}
+    """Of the algorithms and environments that the study names: no other code is imported because
+    data name it."""
+    today = {
+        (run.algo, run.task.env_id): {"revision": run.revision, "code": run.code}
+        for run in study.runs()
+    }
     for path in sorted(root.glob("experiments/*/experiment.json")):
         stored = [about for cohort in read_experiment(path.parent)["cohorts"] for about in cohort]
         known = [today.get((about["algo"], about["task"]["env_id"])) for about in stored]
-        code = next((code for code in known if code), None)  # of all: a cohort has one class and one environment
+        # of all: a cohort has one class and one environment
+        code = next((code for code in known if code), None)
         if code is not None:
-            trained_by = {"revision": stored[0].get("revision", 1), "code": stored[0].get("code", {})}
+            trained_by = {
+                "revision": stored[0].get("revision", 1),
+                "code": stored[0].get("code", {}),
+            }
             edited, runs = "" if trained_by == code else "their code is not recorded", list[Run]()
             try:
                 runs = [Run.from_description(about | code) for about in stored]
@@ -109,9 +119,9 @@ def plan(
     keep_stale: bool = False,
     known: Collection[str] = (),
 ) -> list[PlannedCohort]:
-    """The cohorts of a study in a folder: those begun there, then those to be begun, each within `memory` bytes. What
-    was begun by other code than today's counts only if it came to its end and is to be kept. Runs whose identity is
-    `known` are trained elsewhere."""
+    """The cohorts of a study in a folder: those begun there, then those to be begun, each within
+    `memory` bytes. What was begun by other code than today's counts only if it came to its end and
+    is to be kept. Runs whose identity is `known` are trained elsewhere."""
     cohorts = []
     check_links(root)
     # Each identity once: the same run under a second name is not trained again.
@@ -122,8 +132,15 @@ def plan(
             cohort = PlannedCohort(stored.folder, stored.runs, cohort_bytes(stored.runs))
             if stored.edited:
                 kept = keep_stale and cohort.done() == len(cohort.runs)
-                outcome = "are kept, and marked" if kept else "are to be trained again, unless --keep-stale keeps them"
-                runs = f"{cohort.title}: {len(cohort.runs)} runs were trained by other code than today's"
+                outcome = (
+                    "are kept, and marked"
+                    if kept
+                    else "are to be trained again, unless --keep-stale keeps them"
+                )
+                runs = (
+                    f"{cohort.title}: {len(cohort.runs)} runs were trained by other code than "
+                    "today's"
+                )
                 warnings.warn(f"{runs} ({stored.edited}) and {outcome}.", stacklevel=2)
                 if not kept:
                     continue
@@ -134,7 +151,9 @@ def plan(
         for part in split_by_memory(together, memory):
             digest = hashlib.sha256("".join(run.identity for run in part).encode()).hexdigest()[:8]
             name = file_name(f"{part[0].task.name}-{part[0].algo}-{digest}")
-            cohorts.append(PlannedCohort(root / "experiments" / name, tuple(part), cohort_bytes(part)))
+            cohorts.append(
+                PlannedCohort(root / "experiments" / name, tuple(part), cohort_bytes(part))
+            )
     return cohorts
 
 
@@ -142,7 +161,8 @@ def split_by_memory(runs: Sequence[Run], memory: int) -> list[Sequence[Run]]:
     each = cohort_bytes(runs[:1])
     if each > memory:
         raise UserError(
-            f"One run of {runs[0].label} on {runs[0].task.name} needs {each / 1e9:.1f} GB, and {memory / 1e9:.1f} GB "
+            f"One run of {runs[0].label} on {runs[0].task.name} needs {each / 1e9:.1f} GB, "
+            f"and {memory / 1e9:.1f} GB "
             "are allowed; allow more with --memory, or set a smaller capacity."
         )
     parts = math.ceil(len(runs) / (memory // each))
@@ -150,8 +170,11 @@ def split_by_memory(runs: Sequence[Run], memory: int) -> list[Sequence[Run]]:
     return [runs[first : first + per_part] for first in range(0, len(runs), per_part)]
 
 
-def begin(study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides: Mapping[str, Any]) -> None:
-    """Write the study and its experiments down, so that they can be trained by anyone who has the folder."""
+def begin(
+    study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides: Mapping[str, Any]
+) -> None:
+    """Write the study and its experiments down, so that they can be trained by anyone who has the
+    folder."""
     root.mkdir(parents=True, exist_ok=True)
     runs = study.runs() if study.kind != "cost" else []  # which times its runs and keeps none
     names = ("run", "task", "algo", "label", "seed", "identity")
@@ -161,14 +184,23 @@ def begin(study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides:
     stale = dict[str, str]()
     for stored in stored_cohorts(study, root):
         if stored.edited:
-            stale |= dict(zip_longest(stored.identities, (run.identity for run in stored.runs), fillvalue=""))
+            stale |= dict(
+                zip_longest(stored.identities, (run.identity for run in stored.runs), fillvalue="")
+            )
     if (previous := read_study(root)) is not None:
         if previous["study"] != study.name:
-            raise UserError(f"{root} holds the study {previous['study']!r}; choose another folder with --out.")
+            raise UserError(
+                f"{root} holds the study {previous['study']!r}; choose another folder with --out."
+            )
         # What was asked for before, with more seeds or tasks perhaps, is asked for still.
         rows, stale = [*previous["expected_runs"], *expected], stale_runs(previous) | stale
         expected = list({(row["task"], row["label"], row["seed"]): row for row in rows}.values())
-    about = {"version": VERSION, "study": study.name, "title": study.title, "question": study.question}
+    about = {
+        "version": VERSION,
+        "study": study.name,
+        "title": study.title,
+        "question": study.question,
+    }
     about["definition"] = study.definition
     about |= {"kind": study.kind, "baseline": study.baseline, "expected_runs": expected}
     current = {row.get("identity") for row in expected}
@@ -177,7 +209,9 @@ def begin(study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides:
     write_json(root / "study.json", about)
     for cohort in cohorts:
         if not (cohort.folder / "experiment.json").exists():
-            options = Options(**{**study.options_for(cohort.runs[0].task), **overrides, "steps": cohort.steps})
+            options = Options(
+                **{**study.options_for(cohort.runs[0].task), **overrides, "steps": cohort.steps}
+            )
             create(cohort.folder, [cohort.runs], options)
         elif cohort.done() < len(cohort.runs) and (kept := choose_again(cohort.folder, overrides)):
             own = ", ".join(assignments(kept))
@@ -205,7 +239,8 @@ class CohortPlace:
 
 
 def place_for_cohorts(device: str, memory: int | None) -> CohortPlace:
-    """A GPU need not be in this machine where it is told how much memory a cohort may take there."""
+    """A GPU need not be in this machine where it is told how much memory a cohort may take
+    there."""
     try:
         chosen = backends.pick_device(device)
     except UserError as error:
@@ -213,7 +248,8 @@ def place_for_cohorts(device: str, memory: int | None) -> CohortPlace:
             raise
         if memory is None:
             raise UserError(
-                f"This machine has no {device} whose free memory could be asked for; plan for one with --memory, "
+                f"This machine has no {device} whose free memory could be asked for; plan for "
+                "one with --memory, "
                 "the MB that one cohort may take there."
             ) from error
         return CohortPlace(torch.device(device), memory, here=False)

@@ -1,4 +1,5 @@
-"""Steps of runs that are placed as training would place them, timed: for the cost study and for plans."""
+"""Steps of runs that are placed as training would place them, timed: for the cost study and for
+plans."""
 
 import heapq
 import time
@@ -17,7 +18,9 @@ from pac4sac.training.options import Options
 TRIED_STEPS = 60
 TRIED_EPISODE = 15  # steps
 GPU_GAIN = 2.5  # what cohorts side by side get done, over one at a time
-STARTING = 12.0  # seconds of a process until its first step, where the compiler has done its work before
+STARTING = (
+    12.0  # seconds of a process until its first step, where the compiler has done its work before
+)
 
 
 class TimedCohort:
@@ -43,23 +46,38 @@ class TimedCohort:
         return time.perf_counter() - started
 
     def expected_seconds(self) -> float:
-        """Of the whole training, from some steps in the middle of learning and the beginning of an evaluation."""
+        """Of the whole training, from some steps in the middle of learning and the beginning of an
+        evaluation."""
         options, learner = self.options, self.learner
         with backends.Rehearsal(learner):
             learner.step = learner.first_update
             self.take(TRIED_STEPS // 4)
             learning = self.take(TRIED_STEPS) / TRIED_STEPS
             learner.step = 0
-            warming = self.take(TRIED_STEPS // 4) / (TRIED_STEPS // 4) if learner.first_update else 0.0
+            warming = (
+                self.take(TRIED_STEPS // 4) / (TRIED_STEPS // 4) if learner.first_update else 0.0
+            )
             evaluating = self._evaluation_seconds() if options.evaluation_episodes else 0.0
         evaluations = 1 + (options.steps // options.evaluate_every if options.evaluate_every else 0)
         warmup = min(learner.first_update, options.steps)
-        return STARTING + warmup * warming + (options.steps - warmup) * learning + evaluations * evaluating
+        return (
+            STARTING
+            + warmup * warming
+            + (options.steps - warmup) * learning
+            + evaluations * evaluating
+        )
 
     def _evaluation_seconds(self) -> float:
         learner, task, seeds = self.learner, self.runs[0].task, [run.seed for run in self.runs]
         short = replace(task, horizon=TRIED_EPISODE)
-        asked = (learner.agent, learner.state, short, seeds, self.options.evaluation_episodes, "plan")
+        asked = (
+            learner.agent,
+            learner.state,
+            short,
+            seeds,
+            self.options.evaluation_episodes,
+            "plan",
+        )
         seconds = {}
         for policy in policies_of(learner.agent):
             started = time.perf_counter()
@@ -75,8 +93,8 @@ def expected_seconds(runs: Sequence[Run], options: Options) -> float:
 
 
 def side_by_side_seconds(each: Sequence[float], parallel: int, on_gpu: bool) -> float:
-    """Of cohorts that begin as places become free, the longest first. On a GPU those that train at the same time slow
-    each other."""
+    """Of cohorts that begin as places become free, the longest first. On a GPU those that train at
+    the same time slow each other."""
     ends = [0.0] * parallel
     for seconds in sorted(each, reverse=True):
         heapq.heapreplace(ends, ends[0] + seconds)

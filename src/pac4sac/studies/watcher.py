@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 class Watcher:
     """Says nothing and passes warnings on; override what you want to know."""
 
-    def planned(self, study: "Study", root: Path, cohorts: Sequence["PlannedCohort"], memory: int) -> None:
+    def planned(
+        self, study: "Study", root: Path, cohorts: Sequence["PlannedCohort"], memory: int
+    ) -> None:
         """These cohorts, each within `memory` bytes, make up the study in the folder `root`."""
 
     def progress(self, cohort: "PlannedCohort", step: int, steps: int) -> None: ...

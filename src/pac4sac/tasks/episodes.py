@@ -1,4 +1,5 @@
-"""The environments of runs over one board of arrays: the same code steps them in the pool's process and in workers."""
+"""The environments of runs over one board of arrays: the same code steps them in the pool's process
+and in workers."""
 
 import atexit
 import contextlib
@@ -27,19 +28,25 @@ TICK = 1.0  # seconds between two looks at a simulator that may hang
 
 
 def board_layout(runs: int, observation_size: int, action_size: int) -> np.dtype[np.void]:
-    """All that pool and environments exchange: the pool writes ``action`` and ``active``, they write the rest."""
+    """All that pool and environments exchange: the pool writes ``action`` and ``active``, they
+    write the rest."""
     return np.dtype(
         [
             ("action", np.float32, (runs, action_size)),
             ("observation", np.float32, (runs, observation_size)),
             ("final_observation", np.float32, (runs, observation_size)),
             ("reward", np.float64, (runs,)),
-            *[(name, np.bool_, (runs,)) for name in ("terminated", "truncated", "active", "failed")],
-            ("refused", np.bool_, (runs,)),  # the environment could not be built, and the user can mend it
+            *[
+                (name, np.bool_, (runs,))
+                for name in ("terminated", "truncated", "active", "failed")
+            ],
+            # the environment could not be built, and the user can mend it
+            ("refused", np.bool_, (runs,)),
             ("cause", "S400", (runs,)),  # of a failure
-            # Of each worker, at the place of its first run: what it was asked for, how much of that by letter, what it
-            # has done, and the seconds its steps took; who sleeps and must be woken. Beats count the steps and resets
-            # that the process has begun, those for other pools too, and tell that none of them hangs.
+            # Of each worker, at the place of its first run: what it was asked for, how much of that
+            # by letter, what it has done, and the seconds its steps took; who sleeps and must be
+            # woken. Beats count the steps and resets that the process has begun, those for other
+            # pools too, and tell that none of them hangs.
             *[(name, np.int64, (runs,)) for name in ("asked", "letters", "answered", "beats")],
             ("worked", np.float64, (runs,)),
             *[(name, np.bool_, (runs,)) for name in ("pool_sleeps", "worker_sleeps")],
@@ -56,18 +63,20 @@ def simulator_seed(run_seed: int, purpose: str, episode: int) -> int:
 
 
 def number(reward: Any) -> float:
-    if not isinstance(reward, SupportsFloat) or np.size(cast(Any, reward)) != 1:  # NumPy would read a text
+    # NumPy would read a text
+    if not isinstance(reward, SupportsFloat) or np.size(cast(Any, reward)) != 1:
         raise TypeError(f"its reward is no number: {reward!r}")
     return float(np.asarray(reward, np.float64).item())
 
 
 class Alarm:
-    """While entered, in the process of the pool, breaks off a step or a reset that takes too long, and one that keeps a
-    stop waiting. It cannot where a simulator hangs without giving Python its turn, nor outside of the main thread; and
-    it leaves an alarm alone that the user has set."""
+    """While entered, in the process of the pool, breaks off a step or a reset that takes too long,
+    and one that keeps a stop waiting. It cannot where a simulator hangs without giving Python its
+    turn, nor outside of the main thread; and it leaves an alarm alone that the user has set."""
 
     _inside: ClassVar["Alarm | None"] = None
-    _ticked: ClassVar[float] = -math.inf  # when it did last; it ticks only while somebody is inside, which costs less
+    # when it did last; it ticks only while somebody is inside, which costs less
+    _ticked: ClassVar[float] = -math.inf
     _before: ClassVar[Any] = signal.SIG_DFL
 
     def __init__(self, limit: int, stop: StopRequest | None) -> None:
@@ -81,8 +90,14 @@ class Alarm:
         self.begin()
         if threading.get_ident() == threading.main_thread().ident:
             Alarm._inside = self
-            if self._began - Alarm._ticked > 3 * TICK and not signal.getitimer(signal.ITIMER_REAL)[0]:
-                Alarm._before, Alarm._ticked = signal.signal(signal.SIGALRM, Alarm._tick), self._began
+            if (
+                self._began - Alarm._ticked > 3 * TICK
+                and not signal.getitimer(signal.ITIMER_REAL)[0]
+            ):
+                Alarm._before, Alarm._ticked = (
+                    signal.signal(signal.SIGALRM, Alarm._tick),
+                    self._began,
+                )
                 signal.setitimer(signal.ITIMER_REAL, TICK, TICK)
 
     def __exit__(self, *_: object) -> None:
@@ -115,24 +130,40 @@ atexit.register(Alarm.silence)
 
 
 class RunEnvironment:
-    """The environment of one run and the episode it is in. What goes wrong inside is told on the board, not raised."""
+    """The environment of one run and the episode it is in. What goes wrong inside is told on the
+    board, not raised."""
 
     def __init__(
-        self, task: Task, run: int, seed: int, purpose: str, board: Board, watch: Callable[[], object] = lambda: None
+        self,
+        task: Task,
+        run: int,
+        seed: int,
+        purpose: str,
+        board: Board,
+        watch: Callable[[], object] = lambda: None,
     ) -> None:
         """Calls `watch` whenever a step or a reset begins, which may take too long."""
-        self._task, self._run, self._seed, self._purpose, self._board = task, run, seed, purpose, board
+        self._task, self._run, self._seed, self._purpose, self._board = (
+            task,
+            run,
+            seed,
+            purpose,
+            board,
+        )
         self._watch = watch
         self._env: gymnasium.Env[NDArray[np.float32], NDArray[np.float32]] | None = None
         self._episode = self._steps = 0
         # What each step needs is looked up once.
         rows = [board[name][run] for name in ("action", "observation", "final_observation")]
         self._action, self._observation, self._final_observation = rows
-        columns = [board[name] for name in ("reward", "terminated", "truncated", "active", "failed")]
+        columns = [
+            board[name] for name in ("reward", "terminated", "truncated", "active", "failed")
+        ]
         self._reward, self._terminated, self._truncated, self._active, self._failed = columns
 
     def begin(self, episode: int, actions: bytes) -> None:
-        """Start this episode and take these actions in it; the board then shows the observation reached."""
+        """Start this episode and take these actions in it; the board then shows the observation
+        reached."""
         self._failed[self._run] = self._board["refused"][self._run] = False
         self._steps = 0
         try:
@@ -156,7 +187,8 @@ class RunEnvironment:
         try:
             self._steps += 1
             self._watch()
-            # A copy, because an environment may keep the action it was given, and the board changes under it.
+            # A copy, because an environment may keep the action it was given, and the board changes
+            # under it.
             observation, reward, terminated, truncated, _ = self._env.step(self._action.copy())
             self._final_observation[:] = self._checked(observation)
             self._reward[run] = reward if type(reward) is float else number(reward)
@@ -169,22 +201,29 @@ class RunEnvironment:
 
     def close(self) -> None:
         if self._env is not None:
-            with contextlib.suppress(
-                Exception, SystemExit
-            ):  # its results are safe; it must not keep the others from closing
+            # its results are safe; it must not keep the others from closing
+            with contextlib.suppress(Exception, SystemExit):
                 self._env.close()
 
     def _reset(self, episode: int) -> NDArray[np.float32]:
         assert self._env is not None
         self._episode, self._steps = episode, 0
         self._watch()
-        # Environments whose first episode differs from later ones must not count resets themselves: a replay has fewer.
-        options = {"episode": episode} if getattr(self._env.unwrapped, "episode_option", False) else None
-        return self._env.reset(seed=simulator_seed(self._seed, self._purpose, episode), options=options)[0]
+        # Environments whose first episode differs from later ones must not count resets themselves:
+        # a replay has fewer.
+        options = (
+            {"episode": episode} if getattr(self._env.unwrapped, "episode_option", False) else None
+        )
+        return self._env.reset(
+            seed=simulator_seed(self._seed, self._purpose, episode), options=options
+        )[0]
 
     def _checked(self, observation: Any) -> Any:
-        if (shape := np.shape(observation)) != self._observation.shape:  # NumPy would repeat a single number
-            raise ValueError(f"its observation has the shape {shape} instead of {self._observation.shape}")
+        # NumPy would repeat a single number
+        if (shape := np.shape(observation)) != self._observation.shape:
+            raise ValueError(
+                f"its observation has the shape {shape} instead of {self._observation.shape}"
+            )
         return observation
 
     def _fail(self, problem: BaseException) -> None:
@@ -204,10 +243,14 @@ class HostInProcess:
 
     second_life = shared = False
 
-    def __init__(self, task: Task, seeds: list[int], purpose: str, board: Board, alarm: Alarm) -> None:
+    def __init__(
+        self, task: Task, seeds: list[int], purpose: str, board: Board, alarm: Alarm
+    ) -> None:
         self.runs, self._worked, self._alarm = list(range(len(seeds))), board["worked"], alarm
         places = enumerate(seeds)
-        self._environments = [RunEnvironment(task, run, seed, purpose, board, alarm.begin) for run, seed in places]
+        self._environments = [
+            RunEnvironment(task, run, seed, purpose, board, alarm.begin) for run, seed in places
+        ]
         self._due = False
 
     def begin(self, run: int, episode: int, actions: NDArray[np.float32]) -> None:

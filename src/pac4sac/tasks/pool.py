@@ -1,4 +1,5 @@
-"""EnvPool: one environment per run, stepped in lockstep, in this process or in workers over shared memory."""
+"""EnvPool: one environment per run, stepped in lockstep, in this process or in workers over shared
+memory."""
 
 import contextlib
 import json
@@ -23,7 +24,8 @@ from pac4sac.tasks.worker import Crew, Host, HostInWorker, WorkerProcess, close_
 
 log = logging.getLogger(__name__)
 
-# Seconds that workers cost, as seen on a virtual machine whose cores are busy with a learner too; idle cores do better.
+# Seconds that workers cost, as seen on a virtual machine whose cores are busy with a learner too;
+# idle cores do better.
 ROUND_TRIP = 100e-6
 ROUND_TRIP_PER_WORKER = 10e-6
 
@@ -33,23 +35,24 @@ Snapshot = dict[str, NDArray[Any]]
 class Transitions(NamedTuple):
     """One lockstep step of all runs; the arrays are overwritten by the next receive()."""
 
-    observation: NDArray[np.float32]  # [R, ds] what to act on next; after the end of an episode the reset observation
+    # [R, ds] what to act on next; after the end of an episode the reset observation
+    observation: NDArray[np.float32]
     final_observation: NDArray[np.float32]  # [R, ds] s' of the transition just taken
     reward: NDArray[np.float64]  # [R]
     terminated: NDArray[np.bool_]  # [R]
     truncated: NDArray[np.bool_]  # [R]
-    failed: NDArray[np.bool_]  # [R] runs whose simulator failed; rows of failed and of parked runs are zeros
+    # [R] runs whose simulator failed; rows of failed and of parked runs are zeros
+    failed: NDArray[np.bool_]
 
 
 class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
-    """Steps R environments; the number of workers changes the speed and nothing else. Pools that take turns can share
-    their workers (`pools_in_turns`).
+    """Steps R environments; the number of workers changes the speed and nothing else. Pools that
+    take turns can share their workers (`pools_in_turns`).
 
-    ``failures`` maps each run whose simulator failed to the cause; such a run is out, the others go on. A step or reset
-    that takes longer than ``limit`` seconds is a failure. ``strayed`` holds runs that a replay led elsewhere.
-    After an exception out of send() or receive() (Ctrl-C, say, or Stopped while simulators hang) only close() is
-    meaningful.
-    """
+    ``failures`` maps each run whose simulator failed to the cause; such a run is out, the others go
+    on. A step or reset that takes longer than ``limit`` seconds is a failure. ``strayed`` holds
+    runs that a replay led elsewhere. After an exception out of send() or receive() (Ctrl-C, say, or
+    Stopped while simulators hang) only close() is meaningful."""
 
     def __init__(
         self,
@@ -66,12 +69,19 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         self.failures: dict[int, str] = {}
         self.strayed: set[int] = set()
         self._stop = stop
-        self.observation_size, self.action_size = task_sizes(task)  # tells the user at once what cannot work
-        crew = workers if isinstance(workers, Crew) else Crew(settle_workers(task, [self.runs], workers))
+        # tells the user at once what cannot work
+        self.observation_size, self.action_size = task_sizes(task)
+        crew = (
+            workers
+            if isinstance(workers, Crew)
+            else Crew(settle_workers(task, [self.runs], workers))
+        )
         self.workers = crew.size
 
-        self._episode, self._steps = np.zeros((2, self.runs), np.int64)  # steps taken in the present episode
-        self._history = np.zeros((self.runs, 1024, self.action_size), np.float32)  # the actions of those steps
+        # steps taken in the present episode
+        self._episode, self._steps = np.zeros((2, self.runs), np.int64)
+        # the actions of those steps
+        self._history = np.zeros((self.runs, 1024, self.action_size), np.float32)
         self._each_run = np.arange(self.runs)
         self._state: Literal["new", "idle", "stepping", "closed"] = "new"
 
@@ -79,7 +89,11 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         layout = board_layout(*shape)
         self._hosts: list[Host] = []
         if self.workers:
-            self._job: dict[str, Any] = {"task": portable(task), "purpose": purpose, "seeds": self.seeds}
+            self._job: dict[str, Any] = {
+                "task": portable(task),
+                "purpose": purpose,
+                "seeds": self.seeds,
+            }
             memory = _anonymous_memory(layout.itemsize)
             self._job |= {"shape": shape, "memory": memory, "limit": limit}
             self._closing = weakref.finalize(self, close_hosts, self._hosts, memory)
@@ -92,14 +106,20 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
                 crew.start()
         else:
             self._board = np.zeros((), layout)
-            self._hosts.append(HostInProcess(task, self.seeds, purpose, self._board, Alarm(limit, stop)))
+            self._hosts.append(
+                HostInProcess(task, self.seeds, purpose, self._board, Alarm(limit, stop))
+            )
             self._closing = weakref.finalize(self, close_hosts, self._hosts, None)
 
         # The caller sees a copy, because simulators write the board while the learner reads.
         seen = np.zeros((), layout)
-        self._seen_bytes, self._board_bytes = (array.reshape(1).view(np.uint8) for array in (seen, self._board))
+        self._seen_bytes, self._board_bytes = (
+            array.reshape(1).view(np.uint8) for array in (seen, self._board)
+        )
         self._seen = Transitions(*(seen[name] for name in Transitions._fields))
-        self._active, self._failed, self._action = (self._board[name] for name in ("active", "failed", "action"))
+        self._active, self._failed, self._action = (
+            self._board[name] for name in ("active", "failed", "action")
+        )
         self._rows = [self._board[name] for name in Transitions._fields if name != "failed"]
         self._numbers = [rows for rows in self._rows if rows.dtype != np.bool_]
         self._active[:] = True
@@ -114,7 +134,9 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
     def send(self, actions: NDArray[np.float32]) -> None:
         self._require("idle")
         if actions.shape != (self.runs, self.action_size):
-            raise ValueError(f"actions have shape {actions.shape} instead of {(self.runs, self.action_size)}")
+            raise ValueError(
+                f"actions have shape {actions.shape} instead of {(self.runs, self.action_size)}"
+            )
         self._action[:] = actions
         self._state = "stepping"
         for host in self._hosts:
@@ -136,7 +158,8 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         return self._seen
 
     def worked(self) -> NDArray[np.float64]:
-        """Seconds for which each worker, or this process in place of workers, has stepped since its start."""
+        """Seconds for which each worker, or this process in place of workers, has stepped since its
+        start."""
         return np.array([self._board["worked"][host.runs[0]] for host in self._hosts])
 
     def park(self, run: int) -> None:
@@ -148,7 +171,9 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         """Where every run stands, in arrays of fixed types; ``failures`` is JSON, as bytes."""
         self._require("idle")
         actions = self._history[:, : max(1, self._steps.max())].copy()
-        actions[np.arange(actions.shape[1]) >= self._steps[:, None]] = 0  # nothing of earlier episodes
+        actions[np.arange(actions.shape[1]) >= self._steps[:, None]] = (
+            0  # nothing of earlier episodes
+        )
         return {
             "seed": np.array(self.seeds, np.uint64),
             "episode": self._episode.copy(),
@@ -160,15 +185,21 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         }
 
     def restore(self, snapshot: Snapshot) -> NDArray[np.float32]:
-        """Replay every episode up to the snapshot; a run whose environment then shows something else is told of, and
-        goes on from there."""
+        """Replay every episode up to the snapshot; a run whose environment then shows something
+        else is told of, and goes on from there."""
         self._require("new", "idle")
-        if snapshot["seed"].tolist() != self.seeds or snapshot["actions"].shape[2] != self.action_size:
+        if (
+            snapshot["seed"].tolist() != self.seeds
+            or snapshot["actions"].shape[2] != self.action_size
+        ):
             raise UserError(
                 f"The stored simulators are of other runs than these of task {self.task.name!r}; "
                 "resume with the task and seeds that the training was started with."
             )
-        failures = {int(run): str(cause) for run, cause in json.loads(snapshot["failures"].tobytes()).items()}
+        failures = {
+            int(run): str(cause)
+            for run, cause in json.loads(snapshot["failures"].tobytes()).items()
+        }
         self.failures = dict(failures)
         self._failed[:] = np.isin(self._each_run, list(failures))
         self._active[:] = ~(self._failed | snapshot["parked"])
@@ -178,7 +209,9 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         self._warn_of_strays(range(self.runs), snapshot["observation"])
         for run in sorted(self.failures.keys() - failures.keys()):
             seed, cause = self.seeds[run], self.failures[run]
-            raise UserError(f"Run {run} (seed {seed}) of task {self.task.name!r} cannot be resumed: {cause}")
+            raise UserError(
+                f"Run {run} (seed {seed}) of task {self.task.name!r} cannot be resumed: {cause}"
+            )
         return observation
 
     def close(self) -> None:
@@ -190,10 +223,13 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
 
     def _require(self, *states: str) -> None:
         if self._state not in states:
-            raise RuntimeError(f"the pool is {self._state}; this call needs it {' or '.join(states)}")
+            raise RuntimeError(
+                f"the pool is {self._state}; this call needs it {' or '.join(states)}"
+            )
 
     def _start(self) -> NDArray[np.float32]:
-        """Bring every run to the episode and step that the pool has down for it; what is observed there."""
+        """Bring every run to the episode and step that the pool has down for it; what is observed
+        there."""
         hosted = {run for host in self._hosts for run in host.runs}
         if orphans := [int(run) for run in np.flatnonzero(self._active) if run not in hosted]:
             host = HostInWorker(self._job, orphans, self._board, self._stop)
@@ -203,7 +239,8 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         self._collect()
         for run in map(int, np.flatnonzero(self._board["refused"] & self._active)):
             raise UserError(
-                f"{self._cause(run)} (This is what a worker process found: it sees only environments that "
+                f"{self._cause(run)} (This is what a worker process found: it sees only "
+                "environments that "
                 "it can import, so name the task 'module:Environment-v0', or use no workers.)"
             )
         self._settle()
@@ -215,7 +252,9 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         host_of = {run: host for host in hosts for run in host.runs}
         for run in sorted(host_of):
             if self._active[run]:
-                host_of[run].begin(run, int(self._episode[run]), self._history[run, : self._steps[run]])
+                host_of[run].begin(
+                    run, int(self._episode[run]), self._history[run, : self._steps[run]]
+                )
 
     def _collect(self) -> None:
         """Wait until all hosts have answered, the successors of those that die meanwhile too."""
@@ -228,17 +267,29 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
             host.second_life = False
 
     def _revive(self, dead: Host) -> list[HostInWorker]:
-        """Successors of a dead worker, brought to where it was; the step in flight is still on the board."""
+        """Successors of a dead worker, brought to where it was; the step in flight is still on the
+        board."""
         ending = dead.ending()
         self._hosts.remove(dead)
         runs = [run for run in dead.runs if self._active[run]]
         if dead.second_life and len(runs) == 1:
-            self._fail(runs[0], f"Its worker process died twice in the same step, the last time {ending}.")
+            self._fail(
+                runs[0], f"Its worker process died twice in the same step, the last time {ending}."
+            )
             return []
-        log.warning("The worker process of runs %s died %s; restarting it and replaying their episodes.", runs, ending)
-        # After a second death each run gets a process of its own: the one that kills it is out, the others go on.
+        log.warning(
+            "The worker process of runs %s died %s; restarting it and replaying their episodes.",
+            runs,
+            ending,
+        )
+        # After a second death each run gets a process of its own: the one that kills it is out, the
+        # others go on.
         groups = [[run] for run in runs] if dead.second_life else [runs]
-        successors = [HostInWorker(self._job, g, self._board, self._stop, second_life=True) for g in groups if g]
+        successors = [
+            HostInWorker(self._job, g, self._board, self._stop, second_life=True)
+            for g in groups
+            if g
+        ]
         for successor in successors:
             WorkerProcess([successor])
         self._hosts += successors
@@ -251,18 +302,23 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         return successors
 
     def _warn_of_strays(self, runs: Iterable[int], expected: NDArray[np.float32]) -> None:
-        differs = (self._board["observation"] != expected).any(axis=1) & self._active & ~self._failed
+        differs = (
+            (self._board["observation"] != expected).any(axis=1) & self._active & ~self._failed
+        )
         if strayed := {run for run in runs if differs[run]}:
             self.strayed |= strayed
             seeds = " and ".join(map(str, sorted({self.seeds[run] for run in strayed})))
             warnings.warn(  # not logged: a study shows it
-                f"{self.task.env_id} is not deterministic given its seed, or this is another machine: the same actions "
-                f"led to another observation. Seed {seeds} goes on from there, not exactly as if it had never stopped.",
+                f"{self.task.env_id} is not deterministic given its seed, or this is another "
+                "machine: the same actions "
+                f"led to another observation. Seed {seeds} goes on from there, not exactly as "
+                "if it had never stopped.",
                 stacklevel=2,
             )
 
     def _settle(self) -> None:
-        """Take runs out whose simulator raised or left the finite numbers, then show the board to the caller."""
+        """Take runs out whose simulator raised or left the finite numbers, then show the board to
+        the caller."""
         out = ~self._active
         if out.any():
             for rows in self._rows:
@@ -274,8 +330,14 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
                 bad |= ~finite.reshape(self.runs, -1).all(axis=1)
         if bad.any():
             for run in map(int, np.flatnonzero(bad)):
-                where = f"step {self._steps[run] + (self._state == 'stepping')} of episode {self._episode[run]}"
-                nan = f"{self.task.env_id} returned an observation or reward that is not finite in {where}."
+                where = (
+                    f"step {self._steps[run] + (self._state == 'stepping')} of episode "
+                    f"{self._episode[run]}"
+                )
+                nan = (
+                    f"{self.task.env_id} returned an observation or reward that is not finite in "
+                    f"{where}."
+                )
                 self._fail(run, self._cause(run) if self._failed[run] else nan)
             return self._settle()
         self._seen_bytes[:] = self._board_bytes
@@ -295,8 +357,8 @@ def pools_in_turns(
     limit: int = STEP_SECONDS,
     stop: StopRequest | None = None,
 ) -> list[EnvPool]:
-    """A pool for each list of seeds. They share workers, so that the simulators of one can work while another waits for
-    its actions."""
+    """A pool for each list of seeds. They share workers, so that the simulators of one can work
+    while another waits for its actions."""
     crew = Crew(settle_workers(task, [len(of_pool) for of_pool in seeds], workers))
     pools = [EnvPool(task, of_pool, crew, limit=limit, stop=stop) for of_pool in seeds]
     crew.start()
@@ -308,18 +370,21 @@ def settle_workers(task: Task, runs: Sequence[int], workers: int | Literal["auto
     if workers == "auto":
         workers = choose_workers(sum(runs), simulator_seconds(task), cores(), len(runs))
     if workers < 0:
-        raise UserError(f"A pool cannot have {workers} workers; use 0 (no processes), a positive number or 'auto'.")
+        raise UserError(
+            f"A pool cannot have {workers} workers; use 0 (no processes), a positive number "
+            "or 'auto'."
+        )
     return min(workers, sum(runs))
 
 
 def choose_workers(runs: int, step_seconds: float, cores: int, pools: int = 1) -> int:
     """The number of workers with the shortest lockstep step by this account of it.
 
-    Without workers a step takes all runs one after another. With W of them it takes the runs of the fullest worker,
-    plus waking the workers and hearing from them. The fewest workers win a draw: 20 runs on 16 cores get 10 workers
-    of two runs each, and the learner keeps six cores. Pools that take turns keep all their workers busy; then the
-    learner needs one core, and the workers have the others.
-    """
+    Without workers a step takes all runs one after another. With W of them it takes the runs of the
+    fullest worker, plus waking the workers and hearing from them. The fewest workers win a draw: 20
+    runs on 16 cores get 10 workers of two runs each, and the learner keeps six cores. Pools that
+    take turns keep all their workers busy; then the learner needs one core, and the workers have
+    the others."""
 
     def seconds(workers: int) -> float:
         if not workers:
@@ -331,7 +396,8 @@ def choose_workers(runs: int, step_seconds: float, cores: int, pools: int = 1) -
 
 
 def _anonymous_memory(size: int) -> int:
-    """A descriptor of memory that cannot leak: the kernel frees it with the last process that holds it."""
+    """A descriptor of memory that cannot leak: the kernel frees it with the last process that holds
+    it."""
     if hasattr(os, "memfd_create"):
         memory = os.memfd_create("pac4sac")
     else:

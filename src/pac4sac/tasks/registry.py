@@ -1,5 +1,6 @@
-"""Tasks: an environment with its episode length, the return that counts as solved, and a step budget. Any Gymnasium
-environment is one: flat float32 observations, for learners actions in [-1, 1], one thin wrapper."""
+"""Tasks: an environment with its episode length, the return that counts as solved, and a step
+budget. Any Gymnasium environment is one: flat float32 observations, for learners actions in [-1,
+1], one thin wrapper."""
 
 import contextlib
 import copy
@@ -38,13 +39,16 @@ ROBOTS = {"CartpoleSwingup": 800.0, "HalfCheetah": 3000.0, "Ant": 2500.0, "Human
 
 @dataclass(frozen=True)
 class Task:
-    """An environment, by its Gymnasium id and arguments (`env_kwargs`), with the steps after which an episode is
-    truncated (`horizon`), the return above which it counts as solved (`r_limit`), the environment steps of a run and
-    the updates after each of them. None is the environment's own limit, and nothing that counts as solved."""
+    """An environment, by its Gymnasium id and arguments (`env_kwargs`), with the steps after which
+    an episode is truncated (`horizon`), the return above which it counts as solved (`r_limit`), the
+    environment steps of a run and the updates after each of them. None is the environment's own
+    limit, and nothing that counts as solved."""
 
     name: str
     env_id: str
-    horizon: int | None = None  # steps after which an episode is truncated; None: the environment's own limit
+    horizon: int | None = (
+        None  # steps after which an episode is truncated; None: the environment's own limit
+    )
     r_limit: float | None = None  # an episode above this return counts as solved
     steps: int = 100_000  # step budget of a run
     updates_per_step: int = 1
@@ -59,38 +63,54 @@ class Task:
         if self.r_limit is not None:
             check_value("r_limit", self.r_limit, float, ANY)
         if not isinstance(self.env_kwargs, dict):
-            raise UserError(f"env_kwargs must be a table of names and values, not {self.env_kwargs!r}.")
+            raise UserError(
+                f"env_kwargs must be a table of names and values, not {self.env_kwargs!r}."
+            )
         object.__setattr__(self, "env_kwargs", plain(self.env_kwargs))
 
     def changed(self, changes: Mapping[str, Any]) -> "Task":
         """With other values for some of these, but for the environment."""
         known = [f.name for f in fields(self) if f.name != "env_id"]
         if unknown := sorted(set(changes).difference(known)):
-            raise UserError(f"A task has no {unknown[0]!r}; {did_you_mean(unknown[0], known, 'it has')}")
+            raise UserError(
+                f"A task has no {unknown[0]!r}; {did_you_mean(unknown[0], known, 'it has')}"
+            )
         return replace(self, **changes)
 
 
-# Updates per step are not in the paper. Those of the first two tasks bring DDPG and SAC nearest to its rows: see
-# "Calibration" in docs/findings-appendix.md. For Ant and Humanoid one is our reading until they are calibrated.
+# Updates per step are not in the paper. Those of the first two tasks bring DDPG and SAC nearest to
+# its rows: see "Calibration" in docs/findings-appendix.md. For Ant and Humanoid one is our reading
+# until they are calibrated.
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
-        Task("cartpole-swingup", "pac4sac/CartpoleSwingup-v0", HORIZON, 850.0, 40_000, updates_per_step=4),
+        Task(
+            "cartpole-swingup",
+            "pac4sac/CartpoleSwingup-v0",
+            HORIZON,
+            850.0,
+            40_000,
+            updates_per_step=4,
+        ),
         Task("half-cheetah", "pac4sac/HalfCheetah-v0", HORIZON, 2000.0, 250_000),
         Task("ant", "pac4sac/Ant-v0", HORIZON, 2500.0, 500_000),
         Task("humanoid", "pac4sac/Humanoid-v0", HORIZON, 3500.0, 500_000),
     )
 }
-# Those on which the field compares, by the extra that brings them. All of them have the same time limit.
+# Those on which the field compares, by the extra that brings them. All of them have the same time
+# limit.
 FIELD_TASKS: dict[str, dict[str, Task]] = {
     extra: {name: Task(name, name, HORIZON, **numbers) for name, numbers in tasks.items()}
-    for extra, tasks in tomllib.loads(Path(__file__).with_name("field.toml").read_text(encoding="utf-8")).items()
+    for extra, tasks in tomllib.loads(
+        Path(__file__).with_name("field.toml").read_text(encoding="utf-8")
+    ).items()
 }
 PRESETS = TASKS | {name: task for tasks in FIELD_TASKS.values() for name, task in tasks.items()}
 
 
 def register_environments() -> None:
-    """Give Gymnasium the four PyBullet environments; the simulator itself is imported when one is made."""
+    """Give Gymnasium the four PyBullet environments; the simulator itself is imported when one is
+    made."""
     for robot, threshold in ROBOTS.items():
         if (env_id := f"pac4sac/{robot}-v0") not in gymnasium.registry:
             home = f"pac4sac.tasks.robots:{robot}"
@@ -98,12 +118,15 @@ def register_environments() -> None:
 
 
 def get_task(task: str | Task, steps: int | None = None) -> Task:
-    """A task, or by name a shipped one or that which any Gymnasium id makes with its environment's own limits; `steps`
-    take the place of its budget."""
+    """A task, or by name a shipped one or that which any Gymnasium id makes with its environment's
+    own limits; `steps` take the place of its budget."""
     if isinstance(task, str):
         task = known_task(task) or _task_of(task, find_spec(task))
     elif not isinstance(task, Task):
-        raise UserError(f"A task is a name or a pac4sac.Task, not {task!r}; name an environment by its registered id.")
+        raise UserError(
+            f"A task is a name or a pac4sac.Task, not {task!r}; name an environment by its "
+            "registered id."
+        )
     return task if steps is None else replace(task, steps=steps)
 
 
@@ -125,13 +148,15 @@ def portable(task: Task) -> dict[str, Any]:
         json.dumps(description)
     except TypeError as problem:
         raise UserError(
-            f"Task {task.name!r} has env_kwargs that cannot be written down ({problem}); use numbers, texts and lists."
+            f"Task {task.name!r} has env_kwargs that cannot be written down ({problem}); use "
+            "numbers, texts and lists."
         ) from problem
     return description
 
 
 def time_limit(task: Task) -> int | None:
-    """Steps after which an episode is truncated; None where it is left to the environment to end it, or never to."""
+    """Steps after which an episode is truncated; None where it is left to the environment to end
+    it, or never to."""
     return task.horizon or find_spec(task.env_id).max_episode_steps
 
 
@@ -143,7 +168,8 @@ def find_spec(env_id: str) -> EnvSpec:
             _registered_by(module)
         except ModuleNotFoundError as missing:
             raise UserError(
-                f"Task {env_id!r} asks to import {module!r} first, but there is no module {missing.name!r}; "
+                f"Task {env_id!r} asks to import {module!r} first, but there is no module "
+                f"{missing.name!r}; "
                 "install it or put its folder on PYTHONPATH."
             ) from missing
     elif env_id.startswith("dm_control/"):
@@ -151,13 +177,17 @@ def find_spec(env_id: str) -> EnvSpec:
             importlib.import_module("dm_control")
             importlib.import_module("shimmy")
         except ImportError as missing:
-            raise UserError(f"Task {env_id!r} needs dm_control ({missing}); {how_to_install('dmc')}.") from missing
+            raise UserError(
+                f"Task {env_id!r} needs dm_control ({missing}); {how_to_install('dmc')}."
+            ) from missing
     spec = gymnasium.registry.get(plain_id if module else env_id)
     if spec is None:
         own = _registered_by(module) if module else set()
         known = {known.lower(): known for known in (own or {*gymnasium.registry, *PRESETS})}
         close = difflib.get_close_matches(plain_id.lower(), known, n=3, cutoff=0.0 if own else 0.5)
-        nearest = " or ".join(f"{module}:{known[match]}" if own else known[match] for match in close)
+        nearest = " or ".join(
+            f"{module}:{known[match]}" if own else known[match] for match in close
+        )
         others = f"use one of {', '.join(TASKS)}, or any Gymnasium id with continuous actions."
         hint = f"did you mean {nearest}?" if nearest else others
         raise UserError(f"There is no task or environment {env_id!r}; {hint}")
@@ -180,9 +210,12 @@ def _registered_by(module: str) -> set[str]:
 
 
 class TaskEnv(gymnasium.Wrapper[Vector, Vector, Any, Any]):
-    """Does what TimeLimit, FlattenObservation and, with `unit_actions`, RescaleAction would, in one call per step."""
+    """Does what TimeLimit, FlattenObservation and, with `unit_actions`, RescaleAction would, in one
+    call per step."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any], name: str, horizon: int | None, unit_actions: bool) -> None:
+    def __init__(
+        self, env: gymnasium.Env[Any, Any], name: str, horizon: int | None, unit_actions: bool
+    ) -> None:
         super().__init__(env)
         self.horizon, self.elapsed_steps = horizon, 0
         unit, self.from_unit, self.to_unit = _action_adapter(env.action_space, name)
@@ -191,7 +224,9 @@ class TaskEnv(gymnasium.Wrapper[Vector, Vector, Any, Any]):
             self.action_space = unit
         self._to_action = self.from_unit if unit_actions else None
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Vector, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Vector, dict[str, Any]]:
         self.elapsed_steps = 0
         observation, info = self.env.reset(seed=seed, options=options)
         return self.to_vector(observation) if self.to_vector else observation, info
@@ -225,11 +260,14 @@ def make_env(task: Task, render_mode: str | None = None, *, unit_actions: bool =
     except (Exception, SystemExit) as error:  # whatever the code of an environment raises
         if isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
             raise UserError(
-                f"The environment of task {task.name!r} does not take all of the options {', '.join(kwargs)}; "
+                f"The environment of task {task.name!r} does not take all of the options "
+                f"{', '.join(kwargs)}; "
                 "leave out those it lacks."
             ) from error
         cause = f"{type(error).__name__}: {error}"
-        raise UserError(f"The environment of task {task.name!r} cannot be made ({cause}); mend it first.") from error
+        raise UserError(
+            f"The environment of task {task.name!r} cannot be made ({cause}); mend it first."
+        ) from error
     try:
         return TaskEnv(env, task.name, time_limit(task), unit_actions)
     except UserError:
@@ -246,21 +284,30 @@ def _key(task: Task) -> str:
 
 
 def task_sizes(task: Task) -> tuple[int, int]:
-    """Lengths of an observation and of an action. An environment is built for them once, and again when another one was
-    registered under its id."""
+    """Lengths of an observation and of an action. An environment is built for them once, and again
+    when another one was registered under its id."""
     key, spec = _key(task), find_spec(task.env_id)
     if key not in _sizes or _sizes[key][0] is not spec:
         with contextlib.closing(make_env(task, unit_actions=True)) as env:
-            _sizes[key] = spec, (math.prod(env.observation_space.shape or ()), math.prod(env.action_space.shape or ()))
+            _sizes[key] = (
+                spec,
+                (
+                    math.prod(env.observation_space.shape or ()),
+                    math.prod(env.action_space.shape or ()),
+                ),
+            )
     return _sizes[key][1]
 
 
 def simulator_seconds(task: Task) -> float:
-    """Of one step with random actions, measured once; 0 where the environment raises. The lower quartile of some steps:
-    a busy machine should not look like a slow simulator."""
+    """Of one step with random actions, measured once; 0 where the environment raises. The lower
+    quartile of some steps: a busy machine should not look like a slow simulator."""
     if _key(task) not in _seconds:
         taken = [0.0]
-        with contextlib.closing(make_env(task, unit_actions=True)) as env, contextlib.suppress(Exception):
+        with (
+            contextlib.closing(make_env(task, unit_actions=True)) as env,
+            contextlib.suppress(Exception),
+        ):
             env.action_space.seed(0)
             env.reset(seed=0)
             for _ in range(50):
@@ -277,11 +324,13 @@ def simulator_seconds(task: Task) -> float:
 def _action_adapter(
     space: spaces.Space[Any], name: str
 ) -> tuple[spaces.Space[Vector], ToAction | None, ToVector | None]:
-    """The actions that agents give, in [-1, 1], and the way from one of them to one of the space, and back."""
+    """The actions that agents give, in [-1, 1], and the way from one of them to one of the space,
+    and back."""
     if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
         kind = "integer" if isinstance(space, spaces.Box) else type(space).__name__
         raise UserError(
-            f"Task {name!r} takes {kind} actions; choose an environment with continuous (Box) actions, "
+            f"Task {name!r} takes {kind} actions; choose an environment with continuous (Box) "
+            "actions, "
             "the only kind these agents learn."
         )
     if np.any(np.abs([space.low, space.high]) >= np.finfo(np.float32).max):
@@ -305,7 +354,9 @@ def _action_adapter(
     return unit, from_unit, to_unit
 
 
-def _observation_adapter(space: spaces.Space[Any], name: str) -> tuple[spaces.Space[Vector], ToVector | None]:
+def _observation_adapter(
+    space: spaces.Space[Any], name: str
+) -> tuple[spaces.Space[Vector], ToVector | None]:
     if _has_image(space):
         raise UserError(
             f"Task {name!r} observes images, which these agents cannot read; "
@@ -318,7 +369,9 @@ def _observation_adapter(space: spaces.Space[Any], name: str) -> tuple[spaces.Sp
         )
     flat = spaces.flatten_space(space)
     assert isinstance(flat, spaces.Box)
-    vector = spaces.Box(flat.low.astype(np.float32), flat.high.astype(np.float32), flat.shape, np.float32)
+    vector = spaces.Box(
+        flat.low.astype(np.float32), flat.high.astype(np.float32), flat.shape, np.float32
+    )
     if space == vector:
         return vector, None
     if isinstance(space, spaces.Box):
@@ -328,5 +381,7 @@ def _observation_adapter(space: spaces.Space[Any], name: str) -> tuple[spaces.Sp
 
 def _has_image(space: spaces.Space[Any]) -> bool:
     if isinstance(space, spaces.Dict | spaces.Tuple):
-        return any(map(_has_image, space.values() if isinstance(space, spaces.Dict) else space.spaces))
+        return any(
+            map(_has_image, space.values() if isinstance(space, spaces.Dict) else space.spaces)
+        )
     return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) > 1

@@ -1,10 +1,9 @@
 """Robots seen in pictures, drawn without a display, and in PyBullet's window.
 
 In a picture PyBullet's software renderer draws the robot; the floor and the shadow on it are ours.
-That renderer spends nearly all its time on the ground, draws it without shadows and aliases it badly. Since
-the camera keeps its height and direction, each pixel of the floor sees the same spot relative to the camera in every
-frame, so that the floor costs a few array operations.
-"""
+That renderer spends nearly all its time on the ground, draws it without shadows and aliases it
+badly. Since the camera keeps its height and direction, each pixel of the floor sees the same spot
+relative to the camera in every frame, so that the floor costs a few array operations."""
 
 import os
 import sys
@@ -21,7 +20,11 @@ FIELD_OF_VIEW = 40.0  # degrees, vertical
 SAMPLES = 2  # per pixel and direction, for smooth edges of the robot
 
 LIGHT = np.array([-0.35, -0.45, 0.82])  # towards the light
-SHADING = {"lightDirection": (10 * LIGHT).tolist(), "lightColor": (1, 1, 1), "lightAmbientCoeff": 0.55}
+SHADING = {
+    "lightDirection": (10 * LIGHT).tolist(),
+    "lightColor": (1, 1, 1),
+    "lightAmbientCoeff": 0.55,
+}
 SHADING |= {"lightDiffuseCoeff": 0.55, "lightSpecularCoeff": 0.05, "shadow": 0}
 LIGHT_DISTANCE = 60.0  # metres: far enough for parallel rays
 SHADOW_SIZE = 384  # pixels of the shadow map, each way
@@ -48,8 +51,11 @@ class Camera:
 class Painter:
     def __init__(self, pybullet: Any, camera: Camera) -> None:
         self._pybullet, self._camera = pybullet, camera
-        self._projection = pybullet.computeProjectionMatrixFOV(FIELD_OF_VIEW, WIDTH / HEIGHT, 0.1, 100.0)
-        # The view matrix turns world into camera axes, so that its rows are the camera's axes in the world.
+        self._projection = pybullet.computeProjectionMatrixFOV(
+            FIELD_OF_VIEW, WIDTH / HEIGHT, 0.1, 100.0
+        )
+        # The view matrix turns world into camera axes, so that its rows are the camera's axes in
+        # the world.
         view = np.reshape(self._view(0.0, 0.0), (4, 4)).T
         right, up, back = view[:3, :3]
         self._eye: NDArray[np.float64] = -view[:3, :3].T @ view[:3, 3]
@@ -61,8 +67,10 @@ class Painter:
         reach = (camera.floor - self._eye[2]) / drop  # [H, W], in units of the ray
         self._floor_x = (self._eye[0] + reach * rays[..., 0]).astype(np.float32)
         self._floor_y = (self._eye[1] + reach * rays[..., 1]).astype(np.float32)
-        # How far apart on the floor neighbouring pixels lie: tiles fade out where they get smaller than that.
-        slopes = [np.abs(np.gradient(floor)) for floor in (self._floor_x, self._floor_y)]  # each down and across
+        # How far apart on the floor neighbouring pixels lie: tiles fade out where they get smaller
+        # than that.
+        # each down and across
+        slopes = [np.abs(np.gradient(floor)) for floor in (self._floor_x, self._floor_y)]
         self._blur_x, self._blur_y = (np.maximum(down + across, 1e-3) for down, across in slopes)
         length = np.linalg.norm(rays, axis=-1)
         fog = 1 - np.exp(-((reach * length / FOG_DISTANCE) ** 2))
@@ -71,14 +79,17 @@ class Painter:
         sky = HORIZON + (ZENITH - HORIZON) * climb
         self._backdrop = (sky * (1 - self._clear[..., None])).astype(np.float32)
         light_angle = 2 * np.degrees(np.arctan(SHADOW_REACH / LIGHT_DISTANCE))
-        self._light_projection = pybullet.computeProjectionMatrixFOV(light_angle, 1.0, 1.0, 2 * LIGHT_DISTANCE)
+        self._light_projection = pybullet.computeProjectionMatrixFOV(
+            light_angle, 1.0, 1.0, 2 * LIGHT_DISTANCE
+        )
         self._shadow_pixel = self._where_in_shadow_map()
 
     def paint(self, client: int, x: float, y: float) -> Pixels:
         """The robot seen by the camera that looks at (x, y)."""
         tiles = _square_wave(self._floor_x + np.float32(x), self._blur_x)
         tiles *= _square_wave(self._floor_y + np.float32(y), self._blur_y)
-        # Colour of the floor = a light tile, darkened by the pattern and by the shadow, then faded by the fog.
+        # Colour of the floor = a light tile, darkened by the pattern and by the shadow, then faded
+        # by the fog.
         light = self._clear * (1 - 0.45 * self._shadow(client, x, y))
         tiles *= light
         contrast = tiles[..., None] * (TILES[0] - TILES[1]) / 2
@@ -92,12 +103,19 @@ class Painter:
         return self._pybullet.computeViewMatrixFromYawPitchRoll(*place, 0.0, 2)
 
     def _add_robot(self, picture: NDArray[np.float32], client: int, x: float, y: float) -> None:
-        colours, mask = self._shoot(client, SAMPLES * WIDTH, SAMPLES * HEIGHT, self._view(x, y), self._projection)
+        colours, mask = self._shoot(
+            client, SAMPLES * WIDTH, SAMPLES * HEIGHT, self._view(x, y), self._projection
+        )
         mask = mask.reshape(HEIGHT, SAMPLES, WIDTH, SAMPLES)
         rows, columns = np.flatnonzero(mask.any((1, 2, 3))), np.flatnonzero(mask.any((0, 1, 3)))
         if rows.size == 0:
             return
-        box = slice(rows[0], rows[-1] + 1), slice(None), slice(columns[0], columns[-1] + 1), slice(None)
+        box = (
+            slice(rows[0], rows[-1] + 1),
+            slice(None),
+            slice(columns[0], columns[-1] + 1),
+            slice(None),
+        )
         hit = mask[box][..., None]
         seen = colours.reshape(HEIGHT, SAMPLES, WIDTH, SAMPLES, 3)[box] * hit
         behind = picture[box[0], box[2]]
@@ -105,8 +123,11 @@ class Painter:
         behind += seen.mean((1, 3), dtype=np.float32)
 
     def _shadow(self, client: int, x: float, y: float) -> NDArray[np.float32]:
-        """How much light the robot takes from each pixel of the floor: it is looked at from the light."""
-        _, shadow_map = self._shoot(client, SHADOW_SIZE, SHADOW_SIZE, self._light_view(x, y), self._light_projection)
+        """How much light the robot takes from each pixel of the floor: it is looked at from the
+        light."""
+        _, shadow_map = self._shoot(
+            client, SHADOW_SIZE, SHADOW_SIZE, self._light_view(x, y), self._light_projection
+        )
         soft: NDArray[Any] = shadow_map.astype(np.float32)
         for axis, shift in ((0, 1), (0, 3), (1, 1), (1, 3)):
             soft = (np.roll(soft, shift, axis) + soft + np.roll(soft, -shift, axis)) / 3
@@ -114,21 +135,34 @@ class Painter:
 
     def _light_view(self, x: float, y: float) -> Any:
         target = np.array([x, y, self._camera.floor])
-        return self._pybullet.computeViewMatrix(target + LIGHT_DISTANCE * LIGHT, target, (0.0, 1.0, 0.0))
+        return self._pybullet.computeViewMatrix(
+            target + LIGHT_DISTANCE * LIGHT, target, (0.0, 1.0, 0.0)
+        )
 
     def _where_in_shadow_map(self) -> NDArray[np.int64]:
-        """The shadow map's pixel that looks at each pixel of the floor; the first, never in shadow, if none does."""
+        """The shadow map's pixel that looks at each pixel of the floor; the first, never in shadow,
+        if none does."""
         view = np.reshape(self._light_view(0.0, 0.0), (4, 4)).T
-        floor = np.stack([self._floor_x, self._floor_y, np.full_like(self._floor_x, self._camera.floor)], axis=-1)
+        floor = np.stack(
+            [self._floor_x, self._floor_y, np.full_like(self._floor_x, self._camera.floor)], axis=-1
+        )
         right, up, back = np.moveaxis(floor @ view[:3, :3].T + view[:3, 3], -1, 0)
         scale = -back * SHADOW_REACH / LIGHT_DISTANCE
-        column, row = (((side / scale + 1) / 2 * SHADOW_SIZE).astype(np.int64) for side in (right, -up))
-        inside = (column >= 0) & (column < SHADOW_SIZE) & (row >= 0) & (row < SHADOW_SIZE) & (back < 0)
+        column, row = (
+            ((side / scale + 1) / 2 * SHADOW_SIZE).astype(np.int64) for side in (right, -up)
+        )
+        inside = (
+            (column >= 0) & (column < SHADOW_SIZE) & (row >= 0) & (row < SHADOW_SIZE) & (back < 0)
+        )
         return np.where(inside, row * SHADOW_SIZE + column, 0)
 
-    def _shoot(self, client: int, width: int, height: int, view: Any, projection: Any) -> tuple[Pixels, Mask]:
+    def _shoot(
+        self, client: int, width: int, height: int, view: Any, projection: Any
+    ) -> tuple[Pixels, Mask]:
         how = SHADING | {"renderer": self._pybullet.ER_TINY_RENDERER, "physicsClientId": client}
-        _, _, colours, _, bodies = self._pybullet.getCameraImage(width, height, view, projection, **how)
+        _, _, colours, _, bodies = self._pybullet.getCameraImage(
+            width, height, view, projection, **how
+        )
         pixels = np.asarray(colours, np.uint8).reshape(height, width, 4)[..., :3]
         return pixels, np.asarray(bodies).reshape(height, width) >= 0
 
@@ -153,7 +187,9 @@ class Window:
     def open(cls, pybullet: Any, camera: Camera, frame_seconds: float) -> "Window | None":
         """None where there is no display: PyBullet would end the whole process there."""
         if sys.platform == "linux" and not os.environ.get("DISPLAY"):
-            gymnasium.logger.warn("There is no display to open a window on; use render_mode='rgb_array' for pictures.")
+            gymnasium.logger.warn(
+                "There is no display to open a window on; use render_mode='rgb_array' for pictures."
+            )
             return None
         return cls(pybullet, camera, frame_seconds)
 

@@ -1,5 +1,6 @@
-"""The four robots of the paper, quirks of the original library included (docs/tasks.md lists them), and the PyBullet
-world that they share: loading, resetting, one control interval, being looked at."""
+"""The four robots of the paper, quirks of the original library included (docs/tasks.md lists them),
+and the PyBullet world that they share: loading, resetting, one control interval, being looked
+at."""
 
 import contextlib
 import importlib
@@ -26,7 +27,8 @@ Vector = NDArray[np.float32]
 
 @contextlib.contextmanager
 def _silent_stderr() -> Iterator[None]:
-    """The wheel prints its build date from C when imported; Python's own redirection does not reach that."""
+    """The wheel prints its build date from C when imported; Python's own redirection does not reach
+    that."""
     saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(null, 2)
@@ -47,12 +49,14 @@ DATA: str = importlib.import_module("pybullet_data").getDataPath()
 
 DT = 0.0165  # seconds of one environment step
 GROUND = 0  # body number: the ground is loaded first
-SELF_COLLISION = pybullet.URDF_USE_SELF_COLLISION | pybullet.URDF_USE_SELF_COLLISION_EXCLUDE_ALL_PARENTS
+SELF_COLLISION = (
+    pybullet.URDF_USE_SELF_COLLISION | pybullet.URDF_USE_SELF_COLLISION_EXCLUDE_ALL_PARENTS
+)
 
 
 def described(name: str) -> SimpleNamespace:
-    """The robot that robots.toml calls so. Where it does not say otherwise, the joints with motors are observed, and
-    what is observed starts at 0."""
+    """The robot that robots.toml calls so. Where it does not say otherwise, the joints with motors
+    are observed, and what is observed starts at 0."""
     about = tomllib.loads((Path(__file__).parent / "robots.toml").read_text())[name]
     joints = about.get("joints", list(about["motors"]))
     return SimpleNamespace(**{"joints": joints, "start": dict.fromkeys(joints, 0.0)} | about)
@@ -61,13 +65,15 @@ def described(name: str) -> SimpleNamespace:
 class BulletEnv(gymnasium.Env[Vector, Vector], ABC):
     """The environment of a robot; subclasses read it out (`_first_observation`, `_outcome`).
 
-    The default is the original library's behaviour, with two deviations that make episodes reproducible: contacts are
-    processed in a fixed order, and the world is reloaded at every reset. `restore_state` resets the original's way,
-    after which an episode can depend on those before it.
+    The default is the original library's behaviour, with two deviations that make episodes
+    reproducible: contacts are processed in a fixed order, and the world is reloaded at every reset.
+    `restore_state` resets the original's way, after which an episode can depend on those before it.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "human"], "render_fps": round(1 / DT)}  # noqa: RUF012
-    episode_option = True  # reset takes options={"episode": n}, n counted from 0 in the life of an instance
+    episode_option = (
+        True  # reset takes options={"episode": n}, n counted from 0 in the life of an instance
+    )
 
     robot: ClassVar[SimpleNamespace]
     observation_size: int
@@ -83,19 +89,27 @@ class BulletEnv(gymnasium.Env[Vector, Vector], ABC):
         self._camera = Camera(**self.robot.camera)
         self._gains = [torque * self.robot.power for torque in self.robot.motors.values()]
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Vector, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Vector, dict[str, Any]]:
         super().reset(seed=seed)
         self.episode = int((options or {}).get("episode", self.episode + 1))
         if self._client < 0:
-            self._window = Window.open(pybullet, self._camera, DT) if self.render_mode == "human" else None
-            self._client = self._window.client if self._window else int(pybullet.connect(pybullet.DIRECT))
+            self._window = (
+                Window.open(pybullet, self._camera, DT) if self.render_mode == "human" else None
+            )
+            self._client = (
+                self._window.client if self._window else int(pybullet.connect(pybullet.DIRECT))
+            )
         if self._saved_state is None:
             self._load_world()
         else:
             pybullet.restoreState(self._saved_state, physicsClientId=self._client)
         noise = self.np_random.uniform(-0.1, 0.1, size=len(self.robot.start)).tolist()
         for (joint, position), deviation in zip(self.robot.start.items(), noise, strict=True):
-            pybullet.resetJointState(self._body, self._index[joint], position + deviation, 0.0, self._client)
+            pybullet.resetJointState(
+                self._body, self._index[joint], position + deviation, 0.0, self._client
+            )
         observation = self._first_observation()
         if self.restore_state and self._saved_state is None:
             self._saved_state = pybullet.saveState(physicsClientId=self._client)
@@ -106,7 +120,8 @@ class BulletEnv(gymnasium.Env[Vector, Vector], ABC):
         if not math.isfinite(sum(wanted)):
             raise ValueError(f"The action {wanted} is not finite.")
         forces = [
-            gain * (-1.0 if a < -1.0 else 1.0 if a > 1.0 else a) for gain, a in zip(self._gains, wanted, strict=True)
+            gain * (-1.0 if a < -1.0 else 1.0 if a > 1.0 else a)
+            for gain, a in zip(self._gains, wanted, strict=True)
         ]
         self._drive(forces)
         pybullet.stepSimulation(self._client)
@@ -135,7 +150,11 @@ class BulletEnv(gymnasium.Env[Vector, Vector], ABC):
 
     def _drive(self, forces: list[float]) -> None:
         pybullet.setJointMotorControlArray(
-            self._body, self._driven, pybullet.TORQUE_CONTROL, forces=forces, physicsClientId=self._client
+            self._body,
+            self._driven,
+            pybullet.TORQUE_CONTROL,
+            forces=forces,
+            physicsClientId=self._client,
         )
 
     def _joint_states(self) -> Any:
@@ -149,24 +168,37 @@ class BulletEnv(gymnasium.Env[Vector, Vector], ABC):
         client = self._client
         pybullet.resetSimulation(physicsClientId=client)
         pybullet.setGravity(0.0, 0.0, -9.8, physicsClientId=client)
-        engine = {"fixedTimeStep": DT, "numSolverIterations": 5, "numSubSteps": self.robot.substeps, "contactERP": 0.9}
-        pybullet.setPhysicsEngineParameter(**engine, deterministicOverlappingPairs=1, physicsClientId=client)
+        engine = {
+            "fixedTimeStep": DT,
+            "numSolverIterations": 5,
+            "numSubSteps": self.robot.substeps,
+            "contactERP": 0.9,
+        }
+        pybullet.setPhysicsEngineParameter(
+            **engine, deterministicOverlappingPairs=1, physicsClientId=client
+        )
         if self.robot.has_ground:
             pybullet.loadSDF(os.path.join(DATA, "plane_stadium.sdf"), physicsClientId=client)
-            pybullet.changeDynamics(GROUND, -1, lateralFriction=0.8, restitution=0.5, physicsClientId=client)
+            pybullet.changeDynamics(
+                GROUND, -1, lateralFriction=0.8, restitution=0.5, physicsClientId=client
+            )
         path = os.path.join(DATA, "mjcf", self.robot.model)
         self._body = pybullet.loadMJCF(path, flags=SELF_COLLISION, physicsClientId=client)[-1]
         self._find_joints()
         # Joints come with a velocity motor each, which would act as friction.
         every, gains = range(len(self._joint_info)), [0.1] * len(self._joint_info)
         how = {"positionGains": gains, "velocityGains": gains, "forces": [0.0 for _ in every]}
-        pybullet.setJointMotorControlArray(self._body, every, pybullet.POSITION_CONTROL, **how, physicsClientId=client)
+        pybullet.setJointMotorControlArray(
+            self._body, every, pybullet.POSITION_CONTROL, **how, physicsClientId=client
+        )
         if self.render_mode is not None:
             self._colour_parts()
 
     def _find_joints(self) -> None:
         count = pybullet.getNumJoints(self._body, physicsClientId=self._client)
-        self._joint_info = [pybullet.getJointInfo(self._body, i, physicsClientId=self._client) for i in range(count)]
+        self._joint_info = [
+            pybullet.getJointInfo(self._body, i, physicsClientId=self._client) for i in range(count)
+        ]
         self._index = {info[1].decode(): index for index, info in enumerate(self._joint_info)}
         self._driven = [self._index[joint] for joint in self.robot.motors]
         self._observed = [self._index[joint] for joint in self.robot.joints]
@@ -177,10 +209,16 @@ class BulletEnv(gymnasium.Env[Vector, Vector], ABC):
             name, parent = info[1].decode(), info[16]
             moved_by[link] = moved_by[parent] if name.startswith("jointfix") else name
         for link, name in moved_by.items():
-            colour = next(colour for prefix, colour in self.robot.colours.items() if name.startswith(prefix))
-            pybullet.changeVisualShape(self._body, link, rgbaColor=(*colour, 1.0), physicsClientId=self._client)
+            colour = next(
+                colour for prefix, colour in self.robot.colours.items() if name.startswith(prefix)
+            )
+            pybullet.changeVisualShape(
+                self._body, link, rgbaColor=(*colour, 1.0), physicsClientId=self._client
+            )
         if self.robot.has_ground and self._window is None:  # the painter has its own floor
-            pybullet.changeVisualShape(GROUND, -1, rgbaColor=(1.0, 1.0, 1.0, 0.0), physicsClientId=self._client)
+            pybullet.changeVisualShape(
+                GROUND, -1, rgbaColor=(1.0, 1.0, 1.0, 0.0), physicsClientId=self._client
+            )
 
 
 class CartpoleSwingup(BulletEnv):
@@ -197,19 +235,27 @@ class CartpoleSwingup(BulletEnv):
         return observation, upright, False, {"reward_upright": upright}
 
     def _drive(self, forces: list[float]) -> None:
-        # By position, for one joint: a microsecond less of the dozen that a whole step takes. The zeros are ignored.
+        # By position, for one joint: a microsecond less of the dozen that a whole step takes. The
+        # zeros are ignored.
         mode, joint = pybullet.TORQUE_CONTROL, self._driven[0]
-        pybullet.setJointMotorControl2(self._body, joint, mode, 0.0, 0.0, forces[0], 0.0, 0.0, 0.0, self._client)
+        pybullet.setJointMotorControl2(
+            self._body, joint, mode, 0.0, 0.0, forces[0], 0.0, 0.0, 0.0, self._client
+        )
 
 
 class HalfCheetah(BulletEnv):
     robot, observation_size = described("HalfCheetah"), 17
 
     def _first_observation(self) -> Vector:
-        # In the original a misplaced body number gives the ground this friction from the second episode on.
+        # In the original a misplaced body number gives the ground this friction from the second
+        # episode on.
         friction = 0.1 if self.episode > 0 else 0.0
         pybullet.changeDynamics(
-            GROUND, -1, rollingFriction=friction, spinningFriction=friction, physicsClientId=self._client
+            GROUND,
+            -1,
+            rollingFriction=friction,
+            spinningFriction=friction,
+            physicsClientId=self._client,
         )
         states = self._joint_states()
         self._torso_x = self._lagged_torso_x(states)
@@ -232,16 +278,22 @@ class HalfCheetah(BulletEnv):
         return float(root[0] - root[1] * (DT / self.robot.substeps))
 
     def _observation(self, states: Any) -> Vector:
-        return np.array([state[0] for state in states[1:]] + [state[1] for state in states], np.float32)
+        return np.array(
+            [state[0] for state in states[1:]] + [state[1] for state in states], np.float32
+        )
 
 
 class _FloatingRobot(BulletEnv):
-    """Ant and humanoid: rewarded for the progress of the mean position of all parts towards x = 1000."""
+    """Ant and humanoid: rewarded for the progress of the mean position of all parts towards x =
+    1000."""
 
-    def __init__(self, compact: bool = False, terminate_when_fallen: bool = False, **common: Any) -> None:
+    def __init__(
+        self, compact: bool = False, terminate_when_fallen: bool = False, **common: Any
+    ) -> None:
         self._padding = 0 if compact else self.robot.empty_entries
         self.observation_size = 11 + 2 * len(self.robot.joints) + self._padding
-        # The original adds the starting height to a height that is absolute already, so that nothing ever falls.
+        # The original adds the starting height to a height that is absolute already, so that
+        # nothing ever falls.
         self._extra_height = 0.0 if terminate_when_fallen else self.robot.height_counted_twice
         super().__init__(**common)
 
@@ -253,7 +305,8 @@ class _FloatingRobot(BulletEnv):
 
     def _first_observation(self) -> Vector:
         numbers, (x, y), _ = self._read()
-        # In the original the ground, at (0, 0), joins the list of parts only after the first reset of an instance.
+        # In the original the ground, at (0, 0), joins the list of parts only after the first reset
+        # of an instance.
         parts = len(self._links) + 1
         self._parts = parts + 1
         self._potential = _potential(x, y, parts if self.episode == 0 else self._parts)
@@ -275,7 +328,9 @@ class _FloatingRobot(BulletEnv):
         body, client = self._body, self._client
         states = self._joint_states()
         positions = [state[0] for state in states]
-        (x, y, z), orientation = pybullet.getBasePositionAndOrientation(body, physicsClientId=client)
+        (x, y, z), orientation = pybullet.getBasePositionAndOrientation(
+            body, physicsClientId=client
+        )
         linear, angular = pybullet.getBaseVelocity(body, physicsClientId=client)
         # Without forward kinematics these are a substep old, as in the original.
         links = pybullet.getLinkStates(body, self._links, physicsClientId=client)
@@ -287,7 +342,9 @@ class _FloatingRobot(BulletEnv):
         return numbers, (x, y), positions
 
     def _place(self) -> tuple[float, float]:
-        (x, y, _), _ = pybullet.getBasePositionAndOrientation(self._body, physicsClientId=self._client)
+        (x, y, _), _ = pybullet.getBasePositionAndOrientation(
+            self._body, physicsClientId=self._client
+        )
         return x, y
 
     def _observation(self, numbers: list[float]) -> Vector:

@@ -1,10 +1,9 @@
-"""Where simulators live: in the process of the pool, or in worker processes that may die; and the bell by which pool
-and worker wait for each other.
+"""Where simulators live: in the process of the pool, or in worker processes that may die; and the
+bell by which pool and worker wait for each other.
 
-A worker steps the simulators of its runs over shared memory, one command at a time, for one pool or for several that
-take turns. It is started as ``python -m pac4sac.tasks.worker JOBS``; a job is what it does for one pool. Jobs are JSON,
-memory and sockets are inherited descriptors.
-"""
+A worker steps the simulators of its runs over shared memory, one command at a time, for one pool or
+for several that take turns. It is started as ``python -m pac4sac.tasks.worker JOBS``; a job is what
+it does for one pool. Jobs are JSON, memory and sockets are inherited descriptors."""
 
 import contextlib
 import functools
@@ -31,15 +30,17 @@ from pac4sac.tasks.episodes import LETTER, Board, HostInProcess, RunEnvironment,
 from pac4sac.tasks.registry import Task
 
 SPINS = 100  # looks at a counter before the core is offered to others, some 10 µs
-LOOK_UP = 50  # milliseconds after which a sleeper looks by itself: the flag that it sleeps can cross with a ring
+# milliseconds after which a sleeper looks by itself: the flag that it sleeps can cross with a ring
+LOOK_UP = 50
 CLOSING = 1.0  # seconds a worker gets to close its environments
 
 
 @functools.cache
 def patience() -> float:
-    """Seconds for which whoever waits stays awake. To wake a sleeping process can take longer than a simulated step, on
-    a virtual machine a millisecond and more; but where cores are few, the others need them. Only an x86 promises that
-    whoever sees a counter also sees what was written before it."""
+    """Seconds for which whoever waits stays awake. To wake a sleeping process can take longer than
+    a simulated step, on a virtual machine a millisecond and more; but where cores are few, the
+    others need them. Only an x86 promises that whoever sees a counter also sees what was written
+    before it."""
     ordered = platform.machine().lower() in ("x86_64", "amd64")
     return 20e-3 if ordered and machine_cores() >= 4 and hasattr(os, "sched_yield") else 0.0
 
@@ -51,15 +52,21 @@ def cell(board: Board, name: str, worker: int) -> memoryview:
 
 
 class Bell:
-    """One end of a bell between the pool and a worker. Each end counts its rings on the board, where the other sees
-    them at once, without the kernel's help. The socket wakes a sleeper, and tells when the other end is gone."""
+    """One end of a bell between the pool and a worker. Each end counts its rings on the board,
+    where the other sees them at once, without the kernel's help. The socket wakes a sleeper, and
+    tells when the other end is gone."""
 
-    def __init__(self, channel: socket.socket, board: Board, worker: int, end: Literal["pool", "worker"]) -> None:
+    def __init__(
+        self, channel: socket.socket, board: Board, worker: int, end: Literal["pool", "worker"]
+    ) -> None:
         names = ["asked", "answered", "pool_sleeps", "worker_sleeps"]
         if end == "worker":
             names = ["answered", "asked", "worker_sleeps", "pool_sleeps"]
-        self._rung, self._heard, self._asleep, self._other_asleep = (cell(board, name, worker) for name in names)
-        self._lead = 1 if end == "worker" else 0  # a worker waits for the next question, a pool for the last answer
+        self._rung, self._heard, self._asleep, self._other_asleep = (
+            cell(board, name, worker) for name in names
+        )
+        # a worker waits for the next question, a pool for the last answer
+        self._lead = 1 if end == "worker" else 0
         self.worker, self.channel, self.gone = worker, channel, False
 
     def rung(self) -> bool:
@@ -69,7 +76,8 @@ class Bell:
     def ring(self) -> None:
         self._rung[0] += 1
         if self._other_asleep[0]:
-            with contextlib.suppress(BlockingIOError, ConnectionError):  # rung already, or gone, which a wait will tell
+            # rung already, or gone, which a wait will tell
+            with contextlib.suppress(BlockingIOError, ConnectionError):
                 self.channel.send(b".", socket.MSG_DONTWAIT)
 
     def lie_down(self, asleep: bool) -> None:
@@ -84,7 +92,8 @@ class Bell:
 
 
 def wait(bells: Sequence[Bell], look: Callable[[], None] | None = None) -> Bell:
-    """The first of the bells that rings, or whose other end is gone; `look` is called now and then."""
+    """The first of the bells that rings, or whose other end is gone; `look` is called now and
+    then."""
     if patience():
         until = time.perf_counter() + patience()
         while time.perf_counter() < until:
@@ -113,12 +122,18 @@ def wait(bells: Sequence[Bell], look: Callable[[], None] | None = None) -> Bell:
 
 
 class HostInWorker:
-    """What a worker does for one pool: it steps when a bell rings, and gets episodes to begin by letter."""
+    """What a worker does for one pool: it steps when a bell rings, and gets episodes to begin by
+    letter."""
 
     process: "WorkerProcess | None" = None  # none before it is started
 
     def __init__(
-        self, job: dict[str, Any], runs: list[int], board: Board, stop: StopRequest | None, second_life: bool = False
+        self,
+        job: dict[str, Any],
+        runs: list[int],
+        board: Board,
+        stop: StopRequest | None,
+        second_life: bool = False,
     ) -> None:
         self.runs, self._stop = runs, stop
         self.second_life = second_life  # it replaces a host that died in the present step
@@ -136,15 +151,16 @@ class HostInWorker:
     def begin(self, run: int, episode: int, actions: NDArray[np.float32]) -> None:
         self._letters[self._place] += 1
         self._bell.ring()
-        with contextlib.suppress(ConnectionError):  # a dead worker is noticed when its answer is missing
+        # a dead worker is noticed when its answer is missing
+        with contextlib.suppress(ConnectionError):
             self._post.sendall(LETTER.pack(run, episode, actions.nbytes) + actions.tobytes())
 
     def step(self) -> None:
         self._bell.ring()
 
     def answered(self) -> bool:
-        """Wait until everything asked for is on the board; False when the worker died before, or was ended because
-        nothing came for too long."""
+        """Wait until everything asked for is on the board; False when the worker died before, or
+        was ended because nothing came for too long."""
         if self._bell.rung():
             return True
         asked = since = time.monotonic()
@@ -156,8 +172,12 @@ class HostInWorker:
                 self._stop.check_patience(asked)
             if beats != self._beats[0]:
                 beats, since = self._beats[0], time.monotonic()
-            elif beats and self.process is not None and time.monotonic() - since > self.job["limit"]:
-                self.process.end_hanging(f"because a step or a reset took longer than {self.job['limit']} seconds")
+            elif (
+                beats and self.process is not None and time.monotonic() - since > self.job["limit"]
+            ):
+                self.process.end_hanging(
+                    f"because a step or a reset took longer than {self.job['limit']} seconds"
+                )
 
         return wait([self._bell], look).rung()
 
@@ -179,20 +199,27 @@ class HostInWorker:
 
 
 class WorkerProcess:
-    """Started afresh (no fork: the learner's threads and CUDA state stay out of it), for hosts of one or more pools."""
+    """Started afresh (no fork: the learner's threads and CUDA state stay out of it), for hosts of
+    one or more pools."""
 
     def __init__(self, hosts: Sequence[HostInWorker]) -> None:
         self.hosts = set(hosts)  # in use
         self._cause = ""  # why it was ended
         given = [end for host in hosts for end in host.given]
         memories = [host.job["memory"] for host in hosts]
-        # The child inherits the mask: Ctrl-C at the terminal, or its end, reaches the pool's process alone, which ends
-        # the workers.
+        # The child inherits the mask: Ctrl-C at the terminal, or its end, reaches the pool's
+        # process alone, which ends the workers.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
         try:
             self._process = subprocess.Popen(
                 # -P: the working directory is importable only if it is here.
-                [sys.executable, "-P", "-m", "pac4sac.tasks.worker", json.dumps([host.job for host in hosts])],
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "pac4sac.tasks.worker",
+                    json.dumps([host.job for host in hosts]),
+                ],
                 pass_fds=(*(end.fileno() for end in given), *memories),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -213,7 +240,11 @@ class WorkerProcess:
             status = self._process.wait()
         if self._cause:
             return self._cause
-        return f"by signal {signal.Signals(-status).name}" if status < 0 else f"with exit status {status}"
+        return (
+            f"by signal {signal.Signals(-status).name}"
+            if status < 0
+            else f"with exit status {status}"
+        )
 
     def end_hanging(self, cause: str) -> None:
         self._cause = cause
@@ -228,7 +259,8 @@ class Crew:
         self.hosts: list[list[HostInWorker]] = [[] for _ in range(size)]  # by worker
 
     def deal(self, runs: int) -> Iterator[tuple[int, list[int]]]:
-        """The runs of the next pool by worker, going on where the pool before ended: all get about as many."""
+        """The runs of the next pool by worker, going on where the pool before ended: all get about
+        as many."""
         workers = [(self._dealt + run) % self.size for run in range(runs)]
         self._dealt += runs
         for worker in dict.fromkeys(workers):
@@ -260,12 +292,15 @@ class Service:
     """What this process does for one pool."""
 
     def __init__(self, job: dict[str, Any], beat: Callable[[], None]) -> None:
-        for name in ("post", "channel", "memory"):  # else a process started by an environment would keep sockets open
+        # else a process started by an environment would keep sockets open
+        for name in ("post", "channel", "memory"):
             os.set_inheritable(job[name], False)
         layout = board_layout(*job["shape"])
         board = np.ndarray((), layout, buffer=mmap.mmap(job["memory"], layout.itemsize))
         task, purpose, place = Task(**job["task"]), job["purpose"], job["seeds"][0][0]
-        self.environments = {run: RunEnvironment(task, run, seed, purpose, board, beat) for run, seed in job["seeds"]}
+        self.environments = {
+            run: RunEnvironment(task, run, seed, purpose, board, beat) for run, seed in job["seeds"]
+        }
         self.beats = cell(board, "beats", place)
         self.bell = Bell(socket.socket(fileno=job["channel"]), board, place, "worker")
         self._post = socket.socket(fileno=job["post"])
@@ -312,7 +347,8 @@ def receive(post: socket.socket, size: int) -> bytes:
 
 
 def main(jobs: list[dict[str, Any]]) -> None:
-    end_with_parent()  # the closed socket ends an idle worker; this also one that hangs inside its simulator
+    # the closed socket ends an idle worker; this also one that hangs inside its simulator
+    end_with_parent()
 
     def beat() -> None:
         for beats in all_beats:

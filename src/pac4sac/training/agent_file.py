@@ -1,4 +1,5 @@
-"""`agent.safetensors`: all that acting needs, in one small file per run, and the agent read back from it."""
+"""`agent.safetensors`: all that acting needs, in one small file per run, and the agent read back
+from it."""
 
 import contextlib
 import functools
@@ -28,15 +29,20 @@ from pac4sac.tasks.registry import make_env
 
 FORMAT, VERSION = "pac4sac agent", 1
 AGENT = "agent.safetensors"
-SHIPPED = Path(__file__).parents[1] / "shipped" / "agents"  # trained agents that can be named like a task
+# trained agents that can be named like a task
+SHIPPED = Path(__file__).parents[1] / "shipped" / "agents"
 LAST_EPISODES = 10  # by which agents are ranked that were not evaluated
 
 
 def acting_tensors(agent: Agent, state: State, run: int) -> dict[str, Tensor]:
-    """The networks, their posterior, the scale of their rewards and the per-run settings of one run; no optimiser, no
-    targets."""
+    """The networks, their posterior, the scale of their rewards and the per-run settings of one
+    run; no optimiser, no targets."""
     kept = (*agent.nets, "log_alpha")
-    names = [name for name in state if name in kept or name.startswith(("hyper/", "posterior/", "rewards/"))]
+    names = [
+        name
+        for name in state
+        if name in kept or name.startswith(("hyper/", "posterior/", "rewards/"))
+    ]
     return {name: state[name][run : run + 1].cpu().contiguous() for name in names}
 
 
@@ -62,8 +68,8 @@ def checksum(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
 
 
 def agent_file(path: str | Path) -> Path:
-    """The agent file meant by a path: itself, that of a run folder, that of an experiment with a single run, or, where
-    nothing lies there, that of a shipped agent of that name."""
+    """The agent file meant by a path: itself, that of a run folder, that of an experiment with a
+    single run, or, where nothing lies there, that of a shipped agent of that name."""
     path = Path(path)
     check_links(path)  # of a file that is named itself there is nothing to ask
     own = [file for file in (path, path / AGENT) if file.is_file()]
@@ -73,9 +79,13 @@ def agent_file(path: str | Path) -> Path:
     if not agents:
         names = ", ".join(shipped_agents())
         state = "holds no trained agent" if path.exists() else "does not exist"
-        raise UserError(f"{path} {state}; give a run folder, an {AGENT}, or one that ships: {names}.")
+        raise UserError(
+            f"{path} {state}; give a run folder, an {AGENT}, or one that ships: {names}."
+        )
     if len(agents) > 1:
-        raise UserError(f"{path} holds {len(agents)} agents; name one of its runs, such as {agents[0].parent}.")
+        raise UserError(
+            f"{path} holds {len(agents)} agents; name one of its runs, such as {agents[0].parent}."
+        )
     return agents[0]
 
 
@@ -90,29 +100,34 @@ def shipped_agents() -> list[str]:
 
 
 def choose_agent(path: str | Path) -> Path:
-    """The agent file that a path names; of an experiment or a study with several, the one that did best in the end."""
+    """The agent file that a path names; of an experiment or a study with several, the one that did
+    best in the end."""
     path = Path(path)
     if len(agents := _agents_below(path)) < 2:
         return agent_file(path)
     runs = [read_run(agent.parent) for agent in agents]
     if len({run.task["name"] for run in runs}) > 1:
-        raise UserError(f"{path} holds agents of several tasks; name one of its runs, such as {runs[0].folder}.")
+        raise UserError(
+            f"{path} holds agents of several tasks; name one of its runs, such as {runs[0].folder}."
+        )
     return max(runs, key=_merit).folder / AGENT
 
 
 def _merit(run: RunRecord) -> tuple[bool, float]:
     """The last evaluation; a run without one ranks behind, by its last training episodes."""
-    if means := list(last_evaluations(run).values()):  # where an agent shoots, that is the later of the two
+    # where an agent shoots, that is the later of the two
+    if means := list(last_evaluations(run).values()):
         return True, float(means[-1])
     return False, float(np.mean(run.returns[-LAST_EPISODES:])) if len(run.returns) else -np.inf
 
 
 class Value(NamedTuple):
-    """Q(s, a), the discounted sum of the environment's own rewards, with entropy where the agent learns with it: floats
-    for one pair, arrays [B] for several."""
+    """Q(s, a), the discounted sum of the environment's own rewards, with entropy where the agent
+    learns with it: floats for one pair, arrays [B] for several."""
 
     mean: Any
-    deviation: Any  # of the critic's posterior; 0 for a critic without one, also where there are two of them
+    # of the critic's posterior; 0 for a critic without one, also where there are two of them
+    deviation: Any
 
 
 class Ways(NamedTuple):
@@ -128,10 +143,10 @@ class Ways(NamedTuple):
 class TrainedAgent:
     """A trained agent in its task's environment, as `pac4sac.load` gives it.
 
-    All methods take observations and actions as the environment itself has them, whether `gymnasium.make` or
-    `pac4sac.make_env` made it: one, or several at once with the number of them as the first axis. What they give is for
-    one or for several accordingly. `run` says how it was trained; `agent` and `state` are algorithm and weights.
-    """
+    All methods take observations and actions as the environment itself has them, whether
+    `gymnasium.make` or `pac4sac.make_env` made it: one, or several at once with the number of them
+    as the first axis. What they give is for one or for several accordingly. `run` says how it was
+    trained; `agent` and `state` are algorithm and weights."""
 
     def __init__(self, run: Run, agent: Agent, state: State, seed: int = 0) -> None:
         self.run, self.agent, self.state = run, agent, state
@@ -143,12 +158,18 @@ class TrainedAgent:
     def _ways(self) -> Ways:
         with contextlib.closing(make_env(self.run.task)) as env:
             shapes = env.env.observation_space.shape, env.env.action_space.shape or ()
-            return Ways(*shapes, env.to_vector or np.asarray, env.from_unit or np.asarray, env.to_unit or np.asarray)
+            return Ways(
+                *shapes,
+                env.to_vector or np.asarray,
+                env.from_unit or np.asarray,
+                env.to_unit or np.asarray,
+            )
 
     @torch.no_grad()
     def act(self, observation: Any, *, shooting: bool | None = None) -> NDArray[Any]:
-        """Actions of the deterministic policy; or with shooting, the default where the agent was trained with it. A
-        dictionary of observations may also come as the vector that `make_env` makes of it."""
+        """Actions of the deterministic policy; or with shooting, the default where the agent was
+        trained with it. A dictionary of observations may also come as the vector that `make_env`
+        makes of it."""
         s, is_one = self._observations(observation)
         shooting = self.shoots if shooting is None else shooting
         a = (
@@ -161,20 +182,26 @@ class TrainedAgent:
 
     @torch.no_grad()
     def value(self, observation: Any, action: Any) -> Value:
-        """What the critic thinks that an action is worth in a state: mean and standard deviation of Q, in units of
-        reward. Of several critics the one with the smallest mean speaks, as in learning; an ensemble speaks as a whole.
-        A critic without a posterior has the deviation 0."""
+        """What the critic thinks that an action is worth in a state: mean and standard deviation of
+        Q, in units of reward. Of several critics the one with the smallest mean speaks, as in
+        learning; an ensemble speaks as a whole. A critic without a posterior has the deviation
+        0."""
         s, a, is_one = self._pairs(observation, action)
         m, v = self.agent.claims(self.state, s, a)
-        mean, variance = (x[0].double().numpy() for x in (m, torch.zeros_like(m) if v is None else v))
+        mean, variance = (
+            x[0].double().numpy() for x in (m, torch.zeros_like(m) if v is None else v)
+        )
         value = Value(mean, np.sqrt(variance))
         return Value(*(float(x[0]) for x in value)) if is_one else value
 
     @torch.no_grad()
-    def sample_value(self, observation: Any, action: Any, samples: int = 1, *, seed: int = 0) -> NDArray[np.float64]:
-        """Draws of Q from the critic's posterior, [samples] for one pair and [samples, B] for several. Each is one
-        critic, with the same weights for all pairs, so that differences between actions are drawn too. All are equal
-        for a critic without a posterior. The same seed draws the same critics."""
+    def sample_value(
+        self, observation: Any, action: Any, samples: int = 1, *, seed: int = 0
+    ) -> NDArray[np.float64]:
+        """Draws of Q from the critic's posterior, [samples] for one pair and [samples, B] for
+        several. Each is one critic, with the same weights for all pairs, so that differences
+        between actions are drawn too. All are equal for a critic without a posterior. The same seed
+        draws the same critics."""
         if not isinstance(samples, int) or samples < 1:
             raise UserError(f"samples must be a whole number at least 1, not {samples!r}.")
         s, a, is_one = self._pairs(observation, action)
@@ -198,7 +225,8 @@ class TrainedAgent:
         actions, is_one_action = as_rows(action, self._ways.action_shape, self.agent.da, "actions")
         if is_one != is_one_action or len(actions) != s.shape[1]:
             raise UserError(
-                f"Each observation needs an action: {'one was' if is_one else f'{s.shape[1]} were'} given with "
+                "Each observation needs an action: "
+                f"{'one was' if is_one else f'{s.shape[1]} were'} given with "
                 f"{'one action' if is_one_action else f'{len(actions)} actions'}."
             )
         a = np.stack([self._ways.to_unit(action) for action in actions]).astype(np.float32)
@@ -215,7 +243,9 @@ class TrainedAgent:
         return read(tape.blocks, torch.tensor(self._position - 1))
 
 
-def as_rows(values: Any, shape: tuple[int, ...] | None, size: int, what: str) -> tuple[NDArray[np.float32], bool]:
+def as_rows(
+    values: Any, shape: tuple[int, ...] | None, size: int, what: str
+) -> tuple[NDArray[np.float32], bool]:
     """One or several, each of its shape or flat, as [B, size], and whether it is one."""
     try:
         array = np.array(values, np.float32)
@@ -226,13 +256,14 @@ def as_rows(values: Any, shape: tuple[int, ...] | None, size: int, what: str) ->
         return array.reshape(-1, size), is_one
     each = ", ".join(map(str, shape or (size,)))
     raise UserError(
-        f"This agent takes {what} of the shape [{each}], or several at once as [B, {each}], not {list(array.shape)}."
+        f"This agent takes {what} of the shape [{each}], or several at once as [B, {each}], "
+        f"not {list(array.shape)}."
     )
 
 
 def load(path: str | Path, *, trust: str | Iterable[str] = ()) -> TrainedAgent:
-    """The agent of a file or a run, or one that ships with the package, such as "half-cheetah". `trust` names modules
-    of yours that its algorithm or environment comes from."""
+    """The agent of a file or a run, or one that ships with the package, such as "half-cheetah".
+    `trust` names modules of yours that its algorithm or environment comes from."""
     allow(trust)
     path = agent_file(path)
     about, tensors = read_agent_file(path)
@@ -243,13 +274,18 @@ def load(path: str | Path, *, trust: str | Iterable[str] = ()) -> TrainedAgent:
     except (KeyError, TypeError, ValueError, RuntimeError, AssertionError) as error:
         raise UserError(f"{path} describes no agent that this pac4sac knows ({error}).") from error
     state = agent.initial_state([run.seed], torch.device("cpu"))
-    needed = {name for name in acting_tensors(agent, state, 0) if not name.startswith("hyper/")}  # the run has those
+    # the run has those
+    needed = {name for name in acting_tensors(agent, state, 0) if not name.startswith("hyper/")}
     if missing := sorted(needed - tensors.keys()):
         raise UserError(f"{path} is incomplete: it lacks {', '.join(missing)}.")
     adopt(state, tensors, str(path))
-    with contextlib.suppress(UserError):  # of an environment that is not here, which acting may not need
+    # of an environment that is not here, which acting may not need
+    with contextlib.suppress(UserError):
         if edited := run.edited():
-            warnings.warn(f"{path} was trained by other code ({edited}), so that it may act otherwise.", stacklevel=2)
+            warnings.warn(
+                f"{path} was trained by other code ({edited}), so that it may act otherwise.",
+                stacklevel=2,
+            )
     return TrainedAgent(run, agent, state)
 
 
@@ -263,7 +299,8 @@ def adopt(state: State, tensors: Mapping[str, Tensor], source: str) -> None:
 
 def read_agent_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
-        # Not opened by safetensors, which takes no path that is no text. What it has read has a header of JSON.
+        # Not opened by safetensors, which takes no path that is no text. What it has read has a
+        # header of JSON.
         content = path.read_bytes()
         tensors = safetensors.torch.load(content)
         header = parse_json(content[8 : 8 + int.from_bytes(content[:8], "little")])
@@ -286,10 +323,12 @@ def agent_checksum(source: str | Path) -> str:
 
 
 def start_from(source: str | Path, agent: Agent, state: State, expected: str | None = None) -> None:
-    """Begin with the networks of a trained agent: all runs with the same weights, their targets equal to them."""
+    """Begin with the networks of a trained agent: all runs with the same weights, their targets
+    equal to them."""
     if expected is not None and agent_checksum(source) != expected:
         raise UserError(
-            f"{source} is no longer the agent {expected} that this training was to start from; train again."
+            f"{source} is no longer the agent {expected} that this training was to start "
+            "from; train again."
         )
     _, tensors = read_agent_file(agent_file(source))
     networks = {name: tensor for name, tensor in tensors.items() if name in agent.nets}
@@ -297,9 +336,13 @@ def start_from(source: str | Path, agent: Agent, state: State, expected: str | N
     scale = {name: tensor for name, tensor in tensors.items() if name.startswith("rewards/")}
     if bool(scale) != agent.config.normalise_rewards:
         told = str(bool(scale)).lower()
-        raise UserError(f"The agent in {source} was trained with normalise_rewards={told}; set it so here too.")
+        raise UserError(
+            f"The agent in {source} was trained with normalise_rewards={told}; set it so here too."
+        )
     if missing := sorted(set(agent.nets) - set(networks)):
-        raise UserError(f"The agent in {source} has no {' or '.join(missing)}; it is of another algorithm.")
+        raise UserError(
+            f"The agent in {source} has no {' or '.join(missing)}; it is of another algorithm."
+        )
     adopt(state, networks | scale, str(source))
     for name in agent.with_target:
         state[f"{name}/target"].copy_(state[name])

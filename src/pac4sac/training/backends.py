@@ -1,5 +1,6 @@
-"""How the operations of a learner are executed: `eager` (the reference), `compiled` (the whole operation as one
-program, gradients included) or `graph` (the same captured once as a CUDA graph and replayed).
+"""How the operations of a learner are executed: `eager` (the reference), `compiled` (the whole
+operation as one program, gradients included) or `graph` (the same captured once as a CUDA graph and
+replayed).
 
 A faster backend is compared with eager on the real cohort before it is used.
 """
@@ -28,13 +29,18 @@ from pac4sac.training.learner import Learner, Operation, Prepare, Tensors, eager
 
 Operations = dict[str, Callable[[], None]]
 
-COMPILING_PAYS = 20_000  # updates: below this the wait for the compiler is longer than what it saves
+COMPILING_PAYS = (
+    20_000  # updates: below this the wait for the compiler is longer than what it saves
+)
 TOLERANCE = 1e-3  # relative, in the norm, of gradients after one update
-PER_THREAD = 4_000_000  # products in a pass: with fewer, threads wait for each other longer than they save
+PER_THREAD = (
+    4_000_000  # products in a pass: with fewer, threads wait for each other longer than they save
+)
 WEIGHT_TOLERANCE = 0.1  # of the length of the weights' step
 STEPS_REHEARSED = 1000  # at most, that a rehearsal goes on
-# On the CPU kernels are called from C++. On a GPU a captured graph calls them, and those that need nothing of each
-# other are joined, but for programs in which the compiler cannot do that, such as those that sort.
+# On the CPU kernels are called from C++. On a GPU a captured graph calls them, and those that need
+# nothing of each other are joined, but for programs in which the compiler cannot do that, such as
+# those that sort.
 COMPILER_OPTIONS: dict[str, list[dict[str, Any]]] = {
     "cpu": [{"cpp_wrapper": True}],
     "cuda": [{"combo_kernels": True, "combo_kernel_allow_mixed_sizes": 2}, {}],
@@ -55,7 +61,10 @@ def pick_device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UserError("No CUDA device is available here; use --device cpu.")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UserError(f"There is no device {name!r}: this machine has {torch.cuda.device_count()} CUDA device(s).")
+        raise UserError(
+            f"There is no device {name!r}: this machine has {torch.cuda.device_count()} CUDA "
+            "device(s)."
+        )
     return device
 
 
@@ -65,9 +74,12 @@ def free_bytes(device: torch.device) -> int:
         return torch.cuda.mem_get_info(device)[0]
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
-        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+        return 1024 * next(
+            int(line.split()[1]) for line in lines if line.startswith("MemAvailable")
+        )
     except (OSError, StopIteration):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # where nobody tells what is free, all there is
+        # where nobody tells what is free, all there is
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def choose_backend(name: str, device: torch.device, updates: int) -> str:
@@ -87,7 +99,8 @@ def set_precision(name: str) -> None:
 
 
 def trace(operation: Operation, tensors: Tensors) -> Callable[..., Any]:
-    """The operation, its backward passes included, as one graph of basic operations on the values of the tensors."""
+    """The operation, its backward passes included, as one graph of basic operations on the values
+    of the tensors."""
 
     def flat(*arguments: torch.Tensor) -> list[torch.Tensor]:
         operation(dict(zip(tensors, arguments, strict=True)))
@@ -100,9 +113,11 @@ def compiled(operation: Operation, tensors: Tensors) -> Callable[[], None]:
     """Trace the operation and compile that."""
     values: list[Any] = list(tensors.values())
     traced: Any = trace(operation, tensors)
-    # Not torch.compile, which would check in every call whether anything but the numbers has changed. The context lets
-    # the compiler find programs of earlier processes in its cache.
-    context = TracingContext(FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True))
+    # Not torch.compile, which would check in every call whether anything but the numbers has
+    # changed. The context lets the compiler find programs of earlier processes in its cache.
+    context = TracingContext(
+        FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)
+    )
     *others, last = COMPILER_OPTIONS[values[0].device.type]
     with tracing(context):
         for options in others:
@@ -127,8 +142,10 @@ class CudaGraph:
         self.capture()
 
     def capture(self) -> None:
-        """In the precision that is set now. The operation is carried out for that; a `Rehearsal` puts all back."""
-        # Products keep their workspace by the stream of the capture; graphs that run side by side must not share one.
+        """In the precision that is set now. The operation is carried out for that; a `Rehearsal`
+        puts all back."""
+        # Products keep their workspace by the stream of the capture; graphs that run side by side
+        # must not share one.
         stream = torch.cuda.current_stream()
         if stream == torch.cuda.default_stream():  # which cannot be captured
             stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -164,7 +181,8 @@ class Rehearsal:
         self.learner = learner
         starts, period = max(learner.agent.learning_starts()), learner.agent.period
         self.step = starts + -starts % period  # all runs learn, and move all that is delayed
-        # Copies of a whole replay would not fit beside it; of a long one only the beginning is read and written here.
+        # Copies of a whole replay would not fit beside it; of a long one only the beginning is read
+        # and written here.
         self.tensors = learner.tensors
         self.tensors["replay"] = self.tensors["replay"][:, : self.step + STEPS_REHEARSED]
         self.before = {name: tensor.clone() for name, tensor in self.tensors.items()}
@@ -178,11 +196,15 @@ class Rehearsal:
         put_back(self.tensors, self.before)
         generator = torch.Generator().manual_seed(seed)
         streams = {f"act:{name}": stream for name, stream in self.learner.act_tape.streams.items()}
-        streams |= {f"learn:{name}": stream for name, stream in self.learner.learn_tape.streams.items()}
+        streams |= {
+            f"learn:{name}": stream for name, stream in self.learner.learn_tape.streams.items()
+        }
         for name, tensor in self.tensors.items():
             if name in streams or name in ("replay", "observation", "incoming"):
                 uniform = name in streams and streams[name].uniform
-                tensor.copy_((torch.rand if uniform else torch.randn)(tensor.shape[1:], generator=generator))
+                tensor.copy_(
+                    (torch.rand if uniform else torch.randn)(tensor.shape[1:], generator=generator)
+                )
         self.tensors["replay"][..., -1] = 0
         self.tensors["step"].fill_(self.step)
         self.start = {name: tensor.clone() for name, tensor in self.tensors.items()}
@@ -195,10 +217,14 @@ class Rehearsal:
         return {name: tensor.clone() for name, tensor in self.tensors.items()}
 
     def difference(self, plain: Operations, others: Operations) -> str | None:
-        """What comes out differently in the second way of computing a step, with the one update or the other: after
-        both, what rounding does to Adam's first step would have reached the gradients."""
+        """What comes out differently in the second way of computing a step, with the one update or
+        the other: after both, what rounding does to Adam's first step would have reached the
+        gradients."""
         for left_out in ("short_update", "update") if "short_update" in plain else ("",):
-            ways = [{name: run for name, run in way.items() if name != left_out} for way in (plain, others)]
+            ways = [
+                {name: run for name, run in way.items() if name != left_out}
+                for way in (plain, others)
+            ]
             if problem := disagreement(self.start, *map(self.once, ways)):
                 return problem
         return None
@@ -220,9 +246,9 @@ class Rehearsal:
 
 
 def disagreement(start: Tensors, reference: Tensors, other: Tensors) -> str | None:
-    """Where two results of the same step from the same start differ by more than rounding, or None. A tensor is judged
-    by how far it moved; weights less strictly than the moments of their gradient, since Adam's first steps amplify the
-    sign of gradients that are nearly zero."""
+    """Where two results of the same step from the same start differ by more than rounding, or None.
+    A tensor is judged by how far it moved; weights less strictly than the moments of their
+    gradient, since Adam's first steps amplify the sign of gradients that are nearly zero."""
     for name, expected in reference.items():
         if not expected.is_floating_point():
             if not torch.equal(expected, other[name]):
@@ -234,19 +260,29 @@ def disagreement(start: Tensors, reference: Tensors, other: Tensors) -> str | No
         else:
             moved = (expected - start[name]).double().norm() + ROUNDING * expected.double().norm()
             gap = (other[name] - expected).double().norm() / moved.clamp_min(1e-12)
-            if not gap <= (TOLERANCE if name.endswith(("_moment", "metrics")) else WEIGHT_TOLERANCE):
+            if not gap <= (
+                TOLERANCE if name.endswith(("_moment", "metrics")) else WEIGHT_TOLERANCE
+            ):
                 return f"{name} differs by {float(gap):.1e}"
     return None
 
 
 def cause(error: Exception) -> str:
-    """In one line. What a compiler's helper process raised stands at the end of a traceback in the message."""
-    raised = [line for line in str(error).splitlines() if re.match(r"[\w.]+(Error|Exception): \S", line)]
-    return raised[-1] if raised else f"{type(error).__name__}: {(str(error).splitlines() or ['no message'])[0]}"
+    """In one line. What a compiler's helper process raised stands at the end of a traceback in the
+    message."""
+    raised = [
+        line for line in str(error).splitlines() if re.match(r"[\w.]+(Error|Exception): \S", line)
+    ]
+    return (
+        raised[-1]
+        if raised
+        else f"{type(error).__name__}: {(str(error).splitlines() or ['no message'])[0]}"
+    )
 
 
 def prepare(learner: Learner, backend: str) -> str:
-    """Make the learner run on a backend, after comparing it with eager; falls back to eager with one warning."""
+    """Make the learner run on a backend, after comparing it with eager; falls back to eager with
+    one warning."""
     if backend == "eager":
         return backend
     plain, precision = learner.run, torch.get_float32_matmul_precision()
@@ -257,8 +293,9 @@ def prepare(learner: Learner, backend: str) -> str:
             # TF32 rounds factors so coarsely that it would hide a mistake, or look like one.
             torch.set_float32_matmul_precision("highest")
             learner.use(PREPARE[backend])
-            # The best of many actions may be two of nearly the same value, which rounding then decides, so that a few
-            # runs can differ by chance; an error would show in every rehearsal.
+            # The best of many actions may be two of nearly the same value, which rounding then
+            # decides, so that a few runs can differ by chance; an error would show in every
+            # rehearsal.
             for seed in range(REHEARSALS):
                 rehearsal.imagine(seed)
                 problem = rehearsal.difference(plain, learner.run)
@@ -268,7 +305,9 @@ def prepare(learner: Learner, backend: str) -> str:
             for operation in learner.run.values():
                 if isinstance(operation, CudaGraph) and precision != "highest":
                     operation.capture()
-        except UserError:  # of an agent of the user's own, which eager would tell only after the warm-up
+        except (
+            UserError
+        ):  # of an agent of the user's own, which eager would tell only after the warm-up
             raise
         except Exception as error:
             problem = cause(error)
@@ -281,21 +320,32 @@ def prepare(learner: Learner, backend: str) -> str:
     return "eager"
 
 
-def place(agent: Agent, seeds: Sequence[int], steps: int, how: Mapping[str, Any]) -> tuple[Learner, dict[str, Any]]:
-    """A learner on the device and backend, in the precision and with the threads that are asked for, and what came of
-    that."""
-    device, precision = pick_device(how["device"]), how.get("precision", "float32")  # older checkpoints do not tell
+def place(
+    agent: Agent, seeds: Sequence[int], steps: int, how: Mapping[str, Any]
+) -> tuple[Learner, dict[str, Any]]:
+    """A learner on the device and backend, in the precision and with the threads that are asked
+    for, and what came of that."""
+    # older checkpoints do not tell
+    device, precision = (pick_device(how["device"]), how.get("precision", "float32"))
     set_precision(precision)
     learner = Learner(agent, seeds, steps, device)
     threads = learning_threads(learner) if how["threads"] == "auto" else how["threads"]
     torch.set_num_threads(threads)  # which compiled code keeps
-    backend = prepare(learner, choose_backend(how["backend"], device, steps * agent.updates_per_step))
-    return learner, {"device": str(device), "backend": backend, "precision": precision, "threads": threads}
+    backend = prepare(
+        learner, choose_backend(how["backend"], device, steps * agent.updates_per_step)
+    )
+    return learner, {
+        "device": str(device),
+        "backend": backend,
+        "precision": precision,
+        "threads": threads,
+    }
 
 
 def suitable_threads(agent: Agent, rows: int) -> int:
-    """For passes of so many rows a run through the networks, on a CPU. A rule, not a trial: the last bits of a result
-    depend on the number of threads, and must not depend on what else the machine did at the start."""
+    """For passes of so many rows a run through the networks, on a CPU. A rule, not a trial: the
+    last bits of a result depend on the number of threads, and must not depend on what else the
+    machine did at the start."""
     weights = sum(net.members * sum(net.sizes) for net in agent.nets.values())
     return max(1, min(cores(), agent.runs * rows * weights // PER_THREAD))
 

@@ -10,8 +10,8 @@ from pac4sac.runs.run import Run
 
 
 class Callback:
-    """Override what you need. A callback may end a run; nothing else that it does changes training, apart from the time
-    it takes."""
+    """Override what you need. A callback may end a run; nothing else that it does changes training,
+    apart from the time it takes."""
 
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
         """A cohort starts, or goes on, at `step` of `steps`."""
@@ -20,8 +20,9 @@ class Callback:
         """A lockstep step is done."""
 
     def on_log(self, run: Run, kind: str, row: dict[str, Any]) -> str | None:
-        """A line was written to a run's log `kind`: episodes, metrics, evaluations, bias or coverage. To end this run
-        after the present step return the reason in a few words: its status is then `stopped`; its cohort goes on."""
+        """A line was written to a run's log `kind`: episodes, metrics, evaluations, bias or
+        coverage. To end this run after the present step return the reason in a few words: its
+        status is then `stopped`; its cohort goes on."""
 
     def on_status(self, run: Run, status: str, detail: str | None) -> None:
         """A run finished, diverged, failed or was stopped by a callback."""
@@ -40,7 +41,10 @@ class Callbacks(Callback):
         self.members = tuple(members) if isinstance(members, Iterable) else (members,)
         for member in self.members:
             if not isinstance(member, Callback):
-                raise UserError(f"callbacks must be instances of subclasses of pac4sac.Callback; {member!r} is not.")
+                raise UserError(
+                    "callbacks must be instances of subclasses of pac4sac.Callback; "
+                    f"{member!r} is not."
+                )
         for event in [name for name in vars(Callback) if name.startswith("on_")]:
             setattr(self, event, functools.partial(self._call_each, event))
 

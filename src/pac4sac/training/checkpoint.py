@@ -1,8 +1,9 @@
-"""Checkpoints of a cohort: a folder of safetensors and JSON with a manifest of checksums, renamed into place.
+"""Checkpoints of a cohort: a folder of safetensors and JSON with a manifest of checksums, renamed
+into place.
 
-No file is ever unpickled, so a checkpoint can hold data and nothing else. What does not match its checksum, or belongs
-to another cohort, is refused with the reason, and the checkpoint before it is used.
-"""
+No file is ever unpickled, so a checkpoint can hold data and nothing else. What does not match its
+checksum, or belongs to another cohort, is refused with the reason, and the checkpoint before it is
+used."""
 
 import contextlib
 import hashlib
@@ -43,11 +44,21 @@ def save(root: Path, fingerprint: str, step: int, checkpoint: Checkpoint) -> Non
     part.mkdir()
     contents = {
         FILES[0]: safetensors.torch.save(checkpoint.learner),
-        FILES[1]: safetensors.numpy.save({name: np.ascontiguousarray(a) for name, a in checkpoint.pool.items()}),
+        FILES[1]: safetensors.numpy.save(
+            {name: np.ascontiguousarray(a) for name, a in checkpoint.pool.items()}
+        ),
         FILES[2]: json.dumps(checkpoint.progress, default=np.ndarray.tolist).encode(),
     }
-    sums = {name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)} for name, data in contents.items()}
-    manifest = {"format": "pac4sac checkpoint", "version": VERSION, "cohort": fingerprint, "files": sums}
+    sums = {
+        name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+        for name, data in contents.items()
+    }
+    manifest = {
+        "format": "pac4sac checkpoint",
+        "version": VERSION,
+        "cohort": fingerprint,
+        "files": sums,
+    }
     contents["manifest.json"] = json.dumps(manifest, indent=1).encode()
     try:
         for name, data in contents.items():
@@ -64,9 +75,12 @@ def save(root: Path, fingerprint: str, step: int, checkpoint: Checkpoint) -> Non
         shutil.rmtree(old)
 
 
-def load_newest(root: Path, fingerprint: str, check: Callable[[Checkpoint], None]) -> Checkpoint | None:
-    """The newest checkpoint that is whole, or None when there never was one. Those that are not, or that `check`
-    refuses, are named in a warning and set aside, lest they be counted among those to keep."""
+def load_newest(
+    root: Path, fingerprint: str, check: Callable[[Checkpoint], None]
+) -> Checkpoint | None:
+    """The newest checkpoint that is whole, or None when there never was one. Those that are not, or
+    that `check` refuses, are named in a warning and set aside, lest they be counted among those to
+    keep."""
     usable, problems = None, {}
     for folder in newest_first(root):
         try:
@@ -80,8 +94,13 @@ def load_newest(root: Path, fingerprint: str, check: Callable[[Checkpoint], None
         return usable
     reasons = "; ".join(problems.values())
     if usable is None:
-        raise UserError(f"No checkpoint in {root} can be used ({reasons}); train again into another folder.")
-    warnings.warn(f"Checkpoints in {root} cannot be used ({reasons}). {folder.name} is used instead.", stacklevel=2)
+        raise UserError(
+            f"No checkpoint in {root} can be used ({reasons}); train again into another folder."
+        )
+    warnings.warn(
+        f"Checkpoints in {root} cannot be used ({reasons}). {folder.name} is used instead.",
+        stacklevel=2,
+    )
     for damaged in problems:
         aside = damaged.with_name(f"unusable-{damaged.name}")
         shutil.rmtree(aside, ignore_errors=True)
@@ -90,7 +109,8 @@ def load_newest(root: Path, fingerprint: str, check: Callable[[Checkpoint], None
 
 
 def read_newest(root: Path, fingerprint: str) -> Checkpoint | None:
-    """The newest checkpoint that is whole, for those who only look: nothing is set aside, and training may go on."""
+    """The newest checkpoint that is whole, for those who only look: nothing is set aside, and
+    training may go on."""
     for folder in newest_first(root):
         with contextlib.suppress(DamagedCheckpoint):
             return _load(folder, fingerprint)
@@ -105,7 +125,9 @@ def _load(folder: Path, fingerprint: str) -> Checkpoint:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedCheckpoint(f"its manifest is unreadable ({error})") from error
     if version != VERSION:
-        raise DamagedCheckpoint(f"it has version {version}, and this pac4sac reads version {VERSION}")
+        raise DamagedCheckpoint(
+            f"it has version {version}, and this pac4sac reads version {VERSION}"
+        )
     if cohort != fingerprint:
         raise DamagedCheckpoint("it belongs to another cohort")
     contents = []
@@ -118,7 +140,11 @@ def _load(folder: Path, fingerprint: str) -> Checkpoint:
             raise DamagedCheckpoint(f"{name} does not match its checksum")
     try:
         learner, pool, progress = contents
-        return Checkpoint(safetensors.torch.load(learner), safetensors.numpy.load(pool), files.parse_json(progress))
+        return Checkpoint(
+            safetensors.torch.load(learner),
+            safetensors.numpy.load(pool),
+            files.parse_json(progress),
+        )
     except Exception as error:  # whatever a reader makes of content that we did not write
         raise DamagedCheckpoint(f"its content is unreadable ({type(error).__name__})") from error
 

@@ -1,4 +1,5 @@
-"""Evaluation episodes: separate environments and random numbers, so that training never notices them."""
+"""Evaluation episodes: separate environments and random numbers, so that training never notices
+them."""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,13 +20,15 @@ from pac4sac.tasks.registry import time_limit
 from pac4sac.training.backends import on_threads, suitable_threads
 
 EvaluatedPolicy = Literal["deterministic", "shooting"]
-Moment = tuple[Tensor, Tensor, Transitions, NDArray[np.bool_]]  # a lockstep step of all episodes, see `play`
+# a lockstep step of all episodes, see `play`
+Moment = tuple[Tensor, Tensor, Transitions, NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)
 class Episodes:
-    """Episodes to be played: whose, how many of each run, and on which occasion. The occasion names their random
-    numbers, so that an evaluation at step 5000 differs from one at 6000 and from none of its own repetitions."""
+    """Episodes to be played: whose, how many of each run, and on which occasion. The occasion names
+    their random numbers, so that an evaluation at step 5000 differs from one at 6000 and from none
+    of its own repetitions."""
 
     agent: Agent
     state: State
@@ -37,8 +40,11 @@ class Episodes:
     only: Sequence[int] | None = None  # the runs that play; None: all
     stop: StopRequest | None = None
     step_seconds: int = STEP_SECONDS  # that a step of an environment may take
-    progress: Callable[[int, int], None] | None = None  # told each step that was played, and how many it can be
-    failures: dict[int, str] = field(default_factory=dict)  # why episodes of a run failed, once they were played
+    progress: Callable[[int, int], None] | None = (
+        None  # told each step that was played, and how many it can be
+    )
+    # why episodes of a run failed, once they were played
+    failures: dict[int, str] = field(default_factory=dict)
 
     @property
     def present(self) -> NDArray[np.bool_]:
@@ -54,7 +60,11 @@ class Episodes:
 
 def policies_of(agent: Agent) -> list[EvaluatedPolicy]:
     """The deterministic policy and, where a run shoots, the shooting one."""
-    return ["deterministic", "shooting"] if max(agent.shots(evaluating=True)) > 1 else ["deterministic"]
+    return (
+        ["deterministic", "shooting"]
+        if max(agent.shots(evaluating=True)) > 1
+        else ["deterministic"]
+    )
 
 
 def evaluate(episodes: Episodes, policy: EvaluatedPolicy) -> NDArray[np.float64]:
@@ -62,9 +72,15 @@ def evaluate(episodes: Episodes, policy: EvaluatedPolicy) -> NDArray[np.float64]
     agent, state = episodes.agent, episodes.state
 
     def act(s: Tensor, draw: Draw) -> Tensor:
-        return agent.behaviour(state, s, draw) if policy == "shooting" else agent.deterministic_action(state, s)
+        return (
+            agent.behaviour(state, s, draw)
+            if policy == "shooting"
+            else agent.deterministic_action(state, s)
+        )
 
-    tape = episodes.tape(agent.behaviour_streams(episodes.count, True) if policy == "shooting" else {})
+    tape = episodes.tape(
+        agent.behaviour_streams(episodes.count, True) if policy == "shooting" else {}
+    )
     returns = np.where(episodes.present, 0.0, np.nan)
     shots = max(agent.shots(evaluating=True)) if policy == "shooting" else 1
     for _, _, seen, going in play(episodes, act, tape, shots):
@@ -80,12 +96,19 @@ def read_draw(tape: Tape, position: int) -> Draw:
 
 
 @torch.no_grad()
-def play(episodes: Episodes, act: Callable[[Tensor, Draw], Tensor], tape: Tape, shots: int = 1) -> Iterator[Moment]:
-    """All episodes of all runs side by side, until the last one has ended: s [R, E, ds], a [R, E, da], what R·E
-    simulators then show, which the next step overwrites, and [R·E] whether an episode was under way. Where nothing
-    limits an episode, the task's step budget does: no episode of training was longer."""
+def play(
+    episodes: Episodes, act: Callable[[Tensor, Draw], Tensor], tape: Tape, shots: int = 1
+) -> Iterator[Moment]:
+    """All episodes of all runs side by side, until the last one has ended: s [R, E, ds], a [R, E,
+    da], what R·E simulators then show, which the next step overwrites, and [R·E] whether an episode
+    was under way. Where nothing limits an episode, the task's step budget does: no episode of
+    training was longer."""
     task, limit, going = episodes.task, time_limit(episodes.task), episodes.present
-    starts = [evaluation_seed(seed, episodes.occasion, k) for seed in episodes.seeds for k in range(episodes.count)]
+    starts = [
+        evaluation_seed(seed, episodes.occasion, k)
+        for seed in episodes.seeds
+        for k in range(episodes.count)
+    ]
     threads = suitable_threads(episodes.agent, episodes.count * shots)
     with (
         on_threads(threads),
@@ -106,7 +129,11 @@ def play(episodes: Episodes, act: Callable[[Tensor, Draw], Tensor], tape: Tape, 
         while going.any():
             if episodes.stop is not None:
                 episodes.stop.check()
-            s = torch.from_numpy(observation.copy()).to(tape.device).view(len(episodes.seeds), episodes.count, -1)
+            s = (
+                torch.from_numpy(observation.copy())
+                .to(tape.device)
+                .view(len(episodes.seeds), episodes.count, -1)
+            )
             a = act(s, read_draw(tape, position))
             pool.send(a.flatten(0, 1).cpu().numpy())
             seen = pool.receive()
@@ -123,12 +150,15 @@ def play(episodes: Episodes, act: Callable[[Tensor, Draw], Tensor], tape: Tape, 
     if pool.failures:  # one sentence, however many
         failed, causes = len(pool.failures), "; ".join(dict.fromkeys(episodes.failures.values()))
         warnings.warn(
-            f"{failed} of {episodes.present.sum()} episodes played for measurement on {task.name} failed: {causes}",
-            stacklevel=1,  # of this file, which a study shows, not of torch, which resumes this generator
+            f"{failed} of {episodes.present.sum()} episodes played for measurement on "
+            f"{task.name} failed: {causes}",
+            # of this file, which a study shows, not of torch, which resumes this generator
+            stacklevel=1,
         )
     if limit is None and position == task.steps:
         warnings.warn(
-            f"Episodes of {task.name} have no time limit and were cut after {position:,} steps, the task's budget; "
+            f"Episodes of {task.name} have no time limit and were cut after {position:,} "
+            "steps, the task's budget; "
             "register the environment with max_episode_steps, or give the task a horizon.",
             stacklevel=1,
         )

@@ -1,4 +1,5 @@
-"""An experiment: the cohorts of one `train` or one study, in one folder, started or taken up again."""
+"""An experiment: the cohorts of one `train` or one study, in one folder, started or taken up
+again."""
 
 import contextlib
 import dataclasses
@@ -65,9 +66,9 @@ def train(
 ) -> Result:
     """Train an algorithm on a task with all seeds in lockstep.
 
-    `settings` are those of the algorithm; a list of values is swept, inside the cohort where it can be. `options` are
-    those of `Options`: device, backend, workers, checkpoint_every, evaluate_every, stop_when_solved and so on.
-    """
+    `settings` are those of the algorithm; a list of values is swept, inside the cohort where it can
+    be. `options` are those of `Options`: device, backend, workers, checkpoint_every,
+    evaluate_every, stop_when_solved and so on."""
     allow_named(algo, getattr(task, "env_id", task))
     task, watcher, stop = get_task(task, steps), Callbacks(callbacks), StopRequest(max_minutes)
     how = make_options(task.steps, options)
@@ -76,11 +77,17 @@ def train(
         agent = agent_checksum(how.start_from)
         runs = [run.starting_from(agent) for run in runs]
     cohorts = startable_cohorts(runs, how)
-    folder = Path(out) if out is not None else make_free_folder(Path("experiments"), f"{task.name}-{algo}")
+    folder = (
+        Path(out)
+        if out is not None
+        else make_free_folder(Path("experiments"), f"{task.name}-{algo}")
+    )
     with created(folder, cohorts, how):
         if idle := [run for run in runs if run.config.warmup >= how.steps]:
             whose = "the warm-up" if len(idle) == len(runs) else f"the warm-up of {idle[0].id}"
-            told = f"In {how.steps} steps nothing is learned: {whose} takes {idle[0].config.warmup}."
+            told = (
+                f"In {how.steps} steps nothing is learned: {whose} takes {idle[0].config.warmup}."
+            )
             warnings.warn(told, stacklevel=2)
         return _go_on(folder, watcher, stop, is_ours=True)
 
@@ -95,8 +102,10 @@ def startable_cohorts(runs: Sequence[Run], options: Options) -> list[Sequence[Ru
         needed, free = cohort_bytes(cohort), free_bytes(device)
         if needed > free:
             raise UserError(
-                f"Training needs {needed / 1e9:.1f} GB of memory in one cohort of {len(cohort)}, and "
-                f"{free / 1e9:.1f} GB are free; set a smaller capacity or width, or train fewer runs at once."
+                f"Training needs {needed / 1e9:.1f} GB of memory in one cohort of "
+                f"{len(cohort)}, and "
+                f"{free / 1e9:.1f} GB are free; set a smaller capacity or width, or train "
+                "fewer runs at once."
             )
         if options.start_from:
             agent = make_agent(cohort[:1], *task_sizes(cohort[0].task))
@@ -109,22 +118,34 @@ def check_computing(options: Options) -> torch.device:
     device = pick_device(options.device)
     choose_backend(options.backend, device, options.steps)
     if options.precision == "tf32" and device.type == "cpu":
-        raise UserError("The precision tf32 needs a GPU and would change nothing on the CPU; leave it at float32.")
+        raise UserError(
+            "The precision tf32 needs a GPU and would change nothing on the CPU; leave it at "
+            "float32."
+        )
     return device
 
 
 @contextlib.contextmanager
 def created(folder: Path, cohorts: Sequence[Sequence[Run]], options: Options) -> Iterator[None]:
-    """Write down the experiment and keep others out of its folder: of many who try at once, one comes to train."""
+    """Write down the experiment and keep others out of its folder: of many who try at once, one
+    comes to train."""
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file, and an experiment is a folder; choose another name with --out.")
+        raise UserError(
+            f"{folder} is a file, and an experiment is a folder; choose another name with --out."
+        )
     folder.mkdir(parents=True, exist_ok=True)
     with alone_in(folder):
-        # A process killed in the first moment leaves an unfinished experiment.json, and nothing that could be lost.
+        # A process killed in the first moment leaves an unfinished experiment.json, and nothing
+        # that could be lost.
         if any(path.name != "experiment.json.part" for path in folder.iterdir()):
-            raise UserError(f"{folder} exists and is not empty; resume it, or choose another folder with --out.")
+            raise UserError(
+                f"{folder} exists and is not empty; resume it, or choose another folder with --out."
+            )
         described = [[run.describe() for run in cohort] for cohort in cohorts]
-        _write(folder, {"version": VERSION, "options": dataclasses.asdict(options), "cohorts": described})
+        _write(
+            folder,
+            {"version": VERSION, "options": dataclasses.asdict(options), "cohorts": described},
+        )
         yield
 
 
@@ -135,10 +156,14 @@ def create(folder: Path, cohorts: Sequence[Sequence[Run]], options: Options) -> 
 
 
 def choose_again(folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Have an experiment that was written down trained with these options, if it was not begun. One that was begun
-    keeps its own: they are given back where they differ."""
+    """Have an experiment that was written down trained with these options, if it was not begun. One
+    that was begun keeps its own: they are given back where they differ."""
     about = read_experiment(folder)
-    kept = {name: about["options"].get(name) for name, value in given.items() if about["options"].get(name) != value}
+    kept = {
+        name: about["options"].get(name)
+        for name, value in given.items()
+        if about["options"].get(name) != value
+    }
     if kept and [path.name for path in folder.iterdir()] == ["experiment.json"]:
         _write(folder, about | {"options": about["options"] | given})
         return {}
@@ -153,14 +178,19 @@ def resume(
     callbacks: Watchers = (),
     trust: str | Iterable[str] = (),
 ) -> Result:
-    """Go on with an experiment from its last checkpoints, exactly; with `steps`, up to a larger number of them. `trust`
-    names modules of yours that its algorithms or its environment come from."""
+    """Go on with an experiment from its last checkpoints, exactly; with `steps`, up to a larger
+    number of them. `trust` names modules of yours that its algorithms or its environment come
+    from."""
     allow(trust)
     return _go_on(Path(folder), Callbacks(callbacks), StopRequest(max_minutes), steps)
 
 
 def _go_on(
-    folder: Path, watcher: Callback, stop: StopRequest, steps: int | None = None, is_ours: bool = False
+    folder: Path,
+    watcher: Callback,
+    stop: StopRequest,
+    steps: int | None = None,
+    is_ours: bool = False,
 ) -> Result:
     check_links(folder)
     if not (folder / "experiment.json").exists():
@@ -173,12 +203,17 @@ def _go_on(
     if steps is not None:
         longer = dataclasses.replace(options, steps=steps)
         if steps < options.steps:
-            raise UserError(f"This experiment has {options.steps} steps already; --steps can only extend it.")
+            raise UserError(
+                f"This experiment has {options.steps} steps already; --steps can only extend it."
+            )
         about["options"]["steps"], options = steps, longer
         # The extension is written down once a cohort goes on, since its checkpoint was usable then.
         started = functools.partial(_write, folder, about)
     with contextlib.nullcontext() if is_ours else alone_in(folder), stop:
-        waiting = [Cohort(folder, f"{number:03d}", runs, options, watcher) for number, runs in enumerate(cohorts)]
+        waiting = [
+            Cohort(folder, f"{number:03d}", runs, options, watcher)
+            for number, runs in enumerate(cohorts)
+        ]
         for together in turns.by_turns(waiting, pick_device(options.device)):
             if not turns.train_in_turns(together, stop, watcher, started):
                 return Result(folder, complete=False, reason=stop.reason)
@@ -187,13 +222,16 @@ def _go_on(
 
 @contextlib.contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Two processes must not write the same logs. The kernel frees the lock of a process however it ends."""
+    """Two processes must not write the same logs. The kernel frees the lock of a process however it
+    ends."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(f"{folder} is being trained by another process; wait for it, or stop it first.") from None
+            raise UserError(
+                f"{folder} is being trained by another process; wait for it, or stop it first."
+            ) from None
         yield
     finally:
         os.close(descriptor)
@@ -208,12 +246,16 @@ def experiment_runs(about: Mapping[str, Any]) -> list[list[Run]]:
     cohorts = [[Run.from_description(run) for run in cohort] for cohort in about["cohorts"]]
     ids = [run.id for cohort in cohorts for run in cohort]
     if len(set(ids)) < len(ids):
-        raise UserError("The experiment has two runs of one name, which would write into one folder; train them anew.")
+        raise UserError(
+            "The experiment has two runs of one name, which would write into one folder; "
+            "train them anew."
+        )
     return cohorts
 
 
 def make_free_folder(parent: Path, name: str) -> Path:
-    """parent/name, or with a number behind it where that is taken. It is made at once, lest another take it."""
+    """parent/name, or with a number behind it where that is taken. It is made at once, lest another
+    take it."""
     clean = name.replace("/", "-").replace(":", "-").lower()
     candidates = (parent / (clean if k == 1 else f"{clean}-{k}") for k in itertools.count(1))
     parent.mkdir(parents=True, exist_ok=True)

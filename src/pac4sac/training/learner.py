@@ -1,9 +1,9 @@
-"""The learner of a cohort: agent, replay, tapes and the buffers through which it meets the simulators.
+"""The learner of a cohort: agent, replay, tapes and the buffers through which it meets the
+simulators.
 
-Everything lives in one dictionary of tensors on one device, and the three operations of a step (act, update, store)
-change those tensors in place and take no other argument. So a backend may compile them, or capture them once as a CUDA
-graph, and a checkpoint is that dictionary.
-"""
+Everything lives in one dictionary of tensors on one device, and the three operations of a step
+(act, update, store) change those tensors in place and take no other argument. So a backend may
+compile them, or capture them once as a CUDA graph, and a checkpoint is that dictionary."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -32,20 +32,27 @@ def eager(operation: Operation, tensors: Tensors) -> Callable[[], None]:
 
 
 class Learner:
-    def __init__(self, agent: Agent, seeds: Sequence[int], steps: int, device: torch.device) -> None:
+    def __init__(
+        self, agent: Agent, seeds: Sequence[int], steps: int, device: torch.device
+    ) -> None:
         self.agent, self.device = agent, device
         runs, ds, da = agent.runs, agent.ds, agent.da
         self.state = agent.initial_state(seeds, device)
         self.act_tape = Tape(seeds, agent.act_streams(), device)
-        self.learn_tape = Tape(seeds, agent.learn_streams(), device, LEARN_BLOCK, agent.updates_per_step)
+        self.learn_tape = Tape(
+            seeds, agent.learn_streams(), device, LEARN_BLOCK, agent.updates_per_step
+        )
         capacity = min(agent.config.capacity, steps)  # a ring longer than the run would never fill
         self.buffers: Tensors = {
             "replay": torch.zeros(runs, capacity, replay.row_width(ds, da), device=device),
             "observation": torch.zeros(runs, ds, device=device),
             "action": torch.zeros(runs, da, device=device),
-            "incoming": torch.zeros(runs, 2 * ds + 2, device=device),  # s′, next observation to act on, r, terminated
+            # s′, next observation to act on, r, terminated
+            "incoming": torch.zeros(runs, 2 * ds + 2, device=device),
         }
-        self.step = 0  # a copy of the counter in the state, so that reading it never waits for the device
+        self.step = (
+            0  # a copy of the counter in the state, so that reading it never waits for the device
+        )
         self.first_update = min(agent.learning_starts())
         pinned = device.type == "cuda"
         self._incoming = torch.zeros(runs, 2 * ds + 2, pin_memory=pinned)
@@ -76,7 +83,9 @@ class Learner:
         agent.update(t, t["replay"], read(_under("learn:", t), row))
 
     def store_operation(self, t: Tensors) -> None:
-        s2, following, r, terminated = torch.split(t["incoming"], [self.agent.ds, self.agent.ds, 1, 1], -1)
+        s2, following, r, terminated = torch.split(
+            t["incoming"], [self.agent.ds, self.agent.ds, 1, 1], -1
+        )
         row = replay.pack(t["observation"], t["action"], r, s2, terminated)
         replay.store(t["replay"], row, t["step"])
         if self.agent.config.normalise_rewards:
@@ -121,7 +130,9 @@ class Learner:
         self.learn_tape.seek(self.step)
         self.run["update" if self.agent.moves_delayed(self.step, place) else "short_update"]()
 
-    def store(self, s2: NDArray[Any], following: NDArray[Any], r: NDArray[Any], terminated: NDArray[Any]) -> None:
+    def store(
+        self, s2: NDArray[Any], following: NDArray[Any], r: NDArray[Any], terminated: NDArray[Any]
+    ) -> None:
         host, ds = self._incoming.numpy(), self.agent.ds
         host[:, :ds], host[:, ds : 2 * ds], host[:, -2], host[:, -1] = s2, following, r, terminated
         self.buffers["incoming"].copy_(self._incoming, non_blocking=True)
@@ -131,7 +142,9 @@ class Learner:
     def freeze(self, run: int) -> None:
         """No more learning for one run; the others never notice."""
         self.state["alive"][run] = False
-        self.buffers["observation"][run] = 0  # as a pool shows it of a run that is parked, also after a resume
+        self.buffers["observation"][run] = (
+            0  # as a pool shows it of a run that is parked, also after a resume
+        )
 
     def read_metrics(self) -> NDArray[np.float64]:
         """Means since the last call, [metrics, R]; NaN for runs without an update."""
@@ -151,23 +164,31 @@ class Learner:
 
     def restore(self, tensors: Tensors) -> None:
         for name, tensor in (self.state | self.buffers).items():
-            source = tensors.get(name, tensor) if name.startswith("hyper/") else tensors[name]  # some are newer
+            # some are newer
+            source = tensors.get(name, tensor) if name.startswith("hyper/") else tensors[name]
             (tensor[:, : source.shape[1]] if name == "replay" else tensor).copy_(source)
         self.step = int(tensors["step"])
 
 
 def _under(prefix: str, tensors: Tensors) -> Tensors:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
 
 
 def cohort_bytes(runs: Sequence[Run]) -> int:
-    """Memory for the learner: replay, weights with targets, moments and gradients, tapes, activations of shooting."""
+    """Memory for the learner: replay, weights with targets, moments and gradients, tapes,
+    activations of shooting."""
     sizes = task_sizes(runs[0].task)
     agent = make_agent(runs, *sizes)
     config = agent.config
     experience = min(config.capacity, runs[0].task.steps) * replay.row_width(*sizes)
     weights = sum(net.members * sum(net.sizes) for net in agent.nets.values()) * 6
-    tapes = tape_size(agent.act_streams()) + tape_size(agent.learn_streams(), agent.updates_per_step * LEARN_BLOCK)
+    tapes = tape_size(agent.act_streams()) + tape_size(
+        agent.learn_streams(), agent.updates_per_step * LEARN_BLOCK
+    )
     shots = max(getattr(run.config, "shots", 1) for run in runs)
     activations = (4 * shots + 16 * config.batch) * config.width * config.depth
     return 4 * len(runs) * (experience + weights + tapes + activations)

@@ -1,4 +1,5 @@
-"""The training loop of a cohort: act, send, update while the simulators step, collect, store, log, checkpoint."""
+"""The training loop of a cohort: act, send, update while the simulators step, collect, store, log,
+checkpoint."""
 
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -24,13 +25,22 @@ from pac4sac.training.options import Options
 from pac4sac.training.state_coverage import measure_coverage
 from pac4sac.training.value_error import measure_value_errors
 
-SAVED = {"status": str, "details": str | None, "returns": list, "best": float | None, "so_far": float, "length": int}
+SAVED = {
+    "status": str,
+    "details": str | None,
+    "returns": list,
+    "best": float | None,
+    "so_far": float,
+    "length": int,
+}
 
 
 class Cohort:
     """Runs in lockstep, from their first step or their last checkpoint to their end."""
 
-    def __init__(self, root: Path, name: str, runs: Sequence[Run], options: Options, watcher: Callback) -> None:
+    def __init__(
+        self, root: Path, name: str, runs: Sequence[Run], options: Options, watcher: Callback
+    ) -> None:
         self.root, self.folder = root, root / "cohorts" / name
         self.runs, self.options, self.watcher = tuple(runs), options, watcher
         self.task, self.seeds = runs[0].task, [run.seed for run in runs]
@@ -39,7 +49,8 @@ class Cohort:
         self.status: list[str] = [Status.RUNNING] * len(runs)
         self.details: list[str | None] = [None] * len(runs)
         self.returns: list[list[float]] = [[] for _ in runs]  # of all finished training episodes
-        self.best: list[float | None] = [None] * len(runs)  # mean return of the best scheduled evaluation
+        # mean return of the best scheduled evaluation
+        self.best: list[float | None] = [None] * len(runs)
         self.so_far = np.zeros(len(runs))  # return of the present episode
         self.length = np.zeros(len(runs), dtype=np.int64)
         self.asked_to_end: dict[int, str] = {}  # runs by a callback, with its reason
@@ -57,8 +68,8 @@ class Cohort:
         return bool(self.saved.progress["complete"]) and not any(self._to_be_extended(self.saved))
 
     def prepare(self, pool: EnvPool, stop: StopRequest) -> bool:
-        """Be ready for the next step, the first or that after the checkpoint that `is_done` found; False where a stop
-        was asked for."""
+        """Be ready for the next step, the first or that after the checkpoint that `is_done` found;
+        False where a stop was asked for."""
         self.pool, self.stop, saved = pool, stop, self.saved
         self.agent = make_agent(self.runs, pool.observation_size, pool.action_size)
         if stop.reason is not None:  # before the compiler takes its time
@@ -70,45 +81,74 @@ class Cohort:
             return False
         self.saved = None  # a replay takes much memory
         for run, folder in enumerate(self.folders):
-            folder.describe(self.status[run], self.details[run])  # first: a seal would be of what is then cut off
+            # first: a seal would be of what is then cut off
+            folder.describe(self.status[run], self.details[run])
             folder.cut_back(logs[run])
         return True
 
     def _check(self, saved: checkpoint.Checkpoint) -> None:
-        """Refuse a checkpoint that does not fit the logs beside it, or whose progress we did not write."""
+        """Refuse a checkpoint that does not fit the logs beside it, or whose progress we did not
+        write."""
         try:
             for name, kind in SAVED.items():
-                if [isinstance(each, kind) for each in saved.progress[name]] != [True] * len(self.runs):
-                    raise DamagedCheckpoint(f"its progress does not tell the {name} of {len(self.runs)} runs")
+                if [isinstance(each, kind) for each in saved.progress[name]] != [True] * len(
+                    self.runs
+                ):
+                    raise DamagedCheckpoint(
+                        f"its progress does not tell the {name} of {len(self.runs)} runs"
+                    )
             sum(map(sum, saved.progress["returns"]))  # of numbers
-            int(saved.learner["step"]), bool(saved.progress["complete"]), int(saved.progress["placement"]["threads"])
+            (
+                int(saved.learner["step"]),
+                bool(saved.progress["complete"]),
+                int(saved.progress["placement"]["threads"]),
+            )
             for folder, marks in zip(self.folders, saved.progress["logs"], strict=True):
                 folder.check(marks)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise DamagedCheckpoint(f"its progress is unreadable ({type(error).__name__})") from error
+            raise DamagedCheckpoint(
+                f"its progress is unreadable ({type(error).__name__})"
+            ) from error
 
     def _to_be_extended(self, saved: checkpoint.Checkpoint) -> list[bool]:
-        """Which runs ended with a smaller budget, rather than because they were solved or could not go on."""
+        """Which runs ended with a smaller budget, rather than because they were solved or could not
+        go on."""
         more, ends = int(saved.learner["step"]) < self.options.steps, (Status.FINISHED, None)
-        return [more and end == ends for end in zip(saved.progress["status"], saved.progress["details"], strict=True)]
+        return [
+            more and end == ends
+            for end in zip(saved.progress["status"], saved.progress["details"], strict=True)
+        ]
 
     def _place(self, saved: dict[str, Any] | None) -> None:
-        """Settle how to compute: as in the checkpoint, since a resume must compute in the same way."""
-        how = saved or {name: getattr(self.options, name) for name in ("device", "backend", "precision", "threads")}
+        """Settle how to compute: as in the checkpoint, since a resume must compute in the same
+        way."""
+        how = saved or {
+            name: getattr(self.options, name)
+            for name in ("device", "backend", "precision", "threads")
+        }
         device = backends.pick_device(how["device"])
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self.take_turn()
-        self.learner, self.placement = backends.place(self.agent, self.seeds, self.options.steps, how)
+        self.learner, self.placement = backends.place(
+            self.agent, self.seeds, self.options.steps, how
+        )
         if saved and self.placement["backend"] != saved["backend"]:
-            raise UserError(f"The {saved['backend']} backend, with which this experiment began, does not work here.")
+            raise UserError(
+                f"The {saved['backend']} backend, with which this experiment began, does not "
+                "work here."
+            )
         for folder in self.folders:
-            folder.computed = {name: self.placement[name] for name in ("device", "backend", "precision")}
+            folder.computed = {
+                name: self.placement[name] for name in ("device", "backend", "precision")
+            }
             folder.computed["device"] = device.type
 
     def _begin(self) -> Sequence[dict[str, Mark]]:
         """Returns where the logs end."""
         if self.options.start_from:
-            start_from(self.options.start_from, self.agent, self.learner.state, self.runs[0].started_from)
+            start_from(
+                self.options.start_from, self.agent, self.learner.state, self.runs[0].started_from
+            )
         self.learner.begin(self.pool.reset())
         return [{}] * len(self.runs)
 
@@ -117,18 +157,28 @@ class Cohort:
         progress, extended = saved.progress, self._to_be_extended(saved)
         try:
             self.learner.restore(saved.learner)
-            self.details, self.returns, self.best = progress["details"], progress["returns"], progress["best"]
-            self.status = [Status.RUNNING if more else s for s, more in zip(progress["status"], extended, strict=True)]
+            self.details, self.returns, self.best = (
+                progress["details"],
+                progress["returns"],
+                progress["best"],
+            )
+            self.status = [
+                Status.RUNNING if more else s
+                for s, more in zip(progress["status"], extended, strict=True)
+            ]
             self.so_far = np.array(progress["so_far"], dtype=np.float64)
             self.length = np.array(progress["length"], dtype=np.int64)
             self.measured = progress.get("measured", True)
-            strayed = progress.get("strayed") or [[] for _ in self.runs]  # of which older checkpoints say nothing
+            # of which older checkpoints say nothing
+            strayed = progress.get("strayed") or [[] for _ in self.runs]
             for folder, steps in zip(self.folders, strayed, strict=True):
                 folder.strayed = list(steps)
             self.learner.begin(self.pool.restore(saved.pool))
             self._note_strays()
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
-            raise UserError(f"The checkpoint in {self.folder} does not fit its runs ({error}).") from error
+            raise UserError(
+                f"The checkpoint in {self.folder} does not fit its runs ({error})."
+            ) from error
         return list(progress["logs"])
 
     def take_turn(self) -> None:
@@ -137,8 +187,8 @@ class Cohort:
             torch.cuda.set_stream(self.stream)
 
     def steps(self, told: Callable[[], None]) -> Generator[None, None, bool]:
-        """All steps that are left, each of which gives way while its simulators work; `told` is called after each.
-        Ends with False where a stop was asked for."""
+        """All steps that are left, each of which gives way while its simulators work; `told` is
+        called after each. Ends with False where a stop was asked for."""
         started = time.monotonic()
         try:
             if not self.measured:
@@ -154,7 +204,9 @@ class Cohort:
                 if self.stop.wanted:
                     self._save()
                     raise Stopped
-                if (ended or step % self.options.checkpoint_every == 0) and step < self.options.steps:
+                if (
+                    ended or step % self.options.checkpoint_every == 0
+                ) and step < self.options.steps:
                     self._save()
                     log_time(self.folder, step, started, self.pool.worked().sum())
             self._finish()
@@ -188,7 +240,8 @@ class Cohort:
             self._bury_the_dead(actions)
             actions = np.nan_to_num(actions, posinf=0, neginf=0)
         self.pool.send(actions)
-        self.learner.learn()  # while the simulators step, from every transition but the one under way
+        # while the simulators step, from every transition but the one under way
+        self.learner.learn()
 
     def _receive(self) -> None:
         learner, seen = self.learner, self.pool.receive()
@@ -216,7 +269,8 @@ class Cohort:
         self.pool.strayed.clear()
 
     def _measure(self) -> None:
-        """All that is due at this step. What a stop breaks off is dropped, and the resume begins with it."""
+        """All that is due at this step. What a stop breaks off is dropped, and the resume begins
+        with it."""
         before = [folder.marks() for folder in self.folders]
         try:
             for measure in self._due():
@@ -232,26 +286,42 @@ class Cohort:
         step, how = self.learner.step, self.options
         schedule = {self._evaluate: how.evaluate_every, self._log_bias: how.bias_every}
         schedule |= {self._log_coverage: how.coverage_every}
-        return [measure for measure, every in schedule.items() if every and step % every == 0 and step < how.steps]
+        return [
+            measure
+            for measure, every in schedule.items()
+            if every and step % every == 0 and step < how.steps
+        ]
 
     def _bury_the_dead(self, actions: NDArray[np.float32] | None = None) -> None:
-        """Runs that diverged or whose simulator failed are out from here on; what they did since is not logged."""
+        """Runs that diverged or whose simulator failed are out from here on; what they did since is
+        not logged."""
         steps = self.learner.state["diverged_step"].tolist()
         for run in self._running():
             if steps[run] >= 0:  # first: a simulator may have failed because of it
                 name = self.agent.trained()[int(self.learner.state["diverged_net"][run])]
-                self._end_run(run, Status.DIVERGED, f"non-finite {name} gradient at step {steps[run]}")
+                self._end_run(
+                    run, Status.DIVERGED, f"non-finite {name} gradient at step {steps[run]}"
+                )
             elif actions is not None and not np.isfinite(actions[run]).all():
-                self._end_run(run, Status.DIVERGED, f"non-finite action at step {self.learner.step}")
+                self._end_run(
+                    run, Status.DIVERGED, f"non-finite action at step {self.learner.step}"
+                )
             elif run in self.pool.failures:
                 self._end_run(run, Status.FAILED, self.pool.failures[run])
 
     def _end_episodes(self, ended: NDArray[np.bool_]) -> None:
         if not ended.any():
             return
-        step, r_limit = self.learner.step, self.task.r_limit if self.options.stop_when_solved else None
+        step, r_limit = (
+            self.learner.step,
+            self.task.r_limit if self.options.stop_when_solved else None,
+        )
         for run in [run for run in self._running() if ended[run]]:
-            row = {"episode": len(self.returns[run]), "step": step, "return": float(self.so_far[run])}
+            row = {
+                "episode": len(self.returns[run]),
+                "step": step,
+                "return": float(self.so_far[run]),
+            }
             self._log(run, "episodes", row | {"length": int(self.length[run])})
             self.returns[run].append(float(self.so_far[run]))
             if r_limit is not None and solved_at(self.returns[run], r_limit) is not None:
@@ -259,7 +329,9 @@ class Cohort:
                 self._end_run(run, Status.FINISHED, f"solved at step {step}")
         self.so_far[ended] = 0
         self.length[ended] = 0
-        self.agent.end_of_episode(self.learner.state, torch.from_numpy(ended.copy()).to(self.learner.device))
+        self.agent.end_of_episode(
+            self.learner.state, torch.from_numpy(ended.copy()).to(self.learner.device)
+        )
 
     def _end_run(self, run: int, status: Status, detail: str | None) -> None:
         self.status[run], self.details[run] = status, detail
@@ -270,9 +342,11 @@ class Cohort:
         self.watcher.on_status(self.runs[run], status, detail)
 
     def _end_as_asked(self) -> bool:
-        """End the runs that a callback wants to end. Where there are any, that is worth a checkpoint: whether the same
-        callback watches a resume shall make no difference."""
-        ending = {run: self.asked_to_end[run] for run in self._running() if run in self.asked_to_end}
+        """End the runs that a callback wants to end. Where there are any, that is worth a
+        checkpoint: whether the same callback watches a resume shall make no difference."""
+        ending = {
+            run: self.asked_to_end[run] for run in self._running() if run in self.asked_to_end
+        }
         for run, reason in ending.items():
             self._log_coverage([run])
             self._end_run(run, Status.STOPPED, f"{reason}, at step {self.learner.step}")
@@ -297,18 +371,36 @@ class Cohort:
                 self._log(run, "metrics", {"step": self.learner.step, **row})
 
     def _evaluate(self, runs: Sequence[int]) -> None:
-        """The deterministic policy and, for runs that shoot, the shooting one; the latter decides which is best."""
+        """The deterministic policy and, for runs that shoot, the shooting one; the latter decides
+        which is best."""
         if not runs or not self.options.evaluation_episodes:
             return
-        step, count, shots = self.learner.step, self.options.evaluation_episodes, self.agent.shots(evaluating=True)
-        played = (self.agent, self.learner.state, self.task, self.seeds, count, str(step), self.pool.workers)
+        step, count, shots = (
+            self.learner.step,
+            self.options.evaluation_episodes,
+            self.agent.shots(evaluating=True),
+        )
+        played = (
+            self.agent,
+            self.learner.state,
+            self.task,
+            self.seeds,
+            count,
+            str(step),
+            self.pool.workers,
+        )
         means = np.full(len(self.runs), np.nan)
         for policy in policies_of(self.agent):
             episodes = Episodes(*played, runs, self.stop, self.options.step_seconds)
             returns = evaluate(episodes, policy)
             for run in [run for run in runs if policy == "deterministic" or shots[run] > 1]:
                 means[run] = returns[run].mean()
-                row = {"step": step, "policy": policy, "mean": means[run].item(), "returns": returns[run].tolist()}
+                row = {
+                    "step": step,
+                    "policy": policy,
+                    "mean": means[run].item(),
+                    "returns": returns[run].tolist(),
+                }
                 cause = {"failure": episodes.failures[run]} if run in episodes.failures else {}
                 self._log(run, "evaluations", row | cause)
         for run, mean in enumerate(means.tolist()):
@@ -322,7 +414,11 @@ class Cohort:
             return
         step, count = self.learner.step, self.options.bias_episodes
         played = (self.agent, self.learner.state, self.task, self.seeds, count, str(step))
-        how: Any = {"workers": self.pool.workers, "stop": self.stop, "step_seconds": self.options.step_seconds}
+        how: Any = {
+            "workers": self.pool.workers,
+            "stop": self.stop,
+            "step_seconds": self.options.step_seconds,
+        }
         errors = measure_value_errors(*played, only=runs, **how)
         for run in runs:
             if row := errors[run].row():
@@ -336,13 +432,19 @@ class Cohort:
                 self._log(run, "coverage", {"step": self.learner.step, **coverage._asdict()})
 
     def _save_agent(self, run: int, name: str = "agent.safetensors") -> None:
-        save_agent(self.folders[run].path / name, self.runs[run], self.agent, self.learner.state, run)
+        save_agent(
+            self.folders[run].path / name, self.runs[run], self.agent, self.learner.state, run
+        )
 
     def _save(self, marks: list[dict[str, Mark]] | None = None) -> None:
         """With the logs as they are, or to be cut back to marks."""
         for run in range(len(self.runs)):
             self._save_agent(run)
-        progress = {"placement": self.placement, "complete": self.complete, "measured": self.measured}
+        progress = {
+            "placement": self.placement,
+            "complete": self.complete,
+            "measured": self.measured,
+        }
         progress |= {name: getattr(self, name) for name in SAVED}
         progress["strayed"] = [folder.strayed for folder in self.folders]
         progress["logs"] = marks or [folder.marks() for folder in self.folders]

@@ -1,4 +1,5 @@
-"""How to train: every option with its default, what it may be, and the sentence that explains it to a user."""
+"""How to train: every option with its default, what it may be, and the sentence that explains it to
+a user."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -19,12 +20,15 @@ def _option(default: Any, allowed: Allowed, help: str, metavar: str | None = Non
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How to train, as opposed to what. On the same kind of device a run learns the same whatever is chosen here, but
-    for `precision`, for `start_from`, and for `stop_when_solved`, which ends it."""
+    """How to train, as opposed to what. On the same kind of device a run learns the same whatever
+    is chosen here, but for `precision`, for `start_from`, and for `stop_when_solved`, which ends
+    it."""
 
     steps: int = _option(MISSING, AT_LEAST_ONE, "Environment steps of each run.")
     device: str = _option(AUTO, None, "Device to train on: cpu, cuda, cuda:1 or auto.", "DEVICE")
-    backend: str = _option(AUTO, BACKENDS, "How to compute: as written (eager), compiled, or as a CUDA graph.")
+    backend: str = _option(
+        AUTO, BACKENDS, "How to compute: as written (eager), compiled, or as a CUDA graph."
+    )
     precision: str = _option("float32", PRECISIONS, "Precision of matrix products on a GPU.")
     workers: int | Literal["auto"] = _option(
         AUTO, NON_NEGATIVE, "Processes for the simulators; 0 keeps them in the process that learns."
@@ -42,15 +46,24 @@ class Options:
     log_every: int = _option(1000, AT_LEAST_ONE, "Steps between lines of metrics.jsonl.")
     checkpoint_every: int = _option(20_000, AT_LEAST_ONE, "Steps between checkpoints.")
     evaluate_every: int = _option(
-        0, NON_NEGATIVE, "Steps between evaluations, of which the best weights are kept; 0 evaluates at the end only."
+        0,
+        NON_NEGATIVE,
+        "Steps between evaluations, of which the best weights are kept; 0 evaluates at the "
+        "end only.",
     )
-    evaluation_episodes: int = _option(5, Interval(0, EPISODES.high), "Episodes of each evaluation.")
+    evaluation_episodes: int = _option(
+        5, Interval(0, EPISODES.high), "Episodes of each evaluation."
+    )
     bias_every: int = _option(
-        0, NON_NEGATIVE, "Steps between measurements of how far the critic over- or underestimates; 0 makes none."
+        0,
+        NON_NEGATIVE,
+        "Steps between measurements of how far the critic over- or underestimates; 0 makes none.",
     )
     bias_episodes: int = _option(3, EPISODES, "Episodes of each such measurement.")
     coverage_every: int = _option(
-        0, NON_NEGATIVE, "Steps between measurements of how widely the visited states are spread; 0 makes none."
+        0,
+        NON_NEGATIVE,
+        "Steps between measurements of how widely the visited states are spread; 0 makes none.",
     )
     stop_when_solved: bool = _option(
         False, None, "End a run once it is solved: five episodes in a row above the task's limit."
@@ -58,7 +71,8 @@ class Options:
     start_from: str | None = _option(
         None,
         None,
-        "Trained agent to start from: a run folder or an agent.safetensors. Runs are named after it.",
+        "Trained agent to start from: a run folder or an agent.safetensors. Runs are named "
+        "after it.",
         "AGENT",
     )
 
@@ -66,14 +80,27 @@ class Options:
         for option in fields(self):
             value, allowed = getattr(self, option.name), option.metadata["allowed"]
             if value is not None or option.default is not None:
-                kind = int if isinstance(allowed, Interval) else bool if option.default is False else str
-                check_value(option.name, value, kind, allowed, other=AUTO if option.default == AUTO else "")
+                kind = (
+                    int
+                    if isinstance(allowed, Interval)
+                    else bool
+                    if option.default is False
+                    else str
+                )
+                check_value(
+                    option.name, value, kind, allowed, other=AUTO if option.default == AUTO else ""
+                )
         if self.start_from == "":
-            raise UserError("start_from names no agent; give a run folder or an agent.safetensors, or leave it out.")
+            raise UserError(
+                "start_from names no agent; give a run folder or an agent.safetensors, or "
+                "leave it out."
+            )
 
 
 def make_options(steps: int, given: Mapping[str, Any]) -> Options:
     known = {option.name for option in fields(Options)} - {"steps"}
     if unknown := sorted(set(given) - known):
-        raise UserError(f"There is no option {', '.join(unknown)}; there are {', '.join(sorted(known))}.")
+        raise UserError(
+            f"There is no option {', '.join(unknown)}; there are {', '.join(sorted(known))}."
+        )
     return Options(steps=steps, **given)

@@ -1,7 +1,8 @@
-"""State coverage: how widely the states in a run's replay buffer lie. docs/metrics.md tells what the numbers mean.
+"""State coverage: how widely the states in a run's replay buffer lie. docs/metrics.md tells what
+the numbers mean.
 
-States are taken as the networks see them: a scale found from a run's own states would divide out what is measured.
-"""
+States are taken as the networks see them: a scale found from a run's own states would divide out
+what is measured."""
 
 from typing import NamedTuple
 
@@ -30,18 +31,26 @@ def measure_coverage(learner: Learner) -> list[StateCoverage]:
     if filled < 2:
         return []
     count = min(SAMPLE, filled)
-    # From a tape of its own, by seed and step: training never notices, and a resumed run draws the same.
-    tape = Tape(learner.act_tape.seeds, {"coverage": Stream((count,), uniform=True)}, learner.device, length=1)
+    # From a tape of its own, by seed and step: training never notices, and a resumed run draws the
+    # same.
+    tape = Tape(
+        learner.act_tape.seeds,
+        {"coverage": Stream((count,), uniform=True)},
+        learner.device,
+        length=1,
+    )
     tape.seek(learner.step)
     index = one_of_each_stretch(filled, tape.blocks["coverage"].squeeze(1))  # [R, count]
     states = replay.gather(1, index.unsqueeze(-1).expand(-1, -1, learner.agent.ds))
-    states = states[..., (states.amin(1) != states.amax(1)).any(0)]  # the others add nothing, and can be nine in ten
+    # the others add nothing, and can be nine in ten
+    states = states[..., (states.amin(1) != states.amax(1)).any(0)]
     measured = zip(nearest_distance(states).tolist(), log_volume(states).tolist(), strict=True)
     return [StateCoverage(nearest, volume, count) for nearest, volume in measured]
 
 
 def one_of_each_stretch(length: int, uniforms: Tensor) -> Tensor:
-    """Different numbers below `length`, one drawn from each of as many equal stretches as there are uniforms."""
+    """Different numbers below `length`, one drawn from each of as many equal stretches as there are
+    uniforms."""
     count = uniforms.shape[1]
     ends = torch.arange(count + 1, device=uniforms.device) * length // count
     start, size = ends[:-1], ends.diff()
@@ -49,15 +58,17 @@ def one_of_each_stretch(length: int, uniforms: Tensor) -> Tensor:
 
 
 def nearest_distance(states: Tensor) -> Tensor:
-    """[R] from [R, n, ds]. By differences: by products, those of near states would be lost in rounding."""
+    """[R] from [R, n, ds]. By differences: by products, those of near states would be lost in
+    rounding."""
     distance = torch.cdist(states, states, compute_mode="donot_use_mm_for_euclid_dist")
     distance.diagonal(dim1=1, dim2=2).fill_(torch.inf)
     return distance.amin(-1).mean(-1)
 
 
 def log_volume(states: Tensor) -> NDArray[np.float64]:
-    """½ ln det(I + Σ/grain²), [R] from [R, n, ds]: the sum over the principal axes of ln √(1 + variance/grain²), to
-    which a direction in which nothing moves adds 0, whether it is a placeholder of the task or the run stood still."""
+    """½ ln det(I + Σ/grain²), [R] from [R, n, ds]: the sum over the principal axes of ln √(1 +
+    variance/grain²), to which a direction in which nothing moves adds 0, whether it is a
+    placeholder of the task or the run stood still."""
     centred = states.double() - states.double().mean(1, keepdim=True)
     covariance = (centred.mT @ centred / (states.shape[1] - 1)).cpu().numpy()
     return np.asarray(0.5 * np.linalg.slogdet(np.eye(states.shape[-1]) + covariance / GRAIN**2)[1])

@@ -1,14 +1,16 @@
-"""How far a critic's claims are from what then happens, on fresh episodes of the policy whose value it is to know.
+"""How far a critic's claims are from what then happens, on fresh episodes of the policy whose value
+it is to know.
 
-The claim is m_p(s_t, a_t), with v_p where the critic has a variance; the outcome is the discounted soft return
+The claim is m_p(s_t, a_t), with v_p where the critic has a variance; the outcome is the discounted
+soft return
 
     G_t = r_t + Σ_{k≥1} γ^k (r_{t+k} − α log π(a_{t+k}|s_{t+k}))
 
-of π itself (one action, no shooting), with the α of the moment. A time limit is no end: what would have come after it
-is unknown, so a step is judged only where that has a small weight γ^(T−t), and the critic's own soft value stands in
-for it. A critic with the same bias everywhere thus shows at least 1 − TAIL of it. All of it is in units of the
-environment's rewards, also where the critic learned them on another scale.
-"""
+of π itself (one action, no shooting), with the α of the moment. A time limit is no end: what would
+have come after it is unknown, so a step is judged only where that has a small weight γ^(T−t), and
+the critic's own soft value stands in for it. A critic with the same bias everywhere thus shows at
+least 1 − TAIL of it. All of it is in units of the environment's rewards, also where the critic
+learned them on another scale."""
 
 import math
 from collections.abc import Sequence
@@ -43,14 +45,17 @@ class Uncertainty:
 
     deviation: float  # root mean square
     ratio: float  # root mean square of error by deviation: 1 where the critic knows how far it errs
-    covered: float  # share of returns within two deviations, first of an episode, then over the episodes
-    rank: float  # Spearman's correlation of |error| and deviation: 0 where it does not know where it errs
+    covered: (
+        float  # share of returns within two deviations, first of an episode, then over the episodes
+    )
+    # Spearman's correlation of |error| and deviation: 0 where it does not know where it errs
+    rank: float
 
 
 @dataclass(frozen=True)
 class Bias:
-    """Of one run: the mean of m_p − G, first over the judged steps of an episode, then over the episodes, which are the
-    independent units behind the interval."""
+    """Of one run: the mean of m_p − G, first over the judged steps of an episode, then over the
+    episodes, which are the independent units behind the interval."""
 
     bias: float
     low: float | None  # None where there are not two episodes
@@ -79,9 +84,9 @@ class Bias:
 
 @dataclass(frozen=True)
 class ValueErrors:
-    """The claims of one run's critic in fresh episodes, and what came of them. Arrays are [E, T] unless said otherwise:
-    episodes, steps. After the end of an episode, and in all of one whose simulator failed, `judged` is False and the
-    rest is without meaning."""
+    """The claims of one run's critic in fresh episodes, and what came of them. Arrays are [E, T]
+    unless said otherwise: episodes, steps. After the end of an episode, and in all of one whose
+    simulator failed, `judged` is False and the rest is without meaning."""
 
     alpha: float  # 0 where returns are not softened
     gamma: float
@@ -120,7 +125,10 @@ class ValueErrors:
 
     def part(self, episodes: slice = slice(None), steps: Any = slice(None)) -> "ValueErrors":
         arrays = {name: x for name, x in vars(self).items() if isinstance(x, np.ndarray)}
-        part: Any = {name: x[episodes] if x.ndim == 1 else x[episodes][:, steps] for name, x in arrays.items()}
+        part: Any = {
+            name: x[episodes] if x.ndim == 1 else x[episodes][:, steps]
+            for name, x in arrays.items()
+        }
         return replace(self, **part)
 
     def rewards(self) -> Floats:
@@ -128,10 +136,12 @@ class ValueErrors:
         return np.asarray(self.reward[np.arange(self.reward.shape[1]) < self.length[:, None]])
 
     def within(self, limit: int | None) -> NDArray[np.bool_]:
-        """Which steps are of the task's own length; episodes may have been played on beyond it. None of an episode
-        whose simulator failed, which leaves nothing to judge."""
+        """Which steps are of the task's own length; episodes may have been played on beyond it.
+        None of an episode whose simulator failed, which leaves nothing to judge."""
         length = np.minimum(self.length, limit or math.inf)[:, None]
-        return np.asarray((np.arange(self.reward.shape[1]) < length) & self.judged.any(1, keepdims=True))
+        return np.asarray(
+            (np.arange(self.reward.shape[1]) < length) & self.judged.any(1, keepdims=True)
+        )
 
     def returns(self, limit: int | None) -> Floats:
         within = self.within(limit)
@@ -140,7 +150,9 @@ class ValueErrors:
     def episode_means(self, values: Floats) -> Floats:
         """The mean over the judged steps of every episode that has some."""
         some = self.judged.any(1)
-        return np.asarray(np.where(self.judged, values, 0.0).sum(1)[some] / self.judged.sum(1)[some])
+        return np.asarray(
+            np.where(self.judged, values, 0.0).sum(1)[some] / self.judged.sum(1)[some]
+        )
 
     def bias(self, confidence: float = CONFIDENCE) -> Bias | None:
         """None where no step could be judged."""
@@ -148,9 +160,14 @@ class ValueErrors:
             return None
         mean = mean_interval(self.episode_means(self.error), confidence)
         rms = float(np.sqrt(self.episode_means(self.error**2).mean()))
-        mean_return, tail_weight = self.episode_means(self.g).mean(), self.tail_weight[self.judged].max()
+        mean_return, tail_weight = (
+            self.episode_means(self.g).mean(),
+            self.tail_weight[self.judged].max(),
+        )
         counts = int(self.judged.any(1).sum()), int(self.judged.sum())
-        return Bias(mean.value, mean.low, mean.high, rms, float(mean_return), *counts, float(tail_weight))
+        return Bias(
+            mean.value, mean.low, mean.high, rms, float(mean_return), *counts, float(tail_weight)
+        )
 
     def uncertainty(self) -> Uncertainty | None:
         """None where the critic offers none, or no step could be judged."""
@@ -160,11 +177,14 @@ class ValueErrors:
         deviation, ratio = (float(np.sqrt(np.mean(x**2))) for x in (d, e / d))
         varied = len(e) > 2 and np.ptp(d) > 0 and np.ptp(np.abs(e)) > 0
         rank = float(stats.spearmanr(np.abs(e), d).statistic) if varied else math.nan
-        covered = self.episode_means((np.abs(self.error) <= WIDTH * self.deviation).astype(np.float64))
+        covered = self.episode_means(
+            (np.abs(self.error) <= WIDTH * self.deviation).astype(np.float64)
+        )
         return Uncertainty(deviation, ratio, float(covered.mean()), rank)
 
     def row(self) -> dict[str, Any]:
-        """Of the log: the bias and, where some is offered, the uncertainty; empty where no step could be judged."""
+        """Of the log: the bias and, where some is offered, the uncertainty; empty where no step
+        could be judged."""
         measured = (self.bias(), self.uncertainty())
         return {name: value for part in measured if part for name, value in asdict(part).items()}
 
@@ -184,11 +204,13 @@ def measure_value_errors(
     stop: StopRequest | None = None,
     step_seconds: int = STEP_SECONDS,
 ) -> list[ValueErrors]:
-    """Play episodes of every run, or of `only` some, side by side; each `occasion` has random numbers of its own.
+    """Play episodes of every run, or of `only` some, side by side; each `occasion` has random
+    numbers of its own.
 
-    With `shooting` the actions are those that the agent takes in an evaluation, and returns are plain, without entropy.
-    Episodes are as long as the task's, unless that leaves over half of the steps without judgement: then they are
-    played on beyond the task's limit until all of its steps can be judged."""
+    With `shooting` the actions are those that the agent takes in an evaluation, and returns are
+    plain, without entropy. Episodes are as long as the task's, unless that leaves over half of the
+    steps without judgement: then they are played on beyond the task's limit until all of its steps
+    can be judged."""
     runs, device = len(seeds), state["step"].device
     gamma, alpha = Hyper(state).gamma, agent.entropy_weight(state) * (not shooting)
     log_densities: list[Tensor] = []
@@ -202,15 +224,22 @@ def measure_value_errors(
         return a
 
     occasion = f"value of the {'shooting' if shooting else 'policy'}, {occasion}"
-    streams = agent.behaviour_streams(episodes, True) if shooting else agent.policy_streams(episodes)
+    streams = (
+        agent.behaviour_streams(episodes, True) if shooting else agent.policy_streams(episodes)
+    )
     steps: list[tuple[Tensor, Tensor, Floats]] = []  # observations, actions, rewards
     length = np.zeros(runs * episodes, np.int64)
-    ended, terminated = (np.zeros(runs * episodes, np.bool_) for _ in range(2))  # neither, where the simulator failed
+    # neither, where the simulator failed
+    ended, terminated = (np.zeros(runs * episodes, np.bool_) for _ in range(2))
     last = np.zeros((runs * episodes, agent.ds), np.float32)
     limit = time_limit(task)
     unjudged = math.ceil(math.log(TAIL) / math.log(gamma.max())) if gamma.any() else 1
-    longer = replace(task, horizon=limit if limit is None or limit >= 2 * unjudged else limit + unjudged)
-    played = Episodes(agent, state, longer, seeds, episodes, occasion, workers, only, stop, step_seconds)
+    longer = replace(
+        task, horizon=limit if limit is None or limit >= 2 * unjudged else limit + unjudged
+    )
+    played = Episodes(
+        agent, state, longer, seeds, episodes, occasion, workers, only, stop, step_seconds
+    )
     tape = played.tape(streams)
     for s, a, seen, going in play(played, act, tape):
         steps.append((s, a, seen.reward.copy()))
@@ -238,17 +267,37 @@ def measure_value_errors(
     seen_and_done = (torch.stack(x, 2).flatten(0, 1).cpu().numpy() for x in (observations, actions))
     claims = _claims(agent, state, steps)
     # All of them [R·E, …], in the order of the fields:
-    arrays: list[Any] = [length, terminated, *seen_and_done, reward, log_pi, *claims, g, tail_weight, judged]
+    arrays: list[Any] = [
+        length,
+        terminated,
+        *seen_and_done,
+        reward,
+        log_pi,
+        *claims,
+        g,
+        tail_weight,
+        judged,
+    ]
     return [
-        ValueErrors(float(alpha[run]), float(gamma[run]), *(x[run * episodes : (run + 1) * episodes] for x in arrays))
+        ValueErrors(
+            float(alpha[run]),
+            float(gamma[run]),
+            *(x[run * episodes : (run + 1) * episodes] for x in arrays),
+        )
         for run in range(runs)
     ]
 
 
 def soft_returns(
-    reward: Floats, log_pi: Floats, length: NDArray[np.int64], end_value: Floats, gamma: Floats, alpha: Floats
+    reward: Floats,
+    log_pi: Floats,
+    length: NDArray[np.int64],
+    end_value: Floats,
+    gamma: Floats,
+    alpha: Floats,
 ) -> Floats:
-    """G_t of episodes [N, T] of different lengths [N]; `end_value` is that of the state after the last step."""
+    """G_t of episodes [N, T] of different lengths [N]; `end_value` is that of the state after the
+    last step."""
     g = np.full(reward.shape, np.nan)
     following = end_value
     for t in reversed(range(reward.shape[1])):
@@ -263,7 +312,9 @@ def bounded_error(m: Floats, v: Floats, y: Floats, epsilon: float) -> Floats:
     return np.asarray(bounds.bounded_loss(m_p, v_p, target, epsilon).numpy())
 
 
-def _claims(agent: Agent, state: State, steps: Sequence[tuple[Tensor, Tensor, Floats]]) -> list[Floats]:
+def _claims(
+    agent: Agent, state: State, steps: Sequence[tuple[Tensor, Tensor, Floats]]
+) -> list[Floats]:
     """m_p, v_p and the deviation that is offered, each [R·E, T]."""
     chunks = []
     for first in range(0, len(steps), CHUNK):

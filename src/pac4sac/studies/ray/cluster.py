@@ -1,8 +1,8 @@
 """Training the cohorts of a study on a Ray cluster, without a shared file system.
 
-Each cohort is a Ray task. It trains in a temporary folder of its node and sends each checkpoint to a keeper on the
-driver's node, so that the study folder is as after local training, and a cohort whose node is lost goes on elsewhere.
-"""
+Each cohort is a Ray task. It trains in a temporary folder of its node and sends each checkpoint to
+a keeper on the driver's node, so that the study folder is as after local training, and a cohort
+whose node is lost goes on elsewhere."""
 
 import contextlib
 import importlib.util
@@ -31,13 +31,17 @@ from pac4sac.studies.watcher import Watcher
 from pac4sac.training.experiment import alone_in
 
 POLL = 0.5  # seconds
-LOSSES = 5  # of a cohort without a new checkpoint between them; then its worker does not die by chance
+LOSSES = (
+    5  # of a cohort without a new checkpoint between them; then its worker does not die by chance
+)
 WRITERS = 8  # threads of the keeper
 
 
-def run_on_ray(cohorts: Sequence[PlannedCohort], address: str, stop: StopRequest, watcher: Watcher) -> list[str]:
-    """Train all cohorts to their end, or until a stop; returns what failed, which leaves the others going. `address` is
-    one that `cluster_address` gave."""
+def run_on_ray(
+    cohorts: Sequence[PlannedCohort], address: str, stop: StopRequest, watcher: Watcher
+) -> list[str]:
+    """Train all cohorts to their end, or until a stop; returns what failed, which leaves the others
+    going. `address` is one that `cluster_address` gave."""
     with contextlib.ExitStack() as leaving:
         for cohort in cohorts:
             leaving.enter_context(alone_in(cohort.folder))
@@ -54,7 +58,9 @@ class _Dispatch:
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
         )
-        remote_keeper = ray.remote(num_cpus=0, max_concurrency=WRITERS, scheduling_strategy=here)(FolderKeeper)
+        remote_keeper = ray.remote(num_cpus=0, max_concurrency=WRITERS, scheduling_strategy=here)(
+            FolderKeeper
+        )
         self.keeper = remote_keeper.remote([str(cohort.folder.resolve()) for cohort in cohorts])
         self.active: dict[Any, int] = {}  # cohorts by the task that trains them
         self.started: set[int] = set()
@@ -67,8 +73,12 @@ class _Dispatch:
             self._hand_out(number)
         try:
             while self.active:
-                done, _ = self.ray.wait(list(self.active), num_returns=len(self.active), timeout=POLL)
-                for number, (step, steps) in self.ray.get(self.keeper.news.remote(stop.wanted)).items():
+                done, _ = self.ray.wait(
+                    list(self.active), num_returns=len(self.active), timeout=POLL
+                )
+                for number, (step, steps) in self.ray.get(
+                    self.keeper.news.remote(stop.wanted)
+                ).items():
                     self.started.add(number)
                     self.watcher.progress(self.cohorts[number], step, steps)
                 for task in done:
@@ -79,7 +89,8 @@ class _Dispatch:
                             self.ray.cancel(task)
         except self.ray.exceptions.RayActorError as error:
             raise UserError(
-                f"The process that writes the cluster's results here has ended ({error}); run the study again to go on."
+                f"The process that writes the cluster's results here has ended ({error}); run "
+                "the study again to go on."
             ) from error
         return self.failures
 
@@ -89,7 +100,9 @@ class _Dispatch:
         remote = self.ray.remote(max_retries=0, max_calls=1, **self.needs[number])(_train)
         self.started.discard(number)
         cpus = self.needs[number]["num_cpus"]
-        self.active[remote.remote(self.keeper, number, attempt, __version__, cpus, trusted())] = number
+        self.active[remote.remote(self.keeper, number, attempt, __version__, cpus, trusted())] = (
+            number
+        )
 
     def _take_back(self, task: Any, stopping: bool) -> None:
         number = self.active.pop(task)
@@ -98,7 +111,9 @@ class _Dispatch:
         if outcome == "lost" and stopping:
             outcome = "stopped"
         if outcome == "lost":
-            self.losses[number].append("".join(newest.name for newest in checkpoints(cohort.folder)[:1]))
+            self.losses[number].append(
+                "".join(newest.name for newest in checkpoints(cohort.folder)[:1])
+            )
             if got_on(self.losses[number]):
                 self._hand_out(number)
                 return
@@ -129,7 +144,9 @@ def got_on(losses: Sequence[str]) -> bool:
     return len(losses) < LOSSES or len(set(losses[-LOSSES:])) > 1
 
 
-def _train(keeper: Any, cohort: int, attempt: int, version: str, cpus: int, modules: list[str]) -> tuple[str, str]:
+def _train(
+    keeper: Any, cohort: int, attempt: int, version: str, cpus: int, modules: list[str]
+) -> tuple[str, str]:
     """The Ray task, which may import what the driver may."""
     if __version__ != version:
         here = f"{platform.node()} has pac4sac {__version__}"
@@ -146,12 +163,13 @@ def _train(keeper: Any, cohort: int, attempt: int, version: str, cpus: int, modu
 
 
 def cluster_address(wanted: str | None) -> str:
-    """The address that is meant, where this machine has Ray and somebody answers there; "local" is a Ray that is to be
-    started on this machine."""
+    """The address that is meant, where this machine has Ray and somebody answers there; "local" is
+    a Ray that is to be started on this machine."""
     chosen = wanted or os.environ.get("RAY_ADDRESS") or "local"
     if chosen.startswith("ray://"):
         raise UserError(
-            "Results cannot come back over ray://; make this machine a node (ray start --address=HOST:PORT)."
+            "Results cannot come back over ray://; make this machine a node (ray start "
+            "--address=HOST:PORT)."
         )
     if chosen not in ("auto", "local"):
         host, _, port = chosen.rpartition(":")
@@ -159,10 +177,13 @@ def cluster_address(wanted: str | None) -> str:
             socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
         except (OSError, ValueError, OverflowError):
             raise UserError(
-                f"No Ray cluster answers at {chosen}; give HOST:PORT of its head node, as 10.0.0.1:6379."
+                f"No Ray cluster answers at {chosen}; give HOST:PORT of its head node, as "
+                "10.0.0.1:6379."
             ) from None
     if importlib.util.find_spec("ray") is None:
-        raise UserError(f"The engine ray needs Ray; {how_to_install('ray')}, or use --engine local.")
+        raise UserError(
+            f"The engine ray needs Ray; {how_to_install('ray')}, or use --engine local."
+        )
     return chosen
 
 
@@ -175,9 +196,13 @@ def _connected(address: str) -> Iterator[ModuleType]:
 
     dashboard = False if address == "local" else None  # a running cluster has decided
     try:
-        ray.init(address, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(
+            address, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR
+        )
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise UserError(f"At {address} is no Ray cluster that this machine is a node of ({error}).") from error
+        raise UserError(
+            f"At {address} is no Ray cluster that this machine is a node of ({error})."
+        ) from error
     for number, handler in handlers.items():
         signal.signal(number, handler)  # Ray has set its own; a stop must reach the study
     try:
@@ -187,16 +212,22 @@ def _connected(address: str) -> Iterator[ModuleType]:
 
 
 def _needs(ray: ModuleType, cohort: PlannedCohort) -> dict[str, Any]:
-    """CPUs, GPUs and memory for the scheduler. A cohort that may use a GPU gets a whole one where there are any."""
+    """CPUs, GPUs and memory for the scheduler. A cohort that may use a GPU gets a whole one where
+    there are any."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     device = _device(cohort)
     has_gpus = any(node.get("GPU", 0) >= 1 for node in nodes)
     gpus = 0 if device == "cpu" or (device == "auto" and not has_gpus) else 1
     smallest = {"CPU": 1, "GPU": gpus, "memory": cohort.bytes}
-    fitting = [node for node in nodes if all(node.get(name, 0) >= value for name, value in smallest.items())]
+    fitting = [
+        node
+        for node in nodes
+        if all(node.get(name, 0) >= value for name, value in smallest.items())
+    ]
     if not fitting:
         raise UserError(
-            f"{cohort.title} needs a CPU, {cohort.bytes / 1e9:.1f} GB of memory{' and a GPU' if gpus else ''}, and no "
+            f"{cohort.title} needs a CPU, {cohort.bytes / 1e9:.1f} GB of "
+            f"memory{' and a GPU' if gpus else ''}, and no "
             "node of the cluster has that; plan smaller cohorts with --memory, or add a node."
         )
     cpus = min(CORES_PER_COHORT, max(int(node["CPU"]) for node in fitting))

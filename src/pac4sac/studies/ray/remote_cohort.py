@@ -1,9 +1,9 @@
-"""Training a cohort away from its experiment folder: the keeper of the folder, and whoever trains elsewhere.
+"""Training a cohort away from its experiment folder: the keeper of the folder, and whoever trains
+elsewhere.
 
-The keeper lives where the study folder is. Files come to it in chunks with each checkpoint, and are on its disk before
-they are acknowledged. A cohort is lent to one attempt at a time; what an older attempt still asks for, say from a node
-that was cut off and given up, is refused.
-"""
+The keeper lives where the study folder is. Files come to it in chunks with each checkpoint, and are
+on its disk before they are acknowledged. A cohort is lent to one attempt at a time; what an older
+attempt still asks for, say from a node that was cut off and given up, is refused."""
 
 import os
 import shutil
@@ -49,25 +49,35 @@ class FolderKeeper:
         return news
 
     def ask(self, cohort: int, attempt: int, what: str, *arguments: Any) -> Any:
-        """What an attempt asks for, wherever it is: one of the functions below, or "heard" with step and steps, which
-        notes the progress and answers whether the cohort shall stop."""
+        """What an attempt asks for, wherever it is: one of the functions below, or "heard" with
+        step and steps, which notes the progress and answers whether the cohort shall stop."""
         with self.locks[cohort]:
             if attempt != self.attempts[cohort]:
-                raise PermissionError(f"attempt {attempt} was given up; {self.attempts[cohort]} has the cohort now")
+                raise PermissionError(
+                    f"attempt {attempt} was given up; {self.attempts[cohort]} has the cohort now"
+                )
             if what == "heard":
                 self.steps[cohort] = arguments[0], arguments[1]
                 return self.stopping
-            answers: dict[str, Ask] = {"kept": kept, "read": read, "write": write, "publish": publish}
+            answers: dict[str, Ask] = {
+                "kept": kept,
+                "read": read,
+                "write": write,
+                "publish": publish,
+            }
             return answers[what](self.folders[cohort], *arguments)
 
 
 def checkpoints(folder: Path) -> list[Path]:
     """The newest first. Each experiment of a study has one cohort."""
-    return [path for cohort_folder in folder.glob("cohorts/*") for path in newest_first(cohort_folder)]
+    return [
+        path for cohort_folder in folder.glob("cohorts/*") for path in newest_first(cohort_folder)
+    ]
 
 
 def kept(folder: Path) -> list[tuple[str, int]]:
-    """Path and size of all that a cohort needs to go on: what was asked for, its checkpoints and its logs."""
+    """Path and size of all that a cohort needs to go on: what was asked for, its checkpoints and
+    its logs."""
     saved = [file for path in checkpoints(folder) for file in path.iterdir()]
     needed = [folder / "experiment.json", *saved, *folder.rglob("*.jsonl")]
     return [(str(path.relative_to(folder)), path.stat().st_size) for path in needed]
@@ -115,11 +125,13 @@ def publish(folder: Path, names: Sequence[str]) -> None:
 
 
 class RemoteCohort(StepReporter):
-    """Brings the files of one cohort between the keeper and a folder here, and tells its progress."""
+    """Brings the files of one cohort between the keeper and a folder here, and tells its
+    progress."""
 
     def __init__(self, folder: Path, ask: Ask) -> None:
         self.folder, self.ask = folder, ask
-        self.versions: dict[Path, tuple[int, int]] = {}  # of the files that the keeper has: size and time of change
+        # of the files that the keeper has: size and time of change
+        self.versions: dict[Path, tuple[int, int]] = {}
         self.newest: list[Path] | None = None  # the checkpoint that it has
 
     def fetch(self) -> None:
@@ -139,7 +151,8 @@ class RemoteCohort(StepReporter):
         if checkpoints(self.folder)[:1] != self.newest:
             self.push()
         if self.ask("heard", step, self.steps):
-            signal.raise_signal(signal.SIGTERM)  # as the local engine asks: a checkpoint, and then the end
+            # as the local engine asks: a checkpoint, and then the end
+            signal.raise_signal(signal.SIGTERM)
 
     def push(self) -> None:
         """Send what the keeper does not have, and return when it is on its disk."""
@@ -147,10 +160,13 @@ class RemoteCohort(StepReporter):
         files = [path for folder in newest for path in folder.iterdir()]
         files += [*self.folder.glob("cohorts/*/*.jsonl"), *self.folder.glob("runs/*/*")]
         versions = {path: _version(path) for path in files if path.suffix != ".part"}
-        changed = sorted(path for path, version in versions.items() if version != self.versions.get(path))
+        changed = sorted(
+            path for path, version in versions.items() if version != self.versions.get(path)
+        )
         for number, path in enumerate(changed):
             with path.open("rb") as file:
-                for offset in range(0, max(1, path.stat().st_size), CHUNK):  # once for an empty file too
+                # once for an empty file too
+                for offset in range(0, max(1, path.stat().st_size), CHUNK):
                     self.ask("write", number, offset, file.read(CHUNK))
         if changed:
             self.ask("publish", [str(path.relative_to(self.folder)) for path in changed])
@@ -163,7 +179,8 @@ def _version(path: Path) -> tuple[int, int]:
 
 
 def train_remotely(folder: Path, ask: Ask) -> tuple[str, str]:
-    """Train in a folder from what the keeper has to the end; outcome and reason as the local engine tells them."""
+    """Train in a folder from what the keeper has to the end; outcome and reason as the local engine
+    tells them."""
     cohort = RemoteCohort(folder, ask)
     cohort.fetch()
     try:
