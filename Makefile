@@ -1,70 +1,76 @@
 .DEFAULT_GOAL := help
-# The newest Python that has everything is 3.11, as PyBullet has no wheel for a later one; where there is none, the
-# newest that can make an environment.
+# Python 3.11 if there is one, because PyBullet has no wheels for later versions; otherwise the newest
+# Python that can make a virtual environment.
 PYTHON ?= $(or $(shell for python in python3.11 python3.14 python3.13 python3.12; do \
 	$$python -c 'import ensurepip' 2>/dev/null && echo $$python && break; done),python3)
 BIN := .venv/bin
-# By file, since tests of one file share what they trained.
+INSTALL := $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt
+# Distribute whole files, because the tests of a file share trained runs.
 TESTS := $(BIN)/pytest -n auto --dist loadfile
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-# torch first and alone: pip takes the pinned build, and nothing after it asks for another.
+# pip first, because --group needs pip 25.1. Then torch alone: pip takes the pinned build, and no later
+# package asks for another one.
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,pandas,video]'
+	$(INSTALL) pip
+	$(INSTALL) torch
+	$(INSTALL) --group dev -e '.[pandas,video]'
 	@touch $@
 
-setup: .venv/ready  ## make .venv with the pinned versions
+setup: .venv/ready  ## make .venv with the pinned versions and the tools of developers
 
-run: .venv/ready  ## watch a trained agent, train one live, and see it beside archived runs: four minutes
+run: .venv/ready  ## watch a trained agent and train one (four minutes)
 	@$(BIN)/pac4sac demo
 
-run-full: .venv/ready  ## the same with the paper's settings, ten minutes of training at most
+run-full: .venv/ready  ## the same with the paper's settings (at most ten minutes of training)
 	@$(BIN)/pac4sac demo --full
 
 test: check  ## formatting, lint, types and the default test suite (under ten minutes on two cores)
 	$(TESTS)
 
-test-slow: .venv/ready  ## learning tests, minutes each
+test-slow: .venv/ready  ## learning tests (minutes each)
 	$(BIN)/pytest -m slow
 
-test-fuzz: .venv/ready  ## damaged files and malformed command lines, CASES of each (2000) from the seed SEED (0) on
+test-fuzz: .venv/ready  ## damaged files and wrong command lines: CASES=2000 of each, SEED=0
 	PAC4SAC_FUZZ_CASES=$(or $(CASES),2000) PAC4SAC_FUZZ_SEED=$(or $(SEED),0) $(BIN)/pytest -rP tests/fuzz
 
 test-ray: .venv/ready  ## a study on a Ray cluster of two nodes on this machine
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[ray]'
+	$(INSTALL) -e '.[ray]'
 	$(BIN)/pytest -m ray tests/ray
 
 test-browser: .venv/ready  ## the report and the docs site in headless Chromium
 	@{ command -v chromedriver && { command -v chromium || command -v google-chrome; }; } >/dev/null || { \
 	echo "test-browser needs Chromium and its driver; on Debian: apt-get install chromium chromium-driver"; exit 2; }
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[browser,docs]'
+	$(INSTALL) --group browser --group docs
 	$(BIN)/pytest -m browser tests/browser
 
-report: .venv/ready  ## tables and figures in docs/results, the verdicts in docs/findings.md and the shipped curves, from results/
-	$(BIN)/pac4sac report results --out docs/results --pages
+report: .venv/ready  ## docs/results, the tables in docs/findings.md and the shipped curves, from results/
+	$(BIN)/pac4sac report results --paper --out docs/results --pages
 	cp docs/results/figures/overview.svg docs/pac4sac-and-sac.svg
 	$(BIN)/python tools/findings.py
 	$(BIN)/python tools/ship.py curves results
 
-# The variable silences a note on the successor of the theme, which is pinned here.
-docs: .venv/ready  ## the docs site, in site/: open site/index.html, it needs neither a server nor a network
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
+docs-files: .venv/ready  ## docs/files.md, from the docstrings of all modules
+	$(BIN)/python tools/file_table.py
+
+# The variable hides a note about the theme's next version; the version used here is pinned.
+docs: .venv/ready  ## the docs site: open site/index.html, no server or network needed
+	$(INSTALL) --group docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# Each library apart, torch first here too; the versions are those that the figures in docs/performance.md are of.
+# One environment per library, torch first. The versions are those of docs/performance.md.
 .bench/%/ready: benchmarks/requirements-%.txt
 	$(PYTHON) -m venv .bench/$*
 	.bench/$*/bin/pip install -q --disable-pip-version-check "$$(grep ^torch= $<)"
 	.bench/$*/bin/pip install -q --disable-pip-version-check -r $<
 	@touch $@
 
-bench-setup: .bench/sb3/ready .bench/sbx/ready  ## install the libraries that the benchmarks compare with
+bench-setup: .bench/sb3/ready .bench/sbx/ready  ## install the libraries that benchmarks compare with
 
-bench: .venv/ready  ## all benchmarks (half an hour on two cores); what they measure goes to .bench/*.json
+bench: .venv/ready  ## all benchmarks, into .bench/*.json (half an hour on two cores)
 	$(BIN)/python benchmarks/tasks.py --out .bench/tasks.json
 	$(BIN)/python benchmarks/step.py --out .bench/step.json
 	$(BIN)/python benchmarks/scaling.py --out .bench/scaling.json
@@ -82,4 +88,5 @@ format: .venv/ready  ## format and fix what can be fixed
 clean:  ## remove the environment and caches
 	rm -rf .venv .bench site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help setup run run-full test test-slow test-fuzz test-ray test-browser report docs check format clean
+.PHONY: help setup run run-full test test-slow test-fuzz test-ray test-browser report docs docs-files \
+	bench-setup bench check format clean

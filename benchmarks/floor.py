@@ -9,13 +9,14 @@ import torch
 from measuring import seconds_each
 
 from pac4sac.agents.base import Agent
-from pac4sac.agents.index_head import IndexHead
-from pac4sac.agents.mixture import Mixture
 from pac4sac.agents.nets import DeterministicActor
 from pac4sac.agents.oac import Oac
 from pac4sac.agents.pac4sac import PacBayesCritic
 from pac4sac.agents.pbac import Pbac
-from pac4sac.agents.reconstructed_rivals import SacFpi, SacNr
+from pac4sac.agents.variants.index_head import IndexHead
+from pac4sac.agents.variants.mixture import Mixture
+from pac4sac.agents.variants.sac_fpi import SacFpi
+from pac4sac.agents.variants.sac_nr import SacNr
 
 
 class Passes:
@@ -57,7 +58,7 @@ def prior_functions(agent: Mixture, members: int) -> Passes:
 def act_flops(agent: Agent) -> int:
     actor, critic = passes(agent)
     rows = actor.forward
-    shots = max(getattr(config, "shots", 1) for config in agent.configs)
+    shots = max(agent.shots(evaluating=False))
     networks = [critic]
     if isinstance(agent, Mixture):
         networks.append(prior_functions(agent, agent.critic.members))

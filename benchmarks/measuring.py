@@ -25,10 +25,10 @@ from rich.table import Table
 
 from pac4sac.agents import get_algorithm, make_config
 from pac4sac.base.cores import cores
-from pac4sac.runs.writing import versions
 from pac4sac.training import backends
 from pac4sac.training.backends import Rehearsal, learning_threads, pick_device
 from pac4sac.training.learner import Learner
+from pac4sac.training.run_folder import versions
 
 HERE = Path(__file__).resolve().parent
 
@@ -159,7 +159,7 @@ def prepare(
     **settings: Any,
 ) -> tuple[Learner, str]:
     """A learner for observations and actions of these sizes, and the backend that it runs on."""
-    config = make_config(algo, "paper", settings)
+    config = make_config(algo, "reproduction", settings)
     agent = get_algorithm(algo).agent([config] * runs, *sizes)
     learner = Learner(agent, range(runs), config.capacity, device)
     torch.set_num_threads(learning_threads(learner))

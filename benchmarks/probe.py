@@ -12,12 +12,12 @@ import numpy as np
 from measuring import seconds_each
 
 from pac4sac import Callback, train
-from pac4sac.runs.run import Run
 from pac4sac.tasks import make_env
 from pac4sac.tasks.pool import EnvPool
-from pac4sac.training import turns
+from pac4sac.training import interleaving
 from pac4sac.training.backends import Rehearsal
 from pac4sac.training.learner import Learner
+from pac4sac.training.run import Run
 
 # What the loop calls in a step, and what its time is shown as; the rest of a step is the loop
 # itself and its logs.
@@ -116,10 +116,10 @@ def child(job: dict[str, Any]) -> None:
     runs, probe = job.pop("runs"), Probe(job.pop("quick"))
     if parts := job.pop("turns"):
         each = -(-runs // parts)
-        turns.parts = lambda runs: [
+        interleaving.parts = lambda runs: [
             runs[first : first + each] for first in range(0, len(runs), each)
         ]
-        turns.by_turns = lambda cohorts, device: [cohorts]
+        interleaving.interleaved_groups = lambda cohorts, device: [cohorts]
     train(**job, seeds=range(runs), callbacks=[probe], evaluation_episodes=0)
 
 

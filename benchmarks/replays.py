@@ -59,7 +59,7 @@ def main() -> None:
                         fresh.restore(lasting.snapshot())
                     strayed += [
                         f"episode {replayed // RUNS} of seed {run}, step {step}"
-                        for run in fresh.strayed
+                        for run in fresh.replay_mismatches
                     ]
                     replayed += RUNS
                 lasting.send(action)

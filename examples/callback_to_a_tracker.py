@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pac4sac
-from pac4sac.runs.run import Run
+from pac4sac.training.run import Run
 
 
 class Tracker(pac4sac.Callback):

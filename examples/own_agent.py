@@ -1,8 +1,9 @@
 """Change one equation: an algorithm of your own, used by the name `module:Class`, here and on the
 command line:
 
-    PYTHONPATH=examples pac4sac check own_agent:MildSac PYTHONPATH=examples pac4sac train
-    cartpole-swingup --algo own_agent:MildSac --set beta=0,0.25,0.5
+    export PYTHONPATH=examples
+    pac4sac check own_agent:MildSac
+    pac4sac train cartpole-swingup --algo own_agent:MildSac --set beta=0,0.25,0.5
 
 SAC takes the minimum of its two critics, which for two numbers is their mean less half their
 distance. MildSac makes that half a setting β of the target, so that β = 0.5 is SAC and β = 0 trusts

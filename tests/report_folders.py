@@ -8,11 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from pac4sac.runs.identity import usual_settings
-from pac4sac.tasks import TASKS
+from pac4sac.agents import ALGORITHMS, make_config
+from pac4sac.tasks import TASKS, Task
+from pac4sac.tasks.registry import given_task
 
 # Plateau as a multiple of r_limit, and the part of the budget after which half of it is reached.
 SKILL = {"pac4sac": (1.2, 0.25), "sac": (1.15, 0.35), "ddpg": (1.05, 0.5), "oac": (0.6, 0.5)}
+
+
+USUAL = "reproduction"  # the preset of the settings that all algorithms share
+
+
+def usual_settings(algo: str, preset: str = USUAL) -> dict[str, Any]:
+    """Return the settings of a preset; nothing for a custom algorithm."""
+    return dataclasses.asdict(make_config(algo, preset)) if algo in ALGORITHMS else {}
 
 
 def task(name: str, **changes: Any) -> dict[str, Any]:
@@ -53,24 +62,26 @@ def write_run(
     lengths: Sequence[int] | None = None,
     **changes: Any,
 ) -> Path:
+    """Write a run folder; `changes` are further facts of the run, such as its preset."""
     label = label or algo
     folder = experiment / "runs" / f"{label}-seed{seed}"
     folder.mkdir(parents=True)
-    config = {
-        **usual_settings(algo),
-        "updates_per_step": about_task["updates_per_step"],
-        **(settings or {}),
-    }
+    preset = changes.get("preset", "reproduction")
+    known = preset if algo in ALGORITHMS and preset in ALGORITHMS[algo].agent.presets else USUAL
+    usual = {**usual_settings(algo, known), "updates_per_step": about_task["updates_per_step"]}
+    config = usual | (settings or {})
     about = {
         "version": 1,
         "run": folder.name,
         "label": label,
         "task": about_task,
         "algo": algo,
-        "preset": "paper",
+        "preset": preset,
         "revision": 1,
         "seed": seed,
         "config": config,
+        "given": settings or {},
+        "given_task": given_task(Task(**about_task)),
         "status": "finished",
         "status_detail": None,
         "versions": {"python": "3.11.9", "pac4sac": "0.1.0", "torch": "2.13.0"},

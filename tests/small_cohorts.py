@@ -32,11 +32,13 @@ def make_agent(
     algo: str, *runs: Mapping[str, Any], ds: int = DS, da: int = DA, **common: Any
 ) -> Agent:
     """An agent for as many runs as settings are given, one at least."""
+    agent = get_algorithm(algo).agent
+    preset = "reproduction" if "reproduction" in agent.presets else "default"
     configs = [
-        make_config(algo, "paper", {**TINY, **TINIER.get(algo, {}), **common, **run})
+        make_config(algo, preset, {**TINY, **TINIER.get(algo, {}), **common, **run})
         for run in (runs or ({},))
     ]
-    return get_algorithm(algo).agent(configs, ds, da)
+    return agent(configs, ds, da)
 
 
 def value_errors(m: Any, v: Any, g: Any, judged: Any, deviation: Any = None) -> ValueErrors:

@@ -2,11 +2,12 @@
 away."""
 
 import math
-from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from small_cohorts import (
     CPU,
     agent_on_paper,
@@ -20,14 +21,12 @@ from small_cohorts import (
 )
 from torch import Tensor
 
+import pac4sac
 from pac4sac.agents.base import Agent, State, Target
-from pac4sac.agents.beyond_the_paper import BeyondPac4Sac
-from pac4sac.agents.pac4sac import Pac4Sac, Pac4SacConfig
 from pac4sac.agents.replay import Batch
-from pac4sac.training.learner import Learner
 
 HEAD = {"weight": [0.5, -0.25], "bias": 0.1, "variance": [0.04, 0.01]}
-SLOW_HEAD = {"weight": [1.0, 2.0], "bias": 0.0, "variance": [0.25, 0.09]}
+TARGET_HEAD = {"weight": [1.0, 2.0], "bias": 0.0, "variance": [0.25, 0.09]}
 # Two transitions, the second of which ends its episode.
 BATCH = Batch(
     s=column(1.0, 2.0),
@@ -49,7 +48,7 @@ KL = 0.5 * (0.29 - 1 + 3.21887582) + 0.5 * (0.0725 - 1 + 4.60517019)
 def pac4sac_on_paper(**settings: Any) -> tuple[Agent, State]:
     agent, state = agent_on_paper("pac4sac", **settings)
     set_head(agent, state, "critic", HEAD)
-    set_head(agent, state, "critic/target", SLOW_HEAD)
+    set_head(agent, state, "critic/target", TARGET_HEAD)
     return agent, state
 
 
@@ -92,19 +91,6 @@ def test_n_counts_the_stored_transitions_up_to_the_capacity(step: int, n: int) -
     )
 
 
-def test_the_other_complexity_terms_have_their_delta() -> None:
-    kl_maurer = (KL + math.log(2 * 4 / 0.1)) / 32
-    terms = critic_terms(*pac4sac_on_paper(complexity="maurer", delta=0.1), step=16)
-    assert terms["conservative"] == pytest.approx(math.sqrt(kl_maurer), rel=1e-6)
-
-
-def test_the_prior_can_be_another() -> None:
-    # ½ Σ (v/v₀ + (m − m₀)²/v₀ − 1 − ln(v/v₀)) with N(1, ¼)
-    kl = 0.5 * (0.16 + 1 - 1 - math.log(0.16)) + 0.5 * (0.04 + 6.25 - 1 - math.log(0.04))
-    terms = critic_terms(*pac4sac_on_paper(prior_mean=1.0, prior_variance=0.25), step=16)
-    assert terms["kl"] == pytest.approx(kl, rel=1e-6)
-
-
 def gradients(agent: Agent, state: State) -> dict[str, Tensor]:
     leaves = {
         name: view.detach().requires_grad_() for name, view in agent.params(state, "critic").items()
@@ -145,7 +131,7 @@ def test_the_exploration_term_reaches_the_features_of_the_next_state() -> None:
 def soft_targets(second_terminated: float) -> Tensor:
     agent, state = pac4sac_on_paper(gamma=0.9, alpha=0.2)
     batch = BATCH._replace(terminated=torch.tensor([[0.0, second_terminated]]))
-    target: Target = agent.bellman_target(state, batch, {"target": NOISE.unsqueeze(1)})
+    target: Target = agent.bellman_target(state, batch, {"target": NOISE})
     torch.testing.assert_close(target.a2, column(TANH_HALF, math.tanh(-1)))
     return target.y
 
@@ -162,16 +148,6 @@ def test_a_truncated_transition_bootstraps() -> None:
     truncated = -1 + 0.9 * (1 - 0.2 * LOG_PI[1])
     torch.testing.assert_close(
         soft_targets(second_terminated=0.0), torch.tensor([[ONGOING, truncated]])
-    )
-
-
-def test_the_target_can_be_a_sample_of_the_slow_critic() -> None:
-    agent, state = pac4sac_on_paper(gamma=0.9, alpha=0.0, target="sampled")
-    draw = {"target": NOISE.unsqueeze(1), "next_value": torch.tensor([[[1.5, 0.0]]])}
-    deviation = math.sqrt(0.25 * 4 + 0.09 * TANH_HALF**2)
-    y = 1 + 0.9 * (2 + 2 * TANH_HALF + 1.5 * deviation)
-    torch.testing.assert_close(
-        agent.bellman_target(state, BATCH, draw).y, torch.tensor([[y, -1.0]])
     )
 
 
@@ -227,31 +203,42 @@ def test_a_whole_update_lowers_alpha_of_a_random_policy() -> None:
 # --- reductions
 
 
-def test_with_a_linear_head_and_its_terms_off_pac4sac_is_single_critic_sac_to_the_last_bit() -> (
-    None
-):
-    plain = {"head": "linear", "conservative": 0.0, "xi": 0.0, "critics": 1, "shots": 1}
-    ours = train(make_learner("pac4sac", plain, plain, seeds=[3, 4]), 30)
-    sac = train(make_learner("sac", {"critics": 1}, {"critics": 1}, seeds=[3, 4]), 30)
-    assert sac.state["critic/count"].tolist() == [22, 22]
-    for name, tensor in sac.state.items():
-        assert torch.equal(ours.state[name], tensor), name
-    assert torch.equal(ours.buffers["replay"], sac.buffers["replay"])
+def test_without_variance_and_with_its_terms_off_pac4sac_is_single_critic_sac() -> None:
+    ours, state = agent_on_paper("pac4sac", conservative=0.0, xi=0.0)
+    sac, its_state = agent_on_paper("sac", critics=1)
+    plain = {"weight": [0.5, -0.25], "bias": 0.1}
+    set_head(ours, state, "critic", {**plain, "variance": [1e-30, 1e-30]})
+    set_head(sac, its_state, "critic", plain)
+    state["step"].fill_(16)
+    draw = {"actor": NOISE, "actor_value": torch.tensor([[[1.0, -1.0]]])}
+    losses = [
+        (
+            agent.critic_loss(own, agent.params(own, "critic"), BATCH, TARGET, {})[0],
+            agent.actor_loss(own, agent.params(own, "actor"), BATCH, draw)[0],
+        )
+        for agent, own in ((ours, state), (sac, its_state))
+    ]
+    torch.testing.assert_close(losses[0], losses[1])
 
 
-def test_the_variances_move_under_the_preset_paper_and_not_under_repo() -> None:
-    for preset, moves in (("paper", True), ("repo", False)):
-        settings = {
-            name: value
-            for name, value in BeyondPac4Sac.presets[preset].items()
-            if name not in ("capacity", "batch")
-        }
-        learner = make_learner("pac4sac", settings | {"warmup": 8, "shots": 2})
+def test_the_variances_are_trained_except_in_the_released_code() -> None:
+    for algo, trains in (("pac4sac", True), ("pac4sac-repo", False)):
+        learner = make_learner(algo, shots=2)
         means, variances = (part.clone() for part in posterior(learner.agent, learner.state))
         train(learner, 20)
         new_means, new_variances = posterior(learner.agent, learner.state)
         assert not torch.equal(new_means, means)
-        assert torch.equal(new_variances, variances) is not moves
+        assert torch.equal(new_variances, variances) is not trains
+
+
+def test_the_released_code_has_a_prior_of_mean_1_and_maurers_complexity() -> None:
+    agent, state = agent_on_paper("pac4sac-repo", critics=1, delta=0.1)
+    set_head(agent, state, "critic", HEAD)
+    # ½(0.04 + 0.25 − 1 − ln 0.04) + ½(0.01 + 1.5625 − 1 − ln 0.01)
+    kl = 0.5 * (0.29 - 1 + 3.21887582) + 0.5 * (1.5725 - 1 + 4.60517019)
+    terms = critic_terms(agent, state, 16)
+    assert terms["kl"] == pytest.approx(kl)
+    assert terms["conservative"] == pytest.approx(math.sqrt((kl + math.log(2 * 4 / 0.1)) / 32))
 
 
 def posterior(agent: Agent, state: State) -> tuple[Tensor, Tensor]:
@@ -301,7 +288,7 @@ def test_the_variances_settle_at_the_optimum_of_the_loss() -> None:
 
 
 def test_a_moving_prior_becomes_the_posterior_of_the_runs_whose_episode_ended() -> None:
-    learner = train(make_learner("pac4sac", {}, {}, prior="moving", shots=1), 20)
+    learner = train(make_learner("pac4sac-moving-prior", {}, {}, shots=1), 20)
     agent, state = learner.agent, learner.state
     before = {name: state[name].clone() for name in ("prior_mean", "prior_log_variance")}
     agent.end_of_episode(state, torch.tensor([False, True]))
@@ -319,13 +306,25 @@ def test_a_moving_prior_becomes_the_posterior_of_the_runs_whose_episode_ended() 
     assert not torch.equal(posterior(agent, state)[0][1], moved[1])
 
 
-def test_neither_learning_nor_the_end_of_an_episode_touches_a_fixed_prior() -> None:
-    learner = train(
-        make_learner("pac4sac", {"prior_mean": 0.5, "prior_variance": 2.0}, shots=1), 20
-    )
-    learner.agent.end_of_episode(learner.state, torch.tensor([True]))
-    assert learner.state["prior_mean"].unique().tolist() == [0.5]
-    assert learner.state["prior_log_variance"].unique().tolist() == [pytest.approx(math.log(2))]
+def test_a_moving_prior_moves_in_the_training_loop(tmp_path: Path) -> None:
+    tiny = {"width": 8, "depth": 1, "batch": 8, "warmup": 10, "shots": 4, "gamma": 0.8}
+    folder = pac4sac.train(
+        "probe_environments:probe/TwoSteps-v0",
+        algo="pac4sac-moving-prior",
+        settings=tiny,
+        steps=60,
+        out=tmp_path / "moving",
+        device="cpu",
+        backend="eager",
+        threads=1,
+        workers=0,
+        evaluation_episodes=1,
+    ).folder
+    saved = load_file(next(folder.glob("cohorts/*/step-*/learner.safetensors")))
+    agent = pac4sac.load(folder)
+    m, log_v = posterior(agent.agent, agent.state)
+    torch.testing.assert_close(saved["prior_mean"], m)  # the last step ended an episode
+    torch.testing.assert_close(saved["prior_log_variance"], log_v)
 
 
 def test_pac4ddpg_has_the_same_critic_objective() -> None:
@@ -353,20 +352,3 @@ def test_an_agent_names_all_that_it_logs() -> None:
         "alpha",
     } <= set(log)
     assert {"critic_loss", "actor_loss", "critic_gradient_norm", "actor_gradient_norm"} <= set(log)
-
-
-def test_by_default_all_that_can_be_chosen_leaves_the_papers_own_agent() -> None:
-    """`pac4sac` is the class that goes beyond the paper; without a choice it learns what the
-    paper's file says."""
-    chosen = make_learner("pac4sac", {}, {"xi": 0.3}, shots=3)
-    configs = [
-        Pac4SacConfig(**{f.name: getattr(c, f.name) for f in fields(Pac4SacConfig)})
-        for c in chosen.agent.configs
-    ]
-    plain = Learner(Pac4Sac(configs, chosen.agent.ds, chosen.agent.da), [0, 1], 100, CPU)
-    train(chosen, 40), train(plain, 40)
-    for name, tensor in plain.state.items():
-        assert torch.equal(tensor, chosen.state[name]), name
-    assert torch.equal(
-        plain.buffers["replay"], chosen.buffers["replay"][:, : plain.buffers["replay"].shape[1]]
-    )

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from pac4sac.agents.base import Agent, State, Target
 from pac4sac.agents.oac import Oac
-from pac4sac.agents.reconstructed_rivals import SacFpi
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac
+from pac4sac.agents.variants.sac_fpi import SacFpi
 
 BATCH = Batch(
     s=column(1.0, 2.0),
@@ -57,7 +57,7 @@ def in_double(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def test_sac_bootstraps_from_the_smaller_of_its_slow_twins() -> None:
     agent, state = agent_on_paper("sac", gamma=0.9, alpha=0.2)
     set_head(agent, state, "critic/target", *TWINS)
-    y = agent.bellman_target(state, BATCH, {"target": NOISE.unsqueeze(1)}).y
+    y = agent.bellman_target(state, BATCH, {"target": NOISE}).y
     # (s′, a′) = (2, tanh ½): min(2 + 2 tanh ½, 4 − tanh ½) is the first; (1, tanh −1), φ_2 = 0:
     # min(1, 2)
     expected = [1 + 0.9 * (2 + 2 * TANH_HALF - 0.2 * LOG_PI[0]), -1 + 0.9 * (1 - 0.2 * LOG_PI[1])]
@@ -173,15 +173,13 @@ def test_white_noise_is_what_it_was_and_needs_no_state(algo: str) -> None:
         assert torch.equal(learner.agent.behaviour(state, s, draw), white.clamp(-1, 1))
 
 
-def test_a_pac_bayes_critic_moves_its_prior_and_still_starts_the_noise_anew() -> None:
-    agent = make_agent("pac4ddpg", DRIFTING | {"prior": "moving"})
+def test_with_a_pac_bayes_critic_the_noise_still_starts_at_0_in_each_episode() -> None:
+    agent = make_agent("pac4ddpg", DRIFTING)
     state = agent.initial_state([0], CPU)
     state["noise"].fill_(0.5)
-    state["prior_mean"].fill_(7.0)
     agent.end_of_episode(state, torch.tensor([True]))
     assert not state["noise"].any()
     assert state["episode"].tolist() == [1]
-    assert not (state["prior_mean"] == 7).any()
 
 
 # --- OAC
@@ -295,9 +293,7 @@ def test_oac_lab_smooths_the_slow_actors_action_and_leaves_entropy_out() -> None
     agent.params(state, "actor/target")["head.bias"][..., 0] = (
         2.0  # mean 2; the online actor's is 0
     )
-    target = agent.bellman_target(
-        state, BATCH, {"target": torch.tensor([0.1, 9.0]).view(1, 1, 2, 1)}
-    )
+    target = agent.bellman_target(state, BATCH, {"target": torch.tensor([0.1, 9.0]).view(1, 2, 1)})
     # the noise is clipped at ½, the action is not
     a2 = (math.tanh(2) + 0.447 * 0.1, math.tanh(2) + 0.5)
     torch.testing.assert_close(target.a2, column(*a2))

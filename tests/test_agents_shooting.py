@@ -16,10 +16,9 @@ from small_cohorts import (
 from torch import Tensor
 
 from pac4sac.agents.base import Agent, State
-from pac4sac.agents.nets import squashed_sample
 from pac4sac.agents.tape import Tape, read
-from pac4sac.runs.run import make_runs, plan_cohorts
 from pac4sac.tasks import Task
+from pac4sac.training.run import make_runs, plan_cohorts
 
 
 def varied_state(agent: Agent) -> State:
@@ -110,7 +109,7 @@ def test_a_run_with_three_shots_acts_in_a_cohort_of_five_as_it_does_alone() -> N
 
 
 def test_thompson_shooting_ranks_all_candidates_by_one_draw_of_the_weights() -> None:
-    agent = make_agent("pac4sac", {}, {}, shots=6, shooting="thompson", log_variance=1.0)
+    agent = make_agent("pac4sac-thompson", {}, {}, shots=6, log_variance=1.0)
     state, s, draw = varied_state(agent), states(agent, 2), numbers(agent, 2)
     # no axis of candidates, none of states
     assert draw["values"].shape == (2, 1, agent.config.width)
@@ -129,8 +128,8 @@ def test_thompson_shooting_ranks_all_candidates_by_one_draw_of_the_weights() -> 
             assert torch.equal(actions[run, i], a[run, int((phi @ weights[run]).argmax()), i])
 
 
-def test_shooting_in_evaluation_only_leaves_training_a_plain_sample() -> None:
-    agent = make_agent("pac4sac", {}, shots=4, shoot="evaluation")
+def test_the_released_code_shoots_in_evaluation_only() -> None:
+    agent = make_agent("pac4sac-repo", {}, shots=4)
     state, s = varied_state(agent), states(agent, 1)
     plain, evaluating = numbers(agent, 1), numbers(agent, 1, evaluating=True)
     assert plain["candidates"].shape[1] == 1
@@ -152,23 +151,6 @@ def test_the_target_evaluates_the_policy_itself_however_many_shots_the_behaviour
     assert torch.equal(
         few.bellman_target(state, batch, draw).y, many.bellman_target(state, batch, draw).y
     )
-
-
-def test_by_choice_the_target_shoots_too() -> None:
-    agent = make_agent("sac", target_shots=3)
-    state, batch, draw = varied_state(agent), random_batch(), tape_reading(agent, [0])
-    a2, log_pi = agent.next_action(state, batch.s2, draw)
-    mean, std = agent.actor(agent.params(state, "actor"), batch.s2)
-    options = [squashed_sample(mean, std, draw["target"][:, shot]) for shot in range(3)]
-    # [S, R, B]
-    values = torch.stack(
-        [agent.value(agent.params(state, "critic"), batch.s2, a, None) for a, _ in options]
-    )
-    best = values.argmax(0)[0].tolist()
-    assert len(set(best)) > 1
-    for i, shot in enumerate(best):
-        assert torch.equal(a2[0, i], options[shot][0][0, i])
-        torch.testing.assert_close(log_pi[0, i], options[shot][1][0, i])
 
 
 def test_actions_are_uniform_until_a_runs_own_warm_up_is_over() -> None:
@@ -202,7 +184,7 @@ def test_cohorts_are_split_where_shots_differ_more_than_twofold() -> None:
     runs = make_runs(
         Task("pendulum", "Pendulum-v1"),
         "pac4sac",
-        "paper",
+        "default",
         [0, 1],
         {"shots": [1, 500, 3, 2, 1000, 200], "xi": [0.0, 0.1]},
     )
@@ -213,6 +195,6 @@ def test_cohorts_are_split_where_shots_differ_more_than_twofold() -> None:
 
 def test_on_a_gpu_runs_share_a_cohort_whatever_their_shots_and_updates() -> None:
     settings = {"shots": [1, 500], "updates_per_step": [1, 4]}
-    runs = make_runs(Task("pendulum", "Pendulum-v1"), "pac4sac", "paper", [0, 1], settings)
+    runs = make_runs(Task("pendulum", "Pendulum-v1"), "pac4sac", "default", [0, 1], settings)
     assert [len(cohort) for cohort in plan_cohorts(runs, on_gpu=True)] == [8]
     assert len(plan_cohorts(runs)) == 4

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from report_folders import own_task, task, write_run, write_study
 
-from pac4sac.paper.report import read_context, write_report
 from pac4sac.report.bias_and_coverage import BIAS, bias_section, final_bias
-from pac4sac.report.looks import plain_name
+from pac4sac.report.report import read_context, write_report
+from pac4sac.report.style import plain_name
 from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.reading import read_runs
 

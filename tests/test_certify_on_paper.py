@@ -9,8 +9,8 @@ from small_cohorts import agent_on_paper, set_head
 import pac4sac
 from pac4sac import Task
 from pac4sac.certificates.certificate import Certificate
-from pac4sac.runs.run import Run
 from pac4sac.training.agent_file import save_agent
+from pac4sac.training.run import Run
 
 TASK = Task("by-action", "probe_environments:probe/RewardByAction-v0", 10)
 EPISODES, DELTA = 32, 0.05
@@ -26,7 +26,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
         agent, state, "critic", {"weight": [0.0, 0.0], "bias": CLAIM, "variance": [0.01, 0.01]}
     )
     file = tmp_path_factory.mktemp("paper") / "agent.safetensors"
-    save_agent(file, Run(TASK, "pac4sac", "paper", 0, agent.config, "pac4sac"), agent, state, 0)
+    save_agent(file, Run(TASK, "pac4sac", "default", 0, agent.config, "pac4sac"), agent, state, 0)
     return pac4sac.certify(
         file, episodes=EPISODES, delta=DELTA, reward_range=(LOW, HIGH), return_range=(LOW, HIGH)
     )

@@ -318,7 +318,7 @@ def test_a_damaged_experiment_json_is_named(broken: Path, content: bytes) -> Non
 
 def test_an_experiment_json_of_other_runs_does_not_fit_the_checkpoints(broken: Path) -> None:
     text = (broken / "experiment.json").read_text()
-    (broken / "experiment.json").write_text(re.sub(r'"lr": 0.001', '"lr": 0.002', text))
+    (broken / "experiment.json").write_text(re.sub(r'"lr": 0.0003', '"lr": 0.002', text))
     with pytest.raises(UserError, match="belongs to another cohort"):
         pac4sac.resume(broken)
 

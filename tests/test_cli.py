@@ -123,7 +123,7 @@ def test_other_seeds_are_refused(text: str):
         (["train", "cartpole-swingupp"], "did you mean cartpole-swingup"),
         (["train", "CartPole-v1"], "continuous"),
         (["train", "Pendulum-v1", "--algo", "pacsac"], "did you mean pac4sac"),
-        (["train", "Pendulum-v1", "--preset", "papr"], "paper, repo"),
+        (["train", "Pendulum-v1", "--preset", "reprod"], "default, reproduction"),
         (["train", "Pendulum-v1", "--set", "xj=0.1"], "did you mean xi"),
         (["train", "Pendulum-v1", "--set", "xi=1.5"], "xi must be a number in [0, 1), not 1.5"),
         (["train", "Pendulum-v1", "--set", "xi"], "NAME=VALUE"),
@@ -197,7 +197,7 @@ def test_what_the_parser_refuses_ends_with_2(
         ("tasks", "half-cheetah"),
         ("tasks", "Hopper-v5                       mujoco"),
         ("algos", "sac-fpi"),
-        ("presets", "repo"),
+        ("presets", "reproduction"),
     ],
 )
 def test_what_there_is_can_be_listed(what: str, expected: str, capsys: pytest.CaptureFixture[str]):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 from report_folders import task, write_run, write_table_1
 from tiny_experiments import OPTIONS, SETTINGS, about, train
@@ -14,17 +15,20 @@ from tiny_experiments import OPTIONS, SETTINGS, about, train
 import pac4sac
 from pac4sac.agents.sac import Sac
 from pac4sac.base.errors import UserError
-from pac4sac.base.version import own_sources, package_source
-from pac4sac.paper.report import write_report
+from pac4sac.base.sources import source_checksums
+from pac4sac.base.version import package_source
+from pac4sac.paper import report as paper_report
+from pac4sac.report.report import write_report
 from pac4sac.report.variants import variants_by_task
 from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.collection import collect
+from pac4sac.runs.identity import identity
 from pac4sac.runs.reading import read_runs
-from pac4sac.runs.run import Run, make_runs
 from pac4sac.studies import run as study_run
 from pac4sac.studies.compare import comparison_study
 from pac4sac.studies.plan import begin, plan
 from pac4sac.tasks import Task
+from pac4sac.training.run import Run, make_runs, settings_changed
 
 AGENT = "from pac4sac.agents.sac import Sac\n\n\nclass Mine(Sac):\n    title = 'mine'\n"
 WORLD = (
@@ -83,25 +87,71 @@ def compare(out: Path, **more: Any) -> pac4sac.Comparison:
 
 
 def edit(file: Path) -> None:
-    file.write_text(file.read_text() + "# better\n")
+    file.write_text(file.read_text() + f"# {file.stat().st_size}\nbetter = {file.stat().st_size}\n")
 
 
 def labels(comparison: pac4sac.Comparison) -> list[str]:
     return [row["variant"] for row in comparison.rows]
 
 
-def test_a_run_carries_the_source_of_the_users_own_modules_and_of_no_other(own: Path) -> None:
-    (run,) = make_runs(HILL, "my_agent:Mine", "paper", [0], {})
-    assert set(run.code) == {"my_agent", "my_world"}
+def pendulum(algo: str = "sac") -> Run:
+    (run,) = make_runs(Task("Pendulum-v1", "Pendulum-v1"), algo, "default", [0], {})
+    return run
+
+
+def test_a_run_carries_the_source_of_custom_modules_and_of_shipped_ones(own: Path) -> None:
+    (run,) = make_runs(HILL, "my_agent:Mine", "default", [0], {})
+    assert {"my_agent", "my_world", "pac4sac.agents.sac", "pac4sac.agents.nets"} <= set(run.code)
+    assert "pac4sac.agents.crossq" not in run.code
     assert Run.from_description(json.loads(json.dumps(run.describe()))) == run
-    (shipped,) = make_runs(Task("Pendulum-v1", "Pendulum-v1"), "sac", "paper", [0], {})
-    assert shipped.code == {}
-    assert "code" not in shipped.describe()
+
+
+def test_a_shipped_agent_is_known_by_its_source_and_its_simulator() -> None:
+    run = pendulum()
+    assert {"pac4sac.agents.sac", "pac4sac.agents.base"} <= set(run.code)
+    assert run.simulators == {"gymnasium": gymnasium.__version__}
+
+
+class TestChecksums:
+    CODE = "def f(x):\n    return x + 1\n"
+
+    def checksum(self, folder: Path, text: str) -> str:
+        (folder / "some_module.py").write_text(text)
+        return source_checksums(["some_module"])["some_module"]
+
+    @pytest.mark.parametrize(
+        "same",
+        [
+            "# A comment.\ndef f(x):\n    return x + 1  # another\n",
+            'def f(x):\n    """Return more."""\n\n    return (x + 1)\n',
+            "def f(x):\n    return (\n        x\n        + 1\n    )\n",
+        ],
+    )
+    def test_ignore_comments_docstrings_and_formatting(self, importable: Path, same: str) -> None:
+        assert self.checksum(importable, self.CODE) == self.checksum(importable, same)
+
+    def test_change_with_the_code(self, importable: Path) -> None:
+        other = "def f(x):\n    return x + 2\n"
+        assert self.checksum(importable, self.CODE) != self.checksum(importable, other)
+
+    def test_ignore_settings_which_a_run_stores(self, importable: Path) -> None:
+        declared = 'class C:\n    a: float = per_run({}, ANY, "{}")\n    b = 1\n'
+        one, two = declared.format(0.1, "one"), declared.format(0.2, "two")
+        assert self.checksum(importable, one) == self.checksum(importable, two)
+
+    def test_cover_modules_of_the_same_folder(self, importable: Path) -> None:
+        (importable / "helper_module.py").write_text("x = 1\n")
+        (importable / "some_module.py").write_text("import json\nimport helper_module\n")
+        assert set(source_checksums(["some_module"])) == {"some_module", "helper_module"}
+
+    def test_leave_out_what_has_no_file(self) -> None:
+        names = ["nowhere", "nowhere.below", "sys", "__main__", "gymnasium"]
+        assert source_checksums(names) == {}
 
 
 def test_an_edit_makes_another_run_and_an_unchanged_file_the_same(own: Path) -> None:
     def identity() -> str:
-        return make_runs(HILL, "my_agent:Mine", "paper", [0], {})[0].identity
+        return make_runs(HILL, "my_agent:Mine", "default", [0], {})[0].identity
 
     before = identity()
     assert identity() == before
@@ -111,19 +161,35 @@ def test_an_edit_makes_another_run_and_an_unchanged_file_the_same(own: Path) -> 
     assert len({before, after_the_environment, identity()}) == 3
 
 
-def test_what_has_no_file_or_does_not_exist_has_no_checksum() -> None:
-    assert own_sources(["nowhere", "nowhere.below", "sys", "__main__", "pac4sac.agents"]) == {}
-
-
 def test_the_stored_revision_counts_when_a_run_is_read_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (run,) = make_runs(Task("Pendulum-v1", "Pendulum-v1"), "sac", "paper", [0], {})
+    run = pendulum()
     stored = run.describe()
     monkeypatch.setattr(Sac, "revision", 2)
     assert Run.from_description(stored).revision == 1
     assert Run.from_description(stored).identity == run.identity
-    assert Run.from_description(stored).edited() == "sac had revision 1 and now has 2"
+    assert "revision 1 and now has 2" in Run.from_description(stored).edited()
+
+
+class TestDefaults:
+    """Identity is computed from what is stored: today's defaults do not count."""
+
+    def test_a_removed_setting_leaves_stored_runs_alone(self) -> None:
+        stored = pendulum().describe()
+        stored["config"]["removed_setting"] = 0.5
+        before = identity(stored)
+        with pytest.raises(UserError, match=r"no longer has the settings removed_setting=0\.5"):
+            Run.from_description(stored)
+        assert identity(stored) == before
+        assert "removed_setting" in settings_changed(stored)
+
+    def test_a_changed_default_leaves_stored_runs_alone(self) -> None:
+        changed = pendulum().describe()
+        changed["config"]["warmup"] = 77
+        run = Run.from_description(changed)
+        assert run.config.warmup == 77
+        assert run.identity == identity(changed)
 
 
 def test_what_other_code_has_trained_is_told_and_trained_again(
@@ -169,7 +235,7 @@ def test_a_study_trains_again_what_an_older_revision_has_trained(
     study = comparison_study("Pendulum-v1", ["sac", "ddpg"], [0], SETTINGS | {"width": 8}, 50, None)
     begin(study, tmp_path, plan(study, tmp_path, 10**12), {})
     monkeypatch.setattr(Sac, "revision", 2)
-    with pytest.warns(UserWarning, match="sac had revision 1 and now has 2"):
+    with pytest.warns(UserWarning, match="revision 1 and now has 2"):
         cohorts = plan(study, tmp_path, 10**12)
     assert [(cohort.folder / "experiment.json").exists() for cohort in cohorts] == [True, False]
     assert cohorts[1].runs[0].algo == "sac"
@@ -180,7 +246,7 @@ def test_a_training_whose_code_was_edited_does_not_go_on(own: Path, tmp_path: Pa
     assert read_runs(folder)[0].status == "interrupted"
     edit(own / "my_world.py")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    with pytest.raises(UserError, match=r"the source of my_world was edited\. Put back"):
+    with pytest.raises(UserError, match="the source of my_world was edited"):
         pac4sac.resume(folder)
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.warns(UserWarning, match="trained by other code"):
@@ -209,17 +275,11 @@ class TestAReport:
         assert [len(variant.runs) for variant in variants] == [1, 1]
         assert all("code=" in variant.label for variant in variants)
 
-    def test_marks_shipped_algorithms_of_an_older_revision(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        write_run(tmp_path / "old", self.CARTPOLE, "sac", 0)
-        monkeypatch.setattr(Sac, "revision", 2)
+    def test_never_takes_runs_of_different_revisions_together(self, tmp_path: Path) -> None:
+        for seed, revision in enumerate((1, 2)):
+            write_run(tmp_path, self.CARTPOLE, "sac", seed, revision=revision)
         (variants,) = variants_by_task(collect([tmp_path]).runs).values()
-        assert [variant.label for variant in variants] == ["sac (by older code)"]
-        write_run(tmp_path / "new", self.CARTPOLE, "sac", 0, revision=2)
-        collection = collect([tmp_path])
-        assert [run.place for run in collection.runs] == [f"{tmp_path.name}/new/runs/sac-seed0"]
-        assert any("old/runs/sac-seed0` was left out" in sentence for sentence in collection.twice)
+        assert [variant.label for variant in variants] == ["sac (revision=1)", "sac (revision=2)"]
 
 
 def test_a_plan_imports_nothing_that_the_study_does_not_name(tmp_path: Path) -> None:
@@ -232,11 +292,12 @@ def test_a_plan_imports_nothing_that_the_study_does_not_name(tmp_path: Path) -> 
     ] == [True, True]
 
 
-def test_older_code_is_marked_in_the_papers_tables_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_older_code_is_marked_in_the_papers_tables_too(tmp_path: Path) -> None:
     write_table_1(tmp_path / "in", ("cartpole-swingup",), seeds=2)
-    monkeypatch.setattr(Sac, "revision", 2)
-    write_report([tmp_path / "in"], tmp_path / "out")
+    study = json.loads((tmp_path / "in" / "study.json").read_text())
+    stale = [run.identity for run in read_runs(tmp_path / "in") if run.algo == "sac"]
+    study["stale"] = dict.fromkeys(stale, "another identity")
+    (tmp_path / "in" / "study.json").write_text(json.dumps(study))
+    paper_report.write_report([tmp_path / "in"], tmp_path / "out")
     for table in ("table-1", "table-1-details", "task-cartpole-swingup", "settings"):
         assert "by older code" in (tmp_path / "out" / "tables" / f"{table}.tex").read_text()

@@ -18,11 +18,12 @@ from report_folders import (
 
 from pac4sac.base.errors import UserError
 from pac4sac.cli.main import main
-from pac4sac.paper.report import write_report
+from pac4sac.report.report import write_report
 from pac4sac.report.variants import variants_by_task
 from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.collection import collect
-from pac4sac.runs.reading import read_run, read_runs, results
+from pac4sac.runs.frames import results
+from pac4sac.runs.reading import read_run, read_runs
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -165,7 +166,7 @@ class TestAnArchive:
             if "1 lines that are no JSON" in told or "cannot be read" in told
         ]
         assert len(found.unreadable) == 2
-        with pytest.raises(UserError, match="mend it before runs are added"):
+        with pytest.raises(UserError, match="repair it before you add"):
             add_to_archive([tmp_path / "study"], tmp_path / "archive")
 
 
@@ -387,11 +388,11 @@ def test_a_run_that_started_from_an_agent_is_kept_beside_the_one_from_scratch_an
         assert found.twice == ()
         scratch, started = sorted(
             (group for groups in variants_by_task(found.runs).values() for group in groups),
-            key=lambda group: len(group.departures),
+            key=lambda group: len(group.given),
         )
         assert [len(group.runs) for group in (scratch, started)] == [2, 2]
-        assert scratch.departures == {}
-        assert started.departures == {"started_from": agent}
+        assert scratch.given == {}
+        assert started.given == {"started_from": agent}
         assert agent in started.label
         assert f"--from AGENT-{agent}" in started.command
         assert "--from" not in scratch.command

@@ -13,10 +13,10 @@ from report_folders import task, write_run
 from rich.console import Console
 from test_cli import sentence
 
-from pac4sac.cli.list import LISTED, said_by_the_classes
+from pac4sac.cli.list import LISTED, listed_content
 from pac4sac.cli.main import NAMES, Command, main, parse
-from pac4sac.paper.report import compose, main_tables, read_context
 from pac4sac.report.formats import show_tables
+from pac4sac.report.report import compose, main_tables, read_context
 from pac4sac.report.tables import Table
 from pac4sac.runs.metrics import last_evaluations
 from pac4sac.runs.reading import read_runs
@@ -126,9 +126,7 @@ def test_lists_come_without_torch() -> None:
 
 
 def test_what_is_listed_is_what_the_classes_say() -> None:
-    assert LISTED.read_text(encoding="utf-8") == said_by_the_classes(), (
-        "run python -m pac4sac.cli.list"
-    )
+    assert LISTED.read_text(encoding="utf-8") == listed_content(), "run python -m pac4sac.cli.list"
 
 
 @pytest.mark.parametrize("what", ["tasks", "algos", "presets", "settings", "studies"])

@@ -180,7 +180,7 @@ def test_a_preset_goes_to_those_who_have_it_and_into_their_name(
     presets = {
         run.algo: (run.preset, run.label) for cohort in cohorts_trained for run in cohort.runs
     }
-    assert presets == {"sac": ("paper", "sac"), "pac4sac": ("best", "pac4sac-best")}
+    assert presets == {"sac": ("default", "sac"), "pac4sac": ("best", "pac4sac-best")}
     assert json.loads((tmp_path / "best" / "study.json").read_bytes())["baseline"] == "pac4sac-best"
 
 

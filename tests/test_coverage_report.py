@@ -12,7 +12,7 @@ import pytest
 from report_folders import own_task, task, write_run
 from test_bias_report import write_bias
 
-from pac4sac.paper.families import coverage_baseline
+from pac4sac.paper.groups import coverage_baseline
 from pac4sac.paper.report import read_context, write_report
 from pac4sac.report.bias_and_coverage import (
     COVERAGE,
@@ -20,7 +20,7 @@ from pac4sac.report.bias_and_coverage import (
     coverage_section,
     over_training,
 )
-from pac4sac.report.looks import plain_name
+from pac4sac.report.style import plain_name
 from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.collection import collect
 from pac4sac.runs.reading import read_runs

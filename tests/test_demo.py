@@ -11,11 +11,11 @@ from pac4sac.base.stopping import TIME_IS_UP
 from pac4sac.cli import demo_outcome
 from pac4sac.cli.demo_outcome import outcome
 from pac4sac.cli.main import main
-from pac4sac.runs.run import make_runs
-from pac4sac.runs.writing import RunFolder
 from pac4sac.tasks import get_task
 from pac4sac.training import experiment
 from pac4sac.training.experiment import Result
+from pac4sac.training.run import make_runs
+from pac4sac.training.run_folder import RunFolder
 
 GOOD = [-900.0, 100.0, *[900.0] * 4, 700.0, 900.0, 900.0]
 
@@ -31,7 +31,7 @@ def trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str,
     def train(task: str, *, out: Path, callbacks: Any, **how: Any) -> Result:
         asked.append(how)
         settings = {name: [value] for name, value in how["settings"].items()}
-        (run,) = make_runs(get_task(task), "pac4sac", "paper", how["seeds"], settings)
+        (run,) = make_runs(get_task(task), "pac4sac", "default", how["seeds"], settings)
         folder = RunFolder(out, run)
         folder.describe("interrupted")
         for episode, value in enumerate(GOOD):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import io
-import json
 from pathlib import Path
 
 import pytest
@@ -18,14 +17,16 @@ from pac4sac.cli.training_display import (
     totals,
 )
 from pac4sac.cli.training_summary import show_result
-from pac4sac.runs.run import Run, make_runs
-from pac4sac.runs.writing import RunFolder
 from pac4sac.tasks import get_task
 from pac4sac.training.experiment import Result
+from pac4sac.training.run import Run, make_runs
+from pac4sac.training.run_folder import RunFolder
 
 
 def cartpole_runs(seeds: int, **settings: list[float]) -> list[Run]:
-    return make_runs(get_task("cartpole-swingup"), "pac4sac", "paper", list(range(seeds)), settings)
+    return make_runs(
+        get_task("cartpole-swingup"), "pac4sac", "reproduction", list(range(seeds)), settings
+    )
 
 
 def begin(display: TrainingDisplay, root: Path, runs: list[Run], step: int = 0) -> None:
@@ -211,16 +212,14 @@ def cells(text: str, start: str) -> str:
 SOLVED = [0.0, 300.0, 900.0, 900.0, 900.0, 900.0, 900.0]
 
 
-def test_the_table_has_the_papers_metrics_by_seed_and_on_average_beside_the_papers_numbers(
-    tmp_path: Path,
-):
+def test_the_table_has_regret_and_episodes_until_solved_by_seed_and_on_average(tmp_path: Path):
     runs = cartpole_runs(2)
     write(tmp_path, runs[0], SOLVED)  # regret 850 + 550
     write(tmp_path, runs[1], [300.0, *SOLVED])  # regret 550 + 850 + 550
     text = shown(tmp_path)
     assert cells(text, "seed 0") == "seed 0 ▁▃█████ 2 1.4 5 of 7 solved"
     assert cells(text, "mean ± sd") == "mean ± sd 2.5 ± 0.71 1.7 ± 0.39"
-    assert cells(text, "paper (5 seeds)") == "paper (5 seeds) 22.0 ± 5.1 5.7 ± 0.3"
+    assert "paper" not in text
     assert "Training is complete: 2 of 2 runs solved." in text
     assert (tmp_path / "learning-curves.png").exists()
 
@@ -257,23 +256,8 @@ def test_the_next_commands_name_the_folder(tmp_path: Path):
     )
 
 
-def test_the_papers_numbers_are_left_out_where_the_rules_differ(tmp_path: Path):
-    (run,) = cartpole_runs(1)
-    write(tmp_path, run, SOLVED)
-    path = tmp_path / "runs" / run.id / "run.json"
-    about = json.loads(path.read_bytes())
-    for change in (
-        {"preset": "repo"},
-        {"task": about["task"] | {"steps": 3000}},
-        {"algo": "oac-lab"},
-        {"started_from": "0123"},
-    ):
-        path.write_text(json.dumps(about | change))
-        assert "5 seeds" not in shown(tmp_path)
-
-
 def test_without_a_limit_the_last_returns_stand_in_for_the_metrics(tmp_path: Path):
-    (run,) = make_runs(get_task("Pendulum-v1"), "sac", "paper", [0], {})
+    (run,) = make_runs(get_task("Pendulum-v1"), "sac", "default", [0], {})
     write(tmp_path, run, [-1000.0, *[-200.0] * 10])
     text = shown(tmp_path)
     assert "last 10" in text
@@ -286,7 +270,7 @@ def test_of_episodes_that_differ_in_length_it_is_told_whether_they_solved_the_ta
 ):
     # room for five whole episodes
     task = dataclasses.replace(get_task("Pendulum-v1"), r_limit=100.0, steps=1000)
-    runs = make_runs(task, "sac", "paper", [0, 1], {})
+    runs = make_runs(task, "sac", "default", [0, 1], {})
     for run, returns in zip(runs, ([10.0] * 5 + [150.0] * 5, [10.0] * 10), strict=True):
         folder = RunFolder(tmp_path, run)
         folder.describe("finished")

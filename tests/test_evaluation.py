@@ -13,8 +13,8 @@ from tiny_experiments import DRIFT, logs, newest, rows, train
 
 import pac4sac
 from pac4sac.base.errors import UserError
-from pac4sac.runs.run import Run, make_agent
 from pac4sac.training.evaluation import Episodes, evaluate
+from pac4sac.training.run import Run, make_agent
 
 ARM = "training_environments:Arm-v0"
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from report_folders import own_task, write_run, write_table_1
 
-from pac4sac.paper.report import read_context
 from pac4sac.report import figures, rankings
+from pac4sac.report.report import read_context
 from pac4sac.report.variants import Variant
 from pac4sac.runs.reading import read_runs
 
@@ -39,7 +39,7 @@ def test_single_runs_are_drawn_up_to_five(tmp_path: Path) -> None:
     def lines(*algos: str) -> int:
         _, (panel,) = figures.new_figure("Runs", 1)
         chosen = {algo: runs[algo] for algo in algos}
-        figures.draw_returns(panel, chosen, figures.looks(chosen), None, "")
+        figures.draw_returns(panel, chosen, figures.assign_styles(chosen), None, "")
         return len(panel.lines)
 
     assert lines("pac4sac", "sac") == 5 + 2
@@ -73,7 +73,7 @@ def test_one_algorithm_has_one_colour_in_every_figure(table_1: list[Variant]) ->
     ):
         for panel in draw([ours, table_1[2]]).axes:
             named = [line for line in panel.lines if str(line.get_label()).startswith("PAC4SAC")]
-            assert all(line.get_color() == ours.look.colour for line in named)
+            assert all(line.get_color() == ours.style.colour for line in named)
     legend = figures.learning_figure(table_1).axes[0].get_legend_handles_labels()
     assert len(set(legend[1])) == len(table_1)
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from pac4sac.base.errors import UserError
-from pac4sac.runs.run import make_runs
 from pac4sac.studies import local
 from pac4sac.studies.plan import PlannedCohort
 from pac4sac.studies.ray import remote_cohort
@@ -19,6 +18,7 @@ from pac4sac.studies.ray.remote_cohort import FolderKeeper, RemoteCohort, train_
 from pac4sac.tasks import get_task
 from pac4sac.training.experiment import create, resume
 from pac4sac.training.options import Options
+from pac4sac.training.run import make_runs
 
 SMALL = {"width": [8], "batch": [4], "warmup": [20], "updates_per_step": [1]}
 
@@ -146,7 +146,7 @@ def test_a_cohort_that_was_lost_goes_on_from_its_checkpoint_to_the_same_results(
     tmp_path: Path,
 ) -> None:
     task = dataclasses.replace(get_task("cartpole-swingup"), horizon=20, steps=120)
-    runs = make_runs(task, "sac", "paper", [0, 1], SMALL)
+    runs = make_runs(task, "sac", "default", [0, 1], SMALL)
     how = Options(
         steps=120,
         device="cpu",
@@ -185,7 +185,7 @@ def test_a_mistake_of_the_user_comes_back_as_its_sentence(pair: Pair) -> None:
 
 
 def one_run(folder: Path, **options: Any) -> PlannedCohort:
-    runs = make_runs(get_task("cartpole-swingup"), "sac", "paper", [0], SMALL)
+    runs = make_runs(get_task("cartpole-swingup"), "sac", "default", [0], SMALL)
     create(folder, [runs], Options(steps=10, **options))
     return PlannedCohort(folder, tuple(runs), bytes=10**9)
 

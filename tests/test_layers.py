@@ -1,6 +1,8 @@
 """Imports go downwards only, and no class name stands for two things."""
 
 import ast
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +12,10 @@ import pac4sac
 ROOT = Path(pac4sac.__file__).parent
 # From the ground up; a package may import those before it.
 LAYERS = (
-    # the core, which trains and writes run folders
-    *("base", "agents", "tasks", "runs", "training"),
-    *("report", "paper", "certificates", "export", "studies", "cli"),  # the lab, which reads them
+    # what trains and writes run folders
+    *("base", "runs", "agents", "tasks", "training"),
+    # what reads run folders
+    *("report", "certificates", "export", "studies", "paper", "cli"),
 )
 
 
@@ -51,11 +54,25 @@ def test_every_package_has_its_layer() -> None:
     assert {path.parts[0] for path, _ in modules() if len(path.parts) > 1} == set(LAYERS)
 
 
-def test_a_report_needs_nothing_of_training() -> None:
-    allowed = {"base", "agents", "tasks", "runs", "report", "paper"}
+def test_a_report_needs_run_folders_only() -> None:
     for path, tree in modules():
-        if path.parts[0] in ("report", "paper"):
-            assert imported_packages(tree) <= allowed, path
+        if path.parts[0] == "report":
+            assert imported_packages(tree) <= {"base", "runs", "report"}, path
+
+
+def test_only_its_own_command_imports_the_paper() -> None:
+    importing = [str(path) for path, tree in modules() if "paper" in imported_packages(tree)]
+    own = [path for path in importing if not path.startswith("paper")]
+    assert own == ["cli/report.py"]
+
+
+def test_only_the_engine_ray_imports_the_code_for_ray() -> None:
+    program = (
+        "import sys, pac4sac.studies.compare, pac4sac.studies.run; "
+        "print([name for name in sys.modules if name.startswith('pac4sac.studies.ray')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
 
 
 def test_no_class_name_stands_for_two_things() -> None:

@@ -15,13 +15,14 @@ import pac4sac
 from pac4sac.base.errors import UserError
 from pac4sac.certificates.certificate import about_training
 from pac4sac.cli.main import main
-from pac4sac.paper.report import write_report
+from pac4sac.report.report import write_report
 from pac4sac.report.variants import outcome_of
 from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.collection import collect
+from pac4sac.runs.frames import results
 from pac4sac.runs.logs import LOGS, fits, read_log, seal_of
 from pac4sac.runs.metrics import last_evaluations
-from pac4sac.runs.reading import read_run, read_runs, results
+from pac4sac.runs.reading import read_run, read_runs
 
 CARTPOLE = task("cartpole-swingup")
 SEEDS = ("sac-seed0", "sac-seed1")
@@ -248,7 +249,7 @@ class TestWhoReadsLogsTells:
             tmp_path / "archive" / "runs" / "drift.jsonl",
             lambda rows: [rows[0], rows[1][:50] + "\n"],
         )
-        with pytest.warns(UserWarning, match="1 lines that are no JSON"):
+        with pytest.warns(UserWarning, match="1 lines that are not JSON"):
             frame = results(tmp_path / "archive")
         assert set(frame["run"]) == {SEEDS[0]}
         assert len(frame.attrs["left_out"]) == 1

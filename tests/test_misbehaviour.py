@@ -20,13 +20,13 @@ from pac4sac import Task
 from pac4sac.base import stopping
 from pac4sac.base.stopping import StopRequest
 from pac4sac.cli.main import main
-from pac4sac.paper.report import write_report
-from pac4sac.runs.run import make_runs, settings_grid
+from pac4sac.report.report import write_report
 from pac4sac.tasks.episodes import simulator_seed
 from pac4sac.tasks.pool import EnvPool
 from pac4sac.training.evaluation import evaluation_seed
 from pac4sac.training.experiment import create, resume
 from pac4sac.training.options import make_options
+from pac4sac.training.run import make_runs, settings_grid
 
 OTHERS = [run for run in range(len(SEEDS)) if run != VICTIM]
 
@@ -142,7 +142,7 @@ def test_no_child_of_a_study_outlives_it_whatever_hangs(
     runs = make_runs(
         misbehaving("hang deaf", first_of(1), 9, hangs),
         "sac",
-        "paper",
+        "default",
         [1],
         settings_grid(SETTINGS),
     )

@@ -23,8 +23,8 @@ from pac4sac.agents.redq import drawn_subset
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.tape import hashed_uniforms
 from pac4sac.base.errors import UserError
-from pac4sac.runs.run import make_runs
 from pac4sac.tasks import get_task
+from pac4sac.training.run import make_runs
 
 BATCH = Batch(
     s=column(1.0, 2.0),
@@ -55,7 +55,7 @@ def test_redq_bootstraps_from_the_smallest_of_the_slow_critics_that_are_drawn() 
     )
     set_head(agent, state, "critic/target", *THREE)
     batch = Batch(*(part.expand(3, *part.shape[1:]) for part in BATCH))
-    noise = NOISE.unsqueeze(1).expand(3, -1, -1, -1)
+    noise = NOISE.expand(3, -1, -1)
     # Q_1 and Q_2; Q_2; all
     subset = torch.tensor([[0.1, 0.5, 0.9], [0.3, 0.1, 0.2], [0.3, 0.1, 0.2]])
     y = agent.bellman_target(state, batch, {"target": noise, "subset": subset}).y
@@ -206,9 +206,7 @@ def test_tqc_pools_sorts_and_truncates_the_atoms_and_regresses_quantiles() -> No
     agent, state = tqc_on_paper({"dropped": 1}, {"dropped": 0})
     batch = BATCH._replace(r=torch.ones(1, 2), terminated=torch.tensor([[0.0, 1.0]]))
     batch = Batch(*(part.expand(2, *part.shape[1:]) for part in batch))
-    target = agent.bellman_target(
-        state, batch, {"target": NOISE.unsqueeze(1).expand(2, -1, -1, -1)}
-    )
+    target = agent.bellman_target(state, batch, {"target": NOISE.expand(2, -1, -1)})
     # r + 0.9 · (0, 1, 2, 4)
     torch.testing.assert_close(target.y[0], torch.tensor([[1.0, 1.9, 2.8, 4.6], [1.0] * 4]))
     loss, log = agent.critic_loss(state, agent.params(state, "critic"), batch, target, {})
@@ -230,7 +228,7 @@ def test_tqc_pools_sorts_and_truncates_the_atoms_and_regresses_quantiles() -> No
 
 def test_tqcs_target_is_soft_and_its_actor_climbs_the_mean_of_all_atoms() -> None:
     agent, state = tqc_on_paper({"alpha": 0.2, "dropped": 1})
-    y = agent.bellman_target(state, BATCH, {"target": NOISE.unsqueeze(1)}).y
+    y = agent.bellman_target(state, BATCH, {"target": NOISE}).y
     expected = [
         [r + 0.9 * (z - 0.2 * log_pi) for z in (0, 1, 2, 4)]
         for r, log_pi in zip((1, -1), LOG_PI, strict=True)
@@ -289,7 +287,7 @@ def crossq_on_paper(**settings: Any) -> tuple[CrossQ, State]:
 def test_crossq_takes_q_and_its_target_from_one_pass_without_slow_copies() -> None:
     agent, state = crossq_on_paper()
     assert not [name for name in state if name.endswith("/target")]
-    following = agent.bellman_target(state, BATCH, {"target": NOISE.unsqueeze(1)})
+    following = agent.bellman_target(state, BATCH, {"target": NOISE})
     torch.testing.assert_close(following.log_pi, torch.tensor([LOG_PI]))
     theta = {name: view.requires_grad_() for name, view in agent.params(state, "critic").items()}
     learning = Learning(theta, torch.zeros(2, 1, 1, dtype=torch.bool))
@@ -312,7 +310,7 @@ def test_crossq_takes_q_and_its_target_from_one_pass_without_slow_copies() -> No
 def test_running_statistics_follow_the_batches_of_a_networks_own_steps() -> None:
     agent, state = crossq_on_paper(learn_alpha=True)
     state["step"].fill_(25)  # which 3 does not divide: the actor rests
-    noise = {"target": NOISE.unsqueeze(1), "actor": NOISE}
+    noise = {"target": NOISE, "actor": NOISE}
     everyone = torch.ones(1, dtype=torch.bool)
     for step, expected in ((25, 0.0), (27, 0.015)):
         state["step"].fill_(step)
@@ -401,18 +399,11 @@ def test_what_cannot_be_is_refused_in_a_sentence(
     assert str(refusal.value) == sentence
 
 
-def test_the_preset_mujoco_is_what_was_published() -> None:
-    published = {
-        "sac-auto": 1,
-        "td3": 1,
-        "crossq": 1,
-        "redq": 20,
-        "droq": 20,
-        "tqc": 1,
-        "pac4sac": 1,
-    }
+def test_the_defaults_are_what_was_published() -> None:
+    published = {"sac": 1, "td3": 1, "crossq": 1, "redq": 20, "droq": 20, "tqc": 1, "pac4sac": 1}
     for algo, updates in published.items():
-        (run,) = make_runs(get_task("Pendulum-v1"), algo, "mujoco", [0], {})
+        preset = "mujoco" if algo == "pac4sac" else "default"
+        (run,) = make_runs(get_task("Pendulum-v1"), algo, preset, [0], {})
         c = run.config
         assert (c.batch, c.capacity, c.updates_per_step, c.norm) == (
             256,
@@ -423,11 +414,8 @@ def test_the_preset_mujoco_is_what_was_published() -> None:
         assert (c.width, c.depth, c.activation) == (256, 2, "relu"), algo
         assert c.lr == (1e-3 if algo == "crossq" else 3e-4)
         assert algo == "td3" or (c.learn_alpha and c.alpha == 1.0)  # type: ignore[attr-defined]
-    assert make_config("crossq", "mujoco").critic_width == 2048
-    assert (
-        make_config("tqc", "mujoco").critic_width,
-        make_config("tqc", "mujoco").critic_depth,
-    ) == (512, 3)
+    assert make_config("crossq").critic_width == 2048
+    assert (make_config("tqc").critic_width, make_config("tqc").critic_depth) == (512, 3)
 
 
 def test_critics_may_be_wider_and_deeper_than_the_actor() -> None:

@@ -16,10 +16,10 @@ import pac4sac
 from pac4sac import UserError
 from pac4sac.base.text import LONGEST_NAME, file_name
 from pac4sac.cli.main import main
-from pac4sac.paper.report import write_report
+from pac4sac.report.report import write_report
 from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.reading import archived_run, read_run
-from pac4sac.runs.run import Run
+from pac4sac.training.run import Run
 
 HOSTILE = [
     "../../victim/runs/x",

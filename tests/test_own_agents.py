@@ -11,7 +11,7 @@ import pac4sac
 from pac4sac.agents import api
 from pac4sac.base.errors import UserError
 from pac4sac.cli.main import main
-from pac4sac.training.trial import examine
+from pac4sac.training.checks import examine
 
 PLACE = r"In \w+, line \d+ of wrong_agents.py: "
 MISTAKES = {
@@ -68,8 +68,8 @@ def test_the_command_names_what_to_mend_and_ends_with_1_or_says_that_all_is_well
     assert main(["check", "wrong_agents:TooFar"]) == 1
     said = capsys.readouterr().out
     assert "ok    networks" in said
-    assert "mend  acting" in said
-    assert "wrong_agents:TooFar is to be mended first." in said
+    assert "FAIL  acting" in said
+    assert "wrong_agents:TooFar cannot be trained yet" in said
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,21 @@
-"""What goes into a wheel, told without building one."""
+"""Check what goes into a wheel, without building one, and what developers install and run."""
 
+import re
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
-BUILD = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+BUILD = PROJECT["tool"]["hatch"]["build"]["targets"]
+WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
+
+
+def distribution(requirement: str) -> str:
+    """Return the normalised name in a requirement or a line of constraints.txt."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement)[0]).lower()
 
 
 def test_all_that_lies_in_the_package_goes_into_the_wheel():
@@ -21,3 +31,73 @@ def test_all_that_lies_in_the_package_goes_into_the_wheel():
     assert {"py.typed", "template.html", "half-cheetah.safetensors", "table-1.toml"} < names
     named = {name for name in names for pattern in left_out if fnmatch(name, pattern)}
     assert named <= {"__pycache__"}
+
+
+def test_versions_agree():
+    version = PROJECT["project"]["version"]
+    citation = (ROOT / "CITATION.cff").read_text()
+    releases = re.findall(r"^## (\d\S+) \(\d{4}-\d\d-\d\d\)$", changelog(), re.MULTILINE)
+    assert f"\nversion: {version}\n" in citation
+    assert releases[0] == version
+
+
+def test_the_changelog_has_sections_for_what_is_not_released():
+    unreleased = changelog().split("\n## ")[1]
+    assert unreleased.startswith("Unreleased\n")
+    assert re.findall(r"^### (.+)$", unreleased, re.MULTILINE) == [
+        "Added",
+        "Changed",
+        "Fixed",
+        "Removed",
+    ]
+
+
+def changelog() -> str:
+    return (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_tools_of_developers_are_groups_and_not_extras():
+    groups, extras = PROJECT["dependency-groups"], PROJECT["project"]["optional-dependencies"]
+    assert set(groups) == {"dev", "docs", "browser"}
+    assert not set(groups) & set(extras)
+
+
+def test_every_extra_is_in_the_readme():
+    install = (ROOT / "README.md").read_text().split("## Install")[1].split("\n## ")[0]
+    extras = PROJECT["project"]["optional-dependencies"]
+    assert [extra for extra in extras if f"`{extra}`" not in install] == []
+
+
+def test_what_make_setup_installs_is_pinned():
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pinned = {distribution(line) for line in lines if "==" in line}
+    groups = PROJECT["dependency-groups"]
+    wanted = [*PROJECT["project"]["dependencies"], *groups["dev"], *groups["docs"], "pip"]
+    assert [name for name in wanted if distribution(name) not in pinned] == []
+
+
+def test_the_workflow_tests_every_python_that_the_package_names():
+    yaml = pytest.importorskip("yaml")
+    jobs = yaml.safe_load(WORKFLOW.read_text())["jobs"]
+    classifiers = PROJECT["project"]["classifiers"]
+    named = [name.rsplit(" ", 1)[1] for name in classifiers if ":: 3." in name]
+    assert jobs["test"]["strategy"]["matrix"]["python"] == named
+
+
+def test_the_hooks_run_the_tools_of_the_environment():
+    yaml = pytest.importorskip("yaml")
+    (repo,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert repo["repo"] == "local"
+    for hook in repo["hooks"]:
+        program = hook["entry"].split()[0]
+        assert hook["language"] == "system"
+        assert program.startswith(".venv/bin/")
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", ".github/workflows/ci.yml"])
+def test_every_make_target_that_is_named_exists(page: str):
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    command = re.compile(r"(?:^|`|run: )make ([a-z-]+)", re.MULTILINE)
+    named = set(command.findall((ROOT / page).read_text()))
+    assert named
+    assert named <= targets

@@ -22,7 +22,7 @@ from pac4sac.base.errors import UserError
 from pac4sac.tasks import Task, get_task, make_env
 from pac4sac.tasks import worker as waiting
 from pac4sac.tasks.episodes import board_layout, simulator_seed
-from pac4sac.tasks.pool import EnvPool, choose_workers, pools_in_turns
+from pac4sac.tasks.pool import EnvPool, choose_workers, interleaved_pools
 
 SEEDS = [3, 5, 8]
 VICTIM = 1
@@ -185,7 +185,7 @@ def play_in_turns(pools: list[EnvPool], steps: int) -> list[list[list[bytes]]]:
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 5])
 def test_pools_that_take_turns_see_what_each_would_see_alone(workers):
-    first, second = pools_in_turns(faulty(), [SEEDS, [13, 21]], workers)
+    first, second = interleaved_pools(faulty(), [SEEDS, [13, 21]], workers)
     with first, second:
         assert play_in_turns([first, second], 30) == [
             record(faulty(), 30),
@@ -196,7 +196,7 @@ def test_pools_that_take_turns_see_what_each_would_see_alone(workers):
 
 
 def test_a_worker_that_dies_is_replaced_in_every_pool_it_worked_for(tmp_path):
-    first, second = pools_in_turns(
+    first, second = interleaved_pools(
         faulty("exit once", marker=tmp_path / "died"), [SEEDS, [13, 21]], 1
     )
     with first, second:
@@ -591,29 +591,29 @@ def test_workers_do_without_torch():
 
 
 @contextlib.contextmanager
-def two_ends() -> Iterator[tuple[waiting.Bell, waiting.Bell, np.ndarray, socket.socket]]:
+def two_ends() -> Iterator[tuple[waiting.Notifier, waiting.Notifier, np.ndarray, socket.socket]]:
     board = np.zeros((), board_layout(3, 2, 1))
     here, there = socket.socketpair()
     with here, there:
         yield (
-            waiting.Bell(here, board, 1, "pool"),
-            waiting.Bell(there, board, 1, "worker"),
+            waiting.Notifier(here, board, 1, "pool"),
+            waiting.Notifier(there, board, 1, "worker"),
             board,
             there,
         )
 
 
 @pytest.mark.parametrize("patience", [0.0, 60.0])
-def test_a_bell_is_heard_asleep_and_awake(monkeypatch, patience):
+def test_a_notification_is_seen_asleep_and_awake(monkeypatch, patience):
     monkeypatch.setattr(waiting, "patience", lambda: patience)
     # a sleeper is woken, and does not find out by itself
     monkeypatch.setattr(waiting, "LOOK_UP", 60_000)
     with two_ends() as (pool, worker, board, _):
         for count in range(1, 4):
-            threading.Timer(0.02, pool.ring).start()
-            assert waiting.wait([worker]).rung()
-            threading.Timer(0.02, worker.ring).start()
-            assert waiting.wait([pool]).rung()
+            threading.Timer(0.02, pool.notify).start()
+            assert waiting.wait([worker]).is_ready()
+            threading.Timer(0.02, worker.notify).start()
+            assert waiting.wait([pool]).is_ready()
             assert (board["asked"][1], board["answered"][1]) == (count, count)
         assert board["asked"].tolist() == [0, 3, 0]  # at its place alone
         assert not board["pool_sleeps"].any()
@@ -628,7 +628,7 @@ def test_whoever_waits_is_awake_for_a_while_and_then_sleeps(monkeypatch):
         waiter.start()
         assert not board["pool_sleeps"][1]
         assert wait_until(lambda: board["pool_sleeps"][1], seconds=5)
-        worker.ring()
+        worker.notify()
         waiter.join(5)
         assert not waiter.is_alive()
 
@@ -641,7 +641,7 @@ def test_a_sleeper_finds_out_by_itself_where_the_ring_did_not_see_it_sleep(monke
         waiter.start()
         assert wait_until(lambda: board["pool_sleeps"][1], seconds=5)
         board["pool_sleeps"][1] = False  # as if the worker had looked a moment earlier
-        worker.ring()
+        worker.notify()
         waiter.join(5)
         assert not waiter.is_alive()
 
@@ -650,12 +650,12 @@ def test_a_sleeper_finds_out_by_itself_where_the_ring_did_not_see_it_sleep(monke
 def test_nobody_waits_for_the_dead(monkeypatch, patience):
     monkeypatch.setattr(waiting, "patience", lambda: patience)
     with two_ends() as (pool, worker, _, there):
-        pool.ring()
-        worker.ring()
+        pool.notify()
+        worker.notify()
         there.close()
-        assert waiting.wait([pool]).rung()  # this was done before
-        pool.ring()
-        assert not waiting.wait([pool]).rung()
+        assert waiting.wait([pool]).is_ready()  # this was done before
+        pool.notify()
+        assert not waiting.wait([pool]).is_ready()
 
 
 def test_rings_that_nobody_reads_block_nobody(monkeypatch):
@@ -663,8 +663,8 @@ def test_rings_that_nobody_reads_block_nobody(monkeypatch):
     with two_ends() as (pool, worker, board, _):
         board["pool_sleeps"][1] = True
         for _ in range(300_000):
-            worker.ring()
-        assert waiting.wait([pool]).rung()
+            worker.notify()
+        assert waiting.wait([pool]).is_ready()
 
 
 @pytest.mark.parametrize("patience", [0.0, 60.0])

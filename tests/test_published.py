@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_folders import own_task, write_run, write_study, write_table_1
+from report_folders import own_task, usual_settings, write_run, write_study, write_table_1
 
 from pac4sac.paper.published import beside_published
 from pac4sac.paper.report import compose, read_context
 from pac4sac.paper.verdicts import NO_DATA, REPRODUCED, compare_returns
 from pac4sac.report.comparison import BETTER, UNFINISHED, WORSE
 from pac4sac.report.tables import Section
-from pac4sac.runs.identity import usual_settings
 from pac4sac.runs.statistics import UNDECIDED, Summary
 from pac4sac.studies.definition import load_study
 
@@ -25,10 +24,9 @@ def write_evaluated(
     """A run of SAC as published, of which the middle alone matters: at 250,000 steps its evaluation
     had this mean."""
     about = own_task(name, horizon=1000, steps=250_000, r_limit=4800.0)
-    settings = usual_settings("sac", "mujoco") | changes.pop("settings", {})
-    run = write_run(
-        folder, about, "sac", seed, [100.0] * 250, settings=settings, preset="mujoco", **changes
-    )
+    given = changes.pop("settings", {})
+    changes |= {"settings": usual_settings("sac", "default") | given, "given": given}
+    run = write_run(folder, about, "sac", seed, [100.0] * 250, preset="default", **changes)
     rows = [
         {"step": 50_000 * k, "policy": "deterministic", "mean": mean * k / 5, "returns": []}
         for k in range(1, 6)

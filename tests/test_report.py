@@ -182,28 +182,29 @@ class TestSameFoldersSameBytes:
 
 
 class TestThePapersRows:
-    def test_are_found_by_settings_whatever_they_are_called(self, tmp_path: Path) -> None:
+    def test_are_found_by_the_labels_of_the_shipped_studies(self, tmp_path: Path) -> None:
         cartpole = task("cartpole-swingup")
-        write_run(tmp_path, cartpole, "pac4sac", 0, label="ours")
-        write_run(
-            tmp_path, cartpole, "pac4sac", 0, label="b", settings={"xi": 0.0, "conservative": 0.0}
-        )
-        write_run(tmp_path, cartpole, "pac4sac", 0, label="s", settings={"shots": 200})
-        write_run(tmp_path, cartpole, "pac4sac", 0, label="other", settings={"xi": 0.5})
-        write_run(tmp_path, cartpole, "sac", 0, label="sac", settings={"lr": 0.1})
-        write_run(tmp_path, cartpole, "sac", 0, label="as in the paper")
+        runs: list[tuple[str, str, dict[str, Any]]] = [
+            ("pac4sac", "pac4sac", {}),
+            ("pac4sac", "bellman", {"xi": 0.0, "conservative": 0.0}),
+            ("pac4sac", "pac4sac-shots=200", {"shots": 200}),
+            ("pac4sac", "other", {"xi": 0.5}),
+            ("sac", "sac", {}),
+        ]
+        for algo, label, settings in runs:
+            write_run(tmp_path, cartpole, algo, 0, label=label, settings=settings)
+        write_run(tmp_path / "changed", cartpole, "sac", 0, label="sac", settings={"lr": 0.1})
         rows = read_context([tmp_path]).rows
-        assert {key[1]: group.label for key, group in rows.table_1.items()} == {
-            "pac4sac": "ours",
-            "sac": "as in the paper",
+        labels = {row: variant.label for (_, row), variant in rows.table_1.items()}
+        assert labels.keys() == {"pac4sac", "sac"}
+        assert rows.table_1["cartpole-swingup", "sac"].given == {}
+        assert {row: variant.label for (_, row), variant in rows.table_2.items()} == {
+            "bellman": "bellman",
+            "bellman+conservative+exploration": "pac4sac",
         }
-        assert {key[1]: group.label for key, group in rows.table_2.items()} == {
-            "bellman": "b",
-            "bellman+conservative+exploration": "ours",
-        }
-        assert {shots: group.label for shots, group in rows.shooting.items()} == {
-            200: "s",
-            500: "ours",
+        assert {shots: variant.label for shots, variant in rows.shooting.items()} == {
+            200: "pac4sac-shots=200",
+            500: "pac4sac",
         }
 
     def test_runs_in_miniature_fill_the_tables_without_a_verdict(self, tmp_path: Path) -> None:
@@ -221,8 +222,8 @@ class TestThePapersRows:
         assert float(row["mean"]) == 24.0
         changed = "--set-task horizon=50 r_limit=-48.0 --set width=32"
         assert (
-            row["command"]
-            == f"pac4sac train cartpole-swingup --algo sac --seeds 0:3 --steps 600 {changed}"
+            row["command"] == f"pac4sac train cartpole-swingup --algo sac --seeds 0:3 --steps 600 "
+            f"--preset reproduction {changed}"
         )
 
     def test_a_calibrated_rival_is_a_row_of_its_own_beside_the_same_numbers(
@@ -234,6 +235,7 @@ class TestThePapersRows:
                 "label": "sac-calibrated",
                 "preset": "calibrated",
                 "settings": {"alpha": 0.1},
+                "given": {},
             }
             write_run(
                 tmp_path / "in",
@@ -299,22 +301,23 @@ class TestCommands:
     @pytest.mark.parametrize(
         ("changes", "command"),
         [
-            ({}, "pac4sac train half-cheetah --algo sac --seeds 0"),
+            ({}, "pac4sac train half-cheetah --algo sac --seeds 0 --preset reproduction"),
             (
                 {"settings": {"shots": 500, "learn_alpha": True}},
-                "pac4sac train half-cheetah --algo sac --seeds 0 --set learn_alpha=true shots=500",
+                "pac4sac train half-cheetah --algo sac --seeds 0 --preset reproduction "
+                "--set learn_alpha=true shots=500",
             ),
             (
                 {"about_task": task("half-cheetah", steps=5000)},
-                "pac4sac train half-cheetah --algo sac --seeds 0 --steps 5000",
+                "pac4sac train half-cheetah --algo sac --seeds 0 --steps 5000 --preset reproduction",
             ),
             (
                 {"about_task": own_task()},
-                "pac4sac train Pendulum-v1 --algo sac --seeds 0 --steps 4000",
+                "pac4sac train Pendulum-v1 --algo sac --seeds 0 --steps 4000 --preset reproduction",
             ),
             (
                 {"algo": "my:Agent"},
-                "pac4sac train half-cheetah --algo my:Agent --seeds 0 --set updates_per_step=1",
+                "pac4sac train half-cheetah --algo my:Agent --seeds 0 --preset reproduction",
             ),
         ],
     )
@@ -323,6 +326,13 @@ class TestCommands:
             tmp_path, **{"about_task": task("half-cheetah"), "algo": "sac", "label": "x", **changes}
         )
         assert variants_of(tmp_path)["x"].command == command
+
+    def test_have_the_settings_that_the_run_says_were_given(self, tmp_path: Path) -> None:
+        settings, given = {"shots": 500, "alpha": 0.1}, {"shots": 500}
+        changes: Any = {"preset": "gone", "given": given}
+        write_run(tmp_path, task("half-cheetah"), "sac", 0, settings=settings, **changes)
+        command = variants_of(tmp_path)["sac"].command
+        assert command.endswith("--algo sac --seeds 0 --preset gone --set shots=500")
 
     def test_seeds_are_told_as_they_are_typed(self) -> None:
         assert seeds_text([4, 0, 1, 2, 7]) == "0:3,4,7"

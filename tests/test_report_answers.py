@@ -3,18 +3,20 @@
 import re
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from report_folders import own_task, task, write_run, write_study, write_table_1
 
-from pac4sac.paper.report import compose, read_context
+from pac4sac.paper import report as paper_report
+from pac4sac.report import report as general_report
 from pac4sac.report.curves import curves_of
 from pac4sac.report.formats import markdown_files
 from pac4sac.report.tables import Answer
 
 
-def answers(folder: Path) -> list[Answer]:
-    summary, *_ = compose(read_context([folder]))
+def answers(folder: Path, report: Any = paper_report) -> list[Answer]:
+    summary, *_ = report.compose(report.read_context([folder]))
     return [item for item in summary.blocks[0] if isinstance(item, Answer)]
 
 
@@ -27,29 +29,29 @@ def write_comparison(folder: Path, levels: dict[str, float], spread: float = 1.0
 
 
 def told(folder: Path) -> str:
-    return markdown_files("A title", [], compose(read_context([folder])), in_pages=False)[
-        "report.md"
-    ]
+    sections = general_report.compose(general_report.read_context([folder]))
+    return markdown_files("A title", [], sections, in_pages=False)["report.md"]
 
 
 class TestAComparisonOfOnesOwn:
     def test_says_which_is_better_by_how_much_and_how_surely(self, tmp_path: Path) -> None:
-        (answer,) = answers(
-            write_comparison(tmp_path, {"sac": -200.0, "ddpg": -150.0, "pac4sac": -300.0})
-        )
+        levels = {"sac": -200.0, "ddpg": -150.0, "pac4sac": -300.0}
+        (answer,) = answers(write_comparison(tmp_path, levels), general_report)
         assert answer.question == "Is it so?"
         assert answer.text.startswith("DDPG is better than SAC by 50.0 [47.7, 52.3] in mean return")
         assert "(p < 0.001, P(better) = 1.00)" in answer.text
         assert answer.text.endswith("The others, against SAC: worse: PAC4SAC.")
 
     def test_tells_the_lead_of_a_baseline_that_is_ahead(self, tmp_path: Path) -> None:
-        (answer,) = answers(write_comparison(tmp_path, {"sac": -100.0, "ddpg": -150.0}))
+        (answer,) = answers(
+            write_comparison(tmp_path, {"sac": -100.0, "ddpg": -150.0}), general_report
+        )
         assert answer.text.startswith("SAC is better than DDPG by 50.0 [47.7, 52.3]")
         assert "P(better) = 1.00" in answer.text
 
     def test_says_so_where_no_difference_is_shown(self, tmp_path: Path) -> None:
         (answer,) = answers(
-            write_comparison(tmp_path, {"sac": -100.0, "ddpg": -101.0}, spread=20.0)
+            write_comparison(tmp_path, {"sac": -100.0, "ddpg": -101.0}, spread=20.0), general_report
         )
         assert answer.verdict == "no difference shown"
         assert answer.text.startswith("DDPG against SAC, Δ mean return")
@@ -66,7 +68,7 @@ class TestAComparisonOfOnesOwn:
         assert not re.search(r"[Pp]aper|Table 1", told(tmp_path / "in"))
 
     def test_of_one_algorithm_tells_what_it_reached(self, tmp_path: Path) -> None:
-        (answer,) = answers(write_comparison(tmp_path, {"sac": -100.0}))
+        (answer,) = answers(write_comparison(tmp_path, {"sac": -100.0}), general_report)
         assert answer.text == "SAC −98.0 ± 1.6; there is nothing to compare it with."
 
 
@@ -142,14 +144,14 @@ class TestCurvesOfThePage:
     def test_hold_every_return_on_its_side_of_the_limit(self, tmp_path: Path) -> None:
         near = [-200.00001, -199.99999, -200.0, 12345.6]
         write_run(tmp_path, own_task(r_limit=-200.0), "sac", 0, near)
-        (about,) = curves_of(read_context([tmp_path]), tmp_path / "out")["tasks"]
+        (about,) = curves_of(general_report.read_context([tmp_path]), tmp_path / "out")["tasks"]
         scale, whole = about["scale"], about["variants"][0]["runs"][0]["returns"]
         assert [value / scale > -200.0 for value in whole] == [False, True, False, True]
         assert [value / scale for value in whole] == pytest.approx(near, abs=1.5 / scale)
 
     def test_are_small_whole_numbers_of_what_matters(self, tmp_path: Path) -> None:
         write_run(tmp_path, own_task(), "sac", 0, [0.123456, -0.5])
-        (about,) = curves_of(read_context([tmp_path]), tmp_path / "out")["tasks"]
+        (about,) = curves_of(general_report.read_context([tmp_path]), tmp_path / "out")["tasks"]
         assert about["variants"][0]["runs"][0]["returns"] == [12346, -50000]
 
     def test_link_to_films_by_a_path_that_is_no_address_of_another_kind(
@@ -157,7 +159,7 @@ class TestCurvesOfThePage:
     ) -> None:
         run = write_run(tmp_path / "javascript:alert(1)", own_task(), "sac", 0)
         (run / "episode.gif").write_bytes(b"GIF89a")
-        (about,) = curves_of(read_context([tmp_path]), tmp_path / "out")["tasks"]
+        (about,) = curves_of(general_report.read_context([tmp_path]), tmp_path / "out")["tasks"]
         assert (
             about["variants"][0]["runs"][0]["film"]
             == "./../javascript%3Aalert%281%29/runs/sac-seed0/episode.gif"

@@ -10,14 +10,11 @@ from report_folders import task, write_run, write_study
 from test_report import Page, rows_of, variants_of
 from test_report_answers import answers
 
-from pac4sac.paper import families as families_module
+from pac4sac.paper import groups as groups_module
 from pac4sac.paper.numbers import TASKS
 from pac4sac.paper.report import read_context, write_report
 from pac4sac.paper.study_sections import study_sections
-from pac4sac.report import variants as variants_module
 from pac4sac.report.tables import Section, Table
-from pac4sac.report.variants import defaults
-from pac4sac.runs import identity as identity_module
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -32,28 +29,16 @@ CONTROLS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.fixture(autouse=True)
 def preset(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = identity_module.usual_settings
-    best = {**usual("pac4sac"), **PRESET}
-    monkeypatch.setattr(
-        variants_module,
-        "usual_settings",
-        lambda algo, preset="paper": (
-            best if (algo, preset) == ("pac4sac", "best") else usual(algo, preset)
-        ),
-    )
     blocks = [{"algo": algo, "set": settings} for algo, settings in CONTROLS.values()]
     study = {
         "tasks": [*TASKS],
+        "preset": "reproduction",
         "variant": [{"algo": "pac4sac", "preset": "best"}, {"algo": "pac4sac"}, *blocks],
     }
-    shipped = families_module.shipped_study
+    shipped = groups_module.shipped_study
     monkeypatch.setattr(
-        families_module, "shipped_study", lambda name: study if name == "best" else shipped(name)
+        groups_module, "shipped_study", lambda name: study if name == "best" else shipped(name)
     )
-
-
-def settings_on(name: str) -> dict[str, Any]:
-    return defaults("pac4sac", "best", task(name))
 
 
 def write_preset(
@@ -65,15 +50,8 @@ def write_preset(
 ) -> None:
     """Five runs whose episodes are all alike: never solved, or at once."""
     for seed in range(5):
-        about = (
-            task(name),
-            "pac4sac",
-            seed,
-            flat(name, level, seed),
-            label,
-            settings_on(name) | changes,
-        )
-        write_run(folder, *about, preset="best")
+        about = (task(name), "pac4sac", seed, flat(name, level, seed), label, PRESET | changes)
+        write_run(folder, *about, preset="best", given=changes)
 
 
 def write_others(folder: Path, levels: dict[str, float], name: str = "cartpole-swingup") -> None:
@@ -139,15 +117,8 @@ class TestBesideThePaper:
 
     def test_nothing_is_claimed_while_runs_are_under_way(self, tmp_path: Path) -> None:
         write_preset(tmp_path, level=900.0)
-        about = (
-            task("cartpole-swingup"),
-            "pac4sac",
-            5,
-            [1.0] * 30,
-            "pac4sac-best",
-            settings_on("cartpole-swingup"),
-        )
-        write_run(tmp_path, *about, preset="best", status="interrupted")
+        about = (task("cartpole-swingup"), "pac4sac", 5, [1.0] * 30, "pac4sac-best", PRESET)
+        write_run(tmp_path, *about, preset="best", given={}, status="interrupted")
         write_others(tmp_path, {"sac-auto": 500.0})
         section = section_of(tmp_path)
         assert {row["verdict"] for row in tables_of(section)["best-details"].records} == {
@@ -157,10 +128,8 @@ class TestBesideThePaper:
         assert set(tables_of(section)) == {"best", "best-details"}
 
     def test_another_length_of_training_is_not_the_papers_task(self, tmp_path: Path) -> None:
-        short, settings = task("cartpole-swingup", steps=20_000), settings_on("cartpole-swingup")
-        write_run(
-            tmp_path, short, "pac4sac", 0, [1.0] * 20, "pac4sac-best", settings, preset="best"
-        )
+        about = task("cartpole-swingup", steps=20_000), "pac4sac", 0, [1.0] * 20, "pac4sac-best"
+        write_run(tmp_path, *about, PRESET, preset="best", given={})
         assert section_of(tmp_path) is None
 
 
@@ -217,7 +186,7 @@ class TestAgainstItsControls:
     def test_a_variant_that_the_study_has_on_another_task_only_is_not_among_them(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        study = families_module.shipped_study("best")
+        study = groups_module.shipped_study("best")
         block = next(
             block for block in study["variant"] if block == {"algo": "sac-auto", "set": {}}
         )
@@ -238,15 +207,8 @@ class TestAgainstItsControls:
         assert set(verdicts(section_of(tmp_path))) == {"pac4sac-best (tau=0.005)", "sac-auto"}
 
     def test_by_hand_and_by_the_study_it_is_one_variant_of_one_family(self, tmp_path: Path) -> None:
-        about = (
-            task("cartpole-swingup"),
-            "pac4sac",
-            7,
-            None,
-            "pac4sac-best",
-            settings_on("cartpole-swingup"),
-        )
-        write_run(tmp_path / "hand", *about, preset="best")
+        about = (task("cartpole-swingup"), "pac4sac", 7, None, "pac4sac-best", PRESET)
+        write_run(tmp_path / "hand", *about, preset="best", given={})
         write_others(tmp_path / "hand", {"sac": 600.0, "sac-auto": 600.0})
         assert self.seeds_in_the_family(tmp_path) == [[7]]
         write_preset(tmp_path / "study")
@@ -254,8 +216,8 @@ class TestAgainstItsControls:
         assert self.seeds_in_the_family(tmp_path) == [[0, 1, 2, 3, 4, 7]]
 
     def seeds_in_the_family(self, folder: Path) -> list[list[int]]:
-        families = read_context([folder]).families["cartpole-swingup"]
-        best = next(family for family in families if family.title == "The preset `best`")
+        groups = read_context([folder]).groups["cartpole-swingup"]
+        best = next(group for group in groups if group.title == "The preset `best`")
         return [[run.seed for run in variant.runs] for variant in best.members]
 
 
@@ -280,11 +242,11 @@ class TestIsNoRowOfThePaper:
     def test_nor_where_pac4sac_stands_beside_it(self, tmp_path: Path) -> None:
         folder = tmp_path / "in"
         write_others(folder, {"pac4sac": 600.0, "sac": 550.0})
-        for shots, terms in ((1, {}), (500, {"xi": 0.0})):
-            settings = {"shots": shots, **terms}
-            write_run(
-                folder, task("cartpole-swingup"), "pac4sac", 0, None, f"shots={shots}", settings
-            )
+        for label, settings in {
+            "pac4sac-shots=1": {"shots": 1},
+            "bellman+conservative": {"xi": 0.0},
+        }.items():
+            write_run(folder, task("cartpole-swingup"), "pac4sac", 0, None, label, settings)
         write_report([folder], tmp_path / "without")
         write_preset(folder, level=900.0)
         write_report([folder], tmp_path / "with")

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 from report_folders import task, write_run, write_study
-from test_report import variants_of
 
+from pac4sac.paper.calibration import calibration_section
 from pac4sac.paper.claims import claims_section, judge_claims
 from pac4sac.paper.numbers import TABLE_1
 from pac4sac.paper.report import read_context
-from pac4sac.paper.study_sections import chosen_section
-from pac4sac.report.sections import across_tasks_section, task_section
+from pac4sac.report.across_tasks import AcrossTasks, across_tasks_section
+from pac4sac.report.search import chosen_section
+from pac4sac.report.sections import task_section
 from pac4sac.report.tables import Table
 
 
@@ -230,7 +231,7 @@ class TestCalibration:
                     )
                     write_run(tmp_path, *about, {"updates_per_step": updates})
         write_study(tmp_path, "updates-per-step", "calibration", None, [])
-        section = chosen_section(read_context([tmp_path]), "calibration")
+        section = calibration_section(read_context([tmp_path]))
         assert section is not None
         told = next(
             block for block in section.blocks if str(block).startswith("On cartpole-swingup")
@@ -254,7 +255,7 @@ class TestCalibration:
         write_run(tmp_path, task("cartpole-swingup"), "sac", 1002, [1.0] * 30, "sac-updates_per_step=1",
                   {"updates_per_step": 1}, status="interrupted")  # fmt: skip
         write_study(tmp_path, "updates-per-step", "calibration", None, [])
-        section = chosen_section(read_context([tmp_path]), "calibration")
+        section = calibration_section(read_context([tmp_path]))
         assert section is not None
         _, _, told, table = section.blocks
         assert (
@@ -306,7 +307,7 @@ class TestCalibration:
             status="interrupted",
         )
         write_study(tmp_path / "old", "older", "calibration", None, [])
-        section = chosen_section(read_context([tmp_path]), "calibration")
+        section = calibration_section(read_context([tmp_path]))
         assert section is not None
         told = [block for block in section.blocks[1:] if isinstance(block, str)]
         over = "SAC over cartpole-swingup, ant, with the updates per step that suit each task best"
@@ -328,7 +329,7 @@ class TestCalibration:
             returns = [850.0 - factor * 22_700 / 40] * 40
             write_run(tmp_path, task("cartpole-swingup"), algo, 1000, returns)
         write_study(tmp_path, "calibrate-oac", "calibration", None, [])
-        section = chosen_section(read_context([tmp_path]), "calibration")
+        section = calibration_section(read_context([tmp_path]))
         assert section is not None
         (told,) = [block for block in section.blocks if str(block).startswith("OAC over")]
         assert told.endswith(
@@ -361,7 +362,7 @@ class TestCalibration:
             {"learn_alpha": True},
         )
         context = read_context([tmp_path])
-        assert chosen_section(context, "calibration") is None
+        assert calibration_section(context) is None
         section = chosen_section(context, "search")
         assert section is not None
         _, table = section.blocks[1:]
@@ -445,15 +446,9 @@ class TestCalibration:
                 for seed in (0, 1):
                     write_run(tmp_path / name, task(name), algo, seed)
         context = read_context([tmp_path])
-        section = across_tasks_section(context, context.variants)
-        assert section is not None
+        found = across_tasks_section(AcrossTasks(context, context.variants))
+        assert found is not None
+        section, _ = found
         intro, table = section.blocks[:2]
         assert intro.startswith("Over cartpole-swingup, humanoid: ")
         assert {row[0].text for row in table.cells} == {"pac4sac", "sac"}
-
-    def test_commands_give_updates_per_step_where_the_task_has_others_today(
-        self, tmp_path: Path
-    ) -> None:
-        old = task("cartpole-swingup", updates_per_step=7)
-        write_run(tmp_path, old, "sac", 0)
-        assert variants_of(tmp_path)["sac"].command.endswith("--set updates_per_step=7")

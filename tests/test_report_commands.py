@@ -80,7 +80,7 @@ def test_a_name_is_one_word_for_the_shell(tmp_path: Path, name: str):
     assert spoken[:3] == ["pac4sac", "train", "Pendulum-v1"]
     assert (
         len(spoken)
-        == len(["pac4sac", "train", "ID", "--algo", "sac", "--seeds", "0", "--steps", "4000"]) + 2
+        == len(["pac4sac", "train", "ID", "--algo", "sac", "--seeds", "0", "--steps", "4000"]) + 4
     )
 
 

@@ -52,10 +52,10 @@ class TestHowRunsWereComputed:
     def test_is_part_of_the_command_that_repeats_them(self, tmp_path: Path) -> None:
         write_run(tmp_path, task("cartpole-swingup"), "sac", 0, computed=GPU)
         assert variants_of(tmp_path)["sac"].command.endswith(
-            "--seeds 0 --precision tf32 --device cuda"
+            "--seeds 0 --preset reproduction --precision tf32 --device cuda"
         )
         write_run(tmp_path, task("cartpole-swingup"), "sac", 1, computed=CPU)
-        assert variants_of(tmp_path)["sac"].command.endswith("--seeds 0:2")
+        assert variants_of(tmp_path)["sac"].command.endswith("--seeds 0:2 --preset reproduction")
 
 
 class TestFamilies:
@@ -71,9 +71,7 @@ class TestFamilies:
         control = {"task": "cartpole-swingup", "label": "pac4sac-shots=1"}
         expected = [control | {"seed": seed} for seed in range(5)]
         write_study(tmp_path / "study", "controls", "controls", "pac4sac", expected)
-        families = read_context([tmp_path]).families["cartpole-swingup"]
-        labels = {
-            family.title: [variant.label for variant in family.members] for family in families
-        }
+        groups = read_context([tmp_path]).groups["cartpole-swingup"]
+        labels = {group.title: [variant.label for variant in group.members] for group in groups}
         assert labels["Controls"] == ["pac4sac-shots=1"]
         assert labels["Numbers of shots"] == ["pac4sac-shots=200"]

@@ -174,9 +174,7 @@ class TestWhatIsNotThere:
         assert "Not readable: in/runs/sac-seed1/run.json" in text
         assert "1 of 2" in text
 
-    @pytest.mark.parametrize(
-        "setting", [{"norm": "x"}, {"norm": -1}, {"lr": True}, {"activation": 1}]
-    )
+    @pytest.mark.parametrize("setting", [{"norm": ["x"]}, {"lr": {}}, {"activation": [1]}])
     def test_a_setting_of_another_kind_is_damage(
         self, tmp_path: Path, setting: dict[str, Any]
     ) -> None:

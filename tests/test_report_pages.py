@@ -55,13 +55,15 @@ class TestPagesForARepository:
 
     def test_commands_stand_below_a_table_under_the_name_of_their_row(self, two_tasks: str) -> None:
         assert (
-            "# Half Cheetah, SAC\npac4sac train half-cheetah --algo sac --seeds 0:5\n" in two_tasks
+            "# Half Cheetah, SAC\npac4sac train half-cheetah --algo sac --seeds 0:5 --preset reproduction\n"
+            in two_tasks
         )
 
     def test_a_command_is_preceded_by_names_and_not_by_its_whole_row(self, two_tasks: str) -> None:
         settings = two_tasks.split("Settings of every variant")[1]
         assert (
-            "\n# half-cheetah, oac\npac4sac train half-cheetah --algo oac --seeds 0:5\n" in settings
+            "\n# half-cheetah, oac\npac4sac train half-cheetah --algo oac --seeds 0:5 --preset reproduction\n"
+            in settings
         )
 
     def test_deterministic_and_shooting_policies_are_evaluated_in_columns_of_their_own(
@@ -152,13 +154,13 @@ class TestStudiesOfTheirOwn:
     def test_take_in_what_was_trained_by_hand_if_they_know_it_and_other_runs_stay_apart(
         self, tmp_path: Path
     ) -> None:
-        variants = {"pac4sac": ("pac4sac", {}), "narrow": ("pac4sac", {"prior_variance": 0.01}),
+        variants = {"pac4sac": ("pac4sac", {}), "moving": ("pac4sac-moving-prior", {}),
                     "plain": ("sac", {"critics": 1}), "pac4ddpg": ("pac4ddpg", {})}  # fmt: skip
         for label, (algo, settings) in variants.items():
             write_run(tmp_path, task("cartpole-swingup"), algo, 0, None, label, settings)
         assert self.variants(tmp_path) == {
             "controls": ["pac4sac", "plain"],
-            "beyond": ["pac4sac", "narrow"],
+            "beyond": ["pac4sac", "moving"],
             "others": ["pac4sac", "pac4ddpg"],
         }
 

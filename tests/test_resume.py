@@ -32,9 +32,9 @@ from tiny_experiments import (
 import pac4sac
 from pac4sac import Callback, Result, Task
 from pac4sac.base.errors import UserError
-from pac4sac.runs.run import make_agent
 from pac4sac.tasks.episodes import simulator_seed
-from pac4sac.training import backends, checkpoint, experiment, loop, turns
+from pac4sac.training import backends, checkpoint, experiment, interleaving, loop
+from pac4sac.training.run import make_agent
 
 RUNS = ("sac-seed0", "sac-seed1")
 
@@ -303,10 +303,12 @@ def test_a_run_that_cannot_be_brought_back_to_where_it_was_is_not_lost(tmp_path:
     folder = train(tmp_path / "x", task=task, steps=6, settings={"warmup": 8}).folder
     with pytest.warns(UserWarning, match="Seed 0 goes on from there, not exactly"):
         assert pac4sac.resume(folder, steps=60).complete
-    assert about(folder, RUNS[0])["strayed"] == [6]  # and a further resume does not forget it
+    assert about(folder, RUNS[0])["replay_mismatch"] == [
+        6
+    ]  # and a further resume does not forget it
     assert pac4sac.resume(folder, steps=70).complete
-    assert about(folder, RUNS[0])["strayed"] == [6]
-    assert "strayed" not in about(folder, RUNS[1])
+    assert about(folder, RUNS[0])["replay_mismatch"] == [6]
+    assert "replay_mismatch" not in about(folder, RUNS[1])
     replay = safetensors.torch.load_file(newest(folder) / "learner.safetensors")["replay"]
     led_to, acted_on = replay[:, 5, -4:-1], replay[:, 6, :3]
     assert acted_on[1].equal(led_to[1])
@@ -423,7 +425,7 @@ def in_turns(
         1: lambda cohorts, _: [[cohort] for cohort in cohorts],
         2: lambda cohorts, _: [cohorts],
     }
-    monkeypatch.setattr(turns, "by_turns", together_or_not[together])
+    monkeypatch.setattr(interleaving, "interleaved_groups", together_or_not[together])
     monkeypatch.setattr(experiment, "plan_cohorts", lambda runs, _: [runs[:2], runs[2:]])
     return train(folder, seeds=range(4), **options)
 

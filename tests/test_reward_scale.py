@@ -92,7 +92,7 @@ def test_the_unit_of_rewards_changes_nothing_that_is_learned_but_what_critics_th
         assert torch.equal(one.state[name][same], other.state[name][same])
     assert one.agent.metric_names[-1] == "reward_scale"
     s, a = torch.rand(2, 4, DS), torch.rand(2, 4, DA)
-    (m, v), (times_m, times_v) = (x.agent.claims(x.state, s, a) for x in (one, other))
+    (m, v), (times_m, times_v) = (x.agent.value_estimate(x.state, s, a) for x in (one, other))
     assert torch.equal(TIMES * m, times_m)
     assert v is None or torch.equal(TIMES**2 * v, times_v)
     assert torch.equal(
@@ -137,7 +137,7 @@ def test_errors_of_values_and_certificates_are_in_rewards_of_the_environment(
         (agent.agent.alpha(state) * agent.agent.reward_scale(state)).item()
     )
     s, a = (torch.from_numpy(x).flatten(0, 1)[None] for x in (errors.observation, errors.action))
-    expected = agent.agent.claims(state, s, a)[0].view(errors.m.shape).numpy()
+    expected = agent.agent.value_estimate(state, s, a)[0].view(errors.m.shape).numpy()
     np.testing.assert_allclose(errors.m, expected, rtol=1e-4, atol=1e-5)
     twins = agent.agent.critic(agent.agent.params(state, "critic"), s, a)[0]
     apart = twins.std(1, unbiased=False)[0].numpy() * agent.agent.reward_scale(state).item()
@@ -156,7 +156,7 @@ def test_one_may_not_go_on_with_an_agent_of_another_scale(trained: Result, tmp_p
 
 def test_what_is_neither_true_nor_false_is_refused() -> None:
     with pytest.raises(UserError, match="normalise_rewards must be"):
-        make_config("sac", "paper", {"normalise_rewards": 2})
+        make_config("sac", "default", {"normalise_rewards": 2})
 
 
 def test_without_it_nothing_is_added() -> None:

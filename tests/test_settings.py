@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pac4sac.agents import ALGORITHMS, Agent, get_algorithm, make_config
+from pac4sac.agents import ALGORITHMS, Agent, get_algorithm, make_config, stored_config
 from pac4sac.agents.settings import AgentConfig
 from pac4sac.base.errors import UserError
-from pac4sac.runs.run import make_runs, plan_cohorts, settings_grid
 from pac4sac.tasks import Task, get_task
 from pac4sac.training.options import Options
+from pac4sac.training.run import make_runs, plan_cohorts, settings_grid
 
 
 @pytest.mark.parametrize(
@@ -35,14 +35,14 @@ from pac4sac.training.options import Options
         ("sac", "norm", 1, "norm must be true or false, not 1."),
         ("sac", "activation", "gelu", "activation must be one of silu, relu, not 'gelu'."),
         (
-            "pac4sac",
-            "head",
+            "pac4sac-bounded",
+            "bound",
             "plain",
-            "head must be one of gaussian, full, linear, regression, not 'plain'.",
+            "bound must be one of classic, quadratic, lambda, kl, not 'plain'.",
         ),
-        ("pac4sac", "delta", 0.0, "delta must be a number in (0, 1), not 0.0."),
-        ("pac4sac", "prior_mean", math.nan, "prior_mean must be a number, not nan."),
-        ("pac4sac", "prior_variance", 0, "prior_variance must be a number above 0, not 0."),
+        ("pac4sac-bounded", "delta", 0.0, "delta must be a number in (0, 1), not 0.0."),
+        ("pac4sac-repo", "prior_mean", math.nan, "prior_mean must be a number, not nan."),
+        ("pac4sac-mixture", "prior_variance", 0, "prior_variance must be a number above 0, not 0."),
         ("sac-fpi", "critics", 2, "critics must be a whole number in [1, 1], not 2."),
         ("sac-nr", "clean", 1.1, "clean must be a number in [0, 1], not 1.1."),
         ("ddpg", "noise", "loud", "noise must be a number at least 0, not 'loud'."),
@@ -76,7 +76,8 @@ def test_a_sweep_without_values_is_refused() -> None:
 def test_runs_are_named_by_values_however_these_are_written() -> None:
     def labels(**swept: list[Any]) -> list[str]:
         return [
-            run.label for run in make_runs(get_task("cartpole-swingup"), "sac", "paper", [0], swept)
+            run.label
+            for run in make_runs(get_task("cartpole-swingup"), "sac", "default", [0], swept)
         ]
 
     assert (
@@ -119,7 +120,9 @@ def test_arguments_of_an_environment_are_numbers_texts_and_lists() -> None:
     assert Task("x", "Pendulum-v1", env_kwargs={"g": np.float32(9)}).env_kwargs == {"g": 9.0}
     with pytest.raises(UserError, match="env_kwargs that cannot be written down"):
         plan_cohorts(
-            make_runs(Task("x", "Pendulum-v1", env_kwargs={"g": object()}), "sac", "paper", [0], {})
+            make_runs(
+                Task("x", "Pendulum-v1", env_kwargs={"g": object()}), "sac", "default", [0], {}
+            )
         )
 
 
@@ -146,12 +149,12 @@ def test_text_is_read_by_the_type_of_the_setting() -> None:
             "xi": "0.5",
             "shots": "7",
             "norm": "False",
-            "head": "linear",
+            "activation": "relu",
             "learn_alpha": "true",
         },
     )
-    read = [getattr(config, name) for name in ("xi", "shots", "norm", "head", "learn_alpha")]
-    assert read == [0.5, 7, False, "linear", True]
+    read = [getattr(config, name) for name in ("xi", "shots", "norm", "activation", "learn_alpha")]
+    assert read == [0.5, 7, False, "relu", True]
     with pytest.raises(UserError, match=r"shots must be a whole number at least 1, not '7\.5'"):
         make_config("pac4sac", overrides={"shots": "7.5"})
 
@@ -176,13 +179,15 @@ def test_an_unknown_name_is_answered_with_the_nearest(
 
 def test_an_unknown_preset_is_answered_with_those_there_are() -> None:
     with pytest.raises(
-        UserError, match=r"^pac4sac has no preset 'papre'; it has paper, repo, best, mujoco\.$"
+        UserError,
+        match=r"^pac4sac has no preset 'papre'; it has default, reproduction, best, mujoco\.$",
     ):
         make_config("pac4sac", "papre")
 
 
 @pytest.mark.parametrize(
-    ("preset", "on_cartpole", "elsewhere"), [("paper", 4, 1), ("best", 16, 4), ("repo", 1, 1)]
+    ("preset", "on_cartpole", "elsewhere"),
+    [("default", 1, 1), ("reproduction", 4, 1), ("best", 16, 4), ("mujoco", 1, 1)],
 )
 def test_updates_per_step_follow_the_task_where_the_preset_leaves_them_to_it(
     preset: str, on_cartpole: int, elsewhere: int
@@ -197,92 +202,88 @@ def test_updates_per_step_follow_the_task_where_the_preset_leaves_them_to_it(
     assert updates("cartpole-swingup", updates_per_step=[7]) == 7
 
 
-def test_the_defaults_are_our_reading_of_the_paper() -> None:
-    config = dataclasses.asdict(make_config("pac4sac"))
-    expected = {
-        **{
-            "critics": 1,
-            "width": 256,
-            "depth": 3,
-            "norm": True,
-            "activation": "silu",
-            "log_variance": -4.6,
-        },
-        **{
-            "prior_mean": 0.0,
-            "prior_variance": 1.0,
-            "tau": 0.005,
-            "gamma": 0.99,
-            "alpha": 0.2,
-            "learn_alpha": False,
-        },
-        **{
-            "complexity": "paper",
-            "xi": 0.01,
-            "conservative": 1.0,
-            "shots": 500,
-            "shoot": "always",
-            "lr": 1e-3,
-        },
-        **{
-            "batch": 32,
-            "capacity": 25_000,
-            "warmup": 1000,
-            "target": "mean",
-            "target_shots": 1,
-            "prior": "fixed",
-        },
-    }
-    assert {name: config[name] for name in expected} == expected
+def settings(algo: str, *names: str, preset: str = "default") -> list[Any]:
+    return [getattr(make_config(algo, preset), name) for name in names]
 
 
-def test_the_preset_repo_is_the_released_code() -> None:
-    config = dataclasses.asdict(make_config("pac4sac", "repo"))
-    expected = {
-        **{
-            "critics": 2,
-            "depth": 2,
-            "norm": False,
-            "activation": "relu",
-            "prior_mean": 1.0,
-            "prior_variance": 1.0,
-        },
-        **{
-            "log_variance": -10.0,
-            "freeze_variance": True,
-            "delta": 0.05,
-            "learn_alpha": True,
-            "lr": 3e-4,
-        },
-        **{
-            "batch": 256,
-            "capacity": 1_000_000,
-            "warmup": 10_000,
-            "shoot": "evaluation",
-            "complexity": "maurer",
-        },
-        **{"alpha_loss": "plain"},
-    }
-    assert {name: config[name] for name in expected} == expected
+NETWORKS = ("width", "depth", "norm", "activation")
+LEARNING = ("lr", "batch", "capacity", "warmup", "tau", "gamma")
+PAPER = [256, 3, True, "silu", 1e-3, 32, 25_000, 1_000, 0.005, 0.99]
+USUAL = [256, 2, False, "relu", 3e-4, 256, 1_000_000, 10_000, 0.005, 0.99]
 
 
-def test_the_rivals_have_the_settings_of_the_reading() -> None:
-    def settings(algo: str, *names: str) -> list[Any]:
-        return [getattr(make_config(algo), name) for name in names]
+def test_the_defaults_of_pac4sac_are_our_reading_of_the_paper() -> None:
+    assert settings("pac4sac", *NETWORKS, *LEARNING) == PAPER
+    names = ("critics", "log_variance", "alpha", "learn_alpha", "xi", "conservative", "shots")
+    assert settings("pac4sac", *names) == [1, -4.6, 0.2, False, 0.01, 1.0, 500]
+    assert make_config("pac4sac", "reproduction") == make_config("pac4sac")
+    for algo in ("pac4ddpg", "oac-gauss", "pac4sac-mixture", "pac4sac-index", "pac4sac-bounded"):
+        assert settings(algo, *NETWORKS, *LEARNING) == PAPER
+    for algo in ("oac-gauss", "pac4sac-mixture", "pac4sac-index"):
+        assert settings(algo, "alpha", "learn_alpha") == [0.2, False]
 
-    assert settings("ddpg", "noise") == [0.1]
-    assert settings("sac", "critics", "alpha", "learn_alpha", "shots") == [2, 0.2, False, 1]
-    assert settings("sac-auto", "learn_alpha") == [True]
+
+def test_the_defaults_of_the_baselines_are_those_of_their_publications() -> None:
+    for algo in ("sac", "sac-auto", "oac", "pbac", "ddpg"):
+        assert settings(algo, *NETWORKS, *LEARNING) == USUAL
+    for algo in ("sac", "oac", "pbac", "crossq", "redq", "droq", "tqc"):
+        names = ("alpha", "learn_alpha", "target_entropy", "shots", "updates_per_step")
+        updates = 20 if algo in ("redq", "droq") else 1
+        assert settings(algo, *names) == [1.0, True, -1.0, 1, updates]
+    assert settings("td3", "warmup", "policy_delay", "noise", "smoothing") == [25_000, 2, 0.1, 0.2]
+    assert settings("crossq", "lr", "warmup", "critic_width", "beta_1") == [1e-3, 5_000, 2048, 0.5]
+    assert settings("redq", "warmup", "critics", "subset") == [5_000, 10, 2]
+    assert settings("droq", "warmup", "critics", "dropout") == [5_000, 2, 0.01]
+    assert settings("tqc", "warmup", "critic_width", "critic_depth") == [256, 512, 3]
     assert settings("oac", "beta", "shift", "critics") == [4.66, 23.53, 2]
-    assert settings("oac-gauss", "critics", "head", "shift") == [1, "gaussian", 23.53]
-    assert settings("oac-lab", "shift", "alpha", "smoothing", "smoothing_limit") == [
+    assert settings("ddpg", "noise", "noise_kind") == [0.1, "white"]
+
+
+@pytest.mark.parametrize("algo", [name for name in ALGORITHMS if name != "pac4sac-repo"])
+def test_the_preset_reproduction_has_the_same_networks_and_replay_for_all(algo: str) -> None:
+    expected = PAPER if algo != "crossq" else [256, 3, False, *PAPER[3:]]
+    assert settings(algo, *NETWORKS, *LEARNING, preset="reproduction") == expected
+    assert settings(algo, "critic_width", "critic_depth", preset="reproduction") == [0, 0]
+
+
+def test_in_the_preset_reproduction_sac_auto_differs_from_sac_in_learned_alpha_alone() -> None:
+    sac, auto = (make_config(algo, "reproduction") for algo in ("sac", "sac-auto"))
+    assert (sac.alpha, sac.learn_alpha) == (0.2, False)
+    assert dataclasses.replace(sac, learn_alpha=True) == auto
+    assert make_config("sac", "calibrated") == dataclasses.replace(sac, alpha=0.1)
+
+
+def test_pac4sac_repo_is_the_released_code() -> None:
+    names = ("critics", "prior_mean", "log_variance", "delta", "learn_alpha", "alpha", "alpha_loss")
+    assert settings("pac4sac-repo", *names) == [2, 1.0, -10.0, 0.05, True, 0.2, "plain"]
+    assert settings("pac4sac-repo", *NETWORKS, *LEARNING) == USUAL
+
+
+def test_the_baselines_of_the_reproduction_have_the_settings_of_the_reading() -> None:
+    assert settings("oac-gauss", "critics", "shift") == [1, 23.53]
+    assert settings("oac-lab", "shift", "alpha", "learn_alpha", "smoothing") == [
         0.1,
         0.0,
+        False,
         0.447,
-        0.5,
     ]
     assert settings("sac-nr", "clean", "matching") == [0.1, 0.002]
     assert settings("sac-fpi", "critics") == [1]
+
+
+# --- settings of stored runs
+
+
+def test_a_stored_run_is_read_without_retired_settings_that_had_no_effect() -> None:
+    config = dataclasses.asdict(make_config("pac4sac"))
+    retired = {"prior_mean": 0.0, "head": "gaussian", "least_alpha": 0.0, "forgetting": 0.995}
+    assert stored_config("pac4sac", config | retired) == make_config("pac4sac")
+
+
+def test_a_stored_run_whose_retired_setting_had_an_effect_is_refused() -> None:
+    config = dataclasses.asdict(make_config("pac4sac"))
+    with pytest.raises(UserError, match="pac4sac no longer has the settings prior=moving"):
+        stored_config("pac4sac", config | {"prior": "moving"})
 
 
 def test_an_algorithm_of_the_users_own_is_found_by_module_and_class() -> None:

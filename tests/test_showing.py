@@ -19,13 +19,13 @@ import pac4sac
 from pac4sac.base.errors import UserError
 from pac4sac.base.stopping import StopReason
 from pac4sac.cli import doctor as doctors
-from pac4sac.cli.training_summary import train_and_show
+from pac4sac.cli.training_summary import exit_code, show_result
 from pac4sac.export import onnx as onnx_export
 from pac4sac.export.tracking import TensorBoard
 from pac4sac.export.video import pictures, record_video, write_gif
-from pac4sac.runs.run import make_agent, make_runs
 from pac4sac.tasks import Task, get_task
 from pac4sac.training.agent_file import TrainedAgent, choose_agent
+from pac4sac.training.run import make_agent, make_runs
 
 ROOT = Path(__file__).parents[1]
 SMALL = {"width": 16, "depth": 1, "warmup": 400}
@@ -45,7 +45,7 @@ def experiment(tmp_path_factory):
 
 
 def untrained(task: Task, algo: str = "sac", observation_size: int = 2) -> TrainedAgent:
-    (run,) = make_runs(task, algo, "paper", [0], {name: [value] for name, value in SMALL.items()})
+    (run,) = make_runs(task, algo, "default", [0], {name: [value] for name, value in SMALL.items()})
     agent = make_agent([run], observation_size, 1)
     return TrainedAgent(run, agent, agent.initial_state([0], torch.device("cpu")))
 
@@ -292,7 +292,7 @@ def test_tensorboard_gets_the_episodes_and_evaluations_of_every_run(experiment, 
 
 def test_what_tensorboard_got_after_the_checkpoint_is_replaced_by_the_resumed_run(tmp_path):
     pytest.importorskip("tensorboard")
-    (run,) = make_runs(get_task("cartpole-swingup"), "sac", "paper", [0], {})
+    (run,) = make_runs(get_task("cartpole-swingup"), "sac", "default", [0], {})
     for start, rows in ((0, {100: 1.0, 200: 2.0, 300: 3.0}), (200, {300: 30.0})):
         board = TensorBoard()
         board.on_start(tmp_path, [run], 400, start)
@@ -383,5 +383,6 @@ def test_a_training_that_was_stopped_before_its_first_step_says_how_to_go_on(
         tmp_path, complete=False, reason=StopReason("SIGINT was received", by_signal=True)
     )
     console = Console(file=io.StringIO(), width=200)
-    assert train_and_show(lambda callbacks: stopped, console, tmp_path, None, []) == 130
+    show_result(stopped, console)
+    assert exit_code(stopped) == 130
     assert f"Go on with:      pac4sac resume {tmp_path}" in console.file.getvalue()

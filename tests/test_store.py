@@ -13,15 +13,8 @@ import pytest
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import read_json, read_jsonl, write_json
 from pac4sac.report.figures import group_by_variant, learning_curve_picture, mean_curve, smooth
-from pac4sac.runs.identity import usual_settings
-from pac4sac.runs.reading import (
-    RunRecord,
-    find_runs,
-    read_run,
-    read_runs,
-    results,
-    varying_settings,
-)
+from pac4sac.runs.frames import results, varying_settings
+from pac4sac.runs.reading import RunRecord, find_runs, read_run, read_runs
 
 TASK = {
     "name": "cartpole-swingup",
@@ -72,36 +65,23 @@ def write_run(experiment: Path, run: str, returns: list[float], **changes: Any) 
     return folder
 
 
-class TestSettingsThatCameLater:
-    """A run trained before a setting existed was trained with its default."""
+class TestStoredSettings:
+    """What a run is known by is stored with it; settings of today's code are never consulted."""
 
-    def both(
-        self, folder: Path, config: dict[str, Any], algo: str = "pac4sac"
-    ) -> tuple[RunRecord, RunRecord]:
-        older = {
-            name: value for name, value in config.items() if name not in ("objective", "loss_range")
-        }
-        old, new = (
-            write_run(folder, "old", [1.0], config=older, algo=algo),
-            write_run(folder, "new", [1.0], config=config, algo=algo),
-        )
-        return read_run(old), read_run(new)
+    def read(self, folder: Path, name: str, config: dict[str, Any], algo: str) -> RunRecord:
+        return read_run(write_run(folder, name, [1.0], config=config, algo=algo))
 
-    def test_it_is_the_same_run(self, tmp_path: Path) -> None:
-        old, new = self.both(tmp_path, usual_settings("pac4sac") | {"xi": 0.3})
-        assert old.identity == new.identity
-        assert old.config == new.config
-        assert varying_settings([old, new]) == ()
-
-    def test_with_another_value_it_is_another(self, tmp_path: Path) -> None:
-        old, new = self.both(tmp_path, usual_settings("pac4sac") | {"loss_range": 100.0})
+    @pytest.mark.parametrize("algo", ["pac4sac", "mine:Own"])
+    def test_are_taken_as_they_are(self, tmp_path: Path, algo: str) -> None:
+        old = self.read(tmp_path, "old", {"gamma": 0.9, "no_longer_there": 1.0}, algo)
+        new = self.read(tmp_path, "new", {"gamma": 0.9}, algo)
+        assert old.config == {"gamma": 0.9, "no_longer_there": 1.0}
+        assert new.config == {"gamma": 0.9}
         assert old.identity != new.identity
-        assert varying_settings([old, new]) == ("loss_range",)
 
-    def test_of_an_algorithm_that_is_not_ours_nothing_is_assumed(self, tmp_path: Path) -> None:
-        old, new = self.both(tmp_path, {"objective": "own", "gamma": 0.9}, "mine:Own")
-        assert old.config == {"gamma": 0.9}
-        assert old.identity != new.identity
+    def test_of_an_unreadable_kind_are_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(UserError, match="lacks a readable gamma"):
+            self.read(tmp_path, "run", {"gamma": [0.9]}, "sac")
 
 
 class TestJsonLines:
@@ -212,7 +192,7 @@ class TestReadingRuns:
                 (json.dumps(WHOLE | wrong), f"lacks a readable {next(iter(wrong))}")
                 for wrong in OF_ANOTHER_KIND
             ),
-            (json.dumps(WHOLE | {"config": {"gamma": "x"}}), "lacks a readable gamma"),
+            (json.dumps(WHOLE | {"config": {"gamma": ["x"]}}), "lacks a readable gamma"),
             (
                 json.dumps(WHOLE | {"task": TASK | {"env_kwargs": "x"}}),
                 "lacks a readable env_kwargs",
@@ -388,7 +368,7 @@ def test_reporting_works_without_simulators_and_a_display() -> None:
     program = (
         "import sys\n"
         "sys.modules['pybullet'] = None\n"
-        "import pac4sac.runs.metrics, pac4sac.paper.numbers, pac4sac.runs.reading, "
+        "import pac4sac.runs.metrics, pac4sac.runs.reading, "
         "pac4sac.report.figures\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )

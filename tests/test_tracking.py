@@ -16,7 +16,7 @@ from pac4sac.base.trust import allow
 from pac4sac.cli.arguments import callback_flags, callback_names
 from pac4sac.cli.main import main
 from pac4sac.export.tracking import TRACKERS, callbacks_named
-from pac4sac.runs.metrics import standing
+from pac4sac.runs.metrics import final_metrics, run_state, was_solved
 from pac4sac.runs.reading import read_run
 from pac4sac.studies.definition import load_study
 from pac4sac.studies.run import run_study
@@ -164,9 +164,9 @@ def test_a_stopped_run_stays_stopped_where_nobody_watches_the_resume(
 
 
 def test_reports_tell_stopped_runs_and_rank_nothing_by_them(stopped: Path) -> None:
-    state, solved, numbers = standing(read_run(stopped / "runs/sac-seed0"))
-    assert (state, solved, numbers) == ("stopped", None, {})
-    assert standing(read_run(stopped / "runs/sac-seed1"))[0] == "complete"
+    run = read_run(stopped / "runs/sac-seed0")
+    assert (run_state(run), was_solved(run), final_metrics(run)) == ("stopped", None, {})
+    assert run_state(read_run(stopped / "runs/sac-seed1")) == "complete"
 
 
 def test_a_longer_budget_does_not_wake_a_stopped_run(stopped: Path, tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ import pac4sac
 from pac4sac.agents.sac import Sac
 from pac4sac.agents.tape import BLOCK, Stream, Tape
 from pac4sac.base.errors import UserError
-from pac4sac.runs.run import settings_grid
 from pac4sac.runs.seeds import seed_list
 from pac4sac.tasks.episodes import simulator_seed
 from pac4sac.training.evaluation import evaluation_seed
+from pac4sac.training.run import settings_grid
 
 FRAGILE, WILD = "training_agents:Fragile", "training_agents:Wild"
 ENDLESS = dataclasses.replace(DRIFT, env_kwargs={})  # no episode ends but by the time limit

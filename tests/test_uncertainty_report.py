@@ -8,9 +8,9 @@ import pytest
 from report_folders import task, write_run, write_study
 from test_bias_report import STEPS, write_bias
 
-from pac4sac.paper.report import read_context, write_report
-from pac4sac.paper.study_sections import chosen_section
 from pac4sac.report.bias_and_coverage import bias_section
+from pac4sac.report.report import read_context, write_report
+from pac4sac.report.search import chosen_section
 from pac4sac.report.tables import Table
 from pac4sac.report.uncertainty import error_by_deviation, uncertainty_answer, uncertainty_section
 

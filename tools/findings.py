@@ -7,9 +7,9 @@ import csv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pac4sac.paper.gain import ONE, TWO
+from pac4sac.paper.ablation import ONE, TWO
 from pac4sac.paper.numbers import TASKS
-from pac4sac.report.looks import plain_name
+from pac4sac.report.style import plain_name
 from pac4sac.report.tables import in_digits
 from pac4sac.runs.statistics import Estimate
 

@@ -38,7 +38,6 @@ DIGITS = 1  # of a return
 def write_curves(archive: Path, out: Path = SHIPPED) -> list["RunRecord"]:
     """The archived runs that were taken."""
     from pac4sac.runs.archive import read_study_file
-    from pac4sac.runs.identity import usual_settings
     from pac4sac.runs.logs import episode_columns
     from pac4sac.runs.reading import read_runs
 
@@ -49,12 +48,10 @@ def write_curves(archive: Path, out: Path = SHIPPED) -> list["RunRecord"]:
     lines: dict[str, list[str]] = {}
     runs = [run for run in read_runs(archive) if run.identity in asked]
     for run in sorted(runs, key=lambda run: (list(LABELS).index(asked[run.identity]), run.seed)):
-        label, usual = asked[run.identity], usual_settings(run.algo)
+        label = asked[run.identity]
         about = {name: run.about[name] for name in KEPT if name in run.about}
         about |= {"run": f"{label}-seed{run.seed}", "label": label, "source": LABELS[label]}
-        about["config"] = {
-            name: value for name, value in run.config.items() if usual.get(name) != value
-        }
+        about |= {"config": run.config, "given": run.given}
         about["episodes"] = episode_columns(
             [row | {"return": round(row["return"], DIGITS)} for row in run.episodes]
         )

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pac4sac.base.errors import UserError as UserError
     from pac4sac.base.version import __version__ as __version__
     from pac4sac.certificates.certificate import certify as certify
-    from pac4sac.paper.reference import reference as reference
-    from pac4sac.runs.reading import results as results
+    from pac4sac.runs.frames import results as results
+    from pac4sac.runs.reference import reference as reference
     from pac4sac.studies.compare import Comparison as Comparison
     from pac4sac.studies.compare import compare as compare
     from pac4sac.tasks import Task as Task
@@ -42,8 +42,8 @@ _HOMES = {
     "load": "training.agent_file",
     "make_env": "tasks",
     "per_run": "agents.settings",
-    "reference": "paper.reference",
-    "results": "runs.reading",
+    "reference": "runs.reference",
+    "results": "runs.frames",
     "resume": "training.experiment",
     "structural": "agents.settings",
     "train": "training.experiment",

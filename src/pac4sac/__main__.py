@@ -1,3 +1,5 @@
+"""Run the command line: python -m pac4sac."""
+
 import sys
 
 from pac4sac.cli.main import main

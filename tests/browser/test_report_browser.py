@@ -17,7 +17,7 @@ from pac4sac.runs.metrics import score
 
 pytestmark = pytest.mark.browser
 webdriver = pytest.importorskip(
-    "selenium.webdriver", reason="selenium is missing: install pac4sac[browser]"
+    "selenium.webdriver", reason="selenium is missing: pip install --group browser"
 )
 
 # Width, height, and screens that answers may take.
@@ -142,6 +142,7 @@ class TestThePage:
             <= SCREENS[screen][0]
         )
 
+    @pytest.mark.skipif(not PUBLISHED.is_file(), reason="make report writes the page")
     def test_shows_the_verdicts_on_all_four_tasks_on_a_laptop(self, browser: Any) -> None:
         show_on(browser, "laptop")
         browser.get(PUBLISHED.as_uri())
@@ -255,8 +256,10 @@ class TestCurves:
                 choose(browser, "limit", str(limit))
             rows = {row[0]: row[1:] for row in browser.execute_script(SCORES)}
             assert len(rows) > 3
-            for variant in (variant for variant in known if variant.look.name in rows):
-                solved, until, regret = (float(value or "nan") for value in rows[variant.look.name])
+            for variant in (variant for variant in known if variant.style.name in rows):
+                solved, until, regret = (
+                    float(value or "nan") for value in rows[variant.style.name]
+                )
                 scores = [score(run.returns, limit, about.e_max) for run in variant.runs]
                 complete = [one for one in scores if one.complete]
                 broken = zip(variant.runs, scores, strict=True)
@@ -298,7 +301,9 @@ class TestCurves:
                 )
             ),
         )
-        (variant,) = [v for v in report.context.variants["cartpole-swingup"] if v.look.name == name]
+        (variant,) = [
+            v for v in report.context.variants["cartpole-swingup"] if v.style.name == name
+        ]
         runs = {run.seed: run for run in variant.runs}
         assert runs[int(seed)].returns[int(episode)] == pytest.approx(float(value), abs=0.1)
         assert f"{variant.label}-seed{seed}" in told

@@ -18,9 +18,9 @@ import pytest
 
 pytestmark = pytest.mark.browser
 webdriver = pytest.importorskip(
-    "selenium.webdriver", reason="selenium is missing: install pac4sac[browser]"
+    "selenium.webdriver", reason="selenium is missing: pip install --group browser"
 )
-pytest.importorskip("mkdocs", reason="mkdocs is missing: install pac4sac[docs]")
+pytest.importorskip("mkdocs", reason="mkdocs is missing: pip install --group docs")
 ROOT = Path(__file__).parents[2]
 MADE_BY_REPORTS = "results/report.html"  # a page for itself, tested in test_report_browser.py
 

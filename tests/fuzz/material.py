@@ -8,7 +8,7 @@ from pathlib import Path
 import pac4sac
 from pac4sac import Task
 from pac4sac.runs.archive import add_to_archive
-from pac4sac.runs.run import Run
+from pac4sac.training.run import Run
 
 PENDULUM = Task("Pendulum-v1", "Pendulum-v1", 10, -50.0)
 SETTINGS = {"width": 4, "depth": 1, "batch": 4, "warmup": 10, "capacity": 50}

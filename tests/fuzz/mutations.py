@@ -319,7 +319,7 @@ TINY = (
 LINES = (
     f"train Pendulum-v1 --algo sac --seeds 0:2 {TINY} --set width=4 depth=1 batch=4 warmup=10 "
     "--set-task horizon=10",
-    f"train Pendulum-v1 --algo pac4sac {TINY} --preset paper --max-minutes 1 --set width=4 "
+    f"train Pendulum-v1 --algo pac4sac {TINY} --preset default --max-minutes 1 --set width=4 "
     "depth=1 batch=4 shots=2",
     f"train --config train.toml {TINY} --evaluate-every 10 --bias-every 10 --coverage-every "
     "10 --log-every 5",
@@ -339,7 +339,7 @@ LINES = (
     "study run tiny.toml --out new --seeds 5 --parallel 0 --max-minutes 1 --memory 1 --engine "
     "local",
     "compare Pendulum-v1 --algos sac,ddpg --seeds 0 --parallel 0 --steps 20 --baseline sac "
-    "--preset paper --out new",
+    "--preset default --out new",
     "list settings --algo sac",
     "list tasks",
     "--version",

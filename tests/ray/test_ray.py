@@ -143,16 +143,16 @@ def test_a_killed_node_costs_no_result(
     tmp_path: Path, study: Study, cluster: "Cluster", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local, away = tmp_path / "local", tmp_path / "away"
-    handed_out = []
-    hand_out = _Dispatch._hand_out
+    submitted = []
+    submit = _Dispatch._submit
     monkeypatch.setattr(
-        _Dispatch, "_hand_out", lambda self, n: handed_out.append(n) or hand_out(self, n)
+        _Dispatch, "_submit", lambda self, n: submitted.append(n) or submit(self, n)
     )
     notes = Notes(kill_a_node_in_the_middle(cluster))
     assert run_study(study, away, notes, engine="ray", address=cluster.address).complete
     assert notes.acted
     assert notes.outcomes == [("complete", "")] * 2
-    assert len(handed_out) == 3  # one of the two again
+    assert len(submitted) == 3  # one of the two again
     for path in away.glob("experiments/*/cohorts/000/times.jsonl"):
         steps = [json.loads(line)["step"] for line in path.read_text().splitlines()]
         # it went on from a checkpoint, not from the start

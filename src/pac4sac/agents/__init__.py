@@ -6,41 +6,55 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pac4sac.agents.base import Agent
-from pac4sac.agents.beyond_the_paper import BeyondPac4Sac
 from pac4sac.agents.crossq import CrossQ
 from pac4sac.agents.ddpg import Ddpg, Pac4Ddpg
 from pac4sac.agents.droq import DroQ
-from pac4sac.agents.index_head import IndexHead
-from pac4sac.agents.mixture import Mixture
-from pac4sac.agents.oac import Oac, OacGauss, OacLab
+from pac4sac.agents.oac import Oac, OacGauss
+from pac4sac.agents.pac4sac import Pac4Sac
 from pac4sac.agents.pbac import Pbac
-from pac4sac.agents.reconstructed_rivals import SacFpi, SacNr
 from pac4sac.agents.redq import Redq
 from pac4sac.agents.sac import Sac
 from pac4sac.agents.settings import AgentConfig, check_declared, convert_value
 from pac4sac.agents.td3 import Td3
 from pac4sac.agents.tqc import Tqc
+from pac4sac.agents.variants.bounded import Bounded
+from pac4sac.agents.variants.full_covariance import FullCovariance
+from pac4sac.agents.variants.index_head import IndexHead
+from pac4sac.agents.variants.mixture import Mixture
+from pac4sac.agents.variants.moving_prior import MovingPrior
+from pac4sac.agents.variants.oac_lab import OacLab
+from pac4sac.agents.variants.released_code import ReleasedCode
+from pac4sac.agents.variants.sac_fpi import SacFpi
+from pac4sac.agents.variants.sac_nr import SacNr
+from pac4sac.agents.variants.thompson import Thompson
 from pac4sac.base.errors import UserError
 from pac4sac.base.text import did_you_mean
 from pac4sac.base.trust import own_class
 
-__all__ = ["ALGORITHMS", "Agent", "Algorithm", "get_algorithm", "make_config"]
+__all__ = [
+    "ALGORITHMS",
+    "Agent",
+    "Algorithm",
+    "get_algorithm",
+    "make_config",
+    "removed_settings",
+    "stored_config",
+]
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A class of agents, with the defaults and the title in which this name differs from it."""
+    """A class of agents, with the settings and the title in which this name differs from it."""
 
     agent: type[Agent]
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # in every preset
     title: str = ""
 
 
-LEARNED_ALPHA = {"learn_alpha": True}
 ALGORITHMS: dict[str, Algorithm] = {
-    "pac4sac": Algorithm(BeyondPac4Sac),
+    "pac4sac": Algorithm(Pac4Sac),
     "sac": Algorithm(Sac),
-    "sac-auto": Algorithm(Sac, LEARNED_ALPHA, "Soft actor-critic with learned α"),
+    "sac-auto": Algorithm(Sac, {"learn_alpha": True}, "Soft actor-critic with learned α"),
     "ddpg": Algorithm(Ddpg),
     "oac": Algorithm(Oac),
     "oac-gauss": Algorithm(OacGauss),
@@ -48,19 +62,35 @@ ALGORITHMS: dict[str, Algorithm] = {
     "sac-nr": Algorithm(SacNr),
     "sac-fpi": Algorithm(SacFpi),
     "pac4ddpg": Algorithm(Pac4Ddpg),
+    "pac4sac-bounded": Algorithm(Bounded),
+    "pac4sac-full-covariance": Algorithm(FullCovariance),
+    "pac4sac-moving-prior": Algorithm(MovingPrior),
+    "pac4sac-thompson": Algorithm(Thompson),
+    "pac4sac-repo": Algorithm(ReleasedCode),
     "pac4sac-mixture": Algorithm(Mixture),
     "pac4sac-index": Algorithm(IndexHead),
     "pbac": Algorithm(Pbac),
     "td3": Algorithm(Td3),
-    "crossq": Algorithm(CrossQ, LEARNED_ALPHA),
-    "redq": Algorithm(Redq, LEARNED_ALPHA),
-    "droq": Algorithm(DroQ, LEARNED_ALPHA),
-    "tqc": Algorithm(Tqc, LEARNED_ALPHA),
+    "crossq": Algorithm(CrossQ),
+    "redq": Algorithm(Redq),
+    "droq": Algorithm(DroQ),
+    "tqc": Algorithm(Tqc),
+}
+
+
+# Settings that no longer exist, with the value at which they had no effect; None for those that
+# only counted together with another one.
+RETIRED: Mapping[str, Any] = {
+    **{"entropy_rule": "joints", "least_alpha": 0.0, "shoot": "always", "target_shots": 1},
+    **{"prior_mean": 0.0, "prior_variance": 1.0, "prior": "fixed", "freeze_variance": False},
+    **{"head": "gaussian", "objective": "paper", "complexity": "paper", "loss_range": 1.0},
+    **{"target": "mean", "exploration_batch": "same", "shooting": "independent"},
+    **dict.fromkeys(("delta", "loss_scale", "bound_lambda", "observation_variance", "forgetting")),
 }
 
 
 def get_algorithm(name: str) -> Algorithm:
-    """A shipped algorithm by name, or the user's own as "module:Class"."""
+    """Return a shipped algorithm by name, or a custom one by "module:Class"."""
     if not isinstance(name, str):
         raise UserError(
             f"An algorithm is a name, not {name!r}; name a class of your own as module:Class."
@@ -77,16 +107,19 @@ def get_algorithm(name: str) -> Algorithm:
 
 
 def make_config(
-    algo: str, preset: str = "paper", overrides: Mapping[str, Any] | None = None
+    algo: str, preset: str = "default", overrides: Mapping[str, Any] | None = None
 ) -> AgentConfig:
-    """The settings of one run. Overrides may be values or text; what cannot be is told in one
-    sentence."""
+    """Return the settings of one run. Overrides may be values or text.
+
+    Raises:
+        UserError: If there is no such algorithm, preset or setting, or a value is not allowed.
+    """
     algorithm = get_algorithm(algo)
     presets = algorithm.agent.presets
     if preset not in presets:
         raise UserError(f"{algo} has no preset {preset!r}; it has {', '.join(presets)}.")
     fields = {f.name: f for f in dataclasses.fields(algorithm.agent.Config)}
-    values: dict[str, Any] = {**algorithm.defaults, **presets[preset]}
+    values: dict[str, Any] = {**presets[preset], **algorithm.defaults}
     for name, value in (overrides or {}).items():
         if name not in fields:
             raise UserError(
@@ -94,3 +127,27 @@ def make_config(
             )
         values[name] = convert_value(fields[name], value) if isinstance(value, str) else value
     return algorithm.agent.Config(**values)
+
+
+def stored_config(algo: str, stored: Mapping[str, Any]) -> AgentConfig:
+    """Return the settings of a stored run, without retired ones that had no effect.
+
+    Raises:
+        UserError: If the algorithm no longer has a setting that had an effect.
+    """
+    config = get_algorithm(algo).agent.Config
+    if removed := removed_settings(algo, stored):
+        raise UserError(f"{algo} no longer has the settings {', '.join(removed)} of this run.")
+    known = {f.name for f in dataclasses.fields(config)}
+    return config(**{name: value for name, value in stored.items() if name in known})
+
+
+def removed_settings(algo: str, stored: Mapping[str, Any]) -> list[str]:
+    """Return the settings of a stored run that had an effect and that its algorithm lacks today."""
+    known = {f.name for f in dataclasses.fields(get_algorithm(algo).agent.Config)}
+    unknown = {name: value for name, value in stored.items() if name not in known}
+    return sorted(
+        f"{name}={value}"
+        for name, value in unknown.items()
+        if name not in RETIRED or (RETIRED[name] is not None and value != RETIRED[name])
+    )

@@ -1,30 +1,32 @@
-"""All that an agent of one's own imports, from one place.
+"""Everything that a custom agent imports.
 
 An agent is a class with two networks and a few functions on tensors. All runs of a cohort are
-computed at once, so that the first axis of everything is that of the runs: R runs, M members of an
+computed at once, so the first axis of every tensor is that of the runs: R runs, M members of an
 ensemble, B rows of a batch.
 
-1. Subclass `Agent`, or an algorithm that is near: `Sac`, `Ddpg`, `Td3`, `Oac`, `CrossQ`, `Redq`,
-   `DroQ`, `Tqc`, or the paper's `Pac4Sac`; `PacBayesCritic` before another algorithm gives that one
-   the paper's critic.
+1. Subclass `Agent`, or a similar algorithm: `Sac`, `Ddpg`, `Td3`, `Oac`, `CrossQ`, `Redq`, `DroQ`,
+   `Tqc`, or the paper's `Pac4Sac`. `PacBayesCritic` before another algorithm gives it the paper's
+   critic.
 2. Settings are fields of a frozen dataclass below the parent's `Config`, each with its range and
-   its meaning: `per_run` where the runs of a cohort may differ, read as `Hyper(state).name`, a
-   tensor [R]; `structural` where it decides shapes or code, read as `self.config.name`.
+   its meaning: `per_run` if the runs of a cohort may differ, read as `Hyper(state).name`, a tensor
+   [R]; `structural` if it decides shapes or code, read as `self.config.name`. `new_default` changes
+   the default of a parent's setting.
 3. `networks` builds the networks, `bellman_target`, `critic_loss` and `actor_loss` are what they
    learn, `behaviour` and `deterministic_action` how the agent acts. A loss is one number per run,
    [R], with a dictionary of what to log, [R] each; `logged` names what is in it.
 4. Random numbers come from streams that `update_streams` and `behaviour_streams` declare, and are
-   read as `draw["name"]`. `torch.randn` would make a run depend on its company and a resume
-   inexact.
-5. `with_target` names the networks that have a slow copy; `delayed` what moves in every so manyth
-  update only.
+   read as `draw["name"]`. With `torch.randn` a run would depend on its cohort, and a resumed run
+   would differ from an uninterrupted one.
+5. `with_target` names the networks that have a target network; `delayed` what is updated only in
+   every d-th update.
 6. There is no branch on numbers and no `.item()`, so that an update can be compiled: `torch.where`
-  instead of `if`.
-7. `revision` is raised when results change by an edit elsewhere than in the module of the class,
-   whose source is part of a run's identity anyway.
+   instead of `if`.
+7. `presets` are named sets of settings; "default" is the one without changes.
+8. `revision` is raised when results change by an edit outside the module of the class.
 
-`pac4sac check module:Class` tries all of this on made-up data, and `pac4sac train TASK --algo
-module:Class` trains it; `docs/own-agent.md` works one example through."""
+`pac4sac check module:Class` tests all of this on random data, and `pac4sac train TASK --algo
+module:Class` trains it. `docs/own-agent.md` explains one example line by line, and each file in
+`agents/variants/` is another."""
 
 from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
 from pac4sac.agents.bounds import gaussian_kl
@@ -39,10 +41,10 @@ from pac4sac.agents.nets import (
     Parameter,
     Params,
     Trunk,
-    deviation,
     linear_head,
     linear_parameters,
     squashed_sample,
+    standard_deviation,
 )
 from pac4sac.agents.oac import Oac, OacConfig
 from pac4sac.agents.pac4sac import Objective, Pac4Sac, Pac4SacConfig, PacBayesConfig, PacBayesCritic
@@ -59,6 +61,7 @@ from pac4sac.agents.settings import (
     UNIT,
     AgentConfig,
     Interval,
+    new_default,
     per_run,
     structural,
 )
@@ -112,11 +115,12 @@ __all__ = [
     "Tqc",
     "TqcConfig",
     "Trunk",
-    "deviation",
     "gaussian_kl",
     "linear_head",
     "linear_parameters",
+    "new_default",
     "per_run",
     "squashed_sample",
+    "standard_deviation",
     "structural",
 ]

@@ -1,23 +1,25 @@
-"""What all agents share: what an algorithm is made of, a cohort's state as one dictionary of
-tensors, the order of an update, metrics. How networks move is in `moving.py`.
+"""Base class of all agents: the functions of an algorithm, the state of a cohort as one dictionary
+of tensors, the order of an update, metrics. The steps of Adam and of target networks are in
+`optim.py`.
 
 Everything here and in the agents is tensor code of fixed shapes on all runs at once: no branch on
-data, no synchronisation with the device. State tensors are changed in place, so that one update can
-be compiled or captured."""
+data, no synchronisation with the device. State tensors are changed in place, so one update can be
+compiled or captured."""
 
+import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from pac4sac.agents import replay
-from pac4sac.agents.moving import MovingNetworks
 from pac4sac.agents.nets import OBSERVED, Critic, Net, Params, Trunk
+from pac4sac.agents.optim import adam_step, freeze_diverged, polyak_step
 from pac4sac.agents.replay import Batch
-from pac4sac.agents.settings import AgentConfig
+from pac4sac.agents.settings import REPRODUCTION, AgentConfig
 from pac4sac.agents.state import Draw as Draw
 from pac4sac.agents.state import Hyper as Hyper
 from pac4sac.agents.state import Loss as Loss
@@ -27,25 +29,33 @@ from pac4sac.agents.state import count_up as count_up
 from pac4sac.agents.tape import Stream
 from pac4sac.base.errors import UserError
 
-REWARDS = ("return", "count", "mean", "variance")  # what is kept of rewards where they are scaled
+REWARDS = ("return", "count", "mean", "variance")  # running statistics, if rewards are scaled
 LEAST_VARIANCE = 1e-8  # of discounted returns that vary
 
 
-class Agent(MovingNetworks, ABC):
+class Agent(ABC):
     """An algorithm for a cohort. A subclass gives its networks and the functions of its paper:
-    `bellman_target`, `actor_loss`, `behaviour`, `deterministic_action` and, where it is not the
+    `bellman_target`, `actor_loss`, `behaviour`, `deterministic_action` and, if it is not the
     squared Bellman error, `critic_loss`."""
 
     title: ClassVar[str]  # one line for `pac4sac list algos`
-    revision: ClassVar[int] = (
-        1  # raised when results of the algorithm change, so that no stored run is taken for new
-    )
+    revision: ClassVar[int] = 1  # raise it when results of the algorithm change
     Config: ClassVar[type[AgentConfig]] = AgentConfig
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"paper": {}}
-    # Presets whose updates per step are so many times those of the task; the others name a number
-    # that holds for all.
-    updates_of_task: ClassVar[Mapping[str, int]] = {"paper": 1}
-    takes_minimum: ClassVar[bool] = True  # of several critics, or else they are one posterior
+    # Named sets of settings. "default" has the settings of the algorithm's own publication,
+    # "reproduction" those that all algorithms share in the studies of the PAC4SAC paper.
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "default": {},
+        "reproduction": REPRODUCTION,
+    }
+    # Presets with a multiple of the task's updates per step; the others name a fixed number.
+    updates_of_task: ClassVar[Mapping[str, int]] = {"reproduction": 1}
+    takes_minimum: ClassVar[bool] = True  # of several critics; otherwise they are one posterior
+    with_target: ClassVar[tuple[str, ...]] = ("critic",)  # networks that have a target network
+    # Networks, and target networks such as "critic/target", that are updated only in every d-th
+    # update: the name of the per-run setting that holds d.
+    delayed: ClassVar[Mapping[str, str]] = {}
+    # what is delayed, in a copy for updates without it
+    resting: frozenset[str] = frozenset()
     critic: Critic
 
     def __init__(self, configs: Sequence[AgentConfig], ds: int, da: int) -> None:
@@ -58,6 +68,14 @@ class Agent(MovingNetworks, ABC):
         ]
         scale = ["reward_scale"] if self.config.normalise_rewards else []
         self.metric_names = (*common, *self.logged(), *scale)
+
+    @property
+    def runs(self) -> int:
+        return len(self.configs)
+
+    def numbers(self, name: str) -> list[float]:
+        """Return a per-run setting of every run."""
+        return [config.number(name) for config in self.configs]
 
     # --- what an algorithm is made of
 
@@ -131,7 +149,7 @@ class Agent(MovingNetworks, ABC):
         if self.config.normalise_rewards:
             state["rewards/return"].masked_fill_(ended, 0.0)
 
-    # --- the plain critic: the minimum of its members
+    # --- the value of several critics: their minimum
 
     def build_critic(self) -> Critic:
         """The network whose value the actor follows; `PacBayesCritic` makes it a randomised one."""
@@ -142,19 +160,19 @@ class Agent(MovingNetworks, ABC):
         return self.critic(theta, s, a)[0].amin(1)
 
     def target_value(self, state: State, s2: Tensor, a2: Tensor, draw: Draw) -> Tensor:
-        """The value of the next state in a target, [R, B]: the smallest of the slow critics."""
+        """The value of the next state in a target, [R, B]: the minimum of the target critics."""
         return self.critic(self.params(state, "critic/target"), s2, a2)[0].amin(1)
 
     def mean_and_variance(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
-        """What the online critic claims, each [R, B]: the smallest of its members' means, with that
-        member's variance where it has one."""
+        """Return what the online critic predicts, each [R, B]: the smallest of its members' means,
+        with that member's variance if it has one."""
         m, v = self.critic(self.params(state, "critic"), s, a)
         least, member = m.min(1, keepdim=True)
         return least.squeeze(1), None if v is None else v.gather(1, member).squeeze(1)
 
     def drawn_values(self, state: State, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
-        """Q [R, B, S] of the online critic with S draws of its head's weights, each for all pairs,
-        from noise [R, S, M, width]; of a critic without a posterior what it claims."""
+        """Return Q [R, B, S] of the online critic with S draws of its head's weights, each for all
+        pairs, from noise [R, S, M, width]; without a posterior, the same value S times."""
         if not self.critic.gaussian:
             return (
                 self.mean_and_variance(state, s, a)[0].unsqueeze(-1).expand(-1, -1, noise.shape[1])
@@ -169,7 +187,7 @@ class Agent(MovingNetworks, ABC):
         own = (c.critic_width, c.critic_depth) if "a" in inputs else (0, 0)
         trunk = kind(inputs, own[0] or c.width, own[1] or c.depth, c.norm, c.activation)
         if c.normalise_observations:
-            trunk.watch()
+            trunk.normalise_observations()
         return trunk
 
     def act_streams(self) -> dict[str, Stream]:
@@ -189,8 +207,7 @@ class Agent(MovingNetworks, ABC):
             "diverged_net": torch.full((runs,), -1, dtype=torch.int64, device=device),
             # sums since the last log line
             "metrics": torch.zeros(len(self.metric_names), runs, device=device),
-            # Of what is delayed there are fewer; otherwise one count for all, as in checkpoints of
-            # all times.
+            # what is delayed is logged less often; otherwise one count for all
             "metrics_count": torch.zeros(
                 (len(self.metric_names), runs) if self.delayed else runs, device=device
             ),
@@ -213,20 +230,20 @@ class Agent(MovingNetworks, ABC):
         return state
 
     def params(self, state: State, name: str) -> Params:
-        """The weights of a network by layer; "critic/target" names the slow copy."""
+        """The weights of a network by layer; "critic/target" names the target network."""
         return self.nets[name.split("/")[0]].views(state[name])
 
     def act(self, state: State, s: Tensor, draw: Draw) -> Tensor:
         """Actions [R, da] in states [R, ds]: uniform during a run's warm-up, then its behaviour."""
         if self.config.normalise_observations:
-            self.watch(state, s)
+            self.update_observation_statistics(state, s)
         warming = state["step"] < Hyper(state).warmup
         action = self.behaviour(state, s.unsqueeze(1), draw).squeeze(1)
         return torch.where(warming.unsqueeze(1), 2 * draw["warmup"] - 1, action)
 
-    def watch(self, state: State, s: Tensor) -> None:
-        """Take observations [R, ds] into the running mean and variance that every network and slow
-        copy has."""
+    def update_observation_statistics(self, state: State, s: Tensor) -> None:
+        """Add observations [R, ds] to the running mean and variance that every network and target
+        network has."""
         for name in (*self.nets, *(f"{name}/target" for name in self.with_target)):
             members = self.nets[name.split("/")[0]].members
             x, alive = (
@@ -245,12 +262,11 @@ class Agent(MovingNetworks, ABC):
             for old, new in zip((count, mean, variance), (n, following, spread), strict=True):
                 old.copy_(torch.where(alive, new, old))
 
-    # --- rewards on a scale of their own, where a critic that learns them is to meet values of
-    # order one
+    # --- rewards divided by a running scale, so that critics learn values of order one
 
-    def watch_rewards(self, state: State, r: Tensor) -> None:
-        """Take rewards [R] into the running mean and variance of the discounted return, G ← γ G +
-        r, which begins anew with every episode."""
+    def update_reward_statistics(self, state: State, r: Tensor) -> None:
+        """Add rewards [R] to the running mean and variance of the discounted return, G ← γ G + r,
+        which starts at 0 in every episode."""
         g, count, mean, variance = (state[f"rewards/{part}"] for part in REWARDS)
         following = Hyper(state).gamma * g + r
         n = count + 1
@@ -262,8 +278,8 @@ class Agent(MovingNetworks, ABC):
             old.copy_(torch.where(state["alive"], new, old))
 
     def reward_scale(self, state: State) -> Tensor:
-        """By which rewards are divided before a critic learns them, [R]: the deviation of the
-        discounted return, or 1 as long as nothing has varied."""
+        """Return what rewards are divided by before a critic learns them, [R]: the standard
+        deviation of the discounted return, or 1 as long as nothing has varied."""
         if not self.config.normalise_rewards:
             return torch.ones_like(Hyper(state).gamma)
         variance = state["rewards/variance"]
@@ -271,15 +287,15 @@ class Agent(MovingNetworks, ABC):
             variance > LEAST_VARIANCE, variance.clamp_min(LEAST_VARIANCE).sqrt(), 1.0
         )
 
-    def claims(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
+    def value_estimate(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
         """As `mean_and_variance`, in units of the environment's rewards."""
         scale = self.reward_scale(state)[:, None]
         m, v = self.mean_and_variance(state, s, a)
         return m * scale, None if v is None else v * scale.square()
 
-    def members_deviation(self, state: State, s: Tensor, a: Tensor) -> Tensor:
-        """How far several plain critics lie apart, [R, B], in the same units; NaN for a single one,
-        or a critic of another kind, which says nothing of how far it errs."""
+    def members_std(self, state: State, s: Tensor, a: Tensor) -> Tensor:
+        """Return the standard deviation over several plain critics, [R, B], in the same units; NaN
+        for a single critic, or one of another kind."""
         if getattr(self, "critic", None) is None or self.critic.members < 2:
             return s.new_full(s.shape[:2], math.nan)
         q, _ = self.critic(self.params(state, "critic"), s, a)
@@ -296,12 +312,12 @@ class Agent(MovingNetworks, ABC):
 
     def update(self, state: State, data: Tensor, draw: Draw) -> None:
         """One update of every active run from its replay ring [R, capacity, width]."""
-        batch = self.drawn_batch(state, data, draw["replay"])
+        batch = self.sample_batch(state, data, draw["replay"])
         active = state["alive"] & (
             state["step"] >= Hyper(state).warmup.clamp_min(self.config.batch)
         )
         # others of the cohort have more
-        active = active & (self.place_in_step(state) < Hyper(state).updates_per_step)
+        active = active & (self.update_in_step(state) < Hyper(state).updates_per_step)
         scale = {"reward_scale": self.reward_scale(state)} if self.config.normalise_rewards else {}
         values = self.measured(self.learn(state, batch, draw, active) | scale)
         counted = active & state["alive"]
@@ -311,14 +327,13 @@ class Agent(MovingNetworks, ABC):
         count_up(state["metrics_count"], counted)
         state["update"] += 1
 
-    def drawn_batch(self, state: State, data: Tensor, uniforms: Tensor) -> Batch:
-        """Of what a run has seen, n steps of it for each row where it learns from so many; rewards
-        by their scale of today, also those of long ago."""
+    def sample_batch(self, state: State, data: Tensor, uniforms: Tensor) -> Batch:
+        """Sample a batch (n-step if set), rewards divided by the current scale."""
         n, longest = state["step"].clamp_max(data.shape[1]), int(max(self.numbers("n_step")))
         batch, h = replay.sample(data, uniforms, n, self.ds, self.da), Hyper(state)
         if longest > 1:
             batch = replay.join(
-                data, replay.places(uniforms, n), n, batch, h.n_step, longest, h.gamma
+                data, replay.indices(uniforms, n), n, batch, h.n_step, longest, h.gamma
             )
         if self.config.normalise_rewards:
             batch = batch._replace(r=batch.r / self.reward_scale(state)[:, None])
@@ -342,8 +357,7 @@ class Agent(MovingNetworks, ABC):
         return torch.stack([log.get(name, nothing) for name in self.metric_names])
 
     def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
-        """One update of the active runs [R]: the critic, then the actor. What they report, to be
-        logged."""
+        """Update the active runs [R]: the critic, then the actor. Returns what to log."""
         with torch.no_grad():
             target = self.bellman_target(state, batch, draw)
         log = self.descend(
@@ -355,3 +369,105 @@ class Agent(MovingNetworks, ABC):
         return log | self.descend(
             state, "actor", lambda pi: self.actor_loss(state, pi, batch, draw), active
         )
+
+    # --- steps of the networks
+
+    def trained(self) -> tuple[str, ...]:
+        """Return the names of the state tensors that Adam changes."""
+        return tuple(self.nets)
+
+    def descend(
+        self, state: State, name: str, loss_of: Callable[[Params], Loss], active: Tensor
+    ) -> dict[str, Tensor]:
+        """Take one gradient step of a network on its loss, then one step of its target network,
+        which nothing in this update reads again. Returns what to log; nothing if the network
+        rests."""
+        log: dict[str, Tensor] = {}
+        if name not in self.resting:
+            log = self._gradient_step(state, name, loss_of, self.due(state, name, active))
+        if name in self.with_target and f"{name}/target" not in self.resting:
+            polyak_step(state, name, self.due(state, f"{name}/target", active))
+        return log
+
+    def _gradient_step(
+        self, state: State, name: str, loss_of: Callable[[Params], Loss], moving: Tensor
+    ) -> dict[str, Tensor]:
+        net = self.nets[name]
+        weights = net.views(state[name]).items()
+        leaves = {key: view.detach().requires_grad_() for key, view in weights}
+        loss, log = loss_of(leaves)
+        self._check_per_run(f"the loss of the {name}", loss)
+        for key, value in log.items():
+            self._check_per_run(f"what it logs as {key}", value)
+        gradient = torch.autograd.grad(loss.sum(), list(leaves.values()), materialize_grads=True)
+        with torch.no_grad():
+            norm = self.adam(state, name, net.flatten(gradient, state[name]), loss.detach(), moving)
+        log = {f"{name}_loss": loss, f"{name}_gradient_norm": norm} | log
+        log = {key: value.detach() for key, value in log.items()}
+        if name not in self.delayed:
+            return log
+        return {key: torch.where(moving, value, math.nan) for key, value in log.items()}
+
+    def adam(
+        self, state: State, name: str, gradient: Tensor, loss: Tensor, active: Tensor
+    ) -> Tensor:
+        """Take a step of Adam for the active runs and return the norm [R] of the gradient. A run
+        whose loss or gradient is not finite is frozen; the others are not affected."""
+        norm = gradient.square().sum((1, 2)).sqrt()
+        finite = norm.isfinite() & loss.isfinite()
+        freeze_diverged(state, list(self.trained()).index(name), active & ~finite)
+        adam_step(state, name, gradient, active & state["alive"])
+        return norm
+
+    def _check_per_run(self, what: str, value: Tensor) -> None:
+        if value.shape != (self.runs,):
+            raise UserError(
+                f"In {type(self).__name__}, {what} has the shape {list(value.shape)} and must "
+                "have one number for each "
+                f"run, [{self.runs}]: a mean over the batch is .mean(-1)."
+            )
+
+    # --- delayed updates: two programs, one with and one without what is delayed
+
+    @property
+    def updates_per_step(self) -> int:
+        return max(config.updates_per_step for config in self.configs)
+
+    def update_in_step(self, state: State) -> Tensor:
+        """Return the index of the present update among those of its step."""
+        return state["update"] % self.updates_per_step
+
+    def without_delayed(self) -> Self:
+        """Return the agent for updates that compute and change nothing of what is delayed."""
+        short = copy.copy(self)
+        short.resting = frozenset(self.delayed)
+        return short
+
+    @property
+    def period(self) -> int:
+        """Updates after which all delayed parts of all runs are due in the same update again."""
+        return math.lcm(
+            *(int(delay) for setting in self.delayed.values() for delay in self.numbers(setting))
+        )
+
+    def moves_delayed(self, step: int, update: int) -> bool:
+        """Return whether a delayed part of any run is due in this update of this step; known
+        without asking the device."""
+        if not self.delayed:
+            return True
+        # of a run's own updates
+        numbers = [step * config.updates_per_step + update for config in self.configs]
+        delays = [self.numbers(setting) for setting in set(self.delayed.values())]
+        return any(
+            n % delay == 0 for each in delays for n, delay in zip(numbers, each, strict=True)
+        )
+
+    def due(self, state: State, part: str, active: Tensor) -> Tensor:
+        """Return which of the active runs [R] update a network, or a target network, in the present
+        update."""
+        if part not in self.delayed:
+            return active
+        # At least 1: a compiler that rounds up the number of runs divides by the zeros behind them.
+        delay: Tensor = getattr(Hyper(state), self.delayed[part]).long().clamp_min(1)
+        number = state["step"] * Hyper(state).updates_per_step.long() + self.update_in_step(state)
+        return active & (number % delay == 0)

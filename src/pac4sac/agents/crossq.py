@@ -1,6 +1,6 @@
-"""CrossQ (Bhatt et al. 2024): SAC without slow copies. Batch renormalisation (Ioffe 2017) in both
-networks takes their place, and one pass of the critics over (s, a) and (s′, a′) together lets both
-share the batch's statistics."""
+"""CrossQ (Bhatt et al. 2024): SAC without target networks. Instead, both networks have batch
+renormalisation (Ioffe 2017), and one pass of the critics over (s, a) and (s′, a′) together lets
+both share the batch's statistics."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,14 +16,16 @@ from pac4sac.agents.sac import Sac, SacConfig
 from pac4sac.agents.settings import (
     AT_LEAST_ONE,
     BELOW_ONE,
-    MUJOCO_SAC,
     NON_NEGATIVE,
+    REPRODUCTION,
+    AgentConfig,
+    new_default,
     per_run,
     structural,
 )
 
-KEPT, EPSILON = 0.99, 1e-3  # of the running statistics in each step; beside a variance
-R_MAX, D_MAX = 3.0, 5.0  # how far renormalisation corrects scale and mean
+DECAY, EPSILON = 0.99, 1e-3  # of the running statistics per step; added to a variance
+R_MAX, D_MAX = 3.0, 5.0  # limits of the corrections of scale and mean
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,27 +33,32 @@ class CrossQConfig(SacConfig):
     """Settings of CrossQ."""
 
     norm: bool = structural(False, None, "layer normalisation too, after each hidden linear layer")
-    policy_delay: int = per_run(3, AT_LEAST_ONE, "the actor and α move in every so manyth update")
-    beta_1: float = per_run(0.5, BELOW_ONE, "Adam's β₁, of all that learns")
+    policy_delay: int = per_run(
+        3, AT_LEAST_ONE, "d: the actor and α are updated in every d-th update"
+    )
+    beta_1: float = per_run(0.5, BELOW_ONE, "Adam's β₁, of all networks and α")
     renorm_warmup: int = per_run(
         100_000,
         NON_NEGATIVE,
         "steps of a network before running statistics correct those of its batches",
     )
+    lr: float = new_default(AgentConfig, "lr", 1e-3)
+    warmup: int = new_default(AgentConfig, "warmup", 5_000)
+    critic_width: int = new_default(AgentConfig, "critic_width", 2048)
 
 
-# --- batch renormalisation. Mean and variance of what flows through a layer stand among the
-# weights, but never get a gradient: whatever copies, stores or exports a network has them with it.
+# --- batch renormalisation. Mean and variance of a layer's inputs are stored among the weights, but
+# never get a gradient: whatever copies, stores or exports a network includes them.
 
 
 class Learning(dict[str, Tensor]):
-    """The weights of a network in its own step, where the batch normalises it. Any other use goes
-    by what was seen in the steps before."""
+    """The weights of a network in its own gradient step, which normalises by the batch. Any other
+    use normalises by the running statistics."""
 
     def __init__(self, weights: Params, settled: Tensor) -> None:
         super().__init__(weights)
         self.settled = settled  # [G, 1, 1], whether the warm-up is over
-        # mean and variance of this batch, by the name of those that run along
+        # mean and variance of this batch, by the names of the running statistics
         self.seen: dict[str, Tensor] = {}
 
 
@@ -100,15 +107,15 @@ class Next(NamedTuple):
 
 
 class CrossQ(Sac):
-    """SAC with batch renormalisation in place of slow copies."""
+    """SAC with batch renormalisation instead of target networks."""
 
-    title = "CrossQ: batch renormalisation instead of slow copies"
+    title = "CrossQ: batch renormalisation instead of target networks"
     Config = CrossQConfig
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "paper": {},
-        "mujoco": {**MUJOCO_SAC, "lr": 1e-3, "critic_width": 2048},
+        "default": {},
+        "reproduction": {**REPRODUCTION, "alpha": 0.2, "critic_width": 0, "norm": False},
     }
-    updates_of_task: ClassVar[Mapping[str, int]] = {"paper": 1}
+    updates_of_task: ClassVar[Mapping[str, int]] = {"reproduction": 1}
     with_target: ClassVar[tuple[str, ...]] = ()
     delayed: ClassVar[Mapping[str, str]] = {"actor": "policy_delay"}
     config: CrossQConfig
@@ -131,8 +138,8 @@ class CrossQ(Sac):
         y = batch.r + Hyper(state).gamma[:, None] * (1 - batch.terminated) * soft_value
         return (y[:, None] - q).square().mean(-1).sum(-1), {"q": q.mean((1, 2))}
 
-    # A network is normalised by the batch in its own step alone; then the running statistics go
-    # along.
+    # Only in its own gradient step is a network normalised by the batch; then its running
+    # statistics are updated.
 
     def descend(
         self, state: State, name: str, loss_of: Callable[[Params], Loss], active: Tensor
@@ -149,8 +156,8 @@ class CrossQ(Sac):
         moving = of_members(self.due(state, name, active) & state["alive"], members)
         running = self.params(state, name)
         for statistic, of_batch in [item for each in passes for item in each.seen.items()]:
-            along = running[statistic].lerp(of_batch, 1 - KEPT)
-            running[statistic].copy_(torch.where(moving, along, running[statistic]))
+            updated = running[statistic].lerp(of_batch, 1 - DECAY)
+            running[statistic].copy_(torch.where(moving, updated, running[statistic]))
         return log
 
 

@@ -1,5 +1,6 @@
 """Deep deterministic policy gradient (Lillicrap et al. 2015), and the same with the PAC-Bayes
-critic."""
+critic. Defaults of DDPG are not those of 2015 but the usual ones of today: networks, Adam and
+replay of SAC, Gaussian exploration noise."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,14 +9,14 @@ import torch
 from torch import Tensor
 
 from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target, count_up
-from pac4sac.agents.beyond_the_paper import BeyondConfig, BeyondCritic
 from pac4sac.agents.nets import DeterministicActor, Net, Params
+from pac4sac.agents.pac4sac import PacBayesConfig, PacBayesCritic
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.settings import NON_NEGATIVE, AgentConfig, per_run
 from pac4sac.agents.tape import Stream
 
-KEPT = 0.85  # of the Ornstein–Uhlenbeck noise, from one step to the next
-FADED = 1e5  # (number of the episode) × (step in it) from which on that noise is given nothing new
+DECAY = 0.85  # factor of the Ornstein–Uhlenbeck noise per step
+FADED = 1e5  # (index of the episode) × (step in it) from which on this noise gets no new part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,18 +24,18 @@ class DdpgConfig(AgentConfig):
     """Settings of DDPG."""
 
     noise: float = per_run(
-        0.1, NON_NEGATIVE, "deviation of the Gaussian exploration noise; its first where it fades"
+        0.1, NON_NEGATIVE, "std of the Gaussian exploration noise; its first value if it fades"
     )
     noise_kind: str = per_run(
         "white",
         ("white", "ornstein-uhlenbeck"),
-        "noise drawn anew for each step, or one that drifts and fades",
+        "independent noise in each step, or noise that drifts and fades",
     )
 
 
 class Ddpg(Agent):
-    """Deep deterministic policy gradient: a deterministic actor that climbs one critic, with noise
-    for exploring."""
+    """Deep deterministic policy gradient: a deterministic actor that ascends one critic, with noise
+    for exploration."""
 
     title = "Deep deterministic policy gradient"
     Config = DdpgConfig
@@ -53,9 +54,8 @@ class Ddpg(Agent):
 
     def actor_loss(self, state: State, pi: Params, batch: Batch, draw: Draw) -> Loss:
         a = self.actor(pi, batch.s)
-        return -self.value(self.params(state, "critic"), batch.s, a, draw.get("actor_value")).mean(
-            -1
-        ), {}
+        q = self.value(self.params(state, "critic"), batch.s, a, draw.get("actor_value"))
+        return -q.mean(-1), {}
 
     def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
         noise = Hyper(state).noise[:, None, None] * draw["noise"]
@@ -69,9 +69,8 @@ class Ddpg(Agent):
     def behaviour_streams(self, states: int, evaluating: bool = False) -> dict[str, Stream]:
         return {"noise": Stream((states, self.da))}
 
-    # --- Ornstein–Uhlenbeck noise, where a run of the cohort has it: x ← 0.85 x + σ ε, from 0 in
-    # each episode, with σ = noise · (1 − min(1, k/10⁵)) and k the episode's number times the step
-    # in it, both from 0.
+    # --- Ornstein–Uhlenbeck noise, if a run of the cohort has it: x ← 0.85 x + σ ε, from 0 in each
+    # episode, with σ = noise · (1 − min(1, k/10⁵)), k = index of the episode × step in it.
 
     @property
     def drifting(self) -> bool:
@@ -81,7 +80,7 @@ class Ddpg(Agent):
         if self.drifting:
             k = state["episode"] * (state["step"] - state["episode_began"])
             sigma = Hyper(state).noise * (1 - (k / FADED).clamp_max(1))
-            state["noise"].mul_(KEPT).add_(sigma[:, None, None] * draw["noise"])
+            state["noise"].mul_(DECAY).add_(sigma[:, None, None] * draw["noise"])
         return super().act(state, s, draw)
 
     def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
@@ -103,10 +102,10 @@ class Ddpg(Agent):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pac4DdpgConfig(BeyondConfig, DdpgConfig):
+class Pac4DdpgConfig(PacBayesConfig, DdpgConfig):
     pass
 
 
-class Pac4Ddpg(BeyondCritic, Ddpg):
+class Pac4Ddpg(PacBayesCritic, Ddpg):
     title = "DDPG with the PAC-Bayes critic"
     Config = Pac4DdpgConfig

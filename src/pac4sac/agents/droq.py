@@ -27,14 +27,13 @@ class DroQConfig(RedqConfig):
 
 
 class DropoutTrunk(Trunk):
-    """depth × (Linear, Dropout, LayerNorm, activation): Section 3. Units are dropped where the
-    weights come with "dropout" [R, depth + 1], a random key for each layer and the rate; without it
-    none is."""
+    """depth × (Linear, Dropout, LayerNorm, activation): Section 3. Units are dropped if the weights
+    include "dropout" [R, depth + 1], a random key for each layer and the rate."""
 
     def __init__(
         self, inputs: Mapping[str, int], width: int, depth: int, norm: bool, activation: str
     ) -> None:
-        # what `norm` says is said of the actor alone
+        # the setting `norm` is for the actor only
         super().__init__(inputs, width, depth, True, activation)
 
     def _biased(self, p: Params, i: int, x: Tensor) -> Tensor:
@@ -61,9 +60,9 @@ class DroQ(Redq):
     # the critics (line 8) and in that of the actor (line 12), each with units of its own. Where the
     # agent acts or is asked for a value all units are there.
 
-    def slow_copies(self, state: State, draw: Draw) -> Params:
+    def target_params(self, state: State, draw: Draw) -> Params:
         return {
-            **super().slow_copies(state, draw),
+            **super().target_params(state, draw),
             "dropout": self.dropout(state, draw["target_dropout"]),
         }
 

@@ -57,10 +57,10 @@ class Trunk:
                 }
             self.parameters |= {f"{i}.{name}": parameter for name, parameter in layer.items()}
 
-    def watch(self) -> None:
-        """See observations, the first input, less their mean and by their deviation, as far as they
-        were seen before. Both stand among the weights, but never get a gradient: whatever copies,
-        stores or exports a network has them with it."""
+    def normalise_observations(self) -> None:
+        """Standardise observations, the first input, with running mean and std. Both are stored
+        among the weights, but never get a gradient: whatever copies, stores or exports a network
+        includes them."""
         ds = self.inputs[0]
         first = {
             "count": Parameter((1, 1)),
@@ -175,7 +175,7 @@ def weighted_sum(phi: Tensor, weights: Tensor) -> Tensor:
 STD_FLOOR = 1e-6  # of √v_p, whose slope is infinite at 0
 
 
-def deviation(v: Tensor) -> Tensor:
+def standard_deviation(v: Tensor) -> Tensor:
     """√v, floored where its slope would be infinite."""
     return v.clamp_min(STD_FLOOR**2).sqrt()
 

@@ -3,26 +3,28 @@ text, and nothing else.
 
 Letters are the paper's: w_i ~ N(m_i, v_i) are the weights of the critic's last layer, m_p and v_p
 mean and variance of Q, μ the posterior, μ₀ the prior, N the number of tuples in the replay buffer;
-θ are all the critic's parameters. What the paper leaves open, or what lies beyond it, is chosen by
-settings of `beyond_the_paper.py`."""
+θ are all the critic's parameters. What goes beyond the paper is in `variants/`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
 from pac4sac.agents.bounds import complexity_paper, gaussian_kl
-from pac4sac.agents.nets import Critic, Params, deviation, squashed_sample
+from pac4sac.agents.nets import Critic, Params, squashed_sample, standard_deviation
 from pac4sac.agents.replay import Batch
-from pac4sac.agents.sac import Sac, SacConfig, of_own_shots, pairs, take
+from pac4sac.agents.sac import Sac, SacConfig, best_candidate, pairs
 from pac4sac.agents.settings import (
     ANY,
     AT_LEAST_ONE,
     BELOW_ONE,
     NON_NEGATIVE,
+    REPRODUCTION,
     AgentConfig,
+    new_default,
     per_run,
     structural,
 )
@@ -31,7 +33,7 @@ from pac4sac.agents.tape import Stream
 
 @dataclass(frozen=True, kw_only=True)
 class PacBayesConfig(AgentConfig):
-    """Settings of the PAC-Bayes critic, as the paper has it."""
+    """Settings of the PAC-Bayes critic, with the networks, optimiser and replay of the paper."""
 
     xi: float = per_run(0.01, BELOW_ONE, "ξ: weight of the exploration term")
     conservative: float = per_run(
@@ -39,6 +41,13 @@ class PacBayesConfig(AgentConfig):
     )
     critics: int = structural(1, AT_LEAST_ONE, "number of critics; their minimum is used")
     log_variance: float = structural(-4.6, ANY, "first log-variance of the last layer's weights")
+    lr: float = new_default(AgentConfig, "lr", 1e-3)
+    warmup: int = new_default(AgentConfig, "warmup", 1_000)
+    batch: int = new_default(AgentConfig, "batch", 32)
+    capacity: int = new_default(AgentConfig, "capacity", 25_000)
+    depth: int = new_default(AgentConfig, "depth", 3)
+    norm: bool = new_default(AgentConfig, "norm", True)
+    activation: str = new_default(AgentConfig, "activation", "silu")
 
 
 class Objective(NamedTuple):
@@ -76,8 +85,8 @@ class PacBayesCritic(Agent):
         return complexity_paper(kl, n)
 
     # The final critic training objective L(m, v), third display. Its target r + γ stop_grad(Q)(s′)
-    # is that of SAC, y = r + γ (m_p(s′, a′) − α log π(a′|s′)) with the slow critic's mean and a′ ~
-    # π, never the shooting policy, as in the operator T of "Convergence properties". ξ weighs the
+    # is that of SAC, y = r + γ (m_p(s′, a′) − α log π(a′|s′)) with the target critic's mean and a′
+    # ~ π, never the shooting policy, as in the operator T of "Convergence properties". ξ weighs the
     # exploration term as in Section 3.1.
 
     def objective(
@@ -101,7 +110,7 @@ class PacBayesCritic(Agent):
     def critic_loss(
         self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw
     ) -> Loss:
-        m_p, v_p, v_p_next = self.here_and_next(state, theta, batch, target, draw)
+        m_p, v_p, v_p_next = self.current_and_next_moments(state, theta, batch, target, draw)
         kl, n = self.divergence(state, theta), state["step"].clamp_max(self.config.capacity)
         loss, bellman, conservative, exploration = self.objective(
             state, target.y[:, None], m_p, v_p, v_p_next, kl, n
@@ -115,11 +124,11 @@ class PacBayesCritic(Agent):
         log |= {"q": m_p.mean(-1), "q_deviation": v_p.sqrt().mean(-1)}
         return loss.sum(1), {name: value.mean(1) for name, value in log.items()}
 
-    def here_and_next(
+    def current_and_next_moments(
         self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """m_p(s, a), v_p(s, a) and v_p(s′, a′), each [R, M, B], in one pass; what has ended has no
-        next value."""
+        """Return m_p(s, a), v_p(s, a) and v_p(s′, a′), each [R, M, B], from one pass; after a
+        terminal state there is no next value."""
         m, v = self.critic(
             theta, torch.cat([batch.s, batch.s2], 1), torch.cat([batch.a, target.a2], 1)
         )
@@ -133,14 +142,12 @@ class PacBayesCritic(Agent):
         """[R, M, B], with an ε for each pair (s, a)."""
         m_p, v_p = self.critic(theta, s, a)
         assert v_p is not None
-        return m_p + epsilon * deviation(v_p)
+        return m_p + epsilon * standard_deviation(v_p)
 
     def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
-        return (
-            super().value(theta, s, a, None)
-            if noise is None
-            else self.sample(theta, s, a, noise).amin(1)
-        )
+        if noise is None:
+            return super().value(theta, s, a, None)
+        return self.sample(theta, s, a, noise).amin(1)
 
     def update_streams(self) -> dict[str, Stream]:
         return super().update_streams() | {
@@ -155,9 +162,9 @@ class PacBayesCritic(Agent):
 class Pac4SacConfig(PacBayesConfig, SacConfig):
     """Settings of PAC4SAC: those of its critic and those of SAC."""
 
-    shots: int = per_run(
-        500, AT_LEAST_ONE, "S: actions drawn per step, of which the critic's favourite is taken"
-    )
+    alpha: float = new_default(SacConfig, "alpha", 0.2)
+    learn_alpha: bool = new_default(SacConfig, "learn_alpha", False)
+    shots: int = new_default(SacConfig, "shots", 500)
 
 
 class Pac4Sac(PacBayesCritic, Sac):
@@ -165,6 +172,19 @@ class Pac4Sac(PacBayesCritic, Sac):
 
     title = "PAC-Bayesian soft actor-critic: the paper"
     Config = Pac4SacConfig
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "default": {},
+        "reproduction": {},
+        # The settings with the least regret in the study `search`: learning starts in the first
+        # episode, and the sampled critic is nearly its mean.
+        "best": {"warmup": 250, "xi": 0.0, "conservative": 0.01, "log_variance": -9.2},
+        # The paper's objective and shooting with the networks, batches and learned α of SAC.
+        "mujoco": {
+            **{name: getattr(SacConfig, name) for name in REPRODUCTION},
+            **{"alpha": 1.0, "learn_alpha": True},
+        },
+    }
+    updates_of_task: ClassVar[Mapping[str, int]] = {"reproduction": 1, "best": 4}
     config: Pac4SacConfig
 
     # Fourth display: argmax_π of the mean of m_p(s, a) + ε √v_p(s, a) − α log π(a|s), a ~ π.
@@ -172,7 +192,7 @@ class Pac4Sac(PacBayesCritic, Sac):
     def actor_loss(self, state: State, pi: Params, batch: Batch, draw: Draw) -> Loss:
         alpha, theta = self.alpha(state), self.params(state, "critic")
         a, log_pi = squashed_sample(*self.actor(pi, batch.s), draw["actor"])
-        q = self.sample(theta, batch.s, a, draw["actor_value"]).amin(1)  # m_p + ε √v_p
+        q = self.value(theta, batch.s, a, draw["actor_value"])  # m_p + ε √v_p
         loss = (alpha[:, None] * log_pi - q).mean(-1)
         return loss, {"entropy": -log_pi.mean(-1), "alpha": alpha}
 
@@ -183,10 +203,10 @@ class Pac4Sac(PacBayesCritic, Sac):
         a = self.candidates(state, s, draw)  # [R, S, B, da]
         if a.shape[1] == 1:
             return a.squeeze(1)
-        # [R, M, S·B]
-        theta, epsilon = (self.params(state, "critic"), draw["values"].transpose(1, 2).flatten(2))
-        q = self.sample(theta, *pairs(s, a), epsilon).amin(1).view(a.shape[:-1])  # [R, S, B]
-        return take(a, of_own_shots(q, Hyper(state).shots).argmax(1))
+        theta = self.params(state, "critic")
+        epsilon = draw["values"].transpose(1, 2).flatten(2)  # [R, M, S·B]
+        q = self.value(theta, *pairs(s, a), epsilon).view(a.shape[:-1])  # [R, S, B]
+        return best_candidate(a, q, Hyper(state).shots)
 
     def behaviour_streams(self, states: int, evaluating: bool = False) -> dict[str, Stream]:
         streams, shots = super().behaviour_streams(states, evaluating), self.shots(evaluating)

@@ -1,7 +1,7 @@
 """PBAC (Tasdighi, Haussmann, Werge, Wu, Kandemir, arXiv 2402.03055), by the authors of PAC4SAC:
 deep exploration with PAC-Bayes. The posterior is an ensemble of critics, the prior is made of their
-targets, each critic has a policy of its own, and one policy, drawn now and again, acts. What the
-paper leaves open follows the program that its authors released with it."""
+targets, each critic has its own policy, and one policy, drawn every few steps, acts. What the paper
+leaves open follows the program that its authors released with it."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from pac4sac.agents.base import Draw, Hyper, Loss, State, Target
-from pac4sac.agents.held_member import HeldMember
 from pac4sac.agents.nets import (
     Critic,
     GaussianActor,
@@ -21,9 +20,17 @@ from pac4sac.agents.nets import (
     linear_parameters,
 )
 from pac4sac.agents.nets import squashed_sample as squashed
+from pac4sac.agents.posterior_sampling import PosteriorSampling
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac, SacConfig
-from pac4sac.agents.settings import AT_LEAST_ONE, POSITIVE, Interval, per_run, structural
+from pac4sac.agents.settings import (
+    AT_LEAST_ONE,
+    POSITIVE,
+    REPRODUCTION_SAC,
+    Interval,
+    per_run,
+    structural,
+)
 from pac4sac.agents.tape import Stream
 
 LEAST_VARIANCE = 1e-6
@@ -31,10 +38,7 @@ LEAST_VARIANCE = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class PbacConfig(SacConfig):
-    critics: int = structural(10, Interval(2), "number of critics, each with a policy of its own")
-    target_shots: int = structural(
-        1, Interval(1, 1), "one next action, that of the policy which acts at present"
-    )
+    critics: int = structural(10, Interval(2), "number of critics, each with its own policy")
     prior_variance: float = per_run(
         1.0, POSITIVE, "σ₀²: variance of the prior around the mean of the targets"
     )
@@ -42,7 +46,7 @@ class PbacConfig(SacConfig):
         0.95, Interval(0, 1, low_open=True), "share of the errors in a minibatch that a critic sees"
     )
     held: int = per_run(
-        5, AT_LEAST_ONE, "steps after which another policy is drawn; each episode draws one too"
+        5, AT_LEAST_ONE, "steps after which a policy is drawn; each episode draws one too"
     )
 
 
@@ -62,14 +66,14 @@ class ManyActors(GaussianActor):
         return mean, (0.5 * log_variance.clamp(*self.log_variance_range)).exp()
 
 
-class Pbac(HeldMember, Sac):
+class Pbac(PosteriorSampling, Sac):
     title = "PBAC: an ensemble of critics and policies, by the authors of PAC4SAC"
     Config = PbacConfig
     revision: ClassVar = (
         2  # targets with the next action of the policy that acts, not each with its own
     )
-    presets: ClassVar = {"paper": {}}
-    updates_of_task: ClassVar = {"paper": 1}
+    presets: ClassVar = {"default": {}, "reproduction": REPRODUCTION_SAC}
+    updates_of_task: ClassVar = {"reproduction": 1}
     takes_minimum: ClassVar = False
     config: PbacConfig
 
@@ -136,13 +140,15 @@ class Pbac(HeldMember, Sac):
         chosen = state["member"].view(-1, 1, 1, 1).expand(-1, 1, *mean.shape[2:])
         return mean.gather(1, chosen).squeeze(1), std.gather(1, chosen).squeeze(1)
 
-    def renewed(self, state: State) -> Tensor:
+    def due_for_draw(self, state: State) -> Tensor:
         # a float: compiled for a CPU, whole numbers would be divided in empty lanes too, by 0
         held = Hyper(state).held
-        return super().renewed(state) | (torch.remainder(state["step"].to(held.dtype), held) == 0)
+        return super().due_for_draw(state) | (
+            torch.remainder(state["step"].to(held.dtype), held) == 0
+        )
 
     def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
-        """By which candidates are ranked, where it shoots."""
+        """Return the mean over critics, by which shooting ranks candidates."""
         return self.critic(theta, s, a)[0].mean(1)
 
     def deterministic_action(self, state: State, s: Tensor) -> Tensor:
@@ -152,7 +158,7 @@ class Pbac(HeldMember, Sac):
         """Of a policy drawn for each state."""
         # [R, M, B, da]
         a, log_pi = squashed(*self.actor(self.params(state, "actor"), s), draw["policies"])
-        chosen = self.member_of(draw["which"]).unsqueeze(1)
+        chosen = self.member_index(draw["which"]).unsqueeze(1)
         each = chosen.unsqueeze(-1).expand(-1, -1, -1, self.da)
         return a.gather(1, each).squeeze(1), log_pi.gather(1, chosen).squeeze(1)
 

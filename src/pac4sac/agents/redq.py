@@ -1,6 +1,6 @@
 """Randomized ensembled double Q-learning (Chen et al. 2021, Algorithm 1): SAC with an ensemble of N
-critics and many updates per step. The target takes the minimum of M critics drawn anew for each
-update, the actor climbs the mean of all."""
+critics and many updates per step. The target takes the minimum of M critics that are drawn for each
+update; the actor ascends the mean of all."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,14 @@ from torch import Tensor
 from pac4sac.agents.base import Draw, Hyper, State
 from pac4sac.agents.nets import Params
 from pac4sac.agents.sac import Sac, SacConfig
-from pac4sac.agents.settings import AT_LEAST_ONE, MUJOCO_SAC, per_run, structural
+from pac4sac.agents.settings import (
+    AT_LEAST_ONE,
+    REPRODUCTION,
+    AgentConfig,
+    new_default,
+    per_run,
+    structural,
+)
 from pac4sac.agents.tape import Stream
 from pac4sac.base.errors import UserError
 
@@ -26,7 +33,10 @@ class RedqConfig(SacConfig):
         2, AT_LEAST_ONE, "M: critics drawn for each target, which takes their minimum"
     )
     updates_per_step: int = per_run(20, AT_LEAST_ONE, "G: updates after each environment step")
-    policy_delay: int = per_run(20, AT_LEAST_ONE, "the actor and α move in every so manyth update")
+    warmup: int = new_default(AgentConfig, "warmup", 5_000)
+    policy_delay: int = per_run(
+        20, AT_LEAST_ONE, "d: the actor and α are updated in every d-th update"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -42,8 +52,11 @@ class Redq(Sac):
 
     title = "Randomized ensembled double Q-learning"
     Config = RedqConfig
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"paper": {}, "mujoco": MUJOCO_SAC}
-    updates_of_task: ClassVar[Mapping[str, int]] = {}  # G is the algorithm's own
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "default": {},
+        "reproduction": {**REPRODUCTION, "alpha": 0.2},
+    }
+    updates_of_task: ClassVar[Mapping[str, int]] = {}  # G is part of the algorithm
     config: RedqConfig
 
     # Lines 6 to 9: each of G updates draws a batch and a subset 𝓜 of M critics; all N critics
@@ -51,19 +64,19 @@ class Redq(Sac):
     #
     #   y = r + γ (min_{i ∈ 𝓜} Q′_i(s′, a′) − α log π(a′|s′)),  a′ ~ π(·|s′)
     #
-    # which is that of SAC but for the minimum.
+    # which is that of SAC except for the minimum.
 
     def target_value(self, state: State, s2: Tensor, a2: Tensor, draw: Draw) -> Tensor:
-        q2, _ = self.critic(self.slow_copies(state, draw), s2, a2)  # [R, N, B]
+        q2, _ = self.critic(self.target_params(state, draw), s2, a2)  # [R, N, B]
         return q2.masked_fill(
             ~drawn_subset(draw["subset"], Hyper(state).subset).unsqueeze(-1), torch.inf
         ).amin(1)
 
-    def slow_copies(self, state: State, draw: Draw) -> Params:
+    def target_params(self, state: State, draw: Draw) -> Params:
         return self.params(state, "critic/target")
 
-    # Line 12, after the G updates: the actor climbs the mean over the ensemble, 1/N Σ_i Q_i(s, a) −
-    # α log π(a|s).
+    # Line 12, after the G updates: the actor ascends the mean over the ensemble, 1/N Σ_i Q_i(s, a)
+    # − α log π(a|s).
 
     delayed: ClassVar[Mapping[str, str]] = {"actor": "policy_delay"}
 
@@ -71,7 +84,7 @@ class Redq(Sac):
         return self.critic(theta, s, a)[0].mean(1)
 
     def mean_and_variance(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, None]:
-        """The mean of the ensemble, which is what the actor goes by."""
+        """Return the mean of the ensemble, which the actor ascends."""
         return self.value(self.params(state, "critic"), s, a, None), None
 
     def update_streams(self) -> dict[str, Stream]:
@@ -79,8 +92,8 @@ class Redq(Sac):
 
 
 def drawn_subset(uniforms: Tensor, size: Tensor) -> Tensor:
-    """Which members [R, N] belong to a random subset of the run's own size [R]: those with the
-    smallest numbers."""
+    """Return which members [R, N] belong to a random subset of the run's own size [R]: those with
+    the smallest uniform numbers."""
     mine, others = uniforms.unsqueeze(2), uniforms.unsqueeze(1)
     place = torch.arange(uniforms.shape[1], device=uniforms.device)
     # [R, N, N]; equal ones by their place

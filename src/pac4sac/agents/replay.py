@@ -13,10 +13,9 @@ class Batch(NamedTuple):
     s: Tensor  # [R, B, ds]
     a: Tensor  # [R, B, da]
     r: Tensor  # [R, B]
-    s2: Tensor  # [R, B, ds], the true next state, also where the time limit cut the episode
-    # [R, B], 1 where the episode really ended; a time limit is no end. Where several steps were
-    # joined into one, what they discount is in it too, so that r + γ (1 − terminated) · value is
-    # their target.
+    s2: Tensor  # [R, B, ds], the true next state, also if a time limit truncated the episode
+    # [R, B], 1 if the episode terminated; a time limit does not terminate it. For n-step returns
+    # it includes their discount, so that r + γ (1 − terminated) · value is the target.
     terminated: Tensor
 
 
@@ -37,11 +36,11 @@ def store(data: Tensor, row: Tensor, step: Tensor) -> None:
 
 def sample(data: Tensor, uniforms: Tensor, n: Tensor, ds: int, da: int) -> Batch:
     """Transitions drawn with replacement from the first n, one for each uniform number [R, B]."""
-    return at(data, places(uniforms, n), ds, da)
+    return at(data, indices(uniforms, n), ds, da)
 
 
 def at(data: Tensor, index: Tensor, ds: int, da: int) -> Batch:
-    """The transitions at places [R, B] of the rings."""
+    """Return the transitions at indices [R, B] of the rings."""
     runs, capacity, width = data.shape
     first = torch.arange(runs, device=data.device).unsqueeze(1) * capacity
     rows = data.view(-1, width).index_select(0, (first + index).view(-1)).view(*index.shape, width)
@@ -51,10 +50,9 @@ def at(data: Tensor, index: Tensor, ds: int, da: int) -> Batch:
 def join(
     data: Tensor, index: Tensor, n: Tensor, batch: Batch, steps: Tensor, longest: int, gamma: Tensor
 ) -> Batch:
-    """The batch at these places with each transition joined to those that followed it, up to a
-    run's own number of steps [R]: as far as its episode goes, which goes on where the next in the
-    ring begins in the state where it ended. So neither an end, nor a time limit, nor the youngest
-    in the ring is ever passed."""
+    """Return n-step transitions: each of the batch joined with those that followed it, up to a
+    run's own number of steps [R]. Joining stops at the end of the episode, which is where the next
+    transition in the ring does not start in the state where this one ended."""
     ds, da = batch.s.shape[-1], batch.a.shape[-1]
     r, s2, terminated = batch.r, batch.s2, batch.terminated
     discount, joined = torch.ones_like(r), torch.ones_like(r, dtype=torch.bool)
@@ -68,8 +66,8 @@ def join(
     return batch._replace(r=r, s2=s2, terminated=1 - discount * (1 - terminated))
 
 
-def places(uniforms: Tensor, n: Tensor) -> Tensor:
-    """Which of the first n transitions uniform numbers draw."""
+def indices(uniforms: Tensor, n: Tensor) -> Tensor:
+    """Return the indices of transitions, among the first n, that uniform numbers draw."""
     return (uniforms * n).long().clamp_max(n - 1)  # u = 1 would read the next run's ring
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from pac4sac.base.errors import UserError
 
 State = dict[str, Tensor]
-"""All that a cohort is, by name: weights [R, M, P], slow copies, moments, per-run settings,
+"""All that a cohort is, by name: weights [R, M, P], target networks, moments, per-run settings,
 counters."""
 Draw = Mapping[str, Tensor]
 """One reading of the tape: {stream: [R, ...]}."""

@@ -30,7 +30,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Part:
-    """The place of one run's numbers in a block, and where they come from."""
+    """A view of one run's numbers in a block, and the seed that they come from."""
 
     place: Tensor
     uniform: bool
@@ -39,7 +39,7 @@ class Part:
     def draw(self, number: int, generator: torch.Generator) -> None:
         digest = hashlib.blake2b(f"{self.source} {number}".encode(), digest_size=8).digest()
         generator.manual_seed(int.from_bytes(digest, "little"))
-        # A part with gaps is drawn apart, so that a run gets the numbers it would get alone.
+        # A view with gaps is drawn separately, so that a run gets the same numbers as alone.
         out = self.place if self.place.is_contiguous() else self.place.new_empty(self.place.shape)
         (out.uniform_ if self.uniform else out.normal_)(generator=generator)
         if out is not self.place:
@@ -85,7 +85,7 @@ class Tape:
         return block if rows is None else block[:, : rows[run]]
 
     def seek(self, position: int) -> None:
-        """Make sure that the block which holds a position is the current one."""
+        """Load the block that holds a position."""
         number = position // self.length
         if number != self._loaded:
             for part in self._parts:
@@ -106,8 +106,7 @@ class Reading(dict[str, Tensor]):
 
 
 def read(blocks: Mapping[str, Tensor], position: Tensor) -> Reading:
-    """What stands at a position that lives on the device; of a lane behind the first, at lane ·
-    length further."""
+    """Read at a position held in a device tensor; lane k is at position + k · length."""
     at = {name: (position % block.shape[1]).reshape(1) for name, block in blocks.items()}
     return Reading(
         {name: block.index_select(1, at[name]).squeeze(1) for name, block in blocks.items()}
@@ -122,15 +121,15 @@ def initial_uniforms(seeds: Sequence[int], name: str, count: int, device: torch.
 
 
 def scrambled(x: Tensor) -> Tensor:
-    """Whole numbers below 2³², one to one, without a pattern."""
+    """Hash whole numbers below 2³² one to one."""
     for _ in range(2):
         x = ((x ^ (x >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
     return x ^ (x >> 16)
 
 
 def hashed_uniforms(keys: Tensor, count: int) -> Tensor:
-    """[K, count] numbers in [0, 1) from keys [K] in [0, 1) that stand on a tape, where a tape could
-    not hold them all: each from its key and its place."""
+    """Return [K, count] numbers in [0, 1) computed from keys [K] in [0, 1), for more random numbers
+    than a tape can hold."""
     key = scrambled((keys * 2**24).long()).unsqueeze(-1)
     return (scrambled(scrambled(torch.arange(count, device=keys.device)) ^ key) >> 8) / 2**24
 

@@ -4,7 +4,7 @@ this file line by line."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -13,9 +13,9 @@ from pac4sac.agents.nets import Critic, DeterministicActor, Net, Params
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.settings import (
     AT_LEAST_ONE,
-    MUJOCO,
     NON_NEGATIVE,
     AgentConfig,
+    new_default,
     per_run,
     structural,
 )
@@ -26,15 +26,14 @@ from pac4sac.agents.tape import Stream
 class Td3Config(AgentConfig):
     """Settings of TD3."""
 
-    noise: float = per_run(0.1, NON_NEGATIVE, "deviation of the Gaussian exploration noise")
-    smoothing: float = per_run(
-        0.2, NON_NEGATIVE, "σ̃: deviation of the noise on the target's action"
-    )
+    noise: float = per_run(0.1, NON_NEGATIVE, "std of the Gaussian exploration noise")
+    smoothing: float = per_run(0.2, NON_NEGATIVE, "σ̃: std of the noise on the target's action")
     smoothing_limit: float = per_run(0.5, NON_NEGATIVE, "c: largest noise on the target's action")
     policy_delay: int = per_run(
-        2, AT_LEAST_ONE, "d: the actor and the slow copies move in every d-th update"
+        2, AT_LEAST_ONE, "d: actor and target networks are updated in every d-th update"
     )
     critics: int = structural(2, AT_LEAST_ONE, "number of critics; the target takes their minimum")
+    warmup: int = new_default(AgentConfig, "warmup", 25_000)
 
 
 class Td3(Agent):
@@ -42,10 +41,6 @@ class Td3(Agent):
 
     title = "Twin delayed deep deterministic policy gradient"
     Config = Td3Config
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "paper": {},
-        "mujoco": {**MUJOCO, "warmup": 25_000},
-    }
     with_target: ClassVar[tuple[str, ...]] = ("critic", "actor")
     config: Td3Config
     actor: DeterministicActor
@@ -64,8 +59,8 @@ class Td3(Agent):
         q2 = self.target_value(state, batch.s2, a2, draw)
         return Target(batch.r + Hyper(state).gamma[:, None] * (1 - batch.terminated) * q2, a2)
 
-    # Section 5.2, delayed policy updates: the actor and all slow copies move in every d-th update
-    # only.
+    # Section 5.2, delayed policy updates: the actor and all target networks are updated only in
+    # every d-th update.
 
     delayed: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("actor", "critic/target", "actor/target"), "policy_delay"
@@ -90,9 +85,8 @@ class Td3(Agent):
     # Acting: a = π(s) + ε, ε ~ N(0, σ).
 
     def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
-        return (
-            self.deterministic_action(state, s) + Hyper(state).noise[:, None, None] * draw["noise"]
-        ).clamp(-1, 1)
+        noise = Hyper(state).noise[:, None, None] * draw["noise"]
+        return (self.deterministic_action(state, s) + noise).clamp(-1, 1)
 
     def deterministic_action(self, state: State, s: Tensor) -> Tensor:
         return self.actor(self.params(state, "actor"), s)

@@ -16,9 +16,11 @@ from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac, SacConfig
 from pac4sac.agents.settings import (
     AT_LEAST_ONE,
-    MUJOCO_SAC,
     NON_NEGATIVE,
+    REPRODUCTION,
+    AgentConfig,
     Interval,
+    new_default,
     per_run,
     structural,
 )
@@ -36,6 +38,9 @@ class TqcConfig(SacConfig):
     dropped: int = per_run(
         2, NON_NEGATIVE, "d: largest atoms left out of the target for each critic"
     )
+    warmup: int = new_default(AgentConfig, "warmup", 256)
+    critic_width: int = new_default(AgentConfig, "critic_width", 512)
+    critic_depth: int = new_default(AgentConfig, "critic_depth", 3)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,15 +67,15 @@ class QuantileCritic(Critic):
 
 
 class Tqc(Sac):
-    """SAC whose critics give quantiles of the return, the largest of which no target takes."""
+    """SAC whose critics give quantiles of the return; targets leave out the largest."""
 
     title = "Truncated quantile critics"
     Config = TqcConfig
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "paper": {},
-        "mujoco": {**MUJOCO_SAC, "critic_width": 512, "critic_depth": 3, "warmup": 256},
+        "default": {},
+        "reproduction": {**REPRODUCTION, "alpha": 0.2, "critic_width": 0, "critic_depth": 0},
     }
-    updates_of_task: ClassVar[Mapping[str, int]] = {"paper": 1}
+    updates_of_task: ClassVar[Mapping[str, int]] = {"reproduction": 1}
     config: TqcConfig
     critic: QuantileCritic
 
@@ -79,7 +84,7 @@ class Tqc(Sac):
             self.trunk(s=self.ds, a=self.da), self.config.critics, self.config.quantiles
         )
 
-    # Section 3.2: the N·M atoms of all slow critics are pooled and sorted, z_(1) ≤ z_(2) ≤ …; the
+    # Section 3.2: the N·M atoms of all target critics are pooled and sorted, z_(1) ≤ z_(2) ≤ …; the
     # smallest kN of them, k = M − d, make the target's distribution, y_i = r + γ (z_(i)(s′, a′) − α
     # log π(a′|s′)).
 
@@ -113,14 +118,14 @@ class Tqc(Sac):
             "spread": atoms.std(-1, correction=0).mean((1, 2)),
         }
 
-    # Eq. (13): the actor climbs the mean of all atoms, 1/NM Σ z, of which none is left out.
+    # Eq. (13): the actor ascends the mean of all atoms, 1/NM Σ z, none of them left out.
 
     def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
         return self.critic(theta, s, a)[0].mean(1)
 
     def mean_and_variance(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, None]:
-        """The atoms' mean; what they spread over is the return's own chance, no doubt about its
-        mean."""
+        """Return the mean of the atoms. Their spread is the randomness of the return, not the
+        uncertainty of its mean."""
         return self.value(self.params(state, "critic"), s, a, None), None
 
     def logged(self) -> tuple[str, ...]:

@@ -178,19 +178,22 @@ def parse_jsonl(content: bytes) -> tuple[list[dict[str, Any]], int]:
 
 
 def check_kinds(about: Any, kinds: Kinds, what: str, version: int | None = None) -> dict[str, Any]:
-    """What was read, where it has all that it should have, each of its kind; truth values are no
-    numbers."""
+    """Return what was read, if it has all that it should have, each of its kind."""
     if not isinstance(about, dict):
         raise UserError(f"{what} is damaged: it is no table of names and values; {COPY}")
     if version is not None and about.get("version", version) != version:
         reads = f"this pac4sac reads version {version}; use the pac4sac that wrote it."
         raise UserError(f"{what} has version {about['version']}, and {reads}")
     kinds = kinds if version is None else {"version": int, **kinds}
-    wrong = [n for n, kind in kinds.items() if not isinstance(about.get(n), kind)]
-    wrong += [n for n, kind in kinds.items() if isinstance(about.get(n), bool) and kind is not bool]
+    wrong = [name for name, kind in kinds.items() if not _is_of_kind(about.get(name), kind)]
     if wrong:
         raise UserError(f"{what} is damaged: it lacks a readable {', '.join(wrong)}; {COPY}")
     return about
+
+
+def _is_of_kind(value: Any, kind: type | UnionType) -> bool:
+    """Return whether a value is of a kind; bool does not count as a number."""
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
 def check_if_there(about: Any, kinds: Kinds, what: str) -> None:
@@ -198,14 +201,14 @@ def check_if_there(about: Any, kinds: Kinds, what: str) -> None:
     check_kinds(about, {name: kind for name, kind in kinds.items() if name in about}, what)
 
 
-def plain(value: Any, not_finite: Callable[[float], Any] = lambda number: number) -> Any:
-    """As JSON knows it: lists and numbers instead of NumPy's, and what is to stand for a number
-    that is not finite."""
+def as_json(value: Any, not_finite: Callable[[float], Any] = lambda number: number) -> Any:
+    """Return a value as JSON knows it: lists and numbers instead of NumPy's. `not_finite` gives
+    what stands for a number that is not finite."""
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, dict):
-        return {key: plain(item, not_finite) for key, item in value.items()}
+        return {key: as_json(item, not_finite) for key, item in value.items()}
     if isinstance(value, list | tuple | range):
-        return [plain(item, not_finite) for item in value]
+        return [as_json(item, not_finite) for item in value]
     return not_finite(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -45,26 +45,31 @@ Allowed = Interval | tuple[str, ...] | None  # numbers, words, or anything of it
 
 
 def check_value(name: str, value: Any, kind: type, allowed: Allowed, other: str = "") -> None:
-    """Tell in a sentence what a value should be; `other` is a word that may stand for a number."""
+    """Refuse a value that is not of its kind or not allowed, and say what it should be; `other` is
+    a word that may stand for a number."""
     if isinstance(allowed, tuple):
         right, expected = value in allowed, f"one of {', '.join(allowed)}"
     elif kind in (bool, str):
         right, expected = isinstance(value, kind), "true or false" if kind is bool else "a text"
     else:
         assert isinstance(allowed, Interval)
-        number = isinstance(value, int if kind is int else (int, float)) and not isinstance(
-            value, bool
-        )
-        largest = LARGEST_WHOLE if kind is int else LARGEST
-        right = number and abs(value) <= largest and value in allowed
-        expected = (
-            f"a {'whole ' if kind is int else ''}number{'' if allowed is ANY else f' {allowed}'}"
-        )
-        expected += f", of at most {largest:.1g}" if number and value in allowed else ""
+        right, expected = _check_number(value, kind, allowed)
         if other:
             right, expected = right or value == other, f"{other} or {expected}"
     if not right:
         raise UserError(f"{name} must be {expected}, not {_short(value)}.")
+
+
+def _check_number(value: Any, kind: type, allowed: Interval) -> tuple[bool, str]:
+    """Return whether a value is such a number, and what it should be."""
+    expected = "a whole number" if kind is int else "a number"
+    if allowed is not ANY:
+        expected += f" {allowed}"
+    accepted = int if kind is int else (int, float)
+    if isinstance(value, bool) or not isinstance(value, accepted) or value not in allowed:
+        return False, expected
+    largest = LARGEST_WHOLE if kind is int else LARGEST
+    return abs(value) <= largest, f"{expected}, of at most {largest:.1g}"
 
 
 def _short(value: Any) -> str:

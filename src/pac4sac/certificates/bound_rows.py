@@ -92,21 +92,6 @@ class BoundTable:
             rows = [*on_replay, *self._theorem_1(self.kl), *rows]
         return sorted(rows, key=lambda row: QUANTITIES.index(row.quantity))
 
-    @cached_property
-    def _of_quantities(self) -> dict[ErrorQuantity, dict[str, Any]]:
-        """What all rows of a quantity share."""
-        clipped = {*self.measured.beyond, *self.fresh.beyond()}
-        estimates = zip(self.scales.largest.items(), vars(self.measured).values(), strict=False)
-        return {
-            quantity: {
-                "quantity": quantity,
-                "trivial": largest,
-                "measured": measured,
-                "clipped": quantity in clipped,
-            }
-            for (quantity, largest), measured in estimates
-        }
-
     def _row(
         self,
         name: str,
@@ -119,19 +104,23 @@ class BoundTable:
         # of bounded ones ε is but a scale
         if self.rewards_outside and not quantity.startswith("bounded"):
             fails = *fails, "rewards"
-        basis: dict[str, Any] = {
-            "n": len(losses),
-            "delta": self.scales.delta,
-            "risk": float(losses.mean()),
-        }
         return BoundRow(
             name=name,
+            quantity=quantity,
+            n=len(losses),
+            delta=self.scales.delta,
+            risk=float(losses.mean()),
             value=float(bound),
+            trivial=self.scales.largest[quantity],
+            measured=self.measured.by_quantity[quantity],
             fails=fails,
-            **basis,
-            **self._of_quantities[quantity],
+            clipped=quantity in self._clipped,
             **more,
         )
+
+    @cached_property
+    def _clipped(self) -> set[ErrorQuantity]:
+        return {*self.measured.beyond, *self.fresh.beyond()}
 
     def _on_replay(self, replay: BellmanErrors, kl: float) -> Iterator[BoundRow]:
         n, delta, largest = (

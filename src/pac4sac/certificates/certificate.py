@@ -6,13 +6,14 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from pac4sac.agents.base import Agent, State
 from pac4sac.agents.bounds import check_delta
+from pac4sac.agents.replay import Batch
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import write_whole
 from pac4sac.base.ranges import EPISODES, NON_NEGATIVE, check_value
@@ -26,10 +27,10 @@ from pac4sac.certificates.texts import CAVEATS, TEXTS
 from pac4sac.runs.reading import damage_text, read_run
 from pac4sac.runs.statistics import Estimate
 from pac4sac.tasks.registry import time_limit
-from pac4sac.training.agent_file import choose_agent, load
+from pac4sac.training.agent_file import TrainedAgent, choose_agent, load
 from pac4sac.training.backends import on_threads
 from pac4sac.training.evaluation import Episodes, evaluate
-from pac4sac.training.value_error import Bias, ValueErrors, measure_value_errors
+from pac4sac.training.value_error import Bias, Floats, ValueErrors, measure_value_errors
 
 REMARKS: dict[str, str] = TEXTS["remarks"]
 VERSION = 1
@@ -176,93 +177,147 @@ def _examine(
     trained = load(file)
     stored = critic_errors.stored_replay(file, trained)
     agent, state, task = trained.agent, trained.state | stored.prior, trained.run.task
-    remarks = about_training(file)
-    say(f"{2 * episodes} episodes of the policy …")
-    (played,) = measure_value_errors(agent, state, task, [seed], 2 * episodes, "certificate")
-    measuring, certifying = played.part(slice(episodes)), played.part(slice(episodes, None))
-    errors = {"policy": measuring}
-    if trained.shoots:
-        count = max(FEWEST, episodes // SHOOTING_SHARE)
-        say(f"{count} episodes of the shooting policy, the dearest part …")
-        (errors["shooting"],) = measure_value_errors(
-            agent, state, task, [seed], count, "certificate", shooting=True
-        )
-
-    replayed = [] if stored.batch is None else [stored.batch.r[0].double().numpy()]
-    rewards = assumed = given or RewardRange.known(task)
-    if rewards is None:  # and then nothing is assumed: extremes that were merely seen are no limits
-        rewards = RewardRange.observed((*replayed, measuring.rewards())[0])
-        remarks.append(REMARKS["unknown_rewards"].format(rewards=rewards))
-    seen = [e.rewards() for e in (played, *errors.values())]
-    outside = rewards.farthest_outside(np.concatenate(seen + replayed))
-    if outside is not None:
-        limits_of = "each step" if rewards.each_step else "an episode's mean"
-        remarks.append(
-            REMARKS["outside"].format(reward=outside, range=rewards, limits_of=limits_of)
-        )
-        assumed = None if rewards.each_step else assumed
+    played = play_episodes(trained, state, episodes, seed, say)
+    rewards = assumed_rewards(given or RewardRange.known(task), stored.batch, played)
 
     say("the critic on replay and fresh transitions …")
-    scales = critic_errors.Scales(rewards, played.gamma, delta)
-    replay = (
-        None
-        if stored.batch is None
-        else critic_errors.bellman_errors(agent, state, stored.batch, seed)
-    )
+    scales = critic_errors.Scales(rewards.scale, played.policy.gamma, delta)
+    replay = None
+    if stored.batch is not None:
+        replay = critic_errors.bellman_errors(agent, state, stored.batch, seed)
     kl, faults = posterior(agent, state)
-    if kl is None:
-        remarks.append(REMARKS["plain_weights"])
-    elif replay is None:
-        remarks.append(REMARKS["no_replay"].format(missing=stored.missing))
-    measured = critic_errors.fresh_errors(agent, state, measuring, scales, seed).measured()
-    fresh = critic_errors.fresh_errors(agent, state, certifying, scales, seed + 1)
-    rows = BoundTable(
-        replay, fresh, measured, kl, faults, seed, rewards_outside=outside is not None
-    ).rows()
+    measuring = critic_errors.fresh_errors(agent, state, played.measuring, scales, seed)
+    certifying = critic_errors.fresh_errors(agent, state, played.certifying, scales, seed + 1)
+    measured = measuring.measured()
+    table = BoundTable(
+        replay, certifying, measured, kl, faults, seed, rewards_outside=rewards.are_outside
+    )
 
-    calibrations = critic_errors.calibrate(agent, state, task, measuring, seed, delta, say)
+    calibrations = critic_errors.calibrate(agent, state, task, played.measuring, seed, delta, say)
+    remarks = [*about_training(file), *rewards.remarks, *about_posterior(kl, stored)]
     if not calibrations:
         remarks.append(REMARKS["no_uncertainty"])
     say(f"{episodes} episodes of the deterministic policy …")
     deterministic = evaluate(
         Episodes(agent, state, task, [seed], episodes, "certificate"), "deterministic"
     )[0]
-    limit = time_limit(task)
-    returns = {
-        "π, one action": played.returns(limit),
-        "deterministic": deterministic[np.isfinite(deterministic)],
-    }
-    if "shooting" in errors:
-        returns["shooting"] = errors["shooting"].returns(limit)
-    because = "returns in the range that you gave"
-    if limits is None and assumed is not None and limit is not None:
-        limits, because = assumed.of_returns(limit), f"{assumed}, {limit} steps at most"
+    limit, errors = time_limit(task), played.by_policy
+    unjudged = played.measuring.within(limit) & ~played.measuring.judged
     return Certificate(
         run=trained.run.id,
         task=task.name,
         algo=trained.run.algo,
         agent_file=file,
         seed=seed,
+        delta=delta,
         episodes=episodes,
-        alpha=played.alpha,
-        **vars(scales),  # rewards, gamma and delta
+        gamma=scales.gamma,
+        alpha=played.policy.alpha,
+        rewards=rewards.scale,
         epsilon=scales.epsilon,
         epsilon_value=scales.epsilon_value,
         kl=kl,
         replay_tuples=None if replay is None else len(replay.m),
         bias={policy: bias for policy, e in errors.items() if (bias := e.bias(1 - delta))},
         along=[bias_along(policy, e, delta) for policy, e in errors.items()],
-        unjudged_steps=int((measuring.within(limit) & ~measuring.judged).sum()),
+        unjudged_steps=int(unjudged.sum()),
         measured=measured,
-        rows=rows,
+        rows=table.rows(),
         calibration=calibrations,
-        interval=widen(measuring, certifying, delta),
-        returns=[
-            certify_returns(x, limits, delta, policy=policy, because=because)
-            for policy, x in returns.items()
-        ],
+        interval=widen(played.measuring, played.certifying, delta),
+        returns=_certified_returns(played, deterministic, limits, rewards.assumed, limit, delta),
         remarks=remarks,
     )
+
+
+class PlayedEpisodes(NamedTuple):
+    """Fresh episodes of the stochastic policy and, if the agent shoots, of the shooting policy."""
+
+    policy: ValueErrors  # both of the following
+    measuring: ValueErrors
+    certifying: ValueErrors
+    shooting: ValueErrors | None
+
+    @property
+    def by_policy(self) -> dict[str, ValueErrors]:
+        """The episodes that measure."""
+        shooting = {} if self.shooting is None else {"shooting": self.shooting}
+        return {"policy": self.measuring, **shooting}
+
+
+def play_episodes(
+    trained: TrainedAgent, state: State, episodes: int, seed: int, say: Progress
+) -> PlayedEpisodes:
+    agent, task, shooting = trained.agent, trained.run.task, None
+    say(f"{2 * episodes} episodes of the policy …")
+    (policy,) = measure_value_errors(agent, state, task, [seed], 2 * episodes, "certificate")
+    if trained.shoots:
+        count = max(FEWEST, episodes // SHOOTING_SHARE)
+        say(f"{count} episodes of the shooting policy, the dearest part …")
+        (shooting,) = measure_value_errors(
+            agent, state, task, [seed], count, "certificate", shooting=True
+        )
+    measuring, certifying = policy.part(slice(episodes)), policy.part(slice(episodes, None))
+    return PlayedEpisodes(policy, measuring, certifying, shooting)
+
+
+class AssumedRewards(NamedTuple):
+    """What bounds take for the range of a task's rewards."""
+
+    scale: RewardRange  # by which errors are judged
+    assumed: RewardRange | None  # what bounds on returns rest on
+    are_outside: bool  # some rewards refute the range
+    remarks: list[str]
+
+
+def assumed_rewards(
+    known: RewardRange | None, batch: Batch | None, played: PlayedEpisodes
+) -> AssumedRewards:
+    """Return the known range, or that of the rewards that were seen: then nothing is assumed, since
+    extremes that were merely seen are no limits."""
+    replayed = [] if batch is None else [batch.r[0].double().numpy()]
+    scale, assumed, remarks = known, known, []
+    if scale is None:
+        scale = RewardRange.observed((*replayed, played.measuring.rewards())[0])
+        remarks.append(REMARKS["unknown_rewards"].format(rewards=scale))
+    fresh = [errors.rewards() for errors in (played.policy, played.shooting) if errors is not None]
+    outside = scale.farthest_outside(np.concatenate(fresh + replayed))
+    if outside is not None:
+        limits_of = "each step" if scale.each_step else "an episode's mean"
+        remarks.append(REMARKS["outside"].format(reward=outside, range=scale, limits_of=limits_of))
+        assumed = None if scale.each_step else assumed
+    return AssumedRewards(scale, assumed, outside is not None, remarks)
+
+
+def _certified_returns(
+    played: PlayedEpisodes,
+    deterministic: Floats,
+    limits: Limits | None,
+    rewards: RewardRange | None,
+    limit: int | None,
+    delta: float,
+) -> list[ReturnCertificate]:
+    """Bound the expected return of each policy, by the limits that the user gave or by those that
+    follow from the rewards and the time limit."""
+    returns = {
+        "π, one action": played.policy.returns(limit),
+        "deterministic": deterministic[np.isfinite(deterministic)],
+    }
+    if played.shooting is not None:
+        returns["shooting"] = played.shooting.returns(limit)
+    because = "returns in the range that you gave"
+    if limits is None and rewards is not None and limit is not None:
+        limits, because = rewards.of_returns(limit), f"{rewards}, {limit} steps at most"
+    return [
+        certify_returns(x, limits, delta, policy=policy, because=because)
+        for policy, x in returns.items()
+    ]
+
+
+def about_posterior(kl: float | None, stored: critic_errors.StoredReplay) -> list[str]:
+    if kl is None:
+        return [REMARKS["plain_weights"]]
+    return [] if stored.batch is not None else [REMARKS["no_replay"].format(missing=stored.missing)]
 
 
 def posterior(agent: Agent, state: State) -> tuple[float | None, tuple[str, ...]]:
@@ -275,10 +330,7 @@ def posterior(agent: Agent, state: State) -> tuple[float | None, tuple[str, ...]
     # Several critics are one posterior over all of their weights, the product, whose KL is the sum;
     # or over the weights of one of them, a mixture, whose KL is at most the mean.
     kl, shape = (each.sum(), "minimum") if agent.takes_minimum else (each.mean(), "mixture")
-    moved = (
-        getattr(agent.config, "prior", "fixed") != "fixed"
-        or getattr(agent.config, "head", "") == "regression"
-    )
+    moved = getattr(agent, "prior_moves", False)
     return float(kl), (
         *(["prior"] if moved else []),
         *([shape] if agent.critic.members > 1 else []),

@@ -1,13 +1,12 @@
 """The errors of a critic: on transitions of its replay and of fresh episodes, as measured beside
 the bounds, and beside what the critic offers as its uncertainty."""
 
-import copy
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -69,8 +68,8 @@ class BellmanErrors:
 
     def episode_means(self, values: Floats) -> Floats:
         """Of each episode; the independent units of fresh data."""
-        _, place = np.unique(self.episode, return_inverse=True)
-        return np.asarray(np.bincount(place, values) / np.bincount(place))
+        _, index = np.unique(self.episode, return_inverse=True)
+        return np.asarray(np.bincount(index, values) / np.bincount(index))
 
     def one_per_episode(self, values: Floats, seed: int) -> Floats:
         """At a random time of each episode: independent samples too."""
@@ -88,7 +87,7 @@ def bellman_errors(agent: Agent, state: State, batch: replay.Batch, seed: int) -
     gamma, alpha = Hyper(state).gamma[:, None], agent.entropy_weight(state)[:, None]
 
     def claims(s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-        m, v = agent.claims(state, s, a)
+        m, v = agent.value_estimate(state, s, a)
         return m, torch.zeros_like(m) if v is None else v
 
     chunks: list[tuple[Tensor, ...]] = []
@@ -143,21 +142,36 @@ class Scales:
         data."""
         low, high = self.rewards.of_values(self.gamma)
         width = high - low
-        return dict(zip(QUANTITIES, (width**2, width**2, width, 1.0, 1.0), strict=True))
+        return {
+            "squared Bellman error": width**2,
+            "value error": width**2,
+            "absolute value error": width,
+            "bounded Bellman error": 1.0,
+            "bounded value error": 1.0,
+        }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Means over fresh episodes with their intervals: what the bounds are held against, in the
-    order of QUANTITIES."""
+    """Means over fresh episodes with their intervals: what the bounds are held against."""
 
-    bellman: Estimate
+    bellman: Estimate  # squared Bellman error
     value: Estimate  # from below without, from above with the chance in a single return
     absolute: Estimate  # E |m_p − G|
     bounded_bellman: Estimate
     bounded_value: Estimate
     # those of which some errors counted less than they were
-    beyond: tuple[ErrorQuantity, ...] = field(kw_only=True)
+    beyond: tuple[ErrorQuantity, ...]
+
+    @property
+    def by_quantity(self) -> dict[ErrorQuantity, Estimate]:
+        return {
+            "squared Bellman error": self.bellman,
+            "value error": self.value,
+            "absolute value error": self.absolute,
+            "bounded Bellman error": self.bounded_bellman,
+            "bounded value error": self.bounded_value,
+        }
 
 
 @dataclass(frozen=True)
@@ -182,20 +196,29 @@ class CriticErrors:
 
     def beyond(self) -> tuple[ErrorQuantity, ...]:
         """The quantities of which some errors are larger than possible values allow."""
-        judged = self.values.judged  # bounded errors never are:
-        sizes = self.bellman.squared, self.values.squared[judged], np.abs(self.values.error[judged])
-        limits = zip(self.scales.largest.items(), sizes, strict=False)
+        judged, largest = self.values.judged, self.scales.largest
+        sizes: dict[ErrorQuantity, Floats] = {  # bounded errors never are
+            "squared Bellman error": self.bellman.squared,
+            "value error": self.values.squared[judged],
+            "absolute value error": np.abs(self.values.error[judged]),
+        }
         return tuple(
-            quantity for (quantity, largest), size in limits if size.max(initial=0.0) > largest
+            quantity
+            for quantity, size in sizes.items()
+            if size.max(initial=0.0) > largest[quantity]
         )
 
     def measured(self) -> Measured:
-        delta, limited = self.scales.delta, self.values.limited(self.scales.largest["value error"])
-        estimates = {
-            quantity: mean_interval(x, 1 - delta) for quantity, x in self.episode_means().items()
-        }
-        estimates["value error"] = value_error(limited, delta)
-        return Measured(*estimates.values(), beyond=self.beyond())
+        means, confidence = self.episode_means(), 1 - self.scales.delta
+        limited = self.values.limited(self.scales.largest["value error"])
+        return Measured(
+            bellman=mean_interval(means["squared Bellman error"], confidence),
+            value=value_error(limited, self.scales.delta),
+            absolute=mean_interval(means["absolute value error"], confidence),
+            bounded_bellman=mean_interval(means["bounded Bellman error"], confidence),
+            bounded_value=mean_interval(means["bounded value error"], confidence),
+            beyond=self.beyond(),
+        )
 
 
 def value_error(values: ValueErrors, delta: float) -> Estimate:
@@ -239,11 +262,19 @@ def fresh_errors(
             "for its γ."
         )
     following = values.observation[episode, np.minimum(step + 1, last.shape[1] - 1)]
-    arrays = values.observation[at], values.action[at], values.reward[at], following, last[at]
-    batch = replay.Batch(*(torch.from_numpy(x).float()[None] for x in arrays))
-    return CriticErrors(
-        replace(bellman_errors(agent, state, batch, seed), episode=episode), values, scales
+
+    def tensor(array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).float()[None]
+
+    batch = replay.Batch(
+        s=tensor(values.observation[at]),
+        a=tensor(values.action[at]),
+        r=tensor(values.reward[at]),
+        s2=tensor(following),
+        terminated=tensor(last[at]),
     )
+    errors = replace(bellman_errors(agent, state, batch, seed), episode=episode)
+    return CriticErrors(errors, values, scales)
 
 
 # --- the replay of a finished or running training
@@ -258,42 +289,47 @@ class StoredReplay(NamedTuple):
 
 
 def stored_replay(agent_file: Path, trained: TrainedAgent) -> StoredReplay:
+    """Read the replay and the prior of a trained agent from its experiment, if it has one."""
     root = agent_file.parent.parent.parent
     try:
         cohorts = [[dict(run) for run in cohort] for cohort in read_experiment(root)["cohorts"]]
     except (UserError, KeyError, TypeError, ValueError):
         return StoredReplay(None, {}, "the agent file lies in no experiment folder")
-    mine = [
-        (n, k)
-        for n, runs in enumerate(cohorts)
-        for k, run in enumerate(runs)
-        if run.get("run") == trained.run.id
-    ]
-    if not mine:
+    found = _find_run(cohorts, trained.run.id)
+    if found is None:
         return StoredReplay(None, {}, "the experiment around the agent file does not know this run")
-    cohort, place = mine[0]
-    mark = checkpoint.fingerprint(cohorts[cohort])  # as they were described when they were trained
-    saved = checkpoint.read_newest(root / "cohorts" / f"{cohort:03d}", mark)
+    number, index = found
+    mark = checkpoint.fingerprint(cohorts[number])  # as they were described when they were trained
+    saved = checkpoint.read_newest(root / "cohorts" / f"{number:03d}", mark)
     if saved is None:
         return StoredReplay(None, {}, "its experiment has no readable checkpoint")
-    rows = saved.learner["replay"][place]
-    kept = rows[_own_rows(agent_file.parent, saved, place, len(rows))]
+    rows = saved.learner["replay"][index]
+    kept = rows[_own_rows(agent_file.parent, saved, index, len(rows))]
     if not len(kept):
         return StoredReplay(None, {}, "the checkpoint's replay has nothing of this run")
-    prior = {k: x[place : place + 1] for k, x in saved.learner.items() if k.startswith("prior_")}
+    prior = {k: x[index : index + 1] for k, x in saved.learner.items() if k.startswith("prior_")}
     return StoredReplay(replay.unpack(kept[None], trained.agent.ds, trained.agent.da), prior, "")
 
 
+def _find_run(cohorts: list[list[dict[str, Any]]], run: str) -> tuple[int, int] | None:
+    """Return the number of a run's cohort and its index there."""
+    for number, cohort in enumerate(cohorts):
+        for index, about in enumerate(cohort):
+            if about.get("run") == run:
+                return number, index
+    return None
+
+
 def _own_rows(
-    run_folder: Path, saved: checkpoint.Checkpoint, place: int, filled: int
+    run_folder: Path, saved: checkpoint.Checkpoint, index: int, filled: int
 ) -> NDArray[np.int64]:
     """Places in the ring of what the run saw itself: one that ended before its cohort has empty
     rows from then on."""
     step = int(saved.learner["step"])
     written = np.arange(step - filled, step)
     if (
-        saved.progress["status"][place] != "running"
-        and saved.progress["details"][place] is not None
+        saved.progress["status"][index] != "running"
+        and saved.progress["details"][index] is not None
     ):
         episodes, _ = read_log(run_folder / "episodes.jsonl")
         written = written[written < max((row["step"] for row in episodes), default=0)]
@@ -334,11 +370,11 @@ def calibrate(
         return []
     episodes, longest = len(measuring.judged), int(measuring.judged.sum(1).max())
     say(f"{episodes} episodes that begin with random actions …")
-    strayed = after_random_steps(agent, state, task, episodes, seed, longest)
-    places = {"π's own states": measuring, "after random actions": strayed}
-    found = (
-        calibration(where, offered_by(agent), errors, delta) for where, errors in places.items()
-    )
+    wandering = after_random_steps(agent, state, task, episodes, seed, longest)
+    found = [
+        calibration("π's own states", offered_by(agent), measuring, delta),
+        calibration("after random actions", offered_by(agent), wandering, delta),
+    ]
     return [one for one in found if one is not None]
 
 
@@ -365,14 +401,14 @@ def after_random_steps(
     last = torch.randint(max(1, min(longest, LONGEST_WALK)), (1, episodes), generator=generator)
     time = itertools.count()
 
-    def wander(state: State, s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
+    def sample(s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
         a, log_pi = agent.sample_policy(state, s, draw)
         random = 2 * torch.rand(a.shape, generator=generator) - 1
         wandering = last >= next(time)
         return torch.where(wandering.unsqueeze(-1), random, a), torch.where(wandering, 0.0, log_pi)
 
-    wanderer = copy.copy(agent)
-    vars(wanderer)["sample_policy"] = wander
-    (errors,) = measure_value_errors(wanderer, state, task, [seed], episodes, "after random steps")
+    (errors,) = measure_value_errors(
+        agent, state, task, [seed], episodes, "after random steps", sample=sample
+    )
     step = np.arange(errors.m.shape[1])
     return replace(errors, judged=errors.judged & (step == last[0].numpy()[:, None]))

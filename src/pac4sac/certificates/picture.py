@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from pac4sac.base.files import write_whole
 from pac4sac.certificates.intervals import NOMINAL
 from pac4sac.report.figures import FAINT, GRID, INK, SMALL, TEXT, TITLE, drawn, stroke
-from pac4sac.report.looks import COLOURS, looks
+from pac4sac.report.style import COLOURS, assign_styles
 
 if TYPE_CHECKING:
     from pac4sac.certificates.certificate import Certificate
@@ -57,16 +57,16 @@ def draw(certificate: "Certificate", path: Path) -> None:
 
 def _draw_bias(panel: Any, c: "Certificate") -> None:
     for along in c.along:
-        look, middle = (
-            replace(looks([c.algo])[c.algo], line=LINES[along.policy]),
+        style, middle = (
+            replace(assign_styles([c.algo])[c.algo], line=LINES[along.policy]),
             [part.value for part in along.bias],
         )
         low = [part.value if part.low is None else part.low for part in along.bias]
         high = [part.value if part.high is None else part.high for part in along.bias]
         panel.plot(
-            along.step, middle, **stroke(look), label=c.policy_name(along.policy), linewidth=1.5
+            along.step, middle, **stroke(style), label=c.policy_name(along.policy), linewidth=1.5
         )
-        panel.fill_between(along.step, low, high, color=look.colour, alpha=0.16, linewidth=0)
+        panel.fill_between(along.step, low, high, color=style.colour, alpha=0.16, linewidth=0)
     panel.axhline(0, color=INK, linewidth=1)
     panel.margins(y=0.12)
     for word, offset in (("above 0: overestimates", 4), ("below: underestimates", -12)):
@@ -127,7 +127,11 @@ def _draw_calibration(panel: Any, c: "Certificate") -> None:
     for place, one in enumerate(calibrations):
         title = f"Share of returns within m_p ± 2 {one.deviation} (dashed: {NOMINAL:.1%})"
         panel.barh(
-            place, one.share.value, color=looks([c.algo])[c.algo].colour, alpha=0.75, height=0.55
+            place,
+            one.share.value,
+            color=assign_styles([c.algo])[c.algo].colour,
+            alpha=0.75,
+            height=0.55,
         )
         panel.plot([one.share.low, one.share.high], [place, place], color=INK, linewidth=1.4)
         text = f"errors are {one.ratio:.3g} × what it says"

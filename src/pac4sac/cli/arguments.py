@@ -52,9 +52,7 @@ def whole_number(*words: str) -> Any:
 
 
 TASK_HELP = "Name from `pac4sac list tasks`, or any Gymnasium id with continuous actions."
-Seeds = Annotated[
-    str, arg(metavar="SEEDS", help="Seeds to train with: 3, 0:5 (without the 5) or 0,2,7.")
-]
+Seeds = Annotated[str, arg(metavar="SEEDS", help="Seeds to train with: 3, 0:5 (0 to 4) or 0,2,7.")]
 SettingTexts = Annotated[UseAppendAction[list[list[str]]], arg(name="set", metavar="NAME=VALUE")]
 TaskChanges = Annotated[UseAppendAction[list[list[str]]], arg(metavar="NAME=VALUE")]
 Number = Annotated[int, whole_number(), arg(metavar="N")]
@@ -63,7 +61,7 @@ Trust = Annotated[
     UseAppendAction[list[str]],
     arg(
         metavar="MODULE",
-        help="Module that the files read may name, so that its code runs; see docs/trust.md.",
+        help="Allow files to import this module (runs its code); see docs/trust.md.",
     ),
 ]
 Track = Annotated[
@@ -92,15 +90,15 @@ Parallel = Annotated[
     arg(
         metavar="N",
         help="Cohorts trained side by side.",
-        help_behavior_hint="(default: as the cores allow)",
+        help_behavior_hint="(default: based on available cores)",
     ),
 ]
 KeepStale = Annotated[
     bool,
     arg(
         help=(
-            "Keep runs that other code than today's has trained, marked in every table, and train "
-            "none again."
+            "Keep runs trained by an older code version, marked in every table; train none of them "
+            "again."
         )
     ),
 ]
@@ -211,41 +209,51 @@ def parse_task_changes(groups: Sequence[Sequence[str]]) -> dict[str, Any]:
 
 
 def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
-    """A config file as the flags that would say the same, so that both are checked in one place."""
+    """Return a config file as the flags that would say the same, so that both are checked in one
+    place."""
     # a file cannot ask to be trusted
     taken = [f for f in fields(command) if f.name not in ("config", "trust")]
     kinds = {FLAG_NAMES.get(f.name, f.name): type(f.default) for f in taken}
-    flags: list[str] = []
+    task, flags = [], []
     for key, value in read_toml(path)[1].items():
-        name, flag = key.replace("-", "_"), key.replace("_", "-")
+        name = key.replace("-", "_")
         if name not in kinds:
             known = [known.replace("_", "-") for known in sorted(kinds)]
             raise UserError(f"{path} has an unknown key {key!r}; {did_you_mean(key, known)}")
         if name in ("set", "set_task"):
-            if not isinstance(value, dict):
-                raise UserError(
-                    f"{path}: {key} must be a table, [{key}] and below it a line such as xi = 0.05."
-                )
-            for setting, chosen in value.items():
-                text = (
-                    _as_text(path, setting, chosen)
-                    if name == "set"
-                    else json.dumps(chosen, default=str)
-                )
-                flags += [f"--{flag}", f"{setting}={text}"]
+            flags += _setting_flags(path, key, value)
         elif isinstance(value, bool) != (kinds[name] is bool):
             raise UserError(
                 f"{path}: {key} cannot be {str(value).lower()}; see pac4sac train --help."
             )
-        elif isinstance(value, bool):
-            flags.append(f"--{flag}" if value else f"--no-{flag}")
-        elif name != "task":
-            flags += [f"--{flag}", _as_text(path, key, value)]
-        elif with_task:
-            flags.insert(0, _as_text(path, key, value))
-    # The task first and the name of the file again, lest a --set take a task behind it for one more
-    # setting.
-    return [*flags, "--config", str(path)]
+        elif name == "task":
+            task = [_as_text(path, key, value)]
+        else:
+            flags += _option_flags(path, key, value)
+    # The task first and the name of the file at the end: a task after --set would be taken for one
+    # more setting.
+    return [*(task if with_task else []), *flags, "--config", str(path)]
+
+
+def _setting_flags(path: Path, key: str, table: Any) -> list[str]:
+    """Return the flags of a table [set] or [set-task]."""
+    if not isinstance(table, dict):
+        raise UserError(
+            f"{path}: {key} must be a table, [{key}] and below it a line such as xi = 0.05."
+        )
+    flag = f"--{key.replace('_', '-')}"
+    if flag == "--set":
+        texts = {name: _as_text(path, name, value) for name, value in table.items()}
+    else:
+        texts = {name: json.dumps(value, default=str) for name, value in table.items()}
+    return [word for name, text in texts.items() for word in (flag, f"{name}={text}")]
+
+
+def _option_flags(path: Path, key: str, value: Any) -> list[str]:
+    flag = key.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{flag}" if value else f"--no-{flag}"]
+    return [f"--{flag}", _as_text(path, key, value)]
 
 
 def _as_text(path: Path, key: str, value: Any) -> str:

@@ -37,56 +37,73 @@ def show(c: Certificate, console: Console, *, full: bool = True) -> None:
 
 
 def in_short(c: Certificate) -> Iterator[Text]:
-    percent = f"{100 * (1 - c.delta):g} %"
+    """Yield what the certificate says in a few sentences."""
+    yield from _bias_sentence(c)
+    yield from _absolute_error_sentences(c)
+    yield from _bounds_sentences(c)
+    yield from _calibration_sentences(c)
+    yield from _return_sentence(c)
+
+
+def _bias_sentence(c: Certificate) -> Iterator[Text]:
     if bias := c.bias.get("policy"):
         verdict = f"{bias.verdict} by {_percent(abs(bias.relative))} of the size of the returns"
         verdict = SHORT["no_bias"] if bias.verdict == "undecided" else verdict
         yield Text(f"The critic {verdict}: m_p − G is {_text(bias.estimate)} in the mean.")
-    # Only what is proven of the absolute error; where its bound is broken or rests on what fails,
-    # other lines say so.
+
+
+def _absolute_error_sentences(c: Certificate) -> Iterator[Text]:
+    """Yield only what is proven of the absolute error; other sentences say if its bound is broken
+    or rests on an assumption that fails."""
+    texts = {"certificate": SHORT["absolute"], "vacuous": SHORT["absolute_vacuous"]}
+    for row in c.rows:
+        if row.quantity == "absolute value error" and row.says in texts and not row.fails:
+            bound = number(row.value) + (f", where {_counted(row)}" if row.clipped else "")
+            values = _range_of_values(c)
+            yield Text(texts[row.says].format(percent=_confidence(c), bound=bound, values=values))
+
+
+def _range_of_values(c: Certificate) -> str:
     low, high = map(number, c.rewards.of_values(c.gamma))
     lie = "lie" if c.rewards.proven else "are assumed to lie"
-    values = f"values{' without entropy' if c.alpha else ''} {lie} between {low} and {high}"
-    for row in c.rows:
-        if (
-            row.quantity == "absolute value error"
-            and not row.fails
-            and row.says in ("certificate", "vacuous")
-        ):
-            bound = number(row.value) + (f", where {_counted(row)}" if row.clipped else "")
-            text = SHORT["absolute" if row.says == "certificate" else "absolute_vacuous"]
-            yield Text(text.format(percent=percent, bound=bound, values=values))
+    return f"values{' without entropy' if c.alpha else ''} {lie} between {low} and {high}"
+
+
+def _bounds_sentences(c: Certificate) -> Iterator[Text]:
     failing, words = sum(bool(row.fails) for row in c.rows), Counter(row.says for row in c.rows)
     yield Text(SHORT["bounds"].format(bounds=len(c.rows), failing=failing, words=words))
-    if broken := [row for row in c.rows if row.says == "broken"]:
-        rows = (
-            f"{x.name} ({x.quantity}: {number(x.value)}, measured {number(x.measured.value)})"
-            for x in broken
-        )
-        yield Text(f"Broken by what was measured: {'; '.join(rows)}.", "red")
+    broken = [
+        f"{row.name} ({row.quantity}: {number(row.value)}, measured {number(row.measured.value)})"
+        for row in c.rows
+        if row.says == "broken"
+    ]
+    if broken:
+        yield Text(f"Broken by what was measured: {'; '.join(broken)}.", "red")
+
+
+def _calibration_sentences(c: Certificate) -> Iterator[Text]:
     for one in c.calibration[:1]:
-        covered, ratio = _text(one.share, _percent), number(one.ratio)
-        yield Text(
-            SHORT["calibration"].format(
-                one=one, covered=covered, nominal=_percent(NOMINAL), ratio=ratio
-            )
-        )
+        covered, nominal = _text(one.share, _percent), _percent(NOMINAL)
+        text = SHORT["calibration"]
+        yield Text(text.format(one=one, covered=covered, nominal=nominal, ratio=number(one.ratio)))
     if c.interval is not None:
-        widths = {
-            name: number(getattr(c.interval, name))
-            for name in ("deviations", "half_width", "constant")
-        }
-        covered = _text(c.interval.covered, _percent)
         yield Text(
             SHORT["interval"].format(
-                deviation=c.calibration[0].deviation, covered=covered, **widths
+                deviation=c.calibration[0].deviation,
+                covered=_text(c.interval.covered, _percent),
+                deviations=number(c.interval.deviations),
+                half_width=number(c.interval.half_width),
+                constant=number(c.interval.constant),
             )
         )
+
+
+def _return_sentence(c: Certificate) -> Iterator[Text]:
     for last in c.returns[-1:]:
         bound = last.remark
         if last.betting is not None:
             text = SHORT["returns_vacuous" if last.vacuous(last.betting) else "returns_bound"]
-            bound = text.format(percent=percent, bound=number(last.betting))
+            bound = text.format(percent=_confidence(c), bound=number(last.betting))
         yield Text(SHORT["returns"].format(last=last, mean=number(last.mean.value), bound=bound))
 
 
@@ -111,10 +128,8 @@ def bias_table(c: Certificate) -> Table:
 
 
 def bounds_pages(c: Certificate) -> Iterator[Table | Text]:
-    failing = {key for row in c.rows for key in row.fails}
-    letters = dict(
-        zip((key for key in CAVEATS if key in failing), string.ascii_lowercase, strict=False)
-    )
+    """Yield a table of bounds for each quantity, and the assumptions that fail."""
+    letters = _letters_of_caveats(c.rows)
     kl = "none" if c.kl is None else number(c.kl)
     tuples = "none" if c.replay_tuples is None else f"{c.replay_tuples:,}"
     yield Text("\nBounds", "bold")
@@ -130,24 +145,21 @@ def bounds_pages(c: Certificate) -> Iterator[Table | Text]:
         yield Text()
 
 
+def _letters_of_caveats(rows: Iterable[BoundRow]) -> dict[str, str]:
+    failing = {key for row in rows for key in row.fails}
+    caveats = [key for key in CAVEATS if key in failing]
+    return dict(zip(caveats, string.ascii_lowercase[: len(caveats)], strict=True))
+
+
 def _bounds_table(c: Certificate, rows: list[BoundRow], letters: dict[str, str]) -> Table:
-    """Of one quantity."""
-    first = rows[0]
-    formula = FORMULAS[first.quantity].format(c=c)
-    known = "if rewards kept to their range" if "rewards" in first.fails else "without any data"
-    limit = (
-        f"at most {number(first.trivial)} {known}{f'; {_counted(first)}' if first.clipped else ''}"
-    )
-    title = (
-        f"{first.quantity[0].upper()}{first.quantity[1:]}: {formula}\nmeasured "
-        f"{_text(first.measured)}; {limit}"
-    )
+    """Return the table of the bounds on one quantity."""
     # The numbers of all tables decide, so that their columns lie below one another.
     widths = [
         max(least, *(len(_numbers(row)[i]) for row in c.rows))
         for i, least in enumerate(NUMBERS.values())
     ]
-    table = _table(title, "\n".join(f"{row.name}: {row.remark}" for row in rows if row.remark))
+    remarks = "\n".join(f"{row.name}: {row.remark}" for row in rows if row.remark)
+    table = _table(_bounds_title(c, rows[0]), remarks)
     table.add_column("bound", width=NAMES_AND_NUMBERS - sum(widths))
     table.add_column("data", width=6)
     for header, width in zip(NUMBERS, widths, strict=True):
@@ -165,6 +177,15 @@ def _bounds_table(c: Certificate, rows: list[BoundRow], letters: dict[str, str])
             style=STYLES.get(row.says, "yellow"),
         )
     return table
+
+
+def _bounds_title(c: Certificate, row: BoundRow) -> str:
+    name, formula = row.quantity[0].upper() + row.quantity[1:], FORMULAS[row.quantity].format(c=c)
+    known = "if rewards kept to their range" if "rewards" in row.fails else "without any data"
+    limit = f"at most {number(row.trivial)} {known}"
+    if row.clipped:
+        limit += f"; {_counted(row)}"
+    return f"{name}: {formula}\nmeasured {_text(row.measured)}; {limit}"
 
 
 def _counted(row: BoundRow) -> str:
@@ -235,25 +256,28 @@ def _list(items: Iterable[tuple[str, Text]]) -> Table:
 
 
 def number(value: float) -> str:
+    """Return a number with about three digits."""
     size = abs(value)
-    if not math.isfinite(value):
-        return "?" if math.isnan(value) else "∞" if value > 0 else "–∞"
+    if math.isnan(value):
+        return "?"
+    if math.isinf(value):
+        return "∞" if value > 0 else "–∞"
     if size >= 1e6:
         mantissa, exponent = f"{value:.0e}".split("e")
         return f"{mantissa}e{int(exponent)}"
-    return (
-        f"{value:,.0f}"
-        if size >= 100
-        else f"{value:.3g}"
-        if size >= 0.001 or not size
-        else f"{value:.0e}"
-    )
+    if size >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if size >= 0.001 or not size else f"{value:.0e}"
 
 
 def _text(estimate: Estimate, write: Callable[[float], str] = number) -> str:
     if estimate.low is None or estimate.high is None:
         return write(estimate.value)
     return f"{write(estimate.value)} ({write(estimate.low)} to {write(estimate.high)})"
+
+
+def _confidence(c: Certificate) -> str:
+    return f"{100 * (1 - c.delta):g} %"
 
 
 def _percent(share: float) -> str:

@@ -13,21 +13,21 @@ from pac4sac.cli.shared import say
 
 @dataclass(frozen=True)
 class Check:
-    """Try an algorithm of your own on made-up data: shapes, streams, gradients, repeatability,
+    """Check a custom algorithm on made-up data: shapes, streams, gradients, repeatability,
     independence.
 
-    Takes seconds and trains nothing. The exit code is 1 where something is to be mended.
+    Takes seconds and trains nothing. The exit code is 1 if a check fails.
     """
 
-    # Your algorithm; naming it allows its module to run.
+    # Algorithm to check; naming it allows its module to run.
     algo: Annotated[Positional[str], arg(metavar="MODULE:CLASS")]
 
     def run(self, console: Console) -> int:
-        from pac4sac.training.trial import examine
+        from pac4sac.training.checks import examine
 
         problems = 0
         for examination in examine(self.algo):
-            say(console, f"{'mend' if examination.problem else 'ok':4}  {examination.what}")
+            say(console, f"{'FAIL' if examination.problem else 'ok':4}  {examination.what}")
             if examination.problem:
                 console.print(Padding(Text(examination.problem), (0, 0, 0, 6)))
             problems += bool(examination.problem)
@@ -35,6 +35,6 @@ class Check:
             console,
             f"{self.algo} can be trained."
             if not problems
-            else f"{self.algo} is to be mended first.",
+            else f"{self.algo} cannot be trained yet; fix the problems above.",
         )
         return 1 if problems else 0

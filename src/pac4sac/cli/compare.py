@@ -28,16 +28,14 @@ class Compare:
     # Algorithm that the others are tested against.
     baseline: Annotated[str | None, optional("A", "the first of --algos")] = None
     # Set of settings from `pac4sac list presets`, given to those algorithms that have it.
-    preset: str = "paper"
+    preset: str = "default"
     # Settings, given to those algorithms that have them.
     settings: arguments.SettingTexts = field(default_factory=list)
     out: Annotated[Path | None, optional("DIR", "experiments/study-compare-TASK")] = (
         None  # Study folder.
     )
     parallel: arguments.Parallel = None
-    max_minutes: arguments.MaxMinutes = (
-        None  # Stop after so many minutes; the same command goes on.
-    )
+    max_minutes: arguments.MaxMinutes = None  # Stop after M minutes; the same command continues.
     keep_stale: arguments.KeepStale = False
     track: arguments.Track = "none"
     callback: arguments.Callback = None

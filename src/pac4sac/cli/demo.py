@@ -95,7 +95,14 @@ class Demo:
         how = OPTIONS | {"seeds": [self.seed], "settings": {} if self.full else FEWER_UPDATES}
         try:
             with displayed(console, minutes) as display:
-                result = train(TRAINED, out=folder, max_minutes=minutes, callbacks=display, **how)
+                result = train(
+                    TRAINED,
+                    preset="reproduction",
+                    out=folder,
+                    max_minutes=minutes,
+                    callbacks=display,
+                    **how,
+                )
             if (
                 result.reason is TIME_IS_UP
                 and self.max_minutes is None

@@ -10,9 +10,9 @@ from rich.console import Console
 from pac4sac.cli.shared import say
 from pac4sac.cli.training_display import sparkline
 from pac4sac.export.video import record_video
-from pac4sac.paper.reference import reference_runs
 from pac4sac.runs.metrics import STREAK, longest_streak, solved_at
 from pac4sac.runs.reading import RunRecord, read_below
+from pac4sac.runs.reference import reference_runs
 
 SHOWN, TRAINED = "half-cheetah", "cartpole-swingup"
 PICTURES = {SHOWN: 60, TRAINED: 100}  # of the films: three seconds, which are soon drawn, and five
@@ -37,7 +37,7 @@ def film(console: Console, agent: Path, task: str, folder: Path) -> None:
 def show_outcome(console: Console, folder: Path) -> None:
     """The picture, the film, three sentences, and three commands to go on with."""
     # matplotlib takes a second to import
-    from pac4sac.paper.reference_picture import draw_over_reference
+    from pac4sac.report.reference_picture import draw_over_reference
 
     say(console, "\n3. What came of it.")
     runs, _ = read_below(folder / "training")

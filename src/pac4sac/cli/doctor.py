@@ -8,9 +8,10 @@ import os
 import platform
 import shutil
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -32,70 +33,65 @@ class Finding(NamedTuple):
     note: str = ""
     state: Literal["fine", "worth knowing", "missing"] = "fine"
 
+    @property
+    def is_missing(self) -> bool:
+        return self.state == "missing"
+
 
 @dataclass(frozen=True)
 class Doctor:
     """Show versions, device, cores, the speed of one step, and what could break reproducibility."""
 
     def run(self, console: Console) -> int:
-        """0 where training would work, 1 where something essential is missing."""
+        """Return 0 if training would work, 1 if something essential is missing."""
         with console.status("looking at this machine …"):
             parts = {"Software": list(software()), "Machine": list(machine())}
-            if not any(finding.state == "missing" for finding in parts["Software"]):
+            if not any(finding.is_missing for finding in parts["Software"]):
                 parts |= {"Speed": list(speed()), "Reproducibility": list(reproducibility())}
-        columns = (
-            Column(no_wrap=True),
-            Column(no_wrap=True),
-            Column(),
-            Column(overflow="fold", style="dim"),
-        )
-        table = Table.grid(*columns, padding=(0, 2, 0, 0))
-        for title, findings in parts.items():
-            table.add_row("", f"[bold]{title}[/]")
-            for finding in findings:
-                table.add_row(
-                    MARKS[finding.state], finding.what, escape(finding.value), escape(finding.note)
-                )
-        console.print(table, markup=True)
-        missing = [
-            finding.what
-            for findings in parts.values()
-            for finding in findings
-            if finding.state == "missing"
-        ]
-        verdict = (
-            f"Training would not work here: see {', '.join(missing)}."
-            if missing
-            else "Training works here."
-        )
+        console.print(findings_table(parts), markup=True)
+        missing = [finding.what for finding in chain(*parts.values()) if finding.is_missing]
+        verdict = "Training works here."
+        if missing:
+            verdict = f"Training would not work here: see {', '.join(missing)}."
         console.print(f"\n{verdict}", style="bold red" if missing else "bold green")
         return 1 if missing else 0
+
+
+def findings_table(parts: Mapping[str, Sequence[Finding]]) -> Table:
+    columns = (
+        Column(no_wrap=True),
+        Column(no_wrap=True),
+        Column(),
+        Column(overflow="fold", style="dim"),
+    )
+    table = Table.grid(*columns, padding=(0, 2, 0, 0))
+    for title, findings in parts.items():
+        table.add_row("", f"[bold]{title}[/]")
+        for finding in findings:
+            mark, value, note = MARKS[finding.state], escape(finding.value), escape(finding.note)
+            table.add_row(mark, finding.what, value, note)
+    return table
 
 
 def software() -> Iterator[Finding]:
     yield Finding("python", platform.python_version())
     yield Finding("pac4sac", _version("pac4sac") or "run from source")
     for name in (*PINNED, *ABOUT["needed"]):
-        if version := _version(name):
-            yield Finding(name, version)
-        elif name == "pybullet":
-            yield Finding(
-                name,
-                "none",
-                NOTES["no_pybullet"].format(install=how_to_install("bullet")),
-                "worth knowing",
-            )
-        else:
-            yield Finding(name, "missing", "pip install pac4sac", "missing")
-    absent = [
-        extra for extra, module in ABOUT["extras"].items() if not importlib.util.find_spec(module)
-    ]
+        yield _package(name)
+    extras = ABOUT["extras"]
+    absent = [extra for extra, module in extras.items() if not importlib.util.find_spec(module)]
+    present = ", ".join(extra for extra in extras if extra not in absent) or "none"
     note = f"not installed: {', '.join(absent)}; {how_to_install('NAME')}" if absent else ""
-    yield Finding(
-        "extras",
-        ", ".join(extra for extra in ABOUT["extras"] if extra not in absent) or "none",
-        note,
-    )
+    yield Finding("extras", present, note)
+
+
+def _package(name: str) -> Finding:
+    if version := _version(name):
+        return Finding(name, version)
+    if name == "pybullet":
+        note = NOTES["no_pybullet"].format(install=how_to_install("bullet"))
+        return Finding(name, "none", note, "worth knowing")
+    return Finding(name, "missing", "pip install pac4sac", "missing")
 
 
 def machine() -> Iterator[Finding]:
@@ -167,26 +163,31 @@ def _simulator_seconds(task: str) -> float:
 def reproducibility() -> Iterator[Finding]:
     import torch
 
-    # 2.13.0+cpu is 2.13.0
-    here = {name: (_version(name) or pinned).split("+")[0] for name, pinned in PINNED.items()}
     risks = {
         what: [f"{name}={os.environ[name]}" for name in about["variables"] if name in os.environ]
         for what, about in ABOUT["risks"].items()
     }
-    risks["versions"] = [
-        f"{n} {here[n]} instead of {pinned}" for n, pinned in PINNED.items() if here[n] != pinned
-    ]
+    risks["versions"] = other_versions()
     if (precision := torch.get_float32_matmul_precision()) != "highest":
         risks["TF32"].append(f"matmul precision {precision}")
     for what, about in ABOUT["risks"].items():
-        fine = Finding(what, about["otherwise"])
-        yield (
-            Finding(what, "; ".join(risks[what]), about["note"], "worth knowing")
-            if risks[what]
-            else fine
-        )
+        if risks[what]:
+            yield Finding(what, "; ".join(risks[what]), about["note"], "worth knowing")
+        else:
+            yield Finding(what, about["otherwise"])
     if torch.cuda.is_available():
         yield Finding("GPU", "in use", NOTES["gpu"], "worth knowing")
+
+
+def other_versions() -> list[str]:
+    """Return the packages whose version is not the pinned one."""
+    # 2.13.0+cpu is 2.13.0
+    here = {name: (_version(name) or pinned).split("+")[0] for name, pinned in PINNED.items()}
+    return [
+        f"{name} {here[name]} instead of {pinned}"
+        for name, pinned in PINNED.items()
+        if here[name] != pinned
+    ]
 
 
 def _version(name: str) -> str | None:

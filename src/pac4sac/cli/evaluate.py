@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,14 +15,19 @@ from pac4sac.base.ranges import EPISODES, NON_NEGATIVE, check_value
 from pac4sac.base.text import brief
 from pac4sac.cli import arguments
 from pac4sac.cli.shared import plain_table, show_whole_words
-from pac4sac.training.options import make_options
+from pac4sac.training.options import Options, make_options
+
+# how to get a file that a run does not have yet
+HINTS = {
+    "agent.safetensors": "train up to the first checkpoint",
+    "best.safetensors": "train with --evaluate-every",
+}
 
 
 @arguments.with_options("step_seconds")
 @dataclass(frozen=True)
 class Evaluate:
-    """Let the trained agents act in fresh episodes, the same for every run, and show their
-    returns."""
+    """Evaluate trained agents on new episodes, the same for every run, and show their returns."""
 
     # Folder of a run, an experiment or a study, an agent file, or an agent that ships.
     folder: arguments.Folder
@@ -38,57 +44,49 @@ class Evaluate:
         check_value("--episodes", self.episodes, int, EPISODES)
         check_value("--seed", self.seed, int, NON_NEGATIVE)
         how = make_options(1, arguments.options_of(self))
-        from pac4sac.cli.training_summary import TableNumber, mean_and_sd
         from pac4sac.runs.reading import read_below, tell_damage
-        from pac4sac.training.agent_file import load
-        from pac4sac.training.evaluation import Episodes, evaluate, policies_of
 
         agents = self.agent_files()
-
-        title = (
-            "Returns of one episode"
-            if self.episodes == 1
-            else f"Returns of {self.episodes} episodes"
-        )
+        title = f"Returns of {self.episodes} episodes"
+        if self.episodes == 1:
+            title = "Returns of one episode"
         table = plain_table(title, "run", "policy", right=("mean ± sd", "lowest", "highest"))
         tell_damage(*read_below(self.folder))
         evaluated = 0
         with console.status("reading the agents …") as status:
             for number, path in enumerate(agents, 1):
-                trained = load(path)
-                run = trained.run
-                fresh = (
-                    trained.agent,
-                    trained.state,
-                    run.task,
-                    [self.seed],
-                    self.episodes,
-                    "command",
-                )
-                for policy in policies_of(trained.agent):
-                    tell = partial(
-                        _tell, status, f"{run.id}, {number} of {len(agents)}: {policy} policy"
-                    )
-                    played = Episodes(*fresh, step_seconds=how.step_seconds, progress=tell)
-                    returns = [
-                        value
-                        for value in evaluate(played, policy)[0].tolist()
-                        if not math.isnan(value)
-                    ]
-                    spread = mean_and_sd([TableNumber(value) for value in returns])
-                    shown = (
-                        (spread, brief(min(returns)), brief(max(returns)))
-                        if returns
-                        else ("failed", "", "")
-                    )
-                    table.add_row(run.id, policy, *shown)
+                about = f"{number} of {len(agents)}"
+                for run, policy, returns in self.returns(path, how, status, about):
+                    table.add_row(run, policy, *_summary(returns))
                     evaluated += len(returns)
         show_whole_words(console, table)
         return 0 if evaluated else 1  # a warning has said why
 
+    def returns(
+        self, path: Path, how: Options, status: Status, about: str
+    ) -> Iterator[tuple[str, str, list[float]]]:
+        """Yield run, policy and the returns of its episodes, without those that failed."""
+        from pac4sac.training.agent_file import load
+        from pac4sac.training.evaluation import Episodes, evaluate, policies_of
+
+        trained = load(path)
+        for policy in policies_of(trained.agent):
+            played = Episodes(
+                trained.agent,
+                trained.state,
+                trained.run.task,
+                seeds=[self.seed],
+                count=self.episodes,
+                occasion="command",
+                step_seconds=how.step_seconds,
+                progress=partial(_tell, status, f"{trained.run.id}, {about}: {policy} policy"),
+            )
+            returns = evaluate(played, policy)[0].tolist()
+            yield trained.run.id, policy, [value for value in returns if not math.isnan(value)]
+
     def agent_files(self) -> list[Path]:
-        """Of all runs below a folder; those that have none yet are told, and do not hold up the
-        others."""
+        """Return the agent files of all runs below a folder, with a warning of runs that have none
+        yet."""
         from pac4sac.runs.reading import find_runs
         from pac4sac.training.agent_file import AGENT, agent_file
 
@@ -99,21 +97,26 @@ class Evaluate:
                     "give one."
                 )
             return [agent_file(self.folder)]
-        wanted = [
-            run / ("best.safetensors" if self.best else AGENT) for run in find_runs(self.folder)
-        ]
+        name = "best.safetensors" if self.best else AGENT
+        wanted = [run / name for run in find_runs(self.folder)]
         agents = [path for path in wanted if path.is_file()]
-        if missing := [path for path in wanted if path not in agents]:
-            first, others = missing[0].parent, len(missing) - 1
-            which = f"{first} and {others} more hold" if others else f"{first} holds"
-            hint = (
-                "train with --evaluate-every" if self.best else "train up to the first checkpoint"
-            )
-            told = f"{which} no {missing[0].name}; {hint}."
+        if len(agents) < len(wanted):
+            missing = [path.parent for path in wanted if path not in agents]
+            more = f" and {len(missing) - 1} more hold" if len(missing) > 1 else " holds"
+            told = f"{missing[0]}{more} no {name}; {HINTS[name]}."
             if not agents:
                 raise UserError(told)
             warnings.warn(told, stacklevel=1)
         return agents
+
+
+def _summary(returns: Sequence[float]) -> tuple[str, str, str]:
+    from pac4sac.cli.training_summary import TableNumber, mean_and_sd
+
+    if not returns:
+        return "failed", "", ""
+    spread = mean_and_sd([TableNumber(value) for value in returns])
+    return spread, brief(min(returns)), brief(max(returns))
 
 
 def _tell(status: Status, about: str, step: int, longest: int) -> None:

@@ -98,10 +98,11 @@ def preset_rows() -> Iterator[Row]:
             )
 
 
-def said_by_the_classes() -> str:
+def listed_content() -> str:
     """What listed.json must hold."""
     from pac4sac.agents import ALGORITHMS
-    from pac4sac.studies.definition import load_study, shipped_studies
+    from pac4sac.studies.definition import load_study
+    from pac4sac.studies.shipped import shipped_studies
 
     about = {name: (algorithm.title, algorithm.agent) for name, algorithm in ALGORITHMS.items()}
     listed: dict[str, Iterable[Row]] = {
@@ -121,4 +122,4 @@ def said_by_the_classes() -> str:
 
 
 if __name__ == "__main__":
-    LISTED.write_text(said_by_the_classes(), encoding="utf-8")
+    LISTED.write_text(listed_content(), encoding="utf-8")

@@ -24,6 +24,7 @@ from pac4sac.cli.doctor import Doctor
 from pac4sac.cli.evaluate import Evaluate
 from pac4sac.cli.export import Export
 from pac4sac.cli.list import List
+from pac4sac.cli.new import New
 from pac4sac.cli.reference import Reference
 from pac4sac.cli.report import Report
 from pac4sac.cli.resume import Resume
@@ -36,7 +37,7 @@ DESCRIPTION = """PAC-Bayesian Soft Actor-Critic and its rivals: train, watch and
 
 Example: pac4sac train Pendulum-v1 --steps 5000
 
-pac4sac --version tells the version."""
+pac4sac --version prints the version."""
 Command = (  # in the order of the help, each called like its class
     Demo
     | Train
@@ -50,6 +51,7 @@ Command = (  # in the order of the help, each called like its class
     | Export
     | Reference
     | List
+    | New
     | Check
     | Doctor
 )
@@ -60,49 +62,50 @@ NAMES = {  # that may follow the name of the program, and that of a command
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command and give its exit code: 0, 2 for a mistake of the user, 130 after Ctrl-C, 1 for
-    other failures."""
+    """Run a command and return its exit code: 0, 2 for a mistake of the user, 130 after Ctrl-C, 1
+    for other failures."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # a curve of question marks rather than no curve, where ± is unknown
             stream.reconfigure(errors="replace")
     try:
-        with consent_of_one_command(), warnings.catch_warnings():
-            command = parse(sys.argv[1:] if argv is None else argv)
-            warnings.showwarning = lambda message, *_, **__: print(
-                f"pac4sac: warning: {message}", file=sys.stderr
-            )
-            return command.run(Console(markup=False))
+        return run_command(sys.argv[1:] if argv is None else argv)
     except UserError as error:
-        print(f"pac4sac: {error}", file=sys.stderr)
-        return 2
+        return complain(str(error))
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
         if error.filename is None or error.strerror is None:  # not of files
             raise
-        print(f"pac4sac: {error.filename} cannot be used: {error.strerror}.", file=sys.stderr)
-        return 2
+        return complain(f"{error.filename} cannot be used: {error.strerror}.")
     except KeyboardInterrupt:
-        print("pac4sac: interrupted.", file=sys.stderr)
-        return INTERRUPTED
+        return complain("interrupted.", INTERRUPTED)
     except SystemExit as asked:  # by the parser, which has said why
         return asked.code if isinstance(asked.code, int) else 2
+
+
+def run_command(argv: list[str]) -> int:
+    with consent_of_one_command(), warnings.catch_warnings():
+        command = parse(argv)
+        warnings.showwarning = lambda message, *_, **__: print(
+            f"pac4sac: warning: {message}", file=sys.stderr
+        )
+        return command.run(Console(markup=False))
+
+
+def complain(sentence: str, code: int = 2) -> int:
+    print(f"pac4sac: {sentence}", file=sys.stderr)
+    return code
 
 
 def parse(argv: list[str]) -> Command:
     if argv == ["--version"]:
         print(f"pac4sac {__version__}")
         raise SystemExit(0)
-    for before, known in NAMES.items():
-        if tuple(argv) == before:
-            argv = [*before, "--help"]
-        name = next(iter(argv[len(before) :]), "-")
-        if tuple(argv[: len(before)]) == before and not name.startswith("-") and name not in known:
-            raise UserError(
-                f"There is no command {' '.join([*before, name])!r}; {did_you_mean(name, known)}"
-            )
+    if tuple(argv) in NAMES:
+        argv = [*argv, "--help"]
+    check_names(argv)
     parsed = partial(tyro.cli, Command, prog="pac4sac", description=DESCRIPTION)
     with contextlib.redirect_stdout(
         WholeWords(sys.stdout) if {"-h", "--help"} & {*argv} else sys.stdout
@@ -117,6 +120,15 @@ def parse(argv: list[str]) -> Command:
             trusted_module(name)
         return merged
     return command
+
+
+def check_names(argv: list[str]) -> None:
+    """Refuse an unknown command, or part of `study`, with the names that were probably meant."""
+    for before, known in NAMES.items():
+        given, name = tuple(argv[: len(before)]), next(iter(argv[len(before) :]), "-")
+        if given == before and name not in known and not name.startswith("-"):
+            command = " ".join([*before, name])
+            raise UserError(f"There is no command {command!r}; {did_you_mean(name, known)}")
 
 
 def take_consent(command: Command) -> None:

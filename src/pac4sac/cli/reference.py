@@ -22,9 +22,9 @@ class Reference:
     )
 
     def run(self, console: Console) -> int:
-        from pac4sac.paper.reference import reference_runs
         from pac4sac.report.tables import in_digits
         from pac4sac.runs.metrics import score_run
+        from pac4sac.runs.reference import reference_runs
         from pac4sac.runs.statistics import summarise
 
         numbers = ("seeds\nsolved", "regret\n(1000s)", "episodes\nuntil\nsolved")

@@ -23,6 +23,8 @@ class Report:
     # Write for a repository: Markdown as a README with a page for each section, and neither LaTeX
     # nor PDF.
     pages: bool = False
+    # Compare with the paper: its tables, claims and published returns beside these runs.
+    paper: bool = False
     open: bool = False  # Open the page in the browser.
 
     def run(self, console: Console) -> int:
@@ -30,7 +32,10 @@ class Report:
             raise UserError(
                 "Which folders? Name at least one, as in: pac4sac report experiments/study-smoke."
             )
-        from pac4sac.paper.report import write_report
+        if self.paper:
+            from pac4sac.paper.report import write_report
+        else:
+            from pac4sac.report.report import write_report
 
         out = self.out or self.folders[0] / "report"
         with writing(out):

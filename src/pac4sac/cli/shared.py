@@ -64,23 +64,18 @@ def plain_table(
 
 
 def show_whole_words(console: Console, table: Table) -> None:
-    """Show a plain table with no word broken, where there is room for that: each column gets what
-    its longest word needs, then those that lack little get it, and the others share what is
-    left."""
-    texts = [[str(cell) for cell in (column.header, *column.cells)] for column in table.columns]
-    longest_words = [max(len(word) for text in column for word in text.split()) for column in texts]
-    longest_lines = [
-        max(len(line) for text in column for line in text.splitlines()) for column in texts
-    ]
-    # beside the space between columns
-    rest = console.width - sum(longest_words) - 2 * (len(texts) - 1)
-    by_lack = sorted(
-        zip(longest_lines, longest_words, table.columns, strict=True),
-        key=lambda row: row[0] - row[1],
-    )
-    for place, (line, word, column) in enumerate(by_lack if rest >= 0 else ()):
-        share = min(line - word, rest // (len(by_lack) - place))
-        column.width, rest = word + share, rest - share
+    """Print a plain table with no word broken, if there is room for that: each column gets what its
+    longest word needs, then those that lack little get it, and the others share what is left. (A
+    rich table with minimum widths becomes wider than the console.)"""
+    texts = ["\n".join(map(str, (column.header, *column.cells))) for column in table.columns]
+    words = [max(map(len, text.split())) for text in texts]
+    lines = [max(map(len, text.splitlines())) for text in texts]
+    lacking = [line - word for line, word in zip(lines, words, strict=True)]
+    rest = console.width - sum(words) - 2 * (len(texts) - 1)  # beside the space between columns
+    if rest >= 0:
+        for done, index in enumerate(sorted(range(len(texts)), key=lacking.__getitem__)):
+            share = min(lacking[index], rest // (len(texts) - done))
+            table.columns[index].width, rest = words[index] + share, rest - share
     console.print(table)
 
 

@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from pac4sac.studies.watcher import Watcher
 
 if TYPE_CHECKING:
     from pac4sac.studies.definition import Study
+    from pac4sac.studies.plan import PlannedCohort
 
 AS_THE_STUDY_SAYS = "as the study says"
 
@@ -88,8 +89,7 @@ def only(study: "Study", kind: str, names: Sequence[str]) -> "Study":
 )
 @dataclass(frozen=True)
 class StudyRunCommand(PartOfStudy):
-    """Train what a study asks for and is not trained yet. Interrupt it and call it again: it goes
-    on.
+    """Train the missing runs of a study; safe to interrupt and rerun.
 
     Example: pac4sac study run smoke
     """
@@ -101,7 +101,7 @@ class StudyRunCommand(PartOfStudy):
         None  # Address of an existing Ray cluster.
     )
     parallel: arguments.Parallel = None
-    max_minutes: arguments.MaxMinutes = None  # Stop after so many minutes.
+    max_minutes: arguments.MaxMinutes = None  # Stop after M minutes.
     keep_stale: arguments.KeepStale = False
     track: arguments.Track = "none"
     callback: arguments.Callback = None
@@ -113,23 +113,28 @@ class StudyRunCommand(PartOfStudy):
         study, root = self.study_and_folder()
         from pac4sac.studies.run import train_and_report
 
-        how = {
-            name: getattr(self, name)
-            for name in ("engine", "address", "parallel", "max_minutes", "keep_stale")
-        }
-        how |= {
+        how: dict[str, Any] = {
+            "engine": self.engine,
+            "address": self.address,
+            "parallel": self.parallel,
+            "max_minutes": self.max_minutes,
+            "keep_stale": self.keep_stale,
             "memory": self.memory_in_bytes(),
             "options": arguments.options_of(self),
             "into": self.into,
+            "callbacks": arguments.callback_names(self.track, self.callback),
         }
-        how["callbacks"] = arguments.callback_names(self.track, self.callback)
         with writing(root), StudyDisplay(console) as display, ExitStack() as until_the_end:
             watcher: Watcher = display
             if self.serve or self.port is not None:
                 watcher = until_the_end.enter_context(LivePage(display, self.port or 0))
                 say(console, f"Live page: {watcher.address}")
             result, report = train_and_report(study, root, watcher, **how)
-        return show_end(console, result, report.page, report.main_tables)
+        code = show_end(console, result, report.page, report.main_tables)
+        if Path(self.name).suffix != ".toml":  # a study of the paper
+            folder = shlex.quote(str(self.into or root))
+            say(console, f"Compare with the paper: pac4sac report {folder} --paper")
+        return code
 
 
 @arguments.with_options("device", otherwise=AS_THE_STUDY_SAYS)
@@ -149,8 +154,7 @@ class StudyPlanCommand(PartOfStudy):
         from pac4sac.studies.local import side_by_side
         from pac4sac.studies.plan import place_for_cohorts, plan
         from pac4sac.studies.run import present_rung
-        from pac4sac.studies.timing import expected_seconds, side_by_side_seconds
-        from pac4sac.training.options import Options
+        from pac4sac.studies.timing import side_by_side_seconds
 
         if study.halving is not None:
             rungs = study.halving.rungs
@@ -167,35 +171,41 @@ class StudyPlanCommand(PartOfStudy):
         if not (cohorts := plan(study, root, place.memory, place.on_gpu, known=known)):
             say(console, f"{self.into} holds all runs of {study.name}; nothing is left to train.")
             return 0
-        seconds = []
-        for cohort in cohorts if self.trial and place.here else []:
-            with console.status(f"trying {cohort.title} …"):
-                asked = {**study.options_for(cohort.runs[0].task), **chosen, "steps": cohort.steps}
-                seconds.append(expected_seconds(cohort.runs, Options(**asked)))
         columns = {"Memory": [f"{cohort.bytes / 1e6:.0f} MB" for cohort in cohorts]}
-        if seconds:
+        seconds = []
+        if self.trial and place.here:
+            seconds = [trial_seconds(console, study, cohort, chosen) for cohort in cohorts]
             columns["Estimate"] = [duration(s) for s in seconds]
         console.print(cohort_table(study, cohorts, columns))
         runs, most = sum(len(cohort.runs) for cohort in cohorts), place.memory / 1e9
         say(console, f"{runs} runs; at most {most:.1f} GB a cohort, on {place.device}.")
-        if self.trial and not place.here:
-            say(
-                console,
-                f"This machine has no {place.device}, so how long they take was not measured.",
-            )
         if seconds:
             beside = side_by_side(cohorts, place.device)
-            ends_early = any(
-                study.options_for(task).get("stop_when_solved") for task in study.tasks
-            )
-            manner = f"{beside} at a time" if beside > 1 else "one after another"
             total = side_by_side_seconds(seconds, beside, place.on_gpu)
-            say(
-                console,
-                f"Trained {manner}, they take {'at most' if ends_early else 'about'} "
-                f"{duration(total)}.",
-            )
+            say(console, total_time(study, beside, total))
+        elif self.trial:
+            missing = f"This machine has no {place.device}"
+            say(console, f"{missing}, so how long they take was not measured.")
         return 0
+
+
+def trial_seconds(
+    console: Console, study: "Study", cohort: "PlannedCohort", chosen: Mapping[str, Any]
+) -> float:
+    """Measure a few steps of a cohort and return how long all of them would take."""
+    from pac4sac.studies.timing import expected_seconds
+    from pac4sac.training.options import Options
+
+    with console.status(f"trying {cohort.title} …"):
+        options = {**study.options_for(cohort.runs[0].task), **chosen, "steps": cohort.steps}
+        return expected_seconds(cohort.runs, Options(**options))
+
+
+def total_time(study: "Study", side_by_side: int, seconds: float) -> str:
+    manner = f"{side_by_side} at a time" if side_by_side > 1 else "one after another"
+    ends_early = any(study.options_for(task).get("stop_when_solved") for task in study.tasks)
+    about = "at most" if ends_early else "about"
+    return f"Trained {manner}, they take {about} {duration(seconds)}."
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class StudyDisplay(Watcher):
     def planned(
         self, study: "Study", root: Path, cohorts: Sequence["PlannedCohort"], memory: int
     ) -> None:
-        say(self.console, f"{study.title}: {len(study.runs())} runs in {root}")
+        self._say_what_is_kept(study, root, cohorts)
         if cohorts:
             many = f"{len(cohorts)} cohorts" if len(cohorts) > 1 else "1 cohort"
             most = max(cohort.bytes for cohort in cohorts)
@@ -64,6 +64,19 @@ class StudyDisplay(Watcher):
                 f"{many} of up to {most / 1e6:.0f} MB, where {memory / 1e6:.0f} MB are "
                 "allowed each.",
             )
+
+    def _say_what_is_kept(
+        self, study: "Study", root: Path, cohorts: Sequence["PlannedCohort"]
+    ) -> None:
+        asked = {run.identity for run in study.runs()}
+        runs = {run.identity for cohort in cohorts for run in cohort.runs}
+        kept = sum(cohort.done() for cohort in cohorts)
+        summary = f"{study.title}: {len(asked)} runs in {root}"
+        say(self.console, f"{summary}, {kept} of them trained." if kept else f"{summary}.")
+        if others := len(runs - asked):
+            say(self.console, f"{others} more in their cohorts are not asked for.")
+        if not study.definition and (differing := study.differing_settings()):
+            say(self.console, f"The algorithms differ in: {', '.join(differing)}.")
 
     def progress(self, cohort: "PlannedCohort", step: int, steps: int) -> None:
         key = cohort.folder

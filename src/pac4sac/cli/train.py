@@ -1,7 +1,6 @@
 """`pac4sac train`."""
 
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ from tyro.conf import Positional, arg
 
 from pac4sac.base.errors import UserError
 from pac4sac.cli import arguments
+from pac4sac.cli.shared import writing
 from pac4sac.runs.seeds import parse_seeds
 
 
@@ -31,18 +31,16 @@ class Train:
     ] = None
     algo: str = "pac4sac"  # Name from `pac4sac list algos`, or a class of your own as module:Class.
     seeds: arguments.Seeds = "0"
-    preset: str = "paper"  # Set of settings from `pac4sac list presets`.
+    preset: str = "default"  # Set of settings from `pac4sac list presets`.
     # Settings of the algorithm, see `pac4sac list settings`; several values, as in xi=0,0.01,0.1,
     # are all tried.
     settings: arguments.SettingTexts = field(default_factory=list)
-    # What the task is changed to, such as r_limit=500, horizon=100 or 'env_kwargs={"g": 3.7}', with
-    # values as in JSON.
+    # Override task fields with values as in JSON, e.g. r_limit=500, horizon=100 or
+    # 'env_kwargs={"g": 3.7}'.
     set_task: arguments.TaskChanges = field(default_factory=list)
-    # Experiment folder to make; one that holds anything is refused.
+    # Output folder; must be new or empty.
     out: Annotated[Path | None, arguments.optional("DIR", "a new one in experiments/")] = None
-    max_minutes: arguments.MaxMinutes = (
-        None  # Stop after so many minutes; `pac4sac resume` goes on.
-    )
+    max_minutes: arguments.MaxMinutes = None  # Stop after M minutes; `pac4sac resume` continues.
     track: arguments.Track = "none"
     callback: arguments.Callback = None
     # TOML file with any of these options as keys and settings in a table [set]; flags override it.
@@ -59,17 +57,18 @@ class Train:
         from pac4sac.tasks import get_task
 
         task = get_task(self.task).changed(arguments.parse_task_changes(self.set_task))
-        from pac4sac.cli.training_summary import train_and_show
+        from pac4sac.cli.training_display import displayed
+        from pac4sac.cli.training_summary import exit_code, show_result
+        from pac4sac.export.tracking import callbacks_named
         from pac4sac.training.experiment import train
 
         left_out = ("track", "callback", "config", "set_task", "trust")
         given = {name: value for name, value in vars(self).items() if name not in left_out}
         given |= {"task": task, "seeds": seeds, "settings": settings}
-        callbacks = arguments.callback_names(self.track, self.callback)
-        return train_and_show(
-            partial(train, **given),
-            console,
-            self.out or Path("experiments"),
-            self.max_minutes,
-            callbacks,
-        )
+        names = arguments.callback_names(self.track, self.callback)
+        callbacks = callbacks_named(names)
+        with writing(self.out or Path("experiments")):
+            with displayed(console, self.max_minutes) as display:
+                result = train(**given, callbacks=[display, *callbacks])
+            show_result(result, console, names)
+        return exit_code(result)

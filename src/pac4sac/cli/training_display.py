@@ -1,5 +1,5 @@
-"""Training as it goes: a live picture on a terminal, plain lines elsewhere. Both are callbacks of
-the loop."""
+"""Progress of a training: a live picture on a terminal, lines of text elsewhere. Both are callbacks
+of the loop."""
 
 import contextlib
 import time
@@ -17,13 +17,14 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from pac4sac.base.stopping import StopRequest
 from pac4sac.base.text import brief, clock
 from pac4sac.cli.shared import say
 from pac4sac.runs.metrics import STREAK
 from pac4sac.runs.reading import read_experiment, read_run
-from pac4sac.runs.run import Run
 from pac4sac.runs.status import BROKEN_OFF, Status
 from pac4sac.training.callbacks import Callback
+from pac4sac.training.run import Run
 
 PREPARING = "preparing: simulators, networks, compiler, number of threads …"
 SPINNER = Spinner("dots", f"{PREPARING} (Ctrl-C twice stops)")
@@ -70,23 +71,12 @@ class TrainingDisplay(Callback):
 
     def __init__(self, console: Console, max_minutes: float | None = None) -> None:
         self.console = console
-        self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
+        self.deadline = StopRequest(max_minutes).deadline
         self.rows: dict[str, RunProgress] = {}  # none before a cohort starts and after it has ended
 
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
         self.folder, self.steps, self.step = folder, steps, step
-        count = f"{len(runs)} runs in lockstep" if len(runs) > 1 else "one run"
-        planned = (
-            read_experiment(folder)["cohorts"] if (folder / "experiment.json").exists() else []
-        )
-        all_runs = [run["run"] for cohort in planned for run in cohort]
-        first = all_runs.index(runs[0].id) + 1 if runs[0].id in all_runs else 0
-        which = (
-            f", {first} to {first + len(runs) - 1} of {len(all_runs)}"
-            if len(runs) < len(all_runs)
-            else ""
-        )
-        self.title = f"{runs[0].algo} on {runs[0].task.name}: {count}{which}"
+        self.title = f"{runs[0].algo} on {runs[0].task.name}: {_which_runs(folder, runs)}"
         self._samples = deque([(time.monotonic(), step)], maxlen=SAMPLES)
         self._warmup = max(run.config.warmup for run in runs)
         self._learning = (time.monotonic(), step) if step >= self._warmup else None
@@ -142,9 +132,20 @@ class TrainingDisplay(Callback):
         return parts
 
 
+def _which_runs(folder: Path, runs: Sequence[Run]) -> str:
+    """Return how many runs a cohort has, and which of the experiment they are."""
+    count = f"{len(runs)} runs in lockstep" if len(runs) > 1 else "one run"
+    if not (folder / "experiment.json").exists():
+        return count
+    planned = [run["run"] for cohort in read_experiment(folder)["cohorts"] for run in cohort]
+    if len(runs) >= len(planned) or runs[0].id not in planned:
+        return count
+    first = planned.index(runs[0].id) + 1
+    return f"{count}, {first} to {first + len(runs) - 1} of {len(planned)}"
+
+
 class LiveDisplay(TrainingDisplay):
-    """A picture that is redrawn three times a second, by a thread of its own; the loop only leaves
-    numbers here."""
+    """Draw a picture three times a second, in a thread of its own; the loop only leaves numbers."""
 
     def picture(self) -> RenderableType:
         rows, width = list(self.rows.values()), self.console.width
@@ -161,7 +162,7 @@ class LiveDisplay(TrainingDisplay):
             Text.assemble(("━" * done, "green"), ("━" * (bar - done), "bright_black"), percent),
             Text(" · ".join(self.pace()), "cyan"),
             Text(),
-            *_table(shown, rows, width),
+            *LiveTable(rows, width).lines(shown),
         ]
         if rest := rows[len(shown) :]:
             lines.append(Text(f"… and {len(rest)} more runs: {totals(rest)}"))
@@ -171,48 +172,64 @@ class LiveDisplay(TrainingDisplay):
         return Text("\n").join(lines)
 
 
-def _table(shown: Sequence[RunProgress], rows: Sequence[RunProgress], width: int) -> list[Text]:
-    """Lines set by hand: rich's own tables would take several times as long, time which training
-    lacks."""
-    several = len({row.run.label for row in rows}) > 1
-    names = [row.run.id if several else f"seed {row.run.seed}" for row in shown]
-    name_width = min(max(map(len, names), default=0), width // 3)
-    limit = rows[0].run.task.r_limit
-    episodes = "episodes" if limit is None else f"above {limit:g}"
-    # of consoles that have room for the column
-    least_widths = {"last": 0, "best": 60, episodes: 72}
-    if any(row.evaluation is not None for row in rows):
-        least_widths["evaluation"] = 84
-    columns = {
-        name: max(len(name) + 2, 12 if name == episodes else 9)
-        for name, least in least_widths.items()
-        if width >= least
-    }
-    room = width - name_width - sum(columns.values()) - STATE_WIDTH - 1
-    curve_width = room if room >= 7 else 0
-    returns = [value for row in rows for value in list(row.returns)]
-    # of all curves, which are to be compared
-    scale = (min(returns), max(returns)) if returns else (0.0, 1.0)
+class LiveTable:
+    """Lay out the table of runs by hand: a table of rich would take several times as long, time
+    that training lacks."""
 
-    def line(name: str, curve: Text, cells: Mapping[str, str], state: Text) -> Text:
-        text = Text(name)
-        text.truncate(name_width, overflow="ellipsis", pad=True)
-        text.append(" ").append_text(curve).pad_right(curve_width - len(curve))
-        text.append("".join(cells.get(column, "").rjust(columns[column]) for column in columns))
-        return text.append("  ").append_text(state)
+    def __init__(self, rows: Sequence[RunProgress], width: int) -> None:
+        self.limit = rows[0].run.task.r_limit
+        several = len({row.run.label for row in rows}) > 1
+        self.names = {row.run.id: row.run.id if several else f"seed {row.run.seed}" for row in rows}
+        self.name_width = min(max(map(len, self.names.values())), width // 3)
+        self.headers = self._headers(rows, width)
+        self.widths = {
+            column: max(len(header) + 2, 12 if column == "episodes" else 9)
+            for column, header in self.headers.items()
+        }
+        room = width - self.name_width - sum(self.widths.values()) - STATE_WIDTH - 1
+        self.curve_width = room if room >= 7 else 0
+        returns = [value for row in rows for value in list(row.returns)]
+        # of all curves, which are to be compared
+        self.scale = (min(returns), max(returns)) if returns else (0.0, 1.0)
 
-    title = "return of each episode" if curve_width >= 22 else "returns" if curve_width else ""
-    lines = [line("run", Text(title), {name: name for name in columns}, Text("state"))]
-    lines[0].stylize("dim")
-    for name, row in zip(names, shown, strict=True):
+    def _headers(self, rows: Sequence[RunProgress], width: int) -> dict[str, str]:
+        """Return the headers of the columns that a console of this width has room for."""
+        headers = {"last": "last"}
+        if width >= 60:
+            headers["best"] = "best"
+        if width >= 72:
+            headers["episodes"] = "episodes" if self.limit is None else f"above {self.limit:g}"
+        if width >= 84 and any(row.evaluation is not None for row in rows):
+            headers["evaluation"] = "evaluation"
+        return headers
+
+    def lines(self, shown: Sequence[RunProgress]) -> list[Text]:
+        """Return the header and a line for each of these runs."""
+        title = "return of each episode" if self.curve_width >= 22 else "returns"
+        curve = Text(title if self.curve_width else "")
+        header = self._line("run", curve, self.headers, Text("state"))
+        header.stylize("dim")
+        return [header, *map(self._run_line, shown)]
+
+    def _run_line(self, row: RunProgress) -> Text:
         returns = list(row.returns)
-        numbers = {"last": returns[-1], "best": max(returns)} if returns else {}
-        numbers |= {} if row.evaluation is None else {"evaluation": row.evaluation}
-        cells = {column: brief(value) for column, value in numbers.items()}
-        cells[episodes] = str(len(returns)) if limit is None else f"{row.above} of {len(returns)}"
-        curve = sparkline(returns, curve_width, *scale, limit)
-        lines.append(line(name, curve, cells, row.state()))
-    return lines
+        cells = {"episodes": str(len(returns))}
+        if self.limit is not None:
+            cells["episodes"] = f"{row.above} of {len(returns)}"
+        if returns:
+            cells |= {"last": brief(returns[-1]), "best": brief(max(returns))}
+        if row.evaluation is not None:
+            cells["evaluation"] = brief(row.evaluation)
+        curve = sparkline(returns, self.curve_width, *self.scale, self.limit)
+        return self._line(self.names[row.run.id], curve, cells, row.state())
+
+    def _line(self, name: str, curve: Text, cells: Mapping[str, str], state: Text) -> Text:
+        text = Text(name)
+        text.truncate(self.name_width, overflow="ellipsis", pad=True)
+        text.append(" ").append_text(curve).pad_right(self.curve_width - len(curve))
+        for column, width in self.widths.items():
+            text.append(cells.get(column, "").rjust(width))
+        return text.append("  ").append_text(state)
 
 
 class PlainDisplay(TrainingDisplay):
@@ -245,7 +262,7 @@ class PlainDisplay(TrainingDisplay):
 
 @contextlib.contextmanager
 def displayed(console: Console, max_minutes: float | None = None) -> Iterator[TrainingDisplay]:
-    """A display to show training on while it is entered."""
+    """Show training on the console while it is entered; yields the callback to train with."""
     if console.is_terminal and not console.is_dumb_terminal:
         live = LiveDisplay(console, max_minutes)
         with Live(
@@ -257,8 +274,9 @@ def displayed(console: Console, max_minutes: float | None = None) -> Iterator[Tr
         ):
             yield live
     else:
+        lines = PlainDisplay(console, max_minutes)
         say(console, PREPARING)
-        yield PlainDisplay(console, max_minutes)
+        yield lines
 
 
 def sparkline(
@@ -283,25 +301,34 @@ def sparkline(
 
 
 def totals(rows: Sequence[RunProgress]) -> str:
-    """One run or many in one sentence."""
-    last, limit = (
-        [row.returns[-1] for row in rows if row.returns],
-        rows[0].run.task.r_limit if rows else None,
-    )
-    what = "mean of the last returns" if len(rows) > 1 else "last return"
-    parts = [f"{what} {brief(float(np.mean(last)))}" if last else "no episode ended yet"]
-    if limit is not None:
-        solved = sum(row.solved is not None for row in rows)
-        if solved or len(rows) > 1:
-            parts.append(f"{solved} of {len(rows)} solved" if len(rows) > 1 else "solved")
-        if above := sum(row.above for row in rows):
-            parts.append(
-                f"{above} of {sum(len(row.returns) for row in rows)} episodes above {limit:g}"
-            )
-        if above and solved < len(rows):
-            parts.append(
-                f"best streak {max(row.streak for row in rows if row.solved is None)} of {STREAK}"
-            )
+    """Sum up one run or many in one sentence."""
+    parts = [_last_returns(rows)]
+    if rows and rows[0].run.task.r_limit is not None:
+        parts += [_solved_runs(rows), _episodes_above(rows, rows[0].run.task.r_limit)]
     if broken := sum(row.status in BROKEN_OFF for row in rows):
         parts.append(f"{broken} broke off")
-    return ", ".join(parts)
+    return ", ".join(filter(None, parts))
+
+
+def _last_returns(rows: Sequence[RunProgress]) -> str:
+    last = [row.returns[-1] for row in rows if row.returns]
+    if not last:
+        return "no episode ended yet"
+    what = "mean of the last returns" if len(rows) > 1 else "last return"
+    return f"{what} {brief(float(np.mean(last)))}"
+
+
+def _solved_runs(rows: Sequence[RunProgress]) -> str:
+    solved = sum(row.solved is not None for row in rows)
+    if len(rows) > 1:
+        return f"{solved} of {len(rows)} solved"
+    return "solved" if solved else ""
+
+
+def _episodes_above(rows: Sequence[RunProgress], limit: float) -> str:
+    above = sum(row.above for row in rows)
+    if not above:
+        return ""
+    text = f"{above} of {sum(len(row.returns) for row in rows)} episodes above {limit:g}"
+    streaks = [row.streak for row in rows if row.solved is None]
+    return f"{text}, best streak {max(streaks)} of {STREAK}" if streaks else text

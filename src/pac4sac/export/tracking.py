@@ -17,8 +17,8 @@ from typing import Any
 
 from pac4sac.base.errors import UserError, import_extra
 from pac4sac.base.trust import own_class
-from pac4sac.runs.run import Run
 from pac4sac.training.callbacks import Callback
+from pac4sac.training.run import Run
 
 PROJECT = "pac4sac"
 

@@ -71,34 +71,47 @@ def record_video(
 def pictures(
     agent: TrainedAgent, seed: int, progress: Progress | None = None, most: int = MAX_PICTURES
 ) -> Iterator[Picture]:
+    """Yield the pictures of an episode, the last one included."""
     task = agent.run.task
+    _check_rendering(task)
+    with contextlib.closing(make_env(task, "rgb_array")) as env:
+        every = max(1, round(env.metadata.get("render_fps", FPS) / FPS))
+        expected = min(most, task.horizon // every + 1) if task.horizon else most
+        drawn = 0
+        for step, total, ended in _steps(env, agent, seed):
+            if step % every and not ended:
+                continue
+            text = f"{agent.run.id}   step {step}   return {total:.0f}"
+            yield _captioned(_draw(env, task), text)
+            drawn += 1
+            if progress:
+                progress(drawn, max(drawn, expected))
+            if drawn == most:
+                return
+
+
+def _check_rendering(task: Task) -> None:
     with contextlib.closing(make_env(task)) as env:
         if "rgb_array" not in env.metadata.get("render_modes", ()):
             raise UserError(
                 f"The environment of task {task.name!r} cannot draw itself; it has no mode "
                 "'rgb_array'."
             )
-    with contextlib.closing(make_env(task, "rgb_array")) as env:
-        # Episode 1, not 0: an instance's first episode has quirks of its own in some tasks.
-        options = {"episode": 1} if getattr(env.unwrapped, "episode_option", False) else None
-        observation, _ = env.reset(seed=simulator_seed(seed, "watch", 1), options=options)
-        every = max(1, round(env.metadata.get("render_fps", FPS) / FPS))
-        expected = min(most, task.horizon // every + 1) if task.horizon else most
-        total, step, drawn, ended = 0.0, 0, 0, False
-        while True:
-            if step % every == 0 or ended:
-                yield _captioned(
-                    _draw(env, task), f"{agent.run.id}   step {step}   return {total:.0f}"
-                )
-                drawn += 1
-                if progress:
-                    progress(drawn, max(drawn, expected))
-            if ended or drawn == most:
-                return
-            observation, reward, terminated, truncated, _ = env.step(agent.act(observation))
-            total += float(reward)
-            step += 1
-            ended = terminated or truncated
+
+
+def _steps(
+    env: gymnasium.Env[Any, Any], agent: TrainedAgent, seed: int
+) -> Iterator[tuple[int, float, bool]]:
+    """Play an episode; yield the steps taken, the return so far, and whether it has ended."""
+    # Episode 1, not 0: an instance's first episode has quirks of its own in some tasks.
+    options = {"episode": 1} if getattr(env.unwrapped, "episode_option", False) else None
+    observation, _ = env.reset(seed=simulator_seed(seed, "watch", 1), options=options)
+    step, total, ended = 0, 0.0, False
+    yield step, total, ended
+    while not ended:
+        observation, reward, terminated, truncated, _ = env.step(agent.act(observation))
+        step, total, ended = step + 1, total + float(reward), terminated or truncated
+        yield step, total, ended
 
 
 def _draw(env: gymnasium.Env[Any, Any], task: Task) -> Picture:
@@ -139,9 +152,9 @@ def write_gif(out: Path, frames: Iterator[Picture]) -> None:
     palette = _shared_palette(small)
     # One palette and no dithering: still parts stay equal from picture to picture, and cost
     # nothing.
-    plain = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in small]
-    plain[0].save(
-        out, save_all=True, append_images=plain[1:], duration=1000 // FPS, loop=0, optimize=False
+    reduced = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in small]
+    reduced[0].save(
+        out, save_all=True, append_images=reduced[1:], duration=1000 // FPS, loop=0, optimize=False
     )
 
 

@@ -1,5 +1,4 @@
-"""What the paper claims, and whether our runs bear it out: a verdict for each claim on each
-task."""
+"""Judge the claims of the paper by our runs: a verdict for each claim on each task."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,20 +9,24 @@ from operator import attrgetter
 from scipy import stats
 
 from pac4sac.base.text import NOTHING, p_text
-from pac4sac.paper.cost import COMPARABLE, REFERENCE, machines
-from pac4sac.paper.families import (
-    CONTROLS,
-    FULL,
-    PAPER_SHOTS,
-    SHOOTING_TASK,
-    PaperContext,
-    departures,
-)
+from pac4sac.paper.cost import COMPARABLE, timed_per_step
+from pac4sac.paper.groups import CONTROLS, PaperContext
 from pac4sac.paper.numbers import COST, TASKS, TEXTS
+from pac4sac.paper.rows import (
+    FULL,
+    OURS,
+    PAPER_SHOTS,
+    PRESET,
+    SHOOTING_TASK,
+    PaperTable,
+    departures,
+    has_settings,
+)
 from pac4sac.paper.verdicts import MARGIN_TEXT, NO_DATA, is_same
 from pac4sac.report.bias_and_coverage import BIAS, critic_verdict, final_bias
 from pac4sac.report.comparison import SIGNIFICANT, UNFINISHED, Compared, Quantity, compare
-from pac4sac.report.sections import mixtures
+from pac4sac.report.cost import BASELINE, Machine
+from pac4sac.report.provenance import mixtures
 from pac4sac.report.tables import Cell, Section, Table, data, in_digits, verdict_cell, words
 from pac4sac.report.variants import METRICS, Variant
 from pac4sac.runs.statistics import (
@@ -38,7 +41,10 @@ from pac4sac.runs.statistics import (
 )
 
 HOLDS, IN_PART, CONTRADICTED, NOT_SHOWN = "holds", "in part", "contradicted", "not shown"
-OURS = "pac4sac"
+SHOOTING_RIVALS = {
+    "SAC that shoots": {"shots": PAPER_SHOTS},
+    "one plain critic that shoots": {"critics": 1, "shots": PAPER_SHOTS},
+}
 LESS = {"episodes": "fewer episodes until solved", "regret": "less regret"}
 
 
@@ -132,34 +138,32 @@ def verdict_grid(judged: Sequence[JudgedClaim]) -> Table | None:
 
 
 def _rivals(context: PaperContext) -> Iterator[JudgedClaim]:
-    """PAC4SAC against the other rows of the paper's tables, then against plain critics that shoot.
-    The paper lets none of its rivals shoot: those that do tell what the critic adds to shooting."""
+    """Judge PAC4SAC against the other rows of the paper's tables, then against plain critics that
+    shoot. The paper lets no baseline shoot: those that do show what the critic adds to shooting."""
     claims = TEXTS["claims_of_rivals"]
-    for table, row_of_ours in zip(context.rows.tables, (OURS, FULL), strict=True):
+    for table, ours in zip(context.rows.tables, (OURS, FULL), strict=True):
         for (metric, better), task in product(LESS.items(), TASKS):
-            rivals = {
-                name: table.variants.get((task, row))
-                for row, name in table.titles.items()
-                if row != row_of_ours
-            }
-            others = {
-                name: v if v and not departures(v, table.free) else None
-                for name, v in rivals.items()
-            }
-            own = table.variants.get((task, row_of_ours))
-            yield from _against(
-                table.name, claims[table.name].format(better), task, own, others, metric
-            )
-    shooting = {"SAC that shoots": {"shots": PAPER_SHOTS}}
-    shooting["one plain critic that shoots"] = {"shots": PAPER_SHOTS, "critics": 1}
+            own, others = table.variants.get((task, ours)), _other_rows(table, task, ours)
+            claim = claims[table.name].format(better)
+            yield from _against(table.name, claim, task, own, others, metric)
     for task in TASKS:
         own = context.rows.table_1.get((task, OURS))
-        plain = [v for v in context.results(own.task.title) if v.algo == "sac"] if own else []
-        others = {
-            name: next((v for v in plain if v.departures == how), None)
-            for name, how in shooting.items()
-        }
+        results = context.results(own.task.title) if own else []
+        others = {}
+        for name, given in SHOOTING_RIVALS.items():
+            alike = (v for v in results if has_settings(v, "sac", PRESET, given))
+            others[name] = next(alike, None)
         yield from _against(CONTROLS, claims["critics"], task, own, others, "regret")
+
+
+def _other_rows(table: PaperTable, task: str, ours: str) -> dict[str, Variant | None]:
+    """Return the other rows by title; None where there is none of the paper's setting."""
+    others: dict[str, Variant | None] = {}
+    for row, title in table.titles.items():
+        variant = table.variants.get((task, row))
+        if row != ours:
+            others[title] = variant if variant and not departures(variant, table.free) else None
+    return others
 
 
 def _against(
@@ -170,153 +174,147 @@ def _against(
     others: Mapping[str, Variant | None],
     metric: str,
 ) -> Iterator[JudgedClaim]:
-    """All that the claim names; None where there is none of the paper's setting. Nothing where
-    there is nothing to compare, or our runs are not of the paper's setting."""
+    """Judge a claim against all that it names, None where there is none of the paper's setting.
+    Nothing if there is nothing to compare, or our runs are not of the paper's setting."""
     if own is None or departures(own):
         return
+    known = [other for other in others.values() if other]
+    quantity = Quantity(
+        lambda variant: variant.values(metric), CONTRADICTED, HOLDS, partial(_test, metric)
+    )
+    rows: dict[Variant | None, Compared] = {}
+    for row in compare(known, own, quantity):
+        rows[row.variant] = row
+    if not any(row.difference or row.verdict == UNFINISHED for row in rows.values()):
+        return
+    tests = [_test_of(name, rows.get(other), own, metric) for name, other in others.items()]
+    shown_in = ", thousands" if metric == "regret" else ""
+    yield JudgedClaim(study, claim, TASKS[task], f"Δ {METRICS[metric].title}", tests, shown_in)
 
-    def test(other: Variant, own: Variant) -> Difference:
-        difference = welch(summarise(own.values(metric)), summarise(other.values(metric)))
-        if not _is_by_solved(own, other, metric):
-            return difference
-        p = fisher((own.solved, len(own.judged)), (other.solved, len(other.judged)))
-        return Difference(difference.value, None, None, p)
 
-    quantity = Quantity(lambda variant: variant.values(metric), CONTRADICTED, HOLDS, test)
-    rows = {
-        row.variant: row
-        for row in compare([other for other in others.values() if other], own, quantity)
-    }
-    if any(row.difference or row.verdict == UNFINISHED for row in rows.values()):
-        tests = [
-            _test_of(name, rows[v], own, metric) if v else ClaimTest(name, NO_DATA)
-            for name, v in others.items()
-        ]
-        shown_in = ", thousands" if metric == "regret" else ""
-        yield JudgedClaim(study, claim, TASKS[task], f"Δ {METRICS[metric].title}", tests, shown_in)
+def _test(metric: str, other: Variant, own: Variant) -> Difference:
+    """Compare by Welch's test; by Fisher's of the solved runs where means compare a cap."""
+    difference = welch(summarise(own.values(metric)), summarise(other.values(metric)))
+    if not _is_by_solved(own, other, metric):
+        return difference
+    p = fisher((own.solved, len(own.judged)), (other.solved, len(other.judged)))
+    return Difference(difference.value, None, None, p)
 
 
 def _is_by_solved(own: Variant, other: Variant, metric: str) -> bool:
     return metric == "episodes" and not (own.solved and other.solved)
 
 
-def _test_of(name: str, row: Compared, own: Variant, metric: str) -> ClaimTest:
+def _test_of(name: str, row: Compared | None, own: Variant, metric: str) -> ClaimTest:
+    if row is None or row.difference is None:
+        is_open = row is not None and row.verdict == UNFINISHED
+        return ClaimTest(name, UNFINISHED if is_open else NO_DATA)
     other = row.variant
-    if row.difference is None:
-        return ClaimTest(name, UNFINISHED if row.verdict == UNFINISHED else NO_DATA)
-    text = in_digits(row.difference, 1000.0 if metric == "regret" else 1.0, 1)
-    text += (
-        f", solved {own.solved_text} and {other.solved_text}"
-        if _is_by_solved(own, other, metric)
-        else ""
-    )
-    text += "" if row.p is None else f" ({p_text(row.p)})"
     speaks = {HOLDS: True, CONTRADICTED: False}.get(row.verdict)
-    # Of a cap and of runs that diverged a mean says too little.
-    by_means = not _is_by_solved(own, other, metric) and not own.count("diverged") + other.count(
-        "diverged"
-    )
-    if (
-        speaks is None
-        and by_means
-        and is_same(summarise(own.values(metric)), summarise(row.values))
-    ):
+    text = _difference_text(row, own, metric)
+    if speaks is None and _is_equal(own, other, metric):
         text += f", equal within {MARGIN_TEXT}"
     # What a diverged run would have cost is not known, and leaving it out flatters its side.
-    if speaks is not None and (diverged := (own if speaks else other).count("diverged")):
+    diverged = (own if speaks else other).count("diverged")
+    if speaks is not None and diverged:
         speaks, text = None, f"{text} ({diverged} diverged left out)"
     runs = f"{len(own.values(metric))} and {len(row.values)}"
     return ClaimTest(name, text, speaks, row.difference, row.p, runs)
 
 
+def _difference_text(row: Compared, own: Variant, metric: str) -> str:
+    other = row.variant
+    text = in_digits(row.difference, 1000.0 if metric == "regret" else 1.0, 1)
+    if _is_by_solved(own, other, metric):
+        text += f", solved {own.solved_text} and {other.solved_text}"
+    if row.p is not None:
+        text += f" ({p_text(row.p)})"
+    return text
+
+
+def _is_equal(own: Variant, other: Variant, metric: str) -> bool:
+    """Return whether the means are shown to be equal; a cap or a diverged run says too little."""
+    if _is_by_solved(own, other, metric) or own.count("diverged") or other.count("diverged"):
+        return False
+    return is_same(summarise(own.values(metric)), summarise(other.values(metric)))
+
+
 def _biases(context: PaperContext) -> Iterator[JudgedClaim]:
-    quantity = Quantity(lambda variant: BIAS.ends(variant, "bias"), OVERESTIMATES, UNDERESTIMATES)
+    table_1 = context.rows.table_1
     for task, title in TASKS.items():
-        own, sac = context.rows.table_1.get((task, OURS)), context.rows.table_1.get((task, "sac"))
-        if (
-            not own
-            or not sac
-            or departures(own)
-            or departures(sac)
-            or not BIAS.measured([own, sac])
-        ):
+        own, sac = table_1.get((task, OURS)), table_1.get((task, "sac"))
+        if not own or not sac or departures(own) or departures(sac):
             continue
-        theirs, row = compare([sac, own], sac, quantity)
-        test = ClaimTest("SAC", UNFINISHED)
-        if row.verdict != UNFINISHED:
-            if min(len(row.values), len(theirs.values)) < 2:
-                continue
-            # Above SAC's and above zero, or neither: otherwise it cannot be told.
-            above = {OVERESTIMATES: True, UNDERESTIMATES: False}.get(row.verdict)
-            speaks = not above if above == (critic_verdict(own) == OVERESTIMATES) else None
-            difference, bias = (
-                in_digits(row.difference, digits=1),
-                in_digits(final_bias(own), digits=1),
-            )
-            text = (
-                f"{difference} ({NOTHING if row.p is None else p_text(row.p)}), PAC4SAC's own "
-                f"bias {bias}"
-            )
-            runs = f"{len(row.values)} and {len(theirs.values)}"
-            test = ClaimTest("SAC", text, speaks, row.difference, row.p, runs)
-        measure = "Δ value bias at the end of training"
-        yield JudgedClaim(
-            BIAS.study, "Overestimation is cured with one critic", title, measure, [test]
-        )
+        if BIAS.measured([own, sac]) and (test := _bias_test(own, sac)):
+            claim = "Overestimation is cured with one critic"
+            measure = "Δ value bias at the end of training"
+            yield JudgedClaim(BIAS.study, claim, title, measure, [test])
+
+
+def _bias_test(own: Variant, sac: Variant) -> ClaimTest | None:
+    """Compare the value bias with SAC's; None if there are too few measurements."""
+    quantity = Quantity(lambda variant: BIAS.ends(variant, "bias"), OVERESTIMATES, UNDERESTIMATES)
+    theirs, row = compare([sac, own], sac, quantity)
+    if row.verdict == UNFINISHED:
+        return ClaimTest("SAC", UNFINISHED)
+    if min(len(row.values), len(theirs.values)) < 2:
+        return None
+    # Above SAC's and above zero, or neither: otherwise it cannot be told.
+    above = {OVERESTIMATES: True, UNDERESTIMATES: False}.get(row.verdict)
+    speaks = not above if above == (critic_verdict(own) == OVERESTIMATES) else None
+    p = NOTHING if row.p is None else p_text(row.p)
+    bias = in_digits(final_bias(own), digits=1)
+    text = f"{in_digits(row.difference, digits=1)} ({p}), PAC4SAC's own bias {bias}"
+    runs = f"{len(row.values)} and {len(theirs.values)}"
+    return ClaimTest("SAC", text, speaks, row.difference, row.p, runs)
 
 
 def _shots(context: PaperContext) -> Iterator[JudgedClaim]:
-    """Over all S, and over those that shoot at all."""
-    variants = {
-        shots: v for shots, v in context.rows.shooting.items() if not departures(v, ("shots",))
-    }
+    """Judge the trend over all S, and over those that shoot at all."""
+    variants = [v for v in context.rows.shooting.values() if not departures(v, ("shots",))]
     for metric, better in LESS.items():
-        runs = [
-            (shots, value)
-            for shots, variant in variants.items()
-            for value in variant.values(metric)
-        ]
+        runs = [(v.shots, value) for v in variants for value in v.values(metric)]
         groups = {"all S": runs, "S > 1": [run for run in runs if run[0] > 1]}
-        groups = {
-            name: members
-            for name, members in groups.items()
-            if len({shots for shots, _ in members}) > 2
-        }
-        trends = [stats.kendalltau(*zip(*members, strict=True)) for members in groups.values()]
-        tests = []
-        for name, trend, p in zip(
-            groups, trends, holm([float(trend.pvalue) for trend in trends]), strict=True
-        ):
-            tau = Estimate(float(trend.statistic))
-            text = in_digits(tau, digits=2) + (f" ({p_text(p)})" if p is not None else "")
-            speaks = tau.value < 0 if p is not None and p < SIGNIFICANT else None
-            tests.append(ClaimTest(name, text, speaks, tau, p, str(len(groups[name]))))
-        if tests:
+        if tests := _trends(groups):
+            claim = f"More shots are better: {better}"
             measure = f"τ of S and {METRICS[metric].title}"
-            yield JudgedClaim(
-                "shooting", f"More shots are better: {better}", TASKS[SHOOTING_TASK], measure, tests
-            )
+            yield JudgedClaim("shooting", claim, TASKS[SHOOTING_TASK], measure, tests)
+
+
+def _trends(groups: Mapping[str, Sequence[tuple[int, float]]]) -> list[ClaimTest]:
+    """Test whether the second number falls as the first grows, in groups with three or more."""
+    known = {
+        name: members
+        for name, members in groups.items()
+        if len({shots for shots, _ in members}) > 2
+    }
+    trends = [stats.kendalltau(*zip(*members, strict=True)) for members in known.values()]
+    p_values = holm([float(trend.pvalue) for trend in trends])
+    tests = []
+    for (name, members), trend, p in zip(known.items(), trends, p_values, strict=True):
+        tau = Estimate(float(trend.statistic))
+        text = in_digits(tau, digits=2) + (f" ({p_text(p)})" if p is not None else "")
+        speaks = tau.value < 0 if p is not None and p < SIGNIFICANT else None
+        tests.append(ClaimTest(name, text, speaks, tau, p, str(len(members))))
+    return tests
 
 
 def _costs(context: PaperContext) -> Iterator[JudgedClaim]:
-    for machine in machines(context.collection.costs):
-        ratio = machine.relative(OURS)
-        if ratio is None or machine.study != "cost":
-            continue
-        low, high = ratio.low, ratio.high
-        speaks = (
-            None if low is None or high is None or low <= COMPARABLE < high else high <= COMPARABLE
-        )
-        test = ClaimTest(
-            "PAC4SAC",
-            in_digits(ratio, digits=2),
-            speaks,
-            ratio,
-            None,
-            str(len(machine.seconds[OURS])),
-        )
-        printed = COST[OURS].mean / COST[REFERENCE].mean
-        measure = f"seconds, times those of SAC (paper {printed:.2f})"
-        yield JudgedClaim(
-            "cost", "PAC4SAC costs about as much as SAC", machine.title, measure, [test]
-        )
+    printed = COST[OURS].mean / COST[BASELINE].mean
+    measure = f"seconds, times those of SAC (paper {printed:.2f})"
+    for machine in timed_per_step(context.collection.costs):
+        if machine.study == "cost" and (test := _cost_test(machine)):
+            claim = "PAC4SAC costs about as much as SAC"
+            yield JudgedClaim("cost", claim, machine.title, measure, [test])
+
+
+def _cost_test(machine: Machine) -> ClaimTest | None:
+    ratio = machine.relative(OURS)
+    if ratio is None:
+        return None
+    low, high = ratio.low, ratio.high
+    speaks = None
+    if low is not None and high is not None and not low <= COMPARABLE < high:
+        speaks = high <= COMPARABLE
+    runs = str(len(machine.seconds[OURS]))
+    return ClaimTest("PAC4SAC", in_digits(ratio, digits=2), speaks, ratio, None, runs)

@@ -1,8 +1,7 @@
-"""The data files of this package: the paper's published numbers, to be shown beside ours, and those
-that others published; the long texts of a report; the studies that are shipped."""
+"""Read the data files of this package: the paper's published numbers, those that others published,
+and the long texts of the paper's report."""
 
 import tomllib
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +9,6 @@ from pac4sac.runs.statistics import Summary
 
 SEEDS = 5  # Table 2 leaves its number of seeds open; five is our reading
 FOLDER = Path(__file__).parent
-SHIPPED_STUDIES = FOLDER / "studies"  # one TOML file each
 
 
 class PaperTask(NamedTuple):
@@ -32,30 +30,24 @@ def _cell(regret: float, regret_sd: float, episodes: float, episodes_sd: float) 
     return PaperCell(in_returns, Summary(SEEDS, episodes, episodes_sd))
 
 
-@cache
-def _read(path: Path) -> dict[str, Any]:
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads((FOLDER / name).read_text(encoding="utf-8"))
 
 
-def shipped_study(name: str) -> dict[str, Any]:
-    """The definition of a study of the package, as it is written."""
-    return _read(SHIPPED_STUDIES / f"{name}.toml")
-
-
-TEXTS, PUBLISHED, _FILE = (
-    _read(FOLDER / "texts.toml"),
-    _read(FOLDER / "published.toml"),
-    _read(FOLDER / "numbers.toml"),
-)
+TEXTS, PUBLISHED, _FILE = _read("texts.toml"), _read("published.toml"), _read("numbers.toml")
 TASKS, ALGORITHMS, TERM_TITLES = (_FILE["titles"][name] for name in ("tasks", "table-1", "table-2"))
 PAPER_TASKS = {task: PaperTask(*numbers) for task, numbers in _FILE["tasks"].items()}
-TABLE_1, TABLE_2 = (
-    {
-        task: {row: _cell(*numbers) for row, numbers in rows.items()}
-        for task, rows in _FILE[name].items()
-    }
-    for name in ("table-1", "table-2")
-)
+
+
+def _table(name: str) -> dict[str, dict[str, PaperCell]]:
+    """Return the cells of a table by task and row."""
+    cells: dict[str, dict[str, PaperCell]] = {}
+    for task, rows in _FILE[name].items():
+        cells[task] = {row: _cell(*numbers) for row, numbers in rows.items()}
+    return cells
+
+
+TABLE_1, TABLE_2 = _table("table-1"), _table("table-2")
 MEDIANS = {  # of the shooting figure, by metric and S
     metric: {int(shots): medians[place] for shots, medians in _FILE["shooting"].items()}
     for place, metric in enumerate(("regret", "episodes"))

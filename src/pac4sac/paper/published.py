@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 
-from pac4sac.paper.families import PUBLISHED, PaperContext, has_settings
+from pac4sac.paper.groups import PUBLISHED, PaperContext
 from pac4sac.paper.numbers import PUBLISHED as NUMBERS
 from pac4sac.paper.numbers import TEXTS
+from pac4sac.paper.rows import has_settings
 from pac4sac.paper.verdicts import (
     MARGIN_TEXT,
     NO_DATA,
@@ -18,9 +19,10 @@ from pac4sac.paper.verdicts import (
     without_diverged,
 )
 from pac4sac.report.comparison import UNFINISHED
-from pac4sac.report.looks import KNOWN
-from pac4sac.report.sections import mixtures
+from pac4sac.report.provenance import mixtures
+from pac4sac.report.style import KNOWN
 from pac4sac.report.tables import (
+    Block,
     Cell,
     Column,
     Section,
@@ -114,22 +116,21 @@ def _summary(mean: float, sd: float | None = None) -> Summary:
 
 
 def _variant(context: PaperContext, task: str, algo: str, steps: int) -> Variant | None:
-    """With the published settings on the task as Gymnasium has it; of several budgets that with the
-    most evaluations then, whatever is longer."""
-    candidates = [
-        variant
-        for variant in context.all_variants
-        if variant.is_result
-        and variant.task.settings["env_id"] == task
-        and not variant.task.settings["env_kwargs"]
-        and (variant.task.settings["steps"] or 0) >= steps
-        and has_settings(variant, algo, NUMBERS["preset"], {})
-    ]
-    return max(
-        candidates,
-        key=lambda v: sum(evaluation_at(run, steps) is not None for run in v.runs),
-        default=None,
-    )
+    """Return the variant with the published settings on the task as Gymnasium has it; of several
+    budgets that with the most evaluations then."""
+
+    def evaluations(variant: Variant) -> int:
+        return sum(evaluation_at(run, steps) is not None for run in variant.runs)
+
+    candidates = []
+    for variant in context.all_variants:
+        about = variant.task.settings
+        is_task = about["env_id"] == task and not about["env_kwargs"]
+        is_long_enough = (about["steps"] or 0) >= steps
+        has_preset = has_settings(variant, algo, NUMBERS["preset"], {})
+        if variant.is_result and is_task and is_long_enough and has_preset:
+            candidates.append(variant)
+    return max(candidates, key=evaluations, default=None)
 
 
 def published_section(rows: Sequence[PublishedReturn]) -> Section | None:
@@ -147,26 +148,30 @@ def published_section(rows: Sequence[PublishedReturn]) -> Section | None:
         command(lambda row: row.variant.command if row.values else "", "command"),
     ]
     trained = [row for row in rows if row.judged.verdict != NO_DATA]
-    verdicts = (
-        f": {tally(row.judged.verdict for row in trained)}"
-        if trained
-        else "; none was trained here yet"
-    )
-    name = attrgetter("short_name" if len({row.steps for row in trained}) == 1 else "name")
-    numbers = "; ".join(
-        f"{name(row)}: {row.summary.mean:,.0f} against {row.published.mean:,.0f}, "
-        f"{row.judged.verdict}"
-        for row in trained
-        if row.summary
-    )
-    beside = f"Of {len(rows)} published returns, {len(trained)} have runs of ours{verdicts}."
-    beside += f" Ours against theirs: {numbers}." if numbers else ""
-    reasons = [f"{row.name}: {row.judged.reason}." for row in trained]
     caption = f"Mean ± sd of evaluations, ours and theirs ({NUMBERS['source']})"
-    variants = {row.variant.label: row.variant for row in trained if row.variant}.values()
     about = TEXTS["published"].format(
         margin=MARGIN_TEXT, preset=NUMBERS["preset"], seeds=NUMBERS["seeds"]
     )
-    table = Table(PUBLISHED, caption, columns, rows)
-    blocks = [beside, about, table, *([reasons] if reasons else []), *mixtures(variants)]
+    blocks: list[Block] = [_in_short(rows, trained), about]
+    blocks.append(Table(PUBLISHED, caption, columns, rows))
+    if trained:
+        blocks.append([f"{row.name}: {row.judged.reason}." for row in trained])
+    variants = {row.variant.label: row.variant for row in trained if row.variant}
+    blocks += mixtures(variants.values())
     return Section(PUBLISHED, "Beside published returns", blocks)
+
+
+def _in_short(rows: Sequence[PublishedReturn], trained: Sequence[PublishedReturn]) -> str:
+    """Return the verdicts and numbers in a sentence each."""
+    beside = f"Of {len(rows)} published returns, {len(trained)} have runs of ours"
+    if not trained:
+        return f"{beside}; none was trained here yet."
+    beside += f": {tally(row.judged.verdict for row in trained)}."
+    has_one_length = len({row.steps for row in trained}) == 1
+    numbers = []
+    for row in trained:
+        if row.summary:
+            name = row.short_name if has_one_length else row.name
+            means = f"{row.summary.mean:,.0f} against {row.published.mean:,.0f}"
+            numbers.append(f"{name}: {means}, {row.judged.verdict}")
+    return f"{beside} Ours against theirs: {'; '.join(numbers)}." if numbers else beside

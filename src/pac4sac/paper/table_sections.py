@@ -3,19 +3,21 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from pac4sac.paper.families import PaperTable
 from pac4sac.paper.numbers import MEDIANS, SEEDS, TASKS, TEXTS
+from pac4sac.paper.rows import PaperTable
 from pac4sac.paper.verdicts import NOT_COMPARABLE, Verdict, compare_cell, tally
 from pac4sac.report.figures import INK, add_legend, finish_panel, new_figure
-from pac4sac.report.looks import KNOWN
-from pac4sac.report.sections import mixtures
+from pac4sac.report.provenance import mixtures
+from pac4sac.report.style import KNOWN
 from pac4sac.report.tables import (
+    Block,
     Cell,
     Column,
     Picture,
@@ -92,42 +94,52 @@ def table_section(table: PaperTable) -> Section:
     return Section(table.name, table.title, [beside, *blocks])
 
 
-def beside_the_paper(table: PaperTable) -> tuple[list[Any], list[ComparedCell]]:
-    trained = [
-        task for task in table.printed if any((task, row) in table.variants for row in table.titles)
-    ]
-    places = [
-        (task, row, metric) for task in trained for row in table.printed[task] for metric in METRICS
-    ]
-    cells = {place: ComparedCell(table, *place) for place in places}
+def beside_the_paper(table: PaperTable) -> tuple[list[Block], list[ComparedCell]]:
+    """Return the blocks of a section, and all cells that were compared."""
+    trained = [task for task in table.printed if _is_trained(table, task)]
+    cells: dict[tuple[str, str, str], ComparedCell] = {}
+    for task in trained:
+        for row, metric in product(table.printed[task], METRICS):
+            cells[task, row, metric] = ComparedCell(table, task, row, metric)
 
     def cell(task: str, metric: str, row: str) -> Cell:
         return cells[task, row, metric].cell
 
     columns = [words(table.head, table.titles.__getitem__)]
-    for task in trained:
-        columns += [
-            Column(head, partial(cell, task, m), group=TASKS[task])
-            for m, (head, _) in METRICS.items()
-        ]
-    counts = [len(variant.outcomes) for variant in table.variants.values()]
-    seeds = " to ".join(str(n) for n in dict.fromkeys((min(counts), max(counts))))
-    caption = f"{table.title}. {OURS_ABOVE} ({seeds} seeds) above the paper's ({SEEDS})"
+    for task, (metric, (head, _)) in product(trained, METRICS.items()):
+        columns.append(Column(head, partial(cell, task, metric), group=TASKS[task]))
     compared = list(cells.values())
-    blocks: list[Any] = []
+    blocks = [
+        *_reservations(table, trained, compared),
+        Table(table.name, _caption(table), columns, list(table.titles)),
+        *mixtures(table.variants.values()),
+        _details(table, compared),
+    ]
+    return blocks, compared
+
+
+def _reservations(
+    table: PaperTable, trained: Sequence[str], compared: Sequence[ComparedCell]
+) -> list[Block]:
+    """Return what is not comparable, and what was not trained."""
+    blocks: list[Block] = []
     if reasons := {c.judged.reason for c in compared if c.judged.verdict == NOT_COMPARABLE}:
         blocks.append([f"Not comparable: {reason}." for reason in sorted(reasons)])
     if absent := [task for task in table.printed if task not in trained]:
-        go_on = f"`pac4sac study run {table.name} --tasks {','.join(absent)}`"
-        blocks.append(
-            f"Not trained yet: {', '.join(TASKS[task] for task in absent)}. Train them with "
-            f"{go_on}."
-        )
-    blocks += [
-        Table(table.name, caption, columns, list(table.titles)),
-        *mixtures(table.variants.values()),
-    ]
-    return [*blocks, _details(table, compared)], compared
+        names = ", ".join(TASKS[task] for task in absent)
+        resume = f"`pac4sac study run {table.name} --tasks {','.join(absent)}`"
+        blocks.append(f"Not trained yet: {names}. Train them with {resume}.")
+    return blocks
+
+
+def _is_trained(table: PaperTable, task: str) -> bool:
+    return any((task, row) in table.variants for row in table.titles)
+
+
+def _caption(table: PaperTable) -> str:
+    counts = [len(variant.outcomes) for variant in table.variants.values()]
+    seeds = " to ".join(str(n) for n in dict.fromkeys((min(counts), max(counts))))
+    return f"{table.title}. {OURS_ABOVE} ({seeds} seeds) above the paper's ({SEEDS})"
 
 
 def _details(table: PaperTable, compared: Sequence[ComparedCell]) -> Table:
@@ -207,44 +219,37 @@ def shooting_section(variants: Mapping[int, Variant]) -> Section | None:
 
 
 def shooting_figure(variants: Mapping[int, Variant]) -> Figure:
-    """The paper's figure: regret and episodes by the number of shots, our boxes with the paper's
-    medians."""
+    """Draw the paper's figure: regret and episodes by the number of shots, our boxes with the
+    paper's medians."""
     figure, panels = new_figure("Cartpole Swingup by the number of candidate actions", 2)
     shots = sorted(variants)
-    colour = KNOWN["pac4sac"].colour
-    line = {"color": colour, "linewidth": 1.0}
-    box = {
-        "boxprops": line,
-        "whiskerprops": line,
-        "capprops": line,
-        "medianprops": line | {"linewidth": 2.0},
-    }
     for panel, (metric, title) in zip(panels, LONG_TITLES.items(), strict=True):
         scale, medians = METRICS[metric][1], MEDIANS[metric]
-        values = {
-            place: np.array(variants[s].values(metric)) / scale for place, s in enumerate(shots)
-        }
-        if drawn := {place: v for place, v in values.items() if len(v)}:
-            panel.boxplot(
-                list(drawn.values()), positions=list(drawn), widths=0.5, showfliers=False, **box
-            )
-        for place, v in drawn.items():
-            panel.plot(np.full(len(v), place), v, "o", color=colour, alpha=0.5, markersize=3)
+        _draw_boxes(panel, [np.array(variants[s].values(metric)) / scale for s in shots])
         known = {place: medians[s] / scale for place, s in enumerate(shots) if s in medians}
         panel.plot(
             list(known), list(known.values()), "D", color=INK, markersize=4, label="paper's median"
         )
-        panel.plot(
-            [],
-            [],
-            "s-",
-            color=colour,
-            fillstyle="none",
-            label="ours: box of the seeds, bar at the median",
-        )
+        ours = "ours: box of the seeds, bar at the median"
+        panel.plot([], [], "s-", color=KNOWN["pac4sac"].colour, fillstyle="none", label=ours)
         finish_panel(panel, "S, candidate actions per step", title)
         panel.set_xticks(range(len(shots)), [str(s) for s in shots])
         panel.set_xlim(-0.6, len(shots) - 0.4)
         panel.set_ylim(bottom=0)
     add_legend(figure, panels[-1], columns=2)
     return figure
+
+
+def _draw_boxes(panel: Any, values: Sequence[Any]) -> None:
+    """Draw a box at each place that has values, and a dot for each of them."""
+    colour = KNOWN["pac4sac"].colour
+    line = {"color": colour, "linewidth": 1.0}
+    style = dict.fromkeys(("boxprops", "whiskerprops", "capprops"), line)
+    style["medianprops"] = line | {"linewidth": 2.0}
+    drawn = {place: v for place, v in enumerate(values) if len(v)}
+    if drawn:
+        panel.boxplot(
+            list(drawn.values()), positions=list(drawn), widths=0.5, showfliers=False, **style
+        )
+    for place, v in drawn.items():
+        panel.plot(np.full(len(v), place), v, "o", color=colour, alpha=0.5, markersize=3)

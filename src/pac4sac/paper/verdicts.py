@@ -2,12 +2,12 @@
 fewer episodes are better; more return is."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pac4sac.base.text import decimals, p_text
-from pac4sac.paper.families import departures
 from pac4sac.paper.numbers import PAPER_TASKS, SEEDS
+from pac4sac.paper.rows import departures
 from pac4sac.report.comparison import BETTER, SIGNIFICANT, UNFINISHED, WORSE
 from pac4sac.report.variants import Variant
 from pac4sac.runs import statistics
@@ -47,8 +47,8 @@ NO_RUN = Verdict(NO_DATA, "no complete run")
 def compare_cell(
     variant: Variant | None, metric: str, paper: Summary | float | None, free: Sequence[str]
 ) -> Verdict:
-    """With a mean of the paper's tables or a median of its figure. `free` are settings that make
-    the rows of a table, so no departures from the paper's."""
+    """Compare with a mean of the paper's tables or a median of its figure. `free` are settings that
+    make the rows of a table, so no departures from the paper's."""
     if paper is None:
         return Verdict()
     if variant is None or not (variant.judged or variant.under_way):
@@ -56,18 +56,21 @@ def compare_cell(
     if reasons := departures(variant, free):
         return Verdict(NOT_COMPARABLE, "not the paper's setting: " + ", ".join(reasons))
     if variant.under_way:
-        return Verdict(
-            UNFINISHED, f"{len(variant.under_way)} of {len(variant.outcomes)} runs are under way"
-        )
-    if not isinstance(paper, Summary):
-        values = variant.values(metric)
-        return compare_median(values, paper) if values else NO_RUN
+        open_runs = f"{len(variant.under_way)} of {len(variant.outcomes)} runs are under way"
+        return Verdict(UNFINISHED, open_runs)
+    if isinstance(paper, Summary):
+        return _compare_mean(variant, metric, paper)
+    values = variant.values(metric)
+    return compare_median(values, paper) if values else NO_RUN
+
+
+def _compare_mean(variant: Variant, metric: str, paper: Summary) -> Verdict:
     if metric == "episodes" and is_never_solved(paper, PAPER_TASKS[variant.task.name].e_max):
         return compare_solved(variant.solved, len(variant.judged))
-    if not (summary := variant.summary(metric)):
+    summary = variant.summary(metric)
+    if summary is None:
         return NO_RUN
-    # Where none is solved, each is E_max and would have been more: that is near the paper's mean by
-    # the cap alone.
+    # If none is solved, all are E_max and would have been more: near the paper's mean by the cap.
     is_capped = metric == "episodes" and not variant.solved
     return without_diverged(compare_means(summary, paper, is_capped), variant.count("diverged"))
 
@@ -173,10 +176,14 @@ def _judge(
 
 
 def tally(verdicts: Iterable[str]) -> str:
-    """How many have which verdict, in words: better and worse are the two ways to differ."""
+    """Return how many have which verdict: better and worse are the two ways to differ."""
     counts = Counter(verdicts)
-    ways = ", ".join(f"{counts[way]} {way}" for way in (BETTER, WORSE) if counts[way])
-    differing = [f"{counts[BETTER] + counts[WORSE]} different ({ways})"] if ways else []
-    others = {verdict: f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]}
-    first = [others.pop(REPRODUCED)] if REPRODUCED in others else []
-    return ", ".join([*first, *differing, *(others[v] for v in others if v not in (BETTER, WORSE))])
+    ways = _counted(counts, (BETTER, WORSE))
+    others = [verdict for verdict in VERDICTS if verdict not in (REPRODUCED, BETTER, WORSE)]
+    different = f"{counts[BETTER] + counts[WORSE]} different ({ways})" if ways else ""
+    parts = [_counted(counts, [REPRODUCED]), different, _counted(counts, others)]
+    return ", ".join(filter(None, parts))
+
+
+def _counted(counts: Mapping[str, int], verdicts: Iterable[str]) -> str:
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in verdicts if counts[verdict])

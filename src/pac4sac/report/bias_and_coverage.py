@@ -1,10 +1,10 @@
-"""What runs measured at some steps of their training: the value bias of their critics, and how
-widely states lie that they visited. Of each the last rows for a table, and curves over the
-steps."""
+"""Sections on what runs measured during training: the value bias of their critics, and how widely
+they visited states. A table has the last measurements, a figure the curves over the steps."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -18,11 +18,12 @@ from pac4sac.report.comparison import (
     Context,
     Quantity,
     compare,
+    find_baseline,
     in_words,
     variant_cell,
 )
-from pac4sac.report.looks import Look
-from pac4sac.report.sections import mixtures
+from pac4sac.report.provenance import mixtures
+from pac4sac.report.style import Style
 from pac4sac.report.tables import (
     TEXTS,
     Block,
@@ -53,6 +54,7 @@ CRITICS = (OVERESTIMATES, UNDERESTIMATES, UNDECIDED, UNFINISHED, NOT_MEASURED)
 WIDER, NARROWER = "wider", "narrower"
 WIDTHS = (WIDER, NARROWER, *VERDICTS)
 QUANTITIES = {"nearest": "distance to the nearest state", "log_volume": "log-volume"}
+Choose = Callable[[Sequence[Variant]], Variant | None]
 # of a task and the variants measured on it
 About = Callable[[str, Sequence[Variant]], tuple[list[str], list[Column]]]
 WIDE = 30.0  # ratio of biases above which a linear axis hides the small ones
@@ -64,6 +66,7 @@ class Measurements:
     numbers: tuple[str, ...]  # without which a row is not whole
     study: str = ""  # the kind of which the variants come first
     section: str = ""  # its name, where it is not that of the log
+    is_detail: bool = False  # figures for the HTML page only
 
     @property
     def name(self) -> str:
@@ -98,55 +101,62 @@ class Measurements:
         ]
 
     def compose(self, context: Context, about: About, draw: figures.Draw) -> Section | None:
-        """Of all tasks on which something was measured in runs that count as results; `about` has
-        sentences and the further columns of a table."""
-
-        def runs_cell(variant: Variant) -> Cell:
-            measured = len(self.at_the_end(variant))
-            return Cell(f"{measured} of {len(variant.runs)}", measured)
-
-        first = [data("task", get="task.title"), words("Variant", variant_cell, "variant")]
-        first += [data("algo", get="algo"), data("shots", get="shots"), data("runs", get=runs_cell)]
-        last = [Column("S", "shots"), Column("Runs", runs_cell)]
+        """Return the section on all tasks with measured results; `about` makes the sentences and
+        the further columns of a table."""
         asking = {study.name for study in context.collection.studies if study.kind == self.study}
         blocks, texts = list[Block](), TEXTS[self.name]
         for title in context.variants:
             measured = self.measured(context.results(title))
-            if members := sorted(measured, key=lambda variant: asking.isdisjoint(variant.studies)):
-                sentences, columns = about(title, members)
-                name = f"{self.name}-{file_name(title)}"
-                table = Table(
-                    name, texts["table"].format(title), [*first, *columns, *last], members
-                )
-                curves = [variant for variant in members if self.curves(variant)[0]]
-                drawn = figures.pictures(name, [(texts["picture"].format(title), curves)], draw)
-                blocks += [*sentences, *drawn, table, *mixtures(members)]
+            members = sorted(measured, key=lambda variant: asking.isdisjoint(variant.studies))
+            if not members:
+                continue
+            sentences, columns = about(title, members)
+            name = f"{self.name}-{file_name(title)}"
+            curves = [variant for variant in members if self.curves(variant)[0]]
+            caption = texts["picture"].format(title)
+            drawn = figures.pictures(name, [(caption, curves)], draw, is_detail=self.is_detail)
+            table = Table(name, texts["table"].format(title), self._columns(columns), members)
+            blocks += [*sentences, *drawn, table, *mixtures(members)]
         return Section(self.name, texts["title"], [texts["intro"], *blocks]) if blocks else None
 
+    def _columns(self, columns: Sequence[Column]) -> list[Column]:
+        def runs_cell(variant: Variant) -> Cell:
+            measured = len(self.at_the_end(variant))
+            return Cell(f"{measured} of {len(variant.runs)}", measured)
+
+        return [
+            data("task", get="task.title"),
+            words("Variant", variant_cell, "variant"),
+            data("algo", get="algo"),
+            data("shots", get="shots"),
+            data("runs", get=runs_cell),
+            *columns,
+            Column("S", "shots"),
+            Column("Runs", runs_cell),
+        ]
+
     def figure(self, variants: Sequence[Variant], quantities: Mapping[str, str]) -> Figure:
-        """A panel for each quantity, with the title of its axis, over the steps of training."""
+        """Draw a panel for each quantity, with the title of its axis, over the training steps."""
         title = f"{variants[0].task.title}: {TEXTS[self.name]['title']}"
         figure, panels = figures.new_figure(title, len(quantities))
-        for panel, (name, title) in zip(panels, quantities.items(), strict=True):
-            ends, last = list[tuple[Look, Estimate]](), 1.0
+        for panel, (name, axis) in zip(panels, quantities.items(), strict=True):
+            ends, last = list[tuple[Style, Estimate]](), 1.0
             for variant in variants:
-                steps, rows = self.curves(variant)
-                mean, low, high = figures.band_of(
-                    np.array([[row[name] for row in of_run] for of_run in rows])
-                )
-                label = figures.drawn(f"{variant.look.name} ({figures.count_seeds(len(rows))})")
-                panel.plot(steps, mean, **figures.stroke(variant.look), linewidth=1.4, label=label)
-                at_the_end = Estimate(
-                    mean[-1], *((low[-1], high[-1]) if np.isfinite(low[-1]) else ())
-                )
-                ends.append((variant.look, at_the_end))
-                last = max(last, steps[-1])
-            figures.finish_over_steps(
-                panel, title, "Means of the seeds; right, with 95 % intervals"
-            )
+                last = max(last, self.curves(variant)[0][-1])
+                ends.append((variant.style, self._draw_curve(panel, variant, name)))
+            figures.finish_over_steps(panel, axis, "Means of the seeds; right, with 95 % intervals")
             figures.draw_ends(panel, last, ends)
         figures.add_legend(figure, panels[0])
         return figure
+
+    def _draw_curve(self, panel: Any, variant: Variant, name: str) -> Estimate:
+        """Draw the mean of the seeds, and return where it ends."""
+        steps, rows = self.curves(variant)
+        values = np.array([[row[name] for row in of_run] for of_run in rows])
+        mean, low, high = figures.band_of(values)
+        label = figures.drawn(f"{variant.style.name} ({figures.count_seeds(len(rows))})")
+        panel.plot(steps, mean, **figures.stroke(variant.style), linewidth=1.4, label=label)
+        return Estimate(mean[-1], *((low[-1], high[-1]) if np.isfinite(low[-1]) else ()))
 
     def curves(self, variant: Variant) -> tuple[list[float], list[list[Mapping[str, float]]]]:
         """The steps at which all its runs were measured, and the rows of each there: at others, a
@@ -158,7 +168,7 @@ class Measurements:
 
 
 BIAS = Measurements("bias", ("step", "bias", "rms", "mean_return"), "overestimation")
-COVERAGE = Measurements("coverage", ("step", "nearest", "log_volume"))
+COVERAGE = Measurements("coverage", ("step", "nearest", "log_volume"), is_detail=True)
 
 
 # --- what critics claim against what then happens
@@ -206,14 +216,12 @@ def bias_section(context: Context) -> Section | None:
         sentences = []
         for shooting in ("without", "with"):
             alike = [variant for variant in variants if (variant.shots > 1) == (shooting == "with")]
-            verdicts = in_words(
-                [(critic_verdict(variant), f"`{variant.label}`") for variant in alike], CRITICS
-            )
-            sentences += (
-                [f"On {title} at the end of training, {shooting} shooting: {verdicts}."]
-                if alike
-                else []
-            )
+            verdicts = [(critic_verdict(variant), f"`{variant.label}`") for variant in alike]
+            if alike:
+                sentences.append(
+                    f"On {title} at the end of training, {shooting} shooting: "
+                    f"{in_words(verdicts, CRITICS)}."
+                )
         return [" ".join(sentences)], columns
 
     return BIAS.compose(context, about, bias_figure)
@@ -243,51 +251,42 @@ def bias_figure(variants: Sequence[Variant]) -> Figure:
 # --- how widely states were visited: does anything foster exploration?
 
 
-def coverage_section(
-    context: Context, choose: Callable[[Sequence[Variant]], Variant | None]
-) -> Section | None:
-    """`choose` finds the baseline among those that were measured."""
-
-    def end(name: str, variant: Variant) -> Estimate | None:
-        values = COVERAGE.ends(variant, name)
-        return mean_interval(values) if values else None
+def coverage_section(context: Context, choose: Choose | None = None) -> Section | None:
+    """Return the section; `choose` finds the baseline among the variants that were measured."""
 
     def about(title: str, variants: Sequence[Variant]) -> tuple[list[str], list[Column]]:
-        baseline, columns, sentences = choose(variants), list[Column](), list[str]()
+        studies = context.collection.studies
+        baseline = choose(variants) if choose else find_baseline(studies, variants)
+        columns, sentences = list[Column](), list[str]()
         for name, quantity in QUANTITIES.items():
-            rows = compare_coverage(name, variants, baseline)
-            differences = {row.variant: row.difference for row in rows}
-            p_values = {row.variant: row.p for row in rows}
-            verdicts = {row.variant: row.verdict for row in rows}
-            columns += [
-                words("against baseline", partial(_told, verdicts), (), quantity),
-                Column("at the end [95 %]", partial(end, name), with_ends(name), quantity),
-                Column(
-                    "difference [95 %]", differences.get, with_ends(f"{name}_difference"), quantity
-                ),
-                Column("p (Holm)", p_values.get, f"{name}_p_holm", quantity, show=p_value),
-                Column(
-                    "mean over training",
-                    partial(over_training, name=name),
-                    f"{name}_over_training",
-                    quantity,
-                ),
-                data(f"{name}_against_baseline", get=verdicts.get),
-            ]
-            told_apart = in_words(
-                [(verdict, f"`{variant.label}`") for variant, verdict in verdicts.items()], WIDTHS
-            )
-            sentences.append(f"By {quantity}, {told_apart or 'nothing to compare'}.")
-        against = (
-            f"On {title} at the end of training, against `{baseline.label}`." if baseline else ""
-        )
-        return [" ".join([against, *sentences])] if baseline else [], columns
+            rows = {row.variant: row for row in compare_coverage(name, variants, baseline)}
+            columns += _coverage_columns(name, quantity, rows)
+            verdicts = [(row.verdict, f"`{variant.label}`") for variant, row in rows.items()]
+            told_apart = in_words(verdicts, WIDTHS) or "nothing to compare"
+            sentences.append(f"By {quantity}, {told_apart}.")
+        if baseline is None:
+            return [], columns
+        against = f"On {title} at the end of training, against `{baseline.label}`."
+        return [" ".join([against, *sentences])], columns
 
     return COVERAGE.compose(context, about, coverage_figure)
 
 
-def _told(verdicts: Mapping[Variant, str], variant: Variant) -> Cell:
-    return verdict_cell(verdicts.get(variant, ""))
+def _coverage_columns(name: str, title: str, rows: Mapping[Variant, Compared]) -> list[Column]:
+    def end(variant: Variant) -> Estimate | None:
+        values = COVERAGE.ends(variant, name)
+        return mean_interval(values) if values else None
+
+    group = partial(Column, group=title)
+    mean = partial(over_training, name=name)
+    return [
+        group("against baseline", lambda v: verdict_cell(rows[v].verdict), numeric=False),
+        group("at the end [95 %]", end, with_ends(name)),
+        group("difference [95 %]", lambda v: rows[v].difference, with_ends(f"{name}_difference")),
+        group("p (Holm)", lambda v: rows[v].p, f"{name}_p_holm", show=p_value),
+        group("mean over training", mean, f"{name}_over_training"),
+        data(f"{name}_against_baseline", get=lambda v: rows[v].verdict),
+    ]
 
 
 def compare_coverage(

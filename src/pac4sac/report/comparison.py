@@ -1,5 +1,5 @@
-"""Variants against a baseline: the difference of their means with its interval, its corrected
-p-value, and a verdict in words. All of the report that compares variants does it here."""
+"""Compare variants with a baseline: the difference of means with its interval, its corrected
+p-value, and a verdict in words. Every comparison of a report is made here."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from operator import attrgetter
 
 from pac4sac.base.text import p_value
-from pac4sac.report.looks import Look
+from pac4sac.report.style import Style
 from pac4sac.report.tables import (
     Cell,
     Column,
@@ -22,7 +22,7 @@ from pac4sac.report.tables import (
 )
 from pac4sac.report.variants import METRICS, Metric, TaskView, Variant
 from pac4sac.runs import statistics
-from pac4sac.runs.collection import Collection
+from pac4sac.runs.collection import Collection, FoundStudy
 from pac4sac.runs.statistics import Difference, Estimate, summarise
 from pac4sac.runs.status import CUT_SHORT
 
@@ -46,8 +46,8 @@ SIGNIFICANT = 0.05
 
 
 @dataclass(frozen=True)
-class Family:
-    """Variants of one task; a test is corrected for the others of its family."""
+class VariantGroup:
+    """Variants of one task that are tested as a family: p-values are corrected for its members."""
 
     title: str
     members: Sequence[Variant]
@@ -55,13 +55,13 @@ class Family:
 
 @dataclass(frozen=True)
 class Context:
-    """What every section is made of, computed once. Tasks are known by their titles."""
+    """What every section is made of. Tasks are known by their titles."""
 
     collection: Collection
     variants: Mapping[str, Sequence[Variant]]  # by task
-    families: Mapping[str, Sequence[Family]]  # of the results on a task: each is in one
+    groups: Mapping[str, Sequence[VariantGroup]]  # of the results on a task: each is in one
     baselines: Mapping[str, Variant | None]  # of the results on a task
-    references: Mapping[str, Variant]  # what is drawn beside every family of a task
+    companions: Mapping[str, Variant]  # what is drawn in the figures of all groups of a task
 
     def results(self, task: str) -> list[Variant]:
         return [variant for variant in self.variants[task] if variant.is_result]
@@ -76,9 +76,9 @@ class Context:
         return [variant for members in self.variants.values() for variant in members]
 
     @property
-    def looks(self) -> dict[str, Look]:
+    def styles(self) -> dict[str, Style]:
         """By label."""
-        return {variant.label: variant.look for variant in self.all_variants}
+        return {variant.label: variant.style for variant in self.all_variants}
 
 
 @dataclass(frozen=True)
@@ -133,36 +133,37 @@ class Compared:
             return UNFINISHED
         if self.difference is None or (self.p is None and self.p_ranks is None):
             return UNKNOWN
-        if self.p is not None and self.p < SIGNIFICANT:
+        if is_significant(self.p):
             return self.quantity.more if self.difference.value > 0 else self.quantity.less
-        if self.p_ranks is not None and self.p_ranks < SIGNIFICANT and self.improvement:
+        if is_significant(self.p_ranks) and self.improvement:
             return f"{BETTER if self.improvement.value > 0.5 else WORSE} {MORE_OFTEN}"
         return NO_DIFFERENCE
+
+
+def is_significant(p: float | None) -> bool:
+    return p is not None and p < SIGNIFICANT
 
 
 def compare(
     variants: Sequence[Variant], baseline: Variant | None, quantity: Quantity, family: str = ""
 ) -> list[Compared]:
-    """The variants are one family: p-values are corrected for all of them."""
+    """Compare variants with a baseline; p-values are corrected for all of them."""
     theirs = quantity.values(baseline) if baseline else []
-    tested: list[tuple[Difference | None, float | None]] = []
-    for variant in variants:
-        difference, rank = None, None
-        if baseline and variant is not baseline and theirs and (ours := quantity.values(variant)):
-            welch = statistics.welch(summarise(ours), summarise(theirs))
-            difference = quantity.test(variant, baseline) if quantity.test else welch
-            rank = (
-                statistics.mann_whitney(ours, theirs)
-                if quantity.lower_is_better is not None
-                else None
-            )
-        tested.append((difference, rank))
-    p_means = statistics.holm([difference.p if difference else None for difference, _ in tested])
-    p_ranks = statistics.holm([rank for _, rank in tested])
-    rows = zip(variants, tested, p_means, p_ranks, strict=True)
+    differences: list[Difference | None] = [None] * len(variants)
+    ranks: list[float | None] = [None] * len(variants)
+    for place, variant in enumerate(variants):
+        ours = quantity.values(variant) if theirs and variant is not baseline else []
+        if not ours or baseline is None:
+            continue
+        test = quantity.test(variant, baseline) if quantity.test else None
+        differences[place] = test or statistics.welch(summarise(ours), summarise(theirs))
+        if quantity.lower_is_better is not None:
+            ranks[place] = statistics.mann_whitney(ours, theirs)
+    p_means = statistics.holm([difference.p if difference else None for difference in differences])
+    rows = zip(variants, differences, p_means, statistics.holm(ranks), strict=True)
     return [
-        Compared(variant, baseline, quantity, d, p, p_rank, family)
-        for variant, (d, _), p, p_rank in rows
+        Compared(variant, baseline, quantity, difference, p, p_rank, family)
+        for variant, difference, p, p_rank in rows
     ]
 
 
@@ -190,6 +191,13 @@ def first_with_results(variants: Sequence[Variant], names: Iterable[str] = ()) -
     return next(named, known[0] if known else None)
 
 
+def find_baseline(studies: Sequence[FoundStudy], variants: Sequence[Variant]) -> Variant | None:
+    """Return the baseline that a study names, else SAC, else the first variant with results."""
+    by_name = sorted(studies, key=lambda study: study.name)
+    named = [study.baseline for study in by_name if study.baseline]
+    return first_with_results(variants, [*named, "sac"])
+
+
 def in_words(labels: Iterable[tuple[str, str]], order: Sequence[str]) -> str:
     """Of verdicts and labels, as in `better: a, b; worse: c`."""
     by_verdict: dict[str, list[str]] = defaultdict(list)
@@ -201,82 +209,82 @@ def in_words(labels: Iterable[tuple[str, str]], order: Sequence[str]) -> str:
 
 
 def tally(rows: Sequence[Compared]) -> str:
-    rivals = [
-        (row, MORE_OFTEN in row.verdict and row.improvement) for row in rows if not row.is_baseline
-    ]
-    by_rank = [
-        (row, f" (P(better) = {better.value:.2f})" if better else "") for row, better in rivals
-    ]
-    return in_words([(row.verdict, row.variant.label + note) for row, note in by_rank], VERDICTS)
+    """Return all verdicts in words, with P(better) where ranks decide."""
+    labels = []
+    for row in rows:
+        if row.is_baseline:
+            continue
+        by_ranks = row.improvement if MORE_OFTEN in row.verdict else None
+        note = f" (P(better) = {by_ranks.value:.2f})" if by_ranks else ""
+        labels.append((row.verdict, row.variant.label + note))
+    return in_words(labels, VERDICTS)
 
 
 # --- the table that shows it
 
 
 def comparison_table(name: str, caption: str, rows: Sequence[Compared], task: TaskView) -> Table:
-    metric, second = (
-        task.headline,
-        METRICS["episodes" if task.headline.key == "regret" else "steps_until_solved"],
-    )
-    until_solved = [
-        Column(second.title, lambda row: metric_cell(row.variant, second.key)),
+    metric, until_solved = task.headline, _metric_until_solved(task)
+    evaluation = partial(Column, group="final evaluation")
+    # The most telling columns come first, since a narrow page folds the last ones.
+    columns = [
+        words("Variant", lambda row: variant_cell(row.variant)),
+        words("Against baseline", lambda row: verdict_cell(row.verdict)),
+        Column(task.unit, lambda row: metric_cell(row.variant, metric.key, task.scale)),
+        Column("difference [95 %]", "difference", scale=task.scale),
+        Column(until_solved.title, lambda row: metric_cell(row.variant, until_solved.key)),
         Column("solved", lambda row: Cell(row.variant.solved_text, row.variant.solved)),
-    ]
-    verdicts = [words("Against baseline", lambda row: verdict_cell(row.verdict))]
-    beside_baseline = [
+        Column("IQM [95 %]", "iqm", scale=task.scale),
         Column("P(better than baseline) [95 %]", "improvement", digits=2),
         Column("means (Welch)", "p", group="p (Holm)", show=p_value),
         Column("ranks (Mann–Whitney)", "p_ranks", group="p (Holm)", show=p_value),
-    ]
-    has_baseline = any(row.is_baseline for row in rows)
-    columns = [  # the most telling first, since a narrow page folds the last
-        words("Variant", lambda row: variant_cell(row.variant)),
-        *(verdicts if has_baseline else []),
-        Column(task.unit, lambda row: metric_cell(row.variant, metric.key, task.scale)),
-        *([Column("difference [95 %]", "difference", scale=task.scale)] if has_baseline else []),
-        *(until_solved if task.r_limit is not None else []),
-        Column("IQM [95 %]", "iqm", scale=task.scale),
-        *(beside_baseline if has_baseline else []),
         Column("Runs", lambda row: runs_cell(row.variant)),
-        Column(
-            "deterministic",
-            lambda row: metric_cell(row.variant, "final_deterministic"),
-            group="final evaluation",
-        ),
-        Column(
-            "shooting",
-            lambda row: metric_cell(row.variant, "final_shooting"),
-            group="final evaluation",
-        ),
-        *(
-            [words("Family", "family", folded=True)]
-            if len({row.family for row in rows}) > 1
-            else []
-        ),
+        evaluation("deterministic", lambda row: metric_cell(row.variant, "final_deterministic")),
+        evaluation("shooting", lambda row: metric_cell(row.variant, "final_shooting")),
+        words("Family", "family", folded=True),
         command("variant.command"),
-        data(
-            "task",
-            "variant",
-            "algo",
-            get=attrgetter("variant.task.title", "variant.label", "variant.algo"),
-        ),
-        data("metric", get=lambda _: metric.key),
-        data(
-            "runs",
-            "complete",
-            get=lambda row: (len(row.variant.outcomes), len(row.variant.complete)),
-        ),
+    ]
+    unused = _unused_columns(rows, task)
+    shown = [column for column in columns if column.title not in unused]
+    return Table(name, caption, [*shown, *_data_columns(task)], rows)
+
+
+def _metric_until_solved(task: TaskView) -> Metric:
+    return METRICS["episodes" if task.headline.key == "regret" else "steps_until_solved"]
+
+
+def _unused_columns(rows: Sequence[Compared], task: TaskView) -> set[str]:
+    """Return the titles of columns that would say nothing."""
+    unused: set[str] = set()
+    if not any(row.is_baseline for row in rows):
+        unused |= {"Against baseline", "difference [95 %]", "P(better than baseline) [95 %]"}
+        unused |= {"means (Welch)", "ranks (Mann–Whitney)"}
+    if task.r_limit is None:
+        unused |= {_metric_until_solved(task).title, "solved"}
+    if len({row.family for row in rows}) == 1:
+        unused.add("Family")
+    return unused
+
+
+def _data_columns(task: TaskView) -> list[Column]:
+    """Return the columns of the CSV."""
+    metric, until_solved = task.headline.key, _metric_until_solved(task).key
+    names = attrgetter("variant.task.title", "variant.label", "variant.algo")
+    return [
+        data("task", "variant", "algo", get=names),
+        data("metric", get=lambda _: metric),
+        data("runs", get=lambda row: len(row.variant.outcomes)),
+        data("complete", get=lambda row: len(row.variant.complete)),
         data("solved", get="variant.solved"),
         data("solved_fraction", "solved_low", "solved_high", get="variant.solved_fraction"),
-        data(second.key, f"{second.key}_sd", get=lambda row: row.variant.summary(second.key)),
-        data("mean", "sd", get=lambda row: row.variant.summary(metric.key)),
+        data(until_solved, f"{until_solved}_sd", get=lambda row: row.variant.summary(until_solved)),
+        data("mean", "sd", get=lambda row: row.variant.summary(metric)),
         data(*with_ends("iqm"), get="iqm"),
         data(*with_ends("difference"), get="difference"),
         data("family", "p_holm", "p_ranks_holm", get=attrgetter("family", "p", "p_ranks")),
         data(*with_ends("p_improvement"), get="improvement"),
         data("against_baseline", "command", get=attrgetter("verdict", "variant.command")),
     ]
-    return Table(name, caption, columns, rows)
 
 
 def ends_table(name: str, caption: str, by_metric: Mapping[str, Sequence[Compared]]) -> Table:
@@ -310,7 +318,7 @@ def _columns_of_end(place: int, key: str) -> list[Column]:
 
 
 def variant_cell(variant: Variant) -> Cell:
-    return Cell(variant.label, variant.label, name=variant.look.name)
+    return Cell(variant.label, variant.label, name=variant.style.name)
 
 
 def metric_cell(variant: Variant, metric: str, scale: float = 1.0) -> Cell:
@@ -323,10 +331,8 @@ def metric_cell(variant: Variant, metric: str, scale: float = 1.0) -> Cell:
 
 
 def runs_cell(variant: Variant) -> Cell:
-    broken = [f"{n} {state}" for state in (*CUT_SHORT, "unfinished") if (n := variant.count(state))]
-    broken += (
-        [f"{n} with damaged logs"] if (n := sum(bool(run.damage) for run in variant.runs)) else []
-    )
-    return Cell(
-        variant.complete_text + (f" ({', '.join(broken)})" if broken else ""), len(variant.complete)
-    )
+    counts = {state: variant.count(state) for state in (*CUT_SHORT, "unfinished")}
+    counts["with damaged logs"] = sum(bool(run.damage) for run in variant.runs)
+    broken = ", ".join(f"{n} {what}" for what, n in counts.items() if n)
+    text = variant.complete_text + (f" ({broken})" if broken else "")
+    return Cell(text, len(variant.complete))

@@ -1,8 +1,9 @@
-"""The returns of all runs for the page of a report, on which they are drawn and scored anew: the
-script of the page (`report.js`) solves and regrets as `runs/metrics.py` does."""
+"""The returns of all runs for the page of a report, on which they are drawn and scored again: the
+script of the page (`report.js`) computes solved episodes and regret as `runs/metrics.py` does."""
 
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -29,17 +30,24 @@ def curves_of(context: Context, out: Path) -> dict[str, Any]:
 
 
 def _task(context: Context, title: str, out: Path) -> dict[str, Any]:
-    variants = context.variants[title]
+    variants, groups = context.variants[title], context.groups[title]
     task, baseline = variants[0].task, context.baselines.get(title)
-    families = {
-        variant: family.title for family in context.families[title] for variant in family.members
-    }
-    shown = [variant for family in context.families[title][:1] for variant in family.members][
-        :AT_ONCE
-    ]
-    returns = [abs(value) for variant in variants for run in variant.runs for value in run.returns]
-    largest = max(filter(math.isfinite, returns), default=1.0)
-    digits = max(0, DIGITS - math.ceil(math.log10(largest or 1.0) + 1e-9))
+    group_of = {variant: group.title for group in groups for variant in group.members}
+    shown = (list(groups[0].members) if groups else variants)[:AT_ONCE]
+    digits = _digits(variants)
+
+    def about(variant: Variant) -> dict[str, Any]:
+        return {
+            "label": variant.label,
+            "name": variant.style.name,
+            "family": group_of.get(variant, variant.chose.capitalize()),
+            "colour": variant.style.place,
+            "line": variant.style.dashes,
+            "shown": variant in shown,
+            "baseline": variant is baseline,
+            "runs": [_run(outcome, variant, digits, out) for outcome in variant.outcomes],
+        }
+
     return {
         "title": title,
         "limit": task.r_limit,
@@ -47,20 +55,15 @@ def _task(context: Context, title: str, out: Path) -> dict[str, Any]:
         "horizon": task.settings.get("horizon"),
         "steps": task.settings.get("steps"),
         "scale": 10**digits,
-        "variants": [
-            {
-                "label": variant.label,
-                "name": variant.look.name,
-                "family": families.get(variant, variant.chose.capitalize()),
-                "colour": variant.look.place,
-                "line": variant.look.dashes,
-                "shown": variant in (shown or variants[:AT_ONCE]),
-                "baseline": variant is baseline,
-                "runs": [_run(outcome, variant, digits, out) for outcome in variant.outcomes],
-            }
-            for variant in variants
-        ],
+        "variants": [about(variant) for variant in variants],
     }
+
+
+def _digits(variants: Sequence[Variant]) -> int:
+    """Return the decimals in which returns are stored."""
+    returns = [abs(value) for variant in variants for run in variant.runs for value in run.returns]
+    largest = max(filter(math.isfinite, returns), default=1.0)
+    return max(0, DIGITS - math.ceil(math.log10(largest or 1.0) + 1e-9))
 
 
 def _run(outcome: Outcome, variant: Variant, digits: int, out: Path) -> dict[str, Any]:

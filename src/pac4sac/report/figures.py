@@ -1,5 +1,5 @@
 """Figures: what all share, learning curves, and their bytes, which are the same for the same data.
-How an algorithm looks is told in `looks.py`."""
+Styles of algorithms are in `style.py`."""
 
 import html
 import io
@@ -17,11 +17,12 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from pac4sac.base.text import assignments
-from pac4sac.report.looks import COLOURS, Look, looks
+from pac4sac.report.style import COLOURS, Style, assign_styles
 from pac4sac.report.tables import Picture
 from pac4sac.report.variants import Variant
+from pac4sac.runs.frames import varying_settings
 from pac4sac.runs.metrics import STREAK, solved_at
-from pac4sac.runs.reading import RunRecord, varying_settings
+from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.statistics import Estimate, bootstrap_band, solved_fraction_curve
 from pac4sac.runs.status import BROKEN_OFF
 
@@ -62,35 +63,33 @@ def pictures(
     name: str,
     sets: Sequence[tuple[str, Sequence[Variant]]],
     draw: Draw,
-    reference: Variant | None = None,
+    companion: Variant | None = None,
+    *,
+    is_detail: bool = False,
 ) -> list[Picture]:
-    """Of variants with their caption, as many as it takes with a few in each, and the reference
-    beside them."""
+    """Return pictures of variants with their captions, a few in each, the companion in all."""
     drawn: list[Picture] = []
     for caption, members in sets:
-        beside = [] if reference is None or reference in members else [reference]
+        beside = [] if companion is None or companion in members else [companion]
         size = AT_ONCE - len(beside)
         for start in range(0, len(members), size):
+            shown = [*beside, *members[start : start + size]]
             suffix = f"-{len(drawn) + 1}" if drawn else ""
-            drawn.append(
-                Picture(
-                    name + suffix, caption, partial(draw, [*beside, *members[start : start + size]])
-                )
-            )
+            drawn.append(Picture(name + suffix, caption, partial(draw, shown), is_detail))
     return drawn
 
 
-def stroke(look: Look) -> dict[str, Any]:
+def stroke(style: Style) -> dict[str, Any]:
     """Of the lines of an algorithm."""
-    return {"color": look.colour, "linestyle": (0, look.dashes) if look.dashes else "-"}
+    return {"color": style.colour, "linestyle": (0, style.dashes) if style.dashes else "-"}
 
 
-def mark(look: Look) -> dict[str, Any]:
+def mark(style: Style) -> dict[str, Any]:
     """Of its dots, hollow where its line is broken."""
-    face = "white" if look.dashes else look.colour
+    face = "white" if style.dashes else style.colour
     return {
-        "color": look.colour,
-        "marker": look.marker,
+        "color": style.colour,
+        "marker": style.marker,
         "markerfacecolor": face,
         "markersize": 4.5,
         "linestyle": "none",
@@ -137,14 +136,14 @@ def add_legend(figure: Figure, panel: Any, columns: int = 3) -> None:
     figure.legend(*panel.get_legend_handles_labels(), loc="outside lower left", **style)
 
 
-def draw_ends(panel: Any, end: float, ends: Sequence[tuple[Look, Estimate]]) -> None:
+def draw_ends(panel: Any, end: float, ends: Sequence[tuple[Style, Estimate]]) -> None:
     """Right of the curves, side by side: where each ends, with its interval. Bands would hide one
     another."""
-    for place, (look, estimate) in enumerate(ends):
+    for place, (style, estimate) in enumerate(ends):
         x = end * (1.05 + 0.035 * place)
         if estimate.low is not None and estimate.high is not None:
-            panel.plot([x, x], [estimate.low, estimate.high], color=look.colour, linewidth=1.2)
-        panel.plot([x], [estimate.value], **mark(look))
+            panel.plot([x, x], [estimate.low, estimate.high], color=style.colour, linewidth=1.2)
+        panel.plot([x], [estimate.value], **mark(style))
     panel.axvspan(
         end * 1.02, end * (1.05 + 0.035 * len(ends)), color=GRID, alpha=0.5, linewidth=0, zorder=0
     )
@@ -163,7 +162,7 @@ def learning_curve_picture(path: str | Path, runs: Sequence[RunRecord]) -> None:
     variants = group_by_variant(runs)
     tasks = list(dict.fromkeys(run.task["name"] for run in runs))
     figure, panels = new_figure("Learning curves", len(tasks), 0.6 + 4.6 * len(tasks), 3.6)
-    styles = looks(variants)
+    styles = assign_styles(variants)
     for panel, task in zip(panels, tasks, strict=True):
         on_task = {
             label: [run for run in members if run.task["name"] == task]
@@ -198,7 +197,8 @@ def learning_figure(variants: Sequence[Variant]) -> Figure:
     if shows_solved:
         middle = (len(variants) - 1) / 2
         solved = [
-            (v.look, _draw_solved(panels[1], v, place - middle)) for place, v in enumerate(variants)
+            (v.style, _draw_solved(panels[1], v, place - middle))
+            for place, v in enumerate(variants)
         ]
         finish_panel(
             panels[1],
@@ -208,7 +208,7 @@ def learning_figure(variants: Sequence[Variant]) -> Figure:
         )
         panels[1].set_ylim(-0.03, 1.03)
         panels[1].yaxis.set_major_formatter(PercentFormatter(1))
-        draw_ends(panels[1], task.e_max or 1, [(look, end) for look, end in solved if end])
+        draw_ends(panels[1], task.e_max or 1, [(style, end) for style, end in solved if end])
     add_legend(figure, panels[0])
     return figure
 
@@ -230,14 +230,14 @@ def overview_figure(tasks: Mapping[str, Sequence[Variant]]) -> Figure:
 def draw_variants(
     panel: Any, variants: Sequence[Variant], title: str, *, count: bool = True
 ) -> None:
-    runs, styles = {v.label: v.runs for v in variants}, {v.label: v.look for v in variants}
+    runs, styles = {v.label: v.runs for v in variants}, {v.label: v.style for v in variants}
     draw_returns(panel, runs, styles, variants[0].task.r_limit, title, count=count)
 
 
 def draw_returns(
     panel: Any,
     runs: Mapping[str, Sequence[RunRecord]],
-    styles: Mapping[str, Look],
+    styles: Mapping[str, Style],
     r_limit: float | None,
     title: str,
     *,
@@ -268,44 +268,50 @@ def draw_returns(
 
 
 def _draw_variant(
-    panel: Any, runs: Sequence[RunRecord], window: int, look: Look, *, lines: bool, count: bool
+    panel: Any, runs: Sequence[RunRecord], window: int, style: Style, *, lines: bool, count: bool
 ) -> None:
     # A run cut short by failure would cut the mean short for all; it is drawn, crossed out and
     # counted instead.
     started = [run for run in runs if run.episodes]
     broken = [run for run in started if run.status in BROKEN_OFF]
-    sound = [run for run in started if run.status not in BROKEN_OFF]
-    # nor may one that is still under way
-    sound = [run for run in sound if run.status == "finished"] or sound
+    averaged = _averaged(started)
     for run in started if lines and len(started) > 1 else broken:
-        # Each point is the mean of `window` episodes, so one in `window` has it all.
-        ends = slice((len(run.episodes) - 1) % window, None, window)
-        panel.plot(
-            run.steps[ends],
-            smooth(run.returns, window)[ends],
-            color=look.colour,
-            linewidth=0.5,
-            alpha=0.5,
-        )
+        _draw_run(panel, run, window, style)
     for run in broken:
         end = smooth(run.returns, window)[-1:]
-        panel.plot(run.steps[-1:], end, "x", color=look.colour, markersize=5, markeredgewidth=1.4)
-    counts = {"broke off": len(broken), "under way": len(started) - len(broken) - len(sound)}
-    notes = "".join(f", {n} {what}" for what, n in counts.items() if n)
-    label = f"{look.name} ({count_seeds(len(runs))}{notes})" if count else look.name
-    draw_mean(panel, mean_curve(sound, window), label, look)
+        panel.plot(run.steps[-1:], end, "x", color=style.colour, markersize=5, markeredgewidth=1.4)
+    notes = [count_seeds(len(runs))]
+    if broken:
+        notes.append(f"{len(broken)} broke off")
+    if under_way := len(started) - len(broken) - len(averaged):
+        notes.append(f"{under_way} under way")
+    label = f"{style.name} ({', '.join(notes)})" if count else style.name
+    draw_mean(panel, mean_curve(averaged, window), label, style)
+
+
+def _averaged(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """Return the finished runs, or if none is, those that did not break off."""
+    finished = [run for run in runs if run.status == "finished"]
+    return finished or [run for run in runs if run.status not in BROKEN_OFF]
+
+
+def _draw_run(panel: Any, run: RunRecord, window: int, style: Style) -> None:
+    """Draw a thin line. Each point is the mean of `window` episodes, so one in `window` has all."""
+    ends = slice((len(run.episodes) - 1) % window, None, window)
+    returns = smooth(run.returns, window)[ends]
+    panel.plot(run.steps[ends], returns, color=style.colour, linewidth=0.5, alpha=0.5)
 
 
 def count_seeds(n: int) -> str:
     return f"{n} seed{'' if n == 1 else 's'}"
 
 
-def draw_mean(panel: Any, curve: Band | None, label: str, look: Look) -> None:
+def draw_mean(panel: Any, curve: Band | None, label: str, style: Style) -> None:
     """Without a curve the legend has the label all the same."""
     steps, mean, low, high = curve or (np.empty(0),) * 4
     if np.isfinite(low).any():
-        panel.fill_between(steps, low, high, color=look.colour, alpha=0.16, linewidth=0)
-    panel.plot(steps, mean, **stroke(look), linewidth=1.5, label=drawn(label))
+        panel.fill_between(steps, low, high, color=style.colour, alpha=0.16, linewidth=0)
+    panel.plot(steps, mean, **stroke(style), linewidth=1.5, label=drawn(label))
 
 
 def smooth(returns: Floats, window: int) -> Floats:
@@ -364,7 +370,7 @@ def _draw_solved(panel: Any, variant: Variant, place: float) -> Estimate | None:
         episodes,
         [f.value + apart for f in fractions],
         where="post",
-        **stroke(variant.look),
+        **stroke(variant.style),
         linewidth=1.5,
     )
     return None if variant.under_way or len(solved) < 2 else fractions[-1]

@@ -8,6 +8,7 @@ import io
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain, compress, groupby
 from typing import TYPE_CHECKING, Any
 
@@ -22,18 +23,23 @@ Facts = Sequence[tuple[str, str]]
 
 
 def to_csv(table: Table) -> str:
-    records, out = table.records, io.StringIO()
-    lines: list[list[str]] = [[plain(value) for value in record.values()] for record in records]
-    if not records:
-        lines = [
-            [f"{c.text} ({c.note})" if c.note else c.text or c.verdict for c in row]
-            for row in table.cells
-        ]
-    head = list(records[0]) if records else [column.head for column in table.shown]
-    csv.writer(out, lineterminator="\n").writerows(
-        [head, *([_no_formula(text) for text in line] for line in lines)]
-    )
+    """Return the values of the columns that have keys, else the cells as shown."""
+    if records := table.records:
+        head = list(records[0])
+        lines = [[plain(value) for value in record.values()] for record in records]
+    else:
+        head = [column.head for column in table.shown]
+        lines = [[_cell_in_one_line(cell) for cell in row] for row in table.cells]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(head)
+    for line in lines:
+        writer.writerow([_no_formula(text) for text in line])
     return out.getvalue()
+
+
+def _cell_in_one_line(cell: Cell) -> str:
+    return f"{cell.text} ({cell.note})" if cell.note else cell.text or cell.verdict
 
 
 def plain(value: Any) -> str:
@@ -81,33 +87,39 @@ def tables_as_text(tables: Sequence[Table]) -> str:
 
 
 def show_tables(console: "Console", tables: Sequence[Table]) -> None:
-    from rich import box
-    from rich.table import Table as RichTable
-
     for table in tables:
         columns, rows = _without_commands(table)
         lines = [[row[k].lines for row in rows] for k in range(len(columns))]  # by column
-        heads = [f"{column.group}\n{column.title}".strip() for column in columns]
-        widths = [
-            max(map(len, chain(head.split(), *texts)))
-            for head, texts in zip(heads, lines, strict=True)
-        ]
-        widths[0] = min(widths[0], console.width // 2)
-        places = [
-            k
-            for k, texts in enumerate(lines)
-            if not rows or any(text != [NOTHING] for text in texts)
-        ]
-        for number, part in enumerate(_parts_that_fit(widths, places, console.width - 1)):
-            rich_table = RichTable(
-                title=None if number else table.caption, title_justify="left", box=box.SIMPLE
-            )
-            for k in part:
-                justify: Any = "right" if columns[k].numeric else "left"
-                rich_table.add_column(heads[k], justify=justify, width=widths[k], overflow="fold")
-            for row in zip(*(lines[k] for k in part), strict=True):
-                rich_table.add_row(*map("\n".join, row))
-            console.print(rich_table)
+        shown = [_TextColumn(column, texts) for column, texts in zip(columns, lines, strict=True)]
+        shown[0].width = min(shown[0].width, console.width // 2)
+        places = [k for k, column in enumerate(shown) if not column.is_empty]
+        widths = [column.width for column in shown]
+        caption: str | None = table.caption
+        for part in _parts_that_fit(widths, places, console.width - 1):
+            _show_columns(console, caption, [shown[k] for k in part])
+            caption = None
+
+
+class _TextColumn:
+    """A column on a terminal: the lines of its cells, and its width."""
+
+    def __init__(self, column: Column, cells: Sequence[Sequence[str]]) -> None:
+        self.head, self.cells = f"{column.group}\n{column.title}".strip(), cells
+        self.justify: Any = "right" if column.numeric else "left"
+        self.width = max(map(len, chain(self.head.split(), *cells)))
+        self.is_empty = bool(cells) and all(list(lines) == [NOTHING] for lines in cells)
+
+
+def _show_columns(console: "Console", title: str | None, columns: Sequence[_TextColumn]) -> None:
+    from rich import box
+    from rich.table import Table as RichTable
+
+    table = RichTable(title=title, title_justify="left", box=box.SIMPLE)
+    for column in columns:
+        table.add_column(column.head, justify=column.justify, width=column.width, overflow="fold")
+    for row in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*map("\n".join, row))
+    console.print(table)
 
 
 def _parts_that_fit(widths: Sequence[int], places: Sequence[int], width: int) -> list[list[int]]:
@@ -134,30 +146,38 @@ def _parts_that_fit(widths: Sequence[int], places: Sequence[int], width: int) ->
 
 
 def to_latex(table: Table) -> str:
-    """A `tabular` for the booktabs package, to be put into a table by the one who inputs it."""
+    """Return a `tabular` for the booktabs package, to be put into a table by its reader."""
     columns, rows = _without_commands(table)
-    groups = [
-        f"\\multicolumn{{{n}}}{{c}}{{{_latex(group)}}}" if group else " & " * (n - 1)
-        for group, n in _groups(columns)
-    ]
-    heads = [_latex(column.title) for column in columns]
-    body = []
-    for row in rows:
-        body.append([_latex(cell.text or cell.verdict) for cell in row])
-        if any(cell.published or cell.note for cell in row):
-            below = [_latex("; ".join(filter(None, (c.note, c.published, c.verdict)))) for c in row]
-            body.append([f"{{\\footnotesize {text}}}" if text else "" for text in below])
-    over, middle = (
-        [" & ".join(line) + " \\\\" for line in lines if line] for lines in ([groups, heads], body)
-    )
-    kinds = "".join("r" if column.numeric else "l" for column in columns)
-    opening = [
+    lines = [
         f"% {_one_line(table.caption)}",
         "% needs \\usepackage{booktabs}",
-        f"\\begin{{tabular}}{{{kinds}}}",
+        f"\\begin{{tabular}}{{{''.join('r' if column.numeric else 'l' for column in columns)}}}",
         "\\toprule",
     ]
-    return "\n".join([*opening, *over, "\\midrule", *middle, "\\bottomrule", "\\end{tabular}\n"])
+    if groups := _groups(columns):
+        lines.append(_latex_row([_latex_group(group, n) for group, n in groups]))
+    lines.append(_latex_row([_latex(column.title) for column in columns]))
+    lines.append("\\midrule")
+    for row in rows:
+        lines.append(_latex_row([_latex(cell.text or cell.verdict) for cell in row]))
+        if any(cell.published or cell.note for cell in row):
+            lines.append(_latex_row([_latex_below(cell) for cell in row]))
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}\n"])
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + " \\\\"
+
+
+def _latex_group(group: str, columns: int) -> str:
+    if not group:
+        return " & " * (columns - 1)
+    return f"\\multicolumn{{{columns}}}{{c}}{{{_latex(group)}}}"
+
+
+def _latex_below(cell: Cell) -> str:
+    text = _latex("; ".join(filter(None, (cell.note, cell.published, cell.verdict))))
+    return f"{{\\footnotesize {text}}}" if text else ""
 
 
 def _latex(text: str) -> str:
@@ -184,23 +204,37 @@ def to_markdown(table: Table) -> str:
 
 
 def _commands(table: Table) -> str:
-    rows_of: dict[str, list[list[str]]] = defaultdict(list)
-    # Two names tell a row; the rest of it stands in the table.
-    first = next((k for k, column in enumerate(table.shown[:2]) if column.numeric), 2)
-    names = [
-        k for k in range(len(table.shown[:first])) if not any(row[k].verdict for row in table.cells)
-    ]
+    """Return all commands of a table, each below the names that its rows have in common."""
+    names_of: dict[str, list[list[str]]] = defaultdict(list)
+    named = _naming_columns(table)
+    codes = [k for k, column in enumerate(table.shown) if column.code]
     for row in table.cells:
-        for cell, column in zip(row, table.shown, strict=True):
-            if column.code and cell.text:
-                rows_of[cell.text].append([row[k].text for k in names])
+        for k in codes:
+            if row[k].text:
+                names_of[row[k].text].append([row[place].text for place in named])
     lines = []
-    for line, rows in rows_of.items():
+    for line, rows in names_of.items():
         common = [texts[0] for texts in zip(*rows, strict=True) if len(set(texts)) == 1]
-        lines += [f"# {_one_line(', '.join(common))}", line] if common else [line]
+        if common:
+            lines.append(f"# {_one_line(', '.join(common))}")
+        lines.append(line)
+    if not lines:
+        return ""
     text = "\n".join(lines)
-    fence = "`" * max([3, *(len(ticks) + 1 for ticks in re.findall("`+", text))])
-    return f"\n{fence}sh\n{text}\n{fence}\n" if lines else ""
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"\n{fence}sh\n{text}\n{fence}\n"
+
+
+def _naming_columns(table: Table) -> list[int]:
+    """Return the places of up to two columns that name a row: text without verdicts."""
+    names = []
+    for k, column in enumerate(table.shown[:2]):
+        if column.numeric:
+            break
+        if not any(row[k].verdict for row in table.cells):
+            names.append(k)
+    return names
 
 
 def _markdown_cell(cell: Cell) -> str:
@@ -225,22 +259,26 @@ def _markdown_line(text: str) -> str:
 def markdown_files(
     title: str, facts: Facts, sections: Sequence[Section], in_pages: bool
 ) -> dict[str, str]:
-    """The text of each, by its name. The README says what is on the other pages."""
-    first = [section for section in sections if section.name in IN_THE_README or not in_pages]
-    others = [section for section in sections if section not in first]
+    """Return the text of each file by its name. A README says what is on the other pages."""
     head = [f"# {_markdown_line(title)}", "; ".join(f"{value} {name}" for value, name in facts)]
-    shown = [text for section in first for text in _markdown_section(section, "##")]
     if not in_pages:
+        shown = [text for section in sections for text in _markdown_section(section, "##")]
         return {"report.md": _join(*head, *shown)}
-    links = [f"* [{_markdown_line(section.title)}]({section.name}.md)" for section in others]
-    readme = _join(
-        *head, TEXTS["by_whom"], *shown, "## Pages", "\n".join([*links, TEXTS["on_one_page"]])
-    )
-    pages = {
-        f"{section.name}.md": _join(*_markdown_section(section, "#"), TEXTS["back"])
-        for section in others
-    }
-    return {"README.md": readme} | pages
+    files, links = {}, []
+    for section in map(_without_details, sections):
+        if section.name in IN_THE_README:
+            head += [TEXTS["by_whom"], *_markdown_section(section, "##")]
+        else:
+            links.append(f"* [{_markdown_line(section.title)}]({section.name}.md)")
+            page = _join(*_markdown_section(section, "#"), TEXTS["back"])
+            files[f"{section.name}.md"] = page
+    links.append(TEXTS["on_one_page"])
+    return {"README.md": _join(*head, "## Pages", "\n".join(links))} | files
+
+
+def _without_details(section: Section) -> Section:
+    blocks = [b for b in section.blocks if not (isinstance(b, Picture) and b.is_detail)]
+    return replace(section, blocks=blocks)
 
 
 def _markdown_section(section: Section, level: str) -> list[str]:

@@ -11,7 +11,7 @@ from string import Template
 from typing import Any
 
 from pac4sac.report.formats import Facts, plain
-from pac4sac.report.looks import series
+from pac4sac.report.style import series
 from pac4sac.report.tables import Answer, Block, Cell, Column, Picture, Section, Table
 
 HERE = Path(__file__).parent

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from pac4sac.report import figures
-from pac4sac.report.looks import Look
+from pac4sac.report.style import Style
 from pac4sac.report.variants import Variant
 from pac4sac.runs.statistics import Estimate, performance_profile, probability_of_improvement
 
@@ -20,23 +20,23 @@ Scores = Mapping[str, Sequence[Sequence[float]]]  # of each label on each task, 
 def ranking_figure(
     title: str,
     estimates: Mapping[str, Estimate],
-    looks: Mapping[str, Look],
+    styles: Mapping[str, Style],
     baseline: str,
     unit: str,
     scale: float,
 ) -> Figure:
     """A dot with its interval for each variant, the best on top."""
     figure, (panel,) = figures.new_figure(title, 1, figures.DOUBLE, 0.9 + ROW * len(estimates))
-    _draw_rows(panel, estimates, looks, scale)
+    _draw_rows(panel, estimates, styles, scale)
     panel.axvline(estimates[baseline].value / scale, **figures.DASHED)
-    _finish_rows(panel, estimates, looks, unit)
+    _finish_rows(panel, estimates, styles, unit)
     return figure
 
 
 def profile_figure(
     title: str,
     scores: Scores,
-    looks: Mapping[str, Look],
+    styles: Mapping[str, Style],
     baseline: str,
     unit: str,
     *,
@@ -51,7 +51,7 @@ def profile_figure(
     thresholds = np.linspace(values.min() - margin, values.max() + margin, 201)
     for label, strata in scores.items():
         profile = performance_profile(strata, thresholds, lower_is_better=lower_is_better)
-        figures.draw_mean(left, (thresholds, *profile), looks[label].name, looks[label])
+        figures.draw_mean(left, (thresholds, *profile), styles[label].name, styles[label])
     figures.finish_panel(
         left, f"{unit} τ", "fraction of runs better than τ", "Runs, with 95 % bands"
     )
@@ -65,13 +65,13 @@ def profile_figure(
         for label in rivals
     }
     ranked = dict(sorted(better.items(), key=lambda item: -item[1].value))
-    _draw_rows(right, ranked, looks, 1.0)
+    _draw_rows(right, ranked, styles, 1.0)
     right.axvline(0.5, **figures.DASHED)
     _finish_rows(
         right,
         ranked,
-        looks,
-        f"P(better than {looks[baseline].name})",
+        styles,
+        f"P(better than {styles[baseline].name})",
         "Probability of improvement, with 95 % intervals",
     )
     right.set_xlim(-0.03, 1.03)
@@ -86,31 +86,31 @@ def task_profile(baseline: Variant, variants: Sequence[Variant]) -> Figure:
     scores = {
         label: [[x / task.scale for x in v.values(task.headline.key)]] for label, v in known.items()
     }
-    looks = {label: variant.look for label, variant in known.items()}
+    styles = {label: variant.style for label, variant in known.items()}
     title, lower = f"Performance profiles on {task.title}", task.headline.lower_is_better
-    return profile_figure(title, scores, looks, baseline.label, task.unit, lower_is_better=lower)
+    return profile_figure(title, scores, styles, baseline.label, task.unit, lower_is_better=lower)
 
 
 def _draw_rows(
-    panel: Any, estimates: Mapping[str, Estimate], looks: Mapping[str, Look], scale: float
+    panel: Any, estimates: Mapping[str, Estimate], styles: Mapping[str, Style], scale: float
 ) -> None:
     for place, (label, estimate) in enumerate(reversed(list(estimates.items()))):
         if estimate.low is not None and estimate.high is not None:
             ends = [estimate.low / scale, estimate.high / scale]
-            panel.plot(ends, [place, place], color=looks[label].colour, linewidth=1.4)
-        panel.plot([estimate.value / scale], [place], **figures.mark(looks[label]))
+            panel.plot(ends, [place, place], color=styles[label].colour, linewidth=1.4)
+        panel.plot([estimate.value / scale], [place], **figures.mark(styles[label]))
 
 
 def _finish_rows(
     panel: Any,
     estimates: Mapping[str, Estimate],
-    looks: Mapping[str, Look],
+    styles: Mapping[str, Style],
     unit: str,
     title: str = "",
 ) -> None:
     figures.finish_panel(panel, unit, "", title)
     panel.set_yticks(
         range(len(estimates)),
-        [figures.drawn(looks[label].name) for label in reversed(list(estimates))],
+        [figures.drawn(styles[label].name) for label in reversed(list(estimates))],
     )
     panel.set_ylim(-0.6, len(estimates) - 0.4)

@@ -134,6 +134,7 @@ class Picture:
     name: str
     caption: str
     draw: Callable[[], Any]  # a figure, when it is written
+    is_detail: bool = False  # too many or too large for a repository: on the HTML page only
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def uncertainty_answer(context: Context) -> str:
         known = {v: ratio for v in measured if (ratio := error_by_deviation(v)) is not None}
         ranked = sorted(known, key=lambda variant: abs(math.log(known[variant].value)))
         told = [
-            f"{in_digits(known[v])} times what {v.look.name} claims"
+            f"{in_digits(known[v])} times what {v.style.name} claims"
             for v in dict.fromkeys([*ranked[:1], *ranked[-1:]])
         ]
         sentences += [f"On {title} errors are {' and '.join(told)}."] if told else []

@@ -10,7 +10,7 @@ A run that several studies have in common is there once; all of them find it by 
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -56,64 +56,90 @@ class ArchiveChanges:
 def add_to_archive(
     folders: Sequence[Path], archive: Path, *, unfinished: bool = False, keep_first: bool = False
 ) -> ArchiveChanges:
-    """Put the runs, studies and costs below some folders into an archive, which need not exist
-    yet."""
+    """Put the runs, studies and costs below some folders into an archive.
+
+    Args:
+        folders: Folders of experiments and studies.
+        archive: Folder to put them into; it need not exist.
+        unfinished: Take runs that did not come to an end, too.
+        keep_first: Keep the first of two runs that should be equal and are not.
+
+    Returns:
+        What became of the runs.
+
+    Raises:
+        UserError: If there is nothing, or two runs contradict each other.
+    """
     check_folders(folders)
     check_links(archive)
     held = {run.identity: run for run in _runs_below(archive, experiments=False)}
-    added, left_out = ArchiveChanges(), {}
+    added, left_out = ArchiveChanges(), dict[str, str]()
     for run in (run for folder in folders for run in _runs_below(folder)):
-        before = held.get(run.identity)
-        if not (unfinished or end(run)):
-            left_out[run.identity] = str(run.folder)
-        elif before is None:
-            held[run.identity] = run
-            added.new += 1
-        elif contradict(before, run):
-            if not keep_first:
-                raise UserError(
-                    f"{before.folder} and {run.folder} are the same run with different "
-                    "returns; leave one out, or "
-                    "keep the first of each such pair with --keep-first."
-                )
-            added.known += 1
-            added.differing.append(str(run.folder))
-        elif (after := merge([before, run])[0]) is before:
-            added.known += 1
+        if unfinished or end(run):
+            _take(run, held, added, keep_first)
         else:
-            held[run.identity] = after
-            added.replaced += 1
+            left_out[run.identity] = str(run.folder)
     added.unfinished = [place for key, place in left_out.items() if key not in held]
-    studies = _merged_studies([archive, *folders])
-    costs = {
-        _machine_name(cost): cost
-        for folder in (archive, *folders)
-        for cost in map(read_cost, cost_files([folder]))
-    }
+    studies, costs = _merged_studies([archive, *folders]), _merged_costs([archive, *folders])
     if not (held or studies or costs or left_out):
         raise UserError(f"{', '.join(map(str, folders))} holds neither runs nor a study.")
-    for task, lines in _lines_by_task(held.values()).items():
-        _write(archive / "runs" / f"{task}.jsonl", "".join(lines))
     for name, about in studies.items():
         expected = about["expected_runs"]
         added.studies[name] = sum(row.get("identity") in held for row in expected), len(expected)
+    _write_archive(archive, held.values(), studies, costs)
+    return added
+
+
+def _take(
+    run: RunRecord, held: dict[str, RunRecord], added: ArchiveChanges, keep_first: bool
+) -> None:
+    """Add a run to those held, or the better of two copies."""
+    before = held.setdefault(run.identity, run)
+    if before is run:
+        added.new += 1
+    elif contradict(before, run):
+        if not keep_first:
+            raise UserError(
+                f"{before.folder} and {run.folder} are the same run with different returns; leave "
+                "one out, or keep the first of each such pair with --keep-first."
+            )
+        added.known += 1
+        added.differing.append(str(run.folder))
+    else:
+        held[run.identity] = merge([before, run])[0]
+        is_known = held[run.identity] is before
+        added.known += is_known
+        added.replaced += not is_known
+
+
+def _write_archive(
+    archive: Path,
+    runs: Iterable[RunRecord],
+    studies: Mapping[str, dict[str, Any]],
+    costs: Mapping[str, dict[str, Any]],
+) -> None:
+    for task, lines in _lines_by_task(runs).items():
+        _write(archive / "runs" / f"{task}.jsonl", "".join(lines))
+    for name, about in studies.items():
         _write(archive / "studies" / f"{file_name(name)}.json", _study_text(about))
     for name, cost in costs.items():
         _write(archive / "costs" / f"{name}.json", json.dumps(cost, indent=1) + "\n")
-    return added
+
+
+def _merged_costs(folders: Sequence[Path]) -> dict[str, dict[str, Any]]:
+    costs = (read_cost(path) for folder in folders for path in cost_files([folder]))
+    return {_machine_name(cost): cost for cost in costs}
 
 
 # --- runs
 
 
-def archived(archive: Path) -> frozenset[str]:
-    """The identities of its runs that came to an outcome; none of an archive that is still to be
-    made."""
+def archived(archive: Path) -> list[RunRecord]:
+    """Return the runs of an archive that came to an outcome; none if it does not exist yet."""
     if not archive.exists():
-        return frozenset()
+        return []
     check_folders([archive])
-    runs = _runs_below(archive, experiments=False)
-    return frozenset(run.identity for run in runs if end(run) == OUTCOME)
+    return [run for run in _runs_below(archive, experiments=False) if end(run) == OUTCOME]
 
 
 def check_folders(folders: Iterable[Path]) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pac4sac.agents import ALGORITHMS
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import natural, read_jsonl
 from pac4sac.runs.archive import (
@@ -83,130 +82,166 @@ class Collection:
     dates: tuple[str, ...]  # of training, where the folders tell
 
 
-def collect(paths: Sequence[Path]) -> Collection:
-    roots = sorted({Path(os.path.realpath(path)) for path in paths})
-    check_folders(roots)
-    base = (
-        Path(os.path.commonpath(roots)) if len(roots) > 1 else roots[0].parent if roots else Path()
-    )
+class Reader:
+    """Reads the files below some folders and keeps why some could not be read."""
 
-    def place(path: Path) -> str:
-        return path.relative_to(base).as_posix() if path != base else path.name
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.roots = sorted({Path(os.path.realpath(path)) for path in paths})
+        check_folders(self.roots)
+        self.base = Path(os.path.commonpath(self.roots)) if self.roots else Path()
+        if len(self.roots) == 1:
+            self.base = self.base.parent
+        self.records, self.reasons = read_below(*self.roots)
 
-    records, reasons = read_below(*roots)
+    def place(self, path: Path) -> str:
+        """Return a path as the report shows it."""
+        return path.relative_to(self.base).as_posix() if path != self.base else path.name
 
-    def whole(paths: Iterable[Path], read: Callable[[Path], T]) -> dict[Path, T]:
-        """What could be read; why the others could not is told."""
+    def read(self, paths: Iterable[Path], read: Callable[[Path], T]) -> dict[Path, T]:
+        """Return what could be read of some files."""
         contents = {}
         for path in paths:
             try:
                 contents[path] = read(path)
             except UserError as reason:
-                reasons.append(reason)
+                self.reasons.append(reason)
         return contents
 
-    studies = whole(study_files(roots), read_study_file)
-    experiments = whole(
-        files_below(roots, "experiment.json"), lambda path: read_experiment(path.parent)["cohorts"]
-    )
-    costs = whole(cost_files(roots), read_cost)
-    unreadable = [str(reason).replace(f"{base}/", "") for reason in reasons]
-    runs, twice = _each_once(_with_studies(records, studies, place), place)
-    present = {run.record.identity for run in runs}
-    for run in (run for run in runs if run.instead in present):
-        twice += (
-            f"`{run.place}` was left out: it was trained by older code, and the same run by "
-            "newer code is here.",
-        )
-    runs = tuple(run for run in runs if run.instead not in present)
+    def unreadable(self) -> tuple[str, ...]:
+        """Return why files could not be read."""
+        return tuple(str(reason).replace(f"{self.base}/", "") for reason in self.reasons)
+
+    def dates(self) -> tuple[str, ...]:
+        """Return the days of training, if the folders have them."""
+        files = files_below(self.roots, "cohorts/*/times.jsonl")
+        dates = [row.get("date") for path in files for row in read_jsonl(path)[0]]
+        return tuple(sorted({date[:10] for date in dates if isinstance(date, str)}))
+
+
+def collect(paths: Sequence[Path]) -> Collection:
+    """Return all runs, studies and costs below some folders, and what is missing.
+
+    Raises:
+        UserError: If there is nothing.
+    """
+    reader = Reader(paths)
+    studies = reader.read(study_files(reader.roots), read_study_file)
+    experiments = reader.read(files_below(reader.roots, "experiment.json"), _cohorts_of)
+    costs = reader.read(cost_files(reader.roots), read_cost)
+    found = _with_studies(reader.records, studies, reader.place)
+    runs, replaced = _newest_code(*_each_once(found, reader.place))
     if not (runs or costs or studies):
-        folders = ", ".join(map(str, roots)) or "Nothing"
+        folders = ", ".join(map(str, reader.roots)) or "Nothing"
         raise UserError(
             f"{folders} holds neither runs nor a study; give folders of experiments or studies."
         )
-    times = [
-        row for path in files_below(roots, "cohorts/*/times.jsonl") for row in read_jsonl(path)[0]
-    ]
+    expecting = [*studies.values(), *_expected_by(experiments, reader.place)]
     return Collection(
         runs=runs,
-        studies=tuple(_study(path, about, place) for path, about in studies.items()),
-        missing=_missing(runs, [*studies.values(), *_expected_by(experiments, place)]),
-        costs=tuple(FoundCost(place(path), cost["study"], cost) for path, cost in costs.items()),
-        twice=twice,
-        unreadable=tuple(unreadable),
-        dates=tuple(
-            sorted({row["date"][:10] for row in times if isinstance(row.get("date"), str)})
+        studies=tuple(_study(path, about, reader.place) for path, about in studies.items()),
+        missing=_missing(runs, expecting),
+        costs=tuple(
+            FoundCost(reader.place(path), cost["study"], cost) for path, cost in costs.items()
         ),
+        twice=replaced,
+        unreadable=reader.unreadable(),
+        dates=reader.dates(),
     )
+
+
+def _cohorts_of(experiment: Path) -> list[list[Description]]:
+    cohorts: list[list[Description]] = read_experiment(experiment.parent)["cohorts"]
+    return cohorts
+
+
+def _newest_code(
+    runs: Sequence[FoundRun], sentences: Sequence[str]
+) -> tuple[tuple[FoundRun, ...], tuple[str, ...]]:
+    """Leave out runs by older code that newer code has trained again."""
+    present = {run.record.identity for run in runs}
+    replaced = tuple(
+        f"`{run.place}` was left out: it was trained by older code, and the same run by "
+        "newer code is here."
+        for run in runs
+        if run.instead in present
+    )
+    return tuple(run for run in runs if run.instead not in present), (*sentences, *replaced)
 
 
 def _with_studies(
     records: Sequence[RunRecord], studies: Mapping[Path, Description], place: Place
 ) -> Iterator[FoundRun]:
-    """In an archive a run lies beside the studies: its identity tells to which of them it belongs,
-    or else its name, where an identity is of an older kind."""
+    """Tell for each run to which studies it belongs.
+
+    In an archive runs are stored beside the studies: they belong together by identity, or by
+    name if the study knows no identity.
+    """
     expecting: dict[Any, list[tuple[Description, str]]] = {}
     for about, row in _expected(studies.values()):
-        for key in (row.get("identity"), (row.get("task"), row.get("label"), row.get("seed"))):
+        for key in (row.get("identity"), _name_of(row)):
             expecting.setdefault(key, []).append((about, str(row.get("label"))))
-    stale = {
-        known: instead for about in studies.values() for known, instead in stale_runs(about).items()
-    }
+    stale: dict[str, str] = {}
+    for about in studies.values():
+        stale |= stale_runs(about)
     for record in records:
         name = (record.task["name"], record.label, record.seed)
         members = expecting.get(record.identity) or expecting.get(name, [])
         around = [about for path, about in studies.items() if path.parent in record.folder.parents]
         beside = [about for about, _ in members]
-        labels = (record.label, *(label for _, label in members))
-        names = tuple(str(about.get("study")) for about in (*around, *beside))
-        chose = next(
-            (str(about["kind"]) for about in around or beside if about.get("kind") in CHOOSING), ""
+        yield FoundRun(
+            record,
+            place(record.folder),
+            labels=(record.label, *(label for _, label in members)),
+            studies=tuple(str(about.get("study")) for about in (*around, *beside)),
+            chose=_choosing_kind(around or beside),
+            instead=stale.get(record.identity),
         )
-        instead = stale.get(record.identity, _of_today(record))
-        yield FoundRun(record, place(record.folder), labels, names, chose, instead)
 
 
-def _of_today(record: RunRecord) -> str | None:
-    """The identity that a run of a shipped algorithm would have by its revision of today, where
-    that is another."""
-    revision = record.about.get("revision")
-    today = ALGORITHMS[record.algo].agent.revision if record.algo in ALGORITHMS else revision
-    return identity(record.about | {"revision": today}) if revision not in (None, today) else None
+def _name_of(row: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    return row.get("task"), row.get("label"), row.get("seed")
+
+
+def _choosing_kind(studies: Iterable[Description]) -> str:
+    """Return the kind of the first study that chose a setting by its runs, or nothing."""
+    kinds = (str(about.get("kind")) for about in studies)
+    return next((kind for kind in kinds if kind in CHOOSING), "")
 
 
 def _each_once(
     runs: Iterable[FoundRun], place: Place
 ) -> tuple[tuple[FoundRun, ...], tuple[str, ...]]:
-    """The best of the copies of a run, with the labels and studies of all, and sentences on the
-    others."""
+    """Return the best copy of each run, and sentences on copies that were left out."""
     copies_by_run: dict[tuple[str, str], list[FoundRun]] = {}
     for run in sorted(runs, key=lambda run: run.place):
         copies_by_run.setdefault((run.record.identity, run.chose), []).append(run)
-    kept, twice = [], []
-    for (_, chose), copies in copies_by_run.items():
+    kept, sentences = [], []
+    for copies in copies_by_run.values():
         best, others = merge([copy.record for copy in copies])
-        labels = sorted({label for copy in copies for label in copy.labels}, key=natural)
-        studies = sorted({name for copy in copies for name in copy.studies})
-        kept.append(
-            FoundRun(
-                best, place(best.folder), tuple(labels), tuple(studies), chose, copies[0].instead
+        kept.append(_joined(best, copies, place))
+        # A study keeps a run that it knows by two names under both, in one folder.
+        if elsewhere := [other for other in others if other.folder.parent != best.folder.parent]:
+            left_out = ", ".join(place(other.folder) for other in elsewhere)
+            sentences.append(
+                f"`{place(best.folder)}` was taken and {left_out} left out, the same run: "
+                f"{why(best, elsewhere)}."
             )
-        )
-        # A study keeps a run that it knows by two names under both, side by side: nothing to tell.
-        if others := [other for other in others if other.folder.parent != best.folder.parent]:
-            left_out, reason = ", ".join(place(other.folder) for other in others), why(best, others)
-            twice.append(
-                f"`{place(best.folder)}` was taken and {left_out} left out, the same run: {reason}."
-            )
-    kept.sort(
-        key=lambda run: (
-            run.record.task["name"],
-            natural(run.record.label),
-            run.record.seed,
-            run.place,
-        )
+    return tuple(sorted(kept, key=_order)), tuple(sorted(sentences))
+
+
+def _joined(best: RunRecord, copies: Sequence[FoundRun], place: Place) -> FoundRun:
+    """Return one copy of a run with the labels and studies of all."""
+    labels = sorted({label for copy in copies for label in copy.labels}, key=natural)
+    studies = sorted({name for copy in copies for name in copy.studies})
+    first = copies[0]
+    return FoundRun(
+        best, place(best.folder), tuple(labels), tuple(studies), first.chose, first.instead
     )
-    return tuple(kept), tuple(sorted(twice))
+
+
+def _order(run: FoundRun) -> tuple[Any, ...]:
+    record = run.record
+    return record.task["name"], natural(record.label), record.seed, run.place
 
 
 def _expected(studies: Iterable[Description]) -> Iterator[tuple[Description, dict[str, Any]]]:
@@ -235,24 +270,25 @@ def _expected_by(
 
 
 def _missing(runs: Sequence[FoundRun], studies: Iterable[Description]) -> tuple[MissingRun, ...]:
+    """Return the runs that studies and experiments expect and that are not there."""
     present: set[Any] = {run.record.identity for run in runs}
-    present |= {
-        (run.record.task["name"], label, run.record.seed) for run in runs for label in run.labels
-    }
+    for run in runs:
+        present |= {(run.record.task["name"], label, run.record.seed) for label in run.labels}
     first_names: dict[Any, tuple[str, str, int]] = {}  # studies may know a run by different names
     waiting: dict[tuple[str, str, int], set[str]] = {}
     experiments: dict[tuple[str, str, int], str] = {}
     for about, row in _expected(studies):
-        task, label, seed = str(row.get("task")), str(row.get("label")), row.get("seed")
-        keys = [row.get("identity") or (task, label, seed), (task, label, seed)]
-        if isinstance(seed, int) and not present.intersection(keys):
-            name = next(
-                (first_names[key] for key in keys if key in first_names), (task, label, seed)
-            )
-            first_names |= dict.fromkeys(keys, name)
-            waiting.setdefault(name, set()).add(str(about.get("study")))
-            experiments.setdefault(name, "")
-            experiments[name] = experiments[name] or about.get("experiment", "")
+        seed = row.get("seed")
+        if not isinstance(seed, int):
+            continue
+        name = (str(row.get("task")), str(row.get("label")), seed)
+        keys = [row.get("identity") or name, name]
+        if present.intersection(keys):
+            continue
+        known = next((first_names[key] for key in keys if key in first_names), name)
+        first_names |= dict.fromkeys(keys, known)
+        waiting.setdefault(known, set()).add(str(about.get("study")))
+        experiments[known] = experiments.get(known) or about.get("experiment", "")
     missing = [
         MissingRun(*name, tuple(sorted(names - {""})), experiments[name])
         for name, names in waiting.items()

@@ -1,39 +1,78 @@
-"""What a run is, apart from what it is called, and the settings that the name of a shipped
-algorithm stands for."""
+"""What a run is known by: the facts that were stored when it was trained, and nothing of today."""
 
-import dataclasses
-import functools
 import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from pac4sac.agents import ALGORITHMS, make_config
+from pac4sac.base.errors import UserError
+from pac4sac.base.files import check_kinds
+
+LARGEST_SEED = 2**64 - 1  # that a checkpoint holds
+DESCRIBED = {"task": dict, "algo": str, "preset": str, "seed": int, "config": dict, "label": str}
+# Two runs that agree in these give the same result; their names and their machine do not count.
+FACTS = ("task", "algo", "revision", "seed", "config")
+FURTHER_FACTS = (
+    "started_from",
+    "code",
+    "simulators",
+    "earlier_code",
+)  # not stored where there is none
 
 
 def identity(about: Mapping[str, Any]) -> str:
-    """Of what was trained, whatever it is called: two runs of one identity give the same result. A
-    setting at its default is left out of it, so that a run stays the same when settings are
-    added."""
-    usual = usual_settings(about["algo"])
-    trained = {key: about.get(key) for key in ("task", "algo", "revision", "seed")}
-    trained["config"] = {
-        k: value for k, value in about["config"].items() if k not in usual or value != usual[k]
-    }
-    # Otherwise not even named, so that no run from scratch, and none of shipped code, gets another
-    # identity.
-    trained |= {name: about[name] for name in ("started_from", "code") if about.get(name)}
-    return hashlib.sha256(json.dumps(trained, sort_keys=True).encode()).hexdigest()
+    """Return a checksum of all that decides the result of a run, from its stored description.
+
+    Today's defaults are never consulted, so settings can be added, changed and removed without
+    an effect on runs that were stored before.
+    """
+    facts = {name: about.get(name) for name in FACTS}
+    facts |= {name: about[name] for name in FURTHER_FACTS if about.get(name)}
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-@functools.cache
-def usual_settings(algo: str, preset: str = "paper") -> Mapping[str, Any]:
-    """Nothing for a user's own algorithm, or a preset of earlier days: code is never imported
-    because data name it."""
-    if algo not in ALGORITHMS or preset not in ALGORITHMS[algo].agent.presets:
-        return {}
-    return dataclasses.asdict(make_config(algo, preset))
+def checkpoint_facts(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a description that the tensors of a checkpoint depend on.
+
+    A run may be continued with more steps, or by other code if the user wants that.
+    """
+    task = {name: value for name, value in about["task"].items() if name != "steps"}
+    facts = {name: about[name] for name in ("run", "algo", "seed", "config")}
+    return facts | {"task": task, "started_from": about.get("started_from")}
 
 
-def updates_of_task(algo: str, preset: str) -> int | None:
-    return ALGORITHMS[algo].agent.updates_of_task.get(preset) if algo in ALGORITHMS else None
+def check_description(about: Any, what: str) -> dict[str, Any]:
+    """Return the description of a run if it is whole.
+
+    Raises:
+        UserError: If a part is missing or of the wrong kind.
+    """
+    check_kinds(about, DESCRIBED, what)
+    check_kinds(about["task"], {"name": str, "env_id": str}, f"{what}: its task")
+    if not 0 <= about["seed"] <= LARGEST_SEED:
+        raise UserError(f"{what} has an invalid seed: {about['seed']}.")
+    return dict(about)
+
+
+def code_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Describe how the code that trained a run differs from other code, or return nothing.
+
+    Both have the entries revision, code and simulators of a run's description. Versions of
+    simulators are compared only if both are known.
+    """
+    changes = []
+    revisions = [str(code.get("revision", 1)) for code in (before, after)]
+    if revisions[0] != revisions[1]:
+        changes.append(_change("the algorithm", "revision", *revisions))
+    old, new = before.get("code") or {}, after.get("code") or {}
+    if edited := sorted(name for name in {*old, *new} if old.get(name) != new.get(name)):
+        changes.append(f"the source of {' and '.join(edited)} was edited")
+    old, new = before.get("simulators") or {}, after.get("simulators") or {}
+    for name in sorted(old.keys() & new.keys()):
+        if old[name] != new[name]:
+            changes.append(_change(name, "version", old[name], new[name]))
+    return "; ".join(changes)
+
+
+def _change(what: str, number: str, before: str, after: str) -> str:
+    return f"{what} had {number} {before} and now has {after}"

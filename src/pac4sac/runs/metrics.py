@@ -144,41 +144,64 @@ def is_complete(run: RunRecord) -> bool:
     return scored.complete if scored else run.status == "finished"
 
 
-def standing(run: RunRecord) -> tuple[str, bool | None, dict[str, float]]:
-    """Whether a run is complete, unfinished, diverged, failed or stopped; whether it was solved,
-    None where that is not known yet or there is no limit to tell by; and all its metrics that are
-    final."""
-    r_limit, steps, horizon = (run.task.get(name) for name in ("r_limit", "steps", "horizon"))
-    complete, numbers = is_complete(run), dict[str, float | None]()
-    state = "complete" if complete else run.status if run.status in CUT_SHORT else "unfinished"
-    solved = (
-        None
-        if r_limit is None
-        else is_solved(run) or (False if complete or state == "diverged" else None)
-    )
-    if complete and r_limit is not None and not has_equal_episodes(run):
-        first = solved_at(run.returns, r_limit)
-        numbers["steps_until_solved"] = steps or 0 if first is None else [0, *run.steps][first]
-    if complete and (scored := score_run(run)):
-        numbers |= {name: getattr(scored, name) for name in SCORES}
-    # A curve that stops when solved has no area to compare: the whole budget must have been used.
-    cut_short = run.status != "finished" or (run.status_detail or "").startswith("solved")
-    if run.episodes and (run.steps[-1] + horizon > steps if steps and horizon else not cut_short):
-        numbers["mean_return"] = np.average(
-            run.returns, weights=[row["length"] for row in run.episodes]
-        )
-        if r_limit is None or not has_equal_episodes(run) or is_evaluated_on_schedule(run):
-            last = [
-                r
-                for r, step in zip(run.returns, run.steps, strict=True)
-                if step > (1 - END) * (steps or 0)
-            ]
-            numbers["end_return"] = float(np.mean(last)) if last else None
-    if complete:
+def run_state(run: RunRecord) -> str:
+    """Return complete, unfinished, diverged, failed or stopped."""
+    if is_complete(run):
+        return "complete"
+    return run.status if run.status in CUT_SHORT else "unfinished"
+
+
+def was_solved(run: RunRecord) -> bool | None:
+    """Return whether a run was solved; None if not known yet, or without a return threshold."""
+    if run.task.get("r_limit") is None:
+        return None
+    if is_solved(run):
+        return True
+    return False if run_state(run) in ("complete", "diverged") else None
+
+
+def final_metrics(run: RunRecord) -> dict[str, float]:
+    """Return all metrics of a run that cannot change any more, by name."""
+    numbers: dict[str, float | None] = {}
+    if is_complete(run):
+        numbers |= _metrics_until_solved(run)
+    if _used_whole_budget(run):
+        numbers |= _mean_returns(run)
+    if is_complete(run):
         final = last_evaluations(run, since=max(run.steps, default=0))
         numbers |= {f"final_{policy}": mean for policy, mean in final.items()}
-    return (
-        state,
-        solved,
-        {name: float(value) for name, value in numbers.items() if value is not None},
-    )
+    return {name: float(value) for name, value in numbers.items() if value is not None}
+
+
+def _metrics_until_solved(run: RunRecord) -> dict[str, float | None]:
+    """Return steps until solved if episodes differ in length, else the paper's metrics."""
+    if scored := score_run(run):
+        return {name: getattr(scored, name) for name in SCORES}
+    r_limit = run.task.get("r_limit")
+    if r_limit is None or has_equal_episodes(run):
+        return {}
+    first = solved_at(run.returns, r_limit)
+    steps = run.task.get("steps") or 0 if first is None else [0, *run.steps][first]
+    return {"steps_until_solved": steps}
+
+
+def _used_whole_budget(run: RunRecord) -> bool:
+    """Return whether a run trained to its end: a curve that stops when solved has no area."""
+    steps, horizon = run.task.get("steps"), run.task.get("horizon")
+    if not run.episodes:
+        return False
+    if steps and horizon:
+        return bool(run.steps[-1] + horizon > steps)
+    return run.status == "finished" and not (run.status_detail or "").startswith("solved")
+
+
+def _mean_returns(run: RunRecord) -> dict[str, float | None]:
+    """Return the mean return over steps, and over the end of training if that is of interest."""
+    lengths = [row["length"] for row in run.episodes]
+    numbers: dict[str, float | None] = {"mean_return": np.average(run.returns, weights=lengths)}
+    is_scored = run.task.get("r_limit") is not None and has_equal_episodes(run)
+    if not is_scored or is_evaluated_on_schedule(run):
+        at_end = np.asarray(run.steps) > (1 - END) * (run.task.get("steps") or 0)
+        last = np.asarray(run.returns)[at_end]
+        numbers["end_return"] = float(np.mean(last)) if len(last) else None
+    return numbers

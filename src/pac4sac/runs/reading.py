@@ -2,11 +2,10 @@
 holds `runs/<task>.jsonl`, where each line is a run with its logs (written by `archive.py`)."""
 
 import hashlib
-import importlib
 import json
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,12 +28,9 @@ from pac4sac.base.files import (
     read_json,
     read_jsonl,
 )
-from pac4sac.base.text import did_you_mean
-from pac4sac.runs.identity import identity, usual_settings
+from pac4sac.runs.identity import check_description, identity
 from pac4sac.runs.logs import (
-    EPISODE_COLUMNS,
     LOGS,
-    MEASUREMENTS,
     REPORTED,
     LogRow,
     as_rows,
@@ -43,7 +39,6 @@ from pac4sac.runs.logs import (
     read_log,
     unreadable,
 )
-from pac4sac.runs.run import check_description
 
 VERSION = 1  # of run.json and experiment.json
 HOW = ("device", "backend", "precision")
@@ -51,14 +46,17 @@ HOW = ("device", "backend", "precision")
 KINDS = {"run": str, "task": dict, "algo": str, "seed": int, "config": dict, "status": str}
 # What runs may have, and older ones lack.
 FURTHER: Kinds = {
-    **{
-        "label": str,
-        "preset": str,
-        "revision": int | None,
-        "code": dict,
-        "started_from": str | None,
-    },
-    **{"versions": dict, "machine": dict},
+    "label": str,
+    "preset": str,
+    "given": dict,
+    "given_task": dict,
+    "revision": int | None,
+    "code": dict,
+    "simulators": dict,
+    "earlier_code": list,
+    "started_from": str | None,
+    "versions": dict,
+    "machine": dict,
 }
 OF_TASK: Kinds = {
     "env_id": str,
@@ -67,6 +65,8 @@ OF_TASK: Kinds = {
     "steps": int,
     "env_kwargs": dict,
 }
+LOGS_OF_LINE = (*REPORTED, "damage")
+SETTING = bool | int | float | str | None
 LINE_SUM = "sha256"  # of a line of an archive
 
 
@@ -82,7 +82,8 @@ class RunRecord:
     algo: str
     preset: str
     seed: int
-    config: dict[str, Any]
+    config: dict[str, Any]  # all settings in force
+    given: dict[str, Any]  # those that were chosen beside the preset's
     started_from: str | None  # the agent whose weights it began with, by the checksum of its file
     identity: (
         str  # of what was trained, whatever it is called: equal for the same run in two folders
@@ -147,18 +148,20 @@ def read_runs(path: str | Path) -> list[RunRecord]:
 
 
 def read_below(*folders: Path, experiments: bool = True) -> tuple[list[RunRecord], list[UserError]]:
-    """The runs of all archives, and of all experiments, however deep, and why others cannot be
-    read."""
+    """Return the runs of archives and experiments below some folders, and what is unreadable."""
     runs, unreadable = [], []
     readers = [partial(read_run, run) for run in run_folders_below(*folders)] if experiments else []
-    for file in (file for file in files_below(folders, "*.jsonl") if file.parent.name == "runs"):
-        lines, skipped = read_jsonl(file)
-        readers += [partial(archived_run, file, line) for line in lines]
-        if skipped:
-            reason = (
-                f"{file} has {skipped} lines that are no JSON; mend it before runs are added to it."
-            )
-            unreadable.append(UserError(reason))
+    for file in files_below(folders, "*.jsonl"):
+        if file.parent.name == "runs":
+            lines, skipped = read_jsonl(file)
+            readers += [partial(archived_run, file, line) for line in lines]
+            if skipped:
+                unreadable.append(
+                    UserError(
+                        f"{file} has {skipped} lines that are not JSON; repair it before you add "
+                        "runs to it."
+                    )
+                )
     for read in readers:
         try:
             runs.append(read())
@@ -192,6 +195,11 @@ def read_experiment(folder: Path) -> dict[str, Any]:
 
 
 def archived_run(file: Path, line: dict[str, Any]) -> RunRecord:
+    """Return the run of a line of an archive.
+
+    Raises:
+        UserError: If the line is damaged, or was changed since it was written.
+    """
     _check(line, f"A line of {file}")
     sealed = {name: value for name, value in line.items() if name != LINE_SUM}
     if LINE_SUM in line and line[LINE_SUM] != sum_of_line(sealed):
@@ -199,27 +207,27 @@ def archived_run(file: Path, line: dict[str, Any]) -> RunRecord:
             f"The line of {line['run']} in {file} was changed since it was written; take it "
             "from a copy."
         )
+    about = {name: value for name, value in line.items() if name not in LOGS_OF_LINE}
+    logs, damage = _logs_of_line(file, line)
+    return _record(file / about["run"], about, logs, damage)
+
+
+def _logs_of_line(
+    file: Path, line: dict[str, Any]
+) -> tuple[dict[str, list[LogRow]], dict[str, str]]:
+    """Return the rows of each log that are whole, and what is damaged, in words."""
     try:
         logs = {name: as_rows(line.get(name, {})) for name in REPORTED if name != "episodes"}
         logs["episodes"] = episode_rows(line.get("episodes", {}))
-        # as it was told by earlier versions
-        damage = {"episodes": unreadable(int(line.get("skipped_lines", 0)))}
-        damage |= {str(name): str(wrong) for name, wrong in line.get("damage", {}).items()}
+        damage = {str(name): str(wrong) for name, wrong in line.get("damage", {}).items()}
     except (AttributeError, TypeError, ValueError) as error:
         what = f"The logs of {line['run']} in {file} cannot be read"
         raise UserError(f"{what}; take that line from an older one.") from error
-    about = {
-        name: value
-        for name, value in line.items()
-        if name not in (*REPORTED, "skipped_lines", "damage")
-    }
+    whole = {name: [row for row in rows if fits(name, row)] for name, rows in logs.items()}
     for name, rows in logs.items():
-        logs[name] = [row for row in rows if fits(name, row)]
-        if lost := unreadable(len(rows) - len(logs[name])):
-            damage[name] = ", ".join(filter(None, (damage.get(name), lost)))
-    return _record(
-        file / about["run"], about, logs, {name: wrong for name, wrong in damage.items() if wrong}
-    )
+        if lost := unreadable(len(rows) - len(whole[name])):
+            damage[name] = f"{damage[name]}, {lost}" if name in damage else lost
+    return whole, damage
 
 
 def sum_of_line(line: dict[str, Any]) -> str:
@@ -233,9 +241,9 @@ def _check(about: dict[str, Any], path: str) -> None:
     check_if_there(about["task"], OF_TASK, f"The task in {path}")
     versions = about.get("versions", {})
     check_kinds(versions, dict.fromkeys(versions, str | None), f"What tells versions in {path}")
-    kinds = {bool: bool, str: str | None, int: int | float | None, float: int | float | None}
-    usual = {name: kinds[type(value)] for name, value in usual_settings(about["algo"]).items()}
-    check_if_there(about["config"], usual, f"The config in {path}")
+    for name, value in about["config"].items():
+        if not isinstance(value, SETTING):
+            raise UserError(f"The config in {path} is damaged: it lacks a readable {name}; {COPY}")
     if not is_file_name(about["run"]):
         raise UserError(
             f"{path} is damaged: it lacks a readable run; {about['run']!r} is no name of a folder."
@@ -254,9 +262,9 @@ def _record(
         folder=folder,
         about=about,
         label=str(about.get("label") or re.sub(r"-seed\d+$", "", about["run"])),
-        preset=str(about.get("preset", "paper")),
-        # A run that was trained before a setting existed was trained with its default.
-        config={**usual_settings(about["algo"]), **about["config"]},
+        preset=str(about.get("preset", "")),
+        config=dict(about["config"]),
+        given=about.get("given", {}),
         identity=identity(about),
         computed={name: str(computed[name]) for name in HOW} if computed and is_recorded else {},
         versions=about.get("versions", {}),
@@ -281,75 +289,3 @@ def tell_damage(runs: Iterable[RunRecord], unreadable: Iterable[UserError] = ())
     for sentence in sentences:
         warnings.warn(sentence, stacklevel=3)
     return sentences
-
-
-def _logged(run: RunRecord, kind: str) -> Sequence[LogRow]:
-    if kind in REPORTED:
-        return tuple(getattr(run, kind))
-    # damage is known by the record
-    return read_log(run.folder / f"{kind}.jsonl")[0] if run.folder.is_dir() else ()
-
-
-def varying_settings(runs: Iterable[RunRecord]) -> tuple[str, ...]:
-    """The settings in which runs of the same task and algorithm differ, in the order of their
-    configs."""
-    first_values: dict[tuple[str, str, str], Any] = {}
-    varying: dict[str, None] = {}
-    for run in runs:
-        for name, value in run.config.items():
-            if first_values.setdefault((run.task["name"], run.algo, name), value) != value:
-                varying[name] = None
-    return tuple(varying)
-
-
-def results(path: str | Path, kind: str = "episodes") -> Any:
-    """What a run, experiment or study has logged: a pandas DataFrame, or a dict of arrays without
-    pandas.
-
-    `kind` is one of `episodes` (every training episode), `metrics` (means of what the losses
-    report), `evaluations`, `bias` and `coverage`; `docs/metrics.md` explains their columns. Before
-    them stand run, task, algo and seed, behind them each setting in which the runs differ, as
-    `setting alpha` where α is logged too. What is damaged is left out with a warning; the sentences
-    are in the frame's `attrs["left_out"]` too."""
-    if kind not in LOGS:
-        raise UserError(f"There are no results of the kind {kind!r}; {did_you_mean(kind, LOGS)}")
-    runs, unreadable = read_below(Path(path))
-    if not runs:
-        runs, unreadable = read_runs(path), []
-    left_out = tell_damage(runs, unreadable)
-    logs = [(run, _logged(run, kind)) for run in runs]
-    if kind != "episodes" and not any(rows for _, rows in logs):
-        how = f", which are written with --{kind}-every N" if kind in MEASUREMENTS else ""
-        raise UserError(f"No run in {path} has logged {kind}{how}.")
-    logged = dict.fromkeys(
-        EPISODE_COLUMNS if kind == "episodes" else (n for _, rows in logs for r in rows for n in r)
-    )
-    # Some settings are measured too, where they are learned: α, say.
-    settings = {
-        name: f"setting {name}" if name in logged else name for name in varying_settings(runs)
-    }
-    columns: dict[str, list[Any]] = {
-        name: [] for name in ("run", "task", "algo", "seed", *logged, *settings.values())
-    }
-    for run, rows in logs:
-        same_in_every_row = {
-            "run": run.run,
-            "task": run.task["name"],
-            "algo": run.algo,
-            "seed": run.seed,
-        }
-        same_in_every_row |= {column: run.config.get(name) for name, column in settings.items()}
-        for row in rows:
-            whole = row | same_in_every_row
-            for name, values in columns.items():
-                values.append(whole.get(name))  # algorithms log different things
-    try:
-        pandas = importlib.import_module("pandas")
-    except ImportError:
-        return {
-            name: np.array(values, object if name == "returns" else None)
-            for name, values in columns.items()
-        }
-    frame = pandas.DataFrame(columns)
-    frame.attrs["left_out"] = left_out
-    return frame

@@ -1,4 +1,4 @@
-"""Comparing algorithms on a task: a study of one variant each, trained and reported on in one
+"""Compare algorithms on a task: a study of one variant each, trained and reported on in one
 call."""
 
 import dataclasses
@@ -13,8 +13,8 @@ from pac4sac.base.text import file_name
 from pac4sac.base.trust import allow, allow_named
 from pac4sac.report.formats import tables_as_text
 from pac4sac.report.tables import Table
+from pac4sac.runs.collection import Collection, FoundRun
 from pac4sac.runs.reading import RunRecord
-from pac4sac.runs.run import settings_grid
 from pac4sac.runs.seeds import seed_list
 from pac4sac.studies.definition import Study, StudyVariant
 from pac4sac.studies.run import study_folder, train_and_report
@@ -22,6 +22,7 @@ from pac4sac.studies.watcher import Watcher
 from pac4sac.tasks import Task, get_task
 from pac4sac.training.experiment import Result
 from pac4sac.training.options import make_options
+from pac4sac.training.run import settings_grid
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def compare(
     algos: str | Sequence[str] = ("pac4sac", "sac", "ddpg"),
     *,
     seeds: int | str | Iterable[int] = range(5),
-    preset: str = "paper",
+    preset: str = "default",
     settings: Mapping[str, Any] | None = None,
     steps: int | None = None,
     baseline: str | None = None,
@@ -94,14 +95,10 @@ def compare(
     unless they are trackers: "tensorboard", "wandb" or "trackio". A `watcher` is told how the
     cohorts get on. `trust` names modules that other runs of the folder come from."""
     allow(trust)
-    named = (
-        list(callbacks)
-        if isinstance(callbacks, Iterable) and not isinstance(callbacks, str)
-        else [callbacks]
-    )
+    named = _as_list(callbacks)
     allow_named(*named)
-    from pac4sac.paper.families import context_of
-    from pac4sac.paper.report import compose, main_tables  # matplotlib takes a second to import
+    # matplotlib takes a second to import
+    from pac4sac.report.report import compose, context_of, main_tables
 
     study = comparison_study(task, algos, seeds, settings, steps, baseline, preset)
     make_options(study.tasks[0].steps, options)  # a mistake is told before a folder is made
@@ -115,9 +112,8 @@ def compare(
     result, report = train_and_report(
         study, root, watcher or Watcher(), options=options, **launching
     )
-    asked = {run.identity for run in study.runs()}
     collection, tables = report.context.collection, report.main_tables
-    runs = tuple(run for run in collection.runs if (run.instead or run.record.identity) in asked)
+    runs = _runs_of(study, collection)
     if len(runs) < len(collection.runs):  # the folder holds more
         tables = main_tables(compose(context_of(dataclasses.replace(collection, runs=runs))))
     return Comparison(
@@ -132,8 +128,44 @@ def comparison_study(
     settings: Mapping[str, Any] | None,
     steps: int | None,
     baseline: str | None,
-    preset: str = "paper",
+    preset: str = "default",
 ) -> Study:
+    """Return the study that compares algorithms on a task, with one variant for each.
+
+    Args:
+        task: Name of a task or an environment, or a task.
+        algos: Names of at least two algorithms, as a list or separated by commas.
+        seeds: Seeds of every algorithm.
+        settings: One value for each setting; an algorithm gets those that it has.
+        steps: Number of steps; None for the task's.
+        baseline: The algorithm that the others are compared with; None for the first.
+        preset: Preset of those algorithms that have it.
+
+    Raises:
+        UserError: If an argument is wrong, or no algorithm has a setting or the preset.
+    """
+    names = _algorithm_names(algos)
+    if baseline is not None and baseline not in names:
+        raise UserError(
+            f"The baseline {baseline!r} is not compared; it must be one of {', '.join(names)}."
+        )
+    values = _single_values(settings)
+    allow_named(*names, getattr(task, "env_id", task))
+    chosen = get_task(task, steps)
+    variants = {name: _variant(name, preset, values) for name in names}
+    _check_all_used(variants, preset, values)
+    return Study(
+        name=file_name(f"compare-{chosen.name}".lower()),
+        title=f"{', '.join(names)} on {chosen.name}",
+        tasks=(chosen,),
+        variants=tuple(variants.values()),
+        seeds=tuple(seed_list(seeds)),
+        baseline=variants[baseline or names[0]].name,
+    )
+
+
+def _algorithm_names(algos: str | Sequence[str]) -> list[str]:
+    """Return the names of at least two algorithms, which differ."""
     names = [name.strip() for name in algos.split(",")] if isinstance(algos, str) else list(algos)
     if not names or not all(isinstance(name, str) for name in names):
         raise UserError(
@@ -145,39 +177,52 @@ def comparison_study(
         )
     if len(set(names)) < len(names):
         raise UserError("An algorithm is named twice.")
-    if baseline is not None and baseline not in names:
-        raise UserError(
-            f"The baseline {baseline!r} is not compared; it must be one of {', '.join(names)}."
-        )
+    return names
+
+
+def _single_values(settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the value of each setting, which must be one."""
     grid = settings_grid(settings)
     if swept := [name for name, values in grid.items() if len(values) != 1]:
         raise UserError(
             f"compare takes one value for {swept[0]}; sweep it with train, or in a study file."
         )
-    allow_named(*names, getattr(task, "env_id", task))
-    chosen = get_task(task, steps)
-    variants = {}
-    # each with what it has of the settings, and with the preset where it has that
-    for name in names:
-        agent = get_algorithm(name).agent
-        known = {setting.name for setting in dataclasses.fields(agent.Config)}
-        own = {setting: values[0] for setting, values in grid.items() if setting in known}
-        own_preset = preset if preset in agent.presets else "paper"
-        label = name if own_preset == "paper" else f"{name}-{preset}"
-        variants[name] = StudyVariant(label, name, own_preset, own)
+    return {name: values[0] for name, values in grid.items()}
+
+
+def _variant(algo: str, preset: str, values: Mapping[str, Any]) -> StudyVariant:
+    """Return an algorithm with those of the settings that it has, and the preset if it has it."""
+    agent = get_algorithm(algo).agent
+    known = {setting.name for setting in dataclasses.fields(agent.Config)}
+    settings = {name: value for name, value in values.items() if name in known}
+    own_preset = preset if preset in agent.presets else "default"
+    label = algo if own_preset == "default" else f"{algo}-{preset}"
+    return StudyVariant(label, algo, own_preset, settings)
+
+
+def _check_all_used(
+    variants: Mapping[str, StudyVariant], preset: str, values: Mapping[str, Any]
+) -> None:
+    """Refuse a preset or a setting that none of the algorithms has."""
     if preset not in {variant.preset for variant in variants.values()}:
         raise UserError(
-            f"None of {', '.join(names)} has a preset {preset!r}; see pac4sac list presets."
+            f"None of {', '.join(variants)} has a preset {preset!r}; see pac4sac list presets."
         )
-    if unknown := sorted(
-        set(grid).difference(*(variant.settings for variant in variants.values()))
-    ):
-        raise UserError(f"None of {', '.join(names)} has a setting {', '.join(unknown)}.")
-    return Study(
-        name=file_name(f"compare-{chosen.name}".lower()),
-        title=f"{', '.join(names)} on {chosen.name}",
-        tasks=(chosen,),
-        variants=tuple(variants.values()),
-        seeds=tuple(seed_list(seeds)),
-        baseline=variants[baseline or names[0]].name,
-    )
+    unknown = {*values}.difference(*(variant.settings for variant in variants.values()))
+    if unknown:
+        raise UserError(
+            f"None of {', '.join(variants)} has a setting {', '.join(sorted(unknown))}."
+        )
+
+
+def _runs_of(study: Study, collection: Collection) -> tuple[FoundRun, ...]:
+    """Return those runs of a collection that a study asks for, and stale runs kept for one."""
+    asked = {run.identity for run in study.runs()}
+    return tuple(run for run in collection.runs if (run.instead or run.record.identity) in asked)
+
+
+def _as_list(names: str | Iterable[str]) -> list[str]:
+    """Return a list of names, also if one stands alone; other values are refused later."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        return [names]
+    return list(names)

@@ -1,5 +1,5 @@
-"""Study definitions in TOML, shipped with the package or the user's own. definition.toml says what
-they may hold."""
+"""Read study definitions in TOML, shipped with the package or written by a user. definition.toml
+lists what they may hold."""
 
 import dataclasses
 import itertools
@@ -14,12 +14,12 @@ from pac4sac.agents import make_config
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import read_toml
 from pac4sac.base.text import did_you_mean
-from pac4sac.paper.numbers import SHIPPED_STUDIES, shipped_study
-from pac4sac.runs.run import Run, make_runs
 from pac4sac.runs.seeds import parse_seeds
 from pac4sac.studies.halving import Halving
+from pac4sac.studies.shipped import SHIPPED_STUDIES, shipped_studies
 from pac4sac.tasks import Task, get_task
 from pac4sac.training.options import Options
+from pac4sac.training.run import Run, make_runs
 
 FORMAT: dict[str, Any] = tomllib.loads(
     Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
@@ -31,43 +31,53 @@ AS_WRITTEN = ("title", "question", "kind", "baseline", "repetitions", "options")
 OPTIONS = {
     f.name: "any" for f in dataclasses.fields(Options) if f.name not in ("steps", "start_from")
 }
+
+
+def _is_list_of(kind: type, value: Any) -> bool:
+    """Return whether a value is a list whose entries are all of a type."""
+    return isinstance(value, list) and {*map(type, value)} <= {kind}
+
+
 CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "a text": lambda value: isinstance(value, str),
     "a whole number from 1 on": lambda value: type(value) is int and value > 0,
     "a number": lambda value: type(value) in (int, float),
     "a table": lambda value: isinstance(value, dict),
     "a table of tables": lambda value: (
-        isinstance(value, dict) and {*map(type, value.values())} <= {dict}
+        isinstance(value, dict) and _is_list_of(dict, [*value.values()])
     ),
-    "a list of tables": lambda value: isinstance(value, list) and {*map(type, value)} <= {dict},
-    "a list of names": lambda value: isinstance(value, list) and {*map(type, value)} <= {str},
+    "a list of tables": lambda value: _is_list_of(dict, value),
+    "a list of names": lambda value: _is_list_of(str, value),
     "a share between 0 and 1": lambda value: type(value) is float and 0 < value < 1,
 }
 
 
 @dataclass(frozen=True)
 class StudyVariant:
-    """One row of a table: an algorithm with settings, under a name."""
+    """One row of a table: an algorithm with settings, and a name."""
 
     name: str
     algo: str
-    preset: str = "paper"
+    preset: str = "default"
     settings: Mapping[str, Any] = field(default_factory=dict)
     tasks: tuple[str, ...] | None = None  # None: all tasks of the study
     seeds: tuple[int, ...] | None = None  # None: those of the study
 
     def is_for(self, task: Task) -> bool:
+        """Return whether the variant is trained on a task."""
         return self.tasks is None or task.name in self.tasks
 
 
 @dataclass(frozen=True)
 class Study:
+    """Named runs that answer a question: variants, on tasks, with seeds."""
+
     name: str
     title: str
     tasks: tuple[Task, ...]
     variants: tuple[StudyVariant, ...]
     seeds: tuple[int, ...]
-    definition: str = ""  # what `pac4sac study run` calls it by
+    definition: str = ""  # the argument of `pac4sac study run`
     kind: str = KINDS[0]
     question: str = ""
     baseline: str | None = None
@@ -78,10 +88,16 @@ class Study:
     halving: Halving | None = None
 
     def options_for(self, task: Task) -> dict[str, Any]:
+        """Return the training options on a task; its own override those of the study."""
         return {**self.options, **self.task_options.get(task.name, {})}
 
     def rung(self, number: int, labels: Container[str] | None = None) -> "Study":
-        """One round of successive halving, with all variants or those of some names."""
+        """Return one round of successive halving.
+
+        Args:
+            number: Number of the rung, from 0.
+            labels: Names of the variants in it; None for all.
+        """
         assert self.halving is not None
         tasks = tuple(
             dataclasses.replace(task, steps=self.halving.steps[task.name][number])
@@ -93,11 +109,12 @@ class Study:
         return dataclasses.replace(self, tasks=tasks, variants=variants, halving=None)
 
     def with_seeds(self, seeds: tuple[int, ...]) -> "Study":
-        """With other seeds, for all variants."""
+        """Return the study with other seeds, for all variants."""
         variants = tuple(dataclasses.replace(variant, seeds=None) for variant in self.variants)
         return dataclasses.replace(self, seeds=seeds, variants=variants)
 
     def runs(self) -> list[Run]:
+        """Return all runs, task by task and variant by variant."""
         runs: list[Run] = []
         for task, variant in itertools.product(self.tasks, self.variants):
             if variant.is_for(task):
@@ -107,17 +124,25 @@ class Study:
                 runs += [dataclasses.replace(run, label=variant.name) for run in made]
         return runs
 
+    def differing_settings(self) -> dict[str, dict[str, Any]]:
+        """Return the settings that variants share by name but not by value.
 
-def shipped_studies() -> dict[str, str]:
-    """Name and title of every study of the package."""
-    return {
-        path.stem: shipped_study(path.stem)["title"]
-        for path in sorted(SHIPPED_STUDIES.glob("*.toml"))
-    }
+        Returns:
+            For each such setting its value by variant.
+        """
+        values: dict[str, dict[str, Any]] = {}
+        for run in self.runs():
+            for name, value in dataclasses.asdict(run.config).items():
+                values.setdefault(name, {})[run.label] = value
+        return {name: by for name, by in values.items() if len({*map(str, by.values())}) > 1}
 
 
 def load_study(name: str) -> Study:
-    """A shipped study by name, or a user's by the path of its TOML file."""
+    """Return a study: a shipped one by name, or one of the user by the path of its TOML file.
+
+    Raises:
+        UserError: If there is no such study, or its definition is wrong.
+    """
     is_own = Path(name).suffix == ".toml"
     path = Path(name) if is_own else SHIPPED_STUDIES / f"{name}.toml"
     if not is_own and not path.is_file():
@@ -127,144 +152,212 @@ def load_study(name: str) -> Study:
 
 
 class _Reader:
-    """Reads a definition; a mistake is told with its line."""
+    """Reads the definition of a study. Every error names the file and the line of the mistake."""
 
     def __init__(self, path: Path, text: str, content: dict[str, Any]) -> None:
         self.path, self.lines, self.content = path, text.splitlines(), content
 
     def study(self) -> Study:
-        content = self.content
-        self._check(content, FORMAT["study"], "a study")
-        for key in ("tasks", "variant"):
-            if not content.get(key):
-                raise self._mistake(key, f"a study needs at least one {key.removesuffix('s')}")
-        about_tasks = content.get("task", {})
-        if twice := _repeated(content["tasks"]):
-            raise self._mistake(twice, f"the task {twice!r} is named twice")
-        if unknown := [name for name in about_tasks if name not in content["tasks"]]:
-            raise self._mistake(
-                unknown[0], f"[task.{unknown[0]}] is about a task that the study does not have"
-            )
-        tasks = tuple(self._task(name, about_tasks.get(name, {})) for name in content["tasks"])
-        variants = tuple(
-            variant for block in content["variant"] for variant in self._variants(block)
-        )
-        for task in tasks:
-            if twice := _repeated([variant.name for variant in variants if variant.is_for(task)]):
-                raise self._mistake(
-                    twice, f"two variants are called {twice!r}; give one another name"
-                )
-        baseline = content.get("baseline")
-        if baseline is not None and baseline not in {variant.name for variant in variants}:
-            raise self._mistake("baseline", f"the baseline {baseline!r} is no variant of the study")
-        self._check_options(content, "[options]")
-        kind = content.get("kind", KINDS[0])
-        if kind not in KINDS:
-            raise self._mistake("kind", f"there is no kind {kind!r}; {did_you_mean(kind, KINDS)}")
+        """Return the study that the file defines.
+
+        Raises:
+            UserError: If a key or a value is wrong.
+        """
+        self._check(self.content, FORMAT["study"], "a study")
+        self._check_needed("tasks", "task")
+        self._check_needed("variant", "variant")
+        tasks = self._tasks()
+        variants = self._all_variants(tasks)
+        self._check_baseline(variants)
+        self._check_options(self.content, "[options]")
+        self._check_kind()
+        is_shipped = self.path.parent == SHIPPED_STUDIES
         study = Study(
             name=self.path.stem,
-            definition=self.path.stem if self.path.parent == SHIPPED_STUDIES else str(self.path),
+            definition=self.path.stem if is_shipped else str(self.path),
             tasks=tasks,
             variants=variants,
-            seeds=self._seeds(content.get("seeds", "0:5")),
-            task_options={
-                name: about["options"] for name, about in about_tasks.items() if "options" in about
-            },
-            halving=self._halving(content["halving"], variants) if "halving" in content else None,
-            **{"title": self.path.stem}
-            | {key: content[key] for key in AS_WRITTEN if key in content},
+            seeds=self._seeds(self.content.get("seeds", "0:5")),
+            task_options=self._task_options(),
+            halving=self._halving(variants),
+            **self._as_written(),
         )
-        study.runs()  # a wrong setting is told now, not when its cohort starts
+        study.runs()  # reports a wrong setting now, not when its cohort starts
         return study
+
+    def _as_written(self) -> dict[str, Any]:
+        """Return the fields of a study that the file holds as they are."""
+        written = {key: self.content[key] for key in AS_WRITTEN if key in self.content}
+        return {"title": self.path.stem} | written
 
     def _seeds(self, written: Any) -> tuple[int, ...]:
         text = ",".join(map(str, written)) if isinstance(written, list) else str(written)
         return tuple(self._located(text if text == str(written) else "seeds", parse_seeds, text))
 
-    def _halving(self, about: Mapping[str, Any], variants: Sequence[StudyVariant]) -> Halving:
-        self._check(about, FORMAT["halving"], "[halving]")
-        steps, names = about.get("steps", {}), self.content["tasks"]
-        if {*steps} != {*names} or len(
-            {len(rungs) for rungs in steps.values() if isinstance(rungs, list)}
-        ) != 1:
-            raise self._mistake(
-                "halving", "[halving.steps] needs a list for every task, all with as many rungs"
-            )
-        for name, rungs in steps.items():
-            if (
-                not isinstance(rungs, list)
-                or not rungs
-                or any(type(n) is not int or n < 1 for n in rungs)
-            ):
-                raise self._mistake(
-                    name, f"the rungs of {name} must be numbers of steps from 1 on, not {rungs!r}"
-                )
-        if unknown := {*about.get("controls", ())} - {variant.name for variant in variants}:
-            raise self._mistake(
-                "controls", f"the control {min(unknown)!r} is no variant of the study"
-            )
-        return Halving(steps, about.get("keep", Halving.keep), tuple(about.get("controls", ())))
+    # --- tasks
 
-    def _task(self, name: str, about: Mapping[str, Any]) -> Task:
+    def _tasks(self) -> tuple[Task, ...]:
+        """Return the tasks of the study, each changed by what its own table holds."""
+        names, tables = self.content["tasks"], self.content.get("task", {})
+        if twice := _repeated(names):
+            raise self._mistake(twice, f"the task {twice!r} is named twice")
+        if unknown := [name for name in tables if name not in names]:
+            raise self._mistake(
+                unknown[0], f"[task.{unknown[0]}] is about a task that the study does not have"
+            )
+        return tuple(self._task(name, tables.get(name, {})) for name in names)
+
+    def _task(self, name: str, table: Mapping[str, Any]) -> Task:
         task: Task = self._located(name, get_task, name)
-        self._check(about, FORMAT["task"], f"[task.{name}]")
-        self._check_options(about, f"[task.{name}.options]")
-        return dataclasses.replace(
-            task, **{key: value for key, value in about.items() if key != "options"}
-        )
+        self._check(table, FORMAT["task"], f"[task.{name}]")
+        self._check_options(table, f"[task.{name}.options]")
+        changes = {key: value for key, value in table.items() if key != "options"}
+        return dataclasses.replace(task, **changes)
 
-    def _check_options(self, table: Mapping[str, Any], title: str) -> None:
-        options = table.get("options", {})
-        self._check(options, OPTIONS, title)
-        for key, value in options.items():
-            self._located(key, Options, steps=1, **{key: value})
+    def _task_options(self) -> dict[str, Mapping[str, Any]]:
+        """Return the training options of those tasks that have some of their own."""
+        tables = self.content.get("task", {})
+        return {name: table["options"] for name, table in tables.items() if "options" in table}
+
+    # --- variants
+
+    def _all_variants(self, tasks: Sequence[Task]) -> tuple[StudyVariant, ...]:
+        """Return the variants of all blocks; on a task each needs a name of its own."""
+        blocks = [self._variants(block) for block in self.content["variant"]]
+        variants = tuple(itertools.chain(*blocks))
+        for task in tasks:
+            if twice := _repeated([variant.name for variant in variants if variant.is_for(task)]):
+                raise self._mistake(
+                    twice, f"two variants are called {twice!r}; give one another name"
+                )
+        return variants
 
     def _variants(self, block: Mapping[str, Any]) -> list[StudyVariant]:
+        """Return the variants of a block: one for every combination of swept values."""
         self._check(block, FORMAT["variant"], "a variant")
         if "algo" not in block:
             raise self._mistake("[[variant]]", "a variant needs an algo")
-        algo, preset, sweep = block["algo"], block.get("preset", "paper"), block.get("sweep", {})
+        algo = block["algo"]
+        preset = block.get("preset", self.content.get("preset", "default"))
         name = block.get("name", algo)
-        tasks = tuple(block["tasks"]) if "tasks" in block else None
         seeds = self._seeds(block["seeds"]) if "seeds" in block else None
-        if unknown := [task for task in tasks or () if task not in self.content["tasks"]]:
-            raise self._mistake(
-                unknown[0], f"the variant {name!r} is for {unknown[0]!r}, no task of the study"
-            )
-        for key, values in sweep.items():
-            if not isinstance(values, list) or not values:
-                raise self._mistake(key, f"the sweep over {key} has no values")
+        tasks = self._tasks_of_variant(name, block.get("tasks"))
         variants = []
-        for values in itertools.product(*sweep.values()):
-            swept = dict(zip(sweep, values, strict=True))
+        for swept in self._combinations(block.get("sweep", {})):
             label = "-".join([name, *(f"{key}={value}" for key, value in swept.items())])
             settings = {**self.content.get("set", {}), **block.get("set", {}), **swept}
             self._located(algo, make_config, algo, preset, settings)
             variants.append(StudyVariant(label, algo, preset, settings, tasks, seeds))
         return variants
 
+    def _tasks_of_variant(self, name: str, tasks: list[str] | None) -> tuple[str, ...] | None:
+        """Return the tasks that a variant is limited to, or None if it is for all."""
+        if tasks is None:
+            return None
+        if unknown := [task for task in tasks if task not in self.content["tasks"]]:
+            raise self._mistake(
+                unknown[0], f"the variant {name!r} is for {unknown[0]!r}, no task of the study"
+            )
+        return tuple(tasks)
+
+    def _combinations(self, sweep: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return all combinations of swept values; without a sweep there is one, and it is empty.
+
+        Args:
+            sweep: The values of each setting.
+        """
+        for key, values in sweep.items():
+            if not isinstance(values, list) or not values:
+                raise self._mistake(key, f"the sweep over {key} has no values")
+        return [
+            dict(zip(sweep, values, strict=True)) for values in itertools.product(*sweep.values())
+        ]
+
+    # --- successive halving
+
+    def _halving(self, variants: Sequence[StudyVariant]) -> Halving | None:
+        """Return the rungs of a search, or None if the study is not one."""
+        if "halving" not in self.content:
+            return None
+        table = self.content["halving"]
+        self._check(table, FORMAT["halving"], "[halving]")
+        steps, controls = table.get("steps", {}), tuple(table.get("controls", ()))
+        self._check_rungs(steps)
+        if unknown := {*controls} - {variant.name for variant in variants}:
+            raise self._mistake(
+                "controls", f"the control {min(unknown)!r} is no variant of the study"
+            )
+        return Halving(steps, table.get("keep", Halving.keep), controls)
+
+    def _check_rungs(self, steps: Mapping[str, Any]) -> None:
+        """Refuse rungs that are not the same number of lengths for every task."""
+        rungs = {len(lengths) for lengths in steps.values() if isinstance(lengths, list)}
+        if {*steps} != {*self.content["tasks"]} or len(rungs) != 1:
+            raise self._mistake(
+                "halving", "[halving.steps] needs a list for every task, all with as many rungs"
+            )
+        for name, lengths in steps.items():
+            if not _is_list_of(int, lengths) or not lengths or min(lengths) < 1:
+                raise self._mistake(
+                    name, f"the rungs of {name} must be numbers of steps from 1 on, not {lengths!r}"
+                )
+
+    # --- checks
+
+    def _check_needed(self, key: str, what: str) -> None:
+        if not self.content.get(key):
+            raise self._mistake(key, f"a study needs at least one {what}")
+
+    def _check_baseline(self, variants: Sequence[StudyVariant]) -> None:
+        baseline = self.content.get("baseline")
+        if baseline is not None and baseline not in {variant.name for variant in variants}:
+            raise self._mistake("baseline", f"the baseline {baseline!r} is no variant of the study")
+
+    def _check_kind(self) -> None:
+        kind = self.content.get("kind", KINDS[0])
+        if kind not in KINDS:
+            raise self._mistake("kind", f"there is no kind {kind!r}; {did_you_mean(kind, KINDS)}")
+
+    def _check_options(self, table: Mapping[str, Any], title: str) -> None:
+        """Refuse training options that do not exist, or values that training would refuse."""
+        options = table.get("options", {})
+        self._check(options, OPTIONS, title)
+        for key, value in options.items():
+            self._located(key, Options, steps=1, **{key: value})
+
     def _check(self, table: Mapping[str, Any], keys: Mapping[str, str], what: str) -> None:
+        """Refuse keys that a table may not have, and values of another kind than the format's.
+
+        Args:
+            table: The table as it is written.
+            keys: For every key that it may have, what its value must be.
+            what: Name of the table, for the message.
+        """
         for key, value in table.items():
             if key not in keys:
                 raise self._mistake(key, f"{what} has no key {key!r}; {did_you_mean(key, keys)}")
             if keys[key] in CHECKS and not CHECKS[keys[key]](value):
                 raise self._mistake(key, f"{key} must be {keys[key]}, not {value!r}")
 
+    # --- errors with their line
+
     def _located(
         self, key: str, function: Callable[..., Any], *arguments: Any, **named: Any
     ) -> Any:
+        """Call a function; an error that it raises gets the line of `key`."""
         try:
             return function(*arguments, **named)
         except UserError as error:
             raise self._mistake(key, str(error)) from error
 
     def _mistake(self, key: str, reason: str) -> UserError:
+        """Return an error that names the first line with the word `key`."""
         word = re.compile(rf"(?<!\w){re.escape(key)}(?!\w)")  # not `task` in `tasks`
         line = next((number for number, text in enumerate(self.lines, 1) if word.search(text)), 1)
-        return UserError(
-            f"{self.path}, line {line}: {reason}{'' if reason.endswith(('.', '?')) else '.'}"
-        )
+        end = "" if reason.endswith((".", "?")) else "."
+        return UserError(f"{self.path}, line {line}: {reason}{end}")
 
 
 def _repeated(names: Sequence[str]) -> str | None:
+    """Return the first name that is listed twice, or None."""
     return next((name for name in names if names.count(name) > 1), None)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pac4sac.runs.metrics import standing
+from pac4sac.runs.metrics import final_metrics
 from pac4sac.runs.reading import RunRecord, find_runs, read_run
 
 
@@ -34,7 +34,7 @@ def mean_ranks(runs: Sequence[RunRecord]) -> dict[str, float]:
     there is."""
     losses: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
-        _, _, numbers = standing(run)
+        numbers = final_metrics(run)
         loss = numbers.get("regret", np.inf)
         if run.task.get("r_limit") is None:
             loss = -numbers.get("mean_return", -np.inf)

@@ -1,5 +1,5 @@
-"""A page that shows a study while it trains, made of its run folders. It is served to this machine
-alone, can only be read, and ends with the study."""
+"""Serve a page that shows a study while it trains, from its run folders. It is served to this
+machine alone, is read-only, and ends with the study."""
 
 import json
 import threading
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pac4sac.studies.plan import PlannedCohort
 
 LOOPBACK = "127.0.0.1"
-REFRESH = 15  # seconds between two looks at the folders
-# Nothing of the page comes from elsewhere, and no other page may hold it.
+REFRESH = 15  # seconds between two readings of the folders
+# The page loads nothing from other sites, and no other page may embed it.
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -48,27 +48,31 @@ setInterval(look, {1000 * REFRESH});
 
 @dataclass
 class CohortProgress:
+    """How far a cohort has come."""
+
     title: str
     runs: int
     steps: int
     step: int = 0
     state: str = "waiting"
-    began: tuple[float, int] | None = None  # when and at which step this session took it up
+    began: tuple[float, int] | None = None  # time and step at which this session took it up
+
+    @property
+    def steps_made(self) -> int:
+        """Return the number of steps that this session has made."""
+        return self.step - self.began[1] if self.began else 0
 
     @property
     def seconds_left(self) -> float | None:
-        """As the steps of this session went."""
-        if self.state != "training" or self.began is None or self.step <= self.began[1]:
+        """Return the time that is left at the pace of this session, or None if unknown."""
+        if self.state != "training" or self.began is None or self.steps_made <= 0:
             return None
-        return (
-            (self.steps - self.step)
-            * (time.monotonic() - self.began[0])
-            / (self.step - self.began[1])
-        )
+        elapsed = time.monotonic() - self.began[0]
+        return (self.steps - self.step) * elapsed / self.steps_made
 
 
 class LivePage(Watcher):
-    """Serves the page from `with` to its end, and passes on all that it is told."""
+    """Serves the page inside a `with` block, and passes all calls on to another watcher."""
 
     def __init__(self, beside: Watcher, port: int = 0) -> None:
         self.beside, self.title, self.root = beside, "A study", Path()
@@ -103,10 +107,8 @@ class LivePage(Watcher):
         self.cohorts = {c.folder: CohortProgress(c.title, len(c.runs), c.steps) for c in cohorts}
         for cohort in cohorts:
             if cohort.done() == len(cohort.runs):
-                self.cohorts[cohort.folder].step, self.cohorts[cohort.folder].state = (
-                    cohort.steps,
-                    "complete",
-                )
+                shown = self.cohorts[cohort.folder]
+                shown.step, shown.state = cohort.steps, "complete"
         self.beside.planned(study, root, cohorts, memory)
 
     def progress(self, cohort: "PlannedCohort", step: int, steps: int) -> None:
@@ -125,6 +127,7 @@ class LivePage(Watcher):
     # --- what is served
 
     def data(self) -> bytes:
+        """Return the progress of all cohorts as JSON."""
         names = ("title", "runs", "step", "steps", "state", "seconds_left")
         rows = [
             {name: getattr(cohort, name) for name in names}
@@ -135,28 +138,28 @@ class LivePage(Watcher):
         ).encode()
 
     def seconds_left(self) -> float | None:
-        """Of all: as long as the steps that are left take at the pace of those that this session
-        has made."""
-        cohorts = [
-            c for c in list(self.cohorts.values()) if c.state in ("waiting", "training", "complete")
-        ]
-        begun = [c.began for c in cohorts if c.began]
-        made = sum(c.step - c.began[1] for c in cohorts if c.began)
+        """Return the time that all cohorts need at the pace of this session, or None if
+        unknown."""
+        counted = ("waiting", "training", "complete")
+        cohorts = [cohort for cohort in list(self.cohorts.values()) if cohort.state in counted]
+        made = sum(cohort.steps_made for cohort in cohorts)
         if not made:
             return None
-        return sum(c.steps - c.step for c in cohorts) * (time.monotonic() - min(begun)[0]) / made
+        first, _ = min(cohort.began for cohort in cohorts if cohort.began)
+        left = sum(cohort.steps - cohort.step for cohort in cohorts)
+        return left * (time.monotonic() - first) / made
 
     def page(self) -> bytes:
-        """Drawn when somebody looks, and not again for some seconds: training needs the cores."""
+        """Return the page, drawn again only after some seconds: training needs the cores."""
         with self.drawing:
             if time.monotonic() - self.drawn_at >= REFRESH:
                 self.drawn, self.drawn_at = self._draw().encode(), time.monotonic()
             return self.drawn
 
     def _draw(self) -> str:
-        from pac4sac.paper.report import read_context  # matplotlib takes a second to import
         from pac4sac.report.curves import NO_CURVES, curves_of
         from pac4sac.report.page import html_page
+        from pac4sac.report.report import read_context  # matplotlib takes a second to import
         from pac4sac.report.tables import Section
 
         states, left = [cohort.state for cohort in list(self.cohorts.values())], self.seconds_left()
@@ -191,16 +194,17 @@ class _Server(ThreadingHTTPServer):
 
     @cached_property
     def names(self) -> set[str]:
-        """By which this page may be asked for: a name of another site that leads here is none."""
+        """Return the host names that requests may use; a site that resolves to this machine may
+        not."""
         return {f"{host}:{self.server_address[1]}" for host in (LOOPBACK, "localhost")}
 
     def handle_error(self, *_: Any) -> None:
-        """Of a browser that has gone away; the terminal shows the study."""
+        """Ignore a browser that has gone away; the terminal shows the study."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
-    timeout = 10  # seconds that a silent visitor is waited for
+    timeout = 10  # seconds to wait for a silent client
 
     def do_GET(self) -> None:
         live = self.server.live
@@ -234,4 +238,4 @@ class _Handler(BaseHTTPRequestHandler):
         super().end_headers()
 
     def log_message(self, *_: Any) -> None:
-        """The terminal shows the study."""
+        """Write nothing; the terminal shows the study."""

@@ -1,10 +1,9 @@
-"""Training the cohorts of a study on this machine, some of them side by side, each in a process of
-its own.
+"""Train the cohorts of a study on this machine, several at a time, each in a process of its own.
 
 That is `python -m pac4sac.studies.local FOLDER CALLBACK...`, with callbacks by their names. It
-speaks to its parent in lines of JSON, {"step": ..., "steps": ...} and {"warning": ...}. It ends
-with 0 when the cohort is complete, with 3 when it was stopped after a checkpoint, and with 2 after
-a sentence about what the user can mend."""
+writes lines of JSON for its parent, {"step": ..., "steps": ...} and {"warning": ...}. Its exit code
+is 0 when the cohort is complete, 3 when it was stopped after a checkpoint, and 2 after an error
+that the user can fix, whose message is on standard error."""
 
 import contextlib
 import itertools
@@ -33,22 +32,21 @@ from pac4sac.base.errors import UserError
 from pac4sac.base.stopping import GRACE, StopRequest, end_with_parent
 from pac4sac.base.trust import import_path
 from pac4sac.export.tracking import callbacks_named
-from pac4sac.runs.run import Run
 from pac4sac.studies.plan import PlannedCohort
 from pac4sac.studies.watcher import Watcher
 from pac4sac.training.backends import free_bytes
 from pac4sac.training.callbacks import Callback
 from pac4sac.training.experiment import resume
+from pac4sac.training.run import Run
 
 log = logging.getLogger(__name__)
 
 COMPLETE, MISTAKE, STOPPED = 0, 2, 3
 INTERVAL = 0.5  # seconds between two reports
-CORES_PER_COHORT = 4  # a learner, and simulators beside it
-# steps of niceness by which the shortest of cohorts is behind the longest: half of its share of a
-# core
+CORES_PER_COHORT = 4  # a learner and its simulators
+# steps of niceness between the longest and the shortest cohort; 3 halve the share of a core
 GIVE_WAY = 3
-# that a process takes beside its tensors, on a GPU and in the machine
+# memory of a process without its tensors, on a GPU and in the machine
 GPU_BYTES, HOST_BYTES = (0.8e9, 3e9)
 MPS_CONTROL = "nvidia-cuda-mps-control"
 MPS_PLACE = (
@@ -58,8 +56,11 @@ MPS_PATIENCE = 20.0  # seconds
 
 
 def side_by_side(cohorts: Sequence[PlannedCohort], device: torch.device) -> int:
-    """How many to train at a time. On a CPU learners need the cores. A GPU has room for many small
-    cohorts, which keep the simulators of each other's cores busy, as far as the memories go."""
+    """Return how many cohorts to train at a time.
+
+    On a CPU the learners need the cores. A GPU has room for many small cohorts, as far as its
+    memory and the machine's allow; while one learns, the simulators of others use the cores.
+    """
     if device.type == "cpu":
         return max(1, min(len(cohorts), cores() // CORES_PER_COHORT))
     on_device = itertools.accumulate(
@@ -70,8 +71,10 @@ def side_by_side(cohorts: Sequence[PlannedCohort], device: torch.device) -> int:
 
 
 def niceness(cohort: PlannedCohort, others: Sequence[PlannedCohort]) -> int:
-    """Where cores are scarce the longer cohorts come first, so that none of them is left alone at
-    the end."""
+    """Return how far a cohort gives way to others when cores are scarce.
+
+    Longer cohorts come first, so none of them is left alone at the end.
+    """
     longest = max(each.duration for each in [cohort, *others])
     return round(GIVE_WAY * (1 - cohort.duration / longest)) if longest else 0
 
@@ -84,60 +87,108 @@ def run_local(
     on_gpu: bool = False,
     callbacks: Sequence[str] = (),
 ) -> list[str]:
-    """Train all cohorts to their end, or until a stop; returns what failed, which leaves the others
-    going. Callbacks are made in the process of each cohort, by their names."""
-    waiting, active, messages = list(cohorts), set[_Child](), _Messages()
-    if parallel > 1:  # the longest first, so that none of them is left for the end
-        waiting.sort(key=lambda cohort: -cohort.duration)
-    failures: list[str] = []
-    with shared_gpu(wanted=on_gpu and min(parallel, len(cohorts)) > 1) as variables:
+    """Train all cohorts to their end, or until a stop. A cohort that fails leaves the others going.
+
+    Args:
+        cohorts: Cohorts whose experiment folders exist.
+        parallel: Number of cohorts to train at a time.
+        stop: Asks the cohorts for a checkpoint and their end.
+        watcher: Is informed of progress, warnings and outcomes.
+        on_gpu: Whether the cohorts train on a GPU, which they then share.
+        callbacks: Names of callbacks, which the process of each cohort makes.
+
+    Returns:
+        A sentence for every cohort that failed.
+    """
+    wants_sharing = on_gpu and min(parallel, len(cohorts)) > 1
+    with shared_gpu(wants_sharing) as variables:
+        return _Schedule(cohorts, parallel, watcher, callbacks, variables).run(stop)
+
+
+class _Schedule:
+    """Keeps up to `parallel` processes busy, each with a cohort, until all cohorts have ended."""
+
+    def __init__(
+        self,
+        cohorts: Sequence[PlannedCohort],
+        parallel: int,
+        watcher: Watcher,
+        callbacks: Sequence[str],
+        variables: Mapping[str, str],
+    ) -> None:
+        self.parallel, self.watcher = parallel, watcher
+        self.callbacks, self.variables = callbacks, variables
+        self.waiting = list(cohorts)
+        if parallel > 1:  # the longest first, so none of them is left for the end
+            self.waiting.sort(key=lambda cohort: -cohort.duration)
+        self.active: set[_Child] = set()
+        self.messages = _Messages()
+        self.failures: list[str] = []
+
+    def run(self, stop: StopRequest) -> list[str]:
+        """Train all cohorts, or until a stop; return what failed."""
         try:
-            while waiting or active:
-                while waiting and len(active) < parallel and not stop.wanted:
-                    cohort = waiting.pop(0)
-                    beside = [
-                        *(child.cohort for child in active),
-                        *waiting[: parallel - len(active) - 1],
-                    ]
-                    # of libraries that ask nobody
-                    limits = {"OMP_NUM_THREADS": str(max(1, cores() // parallel))}
-                    if beside:
-                        all_work = sum(each.simulating for each in [cohort, *beside])
-                        limits[SHARE] = str(share_out(cohort.simulating, all_work))
-                    child = _Child(cohort, callbacks, {**variables, **limits}, messages)
-                    child.give_way(niceness(cohort, beside))
-                    active.add(child)
-                if stop.wanted and not active:
+            while self.waiting or self.active:
+                self._start_waiting(stop)
+                if stop.wanted and not self.active:
                     return []
                 if stop.wanted:
-                    for child in active:
-                        child.process.terminate()  # it writes a checkpoint and ends
-                try:
-                    child, line = messages.get(timeout=0.5)
-                except queue.Empty:
-                    continue
-                if line is not None:
-                    child.pass_on(line, watcher)
-                    continue
-                active.remove(child)
-                outcome, reason = child.outcome(stop.wanted)
-                watcher.ended(child.cohort, outcome, reason)
-                if outcome == "failed":
-                    failures.append(f"{child.cohort.title}: {reason}")
+                    self._ask_to_stop()
+                self._handle_message(stop)
         finally:
-            for child in active:
-                child.process.terminate()
-            patience = time.monotonic() + GRACE
-            for child in active:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    child.process.wait(max(0.0, patience - time.monotonic()))
-                child.process.kill()  # a checkpoint is whole whenever this comes
-                child.process.wait()
-    return failures
+            self._end_all()
+        return self.failures
+
+    def _start_waiting(self, stop: StopRequest) -> None:
+        while self.waiting and len(self.active) < self.parallel and not stop.wanted:
+            self._start(self.waiting.pop(0))
+
+    def _start(self, cohort: PlannedCohort) -> None:
+        """Start the process of a cohort with its share of the cores."""
+        free = self.parallel - len(self.active) - 1
+        others = [*(child.cohort for child in self.active), *self.waiting[:free]]
+        # for libraries that choose their number of threads themselves
+        limits = {"OMP_NUM_THREADS": str(max(1, cores() // self.parallel))}
+        if others:
+            all_work = sum(each.simulating for each in [cohort, *others])
+            limits[SHARE] = str(share_out(cohort.simulating, all_work))
+        child = _Child(cohort, self.callbacks, {**self.variables, **limits}, self.messages)
+        child.give_way(niceness(cohort, others))
+        self.active.add(child)
+
+    def _handle_message(self, stop: StopRequest) -> None:
+        """Pass on the next line of a process, or the outcome of one that has ended."""
+        try:
+            child, line = self.messages.get(timeout=0.5)
+        except queue.Empty:
+            return
+        if line is not None:
+            child.pass_on(line, self.watcher)
+            return
+        self.active.remove(child)
+        outcome, reason = child.outcome(stop.wanted)
+        self.watcher.ended(child.cohort, outcome, reason)
+        if outcome == "failed":
+            self.failures.append(f"{child.cohort.title}: {reason}")
+
+    def _ask_to_stop(self) -> None:
+        """Ask every process for a checkpoint and its end."""
+        for child in self.active:
+            child.process.terminate()
+
+    def _end_all(self) -> None:
+        """End every process, by force if it does not stop within the grace period."""
+        self._ask_to_stop()
+        patience = time.monotonic() + GRACE
+        for child in self.active:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.process.wait(max(0.0, patience - time.monotonic()))
+            child.process.kill()  # a checkpoint is whole whenever this comes
+            child.process.wait()
 
 
 class _Child:
-    """A process that trains a cohort. What it says goes to a queue line by line, and None once it
+    """A process that trains a cohort. Its messages go to a queue line by line, then None when it
     has ended."""
 
     def __init__(
@@ -148,7 +199,7 @@ class _Child:
         messages: "_Messages",
     ) -> None:
         self.cohort = cohort
-        # Not a pipe: nobody reads it before the end, and a full one would stop the cohort.
+        # Not a pipe: it is read only at the end, and a full pipe would stop the cohort.
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
             # -P: the working directory is importable only if it is here.
@@ -157,17 +208,16 @@ class _Child:
             stderr=self.errors,
             text=True,
             env={**os.environ, **variables, "PYTHONPATH": import_path()},
-            start_new_session=True,  # so that a Ctrl-C reaches the parent alone, which decides
+            start_new_session=True,  # Ctrl-C reaches only the parent, which decides
         )
         threading.Thread(target=self._forward, args=(messages,), daemon=True).start()
 
     def give_way(self, steps: int) -> None:
-        """To those that started before; the workers, which start later, inherit it."""
+        """Lower the priority of the process; its workers, which start later, inherit it."""
         if hasattr(os, "setpriority"):
             with contextlib.suppress(ProcessLookupError):  # it has ended already
-                os.setpriority(
-                    os.PRIO_PROCESS, self.process.pid, os.getpriority(os.PRIO_PROCESS, 0) + steps
-                )
+                own = os.getpriority(os.PRIO_PROCESS, 0)
+                os.setpriority(os.PRIO_PROCESS, self.process.pid, own + steps)
 
     def _forward(self, messages: "_Messages") -> None:
         assert self.process.stdout is not None
@@ -177,6 +227,7 @@ class _Child:
         messages.put((self, None))
 
     def pass_on(self, line: str, watcher: Watcher) -> None:
+        """Inform the watcher of what a line of the process says."""
         message = json.loads(line)
         if "warning" in message:
             watcher.warning(self.cohort, message["warning"])
@@ -184,17 +235,16 @@ class _Child:
             watcher.progress(self.cohort, message["step"], message["steps"])
 
     def outcome(self, stopping: bool) -> tuple[str, str]:
-        """What has become of the cohort, and why where it failed."""
+        """Return the outcome of a process that has ended, and the reason if it failed."""
         code = self.process.wait()
         if code == COMPLETE:
             return "complete", ""
-        # the latter had not begun yet
-        if code == STOPPED or (stopping and code == -signal.SIGTERM):
+        stopped_before_training = stopping and code == -signal.SIGTERM
+        if code == STOPPED or stopped_before_training:
             return "stopped", ""
         self.errors.seek(0)
-        return "failed", (self.errors.read().strip().splitlines() or [f"ended with code {code}"])[
-            -1
-        ]
+        lines = self.errors.read().strip().splitlines()
+        return "failed", lines[-1] if lines else f"ended with code {code}"
 
 
 _Messages = queue.Queue[tuple[_Child, str | None]]
@@ -202,11 +252,14 @@ _Messages = queue.Queue[tuple[_Child, str | None]]
 
 @contextlib.contextmanager
 def shared_gpu(wanted: bool) -> Iterator[dict[str, str]]:
-    """Environment variables for the processes that share the GPU; none where sharing is not wanted
-    or not possible.
+    """Run the service that lets processes share a GPU, if sharing is wanted and possible.
 
-    Without help processes take turns on a GPU. NVIDIA's multi-process service (MPS) lets their
-    kernels run at the same time, which about doubles what four cohorts of five runs get done."""
+    Processes take turns on a GPU by default. NVIDIA's multi-process service (MPS) runs their
+    kernels at the same time, which about doubles the speed of four cohorts of five runs.
+
+    Yields:
+        Environment variables for the processes; none without the service.
+    """
     control = shutil.which(MPS_CONTROL)
     if not wanted or control is None or MPS_PLACE in os.environ:
         yield {}
@@ -237,7 +290,7 @@ def shared_gpu(wanted: bool) -> Iterator[dict[str, str]]:
 
 
 class StepReporter(Callback):
-    """Reports the step at the start, now and then, and at the end."""
+    """Reports the step at the start, at intervals, and at the end."""
 
     steps, reported = 0, -math.inf
 
@@ -257,27 +310,27 @@ class StepReporter(Callback):
 def _tell_warning(
     message: Warning | str, category: type[Warning], filename: str, *_: Any, **__: Any
 ) -> None:
-    """Our own warnings, such as of a backend that does not work here; those of libraries say
-    nothing to a user."""
+    """Report a warning of this package, such as of a backend that does not work here.
+
+    Warnings of libraries would not help a user.
+    """
     if Path(filename).is_relative_to(Path(pac4sac.__file__).parent):
         print(json.dumps({"warning": str(message)}), flush=True)
 
 
 def main(folder: str, *callbacks: str) -> int:
+    """Train the cohort of an experiment folder to its end; return the exit code."""
     # Outside of training, which has a handler of its own, a request to stop comes too early or too
     # late: the parent repeats it until this process has ended.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     end_with_parent()
     warnings.showwarning = _tell_warning
     try:
-        return (
-            COMPLETE
-            if resume(folder, callbacks=[StepReporter(), *callbacks_named(callbacks)]).complete
-            else STOPPED
-        )
+        result = resume(folder, callbacks=[StepReporter(), *callbacks_named(callbacks)])
     except UserError as error:
         print(error, file=sys.stderr)
         return MISTAKE
+    return COMPLETE if result.complete else STOPPED
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Running a study from its definition to complete folders, once or in several goes."""
+"""Run a study from its definition to complete folders, in one call or several."""
 
 import shutil
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,24 +11,28 @@ from pac4sac.base.files import read_json, write_json
 from pac4sac.base.stopping import StopRequest
 from pac4sac.export.tracking import callbacks_named
 from pac4sac.runs.archive import add_to_archive, archived
-from pac4sac.runs.run import Run
+from pac4sac.runs.reading import RunRecord
 from pac4sac.studies.cost import measure_cost
 from pac4sac.studies.definition import Study
 from pac4sac.studies.halving import survivors
 from pac4sac.studies.local import run_local, side_by_side
 from pac4sac.studies.plan import CohortPlace, PlannedCohort, begin, place_for_cohorts, plan
-from pac4sac.studies.ray.cluster import cluster_address, run_on_ray
 from pac4sac.studies.watcher import Watcher
 from pac4sac.training.experiment import Result, check_computing
 from pac4sac.training.options import Options
+from pac4sac.training.run import Run
 
 if TYPE_CHECKING:
-    from pac4sac.paper.report import WrittenReport
+    from pac4sac.report.report import WrittenReport
 
 WITH_COST = ("cost", "smoke")
 
+# Trains cohorts to their end, or until a stop; returns a sentence for each that failed.
+Engine = Callable[[Sequence[PlannedCohort], StopRequest, Watcher], list[str]]
+
 
 def study_folder(study: Study, out: str | Path | None) -> Path:
+    """Return the folder of a study: `out`, or one named after it in experiments/."""
     return Path("experiments", f"study-{study.name}") if out is None else Path(out)
 
 
@@ -41,10 +45,21 @@ def train_and_report(
     into: Path | None = None,
     **launching: Any,
 ) -> "tuple[Result, WrittenReport]":
-    """Run a study, then write the page on all that its folder holds, of a search in rungs on the
-    last. With an archive to put its runs `into`, those that are there are not trained again, and
-    the page is on all of it. `launching` is what `run_study` takes."""
-    from pac4sac.paper.report import write_report  # matplotlib takes a second to import
+    """Run a study, then write the report on all runs of its folder.
+
+    Args:
+        study: The study; of a search in rungs the report is on the last rung.
+        root: Folder of the study.
+        watcher: Is informed of the progress.
+        options: Training options; they override those of the study.
+        into: Archive for its runs. Runs that it holds are not trained again, and the report is on
+            the whole archive.
+        **launching: Further arguments of `run_study`.
+
+    Returns:
+        The result of training, and the report.
+    """
+    from pac4sac.report.report import write_report  # matplotlib takes a second to import
 
     if into is None:
         train = run_study if study.halving is None else run_rungs
@@ -68,15 +83,23 @@ def run_rungs(
     max_minutes: float | None = None,
     **launching: Any,
 ) -> Result:
-    """Each rung trains, in a folder of its own, what the one before has left of the variants."""
+    """Train a search rung by rung, each in a folder of its own with the survivors of the last.
+
+    Args:
+        study: A study with halving.
+        root: Folder of the study.
+        watcher: Is informed of the progress.
+        max_minutes: Time for all rungs together.
+        **launching: Further arguments of `run_study`.
+
+    Returns:
+        The result of the last rung that was begun.
+    """
     assert study.halving is not None
-    began, kept = time.monotonic(), None
+    began, kept, left = time.monotonic(), None, max_minutes
     for number in range(study.halving.rungs):
-        left = (
-            None
-            if max_minutes is None
-            else max(max_minutes - (time.monotonic() - began) / 60, 1e-3)
-        )
+        if max_minutes is not None:
+            left = max(max_minutes - (time.monotonic() - began) / 60, 1e-3)
         folder = root / f"rung-{number + 1}"
         result = run_study(study.rung(number, kept), folder, watcher, max_minutes=left, **launching)
         if not result.complete:
@@ -87,12 +110,11 @@ def run_rungs(
 
 
 def present_rung(study: Study, root: Path) -> tuple[Study, Path]:
-    """The last rung that was begun, or the first."""
+    """Return the last rung that was begun, or the first, with its folder."""
     number = max(1, len(list(root.glob("rung-*"))))
     before = root / f"rung-{number - 1}" / "survivors.json"
-    return study.rung(
-        number - 1, read_json(before) if number > 1 else None
-    ), root / f"rung-{number}"
+    kept = read_json(before) if number > 1 else None
+    return study.rung(number - 1, kept), root / f"rung-{number}"
 
 
 def run_study(
@@ -106,15 +128,59 @@ def run_study(
     memory: int | None = None,
     max_minutes: float | None = None,
     keep_stale: bool = False,
-    known: Collection[str] = (),
+    known: Sequence[RunRecord] = (),
     callbacks: Sequence[str] = (),
     **options: Any,
 ) -> Result:
-    """Train what is not trained yet, or was by other code than today's, unless that is kept. Called
-    again, it goes on. `options` override those of the study; `known` are identities of runs that
-    were trained elsewhere; `callbacks` are names, see `callbacks_named`."""
+    """Train the runs of a study that are not trained yet. Called again, it continues.
+
+    Args:
+        study: The study.
+        root: Folder of the study.
+        watcher: Is informed of the plan, the progress and the outcomes.
+        engine: "local" for this machine, "ray" for a Ray cluster.
+        address: Address of the Ray cluster.
+        parallel: Number of cohorts to train at a time on this machine; None to choose.
+        memory: Bytes that the tensors of one cohort may take; None for half of what is free.
+        max_minutes: Time after which training stops with checkpoints.
+        keep_stale: Keep finished runs of other code than today's instead of training them again.
+        known: Runs that are trained elsewhere, such as those of an archive.
+        callbacks: Names of callbacks, see `callbacks_named`.
+        **options: Training options; they override those of the study.
+
+    Returns:
+        The folder, and whether the study is complete.
+
+    Raises:
+        UserError: If an argument is wrong, or a cohort failed.
+    """
     stop = StopRequest(max_minutes)
-    callbacks_named(callbacks)  # what cannot be made is told before anything is written
+    callbacks_named(callbacks)  # reports what cannot be made before anything is written
+    _check_engine_options(engine, address, parallel, callbacks)
+    place = place_of(study, engine, memory, options)
+    cohorts: list[PlannedCohort] = []
+    if study.kind != "cost":
+        cohorts = plan(study, root, place.memory, place.on_gpu, keep_stale=keep_stale, known=known)
+    watcher.planned(study, root, cohorts, place.memory)
+    unfinished = [cohort for cohort in cohorts if cohort.done() < len(cohort.runs)]
+    train = _local_engine(parallel, place, callbacks)
+    if unfinished and engine == "ray":
+        train = _ray_engine(address)
+    begin(study, root, cohorts, options)
+    if unfinished:
+        _train_cohorts(unfinished, train, stop, watcher)
+        if stop.wanted:
+            return Result(root, complete=False, reason=stop.reason)
+    name_the_same(study.runs(), cohorts)
+    if study.kind in WITH_COST and not (root / "cost.json").exists():
+        measure_cost(study, root, Options(**{**study.options, **options, "steps": 1}))
+    return Result(root, complete=True)
+
+
+def _check_engine_options(
+    engine: str, address: str | None, parallel: int | None, callbacks: Sequence[str]
+) -> None:
+    """Refuse options that the engine does not have, and numbers that are too small."""
     if callbacks and engine != "local":
         raise UserError(
             f"{', '.join(callbacks)} cannot watch other machines of a cluster; leave --engine "
@@ -129,40 +195,50 @@ def run_study(
             f"At least 1 cohort must be trained at a time, not {parallel}; leave --parallel "
             "out to choose."
         )
-    place = place_of(study, engine, memory, options)
-    chosen: Any = {"keep_stale": keep_stale, "known": known}
-    cohorts = (
-        plan(study, root, place.memory, place.on_gpu, **chosen) if study.kind != "cost" else []
-    )
-    watcher.planned(study, root, cohorts, place.memory)
-    unfinished = [cohort for cohort in cohorts if cohort.done() < len(cohort.runs)]
-    # before anything is written
-    cluster = cluster_address(address) if unfinished and engine == "ray" else None
-    begin(study, root, cohorts, options)
-    if unfinished:
-        with stop:
-            if cluster is not None:
-                failures = run_on_ray(unfinished, cluster, stop, watcher)
-            else:
-                beside = parallel or side_by_side(unfinished, place.device)
-                failures = run_local(unfinished, beside, stop, watcher, place.on_gpu, callbacks)
-        if failures:
-            raise UserError(
-                f"{len(failures)} of {len(unfinished)} cohorts failed: {'; '.join(failures)}"
-            )
-        if stop.wanted:
-            return Result(root, complete=False, reason=stop.reason)
-    name_the_same(study.runs(), cohorts)
-    if study.kind in WITH_COST and not (root / "cost.json").exists():
-        measure_cost(study, root, Options(**{**study.options, **options, "steps": 1}))
-    return Result(root, complete=True)
+
+
+def _local_engine(parallel: int | None, place: CohortPlace, callbacks: Sequence[str]) -> Engine:
+    """Return the engine that trains on this machine."""
+
+    def train(cohorts: Sequence[PlannedCohort], stop: StopRequest, watcher: Watcher) -> list[str]:
+        at_a_time = parallel or side_by_side(cohorts, place.device)
+        return run_local(cohorts, at_a_time, stop, watcher, place.on_gpu, callbacks)
+
+    return train
+
+
+def _ray_engine(address: str | None) -> Engine:
+    """Return the engine that trains on a Ray cluster, after a check that the cluster answers."""
+    from pac4sac.studies.ray.cluster import cluster_address, run_on_ray  # only this engine uses Ray
+
+    cluster = cluster_address(address)
+    return lambda cohorts, stop, watcher: run_on_ray(cohorts, cluster, stop, watcher)
+
+
+def _train_cohorts(
+    cohorts: Sequence[PlannedCohort], train: Engine, stop: StopRequest, watcher: Watcher
+) -> None:
+    """Train cohorts; raise an error if some failed."""
+    with stop:
+        failures = train(cohorts, stop, watcher)
+    if failures:
+        raise UserError(f"{len(failures)} of {len(cohorts)} cohorts failed: {'; '.join(failures)}")
 
 
 def place_of(
     study: Study, engine: str, memory: int | None, options: Mapping[str, Any]
 ) -> CohortPlace:
-    """What the cohorts are cut for. What this machine cannot compute as asked is told before
-    anything is written."""
+    """Return where the cohorts are to be trained, after a check that it can be done there.
+
+    Args:
+        study: The study.
+        engine: "local" or "ray".
+        memory: Bytes that the tensors of one cohort may take; None for half of what is free.
+        options: Training options; they override those of the study.
+
+    Raises:
+        UserError: If the engine is unknown, or this machine cannot train with these options.
+    """
     if engine not in ("local", "ray"):
         raise UserError(f"There is no engine {engine!r}; use local or ray.")
     for task_options in (study.options, *map(study.options_for, study.tasks)):
@@ -171,25 +247,29 @@ def place_of(
             raise UserError(
                 "A study trains from nothing; leave start_from out, or use pac4sac train --from."
             )
-        if engine == "local":  # what a cluster can compute is not known here
+        if engine == "local":  # this machine does not know what a cluster can compute
             check_computing(how)
     return place_for_cohorts({"device": "auto", **study.options, **options}["device"], memory)
 
 
 def name_the_same(runs: Sequence[Run], cohorts: Sequence[PlannedCohort]) -> None:
-    """Give a run that a study lists under several names a folder under each; it was trained
-    once."""
-    trained = {
-        run.identity: (cohort.folder / "runs" / run.id, run)
-        for cohort in cohorts
-        for run in cohort.runs
-    }
-    for run in (run for run in runs if run.identity in trained):
-        folder, original = trained[run.identity]
-        copy = folder.parent / run.id
-        if run.label == original.label or copy.exists():
-            continue
-        shutil.copytree(folder, copy)
-        about = read_json(copy / "run.json")
-        about |= {"run": run.id, "label": run.label, "same_as": original.id}
-        write_json(copy / "run.json", about)
+    """Copy a run that a study lists under several names to a folder under each name.
+
+    It was trained once, under the first of them.
+    """
+    trained = {run.identity: (cohort.folder, run) for cohort in cohorts for run in cohort.runs}
+    for run in runs:
+        if run.identity in trained:
+            folder, original = trained[run.identity]
+            _copy_under_name(folder / "runs", original, run)
+
+
+def _copy_under_name(folder: Path, original: Run, run: Run) -> None:
+    """Copy the folder of a run to its other name, unless that is the same or there already."""
+    copy = folder / run.id
+    if run.label == original.label or copy.exists():
+        return
+    shutil.copytree(folder / original.id, copy)
+    about = read_json(copy / "run.json")
+    about |= {"run": run.id, "label": run.label, "same_as": original.id}
+    write_json(copy / "run.json", about)

@@ -8,12 +8,12 @@ from dataclasses import asdict, replace
 
 import torch
 
-from pac4sac.runs.run import Run, make_agent
 from pac4sac.tasks.pool import EnvPool
 from pac4sac.tasks.registry import time_limit
 from pac4sac.training import backends
 from pac4sac.training.evaluation import Episodes, evaluate, policies_of
 from pac4sac.training.options import Options
+from pac4sac.training.run import Run, make_agent
 
 TRIED_STEPS = 60
 TRIED_EPISODE = 15  # steps
@@ -28,7 +28,9 @@ class TimedCohort:
         self.runs, self.pool, self.options = runs, pool, options
         seeds = [run.seed for run in runs]
         agent = make_agent(runs, pool.observation_size, pool.action_size)
-        self.learner, self.placement = backends.place(agent, seeds, options.steps, asdict(options))
+        self.learner, self.placement = backends.make_learner(
+            agent, seeds, options.steps, asdict(options)
+        )
         self.learner.begin(pool.reset())
 
     def take(self, steps: int) -> float:

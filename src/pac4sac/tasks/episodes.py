@@ -22,8 +22,8 @@ from pac4sac.tasks.registry import Task, make_env
 
 Board = NDArray[np.void]
 
-# A letter to a worker: begin this episode of one run and replay the actions that follow as float32.
-LETTER = struct.Struct("<iqq")  # run, episode, bytes of the actions
+# Asks a worker to begin an episode of one run and to replay the actions that follow, as float32.
+EPISODE_REQUEST = struct.Struct("<iqq")  # run, episode, bytes of the actions
 TICK = 1.0  # seconds between two looks at a simulator that may hang
 
 
@@ -43,11 +43,11 @@ def board_layout(runs: int, observation_size: int, action_size: int) -> np.dtype
             # the environment could not be built, and the user can mend it
             ("refused", np.bool_, (runs,)),
             ("cause", "S400", (runs,)),  # of a failure
-            # Of each worker, at the place of its first run: what it was asked for, how much of that
-            # by letter, what it has done, and the seconds its steps took; who sleeps and must be
-            # woken. Beats count the steps and resets that the process has begun, those for other
-            # pools too, and tell that none of them hangs.
-            *[(name, np.int64, (runs,)) for name in ("asked", "letters", "answered", "beats")],
+            # Of each worker, at the index of its first run: what it was asked for, how much of that
+            # to begin episodes, what it has done, and the seconds its steps took; who sleeps and
+            # must be woken. Beats count the steps and resets that the process has begun, those for
+            # other pools too, and tell that none of them hangs.
+            *[(name, np.int64, (runs,)) for name in ("asked", "requests", "answered", "beats")],
             ("worked", np.float64, (runs,)),
             *[(name, np.bool_, (runs,)) for name in ("pool_sleeps", "worker_sleeps")],
         ],
@@ -140,9 +140,9 @@ class RunEnvironment:
         seed: int,
         purpose: str,
         board: Board,
-        watch: Callable[[], object] = lambda: None,
+        before_step: Callable[[], object] = lambda: None,
     ) -> None:
-        """Calls `watch` whenever a step or a reset begins, which may take too long."""
+        """`before_step` is called whenever a step or a reset begins, which may take too long."""
         self._task, self._run, self._seed, self._purpose, self._board = (
             task,
             run,
@@ -150,7 +150,7 @@ class RunEnvironment:
             purpose,
             board,
         )
-        self._watch = watch
+        self._before_step = before_step
         self._env: gymnasium.Env[NDArray[np.float32], NDArray[np.float32]] | None = None
         self._episode = self._steps = 0
         # What each step needs is looked up once.
@@ -167,13 +167,13 @@ class RunEnvironment:
         self._failed[self._run] = self._board["refused"][self._run] = False
         self._steps = 0
         try:
-            self._watch()
+            self._before_step()
             if self._env is None:
                 self._env = make_env(self._task, unit_actions=True)
             observation = self._reset(episode)
             for action in np.frombuffer(actions, np.float32).reshape(-1, len(self._action)):
                 self._steps += 1
-                self._watch()
+                self._before_step()
                 observation = self._env.step(action.copy())[0]
             self._observation[:] = self._checked(observation)
         except (Exception, SystemExit) as problem:
@@ -186,7 +186,7 @@ class RunEnvironment:
             return
         try:
             self._steps += 1
-            self._watch()
+            self._before_step()
             # A copy, because an environment may keep the action it was given, and the board changes
             # under it.
             observation, reward, terminated, truncated, _ = self._env.step(self._action.copy())
@@ -208,7 +208,7 @@ class RunEnvironment:
     def _reset(self, episode: int) -> NDArray[np.float32]:
         assert self._env is not None
         self._episode, self._steps = episode, 0
-        self._watch()
+        self._before_step()
         # Environments whose first episode differs from later ones must not count resets themselves:
         # a replay has fewer.
         options = (
@@ -241,15 +241,15 @@ class RunEnvironment:
 class HostInProcess:
     """The environments of a pool without workers."""
 
-    second_life = shared = False
+    restarted = shared = False
 
     def __init__(
         self, task: Task, seeds: list[int], purpose: str, board: Board, alarm: Alarm
     ) -> None:
         self.runs, self._worked, self._alarm = list(range(len(seeds))), board["worked"], alarm
-        places = enumerate(seeds)
         self._environments = [
-            RunEnvironment(task, run, seed, purpose, board, alarm.begin) for run, seed in places
+            RunEnvironment(task, run, seed, purpose, board, alarm.begin)
+            for run, seed in enumerate(seeds)
         ]
         self._due = False
 

@@ -47,12 +47,13 @@ class Transitions(NamedTuple):
 
 class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
     """Steps R environments; the number of workers changes the speed and nothing else. Pools that
-    take turns can share their workers (`pools_in_turns`).
+    take turns can share their workers (`interleaved_pools`).
 
     ``failures`` maps each run whose simulator failed to the cause; such a run is out, the others go
-    on. A step or reset that takes longer than ``limit`` seconds is a failure. ``strayed`` holds
-    runs that a replay led elsewhere. After an exception out of send() or receive() (Ctrl-C, say, or
-    Stopped while simulators hang) only close() is meaningful."""
+    on. A step or reset that takes longer than ``limit`` seconds is a failure.
+    ``replay_mismatches`` holds runs whose replay led to another observation. After an exception out
+    of send() or receive() (Ctrl-C, say, or Stopped while simulators hang) only close() is
+    meaningful."""
 
     def __init__(
         self,
@@ -67,15 +68,13 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
             raise UserError("A pool needs one seed per run, none of them negative.")
         self.task, self.seeds, self.runs = task, [int(seed) for seed in seeds], len(seeds)
         self.failures: dict[int, str] = {}
-        self.strayed: set[int] = set()
+        self.replay_mismatches: set[int] = set()
         self._stop = stop
         # tells the user at once what cannot work
         self.observation_size, self.action_size = task_sizes(task)
-        crew = (
-            workers
-            if isinstance(workers, Crew)
-            else Crew(settle_workers(task, [self.runs], workers))
-        )
+        crew = workers
+        if not isinstance(crew, Crew):
+            crew = Crew(settle_workers(task, [self.runs], crew))
         self.workers = crew.size
 
         # steps taken in the present episode
@@ -89,27 +88,25 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         layout = board_layout(*shape)
         self._hosts: list[Host] = []
         if self.workers:
+            memory = _anonymous_memory(layout.itemsize)
+            self._closing = weakref.finalize(self, close_hosts, self._hosts, memory)
+            self._board: Board = np.ndarray((), layout, buffer=mmap.mmap(memory, layout.itemsize))
             self._job: dict[str, Any] = {
                 "task": portable(task),
                 "purpose": purpose,
                 "seeds": self.seeds,
+                "shape": shape,
+                "memory": memory,
+                "limit": limit,
             }
-            memory = _anonymous_memory(layout.itemsize)
-            self._job |= {"shape": shape, "memory": memory, "limit": limit}
-            self._closing = weakref.finalize(self, close_hosts, self._hosts, memory)
-            self._board: Board = np.ndarray((), layout, buffer=mmap.mmap(memory, layout.itemsize))
-            for worker, runs in crew.deal(self.runs):
-                host = HostInWorker(self._job, runs, self._board, stop)
-                self._hosts.append(host)
-                crew.hosts[worker].append(host)
+            self._join(crew)
             if crew is not workers:
                 crew.start()
         else:
-            self._board = np.zeros((), layout)
-            self._hosts.append(
-                HostInProcess(task, self.seeds, purpose, self._board, Alarm(limit, stop))
-            )
             self._closing = weakref.finalize(self, close_hosts, self._hosts, None)
+            self._board = np.zeros((), layout)
+            alarm = Alarm(limit, stop)
+            self._hosts.append(HostInProcess(task, self.seeds, purpose, self._board, alarm))
 
         # The caller sees a copy, because simulators write the board while the learner reads.
         seen = np.zeros((), layout)
@@ -123,6 +120,13 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         self._rows = [self._board[name] for name in Transitions._fields if name != "failed"]
         self._numbers = [rows for rows in self._rows if rows.dtype != np.bool_]
         self._active[:] = True
+
+    def _join(self, crew: Crew) -> None:
+        """Give the runs of this pool to the workers of a crew."""
+        for worker, runs in crew.deal(self.runs):
+            host = HostInWorker(self._job, runs, self._board, self._stop)
+            self._hosts.append(host)
+            crew.hosts[worker].append(host)
 
     def reset(self, episode: int = 0) -> NDArray[np.float32]:
         """Start this episode of every run that has not failed, parked ones included."""
@@ -206,7 +210,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         self._episode[:], self._steps[:] = snapshot["episode"], snapshot["steps"]
         self._history = snapshot["actions"].copy()
         observation = self._start()
-        self._warn_of_strays(range(self.runs), snapshot["observation"])
+        self._warn_of_mismatch(range(self.runs), snapshot["observation"])
         for run in sorted(self.failures.keys() - failures.keys()):
             seed, cause = self.seeds[run], self.failures[run]
             raise UserError(
@@ -264,7 +268,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
             if not host.answered():
                 waiting += self._revive(host)
         for host in self._hosts:
-            host.second_life = False
+            host.restarted = False
 
     def _revive(self, dead: Host) -> list[HostInWorker]:
         """Successors of a dead worker, brought to where it was; the step in flight is still on the
@@ -272,7 +276,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         ending = dead.ending()
         self._hosts.remove(dead)
         runs = [run for run in dead.runs if self._active[run]]
-        if dead.second_life and len(runs) == 1:
+        if dead.restarted and len(runs) == 1:
             self._fail(
                 runs[0], f"Its worker process died twice in the same step, the last time {ending}."
             )
@@ -284,30 +288,33 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         )
         # After a second death each run gets a process of its own: the one that kills it is out, the
         # others go on.
-        groups = [[run] for run in runs] if dead.second_life else [runs]
+        groups = [[run] for run in runs] if dead.restarted or not runs else [runs]
         successors = [
-            HostInWorker(self._job, g, self._board, self._stop, second_life=True)
-            for g in groups
-            if g
+            HostInWorker(self._job, group, self._board, self._stop, restarted=True)
+            for group in groups
         ]
         for successor in successors:
             WorkerProcess([successor])
         self._hosts += successors
         self._replay(successors)
         if self._state == "stepping":
-            for host in successors:
-                if host.answered():
-                    self._warn_of_strays(host.runs, self._seen.observation)
-                    host.step()
+            self._repeat_step(successors)
         return successors
 
-    def _warn_of_strays(self, runs: Iterable[int], expected: NDArray[np.float32]) -> None:
+    def _repeat_step(self, hosts: Iterable[HostInWorker]) -> None:
+        """Take the step in flight again, after the replay of what came before."""
+        for host in hosts:
+            if host.answered():
+                self._warn_of_mismatch(host.runs, self._seen.observation)
+                host.step()
+
+    def _warn_of_mismatch(self, runs: Iterable[int], expected: NDArray[np.float32]) -> None:
         differs = (
             (self._board["observation"] != expected).any(axis=1) & self._active & ~self._failed
         )
-        if strayed := {run for run in runs if differs[run]}:
-            self.strayed |= strayed
-            seeds = " and ".join(map(str, sorted({self.seeds[run] for run in strayed})))
+        if mismatches := {run for run in runs if differs[run]}:
+            self.replay_mismatches |= mismatches
+            seeds = " and ".join(map(str, sorted({self.seeds[run] for run in mismatches})))
             warnings.warn(  # not logged: a study shows it
                 f"{self.task.env_id} is not deterministic given its seed, or this is another "
                 "machine: the same actions "
@@ -350,7 +357,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         self._active[run], self._failed[run] = False, True
 
 
-def pools_in_turns(
+def interleaved_pools(
     task: Task,
     seeds: Sequence[Sequence[int]],
     workers: int | Literal["auto"],

@@ -23,7 +23,7 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 from pac4sac.base.errors import UserError, how_to_install
-from pac4sac.base.files import plain
+from pac4sac.base.files import as_json
 from pac4sac.base.ranges import ANY, AT_LEAST_ONE, check_value
 from pac4sac.base.text import did_you_mean
 from pac4sac.base.trust import trusted_module
@@ -33,6 +33,8 @@ ToVector = Callable[[Any], Vector]
 ToAction = Callable[[Vector], Any]
 
 HORIZON = 1000
+# Fields of a task that --set-task and --steps change; updates per step are a setting of the run.
+GIVEN = ("name", "horizon", "r_limit", "env_kwargs", "steps")
 # The classes in robots.py, and the return that the original registration of each calls solved.
 ROBOTS = {"CartpoleSwingup": 800.0, "HalfCheetah": 3000.0, "Ant": 2500.0, "Humanoid": None}
 
@@ -66,7 +68,7 @@ class Task:
             raise UserError(
                 f"env_kwargs must be a table of names and values, not {self.env_kwargs!r}."
             )
-        object.__setattr__(self, "env_kwargs", plain(self.env_kwargs))
+        object.__setattr__(self, "env_kwargs", as_json(self.env_kwargs))
 
     def changed(self, changes: Mapping[str, Any]) -> "Task":
         """With other values for some of these, but for the environment."""
@@ -141,6 +143,20 @@ def _task_of(name: str, spec: EnvSpec) -> Task:
     return Task(name, name, spec.max_episode_steps, spec.reward_threshold)
 
 
+def given_task(task: Task) -> dict[str, Any]:
+    """Return the name by which `get_task` finds a task, and the fields that differ from that."""
+    is_shipped = task.name in TASKS and task.env_id == TASKS[task.name].env_id
+    name = task.name if is_shipped else task.env_id
+    known = known_task(name) or Task(name, name)
+    changes = {
+        f.name: getattr(task, f.name)
+        for f in fields(task)
+        # As JSON, since 850 and 850.0 differ in the identity of a run.
+        if json.dumps(getattr(task, f.name)) != json.dumps(getattr(known, f.name))
+    }
+    return {"task": name, "changes": {k: v for k, v in changes.items() if k in GIVEN}}
+
+
 def portable(task: Task) -> dict[str, Any]:
     """The task as files and workers get it."""
     description = asdict(task)
@@ -161,37 +177,49 @@ def time_limit(task: Task) -> int | None:
 
 
 def find_spec(env_id: str) -> EnvSpec:
+    """Return how Gymnasium makes an environment, after importing the module that registers it."""
     register_environments()
-    module, plain_id = trusted_module(env_id), env_id.rpartition(":")[2]
+    module = trusted_module(env_id)
     if module:
-        try:
-            _registered_by(module)
-        except ModuleNotFoundError as missing:
-            raise UserError(
-                f"Task {env_id!r} asks to import {module!r} first, but there is no module "
-                f"{missing.name!r}; "
-                "install it or put its folder on PYTHONPATH."
-            ) from missing
+        _import_home(env_id, module)
     elif env_id.startswith("dm_control/"):
-        try:
-            importlib.import_module("dm_control")
-            importlib.import_module("shimmy")
-        except ImportError as missing:
-            raise UserError(
-                f"Task {env_id!r} needs dm_control ({missing}); {how_to_install('dmc')}."
-            ) from missing
-    spec = gymnasium.registry.get(plain_id if module else env_id)
+        _import_dm_control(env_id)
+    spec = gymnasium.registry.get(env_id.rpartition(":")[2] if module else env_id)
     if spec is None:
-        own = _registered_by(module) if module else set()
-        known = {known.lower(): known for known in (own or {*gymnasium.registry, *PRESETS})}
-        close = difflib.get_close_matches(plain_id.lower(), known, n=3, cutoff=0.0 if own else 0.5)
-        nearest = " or ".join(
-            f"{module}:{known[match]}" if own else known[match] for match in close
-        )
-        others = f"use one of {', '.join(TASKS)}, or any Gymnasium id with continuous actions."
-        hint = f"did you mean {nearest}?" if nearest else others
-        raise UserError(f"There is no task or environment {env_id!r}; {hint}")
+        raise UserError(f"There is no task or environment {env_id!r}; {_nearest(env_id, module)}")
     return spec
+
+
+def _import_home(env_id: str, module: str) -> None:
+    try:
+        _registered_by(module)
+    except ModuleNotFoundError as missing:
+        raise UserError(
+            f"Task {env_id!r} asks to import {module!r} first, but there is no module "
+            f"{missing.name!r}; install it or put its folder on PYTHONPATH."
+        ) from missing
+
+
+def _import_dm_control(env_id: str) -> None:
+    try:
+        importlib.import_module("dm_control")
+        importlib.import_module("shimmy")
+    except ImportError as missing:
+        raise UserError(
+            f"Task {env_id!r} needs dm_control ({missing}); {how_to_install('dmc')}."
+        ) from missing
+
+
+def _nearest(env_id: str, module: str | None) -> str:
+    """Return the end of a sentence about an unknown id: those that were probably meant."""
+    own = _registered_by(module) if module else set()
+    known = {known.lower(): known for known in (own or {*gymnasium.registry, *PRESETS})}
+    name, cutoff = env_id.rpartition(":")[2].lower(), 0.0 if own else 0.5
+    close = difflib.get_close_matches(name, known, n=3, cutoff=cutoff)
+    if not close:
+        return f"use one of {', '.join(TASKS)}, or any Gymnasium id with continuous actions."
+    prefix = f"{module}:" if own else ""
+    return f"did you mean {' or '.join(prefix + known[match] for match in close)}?"
 
 
 def environment_modules(task: Task) -> set[str]:

@@ -1,5 +1,4 @@
-"""Where simulators live: in the process of the pool, or in worker processes that may die; and the
-bell by which pool and worker wait for each other.
+"""Worker processes that step simulators and may die, and how pool and worker wait for each other.
 
 A worker steps the simulators of its runs over shared memory, one command at a time, for one pool or
 for several that take turns. It is started as ``python -m pac4sac.tasks.worker JOBS``; a job is what
@@ -26,7 +25,13 @@ from numpy.typing import NDArray
 from pac4sac.base.cores import machine_cores
 from pac4sac.base.stopping import StopRequest, end_with_parent
 from pac4sac.base.trust import import_path
-from pac4sac.tasks.episodes import LETTER, Board, HostInProcess, RunEnvironment, board_layout
+from pac4sac.tasks.episodes import (
+    EPISODE_REQUEST,
+    Board,
+    HostInProcess,
+    RunEnvironment,
+    board_layout,
+)
 from pac4sac.tasks.registry import Task
 
 SPINS = 100  # looks at a counter before the core is offered to others, some 10 µs
@@ -37,24 +42,24 @@ CLOSING = 1.0  # seconds a worker gets to close its environments
 
 @functools.cache
 def patience() -> float:
-    """Seconds for which whoever waits stays awake. To wake a sleeping process can take longer than
-    a simulated step, on a virtual machine a millisecond and more; but where cores are few, the
-    others need them. Only an x86 promises that whoever sees a counter also sees what was written
+    """Return the seconds to spin before blocking. To wake a blocked process can take longer than a
+    simulated step, on a virtual machine a millisecond and more; but where cores are few, the others
+    need them. Only x86 guarantees that a process that sees a counter also sees what was written
     before it."""
     ordered = platform.machine().lower() in ("x86_64", "amd64")
     return 20e-3 if ordered and machine_cores() >= 4 and hasattr(os, "sched_yield") else 0.0
 
 
 def cell(board: Board, name: str, worker: int) -> memoryview:
-    """One number of the board, in a form that is read quickly."""
+    """Return one number of the board, in a form that is read quickly."""
     data: memoryview = board[name][worker : worker + 1].data
     return data
 
 
-class Bell:
-    """One end of a bell between the pool and a worker. Each end counts its rings on the board,
-    where the other sees them at once, without the kernel's help. The socket wakes a sleeper, and
-    tells when the other end is gone."""
+class Notifier:
+    """Notify the other end of a channel between the pool and a worker. Each end counts its messages
+    on the board, where the other sees them at once, without the kernel's help. The socket wakes an
+    end that sleeps, and tells when the other end is gone."""
 
     def __init__(
         self, channel: socket.socket, board: Board, worker: int, end: Literal["pool", "worker"]
@@ -62,28 +67,28 @@ class Bell:
         names = ["asked", "answered", "pool_sleeps", "worker_sleeps"]
         if end == "worker":
             names = ["answered", "asked", "worker_sleeps", "pool_sleeps"]
-        self._rung, self._heard, self._asleep, self._other_asleep = (
+        self._sent, self._received, self._asleep, self._other_asleep = (
             cell(board, name, worker) for name in names
         )
         # a worker waits for the next question, a pool for the last answer
         self._lead = 1 if end == "worker" else 0
         self.worker, self.channel, self.gone = worker, channel, False
 
-    def rung(self) -> bool:
-        """Whether what this end waits for has come."""
-        return self._heard[0] >= self._rung[0] + self._lead
+    def is_ready(self) -> bool:
+        """Return whether what this end waits for has come."""
+        return self._received[0] >= self._sent[0] + self._lead
 
-    def ring(self) -> None:
-        self._rung[0] += 1
+    def notify(self) -> None:
+        self._sent[0] += 1
         if self._other_asleep[0]:
-            # rung already, or gone, which a wait will tell
+            # notified already, or gone, which a wait will tell
             with contextlib.suppress(BlockingIOError, ConnectionError):
                 self.channel.send(b".", socket.MSG_DONTWAIT)
 
-    def lie_down(self, asleep: bool) -> None:
+    def set_sleeping(self, asleep: bool) -> None:
         self._asleep[0] = asleep
 
-    def wake(self) -> None:
+    def drain(self) -> None:
         """Take what the socket has; at its end the other one is gone."""
         try:
             self.gone = not self.channel.recv(4096)
@@ -91,39 +96,46 @@ class Bell:
             self.gone = True
 
 
-def wait(bells: Sequence[Bell], look: Callable[[], None] | None = None) -> Bell:
-    """The first of the bells that rings, or whose other end is gone; `look` is called now and
-    then."""
-    if patience():
-        until = time.perf_counter() + patience()
-        while time.perf_counter() < until:
-            for _ in range(SPINS):
-                for bell in bells:
-                    if bell.rung():
-                        return bell
-            os.sched_yield()
-    poller, sleeping = select.poll(), {bell.channel.fileno(): bell for bell in bells}
+def wait(notifiers: Sequence[Notifier], look: Callable[[], None] | None = None) -> Notifier:
+    """Return the first that is ready, or whose other end is gone; `look` is called now and then."""
+    return _spin(notifiers) or _block(notifiers, look)
+
+
+def _spin(notifiers: Sequence[Notifier]) -> Notifier | None:
+    """Wait without sleeping, for as long as `patience` allows."""
+    until = time.perf_counter() + patience()
+    while patience() and time.perf_counter() < until:
+        for _ in range(SPINS):
+            for notifier in notifiers:
+                if notifier.is_ready():
+                    return notifier
+        os.sched_yield()
+    return None
+
+
+def _block(notifiers: Sequence[Notifier], look: Callable[[], None] | None) -> Notifier:
+    poller, sleeping = select.poll(), {each.channel.fileno(): each for each in notifiers}
     for descriptor in sleeping:
         poller.register(descriptor, select.POLLIN)
-    for bell in bells:
-        bell.lie_down(True)
+    for notifier in notifiers:
+        notifier.set_sleeping(True)
     try:
         while True:
-            for bell in bells:
-                if bell.rung() or bell.gone:
-                    return bell
+            for notifier in notifiers:
+                if notifier.is_ready() or notifier.gone:
+                    return notifier
             if look is not None:
                 look()
             for descriptor, _ in poller.poll(LOOK_UP):
-                sleeping[descriptor].wake()
+                sleeping[descriptor].drain()
     finally:
-        for bell in bells:
-            bell.lie_down(False)
+        for notifier in notifiers:
+            notifier.set_sleeping(False)
 
 
 class HostInWorker:
-    """What a worker does for one pool: it steps when a bell rings, and gets episodes to begin by
-    letter."""
+    """The environments that a worker steps for one pool: it is notified of each step, and gets
+    requests to begin episodes through a socket."""
 
     process: "WorkerProcess | None" = None  # none before it is started
 
@@ -133,35 +145,37 @@ class HostInWorker:
         runs: list[int],
         board: Board,
         stop: StopRequest | None,
-        second_life: bool = False,
+        restarted: bool = False,
     ) -> None:
         self.runs, self._stop = runs, stop
-        self.second_life = second_life  # it replaces a host that died in the present step
-        self._place, self._letters = runs[0], board["letters"]
-        self._beats = cell(board, "beats", self._place)
-        for name in ("asked", "letters", "answered", "beats", "pool_sleeps", "worker_sleeps"):
-            board[name][self._place] = 0  # a worker before this one may have died there
-        self._post, their_post = socket.socketpair()
+        self.restarted = restarted  # it replaces a host that died in the present step
+        self._index, self._requests = runs[0], board["requests"]
+        self._beats = cell(board, "beats", self._index)
+        for name in ("asked", "requests", "answered", "beats", "pool_sleeps", "worker_sleeps"):
+            board[name][self._index] = 0  # a worker before this one may have died there
+        self._request_socket, their_requests = socket.socketpair()
         self._channel, their_channel = socket.socketpair()
-        self._bell = Bell(self._channel, board, self._place, "pool")
-        self.given = (their_post, their_channel)
-        self.job = job | {"post": their_post.fileno(), "channel": their_channel.fileno()}
+        self._notifier = Notifier(self._channel, board, self._index, "pool")
+        self.given = (their_requests, their_channel)
+        self.job = job | {"requests": their_requests.fileno(), "channel": their_channel.fileno()}
         self.job |= {"seeds": [(run, job["seeds"][run]) for run in runs]}
 
     def begin(self, run: int, episode: int, actions: NDArray[np.float32]) -> None:
-        self._letters[self._place] += 1
-        self._bell.ring()
+        self._requests[self._index] += 1
+        self._notifier.notify()
         # a dead worker is noticed when its answer is missing
         with contextlib.suppress(ConnectionError):
-            self._post.sendall(LETTER.pack(run, episode, actions.nbytes) + actions.tobytes())
+            self._request_socket.sendall(
+                EPISODE_REQUEST.pack(run, episode, actions.nbytes) + actions.tobytes()
+            )
 
     def step(self) -> None:
-        self._bell.ring()
+        self._notifier.notify()
 
     def answered(self) -> bool:
         """Wait until everything asked for is on the board; False when the worker died before, or
         was ended because nothing came for too long."""
-        if self._bell.rung():
+        if self._notifier.is_ready():
             return True
         asked = since = time.monotonic()
         beats = self._beats[0]
@@ -179,10 +193,10 @@ class HostInWorker:
                     f"because a step or a reset took longer than {self.job['limit']} seconds"
                 )
 
-        return wait([self._bell], look).rung()
+        return wait([self._notifier], look).is_ready()
 
     def end(self) -> None:
-        self._post.close()
+        self._request_socket.close()
         self._channel.close()
         if self.process is not None:
             self.process.hosts.discard(self)
@@ -293,54 +307,56 @@ class Service:
 
     def __init__(self, job: dict[str, Any], beat: Callable[[], None]) -> None:
         # else a process started by an environment would keep sockets open
-        for name in ("post", "channel", "memory"):
+        for name in ("requests", "channel", "memory"):
             os.set_inheritable(job[name], False)
         layout = board_layout(*job["shape"])
         board = np.ndarray((), layout, buffer=mmap.mmap(job["memory"], layout.itemsize))
-        task, purpose, place = Task(**job["task"]), job["purpose"], job["seeds"][0][0]
+        task, purpose, index = Task(**job["task"]), job["purpose"], job["seeds"][0][0]
         self.environments = {
             run: RunEnvironment(task, run, seed, purpose, board, beat) for run, seed in job["seeds"]
         }
-        self.beats = cell(board, "beats", place)
-        self.bell = Bell(socket.socket(fileno=job["channel"]), board, place, "worker")
-        self._post = socket.socket(fileno=job["post"])
-        self._letters, self._opened = cell(board, "letters", place), 0
-        self._worked = board["worked"][place : place + 1]
+        self.beats = cell(board, "beats", index)
+        self.notifier = Notifier(socket.socket(fileno=job["channel"]), board, index, "worker")
+        self._request_socket = socket.socket(fileno=job["requests"])
+        self._requests, self._opened = cell(board, "requests", index), 0
+        self._worked = board["worked"][index : index + 1]
 
     def answer(self) -> None:
-        if self._letters[0] > self._opened:
+        if self._requests[0] > self._opened:
             self._opened += 1
-            run, episode, size = LETTER.unpack(receive(self._post, LETTER.size))
-            self.environments[run].begin(episode, receive(self._post, size))
+            run, episode, size = EPISODE_REQUEST.unpack(
+                receive(self._request_socket, EPISODE_REQUEST.size)
+            )
+            self.environments[run].begin(episode, receive(self._request_socket, size))
         else:
             started = time.perf_counter()
             for environment in self.environments.values():
                 environment.step()
             self._worked[0] += time.perf_counter() - started
-        self.bell.ring()
+        self.notifier.notify()
 
     def close(self) -> None:
         for environment in self.environments.values():
             environment.close()
 
 
-def serve(services: dict[Bell, Service]) -> None:
-    """Obey until each pool has closed its end or died, which reads the same here."""
+def serve(services: dict[Notifier, Service]) -> None:
+    """Answer until each pool has closed its end or died, which reads the same here."""
     while services:
-        bell = wait(list(services))
-        service = services.pop(bell)
+        notifier = wait(list(services))
+        service = services.pop(notifier)
         try:
-            if bell.rung():
+            if notifier.is_ready():
                 service.answer()
-                services[bell] = service  # behind the others, which may have rung meanwhile
+                services[notifier] = service  # behind the others, which may wait meanwhile
                 continue
         except OSError:  # the pool went away in the middle of a command
             pass
         service.close()
 
 
-def receive(post: socket.socket, size: int) -> bytes:
-    data = post.recv(size, socket.MSG_WAITALL) if size else b""
+def receive(channel: socket.socket, size: int) -> bytes:
+    data = channel.recv(size, socket.MSG_WAITALL) if size else b""
     if len(data) < size:
         raise ConnectionError
     return data
@@ -357,7 +373,7 @@ def main(jobs: list[dict[str, Any]]) -> None:
     services = [Service(job, beat) for job in jobs]
     all_beats = [service.beats for service in services]
     try:
-        serve({service.bell: service for service in services})
+        serve({service.notifier: service for service in services})
     finally:
         for service in services:
             service.close()

@@ -24,8 +24,8 @@ from pac4sac.base.files import check_kinds, check_links, parse_json, write_whole
 from pac4sac.base.trust import allow
 from pac4sac.runs.metrics import last_evaluations
 from pac4sac.runs.reading import RunRecord, read_run, run_folders_below
-from pac4sac.runs.run import Run, make_agent
 from pac4sac.tasks.registry import make_env
+from pac4sac.training.run import Run, make_agent
 
 FORMAT, VERSION = "pac4sac agent", 1
 AGENT = "agent.safetensors"
@@ -130,7 +130,7 @@ class Value(NamedTuple):
     deviation: Any
 
 
-class Ways(NamedTuple):
+class SpaceAdapter(NamedTuple):
     """Between what an environment has and what the networks take and give."""
 
     observation_shape: tuple[int, ...] | None
@@ -155,10 +155,10 @@ class TrainedAgent:
         self._tapes: dict[int, Tape] = {}  # of random numbers for shooting, by the number of states
 
     @functools.cached_property
-    def _ways(self) -> Ways:
+    def _adapter(self) -> SpaceAdapter:
         with contextlib.closing(make_env(self.run.task)) as env:
             shapes = env.env.observation_space.shape, env.env.action_space.shape or ()
-            return Ways(
+            return SpaceAdapter(
                 *shapes,
                 env.to_vector or np.asarray,
                 env.from_unit or np.asarray,
@@ -177,7 +177,7 @@ class TrainedAgent:
             if shooting
             else self.agent.deterministic_action(self.state, s)
         )
-        actions = [self._ways.from_unit(action) for action in a[0].numpy()]
+        actions = [self._adapter.from_unit(action) for action in a[0].numpy()]
         return actions[0] if is_one else np.stack(actions)
 
     @torch.no_grad()
@@ -187,7 +187,7 @@ class TrainedAgent:
         learning; an ensemble speaks as a whole. A critic without a posterior has the deviation
         0."""
         s, a, is_one = self._pairs(observation, action)
-        m, v = self.agent.claims(self.state, s, a)
+        m, v = self.agent.value_estimate(self.state, s, a)
         mean, variance = (
             x[0].double().numpy() for x in (m, torch.zeros_like(m) if v is None else v)
         )
@@ -216,20 +216,24 @@ class TrainedAgent:
     def _observations(self, observation: Any) -> tuple[Tensor, bool]:
         """[1, B, ds], and whether it is a single one."""
         is_array = isinstance(observation, np.ndarray | list)
-        vectors = observation if is_array else self._ways.to_vector(observation)
-        rows, is_one = as_rows(vectors, self._ways.observation_shape, self.agent.ds, "observations")
+        vectors = observation if is_array else self._adapter.to_vector(observation)
+        rows, is_one = as_rows(
+            vectors, self._adapter.observation_shape, self.agent.ds, "observations"
+        )
         return torch.from_numpy(rows).unsqueeze(0), is_one
 
     def _pairs(self, observation: Any, action: Any) -> tuple[Tensor, Tensor, bool]:
         s, is_one = self._observations(observation)
-        actions, is_one_action = as_rows(action, self._ways.action_shape, self.agent.da, "actions")
+        actions, is_one_action = as_rows(
+            action, self._adapter.action_shape, self.agent.da, "actions"
+        )
         if is_one != is_one_action or len(actions) != s.shape[1]:
             raise UserError(
                 "Each observation needs an action: "
                 f"{'one was' if is_one else f'{s.shape[1]} were'} given with "
                 f"{'one action' if is_one_action else f'{len(actions)} actions'}."
             )
-        a = np.stack([self._ways.to_unit(action) for action in actions]).astype(np.float32)
+        a = np.stack([self._adapter.to_unit(action) for action in actions]).astype(np.float32)
         return s, torch.from_numpy(a).unsqueeze(0), is_one
 
     def _draw(self, states: int) -> Mapping[str, Tensor]:
@@ -278,7 +282,9 @@ def load(path: str | Path, *, trust: str | Iterable[str] = ()) -> TrainedAgent:
     needed = {name for name in acting_tensors(agent, state, 0) if not name.startswith("hyper/")}
     if missing := sorted(needed - tensors.keys()):
         raise UserError(f"{path} is incomplete: it lacks {', '.join(missing)}.")
-    adopt(state, tensors, str(path))
+    # per-run settings come from the description of the run
+    networks = {name: x for name, x in tensors.items() if not name.startswith("hyper/")}
+    adopt(state, networks, str(path))
     # of an environment that is not here, which acting may not need
     with contextlib.suppress(UserError):
         if edited := run.edited():

@@ -281,33 +281,22 @@ def cause(error: Exception) -> str:
 
 
 def prepare(learner: Learner, backend: str) -> str:
-    """Make the learner run on a backend, after comparing it with eager; falls back to eager with
-    one warning."""
+    """Make the learner run on a backend, after comparing it with eager; fall back to eager with
+    one warning. Returns the backend that is used."""
     if backend == "eager":
         return backend
-    plain, precision = learner.run, torch.get_float32_matmul_precision()
     with Rehearsal(learner) as rehearsal, warnings.catch_warnings():
         # Torch's advice to use TF32, which here is an option, and may be set already.
         warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")
+        precision = torch.get_float32_matmul_precision()
         try:
             # TF32 rounds factors so coarsely that it would hide a mistake, or look like one.
             torch.set_float32_matmul_precision("highest")
-            learner.use(PREPARE[backend])
-            # The best of many actions may be two of nearly the same value, which rounding then
-            # decides, so that a few runs can differ by chance; an error would show in every
-            # rehearsal.
-            for seed in range(REHEARSALS):
-                rehearsal.imagine(seed)
-                problem = rehearsal.difference(plain, learner.run)
-                if problem is None:
-                    break
+            problem = _rehearse(learner, rehearsal, backend)
             torch.set_float32_matmul_precision(precision)
-            for operation in learner.run.values():
-                if isinstance(operation, CudaGraph) and precision != "highest":
-                    operation.capture()
-        except (
-            UserError
-        ):  # of an agent of the user's own, which eager would tell only after the warm-up
+            if precision != "highest":
+                _capture_again(learner)
+        except UserError:  # of a custom agent, which eager would tell only after the warm-up
             raise
         except Exception as error:
             problem = cause(error)
@@ -320,11 +309,32 @@ def prepare(learner: Learner, backend: str) -> str:
     return "eager"
 
 
-def place(
+def _rehearse(learner: Learner, rehearsal: Rehearsal, backend: str) -> str | None:
+    """Switch the learner to a backend and return where it differs from eager, if it does.
+
+    The best of many actions may be two of nearly the same value, which rounding then decides, so a
+    few runs can differ by chance; an error would show in every rehearsal."""
+    reference, problem = learner.run, None
+    learner.use(PREPARE[backend])
+    for seed in range(REHEARSALS):
+        rehearsal.imagine(seed)
+        problem = rehearsal.difference(reference, learner.run)
+        if problem is None:
+            break
+    return problem
+
+
+def _capture_again(learner: Learner) -> None:
+    for operation in learner.run.values():
+        if isinstance(operation, CudaGraph):
+            operation.capture()
+
+
+def make_learner(
     agent: Agent, seeds: Sequence[int], steps: int, how: Mapping[str, Any]
 ) -> tuple[Learner, dict[str, Any]]:
-    """A learner on the device and backend, in the precision and with the threads that are asked
-    for, and what came of that."""
+    """Return a learner on the device and backend, in the precision and with the threads that are
+    asked for, and the placement that was used."""
     # older checkpoints do not tell
     device, precision = (pick_device(how["device"]), how.get("precision", "float32"))
     set_precision(precision)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pac4sac.base.errors import UserError
-from pac4sac.runs.run import Run
+from pac4sac.training.run import Run
 
 
 class Callback:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from pac4sac.base import files
 from pac4sac.base.errors import DamagedCheckpoint, UserError
+from pac4sac.runs.identity import checkpoint_facts
 
 VERSION = 1
 KEPT = 2  # the newest, and the one before it in case the newest is damaged
@@ -151,7 +152,8 @@ def _load(folder: Path, fingerprint: str) -> Checkpoint:
 
 def fingerprint(runs: Sequence[Mapping[str, Any]]) -> str:
     """Of a cohort, from the descriptions of its runs."""
-    return hashlib.sha256(json.dumps({"runs": runs}, sort_keys=True).encode()).hexdigest()
+    facts = {"runs": [checkpoint_facts(run) for run in runs]}
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def newest_first(root: Path) -> list[Path]:

@@ -99,69 +99,77 @@ def read_draw(tape: Tape, position: int) -> Draw:
 def play(
     episodes: Episodes, act: Callable[[Tensor, Draw], Tensor], tape: Tape, shots: int = 1
 ) -> Iterator[Moment]:
-    """All episodes of all runs side by side, until the last one has ended: s [R, E, ds], a [R, E,
-    da], what R·E simulators then show, which the next step overwrites, and [R·E] whether an episode
-    was under way. Where nothing limits an episode, the task's step budget does: no episode of
-    training was longer."""
-    task, limit, going = episodes.task, time_limit(episodes.task), episodes.present
-    starts = [
-        evaluation_seed(seed, episodes.occasion, k)
-        for seed in episodes.seeds
-        for k in range(episodes.count)
-    ]
+    """Play all episodes of all runs side by side, until the last has ended. Yields s [R, E, ds],
+    a [R, E, da], what R·E simulators then show, which the next step overwrites, and [R·E] whether
+    an episode was under way. Where nothing limits an episode, the task's step budget does: no
+    episode of training was longer."""
+    going, longest = episodes.present, time_limit(episodes.task) or episodes.task.steps
+    position = 0
     threads = suitable_threads(episodes.agent, episodes.count * shots)
-    with (
-        on_threads(threads),
-        EnvPool(
-            replace(task, horizon=limit or task.steps),
-            starts,
-            episodes.workers,
-            purpose="evaluate",
-            limit=episodes.step_seconds,
-            stop=episodes.stop,
-        ) as pool,
-    ):
+    with on_threads(threads), _pool(episodes, longest) as pool:
         # Episode 1, not 0: an instance's first episode has quirks of its own in some tasks.
         observation = pool.reset(episode=1)
-        for absent in np.flatnonzero(~going):
-            pool.park(int(absent))
-        position = 0
+        _park(pool, ~going)
         while going.any():
             if episodes.stop is not None:
                 episodes.stop.check()
-            s = (
-                torch.from_numpy(observation.copy())
-                .to(tape.device)
-                .view(len(episodes.seeds), episodes.count, -1)
-            )
+            s = torch.from_numpy(observation.copy()).to(tape.device)
+            s = s.view(len(episodes.seeds), episodes.count, -1)
             a = act(s, read_draw(tape, position))
             pool.send(a.flatten(0, 1).cpu().numpy())
             seen = pool.receive()
             yield s, a, seen, going.copy()
-            for ended in np.flatnonzero(going & (seen.terminated | seen.truncated | seen.failed)):
-                going[ended] = False
-                pool.park(int(ended))
+            ended = going & (seen.terminated | seen.truncated | seen.failed)
+            going &= ~ended
+            _park(pool, ended)
             observation = seen.observation
             position += 1
             if episodes.progress is not None:
-                episodes.progress(position, limit or task.steps)
-    for episode, cause in sorted(pool.failures.items()):
-        episodes.failures.setdefault(episode // episodes.count, cause)
-    if pool.failures:  # one sentence, however many
-        failed, causes = len(pool.failures), "; ".join(dict.fromkeys(episodes.failures.values()))
+                episodes.progress(position, longest)
+    _warn_of_failures(episodes, pool.failures)
+    if position == longest and time_limit(episodes.task) is None:
         warnings.warn(
-            f"{failed} of {episodes.present.sum()} episodes played for measurement on "
-            f"{task.name} failed: {causes}",
+            f"Episodes of {episodes.task.name} have no time limit and were cut after {position:,} "
+            "steps, the task's budget; register the environment with max_episode_steps, or give "
+            "the task a horizon.",
             # of this file, which a study shows, not of torch, which resumes this generator
             stacklevel=1,
         )
-    if limit is None and position == task.steps:
-        warnings.warn(
-            f"Episodes of {task.name} have no time limit and were cut after {position:,} "
-            "steps, the task's budget; "
-            "register the environment with max_episode_steps, or give the task a horizon.",
-            stacklevel=1,
-        )
+
+
+def _pool(episodes: Episodes, longest: int) -> EnvPool:
+    seeds = [
+        evaluation_seed(seed, episodes.occasion, k)
+        for seed in episodes.seeds
+        for k in range(episodes.count)
+    ]
+    return EnvPool(
+        replace(episodes.task, horizon=longest),
+        seeds,
+        episodes.workers,
+        purpose="evaluate",
+        limit=episodes.step_seconds,
+        stop=episodes.stop,
+    )
+
+
+def _park(pool: EnvPool, which: NDArray[np.bool_]) -> None:
+    for episode in np.flatnonzero(which):
+        pool.park(int(episode))
+
+
+def _warn_of_failures(episodes: Episodes, failures: Mapping[int, str]) -> None:
+    """Note why episodes of a run failed, and warn in one sentence, however many did."""
+    if not failures:
+        return
+    for episode, cause in sorted(failures.items()):
+        episodes.failures.setdefault(episode // episodes.count, cause)
+    causes = "; ".join(dict.fromkeys(episodes.failures.values()))
+    warnings.warn(
+        f"{len(failures)} of {episodes.present.sum()} episodes played for measurement on "
+        f"{episodes.task.name} failed: {causes}",
+        stacklevel=1,
+    )
 
 
 def evaluation_seed(seed: int, occasion: str, episode: int) -> int:

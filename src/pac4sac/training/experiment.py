@@ -4,7 +4,6 @@ again."""
 import contextlib
 import dataclasses
 import fcntl
-import functools
 import itertools
 import os
 import warnings
@@ -21,16 +20,23 @@ from pac4sac.base.stopping import StopReason, StopRequest
 from pac4sac.base.trust import allow, allow_named
 from pac4sac.runs.metrics import Score, score_run
 from pac4sac.runs.reading import VERSION, RunRecord, read_experiment, read_runs
-from pac4sac.runs.run import Run, make_agent, make_runs, plan_cohorts, settings_grid
 from pac4sac.runs.seeds import seed_list
 from pac4sac.tasks import Task, get_task, task_sizes
-from pac4sac.training import turns
+from pac4sac.training import interleaving
 from pac4sac.training.agent_file import agent_checksum, start_from
 from pac4sac.training.backends import choose_backend, free_bytes, pick_device
 from pac4sac.training.callbacks import Callback, Callbacks, Watchers
 from pac4sac.training.learner import cohort_bytes
 from pac4sac.training.loop import Cohort
 from pac4sac.training.options import Options, make_options
+from pac4sac.training.run import (
+    Run,
+    make_agent,
+    make_runs,
+    plan_cohorts,
+    settings_changed,
+    settings_grid,
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ def train(
     algo: str = "pac4sac",
     *,
     seeds: int | str | Iterable[int] = (0,),
-    preset: str = "paper",
+    preset: str = "default",
     settings: Mapping[str, Any] | None = None,
     steps: int | None = None,
     out: str | Path | None = None,
@@ -89,7 +95,7 @@ def train(
                 f"In {how.steps} steps nothing is learned: {whose} takes {idle[0].config.warmup}."
             )
             warnings.warn(told, stacklevel=2)
-        return _go_on(folder, watcher, stop, is_ours=True)
+        return _continue(folder, watcher, stop, is_ours=True)
 
 
 def startable_cohorts(runs: Sequence[Run], options: Options) -> list[Sequence[Run]]:
@@ -97,7 +103,7 @@ def startable_cohorts(runs: Sequence[Run], options: Options) -> list[Sequence[Ru
     device = check_computing(options)
     cohorts: list[Sequence[Run]] = [*plan_cohorts(runs, device.type == "cuda")]
     if device.type == "cuda":
-        cohorts = [part for cohort in cohorts for part in turns.parts(cohort)]
+        cohorts = [part for cohort in cohorts for part in interleaving.parts(cohort)]
     for cohort in cohorts:
         needed, free = cohort_bytes(cohort), free_bytes(device)
         if needed > free:
@@ -141,11 +147,7 @@ def created(folder: Path, cohorts: Sequence[Sequence[Run]], options: Options) ->
             raise UserError(
                 f"{folder} exists and is not empty; resume it, or choose another folder with --out."
             )
-        described = [[run.describe() for run in cohort] for cohort in cohorts]
-        _write(
-            folder,
-            {"version": VERSION, "options": dataclasses.asdict(options), "cohorts": described},
-        )
+        _write(folder, cohorts, options)
         yield
 
 
@@ -165,7 +167,7 @@ def choose_again(folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
         if about["options"].get(name) != value
     }
     if kept and [path.name for path in folder.iterdir()] == ["experiment.json"]:
-        _write(folder, about | {"options": about["options"] | given})
+        write_json(folder / "experiment.json", about | {"options": about["options"] | given})
         return {}
     return kept
 
@@ -177,47 +179,78 @@ def resume(
     max_minutes: float | None = None,
     callbacks: Watchers = (),
     trust: str | Iterable[str] = (),
+    keep_stale: bool = False,
 ) -> Result:
-    """Go on with an experiment from its last checkpoints, exactly; with `steps`, up to a larger
-    number of them. `trust` names modules of yours that its algorithms or its environment come
-    from."""
+    """Resume an experiment from its last checkpoints, exactly as if it had never stopped.
+
+    Args:
+        folder: Experiment folder.
+        steps: Extend the experiment to this number of steps; its runs are then runs of that length.
+        max_minutes: Stop after this time; a later call continues.
+        callbacks: Objects that are informed during training.
+        trust: Modules of yours that its algorithms or its environment come from.
+        keep_stale: Continue runs that other code has trained so far, and record both versions.
+            By default they are refused.
+
+    Returns:
+        The experiment, complete or stopped.
+    """
     allow(trust)
-    return _go_on(Path(folder), Callbacks(callbacks), StopRequest(max_minutes), steps)
+    stop = StopRequest(max_minutes)
+    return _continue(Path(folder), Callbacks(callbacks), stop, steps, keep_stale=keep_stale)
 
 
-def _go_on(
+def _continue(
     folder: Path,
     watcher: Callback,
     stop: StopRequest,
     steps: int | None = None,
+    *,
+    keep_stale: bool = False,
     is_ours: bool = False,
 ) -> Result:
-    check_links(folder)
-    if not (folder / "experiment.json").exists():
-        raise UserError(f"{folder} holds no experiment to resume; it has no experiment.json.")
-    about, started = read_experiment(folder), None
-    try:
-        options, cohorts = Options(**about["options"]), experiment_runs(about)
-    except (KeyError, TypeError) as error:
-        raise UserError(f"{folder / 'experiment.json'} is damaged ({error}).") from error
+    options, cohorts = _read(folder)
+    changed = steps is not None or keep_stale
     if steps is not None:
-        longer = dataclasses.replace(options, steps=steps)
         if steps < options.steps:
             raise UserError(
                 f"This experiment has {options.steps} steps already; --steps can only extend it."
             )
-        about["options"]["steps"], options = steps, longer
-        # The extension is written down once a cohort goes on, since its checkpoint was usable then.
-        started = functools.partial(_write, folder, about)
+        options = dataclasses.replace(options, steps=steps)
+        cohorts = [[run.extended(steps) for run in cohort] for cohort in cohorts]
     with contextlib.nullcontext() if is_ours else alone_in(folder), stop:
         waiting = [
             Cohort(folder, f"{number:03d}", runs, options, watcher)
             for number, runs in enumerate(cohorts)
         ]
-        for together in turns.by_turns(waiting, pick_device(options.device)):
-            if not turns.train_in_turns(together, stop, watcher, started):
+
+        def started() -> None:
+            """Write down what changed once a cohort trains: its checkpoint was usable then."""
+            if changed:
+                _write(folder, [cohort.runs for cohort in waiting], options)
+
+        for together in interleaving.interleaved_groups(waiting, pick_device(options.device)):
+            if not interleaving.train_interleaved(together, stop, watcher, started, keep_stale):
                 return Result(folder, complete=False, reason=stop.reason)
     return Result(folder, complete=True)
+
+
+def _read(folder: Path) -> tuple[Options, list[list[Run]]]:
+    check_links(folder)
+    if not (folder / "experiment.json").exists():
+        raise UserError(f"{folder} holds no experiment to resume; it has no experiment.json.")
+    about = read_experiment(folder)
+    try:
+        options, cohorts = Options(**about["options"]), experiment_runs(about)
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{folder / 'experiment.json'} is damaged ({error}).") from error
+    for run in (run for cohort in about["cohorts"] for run in cohort):
+        if changed := settings_changed(run):
+            raise UserError(
+                f"{folder} cannot be resumed: {changed}. Use the pac4sac that trained it, or "
+                "train again into another folder."
+            )
+    return options, cohorts
 
 
 @contextlib.contextmanager
@@ -237,7 +270,9 @@ def alone_in(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _write(folder: Path, about: Mapping[str, Any]) -> None:
+def _write(folder: Path, cohorts: Sequence[Sequence[Run]], options: Options) -> None:
+    described = [[run.describe() for run in cohort] for cohort in cohorts]
+    about = {"version": VERSION, "options": dataclasses.asdict(options), "cohorts": described}
     write_json(folder / "experiment.json", about)
 
 

@@ -18,8 +18,8 @@ from pac4sac.agents import replay
 from pac4sac.agents.base import Agent
 from pac4sac.agents.tape import BLOCK, Tape, read
 from pac4sac.agents.tape import size as tape_size
-from pac4sac.runs.run import Run, make_agent
 from pac4sac.tasks import task_sizes
+from pac4sac.training.run import Run, make_agent
 
 Tensors = dict[str, Tensor]
 Operation = Callable[[Tensors], None]
@@ -79,7 +79,7 @@ class Learner:
         self._update(self.agent.without_delayed(), t)
 
     def _update(self, agent: Agent, t: Tensors) -> None:
-        row = agent.place_in_step(t) * LEARN_BLOCK + t["step"] % LEARN_BLOCK
+        row = agent.update_in_step(t) * LEARN_BLOCK + t["step"] % LEARN_BLOCK
         agent.update(t, t["replay"], read(_under("learn:", t), row))
 
     def store_operation(self, t: Tensors) -> None:
@@ -89,7 +89,7 @@ class Learner:
         row = replay.pack(t["observation"], t["action"], r, s2, terminated)
         replay.store(t["replay"], row, t["step"])
         if self.agent.config.normalise_rewards:
-            self.agent.watch_rewards(t, r.squeeze(-1))
+            self.agent.update_reward_statistics(t, r.squeeze(-1))
         t["observation"].copy_(following)
         t["step"] += 1
 

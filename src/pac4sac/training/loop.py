@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from pac4sac.base.errors import DamagedCheckpoint, UserError
 from pac4sac.base.stopping import Stopped, StopRequest
 from pac4sac.runs.metrics import solved_at
-from pac4sac.runs.run import Run, make_agent
 from pac4sac.runs.status import BROKEN_OFF, Status
-from pac4sac.runs.writing import Mark, RunFolder, check_that_nothing_was_saved, log_time
 from pac4sac.tasks.pool import EnvPool
 from pac4sac.training import backends, checkpoint
 from pac4sac.training.agent_file import save_agent, start_from
 from pac4sac.training.callbacks import Callback
 from pac4sac.training.evaluation import Episodes, evaluate, policies_of
 from pac4sac.training.options import Options
+from pac4sac.training.run import Run, make_agent
+from pac4sac.training.run_folder import Mark, RunFolder, check_that_nothing_was_saved, log_time
 from pac4sac.training.state_coverage import measure_coverage
 from pac4sac.training.value_error import measure_value_errors
 
@@ -67,6 +67,13 @@ class Cohort:
             return False
         return bool(self.saved.progress["complete"]) and not any(self._to_be_extended(self.saved))
 
+    def continue_with_todays_code(self) -> None:
+        """Let today's code train the runs from their checkpoint on, and record which did before."""
+        step = int(self.saved.learner["step"]) if self.saved else 0
+        self.runs = tuple(run.continued(step) if run.edited() else run for run in self.runs)
+        for folder, run in zip(self.folders, self.runs, strict=True):
+            folder.run = run
+
     def prepare(self, pool: EnvPool, stop: StopRequest) -> bool:
         """Be ready for the next step, the first or that after the checkpoint that `is_done` found;
         False where a stop was asked for."""
@@ -74,7 +81,7 @@ class Cohort:
         self.agent = make_agent(self.runs, pool.observation_size, pool.action_size)
         if stop.reason is not None:  # before the compiler takes its time
             return False
-        self._place(saved.progress["placement"] if saved else None)
+        self._make_learner(saved.progress["placement"] if saved else None)
         try:
             logs = self._resume(saved) if saved else self._begin()
         except Stopped:  # while a simulator hung
@@ -119,7 +126,7 @@ class Cohort:
             for end in zip(saved.progress["status"], saved.progress["details"], strict=True)
         ]
 
-    def _place(self, saved: dict[str, Any] | None) -> None:
+    def _make_learner(self, saved: dict[str, Any] | None) -> None:
         """Settle how to compute: as in the checkpoint, since a resume must compute in the same
         way."""
         how = saved or {
@@ -129,7 +136,7 @@ class Cohort:
         device = backends.pick_device(how["device"])
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self.take_turn()
-        self.learner, self.placement = backends.place(
+        self.learner, self.placement = backends.make_learner(
             self.agent, self.seeds, self.options.steps, how
         )
         if saved and self.placement["backend"] != saved["backend"]:
@@ -169,12 +176,14 @@ class Cohort:
             self.so_far = np.array(progress["so_far"], dtype=np.float64)
             self.length = np.array(progress["length"], dtype=np.int64)
             self.measured = progress.get("measured", True)
-            # of which older checkpoints say nothing
-            strayed = progress.get("strayed") or [[] for _ in self.runs]
-            for folder, steps in zip(self.folders, strayed, strict=True):
-                folder.strayed = list(steps)
+            # older checkpoints call it "strayed", or say nothing of it
+            mismatches = progress.get("replay_mismatch") or progress.get("strayed")
+            for folder, steps in zip(
+                self.folders, mismatches or [()] * len(self.runs), strict=True
+            ):
+                folder.replay_mismatch = list(steps)
             self.learner.begin(self.pool.restore(saved.pool))
-            self._note_strays()
+            self._note_replay_mismatches()
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
             raise UserError(
                 f"The checkpoint in {self.folder} does not fit its runs ({error})."
@@ -200,13 +209,14 @@ class Cohort:
                 self._receive()
                 step = self.learner.step
                 told()
-                ended = step < self.options.steps and self._end_as_asked()
+                is_last = step == self.options.steps
+                is_due = not is_last and (
+                    self._end_as_asked() or step % self.options.checkpoint_every == 0
+                )
                 if self.stop.wanted:
                     self._save()
                     raise Stopped
-                if (
-                    ended or step % self.options.checkpoint_every == 0
-                ) and step < self.options.steps:
+                if is_due:
                     self._save()
                     log_time(self.folder, step, started, self.pool.worked().sum())
             self._finish()
@@ -219,7 +229,7 @@ class Cohort:
         return True
 
     def _finish(self) -> None:
-        self._bury_the_dead()
+        self._retire_failed_runs()
         self._save()  # an evaluation takes its time, in which much can happen
         whole = [run for run, status in enumerate(self.status) if status not in BROKEN_OFF]
         self._evaluate(whole)
@@ -237,7 +247,7 @@ class Cohort:
     def _send(self) -> None:
         actions = self.learner.act()
         if not np.isfinite(actions).all():
-            self._bury_the_dead(actions)
+            self._retire_failed_runs(actions)
             actions = np.nan_to_num(actions, posinf=0, neginf=0)
         self.pool.send(actions)
         # while the simulators step, from every transition but the one under way
@@ -250,23 +260,23 @@ class Cohort:
         self.length += 1
         ended, due = seen.terminated | seen.truncated, self._due()
         time_to_log = learner.step % self.options.log_every == 0
-        if self.pool.strayed:
-            self._note_strays()
+        if self.pool.replay_mismatches:
+            self._note_replay_mismatches()
         failed = any(self.status[run] == Status.RUNNING for run in self.pool.failures)
         if failed or ended.any() or time_to_log or due:
-            self._bury_the_dead()
+            self._retire_failed_runs()
             self._end_episodes(ended)
         if time_to_log:
             self._log_metrics()
         if due:
             self._measure()
 
-    def _note_strays(self) -> None:
+    def _note_replay_mismatches(self) -> None:
         """Write down which runs do not go on exactly as they would have."""
-        for run in self.pool.strayed:
-            self.folders[run].strayed.append(self.learner.step)
+        for run in self.pool.replay_mismatches:
+            self.folders[run].replay_mismatch.append(self.learner.step)
             self.folders[run].describe(self.status[run], self.details[run])
-        self.pool.strayed.clear()
+        self.pool.replay_mismatches.clear()
 
     def _measure(self) -> None:
         """All that is due at this step. What a stop breaks off is dropped, and the resume begins
@@ -292,9 +302,8 @@ class Cohort:
             if every and step % every == 0 and step < how.steps
         ]
 
-    def _bury_the_dead(self, actions: NDArray[np.float32] | None = None) -> None:
-        """Runs that diverged or whose simulator failed are out from here on; what they did since is
-        not logged."""
+    def _retire_failed_runs(self, actions: NDArray[np.float32] | None = None) -> None:
+        """Stop runs that diverged or whose simulator failed; what they did since is not logged."""
         steps = self.learner.state["diverged_step"].tolist()
         for run in self._running():
             if steps[run] >= 0:  # first: a simulator may have failed because of it
@@ -371,55 +380,70 @@ class Cohort:
                 self._log(run, "metrics", {"step": self.learner.step, **row})
 
     def _evaluate(self, runs: Sequence[int]) -> None:
-        """The deterministic policy and, for runs that shoot, the shooting one; the latter decides
-        which is best."""
+        """Evaluate the deterministic policy and, for runs that shoot, the shooting one, which then
+        decides which agent is best."""
         if not runs or not self.options.evaluation_episodes:
             return
-        step, count, shots = (
-            self.learner.step,
-            self.options.evaluation_episodes,
-            self.agent.shots(evaluating=True),
-        )
-        played = (
-            self.agent,
-            self.learner.state,
-            self.task,
-            self.seeds,
-            count,
-            str(step),
-            self.pool.workers,
-        )
-        means = np.full(len(self.runs), np.nan)
+        shots = self.agent.shots(evaluating=True)
+        means: dict[int, float] = {}
         for policy in policies_of(self.agent):
-            episodes = Episodes(*played, runs, self.stop, self.options.step_seconds)
-            returns = evaluate(episodes, policy)
-            for run in [run for run in runs if policy == "deterministic" or shots[run] > 1]:
-                means[run] = returns[run].mean()
-                row = {
-                    "step": step,
-                    "policy": policy,
-                    "mean": means[run].item(),
-                    "returns": returns[run].tolist(),
-                }
-                cause = {"failure": episodes.failures[run]} if run in episodes.failures else {}
-                self._log(run, "evaluations", row | cause)
-        for run, mean in enumerate(means.tolist()):
-            best = self.best[run]
-            if self.options.evaluate_every and not np.isnan(mean) and (best is None or mean > best):
-                self.best[run] = mean
-                self._save_agent(run, "best.safetensors")
+            played = Episodes(
+                self.agent,
+                self.learner.state,
+                self.task,
+                self.seeds,
+                self.options.evaluation_episodes,
+                str(self.learner.step),
+                workers=self.pool.workers,
+                only=runs,
+                stop=self.stop,
+                step_seconds=self.options.step_seconds,
+            )
+            returns = evaluate(played, policy)
+            for run in runs:
+                if policy == "deterministic" or shots[run] > 1:
+                    means[run] = returns[run].mean().item()
+                    self._log_evaluation(run, policy, returns[run], played)
+        if self.options.evaluate_every:
+            for run, mean in means.items():
+                self._keep_best(run, mean)
+
+    def _log_evaluation(
+        self, run: int, policy: str, returns: NDArray[np.float64], played: Episodes
+    ) -> None:
+        row = {
+            "step": self.learner.step,
+            "policy": policy,
+            "mean": returns.mean().item(),
+            "returns": returns.tolist(),
+        }
+        if run in played.failures:
+            row["failure"] = played.failures[run]
+        self._log(run, "evaluations", row)
+
+    def _keep_best(self, run: int, mean: float) -> None:
+        """Save the agent if its evaluation was the best so far."""
+        best = self.best[run]
+        if not np.isnan(mean) and (best is None or mean > best):
+            self.best[run] = mean
+            self._save_agent(run, "best.safetensors")
 
     def _log_bias(self, runs: Sequence[int]) -> None:
         if not runs or not self.options.bias_every:
             return
-        step, count = self.learner.step, self.options.bias_episodes
-        played = (self.agent, self.learner.state, self.task, self.seeds, count, str(step))
-        how: Any = {
-            "workers": self.pool.workers,
-            "stop": self.stop,
-            "step_seconds": self.options.step_seconds,
-        }
-        errors = measure_value_errors(*played, only=runs, **how)
+        step = self.learner.step
+        errors = measure_value_errors(
+            self.agent,
+            self.learner.state,
+            self.task,
+            self.seeds,
+            self.options.bias_episodes,
+            str(step),
+            only=runs,
+            workers=self.pool.workers,
+            stop=self.stop,
+            step_seconds=self.options.step_seconds,
+        )
         for run in runs:
             if row := errors[run].row():
                 self._log(run, "bias", {"step": step} | row)
@@ -446,7 +470,7 @@ class Cohort:
             "measured": self.measured,
         }
         progress |= {name: getattr(self, name) for name in SAVED}
-        progress["strayed"] = [folder.strayed for folder in self.folders]
+        progress["replay_mismatch"] = [folder.replay_mismatch for folder in self.folders]
         progress["logs"] = marks or [folder.marks() for folder in self.folders]
         content = checkpoint.Checkpoint(self.learner.export(), self.pool.snapshot(), progress)
         checkpoint.save(self.folder, self.fingerprint, self.learner.step, content)

@@ -13,8 +13,9 @@ least 1 − TAIL of it. All of it is in units of the environment's rewards, also
 learned them on another scale."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from torch import Tensor
 
 from pac4sac.agents import bounds
 from pac4sac.agents.base import Agent, Draw, Hyper, State
+from pac4sac.agents.tape import Tape
 from pac4sac.base.stopping import STEP_SECONDS, StopRequest
 from pac4sac.runs.statistics import CONFIDENCE, Estimate, bias_verdict, mean_interval
 from pac4sac.tasks import Task
@@ -32,6 +34,8 @@ from pac4sac.tasks.registry import time_limit
 from pac4sac.training.evaluation import Episodes, play, read_draw
 
 Floats = NDArray[np.float64]
+# an action [R, E, da] and its log density [R, E], of observations [R, E, ds] and random numbers
+Sample = Callable[[Tensor, Draw], tuple[Tensor, Tensor]]
 TAIL = 0.01  # the largest weight of an unknown tail
 CHUNK = 64  # steps whose states go through the critic at once
 ROUNDING = 1e-5  # of float32, relative to the values: a smaller bias is none
@@ -160,13 +164,15 @@ class ValueErrors:
             return None
         mean = mean_interval(self.episode_means(self.error), confidence)
         rms = float(np.sqrt(self.episode_means(self.error**2).mean()))
-        mean_return, tail_weight = (
-            self.episode_means(self.g).mean(),
-            self.tail_weight[self.judged].max(),
-        )
-        counts = int(self.judged.any(1).sum()), int(self.judged.sum())
         return Bias(
-            mean.value, mean.low, mean.high, rms, float(mean_return), *counts, float(tail_weight)
+            bias=mean.value,
+            low=mean.low,
+            high=mean.high,
+            rms=rms,
+            mean_return=float(self.episode_means(self.g).mean()),
+            episodes=int(self.judged.any(1).sum()),
+            steps=int(self.judged.sum()),
+            tail_weight=float(self.tail_weight[self.judged].max()),
         )
 
     def uncertainty(self) -> Uncertainty | None:
@@ -199,6 +205,7 @@ def measure_value_errors(
     occasion: str,
     *,
     shooting: bool = False,
+    sample: Sample | None = None,
     workers: int = 0,
     only: Sequence[int] | None = None,
     stop: StopRequest | None = None,
@@ -208,84 +215,123 @@ def measure_value_errors(
     numbers of its own.
 
     With `shooting` the actions are those that the agent takes in an evaluation, and returns are
-    plain, without entropy. Episodes are as long as the task's, unless that leaves over half of the
-    steps without judgement: then they are played on beyond the task's limit until all of its steps
-    can be judged."""
-    runs, device = len(seeds), state["step"].device
+    plain, without entropy; `sample` acts instead of the policy. Episodes are as long as the task's,
+    unless that leaves over half of the steps without judgement: then they are played on beyond the
+    task's limit until all of its steps can be judged."""
     gamma, alpha = Hyper(state).gamma, agent.entropy_weight(state) * (not shooting)
-    log_densities: list[Tensor] = []
-
-    def act(s: Tensor, draw: Draw) -> Tensor:
-        if shooting:
-            a, log_density = agent.behaviour(state, s, draw), s.new_zeros(s.shape[:2])
-        else:
-            a, log_density = agent.sample_policy(state, s, draw)
-        log_densities.append(log_density)
-        return a
-
-    occasion = f"value of the {'shooting' if shooting else 'policy'}, {occasion}"
+    sample = sample or _sample_of(agent, state, shooting)
     streams = (
         agent.behaviour_streams(episodes, True) if shooting else agent.policy_streams(episodes)
     )
-    steps: list[tuple[Tensor, Tensor, Floats]] = []  # observations, actions, rewards
-    length = np.zeros(runs * episodes, np.int64)
-    # neither, where the simulator failed
-    ended, terminated = (np.zeros(runs * episodes, np.bool_) for _ in range(2))
-    last = np.zeros((runs * episodes, agent.ds), np.float32)
-    limit = time_limit(task)
-    unjudged = math.ceil(math.log(TAIL) / math.log(gamma.max())) if gamma.any() else 1
-    longer = replace(
-        task, horizon=limit if limit is None or limit >= 2 * unjudged else limit + unjudged
-    )
     played = Episodes(
-        agent, state, longer, seeds, episodes, occasion, workers, only, stop, step_seconds
+        agent,
+        state,
+        _judgeable(task, float(gamma.max())),
+        seeds,
+        episodes,
+        f"value of the {'shooting' if shooting else 'policy'}, {occasion}",
+        workers=workers,
+        only=only,
+        stop=stop,
+        step_seconds=step_seconds,
     )
     tape = played.tape(streams)
-    for s, a, seen, going in play(played, act, tape):
-        steps.append((s, a, seen.reward.copy()))
-        length += going
-        ending = going & (seen.terminated | seen.truncated)
-        last[ending] = seen.final_observation[ending]
-        ended |= ending
-        terminated |= ending & seen.terminated
+    record = _play(played, sample, tape)
 
-    end_state = torch.from_numpy(last).to(device).view(runs, episodes, -1)
-    end_action = act(end_state, read_draw(tape, len(steps)))
-    end_value = agent.claims(state, end_state, end_action)[0] - alpha[:, None] * log_densities.pop()
-    unknown = np.where(terminated, 0.0, _host(end_value).ravel())
+    end_state = torch.from_numpy(record.last).to(tape.device).view(len(seeds), episodes, -1)
+    end_action, end_log_pi = sample(end_state, read_draw(tape, len(record.actions)))
+    end_value = agent.value_estimate(state, end_state, end_action)[0] - alpha[:, None] * end_log_pi
+    unknown = np.where(record.terminated, 0.0, _host(end_value).ravel())
 
-    observations, actions, rewards = zip(*steps, strict=True)
-    reward = np.stack(rewards, -1)
-    log_pi = _host(torch.stack(log_densities, -1)).reshape(runs * episodes, -1)
+    reward, length = np.stack(record.rewards, -1), record.length
+    log_pi = _host(torch.stack(record.log_pi, -1)).reshape(len(length), -1)
     each_gamma, each_alpha = (_host(x).repeat(episodes) for x in (gamma, alpha))
-    g = soft_returns(reward, log_pi, length, unknown, each_gamma, each_alpha)
     step = np.arange(reward.shape[1])
-    tail_weight = np.where(terminated, 0.0, each_gamma ** (length - step[:, None]).clip(0)).T
-    judged = ended[:, None] & (step < length[:, None]) & (tail_weight <= TAIL * (1 + 1e-9))
-    if limit is not None:
+    tail_weight = np.where(record.terminated, 0.0, each_gamma ** (length - step[:, None]).clip(0)).T
+    judged = record.ended[:, None] & (step < length[:, None]) & (tail_weight <= TAIL * (1 + 1e-9))
+    if (limit := time_limit(task)) is not None:
         judged &= step < limit
-    seen_and_done = (torch.stack(x, 2).flatten(0, 1).cpu().numpy() for x in (observations, actions))
-    claims = _claims(agent, state, steps)
-    # All of them [R·E, …], in the order of the fields:
-    arrays: list[Any] = [
-        length,
-        terminated,
-        *seen_and_done,
-        reward,
-        log_pi,
-        *claims,
-        g,
-        tail_weight,
-        judged,
-    ]
+    m, v, deviation = _claims(agent, state, record)
+    arrays: dict[str, Any] = {  # all of them [R·E, …]
+        "length": length,
+        "terminated": record.terminated,
+        "observation": torch.stack(record.observations, 2).flatten(0, 1).cpu().numpy(),
+        "action": torch.stack(record.actions, 2).flatten(0, 1).cpu().numpy(),
+        "reward": reward,
+        "log_pi": log_pi,
+        "m": m,
+        "v": v,
+        "deviation": deviation,
+        "g": soft_returns(reward, log_pi, length, unknown, each_gamma, each_alpha),
+        "tail_weight": tail_weight,
+        "judged": judged,
+    }
+    own = [slice(run * episodes, (run + 1) * episodes) for run in range(len(seeds))]
     return [
         ValueErrors(
-            float(alpha[run]),
-            float(gamma[run]),
-            *(x[run * episodes : (run + 1) * episodes] for x in arrays),
+            alpha=float(alpha[run]),
+            gamma=float(gamma[run]),
+            **{name: array[own[run]] for name, array in arrays.items()},
         )
-        for run in range(runs)
+        for run in range(len(seeds))
     ]
+
+
+def _sample_of(agent: Agent, state: State, shooting: bool) -> Sample:
+    def shoot(s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
+        return agent.behaviour(state, s, draw), s.new_zeros(s.shape[:2])
+
+    return shoot if shooting else partial(agent.sample_policy, state)
+
+
+def _judgeable(task: Task, gamma: float) -> Task:
+    """Return the task with episodes so long that at least half of the steps can be judged."""
+    limit = time_limit(task)
+    unjudged = math.ceil(math.log(TAIL) / math.log(gamma)) if gamma else 1
+    if limit is not None and limit < 2 * unjudged:
+        limit += unjudged
+    return replace(task, horizon=limit)
+
+
+@dataclass
+class _Record:
+    """Store what was seen and done in episodes played side by side: N = R·E of them."""
+
+    length: NDArray[np.int64]  # [N]
+    ended: NDArray[np.bool_]  # [N], False if the simulator failed
+    terminated: NDArray[np.bool_]  # [N]
+    last: NDArray[np.float32]  # [N, ds], the observation after the last step
+    # lists of steps
+    observations: list[Tensor] = field(default_factory=list)  # [R, E, ds]
+    actions: list[Tensor] = field(default_factory=list)  # [R, E, da]
+    log_pi: list[Tensor] = field(default_factory=list)  # [R, E]
+    rewards: list[NDArray[Any]] = field(default_factory=list)  # [N]
+
+
+def _play(played: Episodes, sample: Sample, tape: Tape) -> _Record:
+    n = len(played.seeds) * played.count
+    record = _Record(
+        length=np.zeros(n, np.int64),
+        ended=np.zeros(n, np.bool_),
+        terminated=np.zeros(n, np.bool_),
+        last=np.zeros((n, played.agent.ds), np.float32),
+    )
+
+    def act(s: Tensor, draw: Draw) -> Tensor:
+        a, log_pi = sample(s, draw)
+        record.log_pi.append(log_pi)
+        return a
+
+    for s, a, seen, going in play(played, act, tape):
+        record.observations.append(s)
+        record.actions.append(a)
+        record.rewards.append(seen.reward.copy())
+        record.length += going
+        ending = going & (seen.terminated | seen.truncated)
+        record.last[ending] = seen.final_observation[ending]
+        record.ended |= ending
+        record.terminated |= ending & seen.terminated
+    return record
 
 
 def soft_returns(
@@ -312,20 +358,20 @@ def bounded_error(m: Floats, v: Floats, y: Floats, epsilon: float) -> Floats:
     return np.asarray(bounds.bounded_loss(m_p, v_p, target, epsilon).numpy())
 
 
-def _claims(
-    agent: Agent, state: State, steps: Sequence[tuple[Tensor, Tensor, Floats]]
-) -> list[Floats]:
-    """m_p, v_p and the deviation that is offered, each [R·E, T]."""
-    chunks = []
-    for first in range(0, len(steps), CHUNK):
-        observations, actions, _ = zip(*steps[first : first + CHUNK], strict=True)
-        s, a = torch.stack(observations, 2), torch.stack(actions, 2)  # [R, E, t, ·]
+def _claims(agent: Agent, state: State, record: _Record) -> tuple[Floats, Floats, Floats]:
+    """Return m_p, v_p and the deviation that is offered, each [R·E, T]."""
+    chunks: tuple[list[Tensor], ...] = ([], [], [])
+    for first in range(0, len(record.actions), CHUNK):
+        s = torch.stack(record.observations[first : first + CHUNK], 2)  # [R, E, t, ds]
+        a = torch.stack(record.actions[first : first + CHUNK], 2)
         pairs = s.flatten(1, 2), a.flatten(1, 2)
-        m, v = agent.claims(state, *pairs)
-        deviation = agent.members_deviation(state, *pairs) if v is None else v.sqrt()
+        m, v = agent.value_estimate(state, *pairs)
+        deviation = agent.members_std(state, *pairs) if v is None else v.sqrt()
         each = m, torch.zeros_like(m) if v is None else v, deviation
-        chunks.append([x.view(a.shape[:3]).flatten(0, 1) for x in each])
-    return [_host(torch.cat(x, -1)) for x in zip(*chunks, strict=True)]
+        for chunk, x in zip(chunks, each, strict=True):
+            chunk.append(x.view(a.shape[:3]).flatten(0, 1))
+    m_p, v_p, offered = (_host(torch.cat(chunk, -1)) for chunk in chunks)
+    return m_p, v_p, offered
 
 
 def _host(x: Tensor) -> Floats:

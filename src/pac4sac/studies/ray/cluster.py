@@ -1,8 +1,8 @@
-"""Training the cohorts of a study on a Ray cluster, without a shared file system.
+"""Train the cohorts of a study on a Ray cluster, without a shared file system.
 
 Each cohort is a Ray task. It trains in a temporary folder of its node and sends each checkpoint to
-a keeper on the driver's node, so that the study folder is as after local training, and a cohort
-whose node is lost goes on elsewhere."""
+a keeper on the driver's node. The study folder is then as after local training, and a cohort whose
+node is lost continues on another."""
 
 import contextlib
 import importlib.util
@@ -13,7 +13,7 @@ import platform
 import signal
 import socket
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,17 +31,25 @@ from pac4sac.studies.watcher import Watcher
 from pac4sac.training.experiment import alone_in
 
 POLL = 0.5  # seconds
-LOSSES = (
-    5  # of a cohort without a new checkpoint between them; then its worker does not die by chance
-)
+# Losses of a cohort without a new checkpoint between them, after which it has failed.
+LOSSES = 5
 WRITERS = 8  # threads of the keeper
 
 
 def run_on_ray(
     cohorts: Sequence[PlannedCohort], address: str, stop: StopRequest, watcher: Watcher
 ) -> list[str]:
-    """Train all cohorts to their end, or until a stop; returns what failed, which leaves the others
-    going. `address` is one that `cluster_address` gave."""
+    """Train all cohorts to their end, or until a stop. A cohort that fails leaves the others going.
+
+    Args:
+        cohorts: Cohorts whose experiment folders exist.
+        address: Address of the cluster, from `cluster_address`.
+        stop: Asks the cohorts for a checkpoint and their end.
+        watcher: Is informed of progress and outcomes.
+
+    Returns:
+        A sentence for every cohort that failed.
+    """
     with contextlib.ExitStack() as leaving:
         for cohort in cohorts:
             leaving.enter_context(alone_in(cohort.folder))
@@ -50,7 +58,7 @@ def run_on_ray(
 
 
 class _Dispatch:
-    """Hands cohorts out to the cluster, again where one is lost, until all have ended."""
+    """Submits cohorts to the cluster, again if one is lost, until all have ended."""
 
     def __init__(self, ray: ModuleType, cohorts: Sequence[PlannedCohort], watcher: Watcher) -> None:
         self.ray, self.cohorts, self.watcher = ray, cohorts, watcher
@@ -68,25 +76,18 @@ class _Dispatch:
         self.failures: list[str] = []
 
     def run(self, stop: StopRequest) -> list[str]:
-        """What failed."""
+        """Train all cohorts, or until a stop; return what failed."""
         for number in range(len(self.cohorts)):
-            self._hand_out(number)
+            self._submit(number)
         try:
             while self.active:
-                done, _ = self.ray.wait(
-                    list(self.active), num_returns=len(self.active), timeout=POLL
-                )
-                for number, (step, steps) in self.ray.get(
-                    self.keeper.news.remote(stop.wanted)
-                ).items():
-                    self.started.add(number)
-                    self.watcher.progress(self.cohorts[number], step, steps)
+                tasks = list(self.active)
+                done, _ = self.ray.wait(tasks, num_returns=len(tasks), timeout=POLL)
+                self._report_progress(stop)
                 for task in done:
-                    self._take_back(task, stop.wanted)
+                    self._collect(task, stop.wanted)
                 if stop.wanted:
-                    for task, number in self.active.items():
-                        if number not in self.started:
-                            self.ray.cancel(task)
+                    self._cancel_waiting()
         except self.ray.exceptions.RayActorError as error:
             raise UserError(
                 f"The process that writes the cluster's results here has ended ({error}); run "
@@ -94,35 +95,59 @@ class _Dispatch:
             ) from error
         return self.failures
 
-    def _hand_out(self, number: int) -> None:
+    def _report_progress(self, stop: StopRequest) -> None:
+        """Pass on the steps of all cohorts; the keeper passes a stop on to them."""
+        news = self.ray.get(self.keeper.news.remote(stop.wanted))
+        for number, (step, steps) in news.items():
+            self.started.add(number)
+            self.watcher.progress(self.cohorts[number], step, steps)
+
+    def _cancel_waiting(self) -> None:
+        """Cancel the tasks that have not begun; the others end after a checkpoint."""
+        for task, number in self.active.items():
+            if number not in self.started:
+                self.ray.cancel(task)
+
+    def _submit(self, number: int) -> None:
+        """Submit a new attempt at a cohort."""
         attempt = self.ray.get(self.keeper.lend.remote(number))
-        # A fresh process for each: threads and compiled code of one cohort stay out of the next.
+        # A new process for each: threads and compiled code of one cohort do not reach the next.
         remote = self.ray.remote(max_retries=0, max_calls=1, **self.needs[number])(_train)
         self.started.discard(number)
         cpus = self.needs[number]["num_cpus"]
-        self.active[remote.remote(self.keeper, number, attempt, __version__, cpus, trusted())] = (
-            number
-        )
+        task = remote.remote(self.keeper, number, attempt, __version__, cpus, trusted())
+        self.active[task] = number
 
-    def _take_back(self, task: Any, stopping: bool) -> None:
+    def _collect(self, task: Any, stopping: bool) -> None:
+        """Note the outcome of a task that has ended, or submit its cohort again if it was lost."""
         number = self.active.pop(task)
-        cohort = self.cohorts[number]
         outcome, reason = self._outcome(task)
-        if outcome == "lost" and stopping:
-            outcome = "stopped"
-        if outcome == "lost":
-            self.losses[number].append(
-                "".join(newest.name for newest in checkpoints(cohort.folder)[:1])
-            )
-            if got_on(self.losses[number]):
-                self._hand_out(number)
-                return
-            outcome, reason = "failed", f"lost {LOSSES} times without getting on ({reason})"
-        self.watcher.ended(cohort, outcome, reason if outcome == "failed" else "")
-        if outcome == "failed":
-            self.failures.append(f"{cohort.title}: {reason}")
+        if outcome != "lost":
+            self._end(number, outcome, reason)
+        elif stopping:
+            self._end(number, "stopped")
+        elif self._gets_on(number):
+            self._submit(number)
+        else:
+            self._end(number, "failed", f"lost {LOSSES} times without getting on ({reason})")
+
+    def _gets_on(self, number: int) -> bool:
+        """Note a loss of a cohort; return whether it has made progress between its losses."""
+        newest = [path.name for path in checkpoints(self.cohorts[number].folder)[:1]]
+        self.losses[number].append("".join(newest))
+        return got_on(self.losses[number])
+
+    def _end(self, number: int, outcome: str, reason: str = "") -> None:
+        """Note the outcome of a cohort, with the reason if it failed."""
+        cohort = self.cohorts[number]
+        if outcome != "failed":
+            self.watcher.ended(cohort, outcome, "")
+            return
+        self.watcher.ended(cohort, outcome, reason)
+        self.failures.append(f"{cohort.title}: {reason}")
 
     def _outcome(self, task: Any) -> tuple[str, str]:
+        """Return how a task ended: complete, stopped, failed or lost; and the reason."""
         errors = self.ray.exceptions
         try:
             outcome, reason = self.ray.get(task)
@@ -140,14 +165,18 @@ class _Dispatch:
 
 
 def got_on(losses: Sequence[str]) -> bool:
-    """Whether a cohort with these checkpoints at its losses is still lost by chance."""
+    """Return whether a cohort made progress between its losses, or was lost only a few times.
+
+    Args:
+        losses: Name of the newest checkpoint at each loss.
+    """
     return len(losses) < LOSSES or len(set(losses[-LOSSES:])) > 1
 
 
 def _train(
     keeper: Any, cohort: int, attempt: int, version: str, cpus: int, modules: list[str]
 ) -> tuple[str, str]:
-    """The Ray task, which may import what the driver may."""
+    """Train a cohort as a Ray task, which may import what the driver may."""
     if __version__ != version:
         here = f"{platform.node()} has pac4sac {__version__}"
         return "failed", f"{here}, and the driver has {version}; install the same on both."
@@ -163,8 +192,17 @@ def _train(
 
 
 def cluster_address(wanted: str | None) -> str:
-    """The address that is meant, where this machine has Ray and somebody answers there; "local" is
-    a Ray that is to be started on this machine."""
+    """Return the address of the cluster to use, after a check that it can be used.
+
+    Args:
+        wanted: HOST:PORT, "auto" or "local"; None for that of RAY_ADDRESS, or "local".
+
+    Returns:
+        The address; for "local" Ray starts a cluster on this machine.
+
+    Raises:
+        UserError: If Ray is not installed, or no cluster answers.
+    """
     chosen = wanted or os.environ.get("RAY_ADDRESS") or "local"
     if chosen.startswith("ray://"):
         raise UserError(
@@ -172,14 +210,7 @@ def cluster_address(wanted: str | None) -> str:
             "--address=HOST:PORT)."
         )
     if chosen not in ("auto", "local"):
-        host, _, port = chosen.rpartition(":")
-        try:  # Ray itself tries for minutes, in silence
-            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
-        except (OSError, ValueError, OverflowError):
-            raise UserError(
-                f"No Ray cluster answers at {chosen}; give HOST:PORT of its head node, as "
-                "10.0.0.1:6379."
-            ) from None
+        _check_answers(chosen)
     if importlib.util.find_spec("ray") is None:
         raise UserError(
             f"The engine ray needs Ray; {how_to_install('ray')}, or use --engine local."
@@ -187,8 +218,21 @@ def cluster_address(wanted: str | None) -> str:
     return chosen
 
 
+def _check_answers(address: str) -> None:
+    """Raise an error if nothing listens at an address; Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+    except (OSError, ValueError, OverflowError):
+        raise UserError(
+            f"No Ray cluster answers at {address}; give HOST:PORT of its head node, as "
+            "10.0.0.1:6379."
+        ) from None
+
+
 @contextlib.contextmanager
 def _connected(address: str) -> Iterator[ModuleType]:
+    """Connect to a cluster; yields Ray's module."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
@@ -212,18 +256,15 @@ def _connected(address: str) -> Iterator[ModuleType]:
 
 
 def _needs(ray: ModuleType, cohort: PlannedCohort) -> dict[str, Any]:
-    """CPUs, GPUs and memory for the scheduler. A cohort that may use a GPU gets a whole one where
-    there are any."""
+    """Return the CPUs, GPUs and memory that the scheduler reserves for a cohort.
+
+    Raises:
+        UserError: If no node of the cluster has as much.
+    """
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    device = _device(cohort)
-    has_gpus = any(node.get("GPU", 0) >= 1 for node in nodes)
-    gpus = 0 if device == "cpu" or (device == "auto" and not has_gpus) else 1
+    gpus = _gpus(cohort, nodes)
     smallest = {"CPU": 1, "GPU": gpus, "memory": cohort.bytes}
-    fitting = [
-        node
-        for node in nodes
-        if all(node.get(name, 0) >= value for name, value in smallest.items())
-    ]
+    fitting = [node for node in nodes if _has(node, smallest)]
     if not fitting:
         raise UserError(
             f"{cohort.title} needs a CPU, {cohort.bytes / 1e9:.1f} GB of "
@@ -234,10 +275,23 @@ def _needs(ray: ModuleType, cohort: PlannedCohort) -> dict[str, Any]:
     return {"num_cpus": cpus, "num_gpus": gpus, "memory": cohort.bytes}
 
 
+def _gpus(cohort: PlannedCohort, nodes: Sequence[Mapping[str, float]]) -> int:
+    """Return 1 if a cohort is to have a GPU; one that may use a GPU has it if there are any."""
+    device = _device(cohort)
+    if device == "auto":
+        return int(any(_has(node, {"GPU": 1}) for node in nodes))
+    return int(device != "cpu")
+
+
+def _has(node: Mapping[str, float], needed: Mapping[str, float]) -> bool:
+    """Return whether a node has as much of every resource as is needed."""
+    return all(node.get(name, 0) >= amount for name, amount in needed.items())
+
+
 def _device(cohort: PlannedCohort) -> str:
-    """Where the cohort was begun, since it goes on in the same way; or what was asked for."""
+    """Return the device on which a cohort was begun, and so continues; or the one asked for."""
     for newest in checkpoints(cohort.folder)[:1]:
-        # Where it is damaged, the task says so, or uses another.
+        # If it is damaged, the task reports that, or uses another.
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             return str(json.loads((newest / "progress.json").read_bytes())["placement"]["device"])
     return str(read_experiment(cohort.folder)["options"]["device"])

@@ -1,9 +1,8 @@
-"""Training a cohort away from its experiment folder: the keeper of the folder, and whoever trains
-elsewhere.
+"""Train a cohort on another machine than that of its experiment folder.
 
-The keeper lives where the study folder is. Files come to it in chunks with each checkpoint, and are
-on its disk before they are acknowledged. A cohort is lent to one attempt at a time; what an older
-attempt still asks for, say from a node that was cut off and given up, is refused."""
+A keeper runs where the study folder is. It receives files in chunks with each checkpoint, and they
+are on its disk before they are acknowledged. A cohort belongs to one attempt at a time. Requests of
+an older attempt, for example from a node that was cut off, are refused."""
 
 import os
 import shutil
@@ -15,10 +14,10 @@ from typing import Any
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import sync_folder
-from pac4sac.runs.run import Run
 from pac4sac.studies.local import StepReporter
 from pac4sac.training.checkpoint import KEPT, newest_first
 from pac4sac.training.experiment import resume
+from pac4sac.training.run import Run
 
 CHUNK = 8 * 2**20
 ARRIVING = "arriving"
@@ -27,6 +26,8 @@ Ask = Callable[..., Any]  # what the keeper is asked for by name, with its argum
 
 
 class FolderKeeper:
+    """Reads and writes the experiment folders of cohorts for those that train them elsewhere."""
+
     def __init__(self, folders: Sequence[str]) -> None:
         self.folders = [Path(folder) for folder in folders]
         self.locks = [threading.Lock() for _ in folders]
@@ -35,7 +36,7 @@ class FolderKeeper:
         self.stopping = False
 
     def lend(self, cohort: int) -> int:
-        """The number of a new attempt, which alone is listened to from now on."""
+        """Return the number of a new attempt; requests of older ones are refused from now on."""
         with self.locks[cohort]:
             self.attempts[cohort] += 1
             self.steps.pop(cohort, None)
@@ -43,14 +44,24 @@ class FolderKeeper:
             return self.attempts[cohort]
 
     def news(self, stopping: bool) -> dict[int, tuple[int, int]]:
-        """Step and steps of the cohorts that were heard of since the last call."""
+        """Return step and steps of the cohorts that reported since the last call."""
         self.stopping = stopping
         news, self.steps = self.steps, {}
         return news
 
     def ask(self, cohort: int, attempt: int, what: str, *arguments: Any) -> Any:
-        """What an attempt asks for, wherever it is: one of the functions below, or "heard" with
-        step and steps, which notes the progress and answers whether the cohort shall stop."""
+        """Answer a request of an attempt.
+
+        Args:
+            cohort: Number of the cohort.
+            attempt: Number of the attempt.
+            what: Name of one of the functions below; or "heard" with step and steps, which notes
+                the progress and answers whether the cohort is to stop.
+            *arguments: Arguments of that function, after the folder.
+
+        Raises:
+            PermissionError: If a newer attempt has the cohort.
+        """
         with self.locks[cohort]:
             if attempt != self.attempts[cohort]:
                 raise PermissionError(
@@ -69,28 +80,29 @@ class FolderKeeper:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """The newest first. Each experiment of a study has one cohort."""
+    """Return the checkpoints of an experiment, newest first. In a study it has one cohort."""
     return [
         path for cohort_folder in folder.glob("cohorts/*") for path in newest_first(cohort_folder)
     ]
 
 
 def kept(folder: Path) -> list[tuple[str, int]]:
-    """Path and size of all that a cohort needs to go on: what was asked for, its checkpoints and
-    its logs."""
+    """Return path and size of the files that a cohort needs to continue: options, checkpoints,
+    logs."""
     saved = [file for path in checkpoints(folder) for file in path.iterdir()]
     needed = [folder / "experiment.json", *saved, *folder.rglob("*.jsonl")]
     return [(str(path.relative_to(folder)), path.stat().st_size) for path in needed]
 
 
 def read(folder: Path, name: str, offset: int) -> bytes:
+    """Return the chunk of a file that begins at an offset."""
     with (folder / name).open("rb") as file:
         file.seek(offset)
         return file.read(CHUNK)
 
 
 def write(folder: Path, number: int, offset: int, chunk: bytes) -> None:
-    """Take a part of the file that `publish` will name in this place of its list."""
+    """Write a chunk of the file that `publish` names at this position of its list."""
     arriving = folder / ARRIVING
     arriving.mkdir(exist_ok=True)
     with (arriving / str(number)).open("r+b" if offset else "wb") as file:
@@ -101,31 +113,46 @@ def write(folder: Path, number: int, offset: int, chunk: bytes) -> None:
 
 
 def publish(folder: Path, names: Sequence[str]) -> None:
-    """Put what arrived where it belongs, a checkpoint last and whole: it counts on the logs."""
-    parts: set[Path] = set()  # folders in which checkpoints are put together
-    touched: set[Path] = set()
-    for number, name in enumerate(names):
-        final = folder / name
-        if final.match("cohorts/*/step-*/*"):
-            final = final.parent.with_suffix(".part") / final.name
-            parts.add(final.parent)
-        final.parent.mkdir(parents=True, exist_ok=True)
-        (folder / ARRIVING / str(number)).replace(final)
-        touched |= {parent for parent in final.parents if parent.is_relative_to(folder)}
-    for path in touched:
-        sync_folder(path)
-    for part in parts:
-        whole = part.with_suffix("")
-        shutil.rmtree(whole, ignore_errors=True)
-        part.rename(whole)
-        sync_folder(part.parent)
-        for old in newest_first(part.parent)[KEPT:]:
-            shutil.rmtree(old)
+    """Move the files that arrived to their places, a checkpoint last and whole: it needs the logs.
+
+    Args:
+        folder: Experiment folder.
+        names: Paths of the files in it, in the order of their numbers.
+    """
+    placed = [_place(folder, number, name) for number, name in enumerate(names)]
+    parents = {parent for path in placed for parent in path.parents}
+    for parent in parents:
+        if parent.is_relative_to(folder):
+            sync_folder(parent)
+    for part in {path.parent for path in placed if path.match("cohorts/*/step-*.part/*")}:
+        _complete_checkpoint(part)
     shutil.rmtree(folder / ARRIVING, ignore_errors=True)
 
 
+def _place(folder: Path, number: int, name: str) -> Path:
+    """Move a file that arrived to its path, which it returns.
+
+    The files of a checkpoint are put together in a folder that ends in `.part`.
+    """
+    path = folder / name
+    if path.match("cohorts/*/step-*/*"):
+        path = path.parent.with_suffix(".part") / path.name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return (folder / ARRIVING / str(number)).replace(path)
+
+
+def _complete_checkpoint(part: Path) -> None:
+    """Give a checkpoint whose files are all there its name, and remove the oldest."""
+    whole = part.with_suffix("")
+    shutil.rmtree(whole, ignore_errors=True)
+    part.rename(whole)
+    sync_folder(part.parent)
+    for old in newest_first(part.parent)[KEPT:]:
+        shutil.rmtree(old)
+
+
 class RemoteCohort(StepReporter):
-    """Brings the files of one cohort between the keeper and a folder here, and tells its
+    """Copies the files of a cohort between the keeper and a folder here, and reports its
     progress."""
 
     def __init__(self, folder: Path, ask: Ask) -> None:
@@ -135,6 +162,7 @@ class RemoteCohort(StepReporter):
         self.newest: list[Path] | None = None  # the checkpoint that it has
 
     def fetch(self) -> None:
+        """Copy the files that the keeper has to the folder here."""
         for name, size in self.ask("kept"):
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -144,33 +172,38 @@ class RemoteCohort(StepReporter):
             self.versions[path] = _version(path)
 
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
-        self.newest = None  # the logs were cut back to the checkpoint: the keeper's shall be too
+        self.newest = None  # the logs were cut back to the checkpoint; push cuts the keeper's too
         super().on_start(folder, runs, steps, step)
 
     def report(self, step: int) -> None:
         if checkpoints(self.folder)[:1] != self.newest:
             self.push()
         if self.ask("heard", step, self.steps):
-            # as the local engine asks: a checkpoint, and then the end
+            # as the local engine does: asks for a checkpoint and the end
             signal.raise_signal(signal.SIGTERM)
 
     def push(self) -> None:
-        """Send what the keeper does not have, and return when it is on its disk."""
+        """Send the files that the keeper does not have; return when they are on its disk."""
         newest = checkpoints(self.folder)[:1]
-        files = [path for folder in newest for path in folder.iterdir()]
-        files += [*self.folder.glob("cohorts/*/*.jsonl"), *self.folder.glob("runs/*/*")]
-        versions = {path: _version(path) for path in files if path.suffix != ".part"}
-        changed = sorted(
-            path for path, version in versions.items() if version != self.versions.get(path)
-        )
+        versions = {path: _version(path) for path in self._files(newest)}
+        changed = sorted(path for path in versions if versions[path] != self.versions.get(path))
         for number, path in enumerate(changed):
-            with path.open("rb") as file:
-                # once for an empty file too
-                for offset in range(0, max(1, path.stat().st_size), CHUNK):
-                    self.ask("write", number, offset, file.read(CHUNK))
+            self._send(number, path)
         if changed:
             self.ask("publish", [str(path.relative_to(self.folder)) for path in changed])
         self.versions, self.newest = versions, newest
+
+    def _files(self, newest: Sequence[Path]) -> list[Path]:
+        """Return all files that the keeper is to have: of the newest checkpoint, and logs."""
+        files = [path for checkpoint in newest for path in checkpoint.iterdir()]
+        files += [*self.folder.glob("cohorts/*/*.jsonl"), *self.folder.glob("runs/*/*")]
+        return [path for path in files if path.suffix != ".part"]
+
+    def _send(self, number: int, path: Path) -> None:
+        """Send a file in chunks; an empty file is one empty chunk."""
+        with path.open("rb") as file:
+            for offset in range(0, max(1, path.stat().st_size), CHUNK):
+                self.ask("write", number, offset, file.read(CHUNK))
 
 
 def _version(path: Path) -> tuple[int, int]:
@@ -179,8 +212,11 @@ def _version(path: Path) -> tuple[int, int]:
 
 
 def train_remotely(folder: Path, ask: Ask) -> tuple[str, str]:
-    """Train in a folder from what the keeper has to the end; outcome and reason as the local engine
-    tells them."""
+    """Train in a folder, from the state that the keeper has to the end.
+
+    Returns:
+        Outcome and reason, as the local engine reports them.
+    """
     cohort = RemoteCohort(folder, ask)
     cohort.fetch()
     try:

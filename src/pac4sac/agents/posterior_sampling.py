@@ -1,0 +1,53 @@
+"""Posterior sampling: act by one ensemble member at a time, drawn when an episode begins and kept
+until its end."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pac4sac.agents.base import Agent, Draw, State
+from pac4sac.agents.tape import Stream
+
+
+class PosteriorSampling(Agent):
+    def act(self, state: State, s: Tensor, draw: Draw) -> Tensor:
+        self.draw_member(state, draw, self.due_for_draw(state))
+        state["episode_begins"].fill_(False)
+        return super().act(state, s, draw)
+
+    def due_for_draw(self, state: State) -> Tensor:
+        """Return the runs [R] that draw a member in this step."""
+        return state["episode_begins"]
+
+    def draw_member(self, state: State, draw: Draw, due: Tensor) -> None:
+        member = self.member_index(draw["member"].squeeze(1))
+        state["member"].copy_(torch.where(due, member, state["member"]))
+
+    def member_index(self, uniform: Tensor) -> Tensor:
+        # u = 1 would be one too many
+        return (uniform * self.critic.members).long().clamp_max(self.critic.members - 1)
+
+    def drawn_values(self, state: State, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
+        """Each value is of one member, with one draw of its weights if it has a posterior; the
+        noise as a whole draws the member."""
+        theta = self.params(state, "critic")
+        if self.critic.gaussian:
+            q = self.critic.sampled(theta, s, a, noise)  # [R, M, B, S]
+        else:
+            q = self.critic(theta, s, a)[0].unsqueeze(-1).expand(-1, -1, -1, noise.shape[1])
+        sums = noise.flatten(2).mean(-1) * noise[0, 0].numel() ** 0.5  # standard normal
+        member = self.member_index(torch.special.ndtr(sums))[:, None, None]
+        return q.gather(1, member.expand(-1, 1, q.shape[2], -1)).squeeze(1)
+
+    def end_of_episode(self, state: State, ended: Tensor) -> None:
+        super().end_of_episode(state, ended)
+        state["episode_begins"].logical_or_(ended)
+
+    def act_streams(self) -> dict[str, Stream]:
+        return super().act_streams() | {"member": Stream((1,), uniform=True)}
+
+    def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
+        begins = torch.ones(self.runs, dtype=torch.bool, device=device)
+        member = torch.zeros(self.runs, dtype=torch.int64, device=device)
+        return super().extra_state(seeds, device) | {"episode_begins": begins, "member": member}

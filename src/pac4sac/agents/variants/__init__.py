@@ -1,0 +1,1 @@
+"""Agents that go beyond a publication, one idea per file."""

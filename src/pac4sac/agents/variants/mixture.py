@@ -1,0 +1,331 @@
+"""PAC4SAC with a mixture of critics as its posterior, whose uncertainty varies by state.
+
+PAC4SAC's posterior is one Gaussian on the features of one network. Here it is μ = (1/M) Σ_k N(m_k,
+v_k): M members, each with its own features, target network and target. They agree where data are
+many and differ where data are missing. Each bootstraps from itself, so their differences follow
+the Bellman equation as values do. Derivations are in docs/algorithms/mixture.md."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from pac4sac.agents import replay
+from pac4sac.agents.base import Draw, Hyper, Loss, State, Target
+from pac4sac.agents.bounds import complexity_maurer, gaussian_kl
+from pac4sac.agents.nets import (
+    OBSERVED,
+    Critic,
+    Net,
+    Parameter,
+    Params,
+    Trunk,
+    squashed_sample,
+    standard_deviation,
+    weighted_sum,
+)
+from pac4sac.agents.pac4sac import Pac4SacConfig
+from pac4sac.agents.posterior_sampling import PosteriorSampling
+from pac4sac.agents.replay import Batch
+from pac4sac.agents.sac import Sac, best_candidate, pairs
+from pac4sac.agents.settings import (
+    ANY,
+    BELOW_ONE,
+    NON_NEGATIVE,
+    OPEN_UNIT,
+    POSITIVE,
+    REPRODUCTION_SAC,
+    Interval,
+    per_run,
+    structural,
+)
+from pac4sac.agents.tape import Stream, initial_uniforms, scrambled
+
+PRIOR = "prior_function."  # before names of the weights of p_k
+SLOWEST = 1e-3  # weight of a new squared error in the running mean σ̂², once there are so many
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixtureConfig(Pac4SacConfig):
+    critics: int = structural(5, Interval(2), "M: members of the mixture")
+    xi: float = per_run(
+        0.005, BELOW_ONE, "ξ: weight of the members' variance; from 1 − γ on they may drift apart"
+    )
+    prior_scale: float = per_run(1.0, NON_NEGATIVE, "scale of each member's fixed random function")
+    prior_variance: float = per_run(1.0, POSITIVE, "variance of the prior of each weight")
+    kept: float = per_run(
+        0.8, Interval(0, 1, low_open=True), "probability that a member learns from a transition"
+    )
+    noise: float = per_run(
+        0.0, NON_NEGATIVE, "ζ: noise of a target in units of σ̂, the root mean square TD error"
+    )
+    caution: float = per_run(0.5, ANY, "κ: the actor maximises the mean of Q minus κ std")
+    target_caution: float = per_run(
+        0.0, NON_NEGATIVE, "κ′: a target is reduced by κ′ times the members' std in s′"
+    )
+    optimism: float = per_run(1.0, ANY, "β of ranking=upper: std above the mean")
+    ranking: str = structural(
+        "actor",
+        ("actor", "member", "upper"),
+        "training ranks candidates as the actor, by one member per episode, or by mean + β std",
+    )
+    delta: float = per_run(0.05, OPEN_UNIT, "δ of the conservative term")
+
+
+class MixtureCritic(Critic):
+    """m_k(s, a) = Σ m_i φ_i + b + p_k(s, a): a learned part on the member's own features φ, and a
+    fixed random function p_k of one hidden layer, which keeps members apart where data are
+    missing."""
+
+    def __init__(
+        self, trunk: Trunk, prior: Trunk, members: int, log_variance: float, scales: Sequence[float]
+    ) -> None:
+        super().__init__(trunk, members, gaussian=True, log_variance=log_variance)
+        self.prior, self.scales = prior, scales
+        added = prior.parameters | {"head": Parameter((prior.width, 1), prior.width**-0.5)}
+        # Among the weights that are trained, but never given a gradient: copies, files and members
+        # have it with them.
+        self.lay_out(
+            self.parameters | {PRIOR + name: parameter for name, parameter in added.items()}
+        )
+
+    def initial(self, seeds: Sequence[int], stream: str, device: torch.device) -> Tensor:
+        weights = super().initial(seeds, stream, device)
+        scales = torch.tensor(self.scales, device=device).repeat_interleave(self.members)
+        self.views(weights)[PRIOR + "head"].mul_(scales.view(-1, 1, 1))
+        return weights
+
+    def __call__(self, p: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
+        """m_k and v_k, each [R, M, B]."""
+        m, v = super().__call__(p, s, a)
+        return m + self.prior_function(p, s, a), v
+
+    def prior_function(self, p: Params, s: Tensor, a: Tensor) -> Tensor:
+        fixed = self.of_prior(p)
+        return self.per_member(
+            weighted_sum(self.prior(fixed, *self.of_members(s, a)), fixed["head"])
+        )
+
+    def of_prior(self, p: Params) -> Params:
+        """The weights of the random functions, and how observations are standardised where they
+        are."""
+        return {
+            name.removeprefix(PRIOR): x.detach()
+            for name, x in p.items()
+            if name.startswith((PRIOR, OBSERVED))
+        }
+
+    def sampled(self, p: Params, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
+        return super().sampled(p, s, a, noise) + self.prior_function(p, s, a).unsqueeze(-1)
+
+
+class Mixture(PosteriorSampling, Sac):
+    title = "PAC-Bayesian soft actor-critic with a mixture of critics as its posterior"
+    Config = MixtureConfig
+    revision: ClassVar = 2  # ranked as the actor does; masks that change when the ring comes round
+    presets: ClassVar = {"default": {}, "reproduction": REPRODUCTION_SAC}
+    updates_of_task: ClassVar = {"reproduction": 1}
+    takes_minimum: ClassVar = False
+    config: MixtureConfig
+    critic: MixtureCritic
+    single: MixtureCritic  # the critic of one member alone
+
+    def networks(self) -> dict[str, Net]:
+        nets = super().networks()
+        self.single = self.mixture_of(1)
+        return nets
+
+    def build_critic(self) -> MixtureCritic:
+        return self.mixture_of(self.config.critics)
+
+    def mixture_of(self, members: int) -> MixtureCritic:
+        scales = self.numbers("prior_scale")
+        return MixtureCritic(*self.trunks(), members, self.config.log_variance, scales)
+
+    def trunks(self) -> tuple[Trunk, Trunk]:
+        """Of what is learned, and of the random functions."""
+        c, inputs = self.config, {"s": self.ds, "a": self.da}
+        return self.trunk(**inputs), Trunk(inputs, c.width, 1, c.norm, c.activation)
+
+    # --- 1. The posterior. Its mean is that of the members; its variance is Var_k[m_k] plus the
+    # mean of v_k.
+
+    def moments(self, theta: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+        m, v = self.critic(theta, s, a)
+        assert v is not None
+        return m.mean(1), m.var(1, correction=0) + v.mean(1)  # [R, B]
+
+    def mean_and_variance(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+        return self.moments(self.params(state, "critic"), s, a)
+
+    def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
+        return self.moments(theta, s, a)[0]
+
+    def divergence(self, state: State, theta: Params) -> Tensor:
+        """KL_k of each member's weights to the prior, [R, M]. KL(μ‖μ₀) is at most their mean, as KL
+        is convex."""
+        m, log_v = self.critic.posterior(theta)
+        return gaussian_kl(m, log_v.exp(), 0.0, Hyper(state).prior_variance[:, None, None])
+
+    # --- 2. The target of each member comes from its own target network: y_k = r + γ(1 − d)(m̄_k(s′,
+    # a′) − α log π(a′|s′) − κ′ σ), with the same standard deviation σ over target networks for all
+    # members.
+
+    def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Target:
+        a2, log_pi = self.next_action(state, batch.s2, draw)
+        q2, _ = self.critic(self.params(state, "critic/target"), batch.s2, a2)  # [R, M, B]
+        soft_value = q2 - self.target_penalty(state, log_pi, q2.std(1, correction=0))
+        discount = Hyper(state).gamma[:, None] * (1 - batch.terminated)
+        return Target(batch.r[:, None] + discount[:, None] * soft_value, a2)
+
+    def target_penalty(self, state: State, log_pi: Tensor, std: Tensor) -> Tensor:
+        """Return what is subtracted from the next value in a target, [R, 1, B]: α log π + κ′ σ."""
+        penalty = self.alpha(state)[:, None] * log_pi + Hyper(state).target_caution[:, None] * std
+        return penalty.unsqueeze(1)
+
+    # --- 3. The objective, with b_k = 1 for transitions that member k learns from, p their
+    # probability:
+    #
+    #   mean_k[b_k/p · ((y_k + ζ σ̂ c_k − m_k)² + v_k)]/σ̂² + √((mean KL_k + ln(2√N/δ))/2N) − ξ ·
+    # Var_k[m_k]/σ̂²
+    #
+    # σ̂² is a running mean of the squared TD error, so that the weight of the errors beside the
+    # bound is free of the reward's scale. c_k is −1 or 1, always the same for a transition and a
+    # member: randomised least squares.
+
+    def critic_loss(
+        self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw
+    ) -> Loss:
+        p, lot = Hyper(state).kept.view(-1, 1, 1), draw["lottery"]
+        m, v = self.critic(theta, batch.s, batch.a)
+        assert v is not None
+        td_square = (target.y - m).detach().square().mean((1, 2))
+        noise = self.target_noise(state, td_square)
+        error = (target.y + torch.where(lot < p / 2, noise, -noise) - m).square()
+        weight = torch.where(lot < p, 1 / p, 0.0)
+        risk, tandem = (weight * (error + v)).mean((1, 2)), disagreement(m, weight).mean(-1)
+        log = {
+            "q": m.mean((1, 2)),
+            "q_deviation": (m.var(1, correction=0) + v.mean(1)).sqrt().mean(-1),
+        }
+        return self.objective(state, theta, risk, tandem, td_square, log)
+
+    def target_noise(self, state: State, td_square: Tensor) -> Tensor:
+        """ζ σ̂, [R, 1, 1]."""
+        return (Hyper(state).noise * self.td_scale(state, td_square).sqrt()).view(-1, 1, 1)
+
+    def objective(
+        self,
+        state: State,
+        theta: Params,
+        risk: Tensor,
+        tandem: Tensor,
+        td_square: Tensor,
+        log: dict[str, Tensor],
+    ) -> Loss:
+        h, n = Hyper(state), state["step"].clamp_max(self.config.capacity)
+        scale = self.td_scale(state, td_square)
+        kl = self.divergence(state, theta).mean(1)
+        bellman, tandem = risk / scale, tandem / scale
+        conservative = complexity_maurer(kl, n, h.delta)
+        loss = bellman + h.conservative * conservative - h.xi * tandem
+        log = log | {"bellman": bellman, "conservative": conservative, "tandem": tandem, "kl": kl}
+        return loss, log | {"td_square": td_square}
+
+    def td_scale(self, state: State, td_square: Tensor) -> Tensor:
+        """σ̂²; in the first update, before which there is none, that of its batch."""
+        return torch.where(state["critic/count"] > 0, state["td_square"], td_square).clamp_min(1e-8)
+
+    def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
+        log = super().learn(state, batch, draw, active)
+        weight = state["critic/count"].clamp_min(1).reciprocal().clamp_min(SLOWEST)
+        mean = state["td_square"].lerp(log["td_square"], weight)
+        state["td_square"].copy_(torch.where(active & state["alive"], mean, state["td_square"]))
+        return log
+
+    # Which members learn from a transition is a lottery, whose numbers follow from the step in
+    # which it was stored and the run's key: they are the same each time it is drawn, and nothing
+    # need be stored.
+
+    def update(self, state: State, data: Tensor, draw: Draw) -> None:
+        step, capacity = state["step"], data.shape[1]
+        places = replay.indices(draw["replay"], step.clamp_max(capacity))  # [R, B]
+        stored = places + capacity * ((step - 1 - places) // capacity)
+        member = torch.arange(self.config.critics, device=data.device)[:, None]
+        number = scrambled(stored.unsqueeze(1) * self.config.critics + member)  # [R, M, B]
+        uniform = (scrambled(number ^ state["lottery_key"].view(-1, 1, 1)) >> 8) / 2**24
+        super().update(state, data, {**draw, "lottery": uniform})
+
+    # --- 4. The actor maximises a lower bound: the mean of Q minus κ standard deviations.
+
+    def actor_loss(self, state: State, pi: Params, batch: Batch, draw: Draw) -> Loss:
+        alpha = self.alpha(state)
+        a, log_pi = squashed_sample(*self.actor(pi, batch.s), draw["actor"])
+        q = self.shifted_mean(state, batch.s, a, -Hyper(state).caution)
+        return (alpha[:, None] * log_pi - q).mean(-1), {"entropy": -log_pi.mean(-1), "alpha": alpha}
+
+    def shifted_mean(self, state: State, s: Tensor, a: Tensor, factor: Tensor) -> Tensor:
+        """Return mean + factor · std of Q, [R, B]."""
+        mean, variance = self.mean_and_variance(state, s, a)
+        return mean + factor[:, None] * standard_deviation(variance)
+
+    # --- 5. Acting. Candidates are ranked by the actor's lower bound, or in training by one member
+    # with one draw of its weights, the same for a whole episode.
+
+    def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
+        a, h = self.candidates(state, s, draw), Hyper(state)
+        ranking = self.config.ranking if "member" in draw else "actor"  # in evaluation
+        if a.shape[1] == 1:
+            return a.squeeze(1)
+        if ranking == "member":
+            q = self.member_value(state, *pairs(s, a))
+        else:
+            factor = h.optimism if ranking == "upper" else -h.caution
+            q = self.shifted_mean(state, *pairs(s, a), factor)
+        return best_candidate(a, q.view(a.shape[:-1]), h.shots)
+
+    def member_value(self, state: State, s: Tensor, a: Tensor) -> Tensor:
+        """Return Q [R, B] of the member that each run has drawn for its present episode."""
+        place = torch.arange(self.runs, device=s.device) * self.config.critics + state["member"]
+        weights = state["critic"].flatten(0, 1).index_select(0, place).unsqueeze(1)
+        return self.single.sampled(
+            self.single.views(weights), s, a, state["weight_noise"].unsqueeze(1)
+        )[:, 0, :, 0]
+
+    def draw_member(self, state: State, draw: Draw, due: Tensor) -> None:
+        super().draw_member(state, draw, due)
+        noise = torch.where(due.view(-1, 1, 1), draw["weight_noise"], state["weight_noise"])
+        state["weight_noise"].copy_(noise)
+
+    def act_streams(self) -> dict[str, Stream]:
+        return super().act_streams() | {"weight_noise": Stream((1, self.critic.trunk.width))}
+
+    def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
+        return super().extra_state(seeds, device) | {
+            "td_square": torch.zeros(self.runs, device=device),
+            "lottery_key": (
+                initial_uniforms(seeds, "lottery", 1, device).squeeze(1) * 2**24
+            ).long(),
+            "weight_noise": torch.zeros(self.runs, 1, self.critic.trunk.width, device=device),
+        }
+
+    def logged(self) -> tuple[str, ...]:
+        return (
+            *super().logged(),
+            "bellman",
+            "conservative",
+            "tandem",
+            "kl",
+            "q_deviation",
+            "td_square",
+        )
+
+
+def disagreement(m: Tensor, weight: Tensor) -> Tensor:
+    """(1/M²) Σ_{k<l} w_k w_l (m_k − m_l)² [R, B], with w = b/p [R, M, B]: in the mean over masks it
+    is Var_k[m_k], and it counts no member in a transition that nothing holds it to."""
+    centred = m - m.detach().mean(1, keepdim=True)  # which changes nothing but the rounding
+    first, second = (weight * centred).sum(1), (weight * centred.square()).sum(1)
+    return (weight.sum(1) * second - first.square()) / m.shape[1] ** 2

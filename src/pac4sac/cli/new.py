@@ -1,0 +1,102 @@
+"""`pac4sac new`: a file for a custom agent, copied from a shipped algorithm."""
+
+import importlib.util
+import inspect
+import io
+import keyword
+import shlex
+import sys
+import tokenize
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from rich.console import Console
+from tyro.conf import Positional, arg
+
+from pac4sac.base.errors import UserError
+from pac4sac.base.text import assignments, did_you_mean
+from pac4sac.base.version import __version__
+from pac4sac.cli.shared import say, writing
+
+if TYPE_CHECKING:
+    from pac4sac.agents import Agent
+
+HEADER = """\
+# Copied from {source} of pac4sac {version}. Change it, then try and train it:
+#   pac4sac check {name}
+#   pac4sac train Pendulum-v1 --algo {name}
+"""
+
+
+@dataclass(frozen=True)
+class New:
+    """Write a file for a custom agent: a copy of a shipped algorithm, ready to be changed.
+
+    Example: pac4sac new my_agent --from sac
+    """
+
+    # Name of the module; NAME.py is written into the working directory, with the class Name.
+    module: Annotated[Positional[str], arg(metavar="NAME")]
+    # Algorithm to copy, from `pac4sac list algos`.
+    source: Annotated[str, arg(name="from", metavar="ALGO")] = "sac"
+
+    def run(self, console: Console) -> int:
+        path = Path(f"{self.module}.py")
+        class_name = check_module_name(self.module, path)
+        from pac4sac.agents import ALGORITHMS
+
+        if self.source not in ALGORITHMS:
+            known = did_you_mean(self.source, ALGORITHMS)
+            raise UserError(f"There is no algorithm {self.source!r}; {known}")
+        algorithm = ALGORITHMS[self.source]
+        name = f"{self.module}:{class_name}"
+        header = HEADER.format(source=self.source, version=__version__, name=name)
+        code = header + source_of(algorithm.agent, class_name)
+        with writing(path), path.open("x", encoding="utf-8") as file:
+            file.write(code)
+        settings = shlex.join(assignments(algorithm.defaults))
+        say(console, f"Written: {path}")
+        say(console, f"Check:   pac4sac check {name}")
+        flags = f" --set {settings}" if settings else ""
+        say(console, f"Train:   pac4sac train Pendulum-v1 --algo {name}{flags}")
+        return 0
+
+
+def check_module_name(module: str, path: Path) -> str:
+    """Return the name of the class, or say why the module cannot be called like this."""
+    class_name = "".join(part.capitalize() for part in module.split("_"))
+    if not (module.isidentifier() and class_name.isidentifier()) or keyword.iskeyword(module):
+        raise UserError(
+            f"{module!r} is not the name of a module; use letters, digits and _, as in my_agent."
+        )
+    if path.exists() or path.is_symlink():
+        raise UserError(f"{path} exists already; choose another name, or remove it first.")
+    if module in sys.modules or importlib.util.find_spec(module) is not None:
+        raise UserError(f"There is a module {module!r} already; choose another name.")
+    return class_name
+
+
+def source_of(agent: "type[Agent]", class_name: str) -> str:
+    """Return the file of a shipped agent, with its class and its settings renamed."""
+    source = Path(inspect.getfile(agent)).read_text(encoding="utf-8")
+    names = {agent.__name__: class_name}
+    if agent.Config.__module__ == agent.__module__:
+        names[agent.Config.__name__] = f"{class_name}Config"
+    return rename(source, names)
+
+
+def rename(source: str, names: Mapping[str, str]) -> str:
+    """Rename identifiers, but no words in texts and comments."""
+    lines = source.splitlines(keepends=True)
+    tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
+    identifiers = [token for token in tokens if token.type == tokenize.NAME]
+    for taken in {token.string for token in identifiers} & {*names.values()} - {*names}:
+        raise UserError(f"The file to copy has a name {taken} already; choose another name.")
+    for token in reversed(identifiers):
+        row, column = token.start
+        if token.string in names:
+            line, end = lines[row - 1], column + len(token.string)
+            lines[row - 1] = line[:column] + names[token.string] + line[end:]
+    return "".join(lines)

@@ -1,0 +1,122 @@
+"""Where PAC4SAC's lower regret comes from: what shooting gives to each kind of critic, and what the
+PAC-Bayes critic gives beside plain ones."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from pac4sac.paper.groups import PaperContext
+from pac4sac.paper.rows import PAPER_SHOTS, departures, labelled, task_differences
+from pac4sac.report.tables import Column, Table, with_ends, words
+from pac4sac.runs.statistics import Difference, Summary, welch_over_strata
+
+TWO, ONE, OURS = "two plain critics (SAC)", "one plain critic", "one PAC-Bayes critic (PAC4SAC)"
+ONCE, SHOOTING = 1, PAPER_SHOTS  # candidate actions
+# Labels with one candidate and with many; the first three differ in their critics alone.
+CRITICS = {
+    TWO: {ONCE: "sac", SHOOTING: "sac+shooting"},
+    ONE: {ONCE: "one-plain-critic", SHOOTING: "one-plain-critic+shooting"},
+    OURS: {ONCE: "pac4sac-without-shooting", SHOOTING: "pac4sac"},
+    "SAC, calibrated α": {ONCE: "sac-calibrated", SHOOTING: "sac-calibrated+shooting"},
+    "SAC, learned α": {ONCE: "sac-auto", SHOOTING: "sac-auto+shooting"},
+}
+ABLATED = ("shots", "critics")  # settings that make the rows, so no departures from the paper's
+THREE = [TWO, ONE, OURS]
+Regrets = Mapping[tuple[str, int], Summary]  # on one task, by critic and candidates
+Pair = tuple[tuple[str, int], tuple[str, int]]  # what is compared, and with what
+
+
+@dataclass(frozen=True)
+class AblationRow:
+    task: str
+    name: str
+    once: Summary | Difference | None
+    shooting: Summary | Difference | None
+    overall: Difference | None
+
+    @property
+    def tells_a_difference(self) -> bool:
+        return any(
+            isinstance(value, Difference) for value in (self.once, self.shooting, self.overall)
+        )
+
+
+def ablation_tables(context: PaperContext) -> list[Table]:
+    """Return the tables on the paper's tasks that show any difference."""
+    of_shooting: list[AblationRow] = []
+    of_critic: list[AblationRow] = []
+    for title, members in context.variants.items():
+        if not task_differences(members[0].task):
+            regrets = _regrets(context, title)
+            of_shooting += _rows_of_shooting(title, regrets)
+            of_critic += _rows_of_critic(title, regrets)
+    tables = [_shooting_table(of_shooting), _critic_table(of_critic)]
+    return [table for table in tables if any(row.tells_a_difference for row in table.rows)]
+
+
+def _shooting_table(rows: Sequence[AblationRow]) -> Table:
+    numbers = partial(Column, scale=1000.0)
+    columns = [
+        words("Task", "task", "task"),
+        words("Critic", "name", "critic"),
+        numbers("one candidate", "once", ("once", "once_sd")),
+        numbers(f"{SHOOTING} candidates", "shooting", ("shooting", "shooting_sd")),
+        numbers("difference [95 %]", "overall", with_ends("difference")),
+    ]
+    caption = "What shooting gives. Regret, thousands"
+    return Table("gain-of-shooting", caption, columns, rows)
+
+
+def _critic_table(rows: Sequence[AblationRow]) -> Table:
+    numbers = partial(Column, scale=1000.0)
+    columns = [
+        words("Task", "task", "task"),
+        words("Minus", "name", "minus"),
+        numbers("one candidate", "once", with_ends("once")),
+        numbers(f"{SHOOTING} candidates", "shooting", with_ends("shooting")),
+        numbers("mean of both", "overall", with_ends("both")),
+    ]
+    caption = (
+        "What the PAC-Bayes critic gives. Regret, thousands: PAC4SAC's minus that of plain critics "
+        "[95 %]"
+    )
+    return Table("gain-of-critic", caption, columns, rows)
+
+
+def _regrets(context: PaperContext, title: str) -> Regrets:
+    found = {}
+    for critic, labels in CRITICS.items():
+        for shots, label in labels.items():
+            variant = labelled(context.results(title), label)
+            if variant is None or departures(variant, ABLATED) or variant.shots != shots:
+                continue
+            if regret := variant.summary("regret"):
+                found[critic, shots] = regret
+    return found
+
+
+def _mean_difference(regrets: Regrets, *pairs: Pair) -> Difference | None:
+    """Each pair has the same weight; None where one lacks a side."""
+    if not all(side in regrets for pair in pairs for side in pair):
+        return None
+    return welch_over_strata([(regrets[ours], regrets[theirs]) for ours, theirs in pairs])
+
+
+def _rows_of_shooting(title: str, regrets: Regrets) -> list[AblationRow]:
+    pairs = {critic: ((critic, SHOOTING), (critic, ONCE)) for critic in CRITICS}
+    rows = []
+    for critic, pair in pairs.items():
+        shooting, once = (regrets.get(side) for side in pair)
+        rows.append(AblationRow(title, critic, once, shooting, _mean_difference(regrets, pair)))
+    mean = _mean_difference(regrets, *(pairs[critic] for critic in THREE))
+    rows.insert(len(THREE), AblationRow(title, "mean of these three", None, None, mean))
+    return [row for row in rows if row.once or row.shooting or row.overall]
+
+
+def _rows_of_critic(title: str, regrets: Regrets) -> list[AblationRow]:
+    rows = []
+    for critic in (ONE, TWO):
+        pairs = [((OURS, shots), (critic, shots)) for shots in (ONCE, SHOOTING)]
+        once, shooting = (_mean_difference(regrets, pair) for pair in pairs)
+        rows.append(AblationRow(title, critic, once, shooting, _mean_difference(regrets, *pairs)))
+    return [row for row in rows if row.once or row.shooting]

@@ -1,0 +1,132 @@
+"""The section on all tasks together: regret as a fraction of r_limit × E_max."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from pac4sac.report import figures, rankings
+from pac4sac.report.comparison import Context
+from pac4sac.report.provenance import mixtures
+from pac4sac.report.tables import TEXTS, Cell, Column, Picture, Section, Table, words
+from pac4sac.report.variants import Variant
+from pac4sac.runs.statistics import Estimate, interquartile_mean, probability_of_improvement
+
+NAME, UNIT = "across-tasks", "regret / (r_limit × E_max)"
+
+
+class AcrossTasks:
+    """Variants with results on all of the tasks that compare at least two variants."""
+
+    def __init__(self, context: Context, titles: Iterable[str]) -> None:
+        self.context = context
+        self.tasks = [title for title in titles if _is_compared(context.results(title))]
+        by_label: dict[str, list[Variant]] = defaultdict(list)
+        for title in self.tasks:
+            for variant in context.results(title):
+                by_label[variant.label].append(variant)
+        self.variants = {
+            label: members
+            for label, members in by_label.items()
+            if len(members) == len(self.tasks) and all(map(normalised_regrets, members))
+        }
+        # of each label on each task, run by run
+        self.scores = {
+            label: [normalised_regrets(variant) for variant in members]
+            for label, members in self.variants.items()
+        }
+
+    @property
+    def baseline(self) -> str:
+        named = [self.context.baselines[title] for title in self.tasks]
+        known = [variant.label for variant in named if variant and variant.label in self.variants]
+        return next(iter([*known, *self.variants]))
+
+    def means(self) -> dict[str, Estimate]:
+        return {label: interquartile_mean(scores) for label, scores in self.scores.items()}
+
+    def improvements(self) -> dict[str, Estimate]:
+        """Return the probability of each to be better than the baseline."""
+        theirs = self.scores[self.baseline]
+        return {
+            label: probability_of_improvement(scores, theirs, lower_is_better=True)
+            for label, scores in self.scores.items()
+            if label != self.baseline
+        }
+
+    def table(self) -> Table:
+        columns = [
+            words("Variant", str),
+            Column("Runs", self._runs_cell),
+            Column("IQM of normalised regret [95 %]", self.means().__getitem__, digits=3),
+            Column(f"P(better than {self.baseline}) [95 %]", self.improvements().get, digits=2),
+        ]
+        return Table(NAME, TEXTS["across_tasks"]["caption"], columns, list(self.variants))
+
+    def _runs_cell(self, label: str) -> Cell:
+        runs = sum(map(len, self.scores[label]))
+        diverged = sum(variant.count("diverged") for variant in self.variants[label])
+        return Cell(str(runs), runs, note=f"{diverged} diverged left out" if diverged else "")
+
+    def overview(self) -> Picture:
+        """Learning curves of the baseline and of what is drawn in all figures, task by task."""
+        drawn: dict[str, list[Variant]] = {}
+        for title in self.tasks:
+            both = self.context.companions.get(title), self.context.baselines[title]
+            if members := list(dict.fromkeys(filter(None, both))):
+                drawn[title] = members
+        caption = TEXTS["across_tasks"]["overview"]
+        return Picture("overview", caption, partial(figures.overview_figure, drawn))
+
+    def pictures(self) -> list[Picture]:
+        """Return the ranking and the performance profiles of the first few variants."""
+        count, styles, baseline = len(self.tasks), self.context.styles, self.baseline
+        ranked = dict(sorted(self.means().items(), key=lambda item: item[1].value))
+        first = [baseline, *(label for label in ranked if label != baseline)][: figures.AT_ONCE]
+        ranking = partial(
+            rankings.ranking_figure,
+            f"Interquartile means over {count} tasks",
+            ranked,
+            styles,
+            baseline,
+            UNIT,
+            1.0,
+        )
+        profiles = partial(
+            rankings.profile_figure,
+            f"Performance profiles over {count} tasks",
+            {label: self.scores[label] for label in first},
+            styles,
+            baseline,
+            UNIT,
+            lower_is_better=True,
+        )
+        return [
+            Picture(NAME, TEXTS["across_tasks"]["caption"], ranking),
+            Picture(f"profile-{NAME}", TEXTS["profile"]["caption"], profiles),
+        ]
+
+
+def across_tasks_section(across: AcrossTasks) -> tuple[Section, Picture] | None:
+    """Return the section and the overview, which a report shows first; None without two tasks and
+    two variants."""
+    if len(across.tasks) < 2 or len(across.variants) < 2:
+        return None
+    compared = [variant for members in across.variants.values() for variant in members]
+    by_task = sorted(compared, key=lambda variant: across.tasks.index(variant.task.title))
+    blocks = [
+        TEXTS["across_tasks"]["intro"].format(tasks=", ".join(across.tasks)),
+        across.table(),
+        *mixtures(by_task),
+        *across.pictures(),
+    ]
+    return Section(NAME, "Across tasks", blocks), across.overview()
+
+
+def _is_compared(variants: Sequence[Variant]) -> bool:
+    """A task with a single variant compares nothing, and would leave out all other variants."""
+    return sum(bool(normalised_regrets(variant)) for variant in variants) > 1
+
+
+def normalised_regrets(variant: Variant) -> list[float]:
+    most = variant.task.most_regret
+    return [value / most for value in variant.values("regret")] if most > 0 else []

@@ -1,0 +1,90 @@
+"""The shell command that trains the runs of a variant again."""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pac4sac.base.text import assignments
+from pac4sac.runs.logs import MEASUREMENTS
+from pac4sac.runs.reading import RunRecord
+
+DEFAULT_PRESET = "default"
+DEFAULT_EVALUATION_EPISODES = 5
+TASK_FIELDS = ("name", "horizon", "r_limit", "env_kwargs", "steps")
+
+
+def train_command(runs: Sequence[RunRecord], seeds: str) -> str:
+    """Return the command for runs that differ in their seed only."""
+    first = runs[0]
+    task, task_changes = _given_task(first)
+    steps = task_changes.pop("steps", None)
+    # Only a run that was solved tells whether it would stop then.
+    stops_when_solved = any((run.status_detail or "").startswith("solved") for run in runs)
+    options: dict[str, Any] = {
+        "--algo": first.algo,
+        "--seeds": seeds,
+        "--steps": steps,
+        "--preset": first.preset if first.preset != DEFAULT_PRESET else None,
+        "--from": f"AGENT-{first.started_from}" if first.started_from else None,
+        "--set-task": [f"{key}={json.dumps(value)}" for key, value in task_changes.items()],
+        "--set": assignments(dict(sorted(first.given.items()))),
+        "--stop-when-solved": stops_when_solved,
+        **_common([_measuring_options(run) for run in runs]),
+    }
+    words = ["pac4sac", "train", task]
+    for option, value in options.items():
+        words += _option_words(option, value)
+    return shlex.join(words)
+
+
+def _given_task(run: RunRecord) -> tuple[str, dict[str, Any]]:
+    """Return the name by which `train` finds the task, and its fields that were changed."""
+    given = run.about.get("given_task", {})
+    name, changes = given.get("task"), given.get("changes")
+    if isinstance(name, str) and isinstance(changes, dict):
+        return name, dict(changes)
+    # Older runs do not tell which fields were changed: all are named.
+    stored = {key: run.task[key] for key in TASK_FIELDS if run.task.get(key)}
+    return str(run.task.get("env_id", run.task["name"])), stored
+
+
+def _option_words(option: str, value: Any) -> list[str]:
+    if not value:
+        return []
+    if value is True:
+        return [option]
+    return [option, *map(str, value)] if isinstance(value, list) else [option, str(value)]
+
+
+def _measuring_options(run: RunRecord) -> dict[str, Any]:
+    """Return how a run was computed and measured, as far as its folder tells."""
+    precision = run.computed.get("precision")
+    options: dict[str, Any] = {
+        "--precision": precision if precision != "float32" else None,
+        "--device": run.computed.get("device"),
+        "--evaluation-episodes": _evaluation_episodes(run),
+    }
+    for log in ("evaluations", *MEASUREMENTS):
+        steps = sorted({row["step"] for row in getattr(run, log) if type(row.get("step")) is int})
+        # All have a measurement at the end, which is the default for evaluations only.
+        if len(steps) > (log == "evaluations"):
+            options[f"--{log.replace('evaluations', 'evaluate')}-every"] = steps[0]
+    return options
+
+
+def _evaluation_episodes(run: RunRecord) -> int | None:
+    """Return the number of episodes of an evaluation; None if it is the default or unknown."""
+    counts = [len(row["returns"]) for row in run.evaluations if isinstance(row["returns"], list)]
+    most = max(counts, default=0)
+    return most if most not in (0, DEFAULT_EVALUATION_EPISODES) else None
+
+
+def _common(options: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the options that all have in common."""
+    first, *others = options
+    return {
+        name: value
+        for name, value in first.items()
+        if all(other.get(name) == value for other in others)
+    }

@@ -1,0 +1,43 @@
+"""Draw a run over the archived runs of its task."""
+
+from pathlib import Path
+
+from pac4sac.report.figures import (
+    DASHED,
+    FAINT,
+    INK,
+    add_legend,
+    count_seeds,
+    draw_mean,
+    drawn,
+    finish_panel,
+    mean_curve,
+    new_figure,
+)
+from pac4sac.report.style import KNOWN
+from pac4sac.runs.reading import RunRecord
+from pac4sac.runs.reference import reference_runs
+
+BASELINES = ("sac", "pac4sac")
+
+
+def draw_over_reference(path: Path, run: RunRecord, label: str) -> None:
+    """Draw a run on a task with archived runs; the suffix of `path` chooses the format."""
+    task, horizon, r_limit = (run.task[name] for name in ("name", "horizon", "r_limit"))
+    archived = reference_runs(task)
+    figure, (panel,) = new_figure(f"{task}: this run over archived ones", 1, height=4.4)
+    for algo in BASELINES:
+        runs, style = archived[task, algo], KNOWN[algo]
+        if curve := mean_curve(runs):
+            steps, *band = curve
+            name = f"{style.name}, archived: mean of {count_seeds(len(runs))}, 95 % interval"
+            draw_mean(panel, (steps / horizon, *band), name, style)
+    line = {"color": INK, "linewidth": 1.2, "marker": "o", "markersize": 3.5, "zorder": 5}
+    panel.plot(run.steps / horizon, run.returns, **line, label=drawn(label))
+    panel.axhline(r_limit, **DASHED)
+    where = {"xy": (0, r_limit), "xycoords": ("axes fraction", "data"), "xytext": (4, 4)}
+    text = {"textcoords": "offset points", "color": FAINT, "fontsize": 7}
+    panel.annotate(f"solved: five in a row above {r_limit:g}", **where, **text)
+    finish_panel(panel, "training episode", "return of the episode")
+    add_legend(figure, panel, columns=1)
+    figure.savefig(path, dpi=200)

@@ -1,0 +1,259 @@
+"""Sections on runs that chose a setting, by search or calibration: on each task, and over tasks
+the regrets beside those of the baseline and what standard deviations are worth.
+
+Regrets differ by factors between tasks, so means over seeds and tasks are of logarithms."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from statistics import fmean
+
+import numpy as np
+
+from pac4sac.base.text import file_name, number, p_value
+from pac4sac.report.comparison import Context, compare_headline, comparison_table
+from pac4sac.report.tables import TEXTS, Block, Column, Section, Table, with_ends, words
+from pac4sac.report.uncertainty import OFFERED, error_by_deviation, in_times
+from pac4sac.report.variants import Variant
+from pac4sac.runs.collection import FoundStudy
+from pac4sac.runs.statistics import (
+    Difference,
+    Estimate,
+    Summary,
+    holm,
+    summarise,
+    welch_over_strata,
+)
+
+OnTasks = Mapping[str, Sequence[Variant]]  # by the title of the task
+Factors = Mapping[str, float]  # of a variant, likewise
+Row = tuple[str, Factors]  # with the label of the variant
+NOTHING_COMPLETE = "No setting is complete yet."
+
+
+def chosen_by(context: Context, study: FoundStudy) -> dict[str, list[Variant]]:
+    """Return the variants of a study by task, with its own runs: another may have begun more."""
+    chosen: dict[str, list[Variant]] = {}
+    for title, variants in context.variants.items():
+        for variant in variants:
+            if variant.chose == study.kind and study.name in variant.studies:
+                chosen.setdefault(title, []).append(variant.of_study(study.name))
+    return chosen
+
+
+def studies_of_kind(context: Context, kind: str) -> list[FoundStudy]:
+    """Return the studies of a kind, each name once."""
+    return list({s.name: s for s in context.collection.studies if s.kind == kind}.values())
+
+
+def chosen_section(context: Context, kind: str) -> Section | None:
+    """Return the section on the studies of this kind, calibration or search."""
+    blocks: list[Block] = []
+    for study in studies_of_kind(context, kind):
+        if on_tasks := chosen_by(context, study):
+            blocks += [study_heading(study), *chosen_blocks(study, on_tasks)]
+    intro = TEXTS["search"]["intro" if kind == "search" else kind]
+    return Section(kind, kind.capitalize(), [intro, *blocks]) if blocks else None
+
+
+def study_heading(study: FoundStudy) -> str:
+    return f"{study.title}. {study.question}".rstrip()
+
+
+def chosen_blocks(study: FoundStudy, on_tasks: OnTasks) -> list[Block]:
+    blocks: list[Block] = []
+    if study.kind == "search" and len(on_tasks) > 1:
+        blocks += search_tables(study, on_tasks)
+    for title, members in on_tasks.items():
+        name, caption = file_name(f"{study.name}-{title}"), f"{study.kind.capitalize()} on {title}"
+        compared = compare_headline(members, None)
+        blocks.append(comparison_table(name, caption, compared, members[0].task))
+    return blocks
+
+
+def chosen_answer(on_tasks: OnTasks) -> str:
+    """Return the first of what the section ranks, in a line."""
+    if len(on_tasks) > 1 and (ranked := over_the_least(on_tasks)):
+        told = [f"`{label}` ({geometric_mean(factors):.2f})" for label, factors in ranked.items()]
+        return (
+            f"Least regret over {len(on_tasks)} tasks, as so many times the least on each: "
+            f"{', then '.join(told[:2])}."
+        )
+    best = [text for members in on_tasks.values() if (text := _best_on_task(members))]
+    return f"Best of those complete: {'; '.join(best)}." if best else NOTHING_COMPLETE
+
+
+def _best_on_task(members: Sequence[Variant]) -> str:
+    task = members[0].task
+    means = {v: fmean(v.values(task.headline.key)) for v in members if v.has_results}
+    if not means:
+        return ""
+    choose = min if task.headline.lower_is_better else max
+    best = choose(means, key=means.__getitem__)
+    return f"on {task.title} `{best.label}`, {task.unit} {number(means[best], task.scale)}"
+
+
+def search_tables(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
+    return [*_regret_table(study, on_tasks), *_deviation_table(study, on_tasks)]
+
+
+def geometric_mean(factors: Factors) -> float:
+    return math.exp(fmean(map(math.log, factors.values())))
+
+
+def typical_factor(factors: Factors) -> float:
+    """By how much they miss 1: twice and half as much are as far from it."""
+    return math.exp(fmean(abs(math.log(factor)) for factor in factors.values()))
+
+
+# --- regrets
+
+
+def log_regrets(on_tasks: OnTasks) -> dict[str, dict[str, Summary]]:
+    """By label and task, of the variants with results and some regret on all tasks."""
+    found: dict[str, dict[str, Summary]] = {}
+    for title, members in on_tasks.items():
+        for variant in members:
+            regrets = variant.values("regret") if variant.has_results else []
+            if len(regrets) and min(regrets) > 0:
+                found.setdefault(variant.label, {})[title] = summarise(np.log(regrets))
+    return {
+        label: of_tasks for label, of_tasks in found.items() if of_tasks.keys() == on_tasks.keys()
+    }
+
+
+def over_the_least(on_tasks: OnTasks) -> dict[str, Factors]:
+    """Of each variant its regret on each task as so many times the least there, from the least in
+    the mean on."""
+    logs = log_regrets(on_tasks)
+    if len(logs) < 2:
+        return {}
+    least = {title: min(of_tasks[title].mean for of_tasks in logs.values()) for title in on_tasks}
+    factors = {
+        label: {t: math.exp(of_tasks[t].mean - least[t]) for t in on_tasks}
+        for label, of_tasks in logs.items()
+    }
+    return dict(sorted(factors.items(), key=lambda row: (geometric_mean(row[1]), row[0])))
+
+
+def over_the_baseline(on_tasks: OnTasks, baseline: str) -> dict[str, Difference]:
+    """Of each other variant the logarithm of how many times the baseline's regret it has, with
+    Holm's p-values; nothing where the baseline lacks a task."""
+    logs = log_regrets(on_tasks)
+    theirs = logs.pop(baseline, None)
+    if theirs is None:
+        return {}
+    found = {
+        label: welch_over_strata([(ours[t], theirs[t]) for t in on_tasks])
+        for label, ours in logs.items()
+    }
+    corrected = holm([difference.p for difference in found.values()])
+    return {label: replace(found[label], p=p) for label, p in zip(found, corrected, strict=True)}
+
+
+def _regret_table(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
+    rows, label = over_the_least(on_tasks), f"{study.baseline} ({study.kind})"
+    if not rows:
+        return []
+    beside = over_the_baseline(on_tasks, label) if study.baseline else {}
+    if not beside:
+        mean = Column("geometric mean", lambda row: geometric_mean(row[1]), "times", digits=2)
+        caption = "regret as so many times the least on a task"
+        return [_table(study, "over-tasks", caption, on_tasks, rows, mean)]
+    scaled: dict[str, Factors] = {}
+    for other, factors in rows.items():
+        scaled[other] = {task: factors[task] / rows[label][task] for task in on_tasks}
+
+    def times(row: Row) -> Estimate:
+        return in_times(beside[row[0]]) if row[0] in beside else Estimate(1.0)
+
+    def p(row: Row) -> float | None:
+        return beside[row[0]].p if row[0] in beside else None
+
+    columns = [
+        Column("geometric mean [95 %]", times, with_ends("times"), digits=2),
+        Column("p (Holm)", p, "p", show=p_value),
+    ]
+    caption = f"regret as so many times that of {study.baseline}"
+    return [_table(study, "over-tasks", caption, on_tasks, scaled, *columns)]
+
+
+# --- deviations
+
+
+def deviations_over_tasks(on_tasks: OnTasks) -> dict[str, Factors]:
+    """Of each variant that offers a deviation on all tasks: on each its errors by its deviation at
+    the end, from the nearest to 1 on."""
+    found: dict[str, dict[str, float]] = {}
+    for title, members in on_tasks.items():
+        for variant in members:
+            ratio = error_by_deviation(variant)
+            if ratio is not None and ratio.value > 0:
+                found.setdefault(variant.label, {})[title] = ratio.value
+    everywhere = {
+        label: factors for label, factors in found.items() if factors.keys() == on_tasks.keys()
+    }
+    return dict(sorted(everywhere.items(), key=lambda row: (typical_factor(row[1]), row[0])))
+
+
+def _deviation_table(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
+    rows = deviations_over_tasks(on_tasks)
+    if not rows:
+        return []
+
+    def ends(name: str, row: Row) -> list[list[float]]:
+        """Return the values of the seeds, by task."""
+        variants = [v for members in on_tasks.values() for v in members if v.label == row[0]]
+        return [OFFERED.ends(variant, name) for variant in variants]
+
+    def mean(name: str, row: Row) -> float | None:
+        of_tasks = ends(name, row)
+        return fmean(map(fmean, of_tasks)) if all(of_tasks) else None
+
+    def of_root_mean_squares(row: Row) -> float | None:
+        """Where two critics cross, their distance is nearly 0 and the quotient there counts for all
+        others."""
+        logs = []
+        for errors, deviations in zip(ends("rms", row), ends("deviation", row), strict=True):
+            pairs = zip(errors, deviations, strict=True)
+            logs.append([math.log(e / d) for e, d in pairs if e > 0 and d > 0])
+        return math.exp(fmean(map(fmean, logs))) if all(logs) else None
+
+    columns = [
+        Column(
+            "geometric mean", lambda row: geometric_mean(row[1]), "error_by_deviation", digits=2
+        ),
+        Column("off by a factor of", lambda row: typical_factor(row[1]), "off_by", digits=2),
+        Column("of root mean squares", of_root_mean_squares, "of_root_mean_squares", digits=2),
+        Column("covered by ± 2", partial(mean, "covered"), "covered", digits=2),
+        Column("rank correlation", partial(mean, "rank"), "rank", digits=2),
+    ]
+    caption = "error ÷ deviation at the end of training"
+    return [_table(study, "deviations", caption, on_tasks, rows, *columns)]
+
+
+def _table(
+    study: FoundStudy,
+    name: str,
+    caption: str,
+    on_tasks: OnTasks,
+    rows: Mapping[str, Factors],
+    *over_tasks: Column,
+) -> Table:
+    """Of each variant what is over all tasks, and its factor on each."""
+
+    def on_task(title: str, row: Row) -> float:
+        return row[1][title]
+
+    columns = [
+        words("Variant", lambda row: row[0], "variant"),
+        *over_tasks,
+        *(
+            Column(title, partial(on_task, title), title, "on each task", digits=2)
+            for title in on_tasks
+        ),
+    ]
+    return Table(
+        file_name(f"{study.name}-{name}"), f"{study.title}: {caption}", columns, [*rows.items()]
+    )

@@ -1,0 +1,101 @@
+"""Logs of runs as data frames: `pac4sac.results`."""
+
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pac4sac.base.errors import UserError
+from pac4sac.base.text import did_you_mean
+from pac4sac.runs.logs import EPISODE_COLUMNS, LOGS, MEASUREMENTS, REPORTED, LogRow, read_log
+from pac4sac.runs.reading import RunRecord, read_below, read_runs, tell_damage
+
+Log = tuple[RunRecord, Sequence[LogRow]]
+IN_EVERY_ROW = ("run", "task", "algo", "seed")
+
+
+def results(path: str | Path, kind: str = "episodes") -> Any:
+    """Return what a run, experiment, study or archive has logged.
+
+    Columns of the log come after run, task, algo and seed, and before each setting in which the
+    runs differ; a setting that is logged too is called `setting alpha`, for example. Damaged rows
+    are left out with a warning; the sentences are also in the frame's `attrs["left_out"]`.
+
+    Args:
+        path: Folder of a run, an experiment or a study, or an archive.
+        kind: One of episodes (every training episode), metrics (means of what the losses report),
+            evaluations, bias and coverage. `docs/metrics.md` explains their columns.
+
+    Returns:
+        A pandas DataFrame, or a dict of arrays if pandas is not installed.
+
+    Raises:
+        UserError: If there are no such logs.
+    """
+    if kind not in LOGS:
+        raise UserError(f"There are no results of the kind {kind!r}; {did_you_mean(kind, LOGS)}")
+    runs, unreadable = read_below(Path(path))
+    if not runs:
+        runs, unreadable = read_runs(path), []
+    left_out = tell_damage(runs, unreadable)
+    logs = [(run, _rows(run, kind)) for run in runs]
+    if kind != "episodes" and not any(rows for _, rows in logs):
+        how = f", which are written with --{kind}-every N" if kind in MEASUREMENTS else ""
+        raise UserError(f"No run in {path} has logged {kind}{how}.")
+    return _frame(_columns(logs, kind), left_out)
+
+
+def varying_settings(runs: Iterable[RunRecord]) -> tuple[str, ...]:
+    """Return the settings in which runs of the same task and algorithm differ."""
+    first_values: dict[tuple[str, str, str], Any] = {}
+    varying: dict[str, None] = {}
+    for run in runs:
+        for name, value in run.config.items():
+            if first_values.setdefault((run.task["name"], run.algo, name), value) != value:
+                varying[name] = None
+    return tuple(varying)
+
+
+def _rows(run: RunRecord, kind: str) -> Sequence[LogRow]:
+    if kind in REPORTED:
+        return tuple(getattr(run, kind))
+    # Damage of such a log is known by the record.
+    return read_log(run.folder / f"{kind}.jsonl")[0] if run.folder.is_dir() else ()
+
+
+def _columns(logs: Sequence[Log], kind: str) -> dict[str, list[Any]]:
+    """Return one list for each column; algorithms that log different things leave gaps."""
+    logged = dict.fromkeys(EPISODE_COLUMNS)
+    if kind != "episodes":
+        logged = dict.fromkeys(name for _, rows in logs for row in rows for name in row)
+    # A setting that is learned, such as alpha, is logged too.
+    settings = {
+        name: f"setting {name}" if name in logged else name
+        for name in varying_settings(run for run, _ in logs)
+    }
+    columns: dict[str, list[Any]] = {n: [] for n in (*IN_EVERY_ROW, *logged, *settings.values())}
+    for run, rows in logs:
+        facts = _facts(run, settings)
+        for row in rows:
+            for name, values in columns.items():
+                values.append(facts[name] if name in facts else row.get(name))
+    return columns
+
+
+def _facts(run: RunRecord, settings: Mapping[str, str]) -> dict[str, Any]:
+    """Return what is the same in every row of a run."""
+    facts = {"run": run.run, "task": run.task["name"], "algo": run.algo, "seed": run.seed}
+    return facts | {column: run.config.get(name) for name, column in settings.items()}
+
+
+def _frame(columns: dict[str, list[Any]], left_out: list[str]) -> Any:
+    try:
+        pandas = importlib.import_module("pandas")
+    except ImportError:
+        kinds = {"returns": object}  # lists of different lengths
+        return {name: np.array(values, kinds.get(name)) for name, values in columns.items()}
+    frame = pandas.DataFrame(columns)
+    frame.attrs["left_out"] = left_out
+    return frame

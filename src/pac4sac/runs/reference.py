@@ -1,0 +1,42 @@
+"""The archived runs that ship with the package, to be compared with one's own: the algorithms of
+the paper's Table 1, and two controls for PAC4SAC. They are an archive like `results/`, from which
+`tools/ship.py` makes it, with rounded returns."""
+
+from pathlib import Path
+from typing import Any
+
+from pac4sac.base.errors import UserError
+from pac4sac.base.text import did_you_mean
+from pac4sac.runs.frames import results
+from pac4sac.runs.reading import RunRecord, read_runs
+
+SHIPPED = Path(__file__).parents[1] / "shipped"
+TASKS = ("cartpole-swingup", "half-cheetah", "ant", "humanoid")
+
+
+def reference(task: str | None = None) -> Any:
+    """Every training episode of the archived runs on a task, or on all four: a pandas DataFrame
+    with the columns of `pac4sac.results`, or a dict of arrays without pandas."""
+    check_task(task)
+    episodes = results(SHIPPED)
+    if task is None:
+        return episodes
+    chosen = episodes["task"] == task
+    if isinstance(episodes, dict):
+        return {name: values[chosen] for name, values in episodes.items()}
+    return episodes[chosen].reset_index(drop=True)
+
+
+def reference_runs(task: str | None = None) -> dict[tuple[str, str], list[RunRecord]]:
+    """Return the same as runs, by task and label."""
+    check_task(task)
+    runs: dict[tuple[str, str], list[RunRecord]] = {}
+    for run in sorted(read_runs(SHIPPED), key=lambda run: TASKS.index(run.task["name"])):
+        if task in (None, run.task["name"]):
+            runs.setdefault((run.task["name"], run.label), []).append(run)
+    return runs
+
+
+def check_task(task: str | None) -> None:
+    if task is not None and task not in TASKS:
+        raise UserError(f"There are no reference curves of {task!r}; {did_you_mean(task, TASKS)}")

@@ -1,0 +1,335 @@
+"""A trial of an agent on made-up data: what `pac4sac check` can say of an algorithm of one's own
+before hours are spent on it. Whatever would go wrong in silence is tried on purpose: other random
+numbers, other company."""
+
+import dataclasses
+import functools
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pac4sac.agents import get_algorithm, make_config
+from pac4sac.agents.base import Agent
+from pac4sac.agents.nets import Critic
+from pac4sac.agents.settings import AgentConfig
+from pac4sac.agents.tape import Stream, Tape, read
+from pac4sac.base.errors import UserError
+from pac4sac.training.agent_file import acting_tensors
+from pac4sac.training.backends import disagreement, on_threads, trace
+from pac4sac.training.learner import Learner, Operation, Tensors
+
+CPU = torch.device("cpu")
+SEEDS = (3, 5, 8)
+# All sizes differ, so that no tensor fits where it should not.
+DS, DA, STATES, CAPACITY, STEPS = 6, 2, 4, 60, 2
+SMALL = {
+    "width": 16,
+    "depth": 1,
+    "batch": 9,
+    "capacity": CAPACITY,
+    "warmup": 0,
+    "updates_per_step": 1,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Examination:
+    """What was looked at, and in a sentence what is to be mended, if anything is."""
+
+    what: str
+    problem: str = ""
+
+
+def examine(algo: str) -> Iterator[Examination]:
+    """One after the other; what a failed one would spoil is left out. Raises where there is no such
+    agent."""
+    agent, configs = get_algorithm(algo).agent, varied_settings(algo)
+    yield Examination(f"settings: {', '.join(own_settings(agent)) or 'none of its own'}")
+    trial = Trial(agent, configs)
+    for what, look in {
+        "networks and their declarations": trial.networks,
+        "acting: shapes, streams, actions within [-1, 1]": trial.acting,
+        "learning: losses, metrics, finite gradients that reach every network": trial.learning,
+        "repeatability: the same update twice, to the bit": trial.repeating,
+        "independence: same result alone and in a batch": trial.company,
+        "an agent read back from its file acts alike": trial.reading_back,
+        "compiling: no branch on numbers": trial.compiling,
+    }.items():
+        problem = told(look, agent)
+        yield Examination(what, problem)
+        if problem and look not in (trial.company, trial.reading_back):
+            return
+
+
+def own_settings(agent: type[Agent]) -> list[str]:
+    """Those that were declared elsewhere than here, and which of them are per run."""
+    classes = [
+        each
+        for each in agent.Config.__mro__
+        if each.__module__.split(".")[0] != __name__.split(".")[0]
+    ]
+    names = {name for each in classes for name in inspect.get_annotations(each)}
+    fields = [f for f in dataclasses.fields(agent.Config) if f.name in names]
+    return [f"{f.name} (per run)" if f.metadata["per_run"] else f.name for f in fields]
+
+
+def varied_settings(algo: str) -> list[AgentConfig]:
+    """Of as many runs as there are seeds, each with other numbers wherever runs may differ."""
+    configs = [make_config(algo, overrides=SMALL)] * len(SEEDS)
+    for f in dataclasses.fields(configs[0]):
+        if f.metadata["per_run"] and type(f.default) is float:
+            for run, factor in enumerate((1.0, 0.9, 0.8)):
+                try:
+                    value = factor * getattr(configs[run], f.name)
+                    configs[run] = dataclasses.replace(configs[run], **{f.name: value})
+                except UserError:  # this one cannot vary, or not with the others
+                    continue
+    return configs
+
+
+def told(look: Callable[[], None], agent: type[Agent]) -> str:
+    """The error in which an examination ended, with its place in the user's code; nothing where it
+    went well."""
+    try:
+        with on_threads(1):
+            look()
+        return ""
+    except Exception as error:
+        frames, home = (
+            traceback.extract_tb(error.__traceback__),
+            sys.modules[agent.__module__].__file__,
+        )
+        own = [frame for frame in frames if frame.filename == home]
+        first_line = (str(error).splitlines() or ["no message"])[0]
+        sentence = (
+            str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {first_line}"
+        )
+        sentence = " ".join([sentence, *getattr(error, "__notes__", [])])
+        if not own and isinstance(error, UserError):
+            return sentence
+        at = (own or frames)[-1]
+        return f"In {at.name}, line {at.lineno} of {Path(at.filename).name}: {sentence}"
+
+
+class Trial:
+    """What an agent is asked to do; where it fails, an error says what to mend."""
+
+    def __init__(self, agent: type[Agent], configs: Sequence[AgentConfig]) -> None:
+        self.make, self.configs = agent, configs
+
+    def learner(self, runs: Sequence[int] = (0, 1, 2)) -> Learner:
+        """In the middle of its training, at an update in which all moves; what a run has seen
+        depends on its seed."""
+        agent = self.make([self.configs[run] for run in runs], DS, DA)
+        learner = Learner(agent, [SEEDS[run] for run in runs], CAPACITY, CPU)
+        for place, run in enumerate(runs):
+            rows = np.random.default_rng(SEEDS[run]).uniform(
+                -1, 1, (CAPACITY, learner.buffers["replay"].shape[-1])
+            )
+            rows[:, -1] = np.arange(CAPACITY) % 5 == 4  # which ends an episode
+            learner.buffers["replay"][place] = torch.from_numpy(rows)
+        learner.begin(learner.buffers["replay"][:, 0, :DS].numpy())
+        learner.step = CAPACITY + -CAPACITY % agent.period
+        for counter in ("step", "update"):
+            learner.state[counter].fill_(learner.step)
+        return learner
+
+    def learned(self, learner: Learner) -> Tensors:
+        """All tensors after some steps, networks before what is measured: the first that differs
+        shall say most."""
+        for _ in range(STEPS):
+            learner.act()
+            learner.learn()
+            s2, nothing = learner.buffers["replay"][:, 1, :DS].numpy(), np.zeros(learner.agent.runs)
+            learner.store(s2, s2, nothing, nothing)
+        tensors = learner.state | learner.buffers
+        return {
+            name: tensors[name].clone()
+            for name in sorted(tensors, key=lambda name: name.startswith("metrics"))
+        }
+
+    @functools.cached_property
+    def reference(self) -> tuple[Learner, Tensors, Tensors]:
+        """A cohort of all runs that has learned, with its tensors before and after."""
+        torch.manual_seed(0)
+        learner = self.learner()
+        before = {
+            name: tensor.clone() for name, tensor in (learner.state | learner.buffers).items()
+        }
+        return learner, before, self.learned(learner)
+
+    def networks(self) -> None:
+        agent = self.make(self.configs, DS, DA)
+        require(
+            isinstance(getattr(agent, "critic", None), Critic),
+            "networks() must set self.critic to a Critic.",
+        )
+        nets = ", ".join(agent.nets)
+        for name in agent.with_target:
+            require(name in agent.nets, f"with_target names {name}, and networks() gives {nets}.")
+        for part, setting in agent.delayed.items():
+            known = part in agent.nets or part.removesuffix("/target") in agent.with_target
+            require(
+                known,
+                f"delayed names {part}, which is neither a network nor the target network of one.",
+            )
+            declared = setting in agent.Config.per_run_names()
+            require(
+                declared,
+                f"delayed names the setting {setting}, which must be declared by per_run(…).",
+            )
+        self.learner()
+
+    def acting(self) -> None:
+        learner = self.learner()
+        agent, state, s = (
+            learner.agent,
+            learner.state,
+            learner.buffers["replay"][:, :STATES, :DS].clone(),
+        )
+        given = {"deterministic_action": agent.deterministic_action(state, s)}
+        for evaluating in (False, True):
+            draw = reading(agent.behaviour_streams(STATES, evaluating))
+            given[f"behaviour{' in evaluations' if evaluating else ''}"] = agent.behaviour(
+                state, s, draw
+            )
+        given["sample_policy"], log_pi = agent.sample_policy(
+            state, s, reading(agent.policy_streams(STATES))
+        )
+        shape = [len(SEEDS), STATES, DA]
+        for what, a in given.items():
+            wrong = (
+                f"{what} gives the shape {list(a.shape)} and must give [R, B, da], here {shape}."
+            )
+            require(list(a.shape) == shape, wrong)
+            inside = bool((a.abs() <= 1 + 1e-6).all())  # and so no NaN
+            require(
+                inside,
+                f"{what} gives actions outside of [-1, 1]; end it with .clamp(-1, 1) or with tanh.",
+            )
+        wrong = (
+            f"sample_policy gives log-densities of the shape {list(log_pi.shape)} and must give "
+            f"[R, B], {shape[:2]}."
+        )
+        require(list(log_pi.shape) == shape[:2], wrong)
+        learner.act()
+
+    def learning(self) -> None:
+        learner, before, after = self.reference
+        name = learner.agent.trained()[int(after["diverged_net"].max())]
+        wrong = (
+            f"The loss of the {name} or its gradient is not finite; look for √0, log 0 and "
+            "divisions in it."
+        )
+        require(bool(after["alive"].all()), wrong)
+        for name in learner.agent.nets:
+            wrong = (
+                f"The {name} does not move: its loss does not depend on its weights, which are an "
+                "argument of it."
+            )
+            require(not torch.equal(before[name], after[name]), wrong)
+        for name, tensor in after.items():
+            require(
+                bool(tensor.isfinite().all()),
+                f"{name} is not finite after an update; look at what is logged too.",
+            )
+
+    def repeating(self) -> None:
+        torch.manual_seed(1)
+        once, again = (self.learner().act().copy() for _ in range(2))
+        acts_alike = np.array_equal(once, again)
+        second = self.learned(self.learner())
+        learns_alike = all(
+            torch.equal(tensor, second[name]) for name, tensor in self.reference[2].items()
+        )
+        where, streams = ("Learning", "update") if acts_alike else ("Acting", "behaviour")
+        wrong = (
+            f"{where} gave other numbers the second time: draw random numbers from a stream that "
+            f"{streams}_streams() "
+        )
+        require(
+            acts_alike and learns_alike,
+            wrong + 'declares, as draw["name"], and never by torch.randn and its like.',
+        )
+
+    def company(self) -> None:
+        _, before, together = self.reference
+        gap = disagreement(of_run(before, 1), of_run(together, 1), self.learned(self.learner([1])))
+        wrong = (
+            f"A run learned otherwise alone than among three ({gap}): no mean and no "
+            "normalisation may go over the first axis, that of runs, and a per-run setting is "
+            "Hyper(state).name, not self.config.name."
+        )
+        require(gap is None, wrong)
+
+    def reading_back(self) -> None:
+        learner, _, _ = self.reference
+        agent, state, s = learner.agent, learner.state, learner.buffers["replay"][:, :STATES, :DS]
+        kept = {name: state[name] for name in acting_tensors(agent, state, 0)}
+        draw, fresh = (
+            reading(agent.behaviour_streams(STATES)),
+            agent.initial_state(SEEDS, CPU) | kept,
+        )
+        now, later = (
+            torch.cat([agent.deterministic_action(x, s), agent.behaviour(x, s, draw)])
+            for x in (state, fresh)
+        )
+        wrong = (
+            "An agent read back from its file acts otherwise: what acting needs beside the "
+            "networks must be in "
+        )
+        require(
+            torch.equal(now, later),
+            wrong + "extra_state() under a name that begins with posterior/.",
+        )
+
+    def compiling(self) -> None:
+        _, before, expected = self.reference
+        learner = self.learner()
+        try:
+            learner.use(traced)
+        except Exception as error:
+            error.add_note(
+                "An update is compiled whole: no `if` on numbers and no .item(), but torch.where."
+            )
+            raise
+        gap = disagreement(before, expected, self.learned(learner))
+        require(
+            gap is None,
+            f"Traced for the compiler it computes something else ({gap}): a number became a "
+            "constant.",
+        )
+
+
+def require(right: bool, otherwise: str) -> None:
+    if not right:
+        raise UserError(otherwise)
+
+
+def traced(operation: Operation, tensors: Tensors) -> Callable[[], None]:
+    """A backend: what a compiler would be given, run as it is."""
+    program = trace(operation, tensors)
+    return torch.no_grad()(lambda: program(*tensors.values()))
+
+
+def reading(streams: dict[str, Stream]) -> dict[str, Tensor]:
+    tape = Tape(SEEDS, streams, CPU, length=1)
+    tape.seek(0)
+    return read(tape.blocks, torch.tensor(0))
+
+
+def of_run(tensors: Tensors, run: int) -> Tensors:
+    """What belongs to one run, as if it were alone; of metrics the runs are the last axis."""
+    parts = {name: tensor[run : run + 1] for name, tensor in tensors.items() if tensor.dim()}
+    parts |= {
+        name: tensor[..., run : run + 1]
+        for name, tensor in tensors.items()
+        if name.startswith("metrics")
+    }
+    return tensors | parts

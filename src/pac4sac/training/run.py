@@ -1,0 +1,242 @@
+"""Runs, and their grouping into cohorts that train in lockstep."""
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pac4sac.agents import Agent, get_algorithm, make_config, removed_settings, stored_config
+from pac4sac.agents.settings import AgentConfig
+from pac4sac.base.errors import UserError
+from pac4sac.base.files import as_json
+from pac4sac.base.sources import simulator_versions, source_checksums
+from pac4sac.base.text import file_name, setting_text
+from pac4sac.base.trust import trusted_module
+from pac4sac.runs.identity import LARGEST_SEED, check_description, code_changes, identity
+from pac4sac.tasks import Task
+from pac4sac.tasks.registry import environment_modules, given_task, portable
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training of one agent."""
+
+    task: Task
+    algo: str
+    preset: str
+    seed: int
+    config: AgentConfig
+    label: str  # algorithm, and the settings in which it differs from its neighbours
+    # The agent whose weights it began with, by the checksum of its file.
+    started_from: str | None = None
+    # The code that trains it: the algorithm's revision, checksums of modules, simulators' versions.
+    revision: int = 1
+    code: Mapping[str, str] = field(default_factory=dict)
+    simulators: Mapping[str, str] = field(default_factory=dict)
+    # Code that trained it up to some step, if it was continued by other code.
+    earlier_code: tuple[Mapping[str, Any], ...] = ()
+    given: Mapping[str, Any] = field(default_factory=dict)  # settings beside those of the preset
+
+    @property
+    def id(self) -> str:
+        """Return the name of its folder."""
+        return f"{file_name(self.label, ' ,')}-seed{self.seed}"
+
+    @property
+    def trained_by(self) -> dict[str, Any]:
+        """Return the facts about the code, as `code_changes` compares them."""
+        code, simulators = dict(self.code), dict(self.simulators)
+        return {"revision": self.revision, "code": code, "simulators": simulators}
+
+    def starting_from(self, agent: str) -> "Run":
+        """Return the run as it is if it starts from the weights of an agent."""
+        return dataclasses.replace(self, started_from=agent, label=f"{self.label}-from-{agent}")
+
+    def extended(self, steps: int) -> "Run":
+        """Return the run as one of a larger number of steps."""
+        return dataclasses.replace(self, task=dataclasses.replace(self.task, steps=steps))
+
+    def continued(self, step: int) -> "Run":
+        """Return the run as today's code continues it from a step on."""
+        today = code_today(self.algo, self.task)
+        earlier = [{"until_step": step, **self.trained_by}] if step else []
+        return dataclasses.replace(self, earlier_code=(*self.earlier_code, *earlier), **today)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what is stored of the run; `identity` is computed from it."""
+        about: dict[str, Any] = {"run": self.id, "label": self.label, "task": portable(self.task)}
+        about |= {"algo": self.algo, "preset": self.preset, "revision": self.revision}
+        about |= {"seed": self.seed, "config": dataclasses.asdict(self.config)}
+        further = {
+            "given": dict(self.given),
+            "given_task": given_task(self.task),
+            "started_from": self.started_from,
+            "code": dict(self.code),
+            "simulators": dict(self.simulators),
+            "earlier_code": list(self.earlier_code),
+        }
+        return about | {name: value for name, value in further.items() if value}
+
+    @property
+    def identity(self) -> str:
+        """Return the checksum by which studies and archives know the run."""
+        return identity(self.describe())
+
+    @staticmethod
+    def from_description(about: Any) -> "Run":
+        """Make a run from what `describe` returned.
+
+        Its algorithm and environment must be such as the user allows.
+
+        Raises:
+            UserError: If the description is damaged, or its algorithm lacks a setting that it had.
+        """
+        check_description(about, "The description of a run")
+        trusted_module(about["task"]["env_id"])
+        return Run(
+            task=Task(**about["task"]),
+            algo=about["algo"],
+            preset=about["preset"],
+            seed=about["seed"],
+            config=stored_config(about["algo"], about["config"]),
+            label=about["label"],
+            started_from=about.get("started_from"),
+            revision=about.get("revision", 1),
+            code=dict(about.get("code", {})),
+            simulators=dict(about.get("simulators", {})),
+            earlier_code=tuple(about.get("earlier_code", ())),
+            given=dict(about.get("given", {})),
+        )
+
+    def matches(self, about: Mapping[str, Any]) -> bool:
+        """Tell whether a stored run is the same apart from the code that trained it.
+
+        Settings that only one of the two versions of the code has cannot be compared.
+        """
+        now = self.describe()
+        facts = ("task", "algo", "seed", "started_from")
+        config = now["config"]
+        shared = config.keys() & about["config"].keys()
+        return all(now.get(name) == about.get(name) for name in facts) and all(
+            config[name] == about["config"][name] for name in shared
+        )
+
+    def edited(self) -> str:
+        """Describe how today's code differs from that which trained the run.
+
+        Code that was not recorded, as in older files, counts as the same.
+        """
+        today = code_today(self.algo, self.task)
+        return code_changes(self.trained_by, today if self.code else today | {"code": {}})
+
+
+def settings_changed(about: Mapping[str, Any]) -> str:
+    """Describe which settings of a stored run its algorithm no longer has, or has since gained."""
+    names = {f.name for f in dataclasses.fields(get_algorithm(about["algo"]).agent.Config)}
+    removed = removed_settings(about["algo"], about["config"])
+    added = sorted(names - about["config"].keys())
+    sentences = {
+        f"its algorithm no longer has the settings {', '.join(removed)}": removed,
+        f"its algorithm has gained the settings {', '.join(added)}": added,
+    }
+    return "; ".join(sentence for sentence, changed in sentences.items() if changed)
+
+
+def code_today(algo: str, task: Task) -> dict[str, Any]:
+    """Return revision, checksums and simulators' versions of what would train a run now."""
+    agent = get_algorithm(algo).agent
+    environment = environment_modules(task)
+    modules = {home.__module__ for home in agent.__mro__} | environment
+    return {
+        "revision": agent.revision,
+        "code": source_checksums(modules),
+        "simulators": simulator_versions(environment),
+    }
+
+
+def check_code(runs: Sequence[Run]) -> None:
+    """Refuse to continue runs that other code has trained so far."""
+    for run in runs:
+        if edited := run.edited():
+            raise UserError(
+                f"{run.id} was trained by other code: {edited}. Restore that code, train again "
+                "into another folder, or continue with today's code with --keep-stale."
+            )
+
+
+def settings_grid(settings: Mapping[str, Any] | None) -> dict[str, Sequence[Any]]:
+    """The values of each setting, where one may stand alone, as plain numbers where they are
+    NumPy's."""
+    given = as_json(dict(settings or {}))
+    grid: dict[str, Sequence[Any]] = {
+        name: value if isinstance(value, list) else [value] for name, value in given.items()
+    }
+    if empty := [name for name, values in grid.items() if not values]:
+        raise UserError(f"The sweep over {empty[0]} has no values.")
+    return grid
+
+
+def make_runs(
+    task: Task, algo: str, preset: str, seeds: Sequence[int], settings: Mapping[str, Sequence[Any]]
+) -> list[Run]:
+    """All combinations of the settings, each given as a list of values, with all seeds."""
+    if not seeds:
+        raise UserError("At least one seed is needed, such as --seeds 0:5.")
+    if len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) > LARGEST_SEED:
+        raise UserError(f"Seeds must be different whole numbers from 0 to {LARGEST_SEED}.")
+    # The paper does not state the updates per step; the reproduction fixes them for each task.
+    times = get_algorithm(algo).agent.updates_of_task.get(preset)
+    updates = {"updates_per_step": times * task.updates_per_step} if times else {}
+    code = code_today(algo, task)
+    runs = []
+    for values in itertools.product(*settings.values()):
+        chosen = dict(zip(settings, values, strict=True))
+        config = make_config(algo, preset, updates | chosen)
+        swept = [
+            f"{name}={setting_text(getattr(config, name))}"
+            for name in chosen
+            if len(settings[name]) > 1
+        ]
+        named = [preset] if preset != "default" else []
+        label = "-".join([algo.replace(":", "."), *named, *swept])
+        given = {name: getattr(config, name) for name in chosen}
+        runs += [
+            Run(task, algo, preset, seed, config, label, given=given, **code) for seed in seeds
+        ]
+    if len({run.id for run in runs}) < len(runs):
+        raise UserError("A setting is given the same value twice.")
+    return runs
+
+
+def plan_cohorts(runs: Sequence[Run], on_gpu: bool = False) -> list[list[Run]]:
+    """Runs that can train in lockstep: same task and same structure. A cohort pays for its largest
+    number of shots and of updates per step: runs that differ more than twofold in the first or at
+    all in the second are kept apart, but not on a GPU, where small kernels cost what large ones do
+    and one cohort is cheaper than two."""
+    cohorts_by_structure: dict[str, list[list[Run]]] = {}
+    for run in sorted(runs, key=_shots):
+        agent = get_algorithm(run.algo).agent  # by class: sac and sac-auto differ per run only
+        updates = None if on_gpu else run.config.updates_per_step
+        structure = [portable(run.task), str(agent), run.config.structure(), updates]
+        cohorts = cohorts_by_structure.setdefault(json.dumps(structure, sort_keys=True), [])
+        if cohorts and (on_gpu or _shots(run) <= 2 * _shots(cohorts[-1][0])):
+            cohorts[-1].append(run)
+        else:
+            cohorts.append([run])
+    order = {run.id: place for place, run in enumerate(runs)}
+    planned = [
+        sorted(c, key=lambda run: order[run.id])
+        for alike in cohorts_by_structure.values()
+        for c in alike
+    ]
+    return sorted(planned, key=lambda cohort: order[cohort[0].id])
+
+
+def _shots(run: Run) -> int:
+    return int(getattr(run.config, "shots", 1))
+
+
+def make_agent(runs: Sequence[Run], ds: int, da: int) -> Agent:
+    return get_algorithm(runs[0].algo).agent([run.config for run in runs], ds, da)
