@@ -14,8 +14,8 @@ PACKAGE = ROOT / "src" / "pac4sac"
 PAGE = ROOT / "docs" / "files.md"
 INTRODUCTION = """# Files
 
-All modules and data files of `src/pac4sac`, with the first sentence of each and the public names
-that it defines. `make docs-files` generates this page. [Architecture](architecture.md) explains
+All Python and TOML files of `src/pac4sac` except the studies, with their first sentence and the
+public names that they define. `make docs-files` generates this page. [Architecture](architecture.md) explains
 how the packages fit together.
 """
 
