@@ -15,8 +15,8 @@ PAGE = ROOT / "docs" / "files.md"
 INTRODUCTION = """# Files
 
 All Python and TOML files of `src/pac4sac` except the studies, with their first sentence and the
-public names that they define. `make docs-files` generates this page. [Architecture](architecture.md) explains
-how the packages fit together.
+public names that they define. `make docs-files` generates this page. How the packages fit together:
+[architecture](architecture.md).
 """
 
 
