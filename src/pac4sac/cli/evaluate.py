@@ -44,14 +44,14 @@ class Evaluate:
         check_value("--episodes", self.episodes, int, EPISODES)
         check_value("--seed", self.seed, int, NON_NEGATIVE)
         how = make_options(1, arguments.options_of(self))
-        from pac4sac.runs.reading import read_below, tell_damage
+        from pac4sac.runs.reading import read_below, warn_of_damage
 
         agents = self.agent_files()
         title = f"Returns of {self.episodes} episodes"
         if self.episodes == 1:
             title = "Returns of one episode"
         table = plain_table(title, "run", "policy", right=("mean ± sd", "lowest", "highest"))
-        tell_damage(*read_below(self.folder))
+        warn_of_damage(*read_below(self.folder))
         evaluated = 0
         with console.status("reading the agents …") as status:
             for number, path in enumerate(agents, 1):

@@ -26,7 +26,7 @@ from pac4sac.runs.metrics import (
     longest_streak,
     score_run,
 )
-from pac4sac.runs.reading import RunRecord, tell_damage
+from pac4sac.runs.reading import RunRecord, warn_of_damage
 from pac4sac.runs.status import BROKEN_OFF, Status
 from pac4sac.training.experiment import Result
 
@@ -86,7 +86,7 @@ def show_result(result: Result, console: Console, callbacks: Sequence[str] = ())
         say(console, resume)
         return
     runs = result.runs
-    tell_damage(runs)
+    warn_of_damage(runs)
     for task in dict.fromkeys(run.task["name"] for run in runs):
         of_task = [run for run in runs if run.task["name"] == task]
         console.print(result_table(of_task, console.width))

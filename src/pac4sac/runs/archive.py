@@ -36,7 +36,7 @@ from pac4sac.runs.reading import (
     read_below,
     read_experiment,
     sum_of_line,
-    tell_damage,
+    warn_of_damage,
 )
 
 
@@ -152,7 +152,7 @@ def _runs_below(folder: Path, experiments: bool = True) -> Iterator[RunRecord]:
     runs, unreadable = read_below(folder, experiments=experiments)
     if unreadable:
         raise unreadable[0]
-    tell_damage(runs)
+    warn_of_damage(runs)
     for run in runs:
         if "same_as" not in run.about:  # a copy under another name, which the study knows
             yield dataclasses.replace(run, about=_cohort(run) | run.about)

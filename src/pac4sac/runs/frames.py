@@ -10,7 +10,7 @@ import numpy as np
 from pac4sac.base.errors import UserError
 from pac4sac.base.text import did_you_mean
 from pac4sac.runs.logs import EPISODE_COLUMNS, LOGS, MEASUREMENTS, REPORTED, LogRow, read_log
-from pac4sac.runs.reading import RunRecord, read_below, read_runs, tell_damage
+from pac4sac.runs.reading import RunRecord, read_below, read_runs, warn_of_damage
 
 Log = tuple[RunRecord, Sequence[LogRow]]
 IN_EVERY_ROW = ("run", "task", "algo", "seed")
@@ -39,7 +39,7 @@ def results(path: str | Path, kind: str = "episodes") -> Any:
     runs, unreadable = read_below(Path(path))
     if not runs:
         runs, unreadable = read_runs(path), []
-    left_out = tell_damage(runs, unreadable)
+    left_out = warn_of_damage(runs, unreadable)
     logs = [(run, _rows(run, kind)) for run in runs]
     if kind != "episodes" and not any(rows for _, rows in logs):
         how = f", which are written with --{kind}-every N" if kind in MEASUREMENTS else ""

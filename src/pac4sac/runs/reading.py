@@ -1,11 +1,11 @@
-"""Reading runs back: an experiment folder holds `runs/<id>/` with `run.json` and logs; an archive
-holds `runs/<task>.jsonl`, where each line is a run with its logs (written by `archive.py`)."""
+"""Reading runs: an experiment folder holds `runs/<id>/` with `run.json` and logs; an archive holds
+`runs/<task>.jsonl`, each line of which is a run with its logs (written by `archive.py`)."""
 
 import hashlib
 import json
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,22 +29,13 @@ from pac4sac.base.files import (
     read_jsonl,
 )
 from pac4sac.runs.identity import check_description, identity
-from pac4sac.runs.logs import (
-    LOGS,
-    REPORTED,
-    LogRow,
-    as_rows,
-    episode_rows,
-    fits,
-    read_log,
-    unreadable,
-)
+from pac4sac.runs.logs import LOGS, REPORTED, LogRow, join_damage, log_rows, read_log, valid_rows
 
 VERSION = 1  # of run.json and experiment.json
 HOW = ("device", "backend", "precision")
-# that all runs have
+# What run.json and a line of an archive must have.
 KINDS = {"run": str, "task": dict, "algo": str, "seed": int, "config": dict, "status": str}
-# What runs may have, and older ones lack.
+# What they may have; those of older runs lack some of it.
 FURTHER: Kinds = {
     "label": str,
     "preset": str,
@@ -65,17 +56,17 @@ OF_TASK: Kinds = {
     "steps": int,
     "env_kwargs": dict,
 }
-LOGS_OF_LINE = (*REPORTED, "damage")
+LOGS_OF_LINE = (*REPORTED, "damage")  # the rest of a line describes the run
 SETTING = bool | int | float | str | None
 LINE_SUM = "sha256"  # of a line of an archive
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run as its folder, or an archive, has it."""
+    """A run as its folder or an archive stores it."""
 
-    folder: Path  # of an archived run: its file, and its name
-    about: dict[str, Any] = field(repr=False)  # all that is stored of it beside its logs
+    folder: Path  # of an archived run: the file of the archive, and the run's name
+    about: dict[str, Any] = field(repr=False)  # all that is stored of it except its logs
     run: str
     label: str
     task: dict[str, Any]
@@ -83,25 +74,23 @@ class RunRecord:
     preset: str
     seed: int
     config: dict[str, Any]  # all settings in force
-    given: dict[str, Any]  # those that were chosen beside the preset's
-    started_from: str | None  # the agent whose weights it began with, by the checksum of its file
-    identity: (
-        str  # of what was trained, whatever it is called: equal for the same run in two folders
-    )
+    given: dict[str, Any]  # settings that were chosen in addition to the preset
+    started_from: str | None  # checksum of the agent file whose weights it began with
+    identity: str  # of what was trained, whatever its name: equal for copies of a run
     status: str  # running, finished, diverged, failed, stopped or interrupted
     status_detail: str | None
-    computed: dict[str, str]  # device, backend, precision; older runs do not tell
+    computed: dict[str, str]  # device, backend, precision; empty for older runs
     versions: dict[str, Any]
     machine: dict[str, Any]
-    # in words, by log: lines that are no rows, or that were there when the run ended
-    damage: dict[str, str]
+    damage: dict[str, str]  # in words, by log: unreadable lines, and changes since the run ended
     episodes: tuple[LogRow, ...]
     evaluations: tuple[LogRow, ...] = field(repr=False)
-    bias: tuple[LogRow, ...] = field(repr=False)  # of the values that the critic claims
-    coverage: tuple[LogRow, ...] = field(repr=False)  # how widely visited states lie
+    bias: tuple[LogRow, ...] = field(repr=False)  # of the critic's values
+    coverage: tuple[LogRow, ...] = field(repr=False)  # spread of the visited states
 
     @property
     def returns(self) -> NDArray[np.float64]:
+        """The return of each training episode."""
         return np.array([row["return"] for row in self.episodes], dtype=np.float64)
 
     @property
@@ -111,7 +100,11 @@ class RunRecord:
 
 
 def files_below(folders: Iterable[Path], *patterns: str) -> list[Path]:
-    """The files of all the folders, however deep, each once."""
+    """Return the files in some folders and all their subfolders that match a pattern, each once.
+
+    Raises:
+        UserError: If a symbolic link to such a file leads out of its folder.
+    """
     files = set()
     for folder in folders:
         found = {path for path in all_below(folder) if any(map(path.match, patterns))}
@@ -121,17 +114,21 @@ def files_below(folders: Iterable[Path], *patterns: str) -> list[Path]:
 
 
 def run_folders_below(*folders: Path) -> list[Path]:
-    runs = [path.parent for path in files_below(folders, "run.json")]
-    return sorted(
-        (run for run in runs if run.parent.name == "runs" or run in folders),
-        key=lambda r: natural(str(r)),
-    )
+    """Return the run folders among some folders and all their subfolders."""
+    found = [path.parent for path in files_below(folders, "run.json")]
+    runs = [folder for folder in found if folder.parent.name == "runs" or folder in folders]
+    return sorted(runs, key=lambda run: natural(str(run)))
 
 
 def find_runs(path: str | Path) -> list[Path]:
-    """The run folders of an experiment or a study, or the one run folder that `path` is."""
+    """Return the run folders of an experiment or a study, or the one run folder that `path` is.
+
+    Raises:
+        UserError: If there is none, or a symbolic link leads out of one.
+    """
     path = Path(path)
-    if not (runs := run_folders_below(path)):
+    runs = run_folders_below(path)
+    if not runs:
         state = "does not exist" if not path.exists() else "holds neither run.json nor runs/"
         raise UserError(f"{path} {state}: give the folder of an experiment, or of one of its runs.")
     for run in runs:
@@ -140,28 +137,29 @@ def find_runs(path: str | Path) -> list[Path]:
 
 
 def read_runs(path: str | Path) -> list[RunRecord]:
-    """Of an experiment or study folder, one run folder, or an archive."""
+    """Return the runs of an experiment or study folder, of one run folder, or of an archive.
+
+    Raises:
+        UserError: If there is none, or one is unreadable.
+    """
     runs, unreadable = read_below(Path(path))
     if unreadable:
         raise unreadable[0]
-    return runs or [read_run(run) for run in find_runs(path)]  # which tells that there are none
+    return runs or [read_run(run) for run in find_runs(path)]  # raises that there are none
 
 
 def read_below(*folders: Path, experiments: bool = True) -> tuple[list[RunRecord], list[UserError]]:
-    """Return the runs of archives and experiments below some folders, and what is unreadable."""
-    runs, unreadable = [], []
-    readers = [partial(read_run, run) for run in run_folders_below(*folders)] if experiments else []
-    for file in files_below(folders, "*.jsonl"):
-        if file.parent.name == "runs":
-            lines, skipped = read_jsonl(file)
-            readers += [partial(archived_run, file, line) for line in lines]
-            if skipped:
-                unreadable.append(
-                    UserError(
-                        f"{file} has {skipped} lines that are not JSON; repair it before you add "
-                        "runs to it."
-                    )
-                )
+    """Return the runs of experiments and archives below some folders, and what is unreadable.
+
+    Args:
+        folders: Folders to search, with all their subfolders.
+        experiments: Read run folders too, not only archives.
+    """
+    run_folders = run_folders_below(*folders) if experiments else []
+    lines, unreadable = _archive_lines(folders)
+    readers: list[Callable[[], RunRecord]] = [partial(read_run, run) for run in run_folders]
+    readers += [partial(archived_run, file, line) for file, line in lines]
+    runs = []
     for read in readers:
         try:
             runs.append(read())
@@ -170,27 +168,58 @@ def read_below(*folders: Path, experiments: bool = True) -> tuple[list[RunRecord
     return runs, unreadable
 
 
+def _archive_lines(
+    folders: Iterable[Path],
+) -> tuple[list[tuple[Path, dict[str, Any]]], list[UserError]]:
+    """Return all lines of the archives below some folders, each with its file, and what is no
+    JSON."""
+    lines: list[tuple[Path, dict[str, Any]]] = []
+    unreadable = []
+    for file in files_below(folders, "*.jsonl"):
+        if file.parent.name != "runs":
+            continue
+        content, skipped = read_jsonl(file)
+        lines += [(file, line) for line in content]
+        if skipped:
+            unreadable.append(
+                UserError(
+                    f"{file} has {skipped} lines that are not JSON; repair it before you add "
+                    "runs to it."
+                )
+            )
+    return lines, unreadable
+
+
 def read_run(folder: Path) -> RunRecord:
+    """Return the run of a run folder.
+
+    Raises:
+        UserError: If run.json is unreadable, or a symbolic link leads out of the folder.
+    """
     check_links(folder)
     about = read_json(folder / "run.json")
-    _check(about, str(folder / "run.json"))
-    seals = about["logs"] if isinstance(about.get("logs"), dict) else {}  # older runs have none
+    _check_description(about, str(folder / "run.json"))
+    seals = about.get("logs")
+    seals = seals if isinstance(seals, dict) else {}  # older runs have none
     logs = {name: read_log(folder / f"{name}.jsonl", seals.get(name)) for name in LOGS}
     damage = {name: wrong for name, (_, wrong) in logs.items() if wrong}
     return _record(folder, about, {name: logs[name][0] for name in REPORTED}, damage)
 
 
 def read_experiment(folder: Path) -> dict[str, Any]:
-    """What an experiment.json says, as far as all who read it rely on it."""
+    """Return the content of an experiment.json.
+
+    Raises:
+        UserError: If options, cohorts or the description of a run are unreadable.
+    """
     path = folder / "experiment.json"
     about = read_json(path, {"options": dict, "cohorts": list}, VERSION)
+    what = f"A run in {path}"
     for cohort in about["cohorts"]:
         if not isinstance(cohort, list) or not cohort:
             raise UserError(f"{path} is damaged: a cohort is no list of runs; {COPY}")
         for run in cohort:
-            check_kinds(
-                check_description(run, f"A run in {path}"), {"run": str}, f"A run in {path}"
-            )
+            check_kinds(check_description(run, what), {"run": str}, what)
     return about
 
 
@@ -200,41 +229,50 @@ def archived_run(file: Path, line: dict[str, Any]) -> RunRecord:
     Raises:
         UserError: If the line is damaged, or was changed since it was written.
     """
-    _check(line, f"A line of {file}")
-    sealed = {name: value for name, value in line.items() if name != LINE_SUM}
-    if LINE_SUM in line and line[LINE_SUM] != sum_of_line(sealed):
-        raise UserError(
-            f"The line of {line['run']} in {file} was changed since it was written; take it "
-            "from a copy."
-        )
+    _check_description(line, f"A line of {file}")
+    _check_line_sum(file, line)
     about = {name: value for name, value in line.items() if name not in LOGS_OF_LINE}
     logs, damage = _logs_of_line(file, line)
     return _record(file / about["run"], about, logs, damage)
 
 
+def _check_line_sum(file: Path, line: dict[str, Any]) -> None:
+    """Raise a UserError if the checksum of a line does not match; older lines have none."""
+    if LINE_SUM not in line:
+        return
+    content = {name: value for name, value in line.items() if name != LINE_SUM}
+    if line[LINE_SUM] != sum_of_line(content):
+        raise UserError(
+            f"The line of {line['run']} in {file} was changed since it was written; take it "
+            "from a copy."
+        )
+
+
 def _logs_of_line(
     file: Path, line: dict[str, Any]
 ) -> tuple[dict[str, list[LogRow]], dict[str, str]]:
-    """Return the rows of each log that are whole, and what is damaged, in words."""
+    """Return the valid rows of each log, and what is damaged, in words."""
     try:
-        logs = {name: as_rows(line.get(name, {})) for name in REPORTED if name != "episodes"}
-        logs["episodes"] = episode_rows(line.get("episodes", {}))
+        stored = {name: log_rows(name, line.get(name, {})) for name in REPORTED}
         damage = {str(name): str(wrong) for name, wrong in line.get("damage", {}).items()}
     except (AttributeError, TypeError, ValueError) as error:
         what = f"The logs of {line['run']} in {file} cannot be read"
         raise UserError(f"{what}; take that line from an older one.") from error
-    whole = {name: [row for row in rows if fits(name, row)] for name, rows in logs.items()}
-    for name, rows in logs.items():
-        if lost := unreadable(len(rows) - len(whole[name])):
-            damage[name] = f"{damage[name]}, {lost}" if name in damage else lost
-    return whole, damage
+    logs = {}
+    for name, rows in stored.items():
+        logs[name], unreadable = valid_rows(name, rows)
+        if unreadable:
+            damage[name] = join_damage(damage.get(name, ""), unreadable)
+    return logs, damage
 
 
 def sum_of_line(line: dict[str, Any]) -> str:
+    """Return the checksum of a line of an archive."""
     return hashlib.sha256(json.dumps(line).encode()).hexdigest()
 
 
-def _check(about: dict[str, Any], path: str) -> None:
+def _check_description(about: dict[str, Any], path: str) -> None:
+    """Raise a UserError if a stored run lacks a part, or a part has the wrong type."""
     check_kinds(about, KINDS, path, VERSION)
     check_if_there(about, FURTHER, path)
     check_kinds(about["task"], {"name": str}, f"The task in {path}")
@@ -253,39 +291,54 @@ def _check(about: dict[str, Any], path: str) -> None:
 def _record(
     folder: Path, about: dict[str, Any], logs: dict[str, list[LogRow]], damage: dict[str, str]
 ) -> RunRecord:
-    computed = about.get("computed")
-    is_recorded = isinstance(computed, dict) and all(name in computed for name in HOW)
-    stored: dict[str, Any] = {name: tuple(rows) for name, rows in logs.items()}
-    as_they_are = ("run", "task", "algo", "seed", "status", "status_detail", "started_from")
-    stored |= {name: about.get(name) for name in as_they_are}
+    """Return the record of a run from its checked description and its logs."""
+    label = about.get("label") or re.sub(r"-seed\d+$", "", about["run"])
+    stored_logs: dict[str, Any] = {name: tuple(rows) for name, rows in logs.items()}
     return RunRecord(
         folder=folder,
         about=about,
-        label=str(about.get("label") or re.sub(r"-seed\d+$", "", about["run"])),
+        run=about["run"],
+        label=str(label),
+        task=about["task"],
+        algo=about["algo"],
         preset=str(about.get("preset", "")),
+        seed=about["seed"],
         config=dict(about["config"]),
         given=about.get("given", {}),
+        started_from=about.get("started_from"),
         identity=identity(about),
-        computed={name: str(computed[name]) for name in HOW} if computed and is_recorded else {},
+        status=about["status"],
+        status_detail=about.get("status_detail"),
+        computed=_computed(about),
         versions=about.get("versions", {}),
         machine=about.get("machine", {}),
         damage=damage,
-        **stored,
+        **stored_logs,
     )
 
 
+def _computed(about: dict[str, Any]) -> dict[str, str]:
+    """Return device, backend and precision; nothing if one of them was not stored."""
+    computed = about.get("computed")
+    if not isinstance(computed, dict) or not computed.keys() >= set(HOW):
+        return {}
+    return {name: str(computed[name]) for name in HOW}
+
+
 def damage_text(run: RunRecord) -> str:
+    """Return in words which logs of a run are damaged, and how."""
     return ", ".join(f"{log} ({wrong})" for log, wrong in sorted(run.damage.items()))
 
 
-def tell_damage(runs: Iterable[RunRecord], unreadable: Iterable[UserError] = ()) -> list[str]:
-    """Warn of what could not be read; the sentences."""
-    damaged = ((run.folder, damage_text(run)) for run in runs if run.damage)
-    sentences = [
-        f"{run} has damaged logs, of which the whole lines were read: {text}."
-        for run, text in damaged
-    ]
-    sentences = [*map(str, unreadable), *sentences]
+def warn_of_damage(runs: Iterable[RunRecord], unreadable: Iterable[UserError] = ()) -> list[str]:
+    """Warn of what could not be read, and return the sentences."""
+    sentences = [str(reason) for reason in unreadable]
+    for run in runs:
+        if run.damage:
+            sentences.append(
+                f"{run.folder} has damaged logs, of which the whole lines were read: "
+                f"{damage_text(run)}."
+            )
     for sentence in sentences:
         warnings.warn(sentence, stacklevel=3)
     return sentences
