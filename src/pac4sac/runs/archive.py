@@ -2,17 +2,17 @@
 runs are added.
 
     runs/<task>.jsonl     a line for each run: its run.json and its logs, column by column
-    studies/<name>.json   what a study asks, and the runs that it expects, by identity
-    costs/<machine>.json  what the cost study measured there
+    studies/<name>.json   the question of a study, and the runs that it expects, by identity
+    costs/<machine>.json  what the cost study measured on a machine
 
-A run that several studies have in common is there once; all of them find it by its identity.
+A run that several studies share is stored once; each of them finds it by its identity.
 """
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,8 @@ from pac4sac.base.files import (
     write_whole,
 )
 from pac4sac.base.text import file_name
-from pac4sac.runs.logs import as_columns, episode_columns
-from pac4sac.runs.merging import OUTCOME, contradict, end, merge
+from pac4sac.runs.logs import REPORTED, log_columns
+from pac4sac.runs.merging import OUTCOME, completion, contradict, merge
 from pac4sac.runs.reading import (
     LINE_SUM,
     RunRecord,
@@ -42,14 +42,13 @@ from pac4sac.runs.reading import (
 
 @dataclass
 class ArchiveChanges:
-    """What became of the runs that were offered."""
+    """How an archive changed when runs were added."""
 
     new: int = 0
-    replaced: int = 0  # unfinished, failed or less measured before
+    replaced: int = 0  # by a copy that is finished, longer or has more measurements
     known: int = 0
-    # of runs trained twice, those that were not taken
-    differing: list[str] = field(default_factory=list)
-    unfinished: list[str] = field(default_factory=list)
+    differing: list[str] = field(default_factory=list)  # copies left out, with different returns
+    unfinished: list[str] = field(default_factory=list)  # left out
     studies: dict[str, tuple[int, int]] = field(default_factory=dict)  # runs present, runs expected
 
 
@@ -61,11 +60,11 @@ def add_to_archive(
     Args:
         folders: Folders of experiments and studies.
         archive: Folder to put them into; it need not exist.
-        unfinished: Take runs that did not come to an end, too.
+        unfinished: Add unfinished runs too.
         keep_first: Keep the first of two runs that should be equal and are not.
 
     Returns:
-        What became of the runs.
+        How the archive changed.
 
     Raises:
         UserError: If there is nothing, or two runs contradict each other.
@@ -73,43 +72,55 @@ def add_to_archive(
     check_folders(folders)
     check_links(archive)
     held = {run.identity: run for run in _runs_below(archive, experiments=False)}
-    added, left_out = ArchiveChanges(), dict[str, str]()
-    for run in (run for folder in folders for run in _runs_below(folder)):
-        if unfinished or end(run):
-            _take(run, held, added, keep_first)
+    changes = _add_runs(folders, held, unfinished, keep_first)
+    studies, costs = _merged_studies([archive, *folders]), _merged_costs([archive, *folders])
+    if not (held or studies or costs or changes.unfinished):
+        raise UserError(f"{', '.join(map(str, folders))} holds neither runs nor a study.")
+    changes.studies = {name: _present_and_expected(about, held) for name, about in studies.items()}
+    _write_archive(archive, held.values(), studies, costs)
+    return changes
+
+
+def _add_runs(
+    folders: Sequence[Path], held: dict[str, RunRecord], unfinished: bool, keep_first: bool
+) -> ArchiveChanges:
+    """Add the runs below some folders to those held, and return what changed."""
+    changes, left_out = ArchiveChanges(), dict[str, str]()
+    for run in chain.from_iterable(map(_runs_below, folders)):
+        if unfinished or completion(run):
+            _add_run(run, held, changes, keep_first)
         else:
             left_out[run.identity] = str(run.folder)
-    added.unfinished = [place for key, place in left_out.items() if key not in held]
-    studies, costs = _merged_studies([archive, *folders]), _merged_costs([archive, *folders])
-    if not (held or studies or costs or left_out):
-        raise UserError(f"{', '.join(map(str, folders))} holds neither runs nor a study.")
-    for name, about in studies.items():
-        expected = about["expected_runs"]
-        added.studies[name] = sum(row.get("identity") in held for row in expected), len(expected)
-    _write_archive(archive, held.values(), studies, costs)
-    return added
+    changes.unfinished = [place for key, place in left_out.items() if key not in held]
+    return changes
 
 
-def _take(
-    run: RunRecord, held: dict[str, RunRecord], added: ArchiveChanges, keep_first: bool
+def _add_run(
+    run: RunRecord, held: dict[str, RunRecord], changes: ArchiveChanges, keep_first: bool
 ) -> None:
-    """Add a run to those held, or the better of two copies."""
+    """Add a run to those held, or keep the better of two copies."""
     before = held.setdefault(run.identity, run)
     if before is run:
-        added.new += 1
+        changes.new += 1
     elif contradict(before, run):
         if not keep_first:
             raise UserError(
                 f"{before.folder} and {run.folder} are the same run with different returns; leave "
                 "one out, or keep the first of each such pair with --keep-first."
             )
-        added.known += 1
-        added.differing.append(str(run.folder))
+        changes.known += 1
+        changes.differing.append(str(run.folder))
     else:
         held[run.identity] = merge([before, run])[0]
         is_known = held[run.identity] is before
-        added.known += is_known
-        added.replaced += not is_known
+        changes.known += is_known
+        changes.replaced += not is_known
+
+
+def _present_and_expected(study: Mapping[str, Any], held: Container[str]) -> tuple[int, int]:
+    """Return how many runs of a study are held, and how many it expects."""
+    expected = study["expected_runs"]
+    return sum(row.get("identity") in held for row in expected), len(expected)
 
 
 def _write_archive(
@@ -118,6 +129,7 @@ def _write_archive(
     studies: Mapping[str, dict[str, Any]],
     costs: Mapping[str, dict[str, Any]],
 ) -> None:
+    """Write the files of an archive whose content has changed."""
     for task, lines in _lines_by_task(runs).items():
         _write(archive / "runs" / f"{task}.jsonl", "".join(lines))
     for name, about in studies.items():
@@ -127,6 +139,7 @@ def _write_archive(
 
 
 def _merged_costs(folders: Sequence[Path]) -> dict[str, dict[str, Any]]:
+    """Return the costs below some folders by machine; the last of a machine counts."""
     costs = (read_cost(path) for folder in folders for path in cost_files([folder]))
     return {_machine_name(cost): cost for cost in costs}
 
@@ -139,160 +152,184 @@ def archived(archive: Path) -> list[RunRecord]:
     if not archive.exists():
         return []
     check_folders([archive])
-    return [run for run in _runs_below(archive, experiments=False) if end(run) == OUTCOME]
+    runs = _runs_below(archive, experiments=False)
+    return [run for run in runs if completion(run) == OUTCOME]
 
 
 def check_folders(folders: Iterable[Path]) -> None:
+    """Raise a UserError if one of some folders does not exist."""
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"{folder} is no folder; give folders of experiments or studies.")
 
 
 def _runs_below(folder: Path, experiments: bool = True) -> Iterator[RunRecord]:
+    """Yield the runs below a folder with facts on their cohort, and warn of damaged logs.
+
+    Raises:
+        UserError: If a run is unreadable.
+    """
     runs, unreadable = read_below(folder, experiments=experiments)
     if unreadable:
         raise unreadable[0]
     warn_of_damage(runs)
     for run in runs:
-        if "same_as" not in run.about:  # a copy under another name, which the study knows
-            yield dataclasses.replace(run, about=_cohort(run) | run.about)
+        if "same_as" not in run.about:  # else it is a copy, which its study stores by name
+            yield dataclasses.replace(run, about=_cohort_facts(run) | run.about)
 
 
-def _cohort(run: RunRecord) -> dict[str, Any]:
-    """With how many others it was trained, and for how long."""
+def _cohort_facts(run: RunRecord) -> dict[str, Any]:
+    """Return the size and the training time of a run's cohort, if its experiment has them."""
     experiment = run.folder.parent.parent
-    is_there = (experiment / "experiment.json").exists()  # as it is not around an archive
-    for number, cohort in enumerate(read_experiment(experiment)["cohorts"] if is_there else ()):
+    if not (experiment / "experiment.json").exists():  # an archive, or one run folder
+        return {}
+    for number, cohort in enumerate(read_experiment(experiment)["cohorts"]):
         if any(about["run"] == run.run for about in cohort):
-            rows, _ = read_jsonl(experiment / "cohorts" / f"{number:03d}" / "times.jsonl")
-            seconds = [
-                float(row["seconds"]) for row in rows if type(row.get("seconds")) in (int, float)
-            ]
-            # The clock starts anew with every resume.
-            ends = [now for now, after in pairwise([*seconds, 0.0]) if after <= now]
-            return {
-                "cohort": {"runs": len(cohort)} | ({"seconds": round(sum(ends), 1)} if ends else {})
-            }
+            times = experiment / "cohorts" / f"{number:03d}" / "times.jsonl"
+            return {"cohort": {"runs": len(cohort)} | _training_time(times)}
     return {}
 
 
+def _training_time(times: Path) -> dict[str, float]:
+    """Return the seconds that a cohort trained, over all resumes; nothing without such a log."""
+    rows, _ = read_jsonl(times)
+    seconds = [float(row["seconds"]) for row in rows if type(row.get("seconds")) in (int, float)]
+    # The clock restarts with every resume.
+    ends = [now for now, after in pairwise([*seconds, 0.0]) if after <= now]
+    return {"seconds": round(sum(ends), 1)} if ends else {}
+
+
 def _lines_by_task(runs: Iterable[RunRecord]) -> dict[str, list[str]]:
+    """Return the lines of an archive in the order of labels and seeds, by name of the file."""
     lines: dict[str, list[str]] = {}
-    for run in sorted(
-        runs,
-        key=lambda run: (natural(str(run.about.get("label", run.run))), run.seed, run.identity),
-    ):
-        logs = {
-            name: as_columns(getattr(run, name)) for name in ("evaluations", "bias", "coverage")
-        }
-        row = (
-            run.about
-            | {"episodes": episode_columns(run.episodes)}
-            | {name: log for name, log in logs.items() if log}
-        )
-        if run.damage:
-            row["damage"] = dict(run.damage)
-        if "cohort" in row:
-            row["cohort"] = row.pop("cohort")  # last, as it was always written
-        # The line as a whole, in place of the logs' files; older runs have neither, and stay as
-        # they are.
-        if row.pop("logs", None) or row.pop(LINE_SUM, None):
-            row[LINE_SUM] = sum_of_line(row)
-        lines.setdefault(file_name(run.task["name"].lower()), []).append(json.dumps(row) + "\n")
+    for run in sorted(runs, key=_order_of_lines):
+        lines.setdefault(file_name(run.task["name"].lower()), []).append(_line(run))
     return lines
+
+
+def _order_of_lines(run: RunRecord) -> tuple[Any, ...]:
+    """Return the key by which runs are sorted in an archive."""
+    return natural(str(run.about.get("label", run.run))), run.seed, run.identity
+
+
+def _line(run: RunRecord) -> str:
+    """Return a run as a line of an archive."""
+    row = dict(run.about)
+    for name in REPORTED:
+        columns = log_columns(name, getattr(run, name))
+        if columns or name == "episodes":
+            row[name] = columns
+    if run.damage:
+        row["damage"] = dict(run.damage)
+    if "cohort" in row:
+        row["cohort"] = row.pop("cohort")  # last, as in all earlier archives
+    # One checksum of the line replaces those of the logs' files. Older runs have none and stay
+    # as they are.
+    checksums = row.pop("logs", None), row.pop(LINE_SUM, None)
+    if any(checksums):
+        row[LINE_SUM] = sum_of_line(row)
+    return json.dumps(row) + "\n"
 
 
 # --- studies and costs
 
 
 def study_files(folders: Iterable[Path]) -> list[Path]:
+    """Return the files below some folders that describe a study."""
     return files_below(folders, "study.json", "studies/*.json")
 
 
-def stale_runs(study: dict[str, Any]) -> dict[str, str]:
-    """The identities of runs that other code than the study's has trained, each with that which
-    takes its place."""
+def stale_runs(study: Mapping[str, Any]) -> dict[str, str]:
+    """Return the identities of runs by older code, each with the identity by today's code."""
     stale = study.get("stale")
     return {key: str(instead) for key, instead in stale.items()} if isinstance(stale, dict) else {}
 
 
 def _merged_studies(folders: Sequence[Path]) -> dict[str, dict[str, Any]]:
-    """Pieces of a study expect the runs of all pieces; of a run that was expected twice the later
-    identity counts."""
+    """Return the studies below some folders by name, each with the runs of all its pieces."""
     studies: dict[str, dict[str, Any]] = {}
     for path in (path for folder in folders for path in study_files([folder])):
         about = read_study_file(path)
-        before = studies.get(about["study"], {}).get("expected_runs", [])
-        rows = {
-            (r["task"], r["label"], r["seed"]): r
-            for r in [*before, *about.get("expected_runs", [])]
-        }
-        order = sorted(rows, key=lambda key: (key[0], natural(key[1]), key[2]))
-        stale = stale_runs(studies.get(about["study"], {})) | stale_runs(about)
-        about |= {"expected_runs": [rows[key] for key in order]} | (
-            {"stale": stale} if stale else {}
-        )
-        studies[about["study"]] = about
+        name = about["study"]
+        studies[name] = _with_runs_of(studies.get(name, {}), about)
     return studies
 
 
-def read_study_file(path: Path) -> dict[str, Any]:
-    """What a study asks and expects; a mistake of the user where it is not as studies are
-    written."""
-    about = read_json(path, {"study": str})
-    texts = dict.fromkeys(("title", "question", "kind", "definition"), str) | {
-        "baseline": str | None
+def _with_runs_of(before: Mapping[str, Any], about: dict[str, Any]) -> dict[str, Any]:
+    """Return a study that also expects the runs of an earlier piece of it.
+
+    If both expect the same run, the later identity counts.
+    """
+    rows = {
+        (row["task"], row["label"], row["seed"]): row
+        for piece in (before, about)
+        for row in piece.get("expected_runs", [])
     }
-    check_if_there(about, texts | {"expected_runs": list}, str(path))
+    order = sorted(rows, key=lambda key: (key[0], natural(key[1]), key[2]))
+    study = about | {"expected_runs": [rows[key] for key in order]}
+    stale = stale_runs(before) | stale_runs(about)
+    return study | {"stale": stale} if stale else study
+
+
+def read_study_file(path: Path) -> dict[str, Any]:
+    """Return the description of a study, and the runs that it expects.
+
+    Raises:
+        UserError: If the file lacks a part, or a part has the wrong type.
+    """
+    about = read_json(path, {"study": str})
+    texts = dict.fromkeys(("title", "question", "kind", "definition"), str)
+    check_if_there(about, texts | {"baseline": str | None, "expected_runs": list}, str(path))
+    kinds = {"task": str, "label": str, "seed": int, "identity": str | None}
     for row in about.get("expected_runs", []):
-        check_kinds(
-            row,
-            {"task": str, "label": str, "seed": int, "identity": str | None},
-            f"A run in {path}",
-        )
+        check_kinds(row, kinds, f"A run in {path}")
     return about
 
 
 def _study_text(about: dict[str, Any]) -> str:
-    """Expected runs in a line each, so that a longer study is a few lines more."""
+    """Return a study as JSON with one expected run per line, so an added run is an added line."""
     rows = ",\n  ".join(json.dumps(row) for row in about["expected_runs"])
     text = json.dumps(about | {"expected_runs": []}, indent=1)
-    return (
-        text.replace('"expected_runs": []', f'"expected_runs": [\n  {rows}\n ]') if rows else text
-    )
+    if not rows:
+        return text
+    return text.replace('"expected_runs": []', f'"expected_runs": [\n  {rows}\n ]')
 
 
 def cost_files(folders: Iterable[Path]) -> list[Path]:
+    """Return the files below some folders with the results of a cost study."""
     files = files_below(folders, "cost.json", "costs/*.json")
-    # one of which may be called cost
+    # studies/cost.json describes a study.
     return [path for path in files if path.parent.name != "studies"]
 
 
 def read_cost(path: Path) -> dict[str, Any]:
-    """What a cost study measured, with the name of its study."""
+    """Return what a cost study measured, with the name of the study.
+
+    Raises:
+        UserError: If the file lacks a part, or a part has the wrong type.
+    """
     cost = read_json(path, {"rows": list})
     check_if_there(cost, {"version": int, "machine": dict, "versions": dict}, str(path))
     for row in cost["rows"]:
         check_kinds(row, {"seconds_per_1000_steps": list}, f"A row of {path}")
     study = path.parent / "study.json"
-    return cost | {
-        "study": str((read_json(study) if study.exists() else cost).get("study", "cost"))
-    }
+    named = read_json(study) if study.exists() else cost
+    return cost | {"study": str(named.get("study", "cost"))}
 
 
 def _machine_name(cost: dict[str, Any]) -> str:
+    """Return the name of the file for a cost: study, device and processor or GPU."""
     machine, device = cost.get("machine", {}), str(cost.get("device", "cpu"))
-    what = (
-        machine.get("gpu")
-        if device != "cpu"
-        else f"{machine.get('processor', '')}-{machine.get('cores', '')}-cores"
-    )
+    if device == "cpu":
+        hardware = f"{machine.get('processor', '')}-{machine.get('cores', '')}-cores"
+    else:
+        hardware = machine.get("gpu") or ""
     study = "" if cost["study"] == "cost" else f"{cost['study']}-"
-    return file_name("-".join(f"{study}{device}-{what or ''}".lower().split()))
+    return file_name("-".join(f"{study}{device}-{hardware}".lower().split()))
 
 
 def _write(path: Path, text: str) -> None:
-    """Not where nothing changes."""
+    """Write a file unless it has this content already."""
     if not path.exists() or path.read_bytes() != text.encode():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text)

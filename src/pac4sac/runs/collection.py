@@ -1,11 +1,12 @@
-"""All runs below some folders, each once, with what the studies there expected and what is missing.
+"""All runs below some folders, each once, with the studies that expect them and what is missing.
 
-Nothing here depends on the clock, the order of the arguments, or where the folders lie.
+Nothing here depends on the clock, on the order of the arguments or on the folders' locations.
 """
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,52 +21,59 @@ from pac4sac.runs.archive import (
     study_files,
 )
 from pac4sac.runs.identity import identity
-from pac4sac.runs.merging import merge, why
+from pac4sac.runs.merging import merge, reason_for_choice
 from pac4sac.runs.reading import RunRecord, files_below, read_below, read_experiment
 
-# kinds of studies that choose a setting, on seeds of their own
+# kinds of studies that choose a setting, on separate seeds
 CHOOSING = ("calibration", "search")
 
 Description = dict[str, Any]  # of a study, as it is stored
 T = TypeVar("T")
-Place = Callable[[Path], str]  # a path as the report shows it
+Place = Callable[[Path], str]  # returns a path as the report shows it
+Name = tuple[str, str, int]  # task, label and seed of a run
 
 
 @dataclass(frozen=True)
 class FoundRun:
+    """A run with what its folders say about it."""
+
     record: RunRecord
     place: str  # its folder, as the report shows it
-    labels: tuple[str, ...]  # under which it was found, in whatever folders
+    labels: tuple[str, ...]  # in all folders
     studies: tuple[str, ...]
-    # kind of the study that was to choose a setting by it; such a run must not count as a result
+    # Kind of the study that chose a setting by this run, which therefore is not a result.
     chose: str
-    instead: str | None = (
-        None  # of a run by other code than today's: the identity that it would have by today's
-    )
+    instead: str | None = None  # of a run by older code: its identity with today's code
 
 
 @dataclass(frozen=True)
 class FoundStudy:
+    """A study as its file describes it."""
+
     place: str
     name: str
     title: str
     kind: str
     question: str
-    definition: str  # by which it is called, nothing where it is no study of `pac4sac study`
+    definition: str  # name for `pac4sac study`; empty if it is not one of its studies
     baseline: str | None
 
 
 @dataclass(frozen=True)
 class MissingRun:
+    """A run that a study or an experiment expects and that was not found."""
+
     task: str
     label: str
     seed: int
-    studies: tuple[str, ...]  # all that wait for it; none where an experiment alone does
-    experiment: str  # that waits for it, as the report shows its place, or nothing
+    studies: tuple[str, ...]  # all that expect it; empty if only an experiment does
+    experiment: str  # that expects it, as the report shows its folder, or empty
 
 
 @dataclass(frozen=True)
 class FoundCost:
+    """What a cost study measured on a machine."""
+
     place: str
     study: str
     content: dict[str, Any]
@@ -73,17 +81,19 @@ class FoundCost:
 
 @dataclass(frozen=True)
 class Collection:
+    """All that a report is made of."""
+
     runs: tuple[FoundRun, ...]
     studies: tuple[FoundStudy, ...]
     missing: tuple[MissingRun, ...]
     costs: tuple[FoundCost, ...]
     twice: tuple[str, ...]  # sentences on runs found in several folders
     unreadable: tuple[str, ...]
-    dates: tuple[str, ...]  # of training, where the folders tell
+    dates: tuple[str, ...]  # of training, if the folders have them
 
 
 class Reader:
-    """Reads the files below some folders and keeps why some could not be read."""
+    """Reader of the files below some folders; it keeps the reasons why some are unreadable."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.roots = sorted({Path(os.path.realpath(path)) for path in paths})
@@ -98,7 +108,7 @@ class Reader:
         return path.relative_to(self.base).as_posix() if path != self.base else path.name
 
     def read(self, paths: Iterable[Path], read: Callable[[Path], T]) -> dict[Path, T]:
-        """Return what could be read of some files."""
+        """Return the content of those files that are readable."""
         contents = {}
         for path in paths:
             try:
@@ -108,7 +118,7 @@ class Reader:
         return contents
 
     def unreadable(self) -> tuple[str, ...]:
-        """Return why files could not be read."""
+        """Return the reasons why files are unreadable."""
         return tuple(str(reason).replace(f"{self.base}/", "") for reason in self.reasons)
 
     def dates(self) -> tuple[str, ...]:
@@ -127,7 +137,8 @@ def collect(paths: Sequence[Path]) -> Collection:
     reader = Reader(paths)
     studies = reader.read(study_files(reader.roots), read_study_file)
     experiments = reader.read(files_below(reader.roots, "experiment.json"), _cohorts_of)
-    costs = reader.read(cost_files(reader.roots), read_cost)
+    contents = reader.read(cost_files(reader.roots), read_cost)
+    costs = [FoundCost(reader.place(path), cost["study"], cost) for path, cost in contents.items()]
     found = _with_studies(reader.records, studies, reader.place)
     runs, replaced = _newest_code(*_each_once(found, reader.place))
     if not (runs or costs or studies):
@@ -140,9 +151,7 @@ def collect(paths: Sequence[Path]) -> Collection:
         runs=runs,
         studies=tuple(_study(path, about, reader.place) for path, about in studies.items()),
         missing=_missing(runs, expecting),
-        costs=tuple(
-            FoundCost(reader.place(path), cost["study"], cost) for path, cost in costs.items()
-        ),
+        costs=tuple(costs),
         twice=replaced,
         unreadable=reader.unreadable(),
         dates=reader.dates(),
@@ -150,6 +159,7 @@ def collect(paths: Sequence[Path]) -> Collection:
 
 
 def _cohorts_of(experiment: Path) -> list[list[Description]]:
+    """Return the descriptions of the runs of each cohort."""
     cohorts: list[list[Description]] = read_experiment(experiment.parent)["cohorts"]
     return cohorts
 
@@ -157,7 +167,7 @@ def _cohorts_of(experiment: Path) -> list[list[Description]]:
 def _newest_code(
     runs: Sequence[FoundRun], sentences: Sequence[str]
 ) -> tuple[tuple[FoundRun, ...], tuple[str, ...]]:
-    """Leave out runs by older code that newer code has trained again."""
+    """Leave out runs by older code if the same run by newer code is there, and say so."""
     present = {run.record.identity for run in runs}
     replaced = tuple(
         f"`{run.place}` was left out: it was trained by older code, and the same run by "
@@ -171,18 +181,14 @@ def _newest_code(
 def _with_studies(
     records: Sequence[RunRecord], studies: Mapping[Path, Description], place: Place
 ) -> Iterator[FoundRun]:
-    """Tell for each run to which studies it belongs.
+    """Yield each run with the studies that it belongs to.
 
-    In an archive runs are stored beside the studies: they belong together by identity, or by
-    name if the study knows no identity.
+    A run belongs to the study whose folder it is in. The runs of an archive are not in the folder
+    of a study. They belong to the studies that expect them, by identity, or by name if a study
+    stores no identity.
     """
-    expecting: dict[Any, list[tuple[Description, str]]] = {}
-    for about, row in _expected(studies.values()):
-        for key in (row.get("identity"), _name_of(row)):
-            expecting.setdefault(key, []).append((about, str(row.get("label"))))
-    stale: dict[str, str] = {}
-    for about in studies.values():
-        stale |= stale_runs(about)
+    expecting = _expecting(studies.values())
+    stale = _all_stale_runs(studies.values())
     for record in records:
         name = (record.task["name"], record.label, record.seed)
         members = expecting.get(record.identity) or expecting.get(name, [])
@@ -191,20 +197,40 @@ def _with_studies(
         yield FoundRun(
             record,
             place(record.folder),
-            labels=(record.label, *(label for _, label in members)),
-            studies=tuple(str(about.get("study")) for about in (*around, *beside)),
+            labels=(record.label, *(row["label"] for _, row in members)),
+            studies=tuple(about["study"] for about in (*around, *beside)),
             chose=_choosing_kind(around or beside),
             instead=stale.get(record.identity),
         )
 
 
-def _name_of(row: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    return row.get("task"), row.get("label"), row.get("seed")
+def _expecting(
+    studies: Iterable[Description],
+) -> dict[str | Name | None, list[tuple[Description, dict[str, Any]]]]:
+    """Return the studies that expect a run, with their rows for it, by identity and by name."""
+    expecting: dict[str | Name | None, list[tuple[Description, dict[str, Any]]]] = {}
+    for about, row in _expected(studies):
+        for key in (row.get("identity"), _name_of(row)):
+            expecting.setdefault(key, []).append((about, row))
+    return expecting
+
+
+def _all_stale_runs(studies: Iterable[Description]) -> dict[str, str]:
+    """Return the identities of runs by older code in all studies, each with that by today's."""
+    stale: dict[str, str] = {}
+    for about in studies:
+        stale |= stale_runs(about)
+    return stale
+
+
+def _name_of(row: Mapping[str, Any]) -> Name:
+    """Return task, label and seed of a run that a study expects."""
+    return row["task"], row["label"], row["seed"]
 
 
 def _choosing_kind(studies: Iterable[Description]) -> str:
     """Return the kind of the first study that chose a setting by its runs, or nothing."""
-    kinds = (str(about.get("kind")) for about in studies)
+    kinds = (about.get("kind", "") for about in studies)
     return next((kind for kind in kinds if kind in CHOOSING), "")
 
 
@@ -219,86 +245,111 @@ def _each_once(
     for copies in copies_by_run.values():
         best, others = merge([copy.record for copy in copies])
         kept.append(_joined(best, copies, place))
-        # A study keeps a run that it knows by two names under both, in one folder.
-        if elsewhere := [other for other in others if other.folder.parent != best.folder.parent]:
+        # A study stores a run that has two names under both names, in one folder.
+        elsewhere = [other for other in others if other.folder.parent != best.folder.parent]
+        if elsewhere:
             left_out = ", ".join(place(other.folder) for other in elsewhere)
             sentences.append(
                 f"`{place(best.folder)}` was taken and {left_out} left out, the same run: "
-                f"{why(best, elsewhere)}."
+                f"{reason_for_choice(best, elsewhere)}."
             )
     return tuple(sorted(kept, key=_order)), tuple(sorted(sentences))
 
 
 def _joined(best: RunRecord, copies: Sequence[FoundRun], place: Place) -> FoundRun:
-    """Return one copy of a run with the labels and studies of all."""
-    labels = sorted({label for copy in copies for label in copy.labels}, key=natural)
-    studies = sorted({name for copy in copies for name in copy.studies})
-    first = copies[0]
-    return FoundRun(
-        best, place(best.folder), tuple(labels), tuple(studies), first.chose, first.instead
+    """Return the best copy of a run with the labels and studies of all copies."""
+    labels = {label for copy in copies for label in copy.labels}
+    studies = {name for copy in copies for name in copy.studies}
+    return dataclasses.replace(
+        copies[0],
+        record=best,
+        place=place(best.folder),
+        labels=tuple(sorted(labels, key=natural)),
+        studies=tuple(sorted(studies)),
     )
 
 
 def _order(run: FoundRun) -> tuple[Any, ...]:
+    """Return the key by which found runs are sorted."""
     record = run.record
     return record.task["name"], natural(record.label), record.seed, run.place
 
 
 def _expected(studies: Iterable[Description]) -> Iterator[tuple[Description, dict[str, Any]]]:
-    return (
-        (about, row)
-        for about in studies
-        for row in about.get("expected_runs", [])
-        if isinstance(row, dict)
-    )
+    """Yield each run that a study expects, with the study."""
+    for about in studies:
+        for row in about.get("expected_runs", []):
+            yield about, row
 
 
 def _expected_by(
     experiments: Mapping[Path, list[list[Description]]], place: Place
 ) -> Iterator[Description]:
-    """Experiments expect runs as studies do, under no name."""
+    """Yield for each cohort of each experiment a study without a name that expects its runs."""
     for path, cohorts in experiments.items():
         for cohort in cohorts:
-            names = [
-                {"task": run["task"].get("name"), "label": run["label"], "seed": run["seed"]}
-                for run in cohort
-            ]
-            rows = [
-                name | {"identity": identity(run)} for name, run in zip(names, cohort, strict=True)
-            ]
+            rows = [_row(run) for run in cohort]
             yield {"study": "", "expected_runs": rows, "experiment": place(path.parent)}
+
+
+def _row(run: Description) -> dict[str, Any]:
+    """Return a run of an experiment in the form in which studies expect runs."""
+    name = {"task": run["task"]["name"], "label": run["label"], "seed": run["seed"]}
+    return name | {"identity": identity(run)}
+
+
+@dataclass
+class _Expectation:
+    """A run that was not found, and what expects it."""
+
+    name: Name  # by the first study that expects it; others may use another name
+    studies: set[str] = field(default_factory=set)
+    experiment: str = ""
+
+    def add(self, about: Description) -> None:
+        """Add a study or an experiment that expects the run."""
+        self.studies.add(about["study"])
+        self.experiment = self.experiment or about.get("experiment", "")
+
+    def missing_run(self) -> MissingRun:
+        """Return the run as a collection lists it."""
+        return MissingRun(*self.name, tuple(sorted(self.studies - {""})), self.experiment)
 
 
 def _missing(runs: Sequence[FoundRun], studies: Iterable[Description]) -> tuple[MissingRun, ...]:
     """Return the runs that studies and experiments expect and that are not there."""
-    present: set[Any] = {run.record.identity for run in runs}
-    for run in runs:
-        present |= {(run.record.task["name"], label, run.record.seed) for label in run.labels}
-    first_names: dict[Any, tuple[str, str, int]] = {}  # studies may know a run by different names
-    waiting: dict[tuple[str, str, int], set[str]] = {}
-    experiments: dict[tuple[str, str, int], str] = {}
+    present = _present(runs)
+    expectations: dict[str | Name, _Expectation] = {}  # by identity and by all names
     for about, row in _expected(studies):
-        seed = row.get("seed")
-        if not isinstance(seed, int):
-            continue
-        name = (str(row.get("task")), str(row.get("label")), seed)
+        name = _name_of(row)
         keys = [row.get("identity") or name, name]
-        if present.intersection(keys):
-            continue
-        known = next((first_names[key] for key in keys if key in first_names), name)
-        first_names |= dict.fromkeys(keys, known)
-        waiting.setdefault(known, set()).add(str(about.get("study")))
-        experiments[known] = experiments.get(known) or about.get("experiment", "")
-    missing = [
-        MissingRun(*name, tuple(sorted(names - {""})), experiments[name])
-        for name, names in waiting.items()
-    ]
+        if present.isdisjoint(keys):
+            known = (expectations[key] for key in keys if key in expectations)
+            expectation = next(known, _Expectation(name))
+            expectation.add(about)
+            expectations |= dict.fromkeys(keys, expectation)
+    missing = dict.fromkeys(expectation.missing_run() for expectation in expectations.values())
     return tuple(sorted(missing, key=lambda run: (run.task, natural(run.label), run.seed)))
 
 
+def _present(runs: Iterable[FoundRun]) -> set[str | Name]:
+    """Return the identities and names of all runs that were found."""
+    present: set[str | Name] = set()
+    for run in runs:
+        present.add(run.record.identity)
+        present |= {(run.record.task["name"], label, run.record.seed) for label in run.labels}
+    return present
+
+
 def _study(path: Path, about: Description, place: Place) -> FoundStudy:
-    where = place(path.parent if path.name == "study.json" else path)
-    name = str(about.get("study", where))
-    title, question = str(about.get("title", name)), str(about.get("question", ""))
-    kind, definition = str(about.get("kind", "")), str(about.get("definition", name))
-    return FoundStudy(where, name, title, kind, question, definition, about.get("baseline"))
+    """Return a study with defaults for what its file leaves out."""
+    name: str = about["study"]
+    return FoundStudy(
+        place=place(path.parent if path.name == "study.json" else path),
+        name=name,
+        title=about.get("title", name),
+        kind=about.get("kind", ""),
+        question=about.get("question", ""),
+        definition=about.get("definition", name),
+        baseline=about.get("baseline"),
+    )

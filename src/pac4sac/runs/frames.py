@@ -19,9 +19,9 @@ IN_EVERY_ROW = ("run", "task", "algo", "seed")
 def results(path: str | Path, kind: str = "episodes") -> Any:
     """Return what a run, experiment, study or archive has logged.
 
-    Columns of the log come after run, task, algo and seed, and before each setting in which the
-    runs differ; a setting that is logged too is called `setting alpha`, for example. Damaged rows
-    are left out with a warning; the sentences are also in the frame's `attrs["left_out"]`.
+    The columns are run, task, algo and seed, those of the log, and each setting in which the runs
+    differ. A setting that is logged too has a column such as `setting alpha`. Damaged rows are
+    left out with a warning. The warnings are also in the frame's `attrs["left_out"]`.
 
     Args:
         path: Folder of a run, an experiment or a study, or an archive.
@@ -41,7 +41,7 @@ def results(path: str | Path, kind: str = "episodes") -> Any:
         runs, unreadable = read_runs(path), []
     left_out = warn_of_damage(runs, unreadable)
     logs = [(run, _rows(run, kind)) for run in runs]
-    if kind != "episodes" and not any(rows for _, rows in logs):
+    if kind != "episodes" and not _logged_names(logs):
         how = f", which are written with --{kind}-every N" if kind in MEASUREMENTS else ""
         raise UserError(f"No run in {path} has logged {kind}{how}.")
     return _frame(_columns(logs, kind), left_out)
@@ -59,29 +59,36 @@ def varying_settings(runs: Iterable[RunRecord]) -> tuple[str, ...]:
 
 
 def _rows(run: RunRecord, kind: str) -> Sequence[LogRow]:
+    """Return the rows of one log of a run; an archive stores those that reports need."""
     if kind in REPORTED:
         return tuple(getattr(run, kind))
-    # Damage of such a log is known by the record.
+    # The record has the damage of such a log.
     return read_log(run.folder / f"{kind}.jsonl")[0] if run.folder.is_dir() else ()
 
 
 def _columns(logs: Sequence[Log], kind: str) -> dict[str, list[Any]]:
     """Return one list for each column; algorithms that log different things leave gaps."""
-    logged = dict.fromkeys(EPISODE_COLUMNS)
-    if kind != "episodes":
-        logged = dict.fromkeys(name for _, rows in logs for row in rows for name in row)
+    logged = EPISODE_COLUMNS if kind == "episodes" else _logged_names(logs)
     # A setting that is learned, such as alpha, is logged too.
     settings = {
         name: f"setting {name}" if name in logged else name
         for name in varying_settings(run for run, _ in logs)
     }
-    columns: dict[str, list[Any]] = {n: [] for n in (*IN_EVERY_ROW, *logged, *settings.values())}
+    columns: dict[str, list[Any]] = {}
+    for name in (*IN_EVERY_ROW, *logged, *settings.values()):
+        columns[name] = []
     for run, rows in logs:
         facts = _facts(run, settings)
         for row in rows:
-            for name, values in columns.items():
-                values.append(facts[name] if name in facts else row.get(name))
+            cells = row | facts
+            for name, column in columns.items():
+                column.append(cells.get(name))
     return columns
+
+
+def _logged_names(logs: Iterable[Log]) -> tuple[str, ...]:
+    """Return the names in all rows, each once, in the order of their first row."""
+    return tuple(dict.fromkeys(name for _, rows in logs for row in rows for name in row))
 
 
 def _facts(run: RunRecord, settings: Mapping[str, str]) -> dict[str, Any]:
@@ -91,6 +98,7 @@ def _facts(run: RunRecord, settings: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _frame(columns: dict[str, list[Any]], left_out: list[str]) -> Any:
+    """Return columns as a DataFrame, or as a dict of arrays if pandas is not installed."""
     try:
         pandas = importlib.import_module("pandas")
     except ImportError:

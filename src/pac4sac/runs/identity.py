@@ -1,4 +1,4 @@
-"""What a run is known by: the facts that were stored when it was trained, and nothing of today."""
+"""The identity of a run: a checksum of facts that were stored when it was trained."""
 
 import hashlib
 import json
@@ -8,16 +8,12 @@ from typing import Any
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import check_kinds
 
-LARGEST_SEED = 2**64 - 1  # that a checkpoint holds
+LARGEST_SEED = 2**64 - 1  # that a checkpoint can store
 DESCRIBED = {"task": dict, "algo": str, "preset": str, "seed": int, "config": dict, "label": str}
 # Two runs that agree in these give the same result; their names and their machine do not count.
 FACTS = ("task", "algo", "revision", "seed", "config")
-FURTHER_FACTS = (
-    "started_from",
-    "code",
-    "simulators",
-    "earlier_code",
-)  # not stored where there is none
+# Runs without one of these do not store it.
+FURTHER_FACTS = ("started_from", "code", "simulators", "earlier_code")
 
 
 def identity(about: Mapping[str, Any]) -> str:
@@ -60,19 +56,32 @@ def code_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     Both have the entries revision, code and simulators of a run's description. Versions of
     simulators are compared only if both are known.
     """
-    changes = []
-    revisions = [str(code.get("revision", 1)) for code in (before, after)]
-    if revisions[0] != revisions[1]:
-        changes.append(_change("the algorithm", "revision", *revisions))
+    changes = [_revision_change(before, after), _source_change(before, after)]
+    changes += _simulator_changes(before, after)
+    return "; ".join(filter(None, changes))
+
+
+def _revision_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Describe a change of the algorithm's revision, or return nothing."""
+    old, new = str(before.get("revision", 1)), str(after.get("revision", 1))
+    return "" if old == new else _change("the algorithm", "revision", old, new)
+
+
+def _source_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Describe which modules have another checksum, or return nothing."""
     old, new = before.get("code") or {}, after.get("code") or {}
-    if edited := sorted(name for name in {*old, *new} if old.get(name) != new.get(name)):
-        changes.append(f"the source of {' and '.join(edited)} was edited")
+    edited = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+    return f"the source of {' and '.join(edited)} was edited" if edited else ""
+
+
+def _simulator_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Describe each simulator that has another version."""
     old, new = before.get("simulators") or {}, after.get("simulators") or {}
-    for name in sorted(old.keys() & new.keys()):
-        if old[name] != new[name]:
-            changes.append(_change(name, "version", old[name], new[name]))
-    return "; ".join(changes)
+    known = sorted(old.keys() & new.keys())
+    changed = [name for name in known if old[name] != new[name]]
+    return [_change(name, "version", old[name], new[name]) for name in changed]
 
 
 def _change(what: str, number: str, before: str, after: str) -> str:
+    """Describe a change of a revision or a version."""
     return f"{what} had {number} {before} and now has {after}"

@@ -1,61 +1,76 @@
-"""Which copy of a run wins where there are several, for reports and archives alike."""
+"""Which of several copies of a run is used, in reports and archives."""
 
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
+
 from pac4sac.runs.logs import MEASUREMENTS
 from pac4sac.runs.metrics import is_complete
 from pac4sac.runs.reading import RunRecord
+from pac4sac.runs.status import Status
 
-OUTCOME = 2
+OUTCOME = 2  # the run has a result; a failed or stopped one may be trained again
+COMPLETION: dict[str, int] = {
+    Status.FINISHED: OUTCOME,
+    Status.DIVERGED: OUTCOME,
+    Status.FAILED: 1,
+    Status.STOPPED: 1,
+}
 
 
-def end(run: RunRecord) -> int:
-    """How far a run came to an end: a failed or stopped one may be trained again; 0 is
-    unfinished."""
-    return {"finished": OUTCOME, "diverged": OUTCOME, "failed": 1, "stopped": 1}.get(run.status, 0)
+def completion(run: RunRecord) -> int:
+    """Return how far a run came: OUTCOME, 1 if it failed or was stopped, 0 if it is unfinished."""
+    return COMPLETION.get(run.status, 0)
 
 
 def merge(copies: Sequence[RunRecord]) -> tuple[RunRecord, list[RunRecord]]:
-    """The best copy, with what was measured of another to the same end, and the others: first the
-    complete, then those that ended, then the longer, then the undamaged, then those of which more
-    was measured; the first of equals stays the first."""
-
-    def merit(run: RunRecord) -> tuple[int, ...]:
-        measured = (len(getattr(run, name)) for name in MEASUREMENTS)
-        return is_complete(run), end(run), len(run.episodes), not run.damage, *measured
-
-    best, *others = sorted(copies, key=merit, reverse=True)
+    """Return the best copy, with measurements that only an equal copy has, and the other copies."""
+    best, *others = sorted(copies, key=_merit, reverse=True)  # the first of equals stays the first
     for other in others:
-        logs = {name: getattr(other, name) for name in MEASUREMENTS if not getattr(best, name)}
-        if any(logs.values()) and _same_returns(best, other):
-            damage = best.damage | {
-                name: other.damage[name]
-                for name, log in logs.items()
-                if log and name in other.damage
-            }
-            best = dataclasses.replace(best, **logs, damage=damage)
+        lacking = [name for name in MEASUREMENTS if not getattr(best, name)]
+        added = [name for name in lacking if getattr(other, name)]
+        if added and _same_returns(best, other):
+            best = _with_logs(best, added, other)
     return best, others
 
 
+def _with_logs(run: RunRecord, names: Sequence[str], other: RunRecord) -> RunRecord:
+    """Return a run with some logs of another copy, and what is damaged of them."""
+    logs = {name: getattr(other, name) for name in names}
+    damage = {name: wrong for name, wrong in other.damage.items() if name in names}
+    return dataclasses.replace(run, **logs, damage=run.damage | damage)
+
+
+def _merit(run: RunRecord) -> tuple[int, ...]:
+    """Return the key by which the best copy is chosen.
+
+    Complete copies come first, then those with an outcome, the longer ones, the undamaged ones,
+    and those with more measurements.
+    """
+    measured = (len(getattr(run, name)) for name in MEASUREMENTS)
+    return is_complete(run), completion(run), len(run.episodes), not run.damage, *measured
+
+
 def contradict(run: RunRecord, other: RunRecord) -> bool:
-    """Two outcomes of what should be one run; a shorter run that did not come to its end is
-    none."""
-    return end(run) == end(other) == OUTCOME and not _same_returns(run, other)
+    """Return whether two copies have an outcome, but not the same returns."""
+    both_ended = completion(run) == completion(other) == OUTCOME
+    return both_ended and not _same_returns(run, other)
 
 
-def why(best: RunRecord, others: Sequence[RunRecord]) -> str:
-    """Why the best copy was taken and not the others."""
+def reason_for_choice(best: RunRecord, others: Sequence[RunRecord]) -> str:
+    """Return in words why the best copy was taken and not the others."""
     if is_complete(best) and not any(map(is_complete, others)):
         return "it alone is complete"
     if all(_same_returns(best, other) for other in others):
         return "they are equal"
-    if end(best) > max(map(end, others)):
+    if completion(best) > max(map(completion, others)):
         return "it alone came to its end"
-    if any(len(best.episodes) > len(other.episodes) for other in others):
+    if len(best.episodes) > min(len(other.episodes) for other in others):
         return "it has more episodes"
     return "they differ, and it is the first by name"
 
 
 def _same_returns(run: RunRecord, other: RunRecord) -> bool:
-    return bool(run.returns.tolist() == other.returns.tolist())
+    """Return whether two copies have equal returns in all episodes."""
+    return np.array_equal(run.returns, other.returns)

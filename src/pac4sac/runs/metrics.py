@@ -1,23 +1,23 @@
 """The paper's metrics, from the returns of a run's training episodes in order.
 
-A run is solved at the first of five consecutive episodes with a return above r_limit. What counts
-are the episodes before that one: their number, and the sum of what they miss to r_limit. If there
-are no such five, all E_max count."""
+A run is solved at the first of five consecutive episodes with a return above r_limit. The metrics
+count the episodes before that one, and sum r_limit − return over them. If there are no such five,
+all E_max episodes count.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pac4sac.runs.logs import POLICIES
+from pac4sac.runs.logs import POLICIES, LogRow
 from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.status import CUT_SHORT
 
 STREAK = 5
-END = 0.1  # the part of training that is its end
-# of a Score, final once complete
+END = 0.1  # fraction of training that counts as its end
+# fields of a Score that are final once it is complete
 SCORES = ("regret", "episodes", "regret_unclipped", "fixed_horizon_regret")
 
 Returns = Sequence[float] | NDArray[np.floating]
@@ -25,35 +25,36 @@ Returns = Sequence[float] | NDArray[np.floating]
 
 @dataclass(frozen=True)
 class Score:
-    """What a run achieved. While `complete` is false, episodes and regrets are those so far, and
-    may change."""
+    """The paper's metrics of a run; those of an incomplete score may still change."""
 
     episodes: int
     regret: float
     regret_unclipped: float
-    # None: the run ended before E_max episodes, for one because it was solved
-    fixed_horizon_regret: float | None
+    fixed_horizon_regret: float | None  # None: the run ended before E_max episodes
     mean_return: float | None  # area under the learning curve per episode; None: no episode yet
     solved: bool
     complete: bool
 
 
 def score_run(run: RunRecord) -> Score | None:
-    """The paper's metrics; None without a limit, or where episodes differ in length. E_max is the
-    number of episodes that the budget of steps has room for, which of such episodes nobody knows
-    before they end; a run that fails sooner would have more of them, and so more regret, without
-    being worse."""
+    """Return the paper's metrics of a run.
+
+    E_max is the number of episodes that fit into the budget of steps. A run that fails sooner in
+    each episode would otherwise have more episodes and more regret. E_max is unknown if episodes
+    differ in length.
+
+    Returns:
+        The metrics; None without a return threshold, or if episodes differ in length.
+    """
     horizon, r_limit = run.task.get("horizon"), run.task.get("r_limit")
     if r_limit is None or not horizon or not has_equal_episodes(run):
         return None
-    return score(
-        run.returns, r_limit, max(1, run.task.get("steps", horizon * len(run.episodes)) // horizon)
-    )
+    steps = run.task.get("steps", horizon * len(run.episodes))
+    return score(run.returns, r_limit, max(1, steps // horizon))
 
 
 def score(returns: Returns, r_limit: float, e_max: int | None = None) -> Score:
-    """All metrics of a run; without `e_max` the run is taken as over, and all its episodes as its
-    horizon."""
+    """Return the paper's metrics of returns; without `e_max` the run has ended."""
     returns = np.asarray(returns, dtype=np.float64)[:e_max]
     e_max = len(returns) if e_max is None else e_max
     first = solved_at(returns, r_limit)
@@ -70,76 +71,76 @@ def score(returns: Returns, r_limit: float, e_max: int | None = None) -> Score:
 
 
 def solved_at(returns: Returns, r_limit: float, streak: int = STREAK) -> int | None:
-    """Index of the first episode of the first `streak` in a row above `r_limit`; None where there
-    is none."""
+    """Return the index of the first of `streak` consecutive episodes above `r_limit`, or None."""
     if len(returns) < streak:
         return None
     in_a_row = np.convolve(np.asarray(returns) > r_limit, np.ones(streak), mode="valid")
-    return next(iter(np.flatnonzero(in_a_row == streak).tolist()), None)
+    first = np.flatnonzero(in_a_row == streak)
+    return int(first[0]) if len(first) else None
 
 
 def longest_streak(returns: Returns, r_limit: float) -> int:
-    """The most episodes in a row above the limit."""
-    streaks = (
-        len(list(members)) for above, members in groupby(np.asarray(returns) > r_limit) if above
-    )
-    return max(streaks, default=0)
+    """Return the largest number of consecutive episodes above the return threshold."""
+    longest = current = 0
+    for value in returns:
+        current = current + 1 if value > r_limit else 0
+        longest = max(longest, current)
+    return longest
 
 
 def _regret(returns: Returns, r_limit: float, *, clipped: bool = True) -> float:
-    """Sum of r_limit − return, where each is clipped at 0, which the paper's is not."""
+    """Return the sum of r_limit − return; clipped at 0 per episode, unlike the paper's."""
     missing = r_limit - np.asarray(returns, dtype=np.float64)
     return float(np.sum(np.maximum(missing, 0) if clipped else missing))
 
 
 def has_equal_episodes(run: RunRecord) -> bool:
+    """Return whether all episodes have the length of the task's horizon."""
     return all(row["length"] == run.task.get("horizon") for row in run.episodes)
 
 
 def is_solved(run: RunRecord) -> bool:
-    """Within E_max, or ever where episodes differ in length."""
+    """Return whether a run was solved: within E_max episodes, or ever if their lengths differ."""
     scored, r_limit = score_run(run), run.task.get("r_limit")
-    return (
-        scored.solved
-        if scored
-        else r_limit is not None and solved_at(run.returns, r_limit) is not None
-    )
+    if scored:
+        return scored.solved
+    return r_limit is not None and solved_at(run.returns, r_limit) is not None
+
+
+def _evaluations(run: RunRecord) -> list[tuple[str, LogRow]]:
+    """Return the policy and the row of each evaluation; nothing if their log is damaged."""
+    if "evaluations" in run.damage:
+        return []
+    return [(POLICIES[row["policy"]], row) for row in run.evaluations]
 
 
 def last_evaluations(run: RunRecord, since: int = 0) -> dict[str, float]:
-    """The mean return of each policy by its last evaluation; nothing where that may be among what
-    is damaged, where it was made before a step, or where its simulators failed."""
-    last = (
-        {}
-        if "evaluations" in run.damage
-        else {POLICIES[row["policy"]]: row for row in run.evaluations}
-    )
+    """Return the mean return of each policy in its last evaluation.
+
+    A policy is left out if that evaluation was before the step `since`, or if its simulators
+    failed. All are left out if the log is damaged.
+    """
     return {
-        name: row["mean"]
-        for name, row in last.items()
+        policy: row["mean"]
+        for policy, row in dict(_evaluations(run)).items()
         if row["step"] >= since and row.get("mean") is not None
     }
 
 
 def evaluation_at(run: RunRecord, step: int) -> float | None:
-    """The mean return of the deterministic policy in the evaluation after so many steps; None where
-    there is none."""
-    rows = () if "evaluations" in run.damage else run.evaluations
-    means = [
-        row["mean"]
-        for row in rows
-        if row["step"] == step and POLICIES[row["policy"]] == "deterministic"
-    ]
-    return means[-1] if means else None
+    """Return the mean return of the deterministic policy in the evaluation at a step, or None."""
+    at_step = {policy: row for policy, row in _evaluations(run) if row["step"] == step}
+    row = at_step.get("deterministic")
+    return row["mean"] if row else None
 
 
 def is_evaluated_on_schedule(run: RunRecord) -> bool:
-    """Not at its end alone, as all are."""
+    """Return whether a run was evaluated during training too, not only at its end."""
     return len({row["step"] for row in run.evaluations}) > 1
 
 
 def is_complete(run: RunRecord) -> bool:
-    """Whether its metrics are final: solved already, or at the end of its budget."""
+    """Return whether metrics are final: the run was solved, or has used its budget of steps."""
     scored = score_run(run)
     return scored.complete if scored else run.status == "finished"
 
@@ -181,12 +182,13 @@ def _metrics_until_solved(run: RunRecord) -> dict[str, float | None]:
     if r_limit is None or has_equal_episodes(run):
         return {}
     first = solved_at(run.returns, r_limit)
-    steps = run.task.get("steps") or 0 if first is None else [0, *run.steps][first]
-    return {"steps_until_solved": steps}
+    if first is None:
+        return {"steps_until_solved": run.task.get("steps") or 0}
+    return {"steps_until_solved": [0, *run.steps][first]}
 
 
 def _used_whole_budget(run: RunRecord) -> bool:
-    """Return whether a run trained to its end: a curve that stops when solved has no area."""
+    """Return whether a run used its budget; the mean return of a shorter run means nothing."""
     steps, horizon = run.task.get("steps"), run.task.get("horizon")
     if not run.episodes:
         return False
@@ -196,7 +198,10 @@ def _used_whole_budget(run: RunRecord) -> bool:
 
 
 def _mean_returns(run: RunRecord) -> dict[str, float | None]:
-    """Return the mean return over steps, and over the end of training if that is of interest."""
+    """Return the mean return over all steps, and over the end of training.
+
+    The second is for tasks without a score, and for runs with evaluations during training.
+    """
     lengths = [row["length"] for row in run.episodes]
     numbers: dict[str, float | None] = {"mean_return": np.average(run.returns, weights=lengths)}
     is_scored = run.task.get("r_limit") is not None and has_equal_episodes(run)

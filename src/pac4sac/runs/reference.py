@@ -1,6 +1,8 @@
-"""The archived runs that ship with the package, to be compared with one's own: the algorithms of
-the paper's Table 1, and two controls for PAC4SAC. They are an archive like `results/`, from which
-`tools/ship.py` makes it, with rounded returns."""
+"""Archived runs that ship with the package, for comparison with your runs.
+
+They are of the algorithms of the paper's Table 1 and of two controls for PAC4SAC. `tools/ship.py`
+makes this archive from `results/`, with rounded returns.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,18 @@ TASKS = ("cartpole-swingup", "half-cheetah", "ant", "humanoid")
 
 
 def reference(task: str | None = None) -> Any:
-    """Every training episode of the archived runs on a task, or on all four: a pandas DataFrame
-    with the columns of `pac4sac.results`, or a dict of arrays without pandas."""
+    """Return every training episode of the archived runs on a task, or on all four tasks.
+
+    Args:
+        task: Name of one of the paper's four tasks.
+
+    Returns:
+        A pandas DataFrame with the columns of `pac4sac.results`, or a dict of arrays if pandas is
+        not installed.
+
+    Raises:
+        UserError: If there are no archived runs on the task.
+    """
     check_task(task)
     episodes = results(SHIPPED)
     if task is None:
@@ -28,7 +40,7 @@ def reference(task: str | None = None) -> Any:
 
 
 def reference_runs(task: str | None = None) -> dict[tuple[str, str], list[RunRecord]]:
-    """Return the same as runs, by task and label."""
+    """Return the archived runs on a task, or on all four tasks, by task and label."""
     check_task(task)
     runs: dict[tuple[str, str], list[RunRecord]] = {}
     for run in sorted(read_runs(SHIPPED), key=lambda run: TASKS.index(run.task["name"])):
@@ -38,5 +50,6 @@ def reference_runs(task: str | None = None) -> dict[tuple[str, str], list[RunRec
 
 
 def check_task(task: str | None) -> None:
+    """Raise a UserError if there are no archived runs on a task."""
     if task is not None and task not in TASKS:
         raise UserError(f"There are no reference curves of {task!r}; {did_you_mean(task, TASKS)}")

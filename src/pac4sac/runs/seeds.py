@@ -1,4 +1,4 @@
-"""Seeds, as text and as numbers."""
+"""Seeds as text and as numbers."""
 
 import operator
 from collections.abc import Iterable
@@ -9,27 +9,31 @@ MOST_SEEDS = 10_000
 
 
 def parse_seeds(text: str) -> list[int]:
-    """ "3", "0:5" (without the 5), "0,2,7", or a mixture."""
+    """Return the seeds of a text such as "3", "0:5" (without the 5), "0,2,7", or a mixture."""
     seeds: list[int] = []
     for part in text.split(","):
-        first, colon, end = part.strip().partition(":")
-        if not (first.isdecimal() and (end.isdecimal() or not colon)):
-            raise UserError(
-                f"{text!r} are no seeds; give whole numbers such as 3, 0:5 (without the 5) or "
-                "0,2,7."
-            )
-        chosen = range(int(first), int(end)) if colon else range(int(first), int(first) + 1)
-        if not chosen or len(seeds) + len(chosen) > MOST_SEEDS:
-            raise UserError(
-                f"The seeds {text} are {'none' if not chosen else 'too many'}; give some, "
-                "such as 0:5."
-            )
+        chosen = _seed_range(part.strip(), text)
+        if not chosen:
+            raise UserError(f"The seeds {text} are none; give some, such as 0:5.")
+        if len(seeds) + len(chosen) > MOST_SEEDS:
+            raise UserError(f"The seeds {text} are too many; give some, such as 0:5.")
         seeds += chosen
     return seeds
 
 
+def _seed_range(part: str, text: str) -> range:
+    """Return the range of one part of a text."""
+    first, colon, end = part.partition(":")
+    numbers = [first, end] if colon else [first]
+    if not all(number.isdecimal() for number in numbers):
+        raise UserError(
+            f"{text!r} are no seeds; give whole numbers such as 3, 0:5 (without the 5) or 0,2,7."
+        )
+    return range(int(first), int(end) if colon else int(first) + 1)
+
+
 def seed_list(seeds: int | str | Iterable[int]) -> list[int]:
-    """One seed, several, or as text what the command line takes."""
+    """Return the seeds of a number, of several numbers, or of a text for `parse_seeds`."""
     if isinstance(seeds, str):
         return parse_seeds(seeds)
     try:
@@ -44,11 +48,11 @@ def seed_list(seeds: int | str | Iterable[int]) -> list[int]:
 
 
 def seeds_text(seeds: Iterable[int]) -> str:
-    """0:5 for 0 to 4, and commas between such stretches."""
-    given = set(seeds)
-    firsts, ends = (
-        sorted(s for s in given if s - 1 not in given),
-        sorted(s + 1 for s in given if s + 1 not in given),
-    )
-    stretches = zip(firsts, ends, strict=True)
-    return ",".join(f"{first}:{end}" if end - first > 1 else str(first) for first, end in stretches)
+    """Return seeds as a text for `parse_seeds`: 0:5 for 0 to 4, and commas between such ranges."""
+    ranges: list[tuple[int, int]] = []
+    for seed in sorted(set(seeds)):
+        if ranges and ranges[-1][1] == seed:
+            ranges[-1] = ranges[-1][0], seed + 1
+        else:
+            ranges.append((seed, seed + 1))
+    return ",".join(f"{first}:{end}" if end - first > 1 else str(first) for first, end in ranges)

@@ -1,9 +1,9 @@
-"""The statistics of reports: what each is and why is told in docs/statistics.md.
+"""The statistics of reports, which docs/statistics.md explains.
 
-Several tasks come as strata, one array of runs for each; a bootstrap resamples the runs within each
-stratum."""
+Several tasks are given as strata, one array of runs for each. A bootstrap resamples the runs within
+each stratum.
+"""
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,10 +13,10 @@ from scipy import stats
 from scipy.special import stdtrit
 
 Floats = NDArray[np.float64]
-# what a critic does
+# verdicts on the bias of a critic
 OVERESTIMATES, UNDERESTIMATES, UNDECIDED = ("overestimates", "underestimates", "undecided")
 CONFIDENCE = 0.95
-EQUIVALENCE = 0.90  # confidence of the interval whose two ends are one-sided tests at 5 % each
+EQUIVALENCE = 0.90  # confidence of the interval that gives two one-sided tests at 5%
 RESAMPLES = 9999
 BAND_RESAMPLES = 2000  # of each point of a curve
 SEED = 20240721  # of every bootstrap: the same runs give the same interval
@@ -24,6 +24,8 @@ SEED = 20240721  # of every bootstrap: the same runs give the same interval
 
 @dataclass(frozen=True)
 class Summary:
+    """Number, mean and standard deviation of some values."""
+
     n: int
     mean: float
     sd: float | None  # with n − 1; None for a single run
@@ -31,7 +33,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its 95 % interval, which a single run does not have."""
+    """A value with its 95% confidence interval, which a single run does not have."""
 
     value: float
     low: float | None = None
@@ -40,53 +42,69 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Difference(Estimate):
-    """Of two means, by Welch: interval and p-value need a standard deviation of either side, one of
-    them above zero."""
+    """A difference of two means with Welch's interval and p-value.
+
+    They need a standard deviation of both sides, at least one of them above zero.
+    """
 
     p: float | None = None
 
 
 def summarise(values: ArrayLike) -> Summary:
+    """Return number, mean and standard deviation of some values."""
     x = np.asarray(values, dtype=np.float64)
     return Summary(len(x), float(x.mean()), float(x.std(ddof=1)) if len(x) > 1 else None)
 
 
 def half_width(values: Floats, confidence: float = CONFIDENCE) -> Floats:
-    """Of Student's interval of the mean over the first axis, which has two values or more."""
+    """Return half the width of Student's interval of the mean over the first axis.
+
+    The axis has at least two values.
+    """
     n = len(values)
     return np.asarray(stdtrit(n - 1, (1 + confidence) / 2) * values.std(0, ddof=1) / np.sqrt(n))
 
 
 def mean_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
-    """A mean with Student's interval."""
+    """Return a mean with Student's interval."""
     x = np.asarray(values, dtype=np.float64)
-    mean, half = float(x.mean()), float(half_width(x, confidence)) if len(x) > 1 else None
-    return Estimate(mean) if half is None else Estimate(mean, mean - half, mean + half)
+    mean = float(x.mean())
+    if len(x) < 2:
+        return Estimate(mean)
+    half = float(half_width(x, confidence))
+    return Estimate(mean, mean - half, mean + half)
 
 
 def side_of_zero(estimate: Estimate | None, above: str, below: str, neither: str) -> str:
-    """The word for the side on which the whole interval lies."""
+    """Return the word for the side of zero on which the whole interval is."""
     if estimate is None or estimate.low is None or estimate.high is None:
         return neither
-    return above if estimate.low > 0 else below if estimate.high < 0 else neither
+    if estimate.low > 0:
+        return above
+    return below if estimate.high < 0 else neither
 
 
 def bias_verdict(bias: Estimate) -> str:
-    """On a critic whose values lie that far above what follows."""
+    """Return the verdict on a critic with this difference of values and observed returns."""
     return side_of_zero(bias, OVERESTIMATES, UNDERESTIMATES, UNDECIDED)
 
 
 def interquartile_mean(strata: Sequence[ArrayLike], seed: int = SEED) -> Estimate:
-    """Mean of the middle half of the runs of each task, then over tasks, with a stratified
-    percentile-bootstrap interval: a task with more seeds has no more weight."""
+    """Return the interquartile mean of each task's runs, averaged over tasks.
+
+    The interval is a stratified percentile bootstrap. All tasks have the same weight, whatever
+    their number of seeds.
+    """
 
     def middle_half(*strata: Floats, axis: int) -> Floats:
+        """Return the mean of the middle half of each stratum, averaged over strata."""
         return np.asarray(np.mean([stats.trim_mean(x, 0.25, axis=axis) for x in strata], axis=0))
 
     return _bootstrap(strata, middle_half, seed)
 
 
 def median(values: ArrayLike, seed: int = SEED, confidence: float = CONFIDENCE) -> Estimate:
+    """Return a median with its bootstrap interval."""
     return _bootstrap([values], lambda x, axis: np.median(x, axis=axis), seed, confidence)
 
 
@@ -97,16 +115,19 @@ def probability_of_improvement(
     lower_is_better: bool,
     seed: int = SEED,
 ) -> Estimate:
-    """That a run of ours beats one of theirs on the same task, ties counted half, averaged over
-    tasks."""
+    """Return the probability that a run of ours beats one of theirs, averaged over tasks.
+
+    A tie counts half. The strata of both sides are the same tasks in the same order.
+    """
     sign = -1.0 if lower_is_better else 1.0
 
     def probability(*runs: Floats, axis: int) -> Floats:
-        pairs = zip(runs[: len(ours)], runs[len(ours) :], strict=True)
-        ahead = [sign * (a[..., :, None] - b[..., None, :]) for a, b in pairs]
-        return np.asarray(
-            np.mean([((x > 0) + 0.5 * (x == 0)).mean((-2, -1)) for x in ahead], axis=0)
-        )
+        """Return the probability from the runs of ours, then of theirs."""
+        by_task = []
+        for a, b in zip(runs[: len(ours)], runs[len(ours) :], strict=True):
+            ahead = sign * (a[..., :, None] - b[..., None, :])
+            by_task.append(((ahead > 0) + 0.5 * (ahead == 0)).mean((-2, -1)))
+        return np.asarray(np.mean(by_task, axis=0))
 
     return _bootstrap([*ours, *theirs], probability, seed)
 
@@ -114,64 +135,77 @@ def probability_of_improvement(
 def performance_profile(
     strata: Sequence[ArrayLike], thresholds: Floats, *, lower_is_better: bool
 ) -> tuple[Floats, Floats, Floats]:
-    """The fraction of runs better than each threshold, averaged over tasks, with the ends of its
-    interval."""
+    """Return the fraction of runs better than each threshold, and both ends of its interval.
+
+    Fractions are averaged over tasks.
+    """
     sign = -1.0 if lower_is_better else 1.0
     return bootstrap_band([sign * (np.asarray(runs)[:, None] - thresholds) > 0 for runs in strata])
 
 
 def bootstrap_band(strata: Sequence[ArrayLike], seed: int = SEED) -> tuple[Floats, Floats, Floats]:
-    """Of curves of shape [runs, points] for each task: their mean, over runs and then over tasks,
-    with the ends of its percentile-bootstrap interval at each point, which lie within what the runs
-    reached."""
-    generator, curves = (
-        np.random.default_rng(seed),
-        [np.asarray(x, dtype=np.float64) for x in strata],
-    )
-    draws = [
-        generator.multinomial(len(x), np.full(len(x), 1 / len(x)), size=BAND_RESAMPLES)
-        for x in curves
-    ]
-    resampled = np.mean(
-        [counts @ x / len(x) for counts, x in zip(draws, curves, strict=True)], axis=0
-    )
-    low, high = np.quantile(resampled, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
-    return np.mean([x.mean(0) for x in curves], axis=0), low, high
+    """Return the mean of curves over runs and then over tasks, and both ends of its interval.
+
+    The interval is a percentile bootstrap at each point, so it stays within the range of the runs.
+
+    Args:
+        strata: Curves of each task, of shape [runs, points].
+        seed: Seed of the bootstrap.
+    """
+    generator = np.random.default_rng(seed)
+    means, resampled = [], []
+    for stratum in strata:
+        curves = np.asarray(stratum, dtype=np.float64)
+        n = len(curves)
+        counts = generator.multinomial(n, np.full(n, 1 / n), size=BAND_RESAMPLES)
+        means.append(curves.mean(0))
+        resampled.append(counts @ curves / n)
+    ends = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+    low, high = np.quantile(np.mean(resampled, axis=0), ends, axis=0)
+    return np.mean(means, axis=0), low, high
 
 
 def welch(ours: Summary, theirs: Summary, confidence: float = CONFIDENCE) -> Difference:
-    """Ours minus theirs, from means and standard deviations, so that published numbers can stand on
-    one side."""
+    """Return ours minus theirs, from means and standard deviations, which papers publish."""
     return welch_over_strata([(ours, theirs)], confidence)
 
 
 def welch_over_strata(
     pairs: Sequence[tuple[Summary, Summary]], confidence: float = CONFIDENCE
 ) -> Difference:
-    """The mean over strata, such as tasks, of ours minus theirs; what strata differ by among
-    themselves is no noise."""
+    """Return the mean over strata, such as tasks, of ours minus theirs.
+
+    Differences between strata do not widen the interval.
+    """
     difference = float(np.mean([ours.mean - theirs.mean for ours, theirs in pairs]))
-    sides = [(side.sd, side.n) for pair in pairs for side in pair]
-    spreads = [(sd**2 / n / len(pairs) ** 2, n - 1) for sd, n in sides if sd is not None]
-    variance = sum(part for part, _ in spreads)
-    if len(spreads) < len(sides) or variance == 0:
+    sides = [side for pair in pairs for side in pair]
+    variances = [side.sd**2 / side.n / len(pairs) ** 2 for side in sides if side.sd is not None]
+    variance = sum(variances)
+    if len(variances) < len(sides) or variance == 0:
         return Difference(difference)
-    freedom = variance**2 / sum(part**2 / freedom_of_part for part, freedom_of_part in spreads)
+    # Degrees of freedom by Welch and Satterthwaite.
+    parts = zip(variances, sides, strict=True)
+    freedom = variance**2 / sum(part**2 / (side.n - 1) for part, side in parts)
     half_width = float(stdtrit(freedom, (1 + confidence) / 2) * np.sqrt(variance))
     p = float(2 * stats.t.sf(abs(difference) / np.sqrt(variance), freedom))
     return Difference(difference, difference - half_width, difference + half_width, p)
 
 
 def is_within(difference: Estimate, margin: float) -> bool:
-    """Of a 90 % interval: two one-sided tests at 5 % each (TOST), that the difference is more than
-    −margin, and less than margin."""
-    low, high = difference.low, difference.high
-    return low is not None and high is not None and -margin < low and high < margin
+    """Return whether a 90% interval is within ±margin.
+
+    These are two one-sided tests at 5% each (TOST).
+    """
+    if difference.low is None or difference.high is None:
+        return False
+    return -margin < difference.low and difference.high < margin
 
 
 def mann_whitney(ours: ArrayLike, theirs: ArrayLike) -> float | None:
-    """p-value of the ranks, on which a run that got stuck has no more weight than any other that
-    lost."""
+    """Return the p-value of the Mann–Whitney test, or None if all values are equal or too few.
+
+    It compares ranks, so an extremely bad run has no more weight than any other bad run.
+    """
     a, b = np.asarray(ours, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
     if min(len(a), len(b)) < 2 or np.ptp(np.concatenate([a, b])) == 0:
         return None
@@ -179,23 +213,27 @@ def mann_whitney(ours: ArrayLike, theirs: ArrayLike) -> float | None:
 
 
 def fisher(ours: tuple[int, int], theirs: tuple[int, int]) -> float:
-    """p-value of two numbers of solved runs, each with the number of all."""
-    return float(stats.fisher_exact([[solved, n - solved] for solved, n in (ours, theirs)]).pvalue)
+    """Return Fisher's p-value for two pairs of solved runs and all runs."""
+    table = [[solved, n - solved] for solved, n in (ours, theirs)]
+    return float(stats.fisher_exact(table).pvalue)
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Adjusted for all the comparisons of one table; what has no p-value stays without, and is not
-    counted."""
+    """Return p-values adjusted for all comparisons of one table (Holm).
+
+    Comparisons without a p-value are not counted and keep None.
+    """
     known = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
-    raised = (min(1.0, (len(known) - rank) * p) for rank, (p, _) in enumerate(known))
-    adjusted = dict(
-        zip((place for _, place in known), itertools.accumulate(raised, max), strict=True)
-    )
-    return [adjusted.get(place) for place in range(len(p_values))]
+    adjusted: list[float | None] = [None] * len(p_values)
+    largest = 0.0
+    for rank, (p, place) in enumerate(known):
+        largest = max(largest, min(1.0, (len(known) - rank) * p))
+        adjusted[place] = largest
+    return adjusted
 
 
 def fraction(count: int, n: int) -> Estimate:
-    """A fraction of runs with Wilson's interval, which behaves at 0 and 1 too."""
+    """Return a fraction of runs with Wilson's interval, which is valid at 0 and 1 too."""
     interval = stats.binomtest(count, n).proportion_ci(CONFIDENCE, method="wilson")
     return Estimate(count / n, float(interval.low), float(interval.high))
 
@@ -203,7 +241,10 @@ def fraction(count: int, n: int) -> Estimate:
 def solved_fraction_curve(
     solved_at: Sequence[int | None], until: int
 ) -> tuple[Floats, list[Estimate]]:
-    """The fraction of runs solved by each episode from 0 to `until`; None: never solved."""
+    """Return the episodes from 0 to `until`, and the fraction of runs solved by each of them.
+
+    An entry of None in `solved_at` stands for a run that was never solved.
+    """
     first = np.array([np.inf if x is None else x for x in solved_at])
     episodes = np.arange(until + 1, dtype=np.float64)
     by_count = {count: fraction(count, len(first)) for count in range(len(first) + 1)}
@@ -216,19 +257,21 @@ def _bootstrap(
     seed: int,
     confidence: float = CONFIDENCE,
 ) -> Estimate:
+    """Return a statistic with its percentile-bootstrap interval if each sample has two values."""
     arrays = [np.asarray(sample, dtype=np.float64) for sample in samples]
     value = float(statistic(*arrays, axis=-1))
     if min(map(len, arrays)) < 2:
         return Estimate(value)
-    how = {
-        "confidence_level": confidence,
-        "n_resamples": RESAMPLES,
-        "method": "percentile",
-        "batch": 2000,
-    }
-    generator = np.random.default_rng(seed)
-    interval = stats.bootstrap(
-        arrays, statistic, axis=-1, vectorized=True, random_state=generator, **how
+    bootstrap = stats.bootstrap(
+        arrays,
+        statistic,
+        axis=-1,
+        vectorized=True,
+        random_state=np.random.default_rng(seed),
+        confidence_level=confidence,
+        n_resamples=RESAMPLES,
+        method="percentile",
+        batch=2000,
     )
-    low, high = interval.confidence_interval
+    low, high = bootstrap.confidence_interval
     return Estimate(value, float(low), float(high))

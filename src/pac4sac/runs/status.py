@@ -1,17 +1,19 @@
-"""How a run stands, as its run.json says."""
+"""The status of a run, as run.json stores it."""
 
 from enum import StrEnum
 
 
 class Status(StrEnum):
-    RUNNING = "running"  # or killed while it was
-    INTERRUPTED = "interrupted"  # in good order; a resume goes on
+    """How far a run came."""
+
+    RUNNING = "running"  # or killed without notice
+    INTERRUPTED = "interrupted"  # after a checkpoint; it can be resumed
     FINISHED = "finished"
     STOPPED = "stopped"  # by a callback
     DIVERGED = "diverged"
     FAILED = "failed"  # by its simulator
 
 
-BROKEN_OFF = (Status.DIVERGED, Status.FAILED)  # ended, but not as it should
+BROKEN_OFF = (Status.DIVERGED, Status.FAILED)  # ended by a failure
 CUT_SHORT = (*BROKEN_OFF, Status.STOPPED)
 ENDED = (Status.FINISHED, *CUT_SHORT)
