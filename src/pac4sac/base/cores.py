@@ -1,4 +1,4 @@
-"""How many cores this process may keep busy."""
+"""How many CPU cores this process may use."""
 
 import math
 import os
@@ -6,17 +6,19 @@ from pathlib import Path
 
 from pac4sac.base.errors import UserError
 
-# for a cohort of a study that trains beside others, and for anyone who wants to use less
+# limit for the cohorts of a study, which train at the same time, and for users
 SHARE = "PAC4SAC_CORES"
 QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container
-# how often a waiting thread of torch looks again before it sleeps, 300,000 times if unset
+# how often a waiting thread of torch checks before it sleeps; 300,000 times if unset
 SPINNING = "GOMP_SPINCOUNT"
 
 
 def machine_cores() -> int:
-    allowed = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    """Return the number of cores that the system gives to this process."""
+    if hasattr(os, "sched_getaffinity"):
+        allowed = len(os.sched_getaffinity(0))
+    else:
+        allowed = os.cpu_count() or 1
     try:
         quota, period = map(float, QUOTA.read_text().split())
     except (OSError, ValueError):  # no container, or one without a limit ("max")
@@ -25,7 +27,7 @@ def machine_cores() -> int:
 
 
 def cores() -> int:
-    """All that this process may run on, or the share of them that it was given."""
+    """Return the number of cores to use: all of the machine, or the share in PAC4SAC_CORES."""
     share = os.environ.get(SHARE)
     if share is None:
         return machine_cores()
@@ -35,16 +37,26 @@ def cores() -> int:
 
 
 def let_waiting_threads_sleep() -> None:
-    """Threads of torch that wait for each other are to sleep after some ten microseconds, not after
-    ten milliseconds in which they keep the cores from whoever has work. It counts where torch is
-    loaded later; a user's choice stays."""
+    """Let waiting threads of torch sleep after ten microseconds instead of ten milliseconds.
+
+    A thread that waits without sleeping keeps a core from others. This must be called before torch
+    is imported. It does not change what the user has set.
+    """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault(SPINNING, "1000")
 
 
 def share_out(work: float, all_work: float) -> int:
-    """The cores of a cohort beside others, by its share of the simulators' work: its own, where it
-    needs no more, or twice what it needs on average, since its simulators rest while it acts and
-    others leave theirs when they end. The system lets each have what the others do not use."""
+    """Return the number of cores for a cohort that trains at the same time as others.
+
+    A cohort gets twice its share of the simulators' work, since its simulators wait while it acts,
+    and other cohorts end earlier. One core is enough if its share is at most one core.
+
+    Args:
+        work: Work of the cohort's simulators.
+        all_work: Work of the simulators of all cohorts.
+    """
     needed = cores() * work / all_work if all_work else 1.0
-    return 1 if needed <= 1 else min(cores(), math.ceil(2 * needed))
+    if needed <= 1:
+        return 1
+    return min(cores(), math.ceil(2 * needed))

@@ -1,22 +1,30 @@
-"""Mistakes of the user, told in one sentence. The command line prints the sentence and exits with
-2."""
+"""Errors with a message for the user, which the command line prints before it exits with 2."""
 
 import importlib
 from typing import Any
 
 
 class UserError(Exception):
-    """Something the user can mend; its text says what is wrong and what to do instead."""
+    """An error that the user can fix; its text says what is wrong and what to do instead."""
 
 
 def how_to_install(extra: str) -> str:
-    """For a sentence about something that an extra brings."""
+    """Return the part of an error message that says how to install an extra."""
     return f"install pac4sac[{extra}], in a clone by pip install -c constraints.txt '.[{extra}]'"
 
 
 def import_extra(extra: str, problem: str, *modules: str, otherwise: str = "") -> Any:
-    """The last of some modules that an extra brings; where one is missing, a sentence that begins
-    with the problem."""
+    """Import modules of an extra and return the last one.
+
+    Args:
+        extra: Name of the extra.
+        problem: Beginning of the error message.
+        modules: Names of the modules.
+        otherwise: End of the error message.
+
+    Raises:
+        UserError: If a module is missing.
+    """
     try:
         *_, wanted = map(importlib.import_module, modules)
         return wanted
@@ -25,4 +33,4 @@ def import_extra(extra: str, problem: str, *modules: str, otherwise: str = "") -
 
 
 class DamagedCheckpoint(Exception):
-    """Why a checkpoint cannot be used."""
+    """An error that says why a checkpoint cannot be used."""

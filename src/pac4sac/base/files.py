@@ -1,5 +1,4 @@
-"""Files that appear whole or not at all, files that may be damaged, and what can be written into
-JSON."""
+"""Writing files without half-written states, reading files that may be damaged, and JSON."""
 
 import errno
 import json
@@ -17,83 +16,82 @@ from pac4sac.base.errors import UserError
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """Not through a link: what is written lies where it was to be written."""
-    with open(
-        path, "wb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o666)
-    ) as file:
+    """Write a file to the disk; fail if the path is a symbolic link."""
+    with open(path, "wb", opener=_open_no_link) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
 
 
+def _open_no_link(path: str, flags: int) -> int:
+    """Open a file that is not a symbolic link."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+
+
 def write_whole(path: Path, content: bytes | str) -> None:
-    """Replace a file so that a reader, or a crash, sees the old content or the new, never a
-    part."""
+    """Replace a file at once: after a crash it has the old content or the new, never a part."""
     part = path.with_name(path.name + ".part")
     write_durably(part, as_bytes(content) if isinstance(content, str) else content)
     part.replace(path)
 
 
 def as_bytes(text: str) -> bytes:
-    """With question marks for half characters, which names of files have where they are no
-    UTF-8."""
+    """Return a text as UTF-8; bytes of file names that are not UTF-8 become question marks."""
     return text.encode(errors="replace")
 
 
 def write_json(path: Path, about: Mapping[str, Any]) -> None:
+    """Write a table as JSON; bytes of texts that are not UTF-8 become question marks."""
     data = json.dumps(about, indent=1).encode()
     if SUSPECT.search(data):
-        data = json.dumps(
-            json.loads(as_bytes(json.dumps(about, ensure_ascii=False))), indent=1
-        ).encode()
+        about = json.loads(as_bytes(json.dumps(about, ensure_ascii=False)))
+        data = json.dumps(about, indent=1).encode()
     write_whole(path, data)
 
 
 def is_file_name(name: str) -> bool:
-    """Of a file or folder right here: neither a path nor a way up."""
+    """Return whether a text can be the name of a file: not a path, and not a parent folder."""
     return name not in ("", ".", "..") and not {"/", "\\", "\0"}.intersection(name)
 
 
 def check_inside(folder: Path, *paths: Path) -> None:
-    """Refuse paths that symbolic links lead out of a folder that the user named."""
+    """Raise a UserError if a symbolic link leads a path out of a folder that the user named."""
     root = os.path.realpath(folder)
     for path in paths:
         if os.path.commonpath([root, os.path.realpath(path)]) != root:
             raise UserError(
                 f"{path} is or lies behind a symbolic link that leads out of {folder}; put "
-                "what it leads to in its "
-                "place, or name the folder that it leads to."
+                "what it leads to in its place, or name the folder that it leads to."
             )
 
 
 def check_links(folder: Path) -> None:
-    """Refuse a folder in which any link leads out of it, so that whatever is read or written there
-    lies there."""
-    check_inside(folder, *(path for path in all_below(folder) if path.is_symlink()))
+    """Raise a UserError if a symbolic link in a folder leads out of it."""
+    links = [path for path in all_below(folder) if path.is_symlink()]
+    check_inside(folder, *links)
 
 
 def all_below(folder: Path) -> Iterator[Path]:
-    """Links that lead nowhere among them, which no pattern of pathlib finds."""
-    return (
-        Path(place, name)
-        for place, folders, files in os.walk(folder)
-        for name in (*folders, *files)
-    )
+    """Yield all files and folders in a folder and its subfolders, broken links included."""
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            yield Path(place, name)
 
 
 def read_file(path: Path) -> bytes:
-    """Of a file as we write them; anything else, such as a pipe, would keep its reader waiting."""
+    """Return the content of a regular file; a pipe, for example, would block its reader."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "it is no ordinary file", str(path))
     return path.read_bytes()
 
 
 def read_if_there(path: Path) -> bytes:
+    """Return the content of a file, or nothing if it does not exist."""
     return read_file(path) if os.path.lexists(path) else b""
 
 
 def sync_folder(folder: Path) -> None:
-    """What was made, renamed or removed in a folder is on the disk for good."""
+    """Write to the disk which files were created, renamed or removed in a folder."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -104,12 +102,16 @@ def sync_folder(folder: Path) -> None:
 Kinds = Mapping[str, type | UnionType]
 ANY: Kinds = {}
 COPY = "put a whole copy in its place, or leave it out."
-SUSPECT = re.compile(rb"\\u[dD][89a-fA-F]|\d{19}")  # half a character perhaps, or more than 64 bits
+# Perhaps half of a character that takes two escapes, or a number of more than 64 bits.
+SUSPECT = re.compile(rb"\\u[dD][89a-fA-F]|\d{19}")
 
 
 def parse_json(data: bytes | str) -> Any:
-    """A ValueError where it is no JSON, or has half a character or a number beyond 64 bits, which
-    nothing we write has and hardly anything can take."""
+    """Return the content of JSON.
+
+    Raises:
+        ValueError: If it is not JSON, or has half of a character or a number of more than 64 bits.
+    """
     data = data.encode() if isinstance(data, str) else data
     try:
         content = json.loads(data, parse_int=_whole_number if SUSPECT.search(data) else None)
@@ -121,13 +123,18 @@ def parse_json(data: bytes | str) -> Any:
 
 
 def _whole_number(text: str) -> int:
+    """Return a whole number of at most 64 bits."""
     if len(text) > 20 or not -(2**63) <= int(text) < 2**64:
         raise ValueError(f"{text[:20]}… has more than 64 bits")
     return int(text)
 
 
 def read_json(path: Path, kinds: Kinds = ANY, version: int | None = None) -> dict[str, Any]:
-    """What a file of ours says; a mistake of the user where it is not as it was written."""
+    """Return the content of a JSON file that this package wrote.
+
+    Raises:
+        UserError: If it is unreadable, of another version, or lacks an entry of `kinds`.
+    """
     try:
         about = parse_json(read_file(path))
     except OSError as error:
@@ -138,22 +145,26 @@ def read_json(path: Path, kinds: Kinds = ANY, version: int | None = None) -> dic
 
 
 def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
-    """The text of a definition that the user wrote, and what it says."""
+    """Return the text of a TOML file that the user wrote, and its content.
+
+    Raises:
+        UserError: If it is unreadable.
+    """
     try:
         text = read_file(path).decode()
         return text, tomllib.loads(text)
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}); name another file.") from error
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # of TOML, of UTF-8, or of what is nested too deeply
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or nested too deeply
         raise UserError(f"{path} is no TOML file: {error}.") from error
 
 
 def read_jsonl(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The rows of a file, and the number of lines skipped because they are damaged or
-    half-written."""
+    """Return the rows of a file, and the number of damaged or half-written lines.
+
+    Raises:
+        UserError: If the file exists and cannot be read.
+    """
     try:
         return parse_jsonl(read_if_there(path))
     except OSError as error:
@@ -161,34 +172,49 @@ def read_jsonl(path: Path) -> tuple[list[dict[str, Any]], int]:
 
 
 def parse_jsonl(content: bytes) -> tuple[list[dict[str, Any]], int]:
-    rows: list[dict[str, Any]] = []
-    skipped = 0
-    for line in content.split(b"\n"):
-        if not line.strip():
-            continue
-        try:
-            row = parse_json(line)
-        except ValueError:
-            row = None
-        if isinstance(row, dict):
-            rows.append(row)
-        else:
-            skipped += 1
-    return rows, skipped
+    """Return the rows of JSON lines, and the number of lines that are no rows."""
+    lines = [line for line in content.split(b"\n") if line.strip()]
+    rows = [row for row in map(_parse_row, lines) if row is not None]
+    return rows, len(lines) - len(rows)
+
+
+def _parse_row(line: bytes) -> dict[str, Any] | None:
+    """Return the row of a line; None if it is not a table in JSON."""
+    try:
+        row = parse_json(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) else None
 
 
 def check_kinds(about: Any, kinds: Kinds, what: str, version: int | None = None) -> dict[str, Any]:
-    """Return what was read, if it has all that it should have, each of its kind."""
+    """Return what was read if it is a table with all entries of `kinds`.
+
+    Args:
+        about: What was read.
+        kinds: Type of each entry by name; further entries may be there.
+        what: Subject of the error message.
+        version: Version that the table must have, if it has one.
+
+    Raises:
+        UserError: If it is not such a table.
+    """
     if not isinstance(about, dict):
         raise UserError(f"{what} is damaged: it is no table of names and values; {COPY}")
-    if version is not None and about.get("version", version) != version:
-        reads = f"this pac4sac reads version {version}; use the pac4sac that wrote it."
-        raise UserError(f"{what} has version {about['version']}, and {reads}")
-    kinds = kinds if version is None else {"version": int, **kinds}
+    if version is not None:
+        _check_version(about, version, what)
+        kinds = {"version": int, **kinds}
     wrong = [name for name, kind in kinds.items() if not _is_of_kind(about.get(name), kind)]
     if wrong:
         raise UserError(f"{what} is damaged: it lacks a readable {', '.join(wrong)}; {COPY}")
     return about
+
+
+def _check_version(about: dict[str, Any], version: int, what: str) -> None:
+    """Raise a UserError if a table has another version."""
+    if about.get("version", version) != version:
+        reads = f"this pac4sac reads version {version}; use the pac4sac that wrote it."
+        raise UserError(f"{what} has version {about['version']}, and {reads}")
 
 
 def _is_of_kind(value: Any, kind: type | UnionType) -> bool:
@@ -197,23 +223,30 @@ def _is_of_kind(value: Any, kind: type | UnionType) -> bool:
 
 
 def check_if_there(about: Any, kinds: Kinds, what: str) -> None:
-    """What need not be there, but is of its kind where it is."""
-    check_kinds(about, {name: kind for name, kind in kinds.items() if name in about}, what)
+    """Raise a UserError if one of the optional entries of a table has the wrong type."""
+    present = {name: kind for name, kind in kinds.items() if name in about}
+    check_kinds(about, present, what)
 
 
 def as_json(value: Any, not_finite: Callable[[float], Any] = lambda number: number) -> Any:
-    """Return a value as JSON knows it: lists and numbers instead of NumPy's. `not_finite` gives
-    what stands for a number that is not finite."""
-    value = value.tolist() if hasattr(value, "tolist") else value
+    """Return a value with lists and numbers instead of NumPy's.
+
+    Args:
+        value: Value to convert, with all that is in it.
+        not_finite: Function that returns the replacement of a number that is not finite.
+    """
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, dict):
         return {key: as_json(item, not_finite) for key, item in value.items()}
     if isinstance(value, list | tuple | range):
         return [as_json(item, not_finite) for item in value]
-    return not_finite(value) if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return not_finite(value)
+    return value
 
 
 def natural(text: str) -> list[tuple[int, str]]:
-    """Sorts seed 9 before seed 10."""
-    return [
-        (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)
-    ]
+    """Return a key that sorts seed 9 before seed 10."""
+    parts = re.split(r"(\d+)", text)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]

@@ -1,4 +1,4 @@
-"""What a setting or an option may be: an interval of numbers, or one of some words."""
+"""Allowed values of settings and options: an interval of numbers, or one of some words."""
 
 import math
 from dataclasses import dataclass
@@ -6,8 +6,13 @@ from typing import Any
 
 from pac4sac.base.errors import UserError
 
-LARGEST = 3.4e38  # a learner computes in float32, where more than this is infinite
-LARGEST_WHOLE = 2**63 - 1  # that a tensor can hold
+LARGEST = 3.4e38  # of float32, in which a learner computes
+LARGEST_WHOLE = 2**63 - 1  # of int64
+# By type of a setting: its name, the types that it accepts, and its largest number.
+NUMBERS: dict[type, tuple[str, tuple[type[Any], ...], float]] = {
+    int: ("a whole number", (int,), LARGEST_WHOLE),
+    float: ("a number", (int, float), LARGEST),
+}
 
 
 @dataclass(frozen=True)
@@ -20,16 +25,14 @@ class Interval:
     high_open: bool = False
 
     def __contains__(self, x: float) -> bool:
-        above = x > self.low if self.low_open else x >= self.low
-        return above and (x < self.high if self.high_open else x <= self.high)
+        is_excluded_end = (self.low_open and x == self.low) or (self.high_open and x == self.high)
+        return self.low <= x <= self.high and not is_excluded_end
 
     def __str__(self) -> str:
         if self.high == math.inf:
             return f"{'above' if self.low_open else 'at least'} {self.low:g}"
-        return (
-            f"in {'(' if self.low_open else '['}{self.low:g}, "
-            f"{self.high:g}{')' if self.high_open else ']'}"
-        )
+        left, right = "(" if self.low_open else "[", ")" if self.high_open else "]"
+        return f"in {left}{self.low:g}, {self.high:g}{right}"
 
 
 POSITIVE = Interval(0, low_open=True)
@@ -39,41 +42,53 @@ UNIT = Interval(0, 1)
 OPEN_UNIT = Interval(0, 1, low_open=True, high_open=True)
 BELOW_ONE = Interval(0, 1, high_open=True)
 ANY = Interval(-math.inf)
-EPISODES = Interval(1, 1_000_000)  # that fit into memory side by side
+EPISODES = Interval(1, 1_000_000)  # that fit into memory together
 
 Allowed = Interval | tuple[str, ...] | None  # numbers, words, or anything of its type
 
 
 def check_value(name: str, value: Any, kind: type, allowed: Allowed, other: str = "") -> None:
-    """Refuse a value that is not of its kind or not allowed, and say what it should be; `other` is
-    a word that may stand for a number."""
-    if isinstance(allowed, tuple):
-        right, expected = value in allowed, f"one of {', '.join(allowed)}"
-    elif kind in (bool, str):
-        right, expected = isinstance(value, kind), "true or false" if kind is bool else "a text"
-    else:
-        assert isinstance(allowed, Interval)
-        right, expected = _check_number(value, kind, allowed)
-        if other:
-            right, expected = right or value == other, f"{other} or {expected}"
-    if not right:
+    """Refuse a value of the wrong type or outside of what is allowed.
+
+    Args:
+        name: Name of the setting or option.
+        value: Its value.
+        kind: Type that the value must have, unless `allowed` is a tuple of words.
+        allowed: Interval of a number, or words; None for a truth value or a text.
+        other: Word that may stand for a number.
+
+    Raises:
+        UserError: If the value is not allowed; it says what is expected.
+    """
+    is_right, expected = _check(value, kind, allowed)
+    if other and isinstance(allowed, Interval):
+        is_right, expected = is_right or value == other, f"{other} or {expected}"
+    if not is_right:
         raise UserError(f"{name} must be {expected}, not {_short(value)}.")
 
 
+def _check(value: Any, kind: type, allowed: Allowed) -> tuple[bool, str]:
+    """Return whether a value is allowed, and what is expected."""
+    if isinstance(allowed, tuple):
+        return value in allowed, f"one of {', '.join(allowed)}"
+    if kind in (bool, str):
+        return isinstance(value, kind), "true or false" if kind is bool else "a text"
+    assert isinstance(allowed, Interval)
+    return _check_number(value, kind, allowed)
+
+
 def _check_number(value: Any, kind: type, allowed: Interval) -> tuple[bool, str]:
-    """Return whether a value is such a number, and what it should be."""
-    expected = "a whole number" if kind is int else "a number"
+    """Return whether a value is such a number, and what is expected."""
+    expected, accepted, largest = NUMBERS[int if kind is int else float]
     if allowed is not ANY:
         expected += f" {allowed}"
-    accepted = int if kind is int else (int, float)
     if isinstance(value, bool) or not isinstance(value, accepted) or value not in allowed:
         return False, expected
-    largest = LARGEST_WHOLE if kind is int else LARGEST
     return abs(value) <= largest, f"{expected}, of at most {largest:.1g}"
 
 
 def _short(value: Any) -> str:
-    """Of a number with thousands of digits the first ones."""
+    """Return a value as a text of limited length."""
     if isinstance(value, int) and abs(value) > LARGEST:
         return "one of so many digits"
     return repr(value) if len(repr(value)) <= 200 else f"{repr(value)[:200]}…"

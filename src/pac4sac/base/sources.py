@@ -1,21 +1,22 @@
-"""Checksums of source code, so that a run tells which code trained it.
+"""Checksums of source code, by which a run stores which code trained it.
 
-Comments, docstrings, formatting and error messages do not count. Neither do declarations of
-settings, titles and presets: a run stores the settings that were in force.
+Comments, docstrings, formatting and error messages do not count. Declarations of settings, titles
+and presets do not count either: a run stores the settings in force.
 """
 
 import ast
 import functools
 import hashlib
-import importlib.metadata
 import importlib.util
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from pac4sac.base.version import installed_version
+
 # Shipped code that decides what an agent computes; the rest of the package only launches it.
 SHIPPED = ("pac4sac.agents.", "pac4sac.tasks.robots")
-# Lists of names: what an agent uses of them is found in the classes it is derived from.
+# Modules that only import names; the base classes of an agent lead to the modules that it uses.
 INDEXES = ("pac4sac.agents.api",)
 SETTINGS = ("per_run", "structural")
 DECLARATIONS = ("title", "revision", "presets", "updates_of_task")
@@ -34,31 +35,32 @@ def source_checksums(modules: Iterable[str]) -> dict[str, str]:
     For a shipped agent these are the agents' modules, for custom code those in the same folder.
     Libraries and modules without a file are left out.
     """
+    files = sorted(_files_of(modules).items())
+    return {name: _checksum(*_state_of(file)) for name, file in files}
+
+
+def _files_of(modules: Iterable[str]) -> dict[str, Path]:
+    """Return the files of modules and of all modules that they import and that belong to them."""
     files: dict[str, Path] = {}
     waiting = list(modules)
     while waiting:
         name = waiting.pop()
-        if name in files or name in INDEXES or (file := _file_of(name)) is None:
-            continue
-        files[name] = file
-        waiting += [used for used in _imported(name, file) if _belongs(used, file)]
-    return {name: _checksum(*_state_of(file)) for name, file in sorted(files.items())}
+        file = None if name in files or name in INDEXES else _file_of(name)
+        if file is not None:
+            files[name] = file
+            waiting += [used for used in _imported(name, file) if _belongs(used, file)]
+    return files
 
 
 def simulator_versions(modules: Iterable[str]) -> dict[str, str]:
     """Return the versions of the packages that simulate the environments of these modules."""
     packages = {name for module in modules for name in SIMULATORS.get(module.split(".")[0], ())}
-    versions = {}
-    for name in sorted(packages):
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
+    versions = {name: installed_version(name) for name in sorted(packages)}
+    return {name: version for name, version in versions.items() if version is not None}
 
 
 def _belongs(module: str, user: Path) -> bool:
-    """Tell whether a module is part of the same code as the file that imports it."""
+    """Return whether a module is part of the same code as the file that imports it."""
     if module.startswith("pac4sac."):
         return module.startswith(SHIPPED)
     file = _file_of(module)
@@ -66,16 +68,27 @@ def _belongs(module: str, user: Path) -> bool:
 
 
 def _file_of(module: str) -> Path | None:
-    top = module.split(".")[0]
-    is_library = top in sys.stdlib_module_names or top in SIMULATORS or top == "__main__"
-    if is_library and not module.startswith(SHIPPED):
+    """Return the source file of a module; None if it has none, or belongs to a library."""
+    if _is_library(module):
         return None
+    file = Path(_origin(module))
+    return file if file.suffix == ".py" and file.exists() else None
+
+
+def _is_library(module: str) -> bool:
+    """Return whether a module is neither custom code nor shipped code that is checked."""
+    top = module.split(".")[0]
+    is_known = top in sys.stdlib_module_names or top in SIMULATORS or top == "__main__"
+    return is_known and not module.startswith(SHIPPED)
+
+
+def _origin(module: str) -> str:
+    """Return the path from which a module is or would be imported, or nothing."""
     try:
         found = sys.modules.get(module) or importlib.util.find_spec(module)
     except (ImportError, ValueError):
-        return None
-    file = getattr(found, "__file__", None) or getattr(found, "origin", None)
-    return Path(file) if file and file.endswith(".py") and Path(file).exists() else None
+        return ""
+    return getattr(found, "__file__", None) or getattr(found, "origin", None) or ""
 
 
 def _imported(module: str, file: Path) -> set[str]:
@@ -85,42 +98,46 @@ def _imported(module: str, file: Path) -> set[str]:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            parent = module.split(".")[: -node.level] if node.level else []
-            home = ".".join([*parent, *([node.module] if node.module else [])])
-            names |= {home, *(f"{home}.{alias.name}" for alias in node.names)}
+            source = _source_of(node, module)
+            names |= {source, *(f"{source}.{alias.name}" for alias in node.names)}
     return names
 
 
+def _source_of(node: ast.ImportFrom, module: str) -> str:
+    """Return the absolute name after `from` in a module, which may be relative to its package."""
+    if not node.level:
+        return node.module or ""
+    package = module.split(".")[: -node.level]
+    return ".".join([*package, node.module] if node.module else package)
+
+
 def _state_of(file: Path) -> tuple[Path, int, int]:
-    """Return what tells that a file was edited, as a key for what was read from it."""
+    """Return path, time and size of a file: a key for its content, which an edit changes."""
     about = file.stat()
     return file, about.st_mtime_ns, about.st_size
 
 
 @functools.lru_cache(maxsize=256)
 def _parse(file: Path, changed: int, size: int) -> ast.Module:
+    """Return the syntax tree of a file in this state."""
     return ast.parse(file.read_bytes())
 
 
 @functools.lru_cache(maxsize=256)
 def _checksum(file: Path, changed: int, size: int) -> str:
+    """Return the checksum of a file in this state, and of the data file next to it."""
     text = "".join(_words(_parse(file, changed, size)))
-    data = file.with_suffix(".toml")  # numbers of the module, if it keeps them apart
+    data = file.with_suffix(".toml")  # numbers of the module, if they are in a separate file
     content = text.encode() + (data.read_bytes() if data.exists() else b"")
     return hashlib.sha256(content).hexdigest()[:12]
 
 
 def _words(node: object) -> Iterator[str]:
-    """Write a syntax tree in a form that all supported versions of Python share."""
+    """Yield a syntax tree as text that is the same in all supported versions of Python."""
     if isinstance(node, ast.Raise):
         yield "raise"
     elif isinstance(node, ast.AST):
-        yield f"({type(node).__name__}"
-        for name, value in ast.iter_fields(node):
-            if value not in (None, []) and name not in ("ctx", "type_comment", "kind"):
-                yield f" {name}="
-                yield from _words(_without_docstring(node, name, value))
-        yield ")"
+        yield from _words_of_fields(node)
     elif isinstance(node, list):
         for item in node:
             if not _is_declaration(item):
@@ -129,17 +146,32 @@ def _words(node: object) -> Iterator[str]:
         yield repr(node)
 
 
+def _words_of_fields(node: ast.AST) -> Iterator[str]:
+    """Yield the type of a node, and its fields that are not empty and that count."""
+    yield f"({type(node).__name__}"
+    for name, value in ast.iter_fields(node):
+        if value not in (None, []) and name not in ("ctx", "type_comment", "kind"):
+            yield f" {name}="
+            yield from _words(_without_docstring(node, name, value))
+    yield ")"
+
+
 def _without_docstring(node: ast.AST, field: str, value: object) -> object:
+    """Return the value of a field; if it is a body, without the docstring."""
     if field != "body" or not isinstance(node, WITH_DOCSTRING) or not ast.get_docstring(node):
         return value
     return node.body[1:]
 
 
 def _is_declaration(statement: object) -> bool:
-    """Tell whether a statement declares a setting or describes an agent."""
+    """Return whether a statement declares a setting or describes an agent."""
     if not isinstance(statement, ast.AnnAssign | ast.Assign):
         return False
     called = getattr(statement.value, "func", None)
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    is_setting = isinstance(called, ast.Name) and called.id in SETTINGS
-    return is_setting or any(isinstance(t, ast.Name) and t.id in DECLARATIONS for t in targets)
+    return _is_name(called, SETTINGS) or any(_is_name(node, DECLARATIONS) for node in targets)
+
+
+def _is_name(node: object, names: tuple[str, ...]) -> bool:
+    """Return whether a node is one of some names."""
+    return isinstance(node, ast.Name) and node.id in names

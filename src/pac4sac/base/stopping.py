@@ -1,5 +1,5 @@
-"""Stopping in good order: on Ctrl-C, on SIGTERM, when the terminal is closed, or when the time is
-up."""
+"""Stopping after a checkpoint: on Ctrl-C, on SIGTERM, when the terminal is closed, or when the time
+is up."""
 
 import contextlib
 import ctypes
@@ -16,13 +16,16 @@ from pac4sac.base.errors import UserError
 
 
 class Stopped(BaseException):
-    """Something was broken off because a stop was asked for. Like KeyboardInterrupt it is no error,
-    lest one that is raised inside an environment be taken for its failure."""
+    """Work was ended because a stop was requested.
+
+    Like KeyboardInterrupt it is not an Exception. Inside an environment it would otherwise count as
+    a failure of the environment.
+    """
 
 
 @dataclass(frozen=True)
 class StopReason:
-    """Why training was stopped before its end, to be read behind "because"."""
+    """Why training was stopped before its end, as a clause that follows "because"."""
 
     sentence: str
     by_signal: bool
@@ -32,21 +35,25 @@ class StopReason:
 
 
 TIME_IS_UP = StopReason("the time is up", by_signal=False)
-STEP_SECONDS = 60  # that a step or a reset of a simulator may take, unless told otherwise
+STEP_SECONDS = 60  # default limit for a step or a reset of a simulator
 GRACE = 10.0  # seconds for which a stop waits for simulators that do not answer
 PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent() -> None:
-    """Have this process killed when the one that started it ends, however that ends and whatever
-    hangs here. (It is killed too when only the thread ends that started it.)"""
+    """Have the system kill this process when its parent ends, even if this process hangs.
+
+    It is also killed when the thread ends that started it.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class StopRequest:
-    """While entered, SIGINT, SIGTERM and SIGHUP ask for a stop instead of ending the process; a
-    second SIGINT does."""
+    """A context in which SIGINT, SIGTERM and SIGHUP request a stop instead of ending the process.
+
+    A second SIGINT ends it.
+    """
 
     def __init__(self, max_minutes: float | None = None) -> None:
         if max_minutes is not None and not 0 < max_minutes < math.inf:
@@ -55,41 +62,49 @@ class StopRequest:
             )
         self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
         self.reason: StopReason | None = None
-        self.asked = 0.0  # when the reason came up
+        self.asked = 0.0  # time of the request
         self._previous: dict[int, Any] = {}
 
     @property
     def wanted(self) -> bool:
+        """Whether a stop was requested, or the time is up."""
         if self.reason is None and self.deadline is not None and time.monotonic() >= self.deadline:
             self.reason, self.asked = TIME_IS_UP, self.deadline
         return self.reason is not None
 
     def check(self) -> None:
-        """Break off what can be done again. The end of the time is no reason to: what takes longer
-        than the time that is given would never be done."""
+        """Raise Stopped if a signal requested a stop, to end work that can be repeated.
+
+        The end of the time is not a reason: work that takes longer would never be finished.
+        """
         if self.reason is not None:
             raise Stopped
 
     def check_patience(self, since: float) -> None:
-        """Break off waiting for simulators that began to work then and may never answer: the last
-        checkpoint stays."""
+        """Raise Stopped if simulators that began at the time `since` do not answer a stop.
+
+        The last checkpoint stays.
+        """
         if self.wanted and time.monotonic() - max(since, self.asked) > GRACE:
             raise Stopped
 
     def __enter__(self) -> "StopRequest":
         if threading.current_thread() is threading.main_thread():
-            nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-            for number in (signal.SIGINT, signal.SIGTERM, *(() if nohup else (signal.SIGHUP,))):
+            signals = [signal.SIGINT, signal.SIGTERM]
+            if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # else nohup started the process
+                signals.append(signal.SIGHUP)
+            for number in signals:
                 self._previous[number] = signal.signal(number, self._ask)
         return self
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
+        """Request a stop, or end the process at the second SIGINT."""
         if self.reason is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         if self.reason is None:
-            self.asked = time.monotonic()  # once: a study repeats its request
+            self.asked = time.monotonic()  # of the first request; a study repeats it
         self.reason = StopReason(f"{signal.Signals(number).name} was received", by_signal=True)
-        # a closed terminal, or in the middle of another line
+        # The terminal may be closed, or the signal may interrupt another print.
         with contextlib.suppress(OSError, RuntimeError):
             print(
                 f"{self.reason}: stopping in good order; Ctrl-C stops at once.",

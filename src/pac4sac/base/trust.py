@@ -1,9 +1,11 @@
-"""Whose code may run. Files name algorithms and environments as `module:Name`, but a module is
-imported only where the user named it: with --trust, or as the algorithm or the task of the command
-or call itself.
+"""Which custom code may run.
 
-The modules are kept in an environment variable, so that workers and the cohorts of a study trust
-what their parent does, and nothing else."""
+Files name algorithms and environments as `module:Name`. A module is imported only if the user
+named it: with --trust, or as the algorithm or the task of the command or call itself.
+
+An environment variable holds the modules, so workers and the cohorts of a study trust the same
+modules as their parent.
+"""
 
 import contextlib
 import importlib
@@ -18,25 +20,25 @@ TRUSTED = "PAC4SAC_TRUST"
 
 
 def trusted() -> list[str]:
+    """Return the modules that may be imported."""
     return [module for module in os.environ.get(TRUSTED, "").split(",") if module]
 
 
 def allow(modules: str | Iterable[str]) -> None:
-    """Modules that the user names, each alone or with a class or an environment of it behind a
-    colon."""
+    """Allow modules that the user named, each as `module` or as `module:Name`."""
     named = [modules] if isinstance(modules, str) else modules
-    os.environ[TRUSTED] = ",".join(
-        dict.fromkeys([*trusted(), *(name.rpartition(":")[0] or name for name in named)])
-    )
+    allowed = [name.rpartition(":")[0] or name for name in named]
+    os.environ[TRUSTED] = ",".join(dict.fromkeys([*trusted(), *allowed]))
 
 
 def allow_named(*names: Any) -> None:
-    """The modules of algorithms and tasks that the user names; most have none."""
+    """Allow the modules of algorithms and tasks that the user named as `module:Name`."""
     allow(name.strip() for name in names if isinstance(name, str) and ":" in name)
 
 
 @contextlib.contextmanager
 def consent_of_one_command() -> Iterator[None]:
+    """Forget after a command which modules it allowed."""
     before = trusted()
     try:
         yield
@@ -45,14 +47,19 @@ def consent_of_one_command() -> Iterator[None]:
 
 
 def trusted_module(name: str) -> str:
-    """The module that is to be imported for `module:Name`, where the user named it; empty for a
-    name without one."""
+    """Return the module of `module:Name`, or nothing for a name without a module.
+
+    Raises:
+        UserError: If the user did not name the module, or it is not the name of a module.
+    """
     module = name.rpartition(":")[0]
-    if module and not all(part.isidentifier() for part in module.split(".")):
+    if not module:
+        return ""
+    if not all(part.isidentifier() for part in module.split(".")):
         raise UserError(
             f"{name!r} could not be imported: {module!r} is no module; write your_module:Name."
         )
-    if module and module not in trusted():
+    if module not in trusted():
         raise UserError(
             f"{name!r} comes from a file and asks to import the module {module!r}, which "
             "would run its code; "
@@ -62,23 +69,36 @@ def trusted_module(name: str) -> str:
 
 
 def own_class(name: str, what: str, base: type[Any]) -> type[Any]:
-    """The user's own class `module:Class`, where `what` says in a word what it is to be; a subclass
-    of `base`."""
+    """Return the user's class `module:Class`.
+
+    Args:
+        name: Module and class.
+        what: What the class is, for error messages.
+        base: Class that it must be derived from.
+
+    Raises:
+        UserError: If it is not such a class, cannot be imported, or its module is not trusted.
+    """
     module, _, class_name = name.rpartition(":")
     if not (module and class_name):
         raise UserError(f"{name!r} is no {what}; name a class of your own as module:Class.")
-    try:
-        own = getattr(importlib.import_module(trusted_module(name)), class_name)
-    except Exception as error:  # whatever the module of the user's own raises
-        kind = (
-            "" if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: "
-        )
-        raise UserError(f"The {what} {name!r} could not be imported: {kind}{error}.") from error
+    own = _import(name, what)
     if not (isinstance(own, type) and issubclass(own, base)):
         raise UserError(f"{name!r} is not a subclass of pac4sac.{base.__name__}.")
     return own
 
 
+def _import(name: str, what: str) -> Any:
+    """Return the object `module:Name` of a trusted module."""
+    try:
+        module = importlib.import_module(trusted_module(name))
+        return getattr(module, name.rpartition(":")[2])
+    except Exception as error:  # the user's module can raise anything
+        is_missing = isinstance(error, ImportError | AttributeError)
+        kind = "" if is_missing else f"{type(error).__name__}: "
+        raise UserError(f"The {what} {name!r} could not be imported: {kind}{error}.") from error
+
+
 def import_path() -> str:
-    """For a process that shall import what this one can, from wherever it is started."""
+    """Return the import path for a process that must import the same modules as this one."""
     return os.pathsep.join(os.path.abspath(entry) for entry in sys.path if isinstance(entry, str))

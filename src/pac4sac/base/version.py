@@ -1,22 +1,27 @@
-"""The version of pac4sac, and a checksum of its source."""
+"""Versions of installed packages, and a checksum of the source of this one."""
 
 import functools
 import hashlib
 import importlib.metadata
 from pathlib import Path
 
-try:
-    __version__ = importlib.metadata.version("pac4sac")
-except importlib.metadata.PackageNotFoundError:  # run from a source folder
-    __version__ = "source"
+
+def installed_version(package: str) -> str | None:
+    """Return the version of a package, or None if it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+__version__ = installed_version("pac4sac") or "source"  # if run from a source folder
 
 
 @functools.cache
 def package_source() -> str:
-    """A checksum of the source that pac4sac runs from, whatever its version says."""
+    """Return a checksum of the source files of this package."""
     root, content = Path(__file__).parents[1], hashlib.sha256()
-    for path in sorted(
-        path for path in root.rglob("*") if path.suffix in (".py", ".toml", ".html")
-    ):
+    files = [path for path in root.rglob("*") if path.suffix in (".py", ".toml", ".html")]
+    for path in sorted(files):
         content.update(f"{path.relative_to(root).as_posix()}\n".encode() + path.read_bytes())
     return content.hexdigest()[:12]

@@ -74,16 +74,19 @@ def _columns(logs: Sequence[Log], kind: str) -> dict[str, list[Any]]:
         name: f"setting {name}" if name in logged else name
         for name in varying_settings(run for run, _ in logs)
     }
-    columns: dict[str, list[Any]] = {}
-    for name in (*IN_EVERY_ROW, *logged, *settings.values()):
-        columns[name] = []
+    names = (*IN_EVERY_ROW, *logged, *settings.values())
+    columns: dict[str, list[Any]] = {name: [] for name in names}
     for run, rows in logs:
         facts = _facts(run, settings)
         for row in rows:
-            cells = row | facts
-            for name, column in columns.items():
-                column.append(cells.get(name))
+            _append(row | facts, columns)
     return columns
+
+
+def _append(cells: LogRow, columns: Mapping[str, list[Any]]) -> None:
+    """Append a row to the columns, with None for what it lacks."""
+    for name, column in columns.items():
+        column.append(cells.get(name))
 
 
 def _logged_names(logs: Iterable[Log]) -> tuple[str, ...]:

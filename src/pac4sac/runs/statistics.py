@@ -243,7 +243,7 @@ def solved_fraction_curve(
 ) -> tuple[Floats, list[Estimate]]:
     """Return the episodes from 0 to `until`, and the fraction of runs solved by each of them.
 
-    An entry of None in `solved_at` stands for a run that was never solved.
+    None in `solved_at` means that a run was never solved.
     """
     first = np.array([np.inf if x is None else x for x in solved_at])
     episodes = np.arange(until + 1, dtype=np.float64)
