@@ -216,7 +216,7 @@ def _expecting(
 
 
 def _all_stale_runs(studies: Iterable[Description]) -> dict[str, str]:
-    """Return the identities of runs by older code in all studies, each with that by today's."""
+    """Return the identities of runs by older code in all studies, each with its new identity."""
     stale: dict[str, str] = {}
     for about in studies:
         stale |= stale_runs(about)
@@ -319,16 +319,20 @@ class _Expectation:
 def _missing(runs: Sequence[FoundRun], studies: Iterable[Description]) -> tuple[MissingRun, ...]:
     """Return the runs that studies and experiments expect and that are not there."""
     present = _present(runs)
-    expectations: dict[str | Name, _Expectation] = {}  # by identity and by all names
+    expectations: list[_Expectation] = []
+    by_key: dict[str | Name, _Expectation] = {}  # by identity and by all names
     for about, row in _expected(studies):
         name = _name_of(row)
         keys = [row.get("identity") or name, name]
-        if present.isdisjoint(keys):
-            known = (expectations[key] for key in keys if key in expectations)
-            expectation = next(known, _Expectation(name))
-            expectation.add(about)
-            expectations |= dict.fromkeys(keys, expectation)
-    missing = dict.fromkeys(expectation.missing_run() for expectation in expectations.values())
+        if not present.isdisjoint(keys):
+            continue
+        expectation = by_key.get(keys[0]) or by_key.get(name)
+        if not expectation:
+            expectation = _Expectation(name)
+            expectations.append(expectation)
+        expectation.add(about)
+        by_key |= dict.fromkeys(keys, expectation)
+    missing = [expectation.missing_run() for expectation in expectations]
     return tuple(sorted(missing, key=lambda run: (run.task, natural(run.label), run.seed)))
 
 
