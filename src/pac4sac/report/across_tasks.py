@@ -1,9 +1,9 @@
 """The section on all tasks together: regret as a fraction of r_limit × E_max."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from pac4sac.base.grouping import group_by
 from pac4sac.report import figures, rankings
 from pac4sac.report.comparison import Context
 from pac4sac.report.provenance import mixtures
@@ -20,20 +20,20 @@ class AcrossTasks:
     def __init__(self, context: Context, titles: Iterable[str]) -> None:
         self.context = context
         self.tasks = [title for title in titles if _is_compared(context.results(title))]
-        by_label: dict[str, list[Variant]] = defaultdict(list)
-        for title in self.tasks:
-            for variant in context.results(title):
-                by_label[variant.label].append(variant)
+        results = [variant for title in self.tasks for variant in context.results(title)]
+        by_label = group_by(results, key=lambda variant: variant.label)
         self.variants = {
-            label: members
-            for label, members in by_label.items()
-            if len(members) == len(self.tasks) and all(map(normalised_regrets, members))
+            label: members for label, members in by_label.items() if self._is_everywhere(members)
         }
         # of each label on each task, run by run
         self.scores = {
             label: [normalised_regrets(variant) for variant in members]
             for label, members in self.variants.items()
         }
+
+    def _is_everywhere(self, members: Sequence[Variant]) -> bool:
+        """Return whether variants of one label have results on all tasks."""
+        return len(members) == len(self.tasks) and all(map(normalised_regrets, members))
 
     @property
     def baseline(self) -> str:
@@ -80,7 +80,7 @@ class AcrossTasks:
     def pictures(self) -> list[Picture]:
         """Return the ranking and the performance profiles of the first few variants."""
         count, styles, baseline = len(self.tasks), self.context.styles, self.baseline
-        ranked = dict(sorted(self.means().items(), key=lambda item: item[1].value))
+        ranked = rankings.best_first(self.means(), lower_is_better=True)
         first = [baseline, *(label for label in ranked if label != baseline)][: figures.AT_ONCE]
         ranking = partial(
             rankings.ranking_figure,

@@ -2,7 +2,7 @@
 and all verdicts at a glance."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import partial
 from operator import itemgetter
 
@@ -19,7 +19,7 @@ from pac4sac.report.comparison import (
     metric_cell,
     variant_cell,
 )
-from pac4sac.report.rankings import ranking_figure
+from pac4sac.report.rankings import best_first, ranking_figure
 from pac4sac.report.tables import (
     Answer,
     Block,
@@ -47,51 +47,59 @@ def compare_on_task(context: Context, task: str, metric: Metric | None = None) -
 
 
 def answer_on_task(rows: Sequence[Compared], question: str = "") -> Answer:
-    """Tell how the best of the others compares with the baseline, then the rest in a word."""
-    task, baseline = rows[0].variant.task, rows[0].baseline
+    """Return how the best variant compares with the baseline, and the verdicts on the others."""
+    task = rows[0].variant.task
     question = question or f"Which is better on {task.title}, by {task.headline.title}?"
-    told = partial(Answer, question, section=f"task-{file_name(task.title)}")
-    ranked = _best_first(rows)
-    if not ranked or baseline is None:
-        return told(*_without_comparison(rows))
+    text, verdict = _best_and_baseline(rows) or _without_comparison(rows)
+    return Answer(question, text, verdict, section=f"task-{file_name(task.title)}")
+
+
+def _best_and_baseline(rows: Sequence[Compared]) -> tuple[str, str] | None:
+    """Return a text, and a verdict if none is better; None if nothing was compared."""
+    baseline, ranked = rows[0].baseline, _best_first(rows)
+    if baseline is None or not ranked:
+        return None
     first, *others = ranked
     ours, theirs = first.variant.style.name, baseline.style.name
-    rest = in_words([(row.verdict, row.variant.style.name) for row in others], VERDICTS)
-    rest = f" The others, against {theirs}: {rest}." if others else ""
+    rest = f" The others, against {theirs}: {_verdicts_in_words(others)}." if others else ""
     if first.verdict == BETTER:
-        return told(f"{ours} is better than {theirs} by {by_how_much(first)}.{rest}")
+        return f"{ours} is better than {theirs} by {by_how_much(first)}.{rest}", ""
     if first.verdict == WORSE:
-        return told(f"{theirs} is better than {ours} by {by_how_much(first)}.{rest}")
-    return told(f"{ours} against {theirs}, {how_much(first)}.{rest}", first.verdict)
+        return f"{theirs} is better than {ours} by {by_how_much(first)}.{rest}", ""
+    return f"{ours} against {theirs}, {how_much(first)}.{rest}", first.verdict
+
+
+def _verdicts_in_words(rows: Sequence[Compared]) -> str:
+    return in_words([(row.verdict, row.variant.style.name) for row in rows], VERDICTS)
 
 
 def _best_first(rows: Sequence[Compared]) -> list[Compared]:
-    """Return what was compared with the baseline, by the difference."""
-    sign = 1 if rows[0].variant.task.headline.lower_is_better else -1
-    differences = [(sign * row.difference.value, row) for row in rows if row.difference]
-    return [row for _, row in sorted(differences, key=itemgetter(0))]
+    """Return what was compared with the baseline, sorted by the difference."""
+    lower_is_better = rows[0].variant.task.headline.lower_is_better
+    differences = [(row.difference.value, row) for row in rows if row.difference]
+    differences.sort(key=itemgetter(0), reverse=not lower_is_better)
+    return [row for _, row in differences]
 
 
 def _without_comparison(rows: Sequence[Compared]) -> tuple[str, str]:
     """Return a text with the numbers that are known, and a verdict."""
     metric = rows[0].variant.task.headline.key
-    under_way = any(row.variant.under_way for row in rows)
-    nothing = "runs are under way" if under_way else "there is nothing to compare it with"
     known = [row.variant for row in rows if row.variant.has_results]
     numbers = ", ".join(f"{v.style.name} {metric_cell(v, metric).text}" for v in known)
-    text = f"{numbers}; {nothing}." if known else f"No result yet: {nothing}."
-    return text, UNFINISHED if under_way else ""
+    start = f"{numbers};" if known else "No result yet:"
+    if any(row.variant.under_way for row in rows):
+        return f"{start} runs are under way.", UNFINISHED
+    return f"{start} there is nothing to compare it with.", ""
 
 
 def answer_on_tasks(on_tasks: Sequence[Sequence[Compared]], question: str) -> Answer:
-    """Tell the verdicts on each task in a word, where other questions come first."""
+    """Return the verdicts on each task, for a report in which other questions come first."""
     sentences = []
     for rows in on_tasks:
         task, baseline = rows[0].variant.task.title, rows[0].baseline
-        verdicts = [(row.verdict, row.variant.style.name) for row in rows if row.difference]
         if baseline:
-            told = in_words(verdicts, VERDICTS)
-            sentences.append(f"{task}, against {baseline.style.name}: {told}.")
+            verdicts = _verdicts_in_words([row for row in rows if row.difference])
+            sentences.append(f"{task}, against {baseline.style.name}: {verdicts}.")
     section = f"task-{file_name(on_tasks[0][0].variant.task.title)}"
     return Answer(question, " ".join(sentences), section=section)
 
@@ -103,26 +111,28 @@ def answers_on_tasks(context: Context, tasks: OnTasks) -> list[Answer]:
 
 
 def asked_question(context: Context) -> str:
-    """Return the question of the comparison that asks one; nothing if several do."""
-    asking = [study.question for study in _asking(context)]
-    return asking[0] if len(asking) == 1 else ""
+    """Return the question of the only comparison that asks one; nothing if several do."""
+    questions = [study.question for study in _asking(context)]
+    return questions[0] if len(questions) == 1 else ""
 
 
 def answers_in_brief(context: Context, tasks: OnTasks) -> list[Answer]:
     """Answer the comparisons only, for a report that answers other questions first."""
     names = {study.name for study in _asking(context)}
-    about = {
-        title: rows
-        for title, rows in tasks.items()
-        if any(row.variant.studies & names for row in rows)
-    }
+    asked = {title: rows for title, rows in tasks.items() if _is_asked(rows, names)}
     question = asked_question(context)
-    if question and len(about) > 1:
-        return [answer_on_tasks(list(about.values()), question)]
-    return answers_on_tasks(context, about)
+    if question and len(asked) > 1:
+        return [answer_on_tasks(list(asked.values()), question)]
+    return answers_on_tasks(context, asked)
+
+
+def _is_asked(rows: Sequence[Compared], studies: Set[str]) -> bool:
+    """Return whether one of these studies has runs of a variant."""
+    return any(row.variant.studies & studies for row in rows)
 
 
 def _asking(context: Context) -> list[FoundStudy]:
+    """Return the comparisons that ask a question."""
     studies = context.collection.studies
     return [study for study in studies if study.kind == "comparison" and study.question]
 
@@ -133,20 +143,23 @@ def summary_section(
     grid: Table | None = None,
     figure: Picture | None = None,
 ) -> Section:
-    """Compose the first screen: answers, verdicts at a glance, a figure, what is missing.
+    """Return the first screen: answers, verdicts at a glance, a figure, what is missing.
 
-    Without a grid or a figure of their own, those of the comparisons on tasks are shown.
+    Without a grid or a figure, those of the comparisons on tasks are shown.
     """
-    tasks = compared_tasks(context)
-    if grid is None and tasks:
-        grid = verdict_grid(tasks)
-    if figure is None and tasks:
-        title, rows = next(iter(tasks.items()))
-        figure = ranking_picture(context, "ranking", f"All variants on {title}", rows)
+    if tasks := compared_tasks(context):
+        grid = grid or verdict_grid(tasks)
+        figure = figure or _first_ranking(context, tasks)
     further: list[Block | None] = [grid, figure, unfinished(context)]
     blocks: list[Block] = [answers or "Nothing to compare yet."]
     blocks += [block for block in further if block]
     return Section("summary", "Answers", blocks)
+
+
+def _first_ranking(context: Context, tasks: OnTasks) -> Picture | None:
+    """Return the ranking of all variants on the first task."""
+    title, rows = next(iter(tasks.items()))
+    return ranking_picture(context, "ranking", f"All variants on {title}", rows)
 
 
 def compared_tasks(context: Context) -> OnTasks:
@@ -156,11 +169,13 @@ def compared_tasks(context: Context) -> OnTasks:
 
 
 def unfinished(context: Context) -> str:
-    """Tell in a sentence how many runs each study lacks; nothing if none."""
+    """Return a sentence on how many runs each study lacks; nothing if none."""
     missing = context.collection.missing
     if not missing:
         return ""
-    lacking = Counter(study for run in missing for study in run.studies or ("an experiment",))
+    lacking = Counter[str]()
+    for run in missing:
+        lacking.update(run.studies or ["an experiment"])
     parts = [f"{study} lacks {n} {_runs(n)}" for study, n in sorted(lacking.items())]
     shared = f" ({len(missing)} in all)" if lacking.total() > len(missing) else ""
     return f"Not finished: {', '.join(parts)}{shared}."
@@ -171,32 +186,36 @@ def _runs(n: int) -> str:
 
 
 def how_much(row: Compared) -> str:
-    """Return the difference in a clause, with how sure it is."""
-    task, better = row.variant.task, row.improvement
-    sure = _how_sure(row.p, better.value if better else None)
-    return f"Δ {task.unit}: {in_digits(row.difference, task.scale)}{sure}"
+    """Return the difference from the baseline in a clause, with its p-value and P(better)."""
+    task = row.variant.task
+    difference = in_digits(row.difference, task.scale)
+    return f"Δ {task.unit}: {difference}{_how_sure(row.p, row.improvement)}"
 
 
 def by_how_much(row: Compared) -> str:
-    """Return the size of a difference, from the side of the one that is better."""
-    task, difference, better = row.variant.task, row.difference, row.improvement
-    chance = better.value if better else None
-    if chance is not None and row.verdict == WORSE:
-        chance = 1 - chance
-    return f"{in_digits(_size(difference), task.scale)} in {task.unit}{_how_sure(row.p, chance)}"
+    """Return the size of a difference, with P(better) of the side that is better."""
+    task, better = row.variant.task, row.improvement
+    if better and row.verdict == WORSE:
+        better = Estimate(1 - better.value)
+    return (
+        f"{in_digits(_size(row.difference), task.scale)} in {task.unit}{_how_sure(row.p, better)}"
+    )
 
 
 def _size(difference: Difference | None) -> Estimate | None:
+    """Return the absolute value of a difference with its interval."""
     if difference is None:
         return None
     ends = [abs(end) for end in (difference.low, difference.high) if end is not None]
     return Estimate(abs(difference.value), *sorted(ends))
 
 
-def _how_sure(p: float | None, chance: float | None) -> str:
-    sure = [p_text(p)] if p is not None else []
-    if chance is not None:
-        sure.append(f"P(better) = {chance:.2f}")
+def _how_sure(p: float | None, better: Estimate | None) -> str:
+    sure = []
+    if p is not None:
+        sure.append(p_text(p))
+    if better:
+        sure.append(f"P(better) = {better.value:.2f}")
     return f" ({', '.join(sure)})" if sure else ""
 
 
@@ -207,14 +226,7 @@ def verdict_grid(on_tasks: OnTasks) -> Table:
 
     def cell(task: str, label: str) -> Cell:
         row = found.get((label, task))
-        if row is None:
-            return Cell("")
-        about = row.variant.task
-        if row.difference is None:
-            return verdict_cell(
-                row.verdict, text=metric_cell(row.variant, about.headline.key, about.scale).text
-            )
-        return verdict_cell(row.verdict, text=in_digits(row.difference, about.scale))
+        return _grid_cell(row) if row else Cell("")
 
     columns = [
         words("Variant", named.__getitem__),
@@ -228,13 +240,29 @@ def verdict_grid(on_tasks: OnTasks) -> Table:
     return Table("verdicts", caption, columns, list(named))
 
 
+def _grid_cell(row: Compared) -> Cell:
+    """Return the verdict with the difference, or with the mean of what has no difference."""
+    task = row.variant.task
+    text = in_digits(row.difference, task.scale)
+    if row.difference is None:
+        text = metric_cell(row.variant, task.headline.key, task.scale).text
+    return verdict_cell(row.verdict, text=text)
+
+
 def ranking_picture(
     context: Context, name: str, title: str, rows: Sequence[Compared]
 ) -> Picture | None:
-    task, sign = rows[0].variant.task, 1 if rows[0].variant.task.headline.lower_is_better else -1
-    known = [(row.iqm, row.variant.label) for row in rows if row.iqm]
-    baseline = next((row.variant.label for row in rows if row.is_baseline), "")
-    ranked = {label: iqm for iqm, label in sorted(known, key=lambda both: sign * both[0].value)}
+    """Return the figure of interquartile means, best on top; None if the baseline has none."""
+    task, baseline = rows[0].variant.task, _baseline_label(rows)
+    known = {row.variant.label: row.iqm for row in rows if row.iqm}
+    if baseline not in known:
+        return None
+    ranked = best_first(known, lower_is_better=task.headline.lower_is_better)
     caption = f"{task.title}: interquartile mean with bootstrap 95 % interval, best on top"
     draw = partial(ranking_figure, title, ranked, context.styles, baseline, task.unit, task.scale)
-    return Picture(name, caption, draw) if baseline in ranked else None
+    return Picture(name, caption, draw)
+
+
+def _baseline_label(rows: Sequence[Compared]) -> str:
+    """Return the label of the row that is the baseline; nothing if none is."""
+    return next((row.variant.label for row in rows if row.is_baseline), "")

@@ -17,6 +17,12 @@ ROW = 0.2  # inches
 Scores = Mapping[str, Sequence[Sequence[float]]]  # of each label on each task, run by run
 
 
+def best_first(estimates: Mapping[str, Estimate], *, lower_is_better: bool) -> dict[str, Estimate]:
+    """Return the estimates sorted by value."""
+    ranked = sorted(estimates.items(), key=lambda item: item[1].value, reverse=not lower_is_better)
+    return dict(ranked)
+
+
 def ranking_figure(
     title: str,
     estimates: Mapping[str, Estimate],
@@ -25,7 +31,7 @@ def ranking_figure(
     unit: str,
     scale: float,
 ) -> Figure:
-    """A dot with its interval for each variant, the best on top."""
+    """Draw a dot with its interval for each variant, in the order of the estimates."""
     figure, (panel,) = figures.new_figure(title, 1, figures.DOUBLE, 0.9 + ROW * len(estimates))
     _draw_rows(panel, estimates, styles, scale)
     panel.axvline(estimates[baseline].value / scale, **figures.DASHED)
@@ -42,29 +48,15 @@ def profile_figure(
     *,
     lower_is_better: bool,
 ) -> Figure:
-    """Left the fraction of runs that are better than a score, right the probability to beat a run
-    of the baseline."""
-    rivals = [label for label in scores if label != baseline]
+    """Draw the fraction of runs better than a score, and the probability of improvement."""
     figure, (left, right) = figures.new_figure(title, 2, figures.DOUBLE, 2.2 + 0.12 * len(scores))
-    values = np.concatenate([runs for strata in scores.values() for runs in strata])
-    margin = 0.03 * float(np.ptp(values)) or 1.0
-    thresholds = np.linspace(values.min() - margin, values.max() + margin, 201)
-    for label, strata in scores.items():
-        profile = performance_profile(strata, thresholds, lower_is_better=lower_is_better)
-        figures.draw_mean(left, (thresholds, *profile), styles[label].name, styles[label])
-    figures.finish_panel(
-        left, f"{unit} τ", "fraction of runs better than τ", "Runs, with 95 % bands"
-    )
-    left.yaxis.set_major_formatter(PercentFormatter(1))
-    # the best at the right
-    left.set_xlim(*(thresholds[[-1, 0]] if lower_is_better else thresholds[[0, -1]]))
+    _draw_profiles(left, scores, styles, unit, lower_is_better=lower_is_better)
     better = {
-        label: probability_of_improvement(
-            scores[label], scores[baseline], lower_is_better=lower_is_better
-        )
-        for label in rivals
+        label: probability_of_improvement(runs, scores[baseline], lower_is_better=lower_is_better)
+        for label, runs in scores.items()
+        if label != baseline
     }
-    ranked = dict(sorted(better.items(), key=lambda item: -item[1].value))
+    ranked = best_first(better, lower_is_better=False)
     _draw_rows(right, ranked, styles, 1.0)
     right.axvline(0.5, **figures.DASHED)
     _finish_rows(
@@ -79,16 +71,39 @@ def profile_figure(
     return figure
 
 
+def _draw_profiles(
+    panel: Any, scores: Scores, styles: Mapping[str, Style], unit: str, *, lower_is_better: bool
+) -> None:
+    """Draw the fraction of runs of each label that are better than a score."""
+    values = np.concatenate([runs for strata in scores.values() for runs in strata])
+    margin = 0.03 * float(np.ptp(values)) or 1.0
+    thresholds = np.linspace(values.min() - margin, values.max() + margin, 201)
+    for label, strata in scores.items():
+        profile = performance_profile(strata, thresholds, lower_is_better=lower_is_better)
+        figures.draw_mean(panel, (thresholds, *profile), styles[label].name, styles[label])
+    figures.finish_panel(
+        panel, f"{unit} τ", "fraction of runs better than τ", "Runs, with 95 % bands"
+    )
+    panel.yaxis.set_major_formatter(PercentFormatter(1))
+    panel.set_xlim(thresholds[0], thresholds[-1])
+    if lower_is_better:
+        panel.invert_xaxis()  # the best score is at the right
+
+
 def task_profile(baseline: Variant, variants: Sequence[Variant]) -> Figure:
-    """Of variants of one task, by what they are ranked by."""
+    """Draw the profiles of variants of one task, by what they are ranked by."""
     task = baseline.task
     known = {v.label: v for v in (baseline, *variants) if v.has_results}
-    scores = {
-        label: [[x / task.scale for x in v.values(task.headline.key)]] for label, v in known.items()
-    }
+    scores = {label: [_scaled_values(variant)] for label, variant in known.items()}
     styles = {label: variant.style for label, variant in known.items()}
     title, lower = f"Performance profiles on {task.title}", task.headline.lower_is_better
     return profile_figure(title, scores, styles, baseline.label, task.unit, lower_is_better=lower)
+
+
+def _scaled_values(variant: Variant) -> list[float]:
+    """Return what a variant is ranked by, as it is shown."""
+    task = variant.task
+    return [value / task.scale for value in variant.values(task.headline.key)]
 
 
 def _draw_rows(
