@@ -6,12 +6,13 @@ import csv
 import html
 import io
 import re
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, compress, groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from pac4sac.base.grouping import group_by
 from pac4sac.base.text import NOTHING
 from pac4sac.report.tables import TEXTS, Answer, Block, Cell, Column, Picture, Section, Table
 
@@ -24,12 +25,7 @@ Facts = Sequence[tuple[str, str]]
 
 def to_csv(table: Table) -> str:
     """Return the values of the columns that have keys, else the cells as shown."""
-    if records := table.records:
-        head = list(records[0])
-        lines = [[plain(value) for value in record.values()] for record in records]
-    else:
-        head = [column.head for column in table.shown]
-        lines = [[_cell_in_one_line(cell) for cell in row] for row in table.cells]
+    head, lines = _csv_head_and_lines(table)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(head)
@@ -38,21 +34,36 @@ def to_csv(table: Table) -> str:
     return out.getvalue()
 
 
+def _csv_head_and_lines(table: Table) -> tuple[list[str], list[list[str]]]:
+    if records := table.records:
+        lines = [[plain(value) for value in record.values()] for record in records]
+        return list(records[0]), lines
+    lines = [[_cell_in_one_line(cell) for cell in row] for row in table.cells]
+    return [column.head for column in table.shown], lines
+
+
 def _cell_in_one_line(cell: Cell) -> str:
-    return f"{cell.text} ({cell.note})" if cell.note else cell.text or cell.verdict
+    if cell.note:
+        return f"{cell.text} ({cell.note})"
+    return cell.text or cell.verdict
 
 
 def plain(value: Any) -> str:
-    # Ten digits are more than any result has, and fewer than two machines may disagree in.
-    return "" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
+    """Return a value as text; nothing for None."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        # Ten digits are more than any result has. Two machines may differ in later ones.
+        return f"{value:.10g}"
+    return str(value)
 
 
 def _no_formula(text: str) -> str:
-    """A name that a spreadsheet would compute gets the mark by which it takes it for text."""
+    """Return text that a spreadsheet does not compute: a quote marks what looks like a formula."""
+    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return text
     is_number = re.fullmatch(r"[-+](inf|[\d.]+(e[-+]?\d+)?)", text)
-    return (
-        f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) and not is_number else text
-    )
+    return text if is_number else f"'{text}"
 
 
 def _one_line(text: str) -> str:
@@ -60,14 +71,13 @@ def _one_line(text: str) -> str:
 
 
 def _without_commands(table: Table) -> tuple[list[Column], list[list[Cell]]]:
-    """Its columns and rows."""
+    """Return the columns and rows of a table, except its commands."""
     kept = [not column.code for column in table.shown]
     return list(compress(table.shown, kept)), [list(compress(row, kept)) for row in table.cells]
 
 
 def _groups(columns: Sequence[Column]) -> list[tuple[str, int]]:
-    """The heads over neighbours, each with the number of its columns; none where no column has
-    one."""
+    """Return each head over neighbours with the number of its columns; nothing if none has one."""
     spans = [(group, len(list(members))) for group, members in groupby(c.group for c in columns)]
     return spans if any(group for group, _ in spans) else []
 
@@ -76,10 +86,10 @@ def _groups(columns: Sequence[Column]) -> list[tuple[str, int]]:
 
 
 def tables_as_text(tables: Sequence[Table]) -> str:
-    """As `show_tables` shows them, for whoever prints it."""
+    """Return tables as `show_tables` shows them."""
     from rich.console import Console
 
-    # A console in a notebook would show them there at once; it knows how wide that is, though.
+    # The default console of a notebook knows its width, but shows tables at once.
     console = Console(width=Console().width, force_jupyter=False, color_system=None)
     with console.capture() as captured:
         show_tables(console, tables)
@@ -87,27 +97,32 @@ def tables_as_text(tables: Sequence[Table]) -> str:
 
 
 def show_tables(console: "Console", tables: Sequence[Table]) -> None:
+    """Print tables, each in as many parts as the width of the console needs."""
     for table in tables:
-        columns, rows = _without_commands(table)
-        lines = [[row[k].lines for row in rows] for k in range(len(columns))]  # by column
-        shown = [_TextColumn(column, texts) for column, texts in zip(columns, lines, strict=True)]
-        shown[0].width = min(shown[0].width, console.width // 2)
-        places = [k for k, column in enumerate(shown) if not column.is_empty]
-        widths = [column.width for column in shown]
-        caption: str | None = table.caption
-        for part in _parts_that_fit(widths, places, console.width - 1):
-            _show_columns(console, caption, [shown[k] for k in part])
-            caption = None
+        _show_table(console, table)
+
+
+def _show_table(console: "Console", table: Table) -> None:
+    columns, rows = _without_commands(table)
+    cells = zip(*rows, strict=True) if rows else [()] * len(columns)
+    shown = [_TextColumn(column, of_it) for column, of_it in zip(columns, cells, strict=True)]
+    shown[0].width = min(shown[0].width, console.width // 2)
+    filled = [column for column in shown if not column.is_empty]
+    first, *further = _parts_that_fit(filled, console.width - 1)
+    _show_columns(console, table.caption, first)
+    for part in further:
+        _show_columns(console, None, part)
 
 
 class _TextColumn:
     """A column on a terminal: the lines of its cells, and its width."""
 
-    def __init__(self, column: Column, cells: Sequence[Sequence[str]]) -> None:
-        self.head, self.cells = f"{column.group}\n{column.title}".strip(), cells
+    def __init__(self, column: Column, cells: Sequence[Cell]) -> None:
+        self.head = f"{column.group}\n{column.title}".strip()
+        self.cells = [cell.lines for cell in cells]
         self.justify: Any = "right" if column.numeric else "left"
-        self.width = max(map(len, chain(self.head.split(), *cells)))
-        self.is_empty = bool(cells) and all(list(lines) == [NOTHING] for lines in cells)
+        self.width = max(map(len, chain(self.head.split(), *self.cells)))
+        self.is_empty = bool(cells) and all(lines == [NOTHING] for lines in self.cells)
 
 
 def _show_columns(console: "Console", title: str | None, columns: Sequence[_TextColumn]) -> None:
@@ -122,36 +137,36 @@ def _show_columns(console: "Console", title: str | None, columns: Sequence[_Text
     console.print(table)
 
 
-def _parts_that_fit(widths: Sequence[int], places: Sequence[int], width: int) -> list[list[int]]:
-    """The columns at these places, as far as a console has room for them side by side, then further
-    ones behind the first, which names a row. As few parts as can be, and as narrow as that
-    allows."""
+def _parts_that_fit(columns: Sequence[_TextColumn], width: int) -> list[list[_TextColumn]]:
+    """Return as few parts as the width of a console allows, and those as narrow as possible."""
+    fewest = len(_parts_within(columns, width))
+    narrower = (_parts_within(columns, w) for w in range(width // 2, width + 1))
+    return next(parts for parts in narrower if len(parts) == fewest)
 
-    def parts_of(width: int) -> list[list[int]]:
-        first, *others = places
-        parts = [[first]]
-        for place in others:
-            if len(parts[-1]) > 1 and sum(widths[k] + 3 for k in [*parts[-1], place]) > width:
-                parts.append([first])
-            parts[-1].append(place)
-        return parts
 
-    fewest = len(parts_of(width))
-    return next(
-        parts for parts in map(parts_of, range(width // 2, width + 1)) if len(parts) == fewest
-    )
+def _parts_within(columns: Sequence[_TextColumn], width: int) -> list[list[_TextColumn]]:
+    """Return columns in parts of at most this width, the first column in each: it names a row."""
+    first, *others = columns
+    parts = [[first]]
+    for column in others:
+        is_full = sum(shown.width + 3 for shown in [*parts[-1], column]) > width
+        if is_full and len(parts[-1]) > 1:
+            parts.append([first])
+        parts[-1].append(column)
+    return parts
 
 
 # --- LaTeX
 
 
 def to_latex(table: Table) -> str:
-    """Return a `tabular` for the booktabs package, to be put into a table by its reader."""
+    """Return a `tabular` for the booktabs package, without a `table` around it."""
     columns, rows = _without_commands(table)
+    alignment = "".join("r" if column.numeric else "l" for column in columns)
     lines = [
         f"% {_one_line(table.caption)}",
         "% needs \\usepackage{booktabs}",
-        f"\\begin{{tabular}}{{{''.join('r' if column.numeric else 'l' for column in columns)}}}",
+        f"\\begin{{tabular}}{{{alignment}}}",
         "\\toprule",
     ]
     if groups := _groups(columns):
@@ -159,10 +174,16 @@ def to_latex(table: Table) -> str:
     lines.append(_latex_row([_latex(column.title) for column in columns]))
     lines.append("\\midrule")
     for row in rows:
-        lines.append(_latex_row([_latex(cell.text or cell.verdict) for cell in row]))
-        if any(cell.published or cell.note for cell in row):
-            lines.append(_latex_row([_latex_below(cell) for cell in row]))
+        lines += _latex_lines(row)
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}\n"])
+
+
+def _latex_lines(row: Sequence[Cell]) -> list[str]:
+    """Return the line of a row, and a line below it for notes and published values."""
+    line = _latex_row([_latex(cell.text or cell.verdict) for cell in row])
+    if not any(cell.published or cell.note for cell in row):
+        return [line]
+    return [line, _latex_row([_latex_below(cell) for cell in row])]
 
 
 def _latex_row(cells: Sequence[str]) -> str:
@@ -188,14 +209,11 @@ def _latex(text: str) -> str:
 
 
 def to_markdown(table: Table) -> str:
-    """Commands would make a table too wide to read on a code host: they follow it, a line each."""
+    """Return a table with its commands below it: in it, they would make it too wide to read."""
     columns, rows = _without_commands(table)
-    cells = [
-        [_markdown(column.head) for column in columns],
-        *(map(_markdown_cell, row) for row in rows),
-    ]
-    heads, *lines = ["| " + " | ".join(row) + " |" for row in cells]
-    rule = "|" + "|".join("---:" if c.numeric else "---" for c in columns) + "|"
+    heads = _markdown_row([_markdown(column.head) for column in columns])
+    rule = "|" + "|".join("---:" if column.numeric else "---" for column in columns) + "|"
+    lines = [_markdown_row([_markdown_cell(cell) for cell in row]) for row in rows]
     body = "\n".join([heads, rule, *lines]) + "\n" + _commands(table)
     if table.folded:
         summary = html.escape(table.caption, quote=False)
@@ -203,24 +221,42 @@ def to_markdown(table: Table) -> str:
     return f"**{_markdown(table.caption)}**\n\n{body}"
 
 
+def _markdown_row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
 def _commands(table: Table) -> str:
     """Return all commands of a table, each below the names that its rows have in common."""
-    names_of: dict[str, list[list[str]]] = defaultdict(list)
-    named = _naming_columns(table)
-    codes = [k for k, column in enumerate(table.shown) if column.code]
-    for row in table.cells:
-        for k in codes:
-            if row[k].text:
-                names_of[row[k].text].append([row[place].text for place in named])
-    lines = []
-    for line, rows in names_of.items():
-        common = [texts[0] for texts in zip(*rows, strict=True) if len(set(texts)) == 1]
-        if common:
-            lines.append(f"# {_one_line(', '.join(common))}")
-        lines.append(line)
-    if not lines:
+    named_commands = _named_commands(table)
+    if not named_commands:
         return ""
-    text = "\n".join(lines)
+    lines = []
+    for command, uses in group_by(named_commands, key=itemgetter(0)).items():
+        if common := _in_common([names for _, names in uses]):
+            lines.append(f"# {_one_line(', '.join(common))}")
+        lines.append(command)
+    return _code_block("\n".join(lines))
+
+
+def _named_commands(table: Table) -> list[tuple[str, list[str]]]:
+    """Return the commands of all rows, each with the names of its row."""
+    naming = _naming_columns(table)
+    found = []
+    for row in table.cells:
+        names = [row[k].text for k in naming]
+        for column, cell in zip(table.shown, row, strict=True):
+            if column.code and cell.text:
+                found.append((cell.text, names))
+    return found
+
+
+def _in_common(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the texts that are the same in all rows."""
+    return [texts[0] for texts in zip(*rows, strict=True) if len(set(texts)) == 1]
+
+
+def _code_block(text: str) -> str:
+    """Return shell code in a fence that is longer than any in the text."""
     longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"\n{fence}sh\n{text}\n{fence}\n"
@@ -239,7 +275,9 @@ def _naming_columns(table: Table) -> list[int]:
 
 def _markdown_cell(cell: Cell) -> str:
     parts = [_markdown(part) for part in (cell.text, cell.note, cell.published) if part]
-    return "<br>".join([*parts, f"*{cell.verdict}*"] if cell.verdict else parts)
+    if cell.verdict:
+        parts.append(f"*{cell.verdict}*")
+    return "<br>".join(parts)
 
 
 def _markdown(text: str) -> str:
@@ -247,33 +285,38 @@ def _markdown(text: str) -> str:
 
 
 def _markdown_line(text: str) -> str:
-    """Of a text that has code in it; a name in it must begin neither a line, nor HTML, nor a link
-    of its own."""
+    """Return a text that may have code in it as a line of Markdown.
+
+    A name in it begins neither a line, nor HTML, nor a link.
+    """
     code_or_not = re.split(r"(`[^`]*`)", _one_line(text))
-    return "".join(
-        part if k % 2 else re.sub(r"<(?=[\w/!?])|\](?=[(\[:])", r"\\\g<0>", part)
-        for k, part in enumerate(code_or_not)
-    )
+    for k in range(0, len(code_or_not), 2):  # not code
+        code_or_not[k] = re.sub(r"<(?=[\w/!?])|\](?=[(\[:])", r"\\\g<0>", code_or_not[k])
+    return "".join(code_or_not)
 
 
 def markdown_files(
     title: str, facts: Facts, sections: Sequence[Section], in_pages: bool
 ) -> dict[str, str]:
-    """Return the text of each file by its name. A README says what is on the other pages."""
+    """Return the text of each file by its name: one file, or a README and a page per section."""
     head = [f"# {_markdown_line(title)}", "; ".join(f"{value} {name}" for value, name in facts)]
-    if not in_pages:
-        shown = [text for section in sections for text in _markdown_section(section, "##")]
-        return {"report.md": _join(*head, *shown)}
-    files, links = {}, []
-    for section in map(_without_details, sections):
+    if in_pages:
+        return _readme_and_pages(head, [_without_details(section) for section in sections])
+    shown = [text for section in sections for text in _markdown_section(section, "##")]
+    return {"report.md": _join(*head, *shown)}
+
+
+def _readme_and_pages(head: Sequence[str], sections: Sequence[Section]) -> dict[str, str]:
+    readme, files, links = list(head), {}, []
+    for section in sections:
         if section.name in IN_THE_README:
-            head += [TEXTS["by_whom"], *_markdown_section(section, "##")]
+            readme += [TEXTS["by_whom"], *_markdown_section(section, "##")]
         else:
             links.append(f"* [{_markdown_line(section.title)}]({section.name}.md)")
             page = _join(*_markdown_section(section, "#"), TEXTS["back"])
             files[f"{section.name}.md"] = page
     links.append(TEXTS["on_one_page"])
-    return {"README.md": _join(*head, "## Pages", "\n".join(links))} | files
+    return {"README.md": _join(*readme, "## Pages", "\n".join(links))} | files
 
 
 def _without_details(section: Section) -> Section:
@@ -290,7 +333,9 @@ def _markdown_block(block: Block) -> str:
         return to_markdown(block).rstrip()
     if isinstance(block, Picture):
         return f"![{_markdown_line(block.caption)}](figures/{block.name}.svg)"
-    return block if isinstance(block, str) else "\n".join(map(_markdown_item, block))
+    if isinstance(block, str):
+        return block
+    return "\n".join(map(_markdown_item, block))
 
 
 def _markdown_item(item: str | Answer) -> str:
