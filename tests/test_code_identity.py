@@ -18,8 +18,8 @@ from pac4sac.base.errors import UserError
 from pac4sac.base.sources import source_checksums
 from pac4sac.base.version import package_source
 from pac4sac.paper import report as paper_report
+from pac4sac.report.grouping import variants_by_task
 from pac4sac.report.report import write_report
-from pac4sac.report.variants import variants_by_task
 from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.collection import collect
 from pac4sac.runs.identity import identity

@@ -18,8 +18,8 @@ from report_folders import (
 
 from pac4sac.base.errors import UserError
 from pac4sac.cli.main import main
+from pac4sac.report.grouping import variants_by_task
 from pac4sac.report.report import write_report
-from pac4sac.report.variants import variants_by_task
 from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.collection import collect
 from pac4sac.runs.frames import results

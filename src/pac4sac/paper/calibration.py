@@ -15,6 +15,7 @@ from pac4sac.paper.rows import OURS, task_differences
 from pac4sac.paper.table_sections import METRICS, OURS_ABOVE, cell_beside
 from pac4sac.paper.verdicts import compare_cell
 from pac4sac.report.comparison import runs_cell
+from pac4sac.report.grouping import set_apart
 from pac4sac.report.search import (
     NOTHING_COMPLETE,
     chosen_answer,
@@ -24,7 +25,7 @@ from pac4sac.report.search import (
     study_heading,
 )
 from pac4sac.report.tables import Block, Cell, Column, Section, Table, command, data, words
-from pac4sac.report.variants import Variant, set_apart
+from pac4sac.report.variants import Variant
 from pac4sac.runs.collection import FoundStudy
 from pac4sac.runs.statistics import Summary, summarise
 

@@ -8,8 +8,9 @@ from typing import Any
 from pac4sac.paper.numbers import PAPER_TASKS
 from pac4sac.paper.rows import OURS, PRESET, PaperRows, find_paper_rows, has_settings
 from pac4sac.report.comparison import Context, VariantGroup, first_with_results
+from pac4sac.report.grouping import variants_by_task
 from pac4sac.report.report import ALL_VARIANTS
-from pac4sac.report.variants import Variant, variants_by_task
+from pac4sac.report.variants import Variant
 from pac4sac.runs.collection import Collection, FoundStudy
 from pac4sac.studies.shipped import shipped_study
 

@@ -19,12 +19,12 @@ from pac4sac.report.cost import cost_section, machines
 from pac4sac.report.curves import curves_of
 from pac4sac.report.folder import check_folder, write_files
 from pac4sac.report.formats import markdown_files, to_csv, to_latex
+from pac4sac.report.grouping import variants_by_task
 from pac4sac.report.page import html_page
 from pac4sac.report.sections import task_section, threshold_section
 from pac4sac.report.style import KNOWN
 from pac4sac.report.tables import Answer, Picture, Section, Table
 from pac4sac.report.uncertainty import uncertainty_section
-from pac4sac.report.variants import variants_by_task
 from pac4sac.runs.collection import CHOOSING, Collection, collect
 
 MARK = "report.html"

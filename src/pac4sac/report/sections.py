@@ -47,8 +47,9 @@ def task_section(context: Context, title: str) -> Section:
     results, groups = context.results(title), context.groups[title]
     task, name, baseline = results[0].task, file_name(title), context.baselines[title]
     compared = compare_on_task(context, title)
-    shows_solved = task.r_limit is not None and task.e_max
-    curves = TEXTS["task"]["curves"] + (TEXTS["task"]["curves_solved"] if shows_solved else "")
+    curves = TEXTS["task"]["curves"]
+    if task.has_regret:
+        curves += TEXTS["task"]["curves_solved"]
     drawn = [(f"{title}: {group.title}. {curves}", group.members) for group in groups]
     blocks: list[Block] = [
         _about(context, task, baseline),
@@ -69,8 +70,7 @@ def task_section(context: Context, title: str) -> Section:
 
 
 def _ends(context: Context, title: str, name: str) -> list[Table]:
-    """Return returns at the end of training, if episodes end early, nothing counts as solved, or
-    runs were evaluated on a schedule."""
+    """Return the table of returns at the end of training, if any are known."""
     by_metric = {key: compare_on_task(context, title, METRICS[key]) for key in ENDS}
     if not any(row.values for row in by_metric[ENDS[0]]):
         return []
@@ -78,19 +78,25 @@ def _ends(context: Context, title: str, name: str) -> list[Table]:
 
 
 def _about(context: Context, task: TaskView, baseline: Variant | None) -> str:
-    texts, ranked_by = TEXTS["task"], "episodes" if task.e_max else "steps"
-    if task.r_limit is None:
-        ranked_by = "no_limit"
-    about = str(texts[ranked_by].format(limit=setting_text(task.r_limit), e_max=task.e_max))
+    """Return by what variants are ranked, and how they are compared with the baseline."""
     if not baseline:
-        return about
-    groups = context.groups[task.title]
+        return _ranked_by(task)
+    texts, groups = TEXTS["task"], context.groups[task.title]
     sizes = {group.title: len(group.members) - (baseline in group.members) for group in groups}
     named = ", ".join(f"{title} ({n})" for title, n in sizes.items() if n)
     by = texts["baseline"].format(
         label=baseline.label, metric=task.headline.title, tests=TEXTS["tests"]
     )
-    return f"{about} {by} {texts['families' if len(sizes) > 1 else 'family'].format(named=named)}"
+    corrected = texts["families" if len(sizes) > 1 else "family"].format(named=named)
+    return f"{_ranked_by(task)} {by} {corrected}"
+
+
+def _ranked_by(task: TaskView) -> str:
+    texts = TEXTS["task"]
+    if task.r_limit is None:
+        return str(texts["no_limit"])
+    text = texts["episodes" if task.e_max else "steps"]
+    return str(text.format(limit=setting_text(task.r_limit), e_max=task.e_max))
 
 
 def _profiles(name: str, group: VariantGroup, baseline: Variant | None) -> list[Picture]:
@@ -105,30 +111,35 @@ def _profiles(name: str, group: VariantGroup, baseline: Variant | None) -> list[
 
 
 def _further_metrics(name: str, task: TaskView, variants: Sequence[Variant]) -> Table:
+    """Return the table of all metrics, whose CSV has a line for each run."""
     known = [m for m in METRICS.values() if any(variant.shown(m.key)[0] for variant in variants)]
-    scales = {m.key: task.scale if "regret" in m.key else 1.0 for m in known}
-
-    columns = [words("Variant", variant_cell)]
-    columns += [
-        Column(m.title, partial(metric_cell, metric=m.key, scale=scales[m.key])) for m in known
+    keys = [m.key for m in known]
+    columns = [
+        words("Variant", variant_cell),
+        *(
+            Column(m.title, partial(metric_cell, metric=m.key, scale=task.scale_of(m)))
+            for m in known
+        ),
+        data("variant", "seed", "state", "solved", *keys, get=lambda numbers: numbers),
     ]
-    columns.append(data("variant", "seed", "state", "solved", *scales, get=lambda numbers: numbers))
     unit = " (regrets in thousands)" if task.scale > 1 else ""
     caption = f"All metrics on {task.title}, mean ± sd{unit}; the CSV has every run"
+    return Table(name, caption, columns, variants, partial(_runs_of, metrics=keys), folded=True)
 
-    def runs(variant: Variant) -> list[tuple[Any, ...]]:
-        return [
-            (variant.label, o.run.record.seed, o.state, o.solved, *map(o.metrics.get, scales))
-            for o in variant.outcomes
-        ]
 
-    return Table(name, caption, columns, variants, runs, folded=True)
+def _runs_of(variant: Variant, metrics: Iterable[str]) -> list[tuple[Any, ...]]:
+    """Return label, seed, state, whether it is solved, and the metrics of each run."""
+    return [
+        (variant.label, o.run.record.seed, o.state, o.solved, *map(o.metrics.get, metrics))
+        for o in variant.outcomes
+    ]
 
 
 # --- the return threshold
 
 
 def threshold_section(context: Context, intro: str = "") -> Section | None:
+    """Return the section on the return threshold; None without results to count episodes of."""
     blocks: list[Block] = []
     for title in context.variants:
         blocks += _threshold_on_task(context, title)
@@ -139,18 +150,16 @@ def threshold_section(context: Context, intro: str = "") -> Section | None:
 
 
 def _threshold_on_task(context: Context, title: str) -> list[Block]:
-    task = context.variants[title][0].task
     results = context.results(title)
-    if not results or not task.r_limit or not task.e_max:
+    if not results or not results[0].task.most_regret:
         return []
     swept = {variant.label: sweep(variant, TABLED) for variant in results}
-    if not any(any(episodes.values()) for episodes in swept.values()):
+    if not any(map(_has_known_mean, swept.values())):
         return []
+    rows = [(label, *means.values()) for label, means in swept.items()]
     name = f"threshold-{file_name(title)}"
     caption = f"{title}: mean episodes until solved as the limit is moved"
-    thresholds = sorted(swept[results[0].label])
-    rows = [(label, *_means(episodes, thresholds)) for label, episodes in swept.items()]
-    heads = [f"{threshold:g}" for threshold in thresholds]
+    heads = [f"{threshold:g}" for threshold in swept[results[0].label]]
     first = context.groups[title][0]  # the page has a slider for all others
     drawn = [(f"{caption}; dashed, the task's own. {first.title}", first.members)]
     return [
@@ -160,42 +169,49 @@ def _threshold_on_task(context: Context, title: str) -> list[Block]:
     ]
 
 
-def _means(episodes: Mapping[float, list[float]], at: Iterable[float]) -> list[float | None]:
-    return [fmean(episodes[threshold]) if episodes[threshold] else None for threshold in at]
+def _has_known_mean(means: Mapping[float, float | None]) -> bool:
+    return any(mean is not None for mean in means.values())
 
 
-def sweep(variant: Variant, parts: Iterable[float]) -> dict[float, list[float]]:
-    """Return the episodes until solved of each run, by threshold; none where a run ended too early
-    to tell, unless it diverged."""
-    by_threshold: dict[float, list[float]] = {}
-    for part in parts:
-        threshold = round((variant.task.r_limit or 0.0) * part, 6)
-        ends = [_solved_after(run, threshold, variant.task.e_max or 0) for run in variant.runs]
-        unknown = [run for run, end in zip(variant.runs, ends, strict=True) if end is None]
-        is_known = all(run.status == "diverged" for run in unknown)
-        by_threshold[threshold] = [end for end in ends if end is not None] if is_known else []
-    return by_threshold
+def sweep(variant: Variant, parts: Iterable[float]) -> dict[float, float | None]:
+    """Return the mean episodes until solved, by threshold; `parts` are fractions of the task's."""
+    task_threshold = variant.task.r_limit or 0.0
+    thresholds = sorted(round(task_threshold * part, 6) for part in parts)
+    return {threshold: _mean_episodes(variant, threshold) for threshold in thresholds}
 
 
-def _solved_after(run: RunRecord, threshold: float, e_max: int) -> float | None:
+def _mean_episodes(variant: Variant, threshold: float) -> float | None:
+    """Return the mean episodes until solved; None if a run ended too early to tell.
+
+    A diverged run will never be solved: it is left out.
+    """
+    episodes = []
+    for run in variant.runs:
+        solved_after = _solved_after(run, threshold, variant.task.e_max or 0)
+        if solved_after is not None:
+            episodes.append(solved_after)
+        elif run.status != "diverged":
+            return None
+    return fmean(episodes) if episodes else None
+
+
+def _solved_after(run: RunRecord, threshold: float, e_max: int) -> int | None:
     """Return the episodes until solved, E_max for a run that never was; None if it ended early."""
     first = solved_at(run.returns[:e_max], threshold)
     if first is None and len(run.episodes) >= e_max:
-        first = e_max
-    return None if first is None else float(first)
+        return e_max
+    return first
 
 
 def sweep_figure(variants: Sequence[Variant]) -> Figure:
+    """Draw the mean episodes until solved over the return threshold."""
     figure, (panel,) = figures.new_figure(f"How the limit matters on {variants[0].task.title}", 1)
     for variant in variants:
-        points = [
-            (limit, fmean(episodes))
-            for limit, episodes in sweep(variant, DRAWN).items()
-            if episodes
-        ]
-        if points:
+        swept = sweep(variant, DRAWN)
+        known = {threshold: mean for threshold, mean in swept.items() if mean is not None}
+        if known:
             style, label = figures.stroke(variant.style), figures.drawn(variant.style.name)
-            panel.plot(*zip(*points, strict=True), **style, linewidth=1.4, label=label)
+            panel.plot(list(known), list(known.values()), **style, linewidth=1.4, label=label)
     panel.axvline(variants[0].task.r_limit, **figures.DASHED)
     figures.finish_panel(panel, "return that counts as solved", "episodes until solved, mean")
     panel.set_ylim(bottom=0)

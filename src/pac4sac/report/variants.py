@@ -1,20 +1,15 @@
 """Runs of one task that differ in their seed only, and what they achieved."""
 
-import hashlib
-import json
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from pac4sac.base.files import natural
-from pac4sac.base.text import assignments
 from pac4sac.report.commands import train_command
 from pac4sac.report.style import Style, assign_styles
 from pac4sac.report.tables import TEXTS
 from pac4sac.runs.collection import FoundRun
-from pac4sac.runs.metrics import final_metrics, has_equal_episodes, run_state, score, was_solved
+from pac4sac.runs.metrics import final_metrics, run_state, score, was_solved
 from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.seeds import seeds_text
 from pac4sac.runs.statistics import Estimate, Summary, fraction, summarise
@@ -40,6 +35,12 @@ class Outcome:
     metrics: Mapping[str, float]
 
 
+def outcome_of(run: FoundRun) -> Outcome:
+    """Return the state and the metrics of a run."""
+    record = run.record
+    return Outcome(run, run_state(record), was_solved(record), final_metrics(record))
+
+
 class TaskView:
     """A task as it was trained on; the same name with other settings is another task."""
 
@@ -50,23 +51,32 @@ class TaskView:
         self.e_max = max(1, steps // horizon) if horizon and steps and equal_episodes else None
 
     @property
+    def has_regret(self) -> bool:
+        """Return whether regret is defined: the task has a return threshold and E_max."""
+        return self.r_limit is not None and self.e_max is not None
+
+    @property
     def most_regret(self) -> float:
-        """The regret of a run that never gets a return; 0 where regret is not defined."""
+        """Return the regret of a run that never gets a return; 0 if regret is not defined."""
         return (self.r_limit or 0) * (self.e_max or 0)
 
     @property
     def headline(self) -> Metric:
-        """What variants are ranked by."""
-        has_regret = self.r_limit is not None and self.e_max
-        return METRICS["regret" if has_regret else "mean_return"]
+        """Return the metric that variants are ranked by."""
+        return METRICS["regret" if self.has_regret else "mean_return"]
 
     @property
     def scale(self) -> float:
-        """Large regrets are shown in thousands."""
-        return 1000.0 if self.headline.key == "regret" and self.most_regret >= 10_000 else 1.0
+        """Return by what the headline is divided when shown: large regrets are in thousands."""
+        return 1000.0 if self.most_regret >= 10_000 else 1.0
+
+    def scale_of(self, metric: Metric) -> float:
+        """Return by what a metric is divided when shown."""
+        return self.scale if "regret" in metric.key else 1.0
 
     @property
     def unit(self) -> str:
+        """Return the title of the headline with its unit."""
         return self.headline.title + (", thousands" if self.scale > 1 else "")
 
 
@@ -196,7 +206,7 @@ class Variant:
         if metric != "regret" or not self.under_way:
             return self.values(metric), ""
         r_limit = self.task.r_limit
-        if r_limit is None or not self.task.e_max:
+        if r_limit is None or not self.task.has_regret:
             return [], ""
         episode = min(len(outcome.run.record.episodes) for outcome in self.under_way)
         runs = [*self.complete, *self.under_way]
@@ -209,117 +219,3 @@ class Variant:
         variant = Variant(self.label, self.task, self.config, outcomes, self.chose)
         variant.style = self.style
         return variant
-
-
-def variants_by_task(
-    runs: Sequence[FoundRun], first_tasks: Sequence[str] = (), first_labels: Sequence[str] = ()
-) -> dict[str, list[Variant]]:
-    """Return the variants of each task by its title: the named ones first, then the others by
-    name."""
-    tasks: dict[str, list[FoundRun]] = defaultdict(list)
-    for run in runs:
-        settings = dict(run.record.task)
-        settings.pop("updates_per_step", None)  # a setting of the run
-        tasks[json.dumps(settings, sort_keys=True)].append(run)
-    views = {_task_view(members, list(tasks.values())): members for members in tasks.values()}
-
-    def rank(variant: Variant) -> tuple[int, bool, list[tuple[int, str]]]:
-        place = _place(variant.label, first_labels)
-        return place, place == len(first_labels) and not variant.is_result, natural(variant.label)
-
-    in_order = sorted(views, key=lambda task: (_place(task.name, first_tasks), task.title))
-    by_task = {task.title: sorted(_variants(task, views[task]), key=rank) for task in in_order}
-    everything = [variant for variants in by_task.values() for variant in variants]
-    styles = assign_styles(variant.label for variant in everything)
-    for variant in everything:
-        variant.style = styles[variant.label]
-    return by_task
-
-
-def _place(name: str, order: Sequence[str]) -> int:
-    return order.index(name) if name in order else len(order)
-
-
-def outcome_of(run: FoundRun) -> Outcome:
-    record = run.record
-    return Outcome(run, run_state(record), was_solved(record), final_metrics(record))
-
-
-def _variants(task: TaskView, runs: Sequence[FoundRun]) -> list[Variant]:
-    same: dict[str, list[FoundRun]] = defaultdict(list)
-    for run in runs:
-        key = [run.record.algo, _settings(run), run.chose, _code(run), bool(run.instead)]
-        same[json.dumps(key, sort_keys=True)].append(run)
-    named: dict[tuple[str, str], list[list[FoundRun]]] = defaultdict(list)
-    for members in same.values():
-        named[_label(members), _suffix(members[0])].append(members)
-    variants = []
-    for (label, suffix), groups in named.items():
-        compared = [_settings(members[0]) | _code(members[0]) for members in groups]
-        for members, facts in zip(groups, compared, strict=True):
-            differences = _differences(facts, compared) or members[0].record.algo
-            apart = f" ({differences})" if len(groups) > 1 else ""
-            members.sort(key=lambda run: run.record.seed)
-            outcomes = [outcome_of(run) for run in members]
-            settings, chose = _settings(members[0]), members[0].chose
-            variants.append(Variant(label + apart + suffix, task, settings, outcomes, chose))
-    return variants
-
-
-def _suffix(run: FoundRun) -> str:
-    return (STALE if run.instead else "") + (f" ({run.chose})" if run.chose else "")
-
-
-def _settings(run: FoundRun) -> dict[str, Any]:
-    """Return the settings of a run; weights that it began with set it apart like a setting."""
-    record = run.record
-    return record.config | ({"started_from": record.started_from} if record.started_from else {})
-
-
-def _code(run: FoundRun) -> dict[str, Any]:
-    """Runs of different code are never taken together."""
-    sources = run.record.about.get("code") or {}
-    code = (
-        hashlib.sha256(json.dumps(sources, sort_keys=True).encode()).hexdigest()[:8]
-        if sources
-        else "unknown"
-    )
-    return {"revision": run.record.about.get("revision", 1), "code": code}
-
-
-def _label(members: Sequence[FoundRun]) -> str:
-    """The algorithm's own name, else one that was given rather than made of a sweep, which other
-    tasks may lack."""
-    labels = {label for run in members for label in run.labels}
-    algo = members[0].record.algo
-    return (
-        algo if algo in labels else min(labels, key=lambda label: ("=" in label, len(label), label))
-    )
-
-
-def _task_view(runs: Sequence[FoundRun], tasks: Sequence[Sequence[FoundRun]]) -> TaskView:
-    """The title names what sets it apart from tasks of its name; if only one of these has runs that
-    count as results, that one keeps the plain name."""
-    settings = runs[0].record.task
-    of_name = [other for other in tasks if other[0].record.task["name"] == settings["name"]]
-    with_results = [other for other in of_name if not all(run.chose for run in other)]
-    is_plain = len(with_results) == 1 and with_results[0] is runs
-    differences = (
-        "" if is_plain else _differences(settings, [other[0].record.task for other in of_name])
-    )
-    title = f"{settings['name']} ({differences})" if differences else settings["name"]
-    complete = {"horizon": None, "r_limit": None, "steps": None, "env_kwargs": {}} | settings
-    return TaskView(title, complete, all(has_equal_episodes(run.record) for run in runs))
-
-
-def _differences(settings: Mapping[str, Any], rivals: Sequence[Mapping[str, Any]]) -> str:
-    return ", ".join(assignments(set_apart(settings, rivals)))
-
-
-def set_apart(settings: Mapping[str, Any], rivals: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The settings that not all have alike."""
-    return {
-        name: value
-        for name, value in settings.items()
-        if any(rival.get(name) != value for rival in rivals)
-    }
