@@ -1,12 +1,12 @@
 """Compare variants with a baseline: the difference of means with its interval, its corrected
 p-value, and a verdict in words. Every comparison of a report is made here."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
+from pac4sac.base.grouping import group_by
 from pac4sac.base.text import p_value
 from pac4sac.report.style import Style
 from pac4sac.report.tables import (
@@ -26,12 +26,8 @@ from pac4sac.runs.collection import Collection, FoundStudy
 from pac4sac.runs.statistics import Difference, Estimate, summarise
 from pac4sac.runs.status import CUT_SHORT
 
-BASELINE, UNFINISHED, UNKNOWN, NO_DIFFERENCE = (
-    "baseline",
-    "unfinished",
-    "unknown",
-    "no difference shown",
-)
+BASELINE, UNFINISHED, UNKNOWN = "baseline", "unfinished", "unknown"
+NO_DIFFERENCE = "no difference shown"
 BETTER, WORSE, MORE_OFTEN = "better", "worse", "more often than not"
 VERDICTS = (
     BETTER,
@@ -99,9 +95,8 @@ class Compared:
     baseline: Variant | None
     quantity: Quantity
     difference: Difference | None = None
-    p: float | None = (
-        None  # of the difference; both are corrected for the other variants of the family
-    )
+    # p-values, corrected for the other variants of the family
+    p: float | None = None
     p_ranks: float | None = None
     family: str = ""
 
@@ -127,17 +122,23 @@ class Compared:
 
     @cached_property
     def verdict(self) -> str:
+        """Return the verdict in words: by the means, else by the ranks."""
         if self.is_baseline:
             return BASELINE
-        if self.variant.under_way or (self.baseline and self.baseline.under_way):
+        if self._is_under_way:
             return UNFINISHED
-        if self.difference is None or (self.p is None and self.p_ranks is None):
+        if self.difference is None or (self.p, self.p_ranks) == (None, None):
             return UNKNOWN
         if is_significant(self.p):
             return self.quantity.more if self.difference.value > 0 else self.quantity.less
         if is_significant(self.p_ranks) and self.improvement:
             return f"{BETTER if self.improvement.value > 0.5 else WORSE} {MORE_OFTEN}"
         return NO_DIFFERENCE
+
+    @property
+    def _is_under_way(self) -> bool:
+        both = (self.variant, self.baseline)
+        return any(variant is not None and variant.under_way for variant in both)
 
 
 def is_significant(p: float | None) -> bool:
@@ -148,23 +149,30 @@ def compare(
     variants: Sequence[Variant], baseline: Variant | None, quantity: Quantity, family: str = ""
 ) -> list[Compared]:
     """Compare variants with a baseline; p-values are corrected for all of them."""
-    theirs = quantity.values(baseline) if baseline else []
-    differences: list[Difference | None] = [None] * len(variants)
-    ranks: list[float | None] = [None] * len(variants)
-    for place, variant in enumerate(variants):
-        ours = quantity.values(variant) if theirs and variant is not baseline else []
-        if not ours or baseline is None:
-            continue
-        test = quantity.test(variant, baseline) if quantity.test else None
-        differences[place] = test or statistics.welch(summarise(ours), summarise(theirs))
-        if quantity.lower_is_better is not None:
-            ranks[place] = statistics.mann_whitney(ours, theirs)
-    p_means = statistics.holm([difference.p if difference else None for difference in differences])
-    rows = zip(variants, differences, p_means, statistics.holm(ranks), strict=True)
+    tests = [_test(variant, baseline, quantity) for variant in variants]
+    p_means = statistics.holm([difference.p if difference else None for difference, _ in tests])
+    p_ranks = statistics.holm([p_rank for _, p_rank in tests])
     return [
         Compared(variant, baseline, quantity, difference, p, p_rank, family)
-        for variant, difference, p, p_rank in rows
+        for variant, (difference, _), p, p_rank in zip(
+            variants, tests, p_means, p_ranks, strict=True
+        )
     ]
+
+
+def _test(
+    variant: Variant, baseline: Variant | None, quantity: Quantity
+) -> tuple[Difference | None, float | None]:
+    """Return the difference from the baseline and the p-value of the ranks, before correction."""
+    if baseline is None or variant is baseline:
+        return None, None
+    ours, theirs = quantity.values(variant), quantity.values(baseline)
+    if not (ours and theirs):
+        return None, None
+    difference = quantity.test(variant, baseline) if quantity.test else None
+    difference = difference or statistics.welch(summarise(ours), summarise(theirs))
+    decides_by_ranks = quantity.lower_is_better is not None
+    return difference, statistics.mann_whitney(ours, theirs) if decides_by_ranks else None
 
 
 def compare_headline(
@@ -173,22 +181,26 @@ def compare_headline(
     family: str = "",
     metric: Metric | None = None,
 ) -> list[Compared]:
-    """By what the variants of a task are ranked by, or another metric."""
+    """Compare variants of a task by what they are ranked by, or another metric."""
     metric = metric or variants[0].task.headline
-    words_of = (WORSE, BETTER) if metric.lower_is_better else (BETTER, WORSE)
+    more, less = (WORSE, BETTER) if metric.lower_is_better else (BETTER, WORSE)
     quantity = Quantity(
         lambda variant: variant.values(metric.key),
-        *words_of,
+        more,
+        less,
         lower_is_better=metric.lower_is_better,
     )
     return compare(variants, baseline, quantity, family)
 
 
 def first_with_results(variants: Sequence[Variant], names: Iterable[str] = ()) -> Variant | None:
-    """By the names in their order, else the first variant that has results."""
+    """Return the variant of the first of the names that has results, else the first that has."""
     known = [variant for variant in variants if variant.has_results]
-    named = (v for name in names for v in known if name == v.label or name in v.labels)
-    return next(named, known[0] if known else None)
+    for name in names:
+        for variant in known:
+            if name in (variant.label, *variant.labels):
+                return variant
+    return known[0] if known else None
 
 
 def find_baseline(studies: Sequence[FoundStudy], variants: Sequence[Variant]) -> Variant | None:
@@ -199,25 +211,27 @@ def find_baseline(studies: Sequence[FoundStudy], variants: Sequence[Variant]) ->
 
 
 def in_words(labels: Iterable[tuple[str, str]], order: Sequence[str]) -> str:
-    """Of verdicts and labels, as in `better: a, b; worse: c`."""
-    by_verdict: dict[str, list[str]] = defaultdict(list)
-    for verdict, label in labels:
-        by_verdict[verdict].append(label)
-    return "; ".join(
-        f"{verdict}: {', '.join(by_verdict[verdict])}" for verdict in order if verdict in by_verdict
-    )
+    """Return verdicts with their labels, as in `better: a, b; worse: c`."""
+    by_verdict = group_by(labels, key=itemgetter(0))
+    parts = []
+    for verdict in order:
+        if verdict in by_verdict:
+            names = ", ".join(label for _, label in by_verdict[verdict])
+            parts.append(f"{verdict}: {names}")
+    return "; ".join(parts)
 
 
 def tally(rows: Sequence[Compared]) -> str:
-    """Return all verdicts in words, with P(better) where ranks decide."""
-    labels = []
-    for row in rows:
-        if row.is_baseline:
-            continue
-        by_ranks = row.improvement if MORE_OFTEN in row.verdict else None
-        note = f" (P(better) = {by_ranks.value:.2f})" if by_ranks else ""
-        labels.append((row.verdict, row.variant.label + note))
-    return in_words(labels, VERDICTS)
+    """Return all verdicts in words, with P(better) if ranks decide."""
+    others = [row for row in rows if not row.is_baseline]
+    return in_words([(row.verdict, _label_and_chance(row)) for row in others], VERDICTS)
+
+
+def _label_and_chance(row: Compared) -> str:
+    """Return the label, with P(better) if ranks decide."""
+    if MORE_OFTEN not in row.verdict or row.improvement is None:
+        return row.variant.label
+    return f"{row.variant.label} (P(better) = {row.improvement.value:.2f})"
 
 
 # --- the table that shows it
@@ -300,7 +314,7 @@ def ends_table(name: str, caption: str, by_metric: Mapping[str, Sequence[Compare
 
 def _columns_of_end(place: int, key: str) -> list[Column]:
     def mean(row: Sequence[Compared]) -> Estimate | None:
-        return statistics.mean_interval(row[place].values) if row[place].values else None
+        return mean_of(row[place].values)
 
     group = partial(Column, group=METRICS[key].title)
     return [
@@ -317,17 +331,23 @@ def _columns_of_end(place: int, key: str) -> list[Column]:
     ]
 
 
+def mean_of(values: Sequence[float]) -> Estimate | None:
+    """Return the mean of values with its interval; None of no values."""
+    return statistics.mean_interval(values) if values else None
+
+
 def variant_cell(variant: Variant) -> Cell:
     return Cell(variant.label, variant.label, name=variant.style.name)
 
 
 def metric_cell(variant: Variant, metric: str, scale: float = 1.0) -> Cell:
+    """Return mean ± standard deviation of a metric."""
     values, note = variant.shown(metric)
-    summary = summarise(values) if values else None
+    if not values:
+        return Cell(note=note)
+    summary = summarise(values)
     # What may yet grow has no place in an order.
-    return Cell(
-        in_digits(summary, scale), summary.mean if summary and not note else None, note=note
-    )
+    return Cell(in_digits(summary, scale), None if note else summary.mean, note=note)
 
 
 def runs_cell(variant: Variant) -> Cell:

@@ -22,18 +22,14 @@ class Machine:
         self.content, self.study = cost.content, cost.study
         self.in_turns = int(self.content.get("version", 1)) >= TURNS
         self.device = str(self.content.get("device", "cpu"))
-        # Of a study on several tasks, the first is shown.
         rows = self.content["rows"]
-        first = rows[0].get("task") if rows else None
-        self.times: dict[tuple[Any, str], list[float]] = {}  # by task and label, round by round
-        self.rows: dict[str, dict[str, Any]] = {}
-        for row in rows:
-            label = str(row.get("label", row.get("algo")))
-            if seconds := _numbers(row.get("seconds_per_1000_steps", [])):
-                self.times[row.get("task"), label] = seconds
-            if row.get("task") == first:
-                self.rows[label] = row
-        self.seconds = {label: s for (task, label), s in self.times.items() if task == first}
+        # Of a study on several tasks, the first is shown.
+        shown_task = rows[0].get("task") if rows else None
+        times = {(row.get("task"), _label(row)): _times(row) for row in rows}
+        # by task and label, round by round
+        self.times: dict[tuple[Any, str], list[float]] = {k: v for k, v in times.items() if v}
+        self.seconds = {label: v for (task, label), v in self.times.items() if task == shown_task}
+        self.rows = {_label(row): row for row in rows if row.get("task") == shown_task}
 
     @property
     def title(self) -> str:
@@ -48,18 +44,28 @@ class Machine:
 
     @property
     def about(self) -> str:
-        content, versions = self.content, self.content.get("versions", {})
-        known = dict(content.get("machine", {}))
-        known |= {name: versions.get(name) for name in ("pac4sac", "torch")}
-        known |= {name: self._how(name) or None for name in ("backend", "threads")}
-        known["precision"] = content.get("precision")
-        parts = [f"{name} {value}" for name, value in known.items() if value is not None]
-        times = min(map(len, self.seconds.values()))
-        parts.append(f"{times} {'rounds' if self.in_turns else 'repetitions'}")
-        if content.get("date"):
-            parts.append(str(content["date"]))
+        """Return how the times were measured, with the command that repeats the measurement."""
         note = "" if self.in_turns else f" {TEXTS['cost']['one_after_another']}"
-        return f"{self.title}: {', '.join(parts)}. Repeat with `{self._command()}`.{note}"
+        facts = ", ".join(self._facts())
+        return f"{self.title}: {facts}. Repeat with `{self._command()}`.{note}"
+
+    def _facts(self) -> list[str]:
+        """Return machine, versions, backend, precision, number of repetitions and date."""
+        content, versions = self.content, self.content.get("versions", {})
+        known = {
+            **content.get("machine", {}),
+            "pac4sac": versions.get("pac4sac"),
+            "torch": versions.get("torch"),
+            "backend": self._how("backend"),
+            "threads": self._how("threads"),
+            "precision": content.get("precision"),
+        }
+        facts = [f"{name} {value}" for name, value in known.items() if value is not None]
+        repetitions = min(map(len, self.seconds.values()))
+        facts.append(f"{repetitions} {'rounds' if self.in_turns else 'repetitions'}")
+        if content.get("date"):
+            facts.append(str(content["date"]))
+        return facts
 
     def _command(self) -> str:
         words = ["pac4sac", "study", "run", self.study]
@@ -70,21 +76,20 @@ class Machine:
             words += ["--precision", "tf32"]
         return shlex.join(words)
 
-    def _how(self, name: str) -> str:
-        """Once where all algorithms agree."""
-        known = {
-            label: str(row[name]) for label, row in self.rows.items() if row.get(name) is not None
-        }
-        if len(set(known.values())) == 1:
-            return next(iter(known.values()))
+    def _how(self, name: str) -> str | None:
+        """Return how algorithms were computed: one value if all agree; None if not recorded."""
+        stored = {label: row.get(name) for label, row in self.rows.items()}
+        known = {label: str(value) for label, value in stored.items() if value is not None}
+        if len(set(known.values())) <= 1:
+            return next(iter(known.values()), None)
         return " and ".join(f"{value} ({label})" for label, value in known.items())
 
     def median_of(self, place: tuple[str, str]) -> float | None:
-        """Seconds per 1000 steps of an algorithm on a task that the measurement names."""
+        """Return seconds per 1000 steps of a task and an algorithm that the measurement names."""
         return float(np.median(self.times[place])) if place in self.times else None
 
     def numbers(self, label: str) -> tuple[Any, ...]:
-        """How many times it was timed, their middle, deviation and ends."""
+        """Return how often an algorithm was timed, the middle, standard deviation and ends."""
         if label not in self.seconds:
             return (0,)
         seconds, times = self.seconds[label], summarise(self.seconds[label])
@@ -92,30 +97,43 @@ class Machine:
         return times.n, middle, times.sd, min(seconds), max(seconds)
 
     def seconds_shown(self, label: str) -> Cell | Summary | None:
-        """In turns their median between their ends, else their mean and its deviation."""
-        if not self.in_turns or label not in self.seconds:
-            return summarise(self.seconds[label]) if label in self.seconds else None
+        """Return the median and the ends if timed in turns, else the mean and its deviation."""
+        if label not in self.seconds:
+            return None
+        if not self.in_turns:
+            return summarise(self.seconds[label])
         _, middle, _, least, largest = self.numbers(label)
         return Cell(f"{middle:.2f} ({least:.2f} to {largest:.2f})", middle)
 
     def relative_shown(self, label: str) -> Estimate | None:
+        """Return the time relative to SAC, with an interval if timed in turns."""
         ratio = self.relative(label)
         return Estimate(ratio.value) if ratio and not self.in_turns else ratio
 
     def relative(self, label: str) -> Estimate | None:
-        """To SAC: in turns the median of the ratios within rounds, else the ratio of the means with
-        the interval of one whose means have small errors."""
-        own, theirs = self.seconds.get(label), self.seconds.get(BASELINE)
-        if own is None or theirs is None or (self.in_turns and len(own) != len(theirs)):
+        """Return the time relative to SAC.
+
+        If timed in turns it is the median of the ratios within rounds, else the ratio of the means.
+        """
+        if not {label, BASELINE} <= self.seconds.keys():
             return None
         if label == BASELINE:
             return Estimate(1.0)
-        if self.in_turns:
-            return median([ours / sac for ours, sac in zip(own, theirs, strict=True)])
-        return _ratio_of_means(summarise(own), summarise(theirs))
+        ours, theirs = self.seconds[label], self.seconds[BASELINE]
+        if not self.in_turns:
+            return _ratio_of_means(summarise(ours), summarise(theirs))
+        if len(ours) != len(theirs):
+            return None
+        return median([own / sac for own, sac in zip(ours, theirs, strict=True)])
 
 
-def _numbers(values: Sequence[Any]) -> list[float]:
+def _label(row: Mapping[str, Any]) -> str:
+    return str(row.get("label", row.get("algo")))
+
+
+def _times(row: Mapping[str, Any]) -> list[float]:
+    """Return the seconds per 1000 steps that are numbers."""
+    values = row.get("seconds_per_1000_steps", [])
     return [float(value) for value in values if isinstance(value, int | float)]
 
 
@@ -124,16 +142,18 @@ def _ratio_of_means(ours: Summary, theirs: Summary) -> Estimate:
     ratio = ours.mean / theirs.mean
     if ours.sd is None or theirs.sd is None:
         return Estimate(ratio)
-    errors = [(side.sd / side.mean) ** 2 / side.n for side in (ours, theirs) if side.sd is not None]
-    half_width = NORMAL_97_5 * float(ratio * np.sqrt(sum(errors)))
+    variance = (ours.sd / ours.mean) ** 2 / ours.n + (theirs.sd / theirs.mean) ** 2 / theirs.n
+    half_width = NORMAL_97_5 * float(ratio * np.sqrt(variance))
     return Estimate(ratio, ratio - half_width, ratio + half_width)
 
 
 def machines(costs: Sequence[FoundCost]) -> list[Machine]:
+    """Return the machines that have times."""
     return [machine for machine in map(Machine, costs) if machine.seconds]
 
 
 def cost_section(timed: Sequence[Machine]) -> Section | None:
+    """Return the section on cost; None if nothing was timed."""
     if not timed:
         return None
     return Section("cost", "Cost", cost_blocks(timed, TEXTS["cost"]["intro"]))
@@ -143,33 +163,41 @@ def cost_blocks(
     timed: Sequence[Machine], intro: str, published: Mapping[str, Summary] | None = None
 ) -> list[Block]:
     """Return the table of all machines, with seconds that others published for theirs if given."""
-    times = published or {}
-    relative = {label: seconds.mean / times[BASELINE].mean for label, seconds in times.items()}
     columns = [words("Algorithm", str), *_data_columns()]
-    sides: list[tuple[str, Get, Get]] = [
-        (machine.title, machine.seconds_shown, machine.relative_shown) for machine in timed
-    ]
     if published:
-        columns += [
-            data("paper_seconds", get=lambda line: getattr(times.get(line[1]), "mean", None)),
-            data("paper_relative_to_sac", get=lambda line: relative.get(line[1])),
-        ]
-        sides.insert(0, ("Paper, Apple M2 Max", times.get, relative.get))
-    for group, seconds, ratio in sides:
-        columns.append(Column("seconds", seconds, group=group, digits=2))
-        columns.append(Column("× SAC", ratio, group=group, digits=2))
+        columns += _published_columns(published)
+    for machine in timed:
+        columns += _shown_columns(machine.title, machine.seconds_shown, machine.relative_shown)
     if any(machine.in_turns for machine in timed):
         intro = f"{intro} {TEXTS['cost']['in_turns']}"
-    labels = [*times, *(label for machine in timed for label in machine.seconds)]
-    caption = "Seconds per 1000 steps, and how many times those of SAC"
+    labels = [*(published or []), *(label for machine in timed for label in machine.seconds)]
     table = Table(
         "cost",
-        caption,
+        "Seconds per 1000 steps, and how many times those of SAC",
         columns,
         list(dict.fromkeys(labels)),
         lambda label: [(machine, label) for machine in timed],
     )
     return [intro, table, [machine.about for machine in timed]]
+
+
+def _shown_columns(group: str, seconds: Get, relative: Get) -> list[Column]:
+    """Return the columns of one machine, for rows that are labels."""
+    return [
+        Column("seconds", seconds, group=group, digits=2),
+        Column("× SAC", relative, group=group, digits=2),
+    ]
+
+
+def _published_columns(times: Mapping[str, Summary]) -> list[Column]:
+    """Return the columns of published times, in the table and in the CSV."""
+    mean = {label: seconds.mean for label, seconds in times.items()}
+    relative = {label: seconds / mean[BASELINE] for label, seconds in mean.items()}
+    return [
+        data("paper_seconds", get=lambda line: mean.get(line[1])),
+        data("paper_relative_to_sac", get=lambda line: relative.get(line[1])),
+        *_shown_columns("Paper, Apple M2 Max", times.get, relative.get),
+    ]
 
 
 def _data_columns() -> list[Column]:

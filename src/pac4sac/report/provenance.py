@@ -3,16 +3,17 @@ they come from."""
 
 import json
 import shlex
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
+from pac4sac.base.grouping import group_by
 from pac4sac.base.text import assignments
 from pac4sac.report.commands import DEFAULT_PRESET
 from pac4sac.report.comparison import Context
 from pac4sac.report.tables import TEXTS, Block, Cell, Section, Table, command, data, numbered, words
-from pac4sac.report.variants import Variant
+from pac4sac.report.variants import Outcome, Variant
 from pac4sac.runs.collection import Collection, MissingRun
 from pac4sac.runs.reading import RunRecord, damage_text
 from pac4sac.runs.seeds import seeds_text
@@ -24,7 +25,7 @@ HOW = ("device", "backend", "precision")
 
 
 def facts(context: Context) -> list[tuple[str, str]]:
-    """The numbers at the top of the page."""
+    """Return the numbers at the top of the page: runs by their state, and tasks."""
     collection, tasks = context.collection, len(context.task_names)
     states = Counter(
         outcome.state for variant in context.all_variants for outcome in variant.outcomes
@@ -37,43 +38,55 @@ def facts(context: Context) -> list[tuple[str, str]]:
 
 
 def runs_section(context: Context) -> Section:
+    """Return the section on runs that are missing, not complete or damaged."""
     collection = context.collection
     blocks: list[Block] = []
     if broken := _broken_runs(context.all_variants):
-        titles = ("Run", "Task", "Variant", "Seed", "Status", "Metrics", "Episodes", "Cause")
-        columns = numbered(titles, ("Seed", "Episodes"))
-        caption = "Diverged, failed and unfinished runs"
-        blocks += [TEXTS["broken_runs"], Table("unfinished-runs", caption, columns, broken)]
+        blocks += [TEXTS["broken_runs"], _broken_table(broken)]
     if collection.missing:
         blocks.append(_missing_table(collection))
-    mismatches = [f"`{run.place}`" for run in collection.runs if _has_replay_mismatch(run.record)]
-    notes = [TEXTS["replay_mismatch"].format(runs=", ".join(mismatches))] if mismatches else []
-    if notes := [*notes, *collection.twice, *left_out(collection)]:
+    if notes := _notes(collection):
         blocks.append(notes)
     return Section("runs", "Missing and broken runs", blocks or [TEXTS["all_complete"]])
+
+
+def _notes(collection: Collection) -> list[str]:
+    """Return sentences on runs that differ from an uninterrupted one, are double or damaged."""
+    notes = [*collection.twice, *left_out(collection)]
+    mismatches = [f"`{run.place}`" for run in collection.runs if _has_replay_mismatch(run.record)]
+    if mismatches:
+        notes.insert(0, TEXTS["replay_mismatch"].format(runs=", ".join(mismatches)))
+    return notes
 
 
 def _has_replay_mismatch(run: RunRecord) -> bool:
     return bool(run.about.get("replay_mismatch") or run.about.get("strayed"))  # older runs
 
 
-def _broken_runs(variants: Iterable[Variant]) -> list[tuple[Any, ...]]:
+def _broken_runs(variants: Iterable[Variant]) -> list[tuple[Variant, Outcome]]:
+    """Return the runs that are not complete or broke off."""
+    outcomes = [(variant, outcome) for variant in variants for outcome in variant.outcomes]
+    return [
+        (variant, outcome)
+        for variant, outcome in outcomes
+        if outcome.state != "complete" or outcome.run.record.status in BROKEN_OFF
+    ]
+
+
+def _broken_table(broken: Iterable[tuple[Variant, Outcome]]) -> Table:
+    titles = ("Run", "Task", "Variant", "Seed", "Status", "Metrics", "Episodes", "Cause")
     rows = []
-    for variant in variants:
-        for outcome in variant.outcomes:
-            run = outcome.run.record
-            if outcome.state == "complete" and run.status not in BROKEN_OFF:
-                continue
-            names = (outcome.run.place, variant.task.title, variant.label, run.seed, run.status)
-            rows.append((*names, outcome.state, len(run.episodes), run.status_detail or ""))
-    return rows
+    for variant, outcome in broken:
+        run = outcome.run.record
+        names = (outcome.run.place, variant.task.title, variant.label, run.seed, run.status)
+        rows.append((*names, outcome.state, len(run.episodes), run.status_detail or ""))
+    columns = numbered(titles, ("Seed", "Episodes"))
+    return Table("unfinished-runs", "Diverged, failed and unfinished runs", columns, rows)
 
 
 def _missing_table(collection: Collection) -> Table:
     """Return the missing runs of each variant, with the command that trains them."""
-    alike: dict[tuple[Any, ...], list[MissingRun]] = defaultdict(list)
-    for run in collection.missing:
-        alike[run.task, run.label, run.studies, run.experiment].append(run)
+    alike = group_by(collection.missing, attrgetter("task", "label", "studies", "experiment"))
     rows = []
     for (task, label, studies, _), runs in alike.items():
         seeds = Cell(seeds_text(run.seed for run in runs), runs[0].seed)
@@ -86,36 +99,36 @@ def _missing_table(collection: Collection) -> Table:
 
 def _resume_command(collection: Collection, run: MissingRun, seeds: str) -> str:
     definitions = {study.name: study.definition for study in collection.studies}
-    for name in run.studies:
-        if study := definitions[name]:
-            return shlex.join(
-                ["pac4sac", "study", "run", study, "--tasks", run.task, "--seeds", seeds]
-            )
-    return shlex.join(["pac4sac", "resume", run.experiment])
+    known = [definitions[name] for name in run.studies if definitions[name]]
+    if not known:
+        return shlex.join(["pac4sac", "resume", run.experiment])
+    words = ["pac4sac", "study", "run", known[0], "--tasks", run.task, "--seeds", seeds]
+    return shlex.join(words)
 
 
 def left_out(collection: Collection) -> list[str]:
-    """Sentences on what is damaged and therefore not in the report."""
+    """Return sentences on what is damaged and therefore not in the report."""
     notes = [f"Not readable: {sentence}" for sentence in collection.unreadable]
     damaged = [
         f"`{run.place}`: {damage_text(run.record)}" for run in collection.runs if run.record.damage
     ]
-    return notes + (
-        [f"Damaged logs, of which the whole lines were read: {'; '.join(sorted(damaged))}."]
-        if damaged
-        else []
-    )
+    if damaged:
+        shown = "; ".join(sorted(damaged))
+        notes.append(f"Damaged logs, of which the whole lines were read: {shown}.")
+    return notes
 
 
 # --- how numbers are made, and where they come from
 
 
 def method_section(further: Sequence[str] = ()) -> Section:
+    """Return the section on how numbers are computed."""
     items = [text.format(resamples=RESAMPLES, tests=TEXTS["tests"]) for text in TEXTS["method"]]
     return Section("method", "How to read this", [[*items, *further, TEXTS["few_seeds"]]])
 
 
 def provenance_section(context: Context) -> Section:
+    """Return the section on dates, studies, versions, machines and settings."""
     collection, variants = context.collection, context.all_variants
     blocks: list[Block] = [f"Dates of training: {_date_range(collection.dates)}."]
     if collection.studies:
@@ -135,30 +148,42 @@ def _date_range(dates: Sequence[str]) -> str:
 
 
 def _versions_and_machines(collection: Collection) -> list[tuple[str, str, int]]:
-    versions, machines = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    for run in collection.runs:
-        versions.update((str(name), str(value)) for name, value in run.record.versions.items())
-        if machine := run.record.machine:
-            parts = [f"{name} {value}" for name, value in machine.items() if value is not None]
-            machines["machine", ", ".join(parts)] += 1
-    return [(*key, n) for counts in (versions, machines) for key, n in sorted(counts.items())]
+    """Return each version and machine with the number of its runs."""
+    records = [run.record for run in collection.runs]
+    versions = Counter((name, str(v)) for record in records for name, v in record.versions.items())
+    machines = Counter(("machine", _machine(record)) for record in records if record.machine)
+    counted = [*sorted(versions.items()), *sorted(machines.items())]
+    return [(name, value, n) for (name, value), n in counted]
+
+
+def _machine(run: RunRecord) -> str:
+    known = [f"{name} {value}" for name, value in run.machine.items() if value is not None]
+    return ", ".join(known)
 
 
 def _computing_table(variants: Sequence[Variant]) -> Table:
-    counts: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
-    for variant, run in ((v, run) for v in variants for run in v.runs):
-        counts[variant.task.title, *(run.computed.get(name, NOT_RECORDED) for name in HOW)][
-            variant.label
-        ] += 1
+    """Return how runs were computed; the CSV has a line for each variant."""
+    ways = group_by(_runs(variants), key=_task_and_way)
+    counts = {way: Counter(variant.label for variant, _ in runs) for way, runs in ways.items()}
+    rows = [(*way, Cell(", ".join(labels)), labels.total()) for way, labels in counts.items()]
+
+    def by_variant(row: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        *way, _, _ = row
+        return [(*way, label, n) for label, n in counts[tuple(way)].items()]
 
     columns = numbered(("Task", "Device", "Backend", "Precision", "Variants", "Runs"), ("Runs",))
     columns.append(data("task", *HOW, "variant", "runs", get=lambda part: part))
-    rows = [(*key, Cell(", ".join(labels)), labels.total()) for key, labels in counts.items()]
-
-    def by_variant(row: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        return [(*row[:4], label, n) for label, n in counts[row[:4]].items()]
-
     return Table("computing", "How the runs were computed", columns, rows, by_variant)
+
+
+def _runs(variants: Iterable[Variant]) -> list[tuple[Variant, RunRecord]]:
+    return [(variant, run) for variant in variants for run in variant.runs]
+
+
+def _task_and_way(of_variant: tuple[Variant, RunRecord]) -> tuple[str, ...]:
+    """Return the task of a run, its device, backend and precision."""
+    variant, run = of_variant
+    return variant.task.title, *(run.computed.get(name, NOT_RECORDED) for name in HOW)
 
 
 def _settings_table(variants: Sequence[Variant]) -> Table:
@@ -189,21 +214,31 @@ def _given(variant: Variant) -> list[str]:
 
 
 def mixtures(variants: Iterable[Variant]) -> list[str]:
-    """Return a sentence for each task of which runs were computed in several ways: they may differ
-    by that alone."""
-    by_task: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for variant in variants:
-        for run in variant.runs:
-            computed, way = run.computed, NOT_RECORDED
-            if computed:
-                way = f"in {computed['precision']} on {computed['device']}"
-            by_task[variant.task.title][way].append(f"`{variant.label}`")
-    sentences = []
-    for task, ways in by_task.items():
-        *rare, usual = sorted(ways, key=lambda way: len(ways[way]))
-        parts = "; ".join(f"{', '.join(dict.fromkeys(ways[way]))} {way}" for way in rare)
-        if rare:
-            sentences.append(
-                f"On {task} runs were not all computed alike: {parts}; the others {usual}."
-            )
-    return sentences
+    """Return a sentence for each task whose runs were computed in several ways.
+
+    Runs may differ for that reason alone.
+    """
+    by_task = group_by(variants, key=lambda variant: variant.task.title)
+    sentences = [_mixture(task, on_task) for task, on_task in by_task.items()]
+    return [sentence for sentence in sentences if sentence]
+
+
+def _mixture(task: str, variants: Iterable[Variant]) -> str:
+    """Return a sentence on the ways in which runs on a task were computed; nothing if one."""
+    ways = group_by(_runs(variants), key=_precision_and_device)
+    if len(ways) < 2:
+        return ""
+    *rare, usual = sorted(ways, key=lambda way: len(ways[way]))
+    parts = []
+    for way in rare:
+        labels = dict.fromkeys(f"`{variant.label}`" for variant, _ in ways[way])
+        parts.append(f"{', '.join(labels)} {way}")
+    told = "; ".join(parts)
+    return f"On {task} runs were not all computed alike: {told}; the others {usual}."
+
+
+def _precision_and_device(of_variant: tuple[Variant, RunRecord]) -> str:
+    computed = of_variant[1].computed
+    if not computed:
+        return NOT_RECORDED
+    return f"in {computed['precision']} on {computed['device']}"

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from pac4sac.base.files import as_bytes
 from pac4sac.report import figures, provenance, search
@@ -25,8 +26,9 @@ from pac4sac.report.sections import task_section, threshold_section
 from pac4sac.report.style import KNOWN
 from pac4sac.report.tables import Answer, Picture, Section, Table
 from pac4sac.report.uncertainty import uncertainty_section
-from pac4sac.runs.collection import CHOOSING, Collection, collect
+from pac4sac.runs.collection import CHOOSING, Collection, FoundStudy, collect
 
+B = TypeVar("B", Table, Picture)
 MARK = "report.html"
 ALL_VARIANTS = "All variants"
 MAIN_TABLES = ("table-", "published", "task-", "cost")  # names of sections begin with them
@@ -84,15 +86,13 @@ def _answers(context: Context) -> list[Answer]:
     """Answer which variant is better; of runs that only chose a setting, which was chosen."""
     if tasks := compared_tasks(context):
         return answers_on_tasks(context, tasks)
-    choosing = [study for kind in CHOOSING for study in search.studies_of_kind(context, kind)]
-    return [
-        Answer(
-            study.question or study.title,
-            search.chosen_answer(search.chosen_by(context, study)),
-            section=study.kind,
-        )
-        for study in choosing
-    ]
+    studies = [study for kind in CHOOSING for study in search.studies_of_kind(context, kind)]
+    return [_chosen_answer(context, study) for study in studies]
+
+
+def _chosen_answer(context: Context, study: FoundStudy) -> Answer:
+    chosen = search.chosen_answer(search.chosen_by(context, study))
+    return Answer(study.question or study.title, chosen, section=study.kind)
 
 
 def write_report(paths: Sequence[Path], out: Path, *, in_pages: bool = False) -> WrittenReport:
@@ -113,23 +113,39 @@ def write_sections(
     check_folder(out, MARK)
     for sentence in provenance.left_out(context.collection):
         warnings.warn(sentence, stacklevel=3)
-    blocks = [block for section in sections for block in section.blocks]
-    files = _table_files([b for b in blocks if isinstance(b, Table)], in_pages)
-    drawings: dict[str, str] = {}
-    for picture in (block for block in blocks if isinstance(block, Picture)):
-        figure = picture.draw()
-        svg = figures.to_svg(figure, picture.name)
-        drawings[picture.name] = figures.inline_svg(svg, picture.caption)
+    tables, pictures = _blocks_of(sections, Table), _blocks_of(sections, Picture)
+    svgs, pdfs = _draw(pictures, with_pdf=not in_pages)
+    files = _table_files(tables, in_pages)
+    for picture in pictures:
         if not (in_pages and picture.is_detail):
-            files[f"figures/{picture.name}.svg"] = as_bytes(figures.opaque(svg))
-        if not in_pages:
-            files[f"figures/{picture.name}.pdf"] = figures.to_pdf(figure)
+            files[f"figures/{picture.name}.svg"] = as_bytes(figures.opaque(svgs[picture.name]))
+    files |= pdfs
     about = _title(context), provenance.facts(context), sections
     for name, text in markdown_files(*about, in_pages).items():
         files[name] = as_bytes(text)
+    drawings = {p.name: figures.inline_svg(svgs[p.name], p.caption) for p in pictures}
     files[MARK] = as_bytes(html_page(*about, drawings, curves_of(context, out)))
     write_files(out, files)
     return WrittenReport(out / MARK, context, main_tables(sections))
+
+
+def _blocks_of(sections: Sequence[Section], kind: type[B]) -> list[B]:
+    """Return the tables, or the pictures, of all sections."""
+    blocks = [block for section in sections for block in section.blocks]
+    return [block for block in blocks if isinstance(block, kind)]
+
+
+def _draw(
+    pictures: Sequence[Picture], *, with_pdf: bool
+) -> tuple[dict[str, str], dict[str, bytes]]:
+    """Draw each picture once. Return the SVG by name, and the PDF by file."""
+    svgs, pdfs = {}, {}
+    for picture in pictures:
+        figure = picture.draw()
+        svgs[picture.name] = figures.to_svg(figure, picture.name)
+        if with_pdf:
+            pdfs[f"figures/{picture.name}.pdf"] = figures.to_pdf(figure)
+    return svgs, pdfs
 
 
 def _table_files(tables: Sequence[Table], in_pages: bool) -> dict[str, bytes]:
@@ -149,4 +165,4 @@ def _title(context: Context) -> str:
 def main_tables(sections: Sequence[Section]) -> list[Table]:
     """Return the first table of every section that a terminal shows."""
     shown = [section for section in sections if section.name.startswith(MAIN_TABLES)]
-    return [next(b for b in section.blocks if isinstance(b, Table)) for section in shown]
+    return [_blocks_of([section], Table)[0] for section in shown]
