@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from report_folders import own_task, write_run, write_table_1
 
-from pac4sac.report import figures, rankings
+from pac4sac.report import figures, learning_curves, rankings
 from pac4sac.report.report import read_context
+from pac4sac.report.style import assign_styles
 from pac4sac.report.variants import Variant
 from pac4sac.runs.reading import read_runs
 
@@ -23,7 +24,7 @@ def table_1(tmp_path_factory: pytest.TempPathFactory) -> list[Variant]:
 def test_a_band_never_leaves_what_the_seeds_reached(tmp_path: Path) -> None:
     for seed, last in enumerate((1000.0, 1000.0, 1000.0, 0.0)):  # a t-interval would go up to 1545
         write_run(tmp_path, own_task(steps=400), seed=seed, returns=[0.0, last])
-    curve = figures.mean_curve(read_runs(tmp_path))
+    curve = learning_curves.mean_curve(read_runs(tmp_path))
     assert curve is not None
     _, mean, low, high = curve
     assert mean.tolist() == [0, 750]
@@ -39,7 +40,7 @@ def test_single_runs_are_drawn_up_to_five(tmp_path: Path) -> None:
     def lines(*algos: str) -> int:
         _, (panel,) = figures.new_figure("Runs", 1)
         chosen = {algo: runs[algo] for algo in algos}
-        figures.draw_returns(panel, chosen, figures.assign_styles(chosen), None, "")
+        learning_curves.draw_returns(panel, chosen, assign_styles(chosen), None, "")
         return len(panel.lines)
 
     assert lines("pac4sac", "sac") == 5 + 2
@@ -51,8 +52,8 @@ def test_figures_are_as_wide_as_a_column_and_have_titles_and_plain_names(
 ) -> None:
     baseline = next(variant for variant in table_1 if variant.label == "sac")
     drawn = {
-        "Learning curves on": figures.learning_figure(table_1),
-        "Learning curves by task": figures.overview_figure(
+        "Learning curves on": learning_curves.learning_figure(table_1),
+        "Learning curves by task": learning_curves.overview_figure(
             {"one": table_1[:2], "two": table_1[:2], "three": table_1[2:]}
         ),
         "Performance profiles on": rankings.task_profile(baseline, table_1),
@@ -68,13 +69,13 @@ def test_figures_are_as_wide_as_a_column_and_have_titles_and_plain_names(
 def test_one_algorithm_has_one_colour_in_every_figure(table_1: list[Variant]) -> None:
     ours = next(variant for variant in table_1 if variant.label == "pac4sac")
     for draw in (
-        figures.learning_figure,
+        learning_curves.learning_figure,
         lambda variants: rankings.task_profile(table_1[1], variants),
     ):
         for panel in draw([ours, table_1[2]]).axes:
             named = [line for line in panel.lines if str(line.get_label()).startswith("PAC4SAC")]
             assert all(line.get_color() == ours.style.colour for line in named)
-    legend = figures.learning_figure(table_1).axes[0].get_legend_handles_labels()
+    legend = learning_curves.learning_figure(table_1).axes[0].get_legend_handles_labels()
     assert len(set(legend[1])) == len(table_1)
 
 

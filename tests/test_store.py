@@ -12,7 +12,12 @@ import pytest
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import read_json, read_jsonl, write_json
-from pac4sac.report.figures import group_by_variant, learning_curve_picture, mean_curve, smooth
+from pac4sac.report.learning_curves import (
+    group_by_variant,
+    learning_curve_picture,
+    mean_curve,
+    smooth,
+)
 from pac4sac.runs.frames import results, varying_settings
 from pac4sac.runs.reading import RunRecord, find_runs, read_run, read_runs
 

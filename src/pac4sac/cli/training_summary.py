@@ -121,7 +121,7 @@ def _save_picture(folder: Path, runs: Sequence[RunRecord], console: Console) -> 
     if not any(run.episodes for run in runs):
         return
     # matplotlib takes a second to import
-    from pac4sac.report.figures import learning_curve_picture
+    from pac4sac.report.learning_curves import learning_curve_picture
 
     learning_curve_picture(folder / PICTURE, runs)
     say(console, f"Learning curves: {folder / PICTURE}")

@@ -6,6 +6,7 @@ from functools import partial
 from pac4sac.base.grouping import group_by
 from pac4sac.report import figures, rankings
 from pac4sac.report.comparison import Context
+from pac4sac.report.learning_curves import overview_figure
 from pac4sac.report.provenance import mixtures
 from pac4sac.report.tables import TEXTS, Cell, Column, Picture, Section, Table, words
 from pac4sac.report.variants import Variant
@@ -75,7 +76,7 @@ class AcrossTasks:
             if members := list(dict.fromkeys(filter(None, both))):
                 drawn[title] = members
         caption = TEXTS["across_tasks"]["overview"]
-        return Picture("overview", caption, partial(figures.overview_figure, drawn))
+        return Picture("overview", caption, partial(overview_figure, drawn))
 
     def pictures(self) -> list[Picture]:
         """Return the ranking and the performance profiles of the first few variants."""

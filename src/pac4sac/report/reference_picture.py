@@ -11,9 +11,9 @@ from pac4sac.report.figures import (
     draw_mean,
     drawn,
     finish_panel,
-    mean_curve,
     new_figure,
 )
+from pac4sac.report.learning_curves import mean_curve
 from pac4sac.report.style import KNOWN
 from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.reference import reference_runs

@@ -18,6 +18,7 @@ from pac4sac.report.comparison import (
     metric_cell,
     variant_cell,
 )
+from pac4sac.report.learning_curves import learning_figure
 from pac4sac.report.provenance import mixtures
 from pac4sac.report.tables import (
     TEXTS,
@@ -59,7 +60,7 @@ def task_section(context: Context, title: str) -> Section:
         *figures.pictures(
             f"learning-{name}",
             drawn,
-            figures.learning_figure,
+            learning_figure,
             context.companions.get(title),
             is_detail=True,
         ),

@@ -1,0 +1,249 @@
+"""Learning curves: the mean of the seeds with its interval, and the fraction of runs solved."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from pac4sac.base.grouping import group_by
+from pac4sac.base.text import assignments
+from pac4sac.report.figures import (
+    DASHED,
+    DOUBLE,
+    FAINT,
+    INK,
+    SMALL,
+    TEXT,
+    Band,
+    Floats,
+    add_legend,
+    band_of,
+    count_seeds,
+    draw_ends,
+    draw_mean,
+    finish_over_steps,
+    finish_panel,
+    new_figure,
+    stroke,
+)
+from pac4sac.report.style import Style, assign_styles
+from pac4sac.report.variants import Variant
+from pac4sac.runs.frames import varying_settings
+from pac4sac.runs.metrics import STREAK, solved_at
+from pac4sac.runs.reading import RunRecord
+from pac4sac.runs.statistics import Estimate, solved_fraction_curve
+from pac4sac.runs.status import BROKEN_OFF
+
+THIN_LINES = 5  # single runs in one panel
+POINTS = 400  # of a curve
+
+
+def learning_curve_picture(path: str | Path, runs: Sequence[RunRecord]) -> None:
+    """Draw one panel per task, one colour per algorithm and variant.
+
+    The suffix of `path` chooses the format.
+    """
+    by_task = group_by(runs, key=lambda run: str(run.task["name"]))
+    variants = group_by_variant(runs)
+    styles = assign_styles(variants)
+    figure, panels = new_figure("Learning curves", len(by_task), 0.6 + 4.6 * len(by_task), 3.6)
+    for panel, (task, on_task) in zip(panels, by_task.items(), strict=True):
+        shown = {
+            label: [run for run in members if run.task["name"] == task]
+            for label, members in variants.items()
+        }
+        draw_returns(panel, shown, styles, on_task[0].task.get("r_limit"), title=task)
+        panel.set_xlim(left=0)
+        place = {"loc": "upper left", "bbox_to_anchor": (0, -0.16)}
+        panel.legend(
+            **place, ncols=2, fontsize=TEXT, frameon=False, labelcolor=INK, handlelength=2.8
+        )
+    figure.savefig(path, dpi=200)
+
+
+def group_by_variant(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
+    """Return runs by a name such as `pac4sac, xi=0.1`; those of a name differ in seed and task."""
+    settings = varying_settings(runs)
+
+    def name(run: RunRecord) -> str:
+        given = {setting: run.config[setting] for setting in settings if setting in run.config}
+        return ", ".join([run.algo, *assignments(given)])
+
+    return group_by(runs, name)
+
+
+def learning_figure(variants: Sequence[Variant]) -> Figure:
+    """Draw the returns of training episodes, and the fraction of runs that are solved."""
+    task = variants[0].task
+    figure, panels = new_figure(f"Learning curves on {task.title}", 2 if task.has_regret else 1)
+    draw_variants(panels[0], variants, title="Mean of the seeds, with its 95 % interval")
+    if task.has_regret:
+        _draw_solved_fractions(panels[1], variants)
+    add_legend(figure, panels[0])
+    return figure
+
+
+def _draw_solved_fractions(panel: Any, variants: Sequence[Variant]) -> None:
+    """Draw the fraction of runs solved over the episodes, and its end with an interval."""
+    middle = (len(variants) - 1) / 2
+    ends = []
+    for place, variant in enumerate(variants):
+        if end := _draw_solved(panel, variant, place - middle):
+            ends.append((variant.style, end))
+    title = "Runs solved; right, with 95 % intervals"
+    finish_panel(panel, "training episodes", "fraction of runs solved", title)
+    panel.set_ylim(-0.03, 1.03)
+    panel.yaxis.set_major_formatter(PercentFormatter(1))
+    draw_ends(panel, variants[0].task.e_max or 1, ends)
+
+
+def overview_figure(tasks: Mapping[str, Sequence[Variant]]) -> Figure:
+    """Draw a small panel for each task."""
+    rows, columns = math.ceil(len(tasks) / 2), min(2, len(tasks))
+    figure, panels = new_figure(
+        "Learning curves by task", len(tasks), DOUBLE, 0.7 + 1.9 * rows, columns
+    )
+    for panel, (title, variants) in zip(panels, tasks.items(), strict=True):
+        draw_variants(panel, variants, title=title, count=False)
+    fullest = max(panels, key=lambda panel: len(panel.get_legend_handles_labels()[1]))
+    add_legend(figure, fullest)
+    return figure
+
+
+def draw_variants(
+    panel: Any, variants: Sequence[Variant], title: str, *, count: bool = True
+) -> None:
+    runs, styles = {v.label: v.runs for v in variants}, {v.label: v.style for v in variants}
+    draw_returns(panel, runs, styles, variants[0].task.r_limit, title, count=count)
+
+
+def draw_returns(
+    panel: Any,
+    runs: Mapping[str, Sequence[RunRecord]],
+    styles: Mapping[str, Style],
+    r_limit: float | None,
+    title: str,
+    *,
+    count: bool = True,
+) -> None:
+    """Draw the runs of each variant, by its label, and the return threshold."""
+    with_episodes = [run for members in runs.values() for run in members if run.episodes]
+    window = 1 + max((len(run.episodes) for run in with_episodes), default=0) // 100
+    lines = len(with_episodes) <= THIN_LINES
+    for label, members in runs.items():
+        if members:
+            _draw_variant(panel, members, window, styles[label], lines=lines, count=count)
+    if r_limit is not None:
+        _draw_threshold(panel, r_limit)
+    averaged = f", mean of {window}" if window > 1 else ""
+    finish_over_steps(panel, f"return of an episode{averaged}", title)
+
+
+def _draw_threshold(panel: Any, r_limit: float) -> None:
+    """Draw the return above which episodes count as solved."""
+    panel.axhline(r_limit, **DASHED)
+    place = {"xy": (0, r_limit), "xycoords": ("axes fraction", "data"), "xytext": (3, 2)}
+    text = {"textcoords": "offset points", "color": FAINT, "fontsize": SMALL - 0.5}
+    panel.annotate(f"solved above {r_limit:g}", **place, **text)
+
+
+def _draw_variant(
+    panel: Any, runs: Sequence[RunRecord], window: int, style: Style, *, lines: bool, count: bool
+) -> None:
+    """Draw the mean of some runs; `lines` adds each run, and `count` their number to the legend.
+
+    A run that broke off would end the mean early for all. It is crossed out and counted instead.
+    """
+    started = [run for run in runs if run.episodes]
+    broken = [run for run in started if run.status in BROKEN_OFF]
+    thin_lines = started if lines and len(started) > 1 else broken
+    for run in thin_lines:
+        _draw_run(panel, run, window, style)
+    for run in broken:
+        end = smooth(run.returns, window)[-1:]
+        panel.plot(run.steps[-1:], end, "x", color=style.colour, markersize=5, markeredgewidth=1.4)
+    label = f"{style.name} ({_counted(runs)})" if count else style.name
+    draw_mean(panel, mean_curve(_averaged(started), window), label, style)
+
+
+def _counted(runs: Sequence[RunRecord]) -> str:
+    """Return the number of seeds, and how many of the runs broke off or are under way."""
+    started = [run for run in runs if run.episodes]
+    broken = sum(run.status in BROKEN_OFF for run in started)
+    under_way = len(started) - broken - len(_averaged(started))
+    notes = [count_seeds(len(runs))]
+    if broken:
+        notes.append(f"{broken} broke off")
+    if under_way:
+        notes.append(f"{under_way} under way")
+    return ", ".join(notes)
+
+
+def _averaged(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """Return the finished runs, or if none is, those that did not break off."""
+    finished = [run for run in runs if run.status == "finished"]
+    return finished or [run for run in runs if run.status not in BROKEN_OFF]
+
+
+def _draw_run(panel: Any, run: RunRecord, window: int, style: Style) -> None:
+    """Draw a thin line with a point for every `window` episodes, which is their mean."""
+    ends = slice((len(run.episodes) - 1) % window, None, window)
+    returns = smooth(run.returns, window)[ends]
+    panel.plot(run.steps[ends], returns, color=style.colour, linewidth=0.5, alpha=0.5)
+
+
+def smooth(returns: Floats, window: int) -> Floats:
+    """Return the mean of each return and those before it, `window` in all, fewer at the start."""
+    counts = np.minimum(np.arange(1, len(returns) + 1), window)
+    return np.asarray(np.convolve(returns, np.ones(window))[: len(returns)] / counts)
+
+
+def mean_curve(runs: Sequence[RunRecord], window: int = 1) -> Band | None:
+    """Return steps, mean return and its bootstrap 95 % interval (NaN below three seeds).
+
+    The curve covers the steps for which all runs have data. Returns are interpolated between
+    episode ends, which changes nothing if all episodes end together.
+    """
+    if not runs or not all(run.episodes for run in runs):
+        return None
+    grid = _common_steps(runs)
+    returns = [np.interp(grid, run.steps, smooth(run.returns, window)) for run in runs]
+    return grid, *band_of(np.stack(returns))
+
+
+def _common_steps(runs: Sequence[RunRecord]) -> Floats:
+    """Return at most `POINTS` ends of episodes, at steps for which all runs have data."""
+    start, end = max(run.steps[0] for run in runs), min(run.steps[-1] for run in runs)
+    steps = np.unique(np.concatenate([run.steps for run in runs]))
+    steps = steps[(steps >= start) & (steps <= end)].astype(np.float64)
+    if len(steps) <= POINTS:
+        return np.asarray(steps)
+    chosen = np.unique(np.linspace(0, len(steps) - 1, POINTS).round().astype(int))
+    return np.asarray(steps[chosen])
+
+
+def _draw_solved(panel: Any, variant: Variant, place: float) -> Estimate | None:
+    """Draw the fraction of runs solved, and return its end if that is known."""
+    e_max, r_limit = variant.task.e_max or 0, variant.task.r_limit or 0.0
+    outcomes = (*variant.judged, *variant.under_way)
+    if not outcomes:
+        return None
+    solved = [solved_at(outcome.run.record.returns[:e_max], r_limit) for outcome in outcomes]
+    episodes, fractions = solved_fraction_curve(solved, _known_until(variant, e_max))
+    apart = 0.006 * place  # so that lines of the same fraction are all seen
+    heights = [fraction.value + apart for fraction in fractions]
+    panel.step(episodes, heights, where="post", **stroke(variant.style), linewidth=1.5)
+    return None if variant.under_way or len(solved) < 2 else fractions[-1]
+
+
+def _known_until(variant: Variant, e_max: int) -> int:
+    """Return the last episode for which it is known which runs are solved."""
+    if not variant.under_way:
+        return e_max
+    # The last episodes may be the first of the five in a row that make a run solved.
+    fewest = min(len(outcome.run.record.episodes) for outcome in variant.under_way)
+    return max(0, fewest - STREAK)
