@@ -20,6 +20,7 @@ from pac4sac.report.comparison import (
     compare,
     find_baseline,
     in_words,
+    mean_of,
     variant_cell,
 )
 from pac4sac.report.provenance import mixtures
@@ -39,14 +40,7 @@ from pac4sac.report.tables import (
 from pac4sac.report.variants import Variant
 from pac4sac.runs.logs import is_number
 from pac4sac.runs.reading import RunRecord
-from pac4sac.runs.statistics import (
-    OVERESTIMATES,
-    UNDECIDED,
-    UNDERESTIMATES,
-    Estimate,
-    bias_verdict,
-    mean_interval,
-)
+from pac4sac.runs.statistics import OVERESTIMATES, UNDECIDED, UNDERESTIMATES, Estimate, bias_verdict
 from pac4sac.runs.status import BROKEN_OFF
 
 NOT_MEASURED = "no measurement at the end"
@@ -57,6 +51,7 @@ QUANTITIES = {"nearest": "distance to the nearest state", "log_volume": "log-vol
 Choose = Callable[[Sequence[Variant]], Variant | None]
 # of a task and the variants measured on it
 About = Callable[[str, Sequence[Variant]], tuple[list[str], list[Column]]]
+Row = Mapping[str, float]
 WIDE = 30.0  # ratio of biases above which a linear axis hides the small ones
 
 
@@ -72,52 +67,69 @@ class Measurements:
     def name(self) -> str:
         return self.section or self.log
 
-    def of(self, run: RunRecord) -> list[Mapping[str, float]]:
-        """The rows of a run that are whole; one that diverged has some of no finite size."""
-        return [
-            row
-            for row in getattr(run, self.log)
-            if all(is_number(row.get(name)) for name in self.numbers)
-        ]
+    def of(self, run: RunRecord) -> list[Row]:
+        """Return the rows of a run that have all numbers: a diverged run has some without."""
+        rows = getattr(run, self.log)
+        return [row for row in rows if all(is_number(row.get(name)) for name in self.numbers)]
 
     def measured(self, variants: Sequence[Variant]) -> list[Variant]:
+        """Return the variants of which a run was measured."""
         return [variant for variant in variants if any(map(self.of, variant.runs))]
 
-    def at_the_end(self, variant: Variant) -> list[list[Mapping[str, float]]]:
-        """All rows of each run that is complete and was measured at its end; none while others are
-        under way, since the first to be complete are those solved early."""
-        complete = [] if variant.under_way else [outcome.run.record for outcome in variant.complete]
-        measured = [
-            (run.steps[-1:], rows)
-            for run in complete
-            if self.log not in run.damage and (rows := self.of(run))
-        ]
-        return [rows for last_step, rows in measured if all(rows[-1]["step"] >= last_step)]
+    def at_the_end(self, variant: Variant) -> list[list[Row]]:
+        """Return all rows of each run that is complete and was measured at its end.
+
+        There are none while others are under way, since the first to be complete are those solved
+        early.
+        """
+        if variant.under_way:
+            return []
+        logs = [self._up_to_the_end(outcome.run.record) for outcome in variant.complete]
+        return [rows for rows in logs if rows]
+
+    def _up_to_the_end(self, run: RunRecord) -> list[Row]:
+        """Return the rows of a run; nothing if its log is damaged or lacks the end."""
+        rows = self.of(run)
+        if not rows or self.log in run.damage:
+            return []
+        return rows if all(rows[-1]["step"] >= run.steps[-1:]) else []
 
     def ends(self, variant: Variant, name: str) -> list[float]:
-        """Of the runs in whose last row it is a number."""
-        return [
-            rows[-1][name] for rows in self.at_the_end(variant) if is_number(rows[-1].get(name))
-        ]
+        """Return the last value of each run that has one."""
+        last_rows = [rows[-1] for rows in self.at_the_end(variant)]
+        return [row[name] for row in last_rows if is_number(row.get(name))]
+
+    def mean_end(self, variant: Variant, name: str) -> Estimate | None:
+        """Return the mean of the last values with its interval; None if there are none."""
+        return mean_of(self.ends(variant, name))
 
     def compose(self, context: Context, about: About, draw: figures.Draw) -> Section | None:
-        """Return the section on all tasks with measured results; `about` makes the sentences and
-        the further columns of a table."""
-        asking = {study.name for study in context.collection.studies if study.kind == self.study}
-        blocks, texts = list[Block](), TEXTS[self.name]
+        """Return the section on all tasks with measured results.
+
+        `about` makes the sentences on a task and the further columns of its table.
+        """
+        blocks: list[Block] = []
         for title in context.variants:
-            measured = self.measured(context.results(title))
-            members = sorted(measured, key=lambda variant: asking.isdisjoint(variant.studies))
-            if not members:
-                continue
-            sentences, columns = about(title, members)
-            name = f"{self.name}-{file_name(title)}"
-            curves = [variant for variant in members if self.curves(variant)[0]]
-            caption = texts["picture"].format(title)
-            drawn = figures.pictures(name, [(caption, curves)], draw, is_detail=self.is_detail)
-            table = Table(name, texts["table"].format(title), self._columns(columns), members)
-            blocks += [*sentences, *drawn, table, *mixtures(members)]
+            blocks += self._on_task(context, title, about, draw)
+        texts = TEXTS[self.name]
         return Section(self.name, texts["title"], [texts["intro"], *blocks]) if blocks else None
+
+    def _on_task(
+        self, context: Context, title: str, about: About, draw: figures.Draw
+    ) -> list[Block]:
+        """Return sentences, figures and table of the measured results on a task."""
+        asking = {study.name for study in context.collection.studies if study.kind == self.study}
+        measured = self.measured(context.results(title))
+        members = sorted(measured, key=lambda variant: asking.isdisjoint(variant.studies))
+        if not members:
+            return []
+        texts, name = TEXTS[self.name], f"{self.name}-{file_name(title)}"
+        sentences, columns = about(title, members)
+        curves = [variant for variant in members if self.curves(variant)[0]]
+        caption = texts["picture"].format(title)
+        drawn = figures.pictures(name, [(caption, curves)], draw, is_detail=self.is_detail)
+        table = Table(name, texts["table"].format(title), self._columns(columns), members)
+        return [*sentences, *drawn, table, *mixtures(members)]
 
     def _columns(self, columns: Sequence[Column]) -> list[Column]:
         def runs_cell(variant: Variant) -> Cell:
@@ -158,12 +170,17 @@ class Measurements:
         panel.plot(steps, mean, **figures.stroke(variant.style), linewidth=1.4, label=label)
         return Estimate(mean[-1], *((low[-1], high[-1]) if np.isfinite(low[-1]) else ()))
 
-    def curves(self, variant: Variant) -> tuple[list[float], list[list[Mapping[str, float]]]]:
-        """The steps at which all its runs were measured, and the rows of each there: at others, a
-        mean would be of other runs."""
-        runs = [run for run in variant.runs if run.status not in BROKEN_OFF] or variant.runs
-        at = [{row["step"]: row for row in rows} for run in runs if (rows := self.of(run))]
-        steps = sorted(set.intersection(*map(set, at))) if at else []
+    def curves(self, variant: Variant) -> tuple[list[float], list[list[Row]]]:
+        """Return the steps at which all runs were measured, and the rows of each run there.
+
+        At other steps a mean would be of other runs.
+        """
+        unbroken = [run for run in variant.runs if run.status not in BROKEN_OFF]
+        logs = [self.of(run) for run in unbroken or variant.runs]
+        at = [{row["step"]: row for row in rows} for rows in logs if rows]
+        if not at:
+            return [], []
+        steps = sorted(set.intersection(*map(set, at)))
         return steps, [[of_run[step] for step in steps] for of_run in at]
 
 
@@ -175,14 +192,15 @@ COVERAGE = Measurements("coverage", ("step", "nearest", "log_volume"), is_detail
 
 
 def final_bias(variant: Variant) -> Estimate | None:
-    """At the end of training, over the seeds that came to it."""
+    """Return the bias at the end of training, over the seeds that reached it."""
     rows = [rows[-1] for rows in BIAS.at_the_end(variant)]
-    if len(rows) == 1 and is_number(rows[0].get("low")) and is_number(rows[0].get("high")):
+    if len(rows) == 1 and all(is_number(rows[0].get(end)) for end in ("low", "high")):
         return Estimate(rows[0]["bias"], rows[0]["low"], rows[0]["high"])
-    return mean_interval([row["bias"] for row in rows]) if rows else None
+    return mean_of([row["bias"] for row in rows])
 
 
 def critic_verdict(variant: Variant) -> str:
+    """Return whether the critic overestimates at the end of training."""
     if variant.under_way:
         return UNFINISHED
     bias = final_bias(variant)
@@ -190,34 +208,30 @@ def critic_verdict(variant: Variant) -> str:
 
 
 def bias_section(context: Context) -> Section | None:
-    def mean(variant: Variant, name: str) -> float | None:
-        values = BIAS.ends(variant, name)
-        return float(np.mean(values)) if values else None
-
-    def share(variant: Variant) -> float | None:
-        bias, size = final_bias(variant), mean(variant, "mean_return")
-        return bias.value / abs(size) if bias and size else None
-
+    """Return the section on the value bias of critics; None if it was not measured."""
     columns = [
         words("Critic", lambda variant: verdict_cell(critic_verdict(variant))),
         Column("bias [95 %]", final_bias, with_ends("bias")),
-        Column("mean value G", lambda variant: mean(variant, "mean_return"), "mean_return"),
+        Column("mean value G", partial(_mean_end, name="mean_return"), "mean_return"),
         Column(
             "bias / |G|",
-            share,
+            _relative_bias,
             "relative_bias",
             show=lambda part: f"{100 * part:+.1f} %".replace("-", "−"),
         ),
-        Column("root-mean-square error", lambda variant: mean(variant, "rms"), "rms"),
+        Column("root-mean-square error", partial(_mean_end, name="rms"), "rms"),
         data("verdict", get=critic_verdict),
     ]
 
     def about(title: str, variants: Sequence[Variant]) -> tuple[list[str], list[Column]]:
+        by_shooting = {
+            "without": [variant for variant in variants if variant.shots <= 1],
+            "with": [variant for variant in variants if variant.shots > 1],
+        }
         sentences = []
-        for shooting in ("without", "with"):
-            alike = [variant for variant in variants if (variant.shots > 1) == (shooting == "with")]
-            verdicts = [(critic_verdict(variant), f"`{variant.label}`") for variant in alike]
-            if alike:
+        for shooting, members in by_shooting.items():
+            if members:
+                verdicts = [(critic_verdict(variant), f"`{variant.label}`") for variant in members]
                 sentences.append(
                     f"On {title} at the end of training, {shooting} shooting: "
                     f"{in_words(verdicts, CRITICS)}."
@@ -227,25 +241,36 @@ def bias_section(context: Context) -> Section | None:
     return BIAS.compose(context, about, bias_figure)
 
 
+def _mean_end(variant: Variant, name: str) -> float | None:
+    values = BIAS.ends(variant, name)
+    return float(np.mean(values)) if values else None
+
+
+def _relative_bias(variant: Variant) -> float | None:
+    """Return the bias as a fraction of the mean value."""
+    bias, size = final_bias(variant), _mean_end(variant, "mean_return")
+    return bias.value / abs(size) if bias and size else None
+
+
 def bias_figure(variants: Sequence[Variant]) -> Figure:
-    """Left the bias, right the root-mean-square error, both over the steps of training."""
+    """Draw the bias and the root-mean-square error over the steps of training."""
     figure = BIAS.figure(
         variants, {"bias": "bias, above 0 overestimated", "rms": "root-mean-square error"}
     )
     left, right = figure.axes
     left.axhline(0, **figures.DASHED)
-    sizes = [
-        abs(row["bias"])
-        for variant in variants
-        for run in variant.runs
-        for row in BIAS.of(run)
-        if row["bias"]
-    ]
+    sizes = [size for variant in variants for size in _bias_sizes(variant)]
     typical = float(np.median(sizes)) if sizes else 0.0
     if typical and max(sizes) > WIDE * typical:
         left.set_yscale("symlog", linthresh=typical)
     right.set_yscale("log")
     return figure
+
+
+def _bias_sizes(variant: Variant) -> list[float]:
+    """Return the absolute values of all biases that are not 0."""
+    rows = [row for run in variant.runs for row in BIAS.of(run)]
+    return [abs(row["bias"]) for row in rows if row["bias"]]
 
 
 # --- how widely states were visited: does anything foster exploration?
@@ -273,10 +298,7 @@ def coverage_section(context: Context, choose: Choose | None = None) -> Section 
 
 
 def _coverage_columns(name: str, title: str, rows: Mapping[Variant, Compared]) -> list[Column]:
-    def end(variant: Variant) -> Estimate | None:
-        values = COVERAGE.ends(variant, name)
-        return mean_interval(values) if values else None
-
+    end = partial(COVERAGE.mean_end, name=name)
     group = partial(Column, group=title)
     mean = partial(over_training, name=name)
     return [
@@ -298,11 +320,13 @@ def compare_coverage(
 
 
 def over_training(variant: Variant, name: str) -> float | None:
-    runs = COVERAGE.at_the_end(variant)
-    return float(np.mean([np.mean([row[name] for row in rows]) for rows in runs])) if runs else None
+    """Return the mean over training and seeds; None without complete runs."""
+    runs = [[row[name] for row in rows] for rows in COVERAGE.at_the_end(variant)]
+    return float(np.mean([np.mean(values) for values in runs])) if runs else None
 
 
 def coverage_figure(variants: Sequence[Variant]) -> Figure:
+    """Draw how widely states were visited over the steps of training."""
     figure = COVERAGE.figure(
         variants, QUANTITIES | {"nearest": "mean distance to the nearest state"}
     )

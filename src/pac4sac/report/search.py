@@ -4,13 +4,15 @@ the regrets beside those of the baseline and what standard deviations are worth.
 Regrets differ by factors between tasks, so means over seeds and tasks are of logarithms."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import fmean
+from typing import TypeVar
 
 import numpy as np
 
+from pac4sac.base.grouping import group_by
 from pac4sac.base.text import file_name, number, p_value
 from pac4sac.report.comparison import Context, compare_headline, comparison_table
 from pac4sac.report.tables import TEXTS, Block, Column, Section, Table, with_ends, words
@@ -29,17 +31,18 @@ from pac4sac.runs.statistics import (
 OnTasks = Mapping[str, Sequence[Variant]]  # by the title of the task
 Factors = Mapping[str, float]  # of a variant, likewise
 Row = tuple[str, Factors]  # with the label of the variant
+T = TypeVar("T")
 NOTHING_COMPLETE = "No setting is complete yet."
 
 
 def chosen_by(context: Context, study: FoundStudy) -> dict[str, list[Variant]]:
     """Return the variants of a study by task, with its own runs: another may have begun more."""
-    chosen: dict[str, list[Variant]] = {}
-    for title, variants in context.variants.items():
-        for variant in variants:
-            if variant.chose == study.kind and study.name in variant.studies:
-                chosen.setdefault(title, []).append(variant.of_study(study.name))
-    return chosen
+    own = [v for v in context.all_variants if v.chose == study.kind and study.name in v.studies]
+    by_task = group_by(own, key=lambda variant: variant.task.title)
+    return {
+        title: [variant.of_study(study.name) for variant in members]
+        for title, members in by_task.items()
+    }
 
 
 def studies_of_kind(context: Context, kind: str) -> list[FoundStudy]:
@@ -103,29 +106,47 @@ def geometric_mean(factors: Factors) -> float:
 
 
 def typical_factor(factors: Factors) -> float:
-    """By how much they miss 1: twice and half as much are as far from it."""
+    """Return by what factor they miss 1 on average: 2 and 0.5 miss it by the same factor."""
     return math.exp(fmean(abs(math.log(factor)) for factor in factors.values()))
+
+
+def _on_all_tasks(
+    on_tasks: OnTasks, measure: Callable[[Variant], T | None]
+) -> dict[str, dict[str, T]]:
+    """Return a measure by label and task, of the variants that have it on all tasks."""
+    found: dict[str, dict[str, T]] = {}
+    for title, members in on_tasks.items():
+        for variant in members:
+            value = measure(variant)
+            if value is not None:
+                found.setdefault(variant.label, {})[title] = value
+    return {label: values for label, values in found.items() if values.keys() == on_tasks.keys()}
+
+
+def _sorted_by(
+    measure: Callable[[Factors], float], rows: Mapping[str, Factors]
+) -> dict[str, Factors]:
+    """Return rows from the least measure on."""
+    return dict(sorted(rows.items(), key=lambda row: (measure(row[1]), row[0])))
 
 
 # --- regrets
 
 
 def log_regrets(on_tasks: OnTasks) -> dict[str, dict[str, Summary]]:
-    """By label and task, of the variants with results and some regret on all tasks."""
-    found: dict[str, dict[str, Summary]] = {}
-    for title, members in on_tasks.items():
-        for variant in members:
-            regrets = variant.values("regret") if variant.has_results else []
-            if len(regrets) and min(regrets) > 0:
-                found.setdefault(variant.label, {})[title] = summarise(np.log(regrets))
-    return {
-        label: of_tasks for label, of_tasks in found.items() if of_tasks.keys() == on_tasks.keys()
-    }
+    """Return logarithms of regrets by label and task, of the variants with regrets on all tasks."""
+    return _on_all_tasks(on_tasks, _log_regrets)
+
+
+def _log_regrets(variant: Variant) -> Summary | None:
+    regrets = variant.values("regret") if variant.has_results else []
+    if not regrets or min(regrets) <= 0:
+        return None
+    return summarise(np.log(regrets))
 
 
 def over_the_least(on_tasks: OnTasks) -> dict[str, Factors]:
-    """Of each variant its regret on each task as so many times the least there, from the least in
-    the mean on."""
+    """Return how many times the least regret of a task each variant has, sorted by the mean."""
     logs = log_regrets(on_tasks)
     if len(logs) < 2:
         return {}
@@ -134,12 +155,14 @@ def over_the_least(on_tasks: OnTasks) -> dict[str, Factors]:
         label: {t: math.exp(of_tasks[t].mean - least[t]) for t in on_tasks}
         for label, of_tasks in logs.items()
     }
-    return dict(sorted(factors.items(), key=lambda row: (geometric_mean(row[1]), row[0])))
+    return _sorted_by(geometric_mean, factors)
 
 
 def over_the_baseline(on_tasks: OnTasks, baseline: str) -> dict[str, Difference]:
-    """Of each other variant the logarithm of how many times the baseline's regret it has, with
-    Holm's p-values; nothing where the baseline lacks a task."""
+    """Return the logarithm of how many times the baseline's regret each other variant has.
+
+    p-values are Holm's. There is nothing if the baseline lacks a task.
+    """
     logs = log_regrets(on_tasks)
     theirs = logs.pop(baseline, None)
     if theirs is None:
@@ -183,18 +206,13 @@ def _regret_table(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
 
 
 def deviations_over_tasks(on_tasks: OnTasks) -> dict[str, Factors]:
-    """Of each variant that offers a deviation on all tasks: on each its errors by its deviation at
-    the end, from the nearest to 1 on."""
-    found: dict[str, dict[str, float]] = {}
-    for title, members in on_tasks.items():
-        for variant in members:
-            ratio = error_by_deviation(variant)
-            if ratio is not None and ratio.value > 0:
-                found.setdefault(variant.label, {})[title] = ratio.value
-    everywhere = {
-        label: factors for label, factors in found.items() if factors.keys() == on_tasks.keys()
-    }
-    return dict(sorted(everywhere.items(), key=lambda row: (typical_factor(row[1]), row[0])))
+    """Return the errors ÷ deviation at the end by variant and task, from the nearest to 1 on."""
+    return _sorted_by(typical_factor, _on_all_tasks(on_tasks, _error_by_deviation))
+
+
+def _error_by_deviation(variant: Variant) -> float | None:
+    ratio = error_by_deviation(variant)
+    return ratio.value if ratio and ratio.value > 0 else None
 
 
 def _deviation_table(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
@@ -212,8 +230,11 @@ def _deviation_table(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
         return fmean(map(fmean, of_tasks)) if all(of_tasks) else None
 
     def of_root_mean_squares(row: Row) -> float | None:
-        """Where two critics cross, their distance is nearly 0 and the quotient there counts for all
-        others."""
+        """Return error ÷ deviation of root mean squares.
+
+        If two critics agree, their deviation is nearly 0. A mean of quotients would be mostly that
+        one.
+        """
         logs = []
         for errors, deviations in zip(ends("rms", row), ends("deviation", row), strict=True):
             pairs = zip(errors, deviations, strict=True)
@@ -241,7 +262,7 @@ def _table(
     rows: Mapping[str, Factors],
     *over_tasks: Column,
 ) -> Table:
-    """Of each variant what is over all tasks, and its factor on each."""
+    """Return the table of what each variant has over all tasks, and its factor on each."""
 
     def on_task(title: str, row: Row) -> float:
         return row[1][title]

@@ -66,8 +66,10 @@ class Column:
 
     def cell(self, row: Any) -> Cell:
         content = self.content(row)
-        if content is None or isinstance(content, Cell):
-            return content or Cell()
+        if isinstance(content, Cell):
+            return content
+        if content is None:
+            return Cell()
         scale = self.scale(row) if callable(self.scale) else self.scale
         text = self.show(content) if self.show else in_digits(content, scale, self.digits)
         return Cell(text) if self.code else Cell(text, _numbers(content)[0])
@@ -120,13 +122,19 @@ class Table:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """What CSV gets; nothing where no column has a key, which then gets the cells as shown."""
+        """Return the lines of the CSV by the keys of the columns; nothing if no column has a key."""
         keyed = [column for column in self.columns if column.keys]
-        lines = [part for row in self.rows for part in self.parts(row)] if keyed else []
-        return [
-            {key: value for column in keyed for key, value in column.record(line).items()}
-            for line in lines
-        ]
+        if not keyed:
+            return []
+        lines = [part for row in self.rows for part in self.parts(row)]
+        return [_record(keyed, line) for line in lines]
+
+
+def _record(columns: Iterable[Column], line: Any) -> dict[str, Any]:
+    record: dict[str, Any] = {}
+    for column in columns:
+        record |= column.record(line)
+    return record
 
 
 @dataclass(frozen=True)
@@ -158,28 +166,30 @@ Block = str | Sequence[str | Answer] | Table | Picture  # a sequence has an item
 
 
 def _numbers(content: Any) -> tuple[Any, ...]:
+    """Return what the CSV shows of a content: a value, or several."""
+    if isinstance(content, tuple):
+        return content
     if isinstance(content, Estimate):
         return content.value, content.low, content.high
     if isinstance(content, Summary):
         return content.mean, content.sd
-    return (
-        content
-        if isinstance(content, tuple)
-        else (content.value if isinstance(content, Cell) else content,)
-    )
+    return (content.value if isinstance(content, Cell) else content,)
 
 
 def in_digits(content: Any, scale: float = 1.0, digits: int | None = None) -> str:
-    """A number, a mean ± its deviation, or an estimate [with its interval], all in as many digits
-    as the first of them, so that they can be compared; what has no digits as it is."""
-    if content is not None and not isinstance(content, float | Estimate | Summary):
+    """Return a number, mean ± standard deviation, or estimate [interval] as text.
+
+    All numbers have as many digits as the first, so they can be compared. Other content is shown
+    as it is.
+    """
+    if content is None:
+        return NOTHING
+    if not isinstance(content, float | Estimate | Summary):
         return str(content)
     numbers = [x / scale for x in _numbers(content) if x is not None]
-    if not numbers:
-        return NOTHING
-    first, *others = (
-        decimals(x, digits_of(numbers[0]) if digits is None else digits) for x in numbers
-    )
+    if digits is None:
+        digits = digits_of(numbers[0])
+    first, *others = [decimals(x, digits) for x in numbers]
     if isinstance(content, Summary):
         return " ± ".join([first, *others])
     return f"{first} [{', '.join(others)}]" if others else first

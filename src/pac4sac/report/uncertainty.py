@@ -3,6 +3,7 @@ of training."""
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -41,7 +42,7 @@ def in_times(logarithm: Estimate) -> Estimate:
 
 
 def verdict(variant: Variant) -> str:
-    """By the whole interval, or by the one value of a single seed nothing."""
+    """Return whether the deviation is right, by the whole interval; undecided for a single seed."""
     ratio = error_by_deviation(variant)
     if ratio is None or ratio.low is None or ratio.high is None:
         return UNDECIDED
@@ -53,36 +54,37 @@ def verdict(variant: Variant) -> str:
 
 
 def uncertainty_answer(context: Context) -> str:
-    """On each task the critics that know best and least how far they err."""
-    sentences = []
-    for title in context.variants:
-        measured = OFFERED.measured(context.results(title))
-        known = {v: ratio for v in measured if (ratio := error_by_deviation(v)) is not None}
-        ranked = sorted(known, key=lambda variant: abs(math.log(known[variant].value)))
-        told = [
-            f"{in_digits(known[v])} times what {v.style.name} claims"
-            for v in dict.fromkeys([*ranked[:1], *ranked[-1:]])
-        ]
-        sentences += [f"On {title} errors are {' and '.join(told)}."] if told else []
-    return " ".join(sentences) or "No complete run decides it yet."
+    """Return on each task the critics whose deviations are nearest to the errors, and farthest."""
+    sentences = [_nearest_and_farthest(context, title) for title in context.variants]
+    known = [sentence for sentence in sentences if sentence]
+    return " ".join(known) or "No complete run decides it yet."
+
+
+def _nearest_and_farthest(context: Context, title: str) -> str:
+    measured = OFFERED.measured(context.results(title))
+    known = {v: ratio for v in measured if (ratio := error_by_deviation(v)) is not None}
+    if not known:
+        return ""
+    ranked = sorted(known, key=lambda variant: abs(math.log(known[variant].value)))
+    ends = dict.fromkeys([ranked[0], ranked[-1]])
+    told = [f"{in_digits(known[v])} times what {v.style.name} claims" for v in ends]
+    return f"On {title} errors are {' and '.join(told)}."
 
 
 def uncertainty_section(context: Context) -> Section | None:
-    def mean(name: str, variant: Variant) -> Estimate | None:
-        values = OFFERED.ends(variant, name)
-        return mean_interval(values) if values else None
-
+    """Return the section on the standard deviations of critics; None if none was measured."""
+    mean = OFFERED.mean_end
     columns = [
         words("Deviation", lambda variant: verdict_cell(verdict(variant))),
         Column("error ÷ deviation [95 %]", error_by_deviation, with_ends("ratio"), digits=2),
         Column(
-            "covered by ± 2 [95 %]", lambda v: mean("covered", v), with_ends("covered"), digits=2
+            "covered by ± 2 [95 %]", partial(mean, name="covered"), with_ends("covered"), digits=2
         ),
-        Column("rank correlation [95 %]", lambda v: mean("rank", v), with_ends("rank"), digits=2),
-        Column("root-mean-square error", lambda v: mean("rms", v), with_ends("rms"), digits=1),
+        Column("rank correlation [95 %]", partial(mean, name="rank"), with_ends("rank"), digits=2),
+        Column("root-mean-square error", partial(mean, name="rms"), with_ends("rms"), digits=1),
         Column(
             "root-mean-square deviation",
-            lambda v: mean("deviation", v),
+            partial(mean, name="deviation"),
             with_ends("deviation"),
             digits=2,
         ),
