@@ -175,13 +175,17 @@ class Measurements:
 
         At other steps a mean would be of other runs.
         """
+        logs = self._rows_by_step(variant)
+        if not logs:
+            return [], []
+        steps = sorted(set.intersection(*map(set, logs)))
+        return steps, [[log[step] for step in steps] for log in logs]
+
+    def _rows_by_step(self, variant: Variant) -> list[dict[float, Row]]:
+        """Return the rows of each measured run, without runs that broke off unless all did."""
         unbroken = [run for run in variant.runs if run.status not in BROKEN_OFF]
         logs = [self.of(run) for run in unbroken or variant.runs]
-        at = [{row["step"]: row for row in rows} for rows in logs if rows]
-        if not at:
-            return [], []
-        steps = sorted(set.intersection(*map(set, at)))
-        return steps, [[of_run[step] for step in steps] for of_run in at]
+        return [{row["step"]: row for row in rows} for rows in logs if rows]
 
 
 BIAS = Measurements("bias", ("step", "bias", "rms", "mean_return"), "overestimation")
@@ -224,21 +228,24 @@ def bias_section(context: Context) -> Section | None:
     ]
 
     def about(title: str, variants: Sequence[Variant]) -> tuple[list[str], list[Column]]:
-        by_shooting = {
-            "without": [variant for variant in variants if variant.shots <= 1],
-            "with": [variant for variant in variants if variant.shots > 1],
-        }
-        sentences = []
-        for shooting, members in by_shooting.items():
-            if members:
-                verdicts = [(critic_verdict(variant), f"`{variant.label}`") for variant in members]
-                sentences.append(
-                    f"On {title} at the end of training, {shooting} shooting: "
-                    f"{in_words(verdicts, CRITICS)}."
-                )
-        return [" ".join(sentences)], columns
+        return [_critics_in_words(title, variants)], columns
 
     return BIAS.compose(context, about, bias_figure)
+
+
+def _critics_in_words(title: str, variants: Sequence[Variant]) -> str:
+    """Return the verdicts on the critics of a task, without shooting and with it."""
+    by_shooting = {
+        "without": [variant for variant in variants if variant.shots <= 1],
+        "with": [variant for variant in variants if variant.shots > 1],
+    }
+    sentences = []
+    for shooting, members in by_shooting.items():
+        verdicts = [(critic_verdict(variant), f"`{variant.label}`") for variant in members]
+        if verdicts:
+            start = f"On {title} at the end of training, {shooting} shooting"
+            sentences.append(f"{start}: {in_words(verdicts, CRITICS)}.")
+    return " ".join(sentences)
 
 
 def _mean_end(variant: Variant, name: str) -> float | None:

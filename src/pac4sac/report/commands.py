@@ -3,12 +3,13 @@
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from pac4sac.base.text import assignments
 from pac4sac.runs.logs import MEASUREMENTS
 from pac4sac.runs.reading import RunRecord
 
+T = TypeVar("T")
 DEFAULT_PRESET = "default"
 DEFAULT_EVALUATION_EPISODES = 5
 TASK_FIELDS = ("name", "horizon", "r_limit", "env_kwargs", "steps")
@@ -25,7 +26,7 @@ def train_command(runs: Sequence[RunRecord], seeds: str) -> str:
         "--algo": first.algo,
         "--seeds": seeds,
         "--steps": steps,
-        "--preset": first.preset if first.preset != DEFAULT_PRESET else None,
+        "--preset": _unless(DEFAULT_PRESET, first.preset),
         "--from": f"AGENT-{first.started_from}" if first.started_from else None,
         "--set-task": [f"{key}={json.dumps(value)}" for key, value in task_changes.items()],
         "--set": assignments(dict(sorted(first.given.items()))),
@@ -44,24 +45,31 @@ def _given_task(run: RunRecord) -> tuple[str, dict[str, Any]]:
     name, changes = given.get("task"), given.get("changes")
     if isinstance(name, str) and isinstance(changes, dict):
         return name, dict(changes)
-    # Older runs do not tell which fields were changed: all are named.
+    # Older runs do not show which fields were changed: all are given.
     stored = {key: run.task[key] for key in TASK_FIELDS if run.task.get(key)}
     return str(run.task.get("env_id", run.task["name"])), stored
 
 
+def _unless(default: T, value: T) -> T | None:
+    """Return a value; None if it is the default, which no option needs to set."""
+    return None if value == default else value
+
+
 def _option_words(option: str, value: Any) -> list[str]:
+    """Return an option with its values; nothing without a value."""
     if not value:
         return []
     if value is True:
         return [option]
-    return [option, *map(str, value)] if isinstance(value, list) else [option, str(value)]
+    if isinstance(value, list):
+        return [option, *map(str, value)]
+    return [option, str(value)]
 
 
 def _measuring_options(run: RunRecord) -> dict[str, Any]:
-    """Return how a run was computed and measured, as far as its folder tells."""
-    precision = run.computed.get("precision")
+    """Return how a run was computed and measured, as far as its folder shows it."""
     options: dict[str, Any] = {
-        "--precision": precision if precision != "float32" else None,
+        "--precision": _unless("float32", run.computed.get("precision")),
         "--device": run.computed.get("device"),
         "--evaluation-episodes": _evaluation_episodes(run),
     }
@@ -74,10 +82,9 @@ def _measuring_options(run: RunRecord) -> dict[str, Any]:
 
 
 def _evaluation_episodes(run: RunRecord) -> int | None:
-    """Return the number of episodes of an evaluation; None if it is the default or unknown."""
+    """Return the number of episodes of an evaluation: None for the default, 0 if unknown."""
     counts = [len(row["returns"]) for row in run.evaluations if isinstance(row["returns"], list)]
-    most = max(counts, default=0)
-    return most if most not in (0, DEFAULT_EVALUATION_EPISODES) else None
+    return _unless(DEFAULT_EVALUATION_EPISODES, max(counts, default=0))
 
 
 def _common(options: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -351,8 +351,10 @@ def metric_cell(variant: Variant, metric: str, scale: float = 1.0) -> Cell:
 
 
 def runs_cell(variant: Variant) -> Cell:
+    """Return how many runs are complete, and how many ended otherwise or have damaged logs."""
     counts = {state: variant.count(state) for state in (*CUT_SHORT, "unfinished")}
     counts["with damaged logs"] = sum(bool(run.damage) for run in variant.runs)
-    broken = ", ".join(f"{n} {what}" for what, n in counts.items() if n)
-    text = variant.complete_text + (f" ({broken})" if broken else "")
+    text = variant.complete_text
+    if any(counts.values()):
+        text += f" ({', '.join(f'{n} {what}' for what, n in counts.items() if n)})"
     return Cell(text, len(variant.complete))

@@ -12,21 +12,17 @@ from pac4sac.report.comparison import Context
 from pac4sac.report.figures import AT_ONCE
 from pac4sac.report.variants import Outcome, TaskView, Variant
 from pac4sac.runs.metrics import STREAK
+from pac4sac.runs.reading import RunRecord
 
-FILMS = ("episode.gif", "episode.mp4")  # as `pac4sac watch` names them in the folder of a run
+VIDEOS = ("episode.gif", "episode.mp4")  # as `pac4sac watch` names them in the folder of a run
 DIGITS = 5  # that the largest return of a task is told in
 
 NO_CURVES: dict[str, Any] = {"streak": STREAK, "tasks": []}
 
 
 def curves_of(context: Context, out: Path) -> dict[str, Any]:
-    """`out` is the folder of the page, from which films are linked to."""
-    tasks = [
-        _task(context, title, out)
-        for title in context.variants
-        if any(v.runs for v in context.variants[title])
-    ]
-    return NO_CURVES | {"tasks": tasks}
+    """Return the returns of all runs for the page in the folder `out`."""
+    return NO_CURVES | {"tasks": [_task(context, title, out) for title in context.variants]}
 
 
 def _task(context: Context, title: str, out: Path) -> dict[str, Any]:
@@ -72,16 +68,23 @@ def _run(outcome: Outcome, variant: Variant, digits: int, out: Path) -> dict[str
     about["returns"] = [_whole(float(value), digits, variant.task) for value in record.returns]
     if variant.task.e_max is None:  # otherwise all episodes are of one length
         about["steps"] = record.steps.tolist()
-    films = [record.folder / name for name in FILMS]
-    if film := next((film for film in films if film.is_file() and not film.is_symlink()), None):
-        about["film"] = "./" + quote(
-            Path(os.path.relpath(film.resolve(), out.resolve())).as_posix()
-        )
+    if video := _video(record):
+        place = Path(os.path.relpath(video.resolve(), out.resolve())).as_posix()
+        about["film"] = f"./{quote(place)}"
     return about
 
 
+def _video(run: RunRecord) -> Path | None:
+    """Return the video in the folder of a run. No link is followed."""
+    for name in VIDEOS:
+        path = run.folder / name
+        if path.is_file() and not path.is_symlink():
+            return path
+    return None
+
+
 def _whole(value: float, digits: int, task: TaskView) -> int | None:
-    """A return as a whole number of its last digit, on the same side of the limit as it was."""
+    """Return a return as a whole number of its last digit, on the same side of the threshold."""
     if not math.isfinite(value):
         return None
     scale: int = 10**digits

@@ -25,7 +25,7 @@ def html_page(
     drawings: Mapping[str, str],
     curves: Mapping[str, Any],
 ) -> str:
-    """The first section is shown whole. `drawings` are the figures as SVG for a page, by name."""
+    """Return the page, with the first section unfolded. `drawings` are SVG by name of a figure."""
     summary, *others = sections
     known = {section.name for section in others}
     answers, *evidence = [_html_block(block, drawings, known) for block in summary.blocks]
@@ -65,9 +65,8 @@ def _html_block(block: Block, drawings: Mapping[str, str], known: set[str]) -> s
     if isinstance(block, str):
         return f"<p>{_html(block)}</p>"
     kind = ' class="answers"' if any(isinstance(item, Answer) for item in block) else ""
-    return (
-        f"<ul{kind}>" + "".join(f"<li>{_html_item(item, known)}</li>" for item in block) + "</ul>"
-    )
+    items = "".join(f"<li>{_html_item(item, known)}</li>" for item in block)
+    return f"<ul{kind}>{items}</ul>"
 
 
 def _html_item(item: str | Answer, known: set[str]) -> str:
@@ -104,23 +103,22 @@ def _html_head(column: Column) -> str:
 def _html_cell(cell: Cell, column: Column) -> str:
     hint = cell.hint or (cell.text if cell.name else "")
     title = f' title="{html.escape(hint)}"' if hint else ""
-    text = (
-        f"<code>{html.escape(cell.text)}</code>" if column.code else _html(cell.name or cell.text)
-    )
-    text += "".join(
-        f"<small>{_html(below)}</small>" for below in (cell.note, cell.published) if below
-    )
-    text += _pill(cell.verdict)
+    text = _html(cell.name or cell.text)
+    if column.code:
+        text = f"<code>{html.escape(cell.text)}</code>"
+    for below in (cell.note, cell.published):
+        if below:
+            text += f"<small>{_html(below)}</small>"
     value = html.escape(plain(cell.value))
-    return f'<td class="{_kind(column)}" data-value="{value}"{title}>{text}</td>'
+    attributes = f'class="{_kind(column)}" data-value="{value}"{title}'
+    return f"<td {attributes}>{text}{_pill(cell.verdict)}</td>"
 
 
 def _pill(verdict: str) -> str:
-    return (
-        f'<span class="verdict {verdict.replace(" ", "-")}">{_html(verdict)}</span>'
-        if verdict
-        else ""
-    )
+    """Return a verdict in its colour; nothing without one."""
+    if not verdict:
+        return ""
+    return f'<span class="verdict {verdict.replace(" ", "-")}">{_html(verdict)}</span>'
 
 
 def _kind(column: Column) -> str:

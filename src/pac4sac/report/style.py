@@ -52,11 +52,17 @@ def assign_styles(labels: Iterable[str]) -> dict[str, Style]:
     names = {style.name for style in chosen.values()}
     for label in sorted(set(labels) - set(chosen)):
         line, place = _free_style(label, taken)
-        name = next(name for name in (plain_name(label), label, f"“{label}”") if name not in names)
+        name = _free_name(label, names)
         chosen[label] = Style(name, place, line)
         taken.add((line, place))
         names.add(name)
     return {label: chosen[label] for label in labels}
+
+
+def _free_name(label: str, taken: Container[str]) -> str:
+    """Return the plain name of a label, or the label if that name is taken."""
+    names = (plain_name(label), label, f"“{label}”")
+    return next(name for name in names if name not in taken)
 
 
 def _free_style(label: str, taken: Container[tuple[int, int]]) -> tuple[int, int]:
@@ -70,15 +76,17 @@ def _free_style(label: str, taken: Container[tuple[int, int]]) -> tuple[int, int
 
 
 def plain_name(label: str) -> str:
-    """With the plain name of the algorithm that it begins with and what was set, as in `SAC, α =
-    0.1` for `sac-alpha=0.1`; a name of the user's own as it is."""
+    """Return the plain name of an algorithm with its settings; any other label stays as it is.
+
+    For `sac-alpha=0.1` it is `SAC, α = 0.1`.
+    """
     if label in NAMES:
         return NAMES[label]
     for known in sorted(NAMES, key=len, reverse=True):
-        rest = label.removeprefix(known)
-        if rest != label and (
-            settings := re.fullmatch(r"((?:(?:-|, )\w+=.+?)*)( \(.*\))?", rest, re.DOTALL)
-        ):
+        settings = re.fullmatch(
+            rf"{re.escape(known)}((?:(?:-|, )\w+=.+?)*)( \(.*\))?", label, re.DOTALL
+        )
+        if settings:
             return NAMES[known] + _settings(settings[1]) + (settings[2] or "")
     return label
 
@@ -89,7 +97,7 @@ def _settings(text: str) -> str:
 
 
 def series() -> str:
-    """The palette as the variables of a style sheet, for light pages and for dark ones."""
+    """Return the palette as variables of a style sheet, for light pages and for dark ones."""
     both = enumerate(zip(COLOURS, DARK, strict=True))
     return " ".join(
         f"--series-{place}: light-dark({light}, {dark});" for place, (light, dark) in both

@@ -34,7 +34,10 @@ class Cell:
 
 
 def verdict_cell(verdict: str, hint: str = "", text: str = "") -> Cell:
-    return Cell(text, verdict, verdict=verdict, hint=hint) if verdict else Cell(text or NOTHING, "")
+    """Return a cell with a verdict, by which it is sorted."""
+    if not verdict:
+        return Cell(text or NOTHING, "")
+    return Cell(text, verdict, verdict=verdict, hint=hint)
 
 
 Get = Callable[[Any], Any] | str
@@ -122,7 +125,7 @@ class Table:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """Return the lines of the CSV by the keys of the columns; nothing if no column has a key."""
+        """Return the lines of the CSV by the keys of columns; nothing if no column has one."""
         keyed = [column for column in self.columns if column.keys]
         if not keyed:
             return []
