@@ -69,7 +69,7 @@ class AcrossTasks:
         return Cell(str(runs), runs, note=f"{diverged} diverged left out" if diverged else "")
 
     def overview(self) -> Picture:
-        """Learning curves of the baseline and of what is drawn in all figures, task by task."""
+        """Return learning curves of the baseline and of what all figures show, task by task."""
         drawn: dict[str, list[Variant]] = {}
         for title in self.tasks:
             both = self.context.companions.get(title), self.context.baselines[title]
@@ -124,10 +124,11 @@ def across_tasks_section(across: AcrossTasks) -> tuple[Section, Picture] | None:
 
 
 def _is_compared(variants: Sequence[Variant]) -> bool:
-    """A task with a single variant compares nothing, and would leave out all other variants."""
+    """Return whether a task has results of two variants: with one it would leave out all others."""
     return sum(bool(normalised_regrets(variant)) for variant in variants) > 1
 
 
 def normalised_regrets(variant: Variant) -> list[float]:
+    """Return the regret of each run as a fraction of the largest; nothing if not defined."""
     most = variant.task.most_regret
     return [value / most for value in variant.values("regret")] if most > 0 else []

@@ -60,7 +60,7 @@ class Measurements:
     log: str  # its name, as a record has it
     numbers: tuple[str, ...]  # without which a row is not whole
     study: str = ""  # the kind of which the variants come first
-    section: str = ""  # its name, where it is not that of the log
+    section: str = ""  # its name, if it is not that of the log
     is_detail: bool = False  # figures for the HTML page only
 
     @property
@@ -162,7 +162,7 @@ class Measurements:
         return figure
 
     def _draw_curve(self, panel: Any, variant: Variant, name: str) -> Estimate:
-        """Draw the mean of the seeds, and return where it ends."""
+        """Draw the mean of the seeds, and return the end."""
         steps, rows = self.curves(variant)
         values = np.array([[row[name] for row in of_run] for of_run in rows])
         mean, low, high = figures.band_of(values)
@@ -192,7 +192,7 @@ BIAS = Measurements("bias", ("step", "bias", "rms", "mean_return"), "overestimat
 COVERAGE = Measurements("coverage", ("step", "nearest", "log_volume"), is_detail=True)
 
 
-# --- what critics claim against what then happens
+# --- predicted and observed returns
 
 
 def final_bias(variant: Variant) -> Estimate | None:

@@ -20,7 +20,7 @@ def train_command(runs: Sequence[RunRecord], seeds: str) -> str:
     first = runs[0]
     task, task_changes = _given_task(first)
     steps = task_changes.pop("steps", None)
-    # Only a run that was solved tells whether it would stop then.
+    # Only a solved run shows if it would stop then.
     stops_when_solved = any((run.status_detail or "").startswith("solved") for run in runs)
     options: dict[str, Any] = {
         "--algo": first.algo,

@@ -43,7 +43,7 @@ SIGNIFICANT = 0.05
 
 @dataclass(frozen=True)
 class VariantGroup:
-    """Variants of one task that are tested as a family: p-values are corrected for its members."""
+    """Hold variants of one task that are a family: p-values are corrected for its members."""
 
     title: str
     members: Sequence[Variant]
@@ -51,7 +51,7 @@ class VariantGroup:
 
 @dataclass(frozen=True)
 class Context:
-    """What every section is made of. Tasks are known by their titles."""
+    """Hold what all sections show. Tasks are known by their titles."""
 
     collection: Collection
     variants: Mapping[str, Sequence[Variant]]  # by task
@@ -64,7 +64,7 @@ class Context:
 
     @property
     def task_names(self) -> list[str]:
-        """Each once, however many lengths of it there are."""
+        """Return the names of the tasks, each once even if it has several lengths."""
         return list(dict.fromkeys(variant.task.name for variant in self.all_variants))
 
     @property
@@ -73,14 +73,13 @@ class Context:
 
     @property
     def styles(self) -> dict[str, Style]:
-        """By label."""
+        """Return the styles by label."""
         return {variant.label: variant.style for variant in self.all_variants}
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """What variants are compared by, with the verdicts on one that has more or less of it than the
-    baseline."""
+    """Say what variants are compared by, with the verdicts on more and less than the baseline."""
 
     values: Callable[[Variant], Sequence[float]]
     more: str
@@ -114,7 +113,7 @@ class Compared:
 
     @cached_property
     def improvement(self) -> Estimate | None:
-        """The probability that a run of the variant is better than one of the baseline."""
+        """Return the probability that a run of the variant is better than one of the baseline."""
         if self.baseline is None or self.difference is None:
             return None
         theirs, lower = self.quantity.values(self.baseline), bool(self.quantity.lower_is_better)
@@ -240,7 +239,7 @@ def _label_and_chance(row: Compared) -> str:
 def comparison_table(name: str, caption: str, rows: Sequence[Compared], task: TaskView) -> Table:
     metric, until_solved = task.headline, _metric_until_solved(task)
     evaluation = partial(Column, group="final evaluation")
-    # The most telling columns come first, since a narrow page folds the last ones.
+    # The most important columns come first, since a narrow page folds the last ones.
     columns = [
         words("Variant", lambda row: variant_cell(row.variant)),
         words("Against baseline", lambda row: verdict_cell(row.verdict)),
@@ -302,7 +301,7 @@ def _data_columns(task: TaskView) -> list[Column]:
 
 
 def ends_table(name: str, caption: str, by_metric: Mapping[str, Sequence[Compared]]) -> Table:
-    """All variants by several metrics side by side, as the field tells what came of training."""
+    """Return the table of all variants by several metrics at the end of training."""
     columns = [
         words("Variant", lambda row: variant_cell(row[0].variant)),
         data("variant", get=lambda row: row[0].variant.label),

@@ -16,7 +16,7 @@ TURNS = 2  # the version of cost.json since which the algorithms are timed in tu
 
 
 class Machine:
-    """The times that one study measured on one machine."""
+    """Hold the times that one study measured on one machine."""
 
     def __init__(self, cost: FoundCost) -> None:
         self.content, self.study = cost.content, cost.study

@@ -15,7 +15,7 @@ from pac4sac.runs.metrics import STREAK
 from pac4sac.runs.reading import RunRecord
 
 VIDEOS = ("episode.gif", "episode.mp4")  # as `pac4sac watch` names them in the folder of a run
-DIGITS = 5  # that the largest return of a task is told in
+DIGITS = 5  # of the largest return of a task
 
 NO_CURVES: dict[str, Any] = {"streak": STREAK, "tasks": []}
 

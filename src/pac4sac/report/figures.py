@@ -61,10 +61,10 @@ def pictures(
     """Return pictures of variants with their captions, a few in each, the companion in all."""
     drawn: list[Picture] = []
     for caption, members in sets:
-        beside = [] if companion is None or companion in members else [companion]
-        size = AT_ONCE - len(beside)
+        first = [companion] if companion and companion not in members else []
+        size = AT_ONCE - len(first)
         for start in range(0, len(members), size):
-            shown = [*beside, *members[start : start + size]]
+            shown = [*first, *members[start : start + size]]
             suffix = f"-{len(drawn) + 1}" if drawn else ""
             drawn.append(Picture(name + suffix, caption, partial(draw, shown), is_detail))
     return drawn

@@ -1,5 +1,8 @@
-"""The folder of a report. A manifest in it tells what a report wrote there, with checksums; nothing
-else is ever removed or overwritten, and nothing is written through a link."""
+"""The folder of a report, and its manifest.
+
+The manifest lists the files that a report wrote, with checksums. Nothing else is ever removed or
+overwritten, and nothing is written through a link.
+"""
 
 import hashlib
 import itertools

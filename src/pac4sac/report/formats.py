@@ -115,7 +115,7 @@ def _show_table(console: "Console", table: Table) -> None:
 
 
 class _TextColumn:
-    """A column on a terminal: the lines of its cells, and its width."""
+    """Hold a column of a terminal: the lines of its cells, and its width."""
 
     def __init__(self, column: Column, cells: Sequence[Cell]) -> None:
         self.head = f"{column.group}\n{column.title}".strip()

@@ -18,8 +18,7 @@ from pac4sac.runs.metrics import has_equal_episodes
 def variants_by_task(
     runs: Sequence[FoundRun], first_tasks: Sequence[str] = (), first_labels: Sequence[str] = ()
 ) -> dict[str, list[Variant]]:
-    """Return the variants of each task by its title: the named ones first, then the others by
-    name."""
+    """Return the variants of each task by its title: first those named, then others by name."""
     on_tasks = list(group_by(runs, _task_key).values())
     views = {_task_view(members, on_tasks): members for members in on_tasks}
     in_order = sorted(views, key=lambda task: (_place(task.name, first_tasks), task.title))
@@ -75,7 +74,7 @@ def _variant_key(run: FoundRun) -> str:
 
 
 def _variant(task: TaskView, runs: Sequence[FoundRun], apart: str) -> Variant:
-    """Return runs as a variant; `apart` tells it from others of its name."""
+    """Return runs as a variant; `apart` distinguishes it from others of its name."""
     label, suffix = _label_and_suffix(runs)
     in_order = sorted(runs, key=lambda run: run.record.seed)
     outcomes = [outcome_of(run) for run in in_order]
@@ -127,7 +126,7 @@ def _task_view(runs: Sequence[FoundRun], tasks: Sequence[Sequence[FoundRun]]) ->
 
 
 def _task_title(runs: Sequence[FoundRun], tasks: Sequence[Sequence[FoundRun]]) -> str:
-    """Return the name of a task with the settings that tell it from others of its name.
+    """Return the name of a task with the settings that distinguish it from others of its name.
 
     If only one of these has runs that count as results, that one has the plain name.
     """

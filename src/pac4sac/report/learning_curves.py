@@ -234,7 +234,7 @@ def _draw_solved(panel: Any, variant: Variant, place: float) -> Estimate | None:
         return None
     solved = [solved_at(outcome.run.record.returns[:e_max], r_limit) for outcome in outcomes]
     episodes, fractions = solved_fraction_curve(solved, _known_until(variant, e_max))
-    apart = 0.006 * place  # so that lines of the same fraction are all seen
+    apart = 0.006 * place  # shows all lines of the same fraction
     heights = [fraction.value + apart for fraction in fractions]
     panel.step(episodes, heights, where="post", **stroke(variant.style), linewidth=1.5)
     return None if variant.under_way or len(solved) < 2 else fractions[-1]

@@ -1,5 +1,4 @@
-"""Sections that keep a report honest: what is missing or broken, how numbers are made, and where
-they come from."""
+"""Sections on missing and broken runs, on how numbers are computed, and on where they come from."""
 
 import json
 import shlex
@@ -86,9 +85,9 @@ def _broken_table(broken: Iterable[tuple[Variant, Outcome]]) -> Table:
 
 def _missing_table(collection: Collection) -> Table:
     """Return the missing runs of each variant, with the command that trains them."""
-    alike = group_by(collection.missing, attrgetter("task", "label", "studies", "experiment"))
+    missing = group_by(collection.missing, attrgetter("task", "label", "studies", "experiment"))
     rows = []
-    for (task, label, studies, _), runs in alike.items():
+    for (task, label, studies, _), runs in missing.items():
         seeds = Cell(seeds_text(run.seed for run in runs), runs[0].seed)
         resume = _resume_command(collection, runs[0], seeds.text)
         rows.append((task, label, seeds, len(runs), ", ".join(studies), resume))
@@ -118,7 +117,7 @@ def left_out(collection: Collection) -> list[str]:
     return notes
 
 
-# --- how numbers are made, and where they come from
+# --- how numbers are computed, and where they come from
 
 
 def method_section(further: Sequence[str] = ()) -> Section:
@@ -208,7 +207,7 @@ def _settings_table(variants: Sequence[Variant]) -> Table:
 
 
 def _given(variant: Variant) -> list[str]:
-    """Return what was given beside the algorithm: its preset and settings."""
+    """Return the preset, if it is not the default, and the settings that differ from it."""
     preset = {} if variant.preset == DEFAULT_PRESET else {"preset": variant.preset}
     return assignments({**preset, **variant.given})
 
@@ -229,12 +228,12 @@ def _mixture(task: str, variants: Iterable[Variant]) -> str:
     if len(ways) < 2:
         return ""
     *rare, usual = sorted(ways, key=lambda way: len(ways[way]))
-    parts = []
+    exceptions = []
     for way in rare:
         labels = dict.fromkeys(f"`{variant.label}`" for variant, _ in ways[way])
-        parts.append(f"{', '.join(labels)} {way}")
-    told = "; ".join(parts)
-    return f"On {task} runs were not all computed alike: {told}; the others {usual}."
+        exceptions.append(f"{', '.join(labels)} {way}")
+    named = "; ".join(exceptions)
+    return f"On {task} runs were not all computed alike: {named}; the others {usual}."
 
 
 def _precision_and_device(of_variant: tuple[Variant, RunRecord]) -> str:

@@ -35,9 +35,9 @@ def draw_over_reference(path: Path, run: RunRecord, label: str) -> None:
     line = {"color": INK, "linewidth": 1.2, "marker": "o", "markersize": 3.5, "zorder": 5}
     panel.plot(run.steps / horizon, run.returns, **line, label=drawn(label))
     panel.axhline(r_limit, **DASHED)
-    where = {"xy": (0, r_limit), "xycoords": ("axes fraction", "data"), "xytext": (4, 4)}
+    place = {"xy": (0, r_limit), "xycoords": ("axes fraction", "data"), "xytext": (4, 4)}
     text = {"textcoords": "offset points", "color": FAINT, "fontsize": 7}
-    panel.annotate(f"solved: five in a row above {r_limit:g}", **where, **text)
+    panel.annotate(f"solved: five in a row above {r_limit:g}", **place, **text)
     finish_panel(panel, "training episode", "return of the episode")
     add_legend(figure, panel, columns=1)
     figure.savefig(path, dpi=200)

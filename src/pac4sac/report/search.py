@@ -1,7 +1,7 @@
-"""Sections on runs that chose a setting, by search or calibration: on each task, and over tasks
-the regrets beside those of the baseline and what standard deviations are worth.
+"""Sections on runs that chose a setting, by search or calibration, on each task and over tasks.
 
-Regrets differ by factors between tasks, so means over seeds and tasks are of logarithms."""
+Regrets differ by factors between tasks, so means over seeds and tasks are of logarithms.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -78,10 +78,12 @@ def chosen_blocks(study: FoundStudy, on_tasks: OnTasks) -> list[Block]:
 def chosen_answer(on_tasks: OnTasks) -> str:
     """Return the first of what the section ranks, in a line."""
     if len(on_tasks) > 1 and (ranked := over_the_least(on_tasks)):
-        told = [f"`{label}` ({geometric_mean(factors):.2f})" for label, factors in ranked.items()]
+        ranking = [
+            f"`{label}` ({geometric_mean(factors):.2f})" for label, factors in ranked.items()
+        ]
         return (
             f"Least regret over {len(on_tasks)} tasks, as so many times the least on each: "
-            f"{', then '.join(told[:2])}."
+            f"{', then '.join(ranking[:2])}."
         )
     best = [text for members in on_tasks.values() if (text := _best_on_task(members))]
     return f"Best of those complete: {'; '.join(best)}." if best else NOTHING_COMPLETE
@@ -179,8 +181,8 @@ def _regret_table(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
     rows, label = over_the_least(on_tasks), f"{study.baseline} ({study.kind})"
     if not rows:
         return []
-    beside = over_the_baseline(on_tasks, label) if study.baseline else {}
-    if not beside:
+    compared = over_the_baseline(on_tasks, label) if study.baseline else {}
+    if not compared:
         mean = Column("geometric mean", lambda row: geometric_mean(row[1]), "times", digits=2)
         caption = "regret as so many times the least on a task"
         return [_table(study, "over-tasks", caption, on_tasks, rows, mean)]
@@ -189,10 +191,10 @@ def _regret_table(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
         scaled[other] = {task: factors[task] / rows[label][task] for task in on_tasks}
 
     def times(row: Row) -> Estimate:
-        return in_times(beside[row[0]]) if row[0] in beside else Estimate(1.0)
+        return in_times(compared[row[0]]) if row[0] in compared else Estimate(1.0)
 
     def p(row: Row) -> float | None:
-        return beside[row[0]].p if row[0] in beside else None
+        return compared[row[0]].p if row[0] in compared else None
 
     columns = [
         Column("geometric mean [95 %]", times, with_ends("times"), digits=2),

@@ -35,8 +35,8 @@ from pac4sac.report.variants import METRICS, TaskView, Variant
 from pac4sac.runs.metrics import solved_at
 from pac4sac.runs.reading import RunRecord
 
-# Thresholds as parts of the task's own, finest where runs end: steps of a tenth would hide where
-# an order changes.
+# Thresholds as fractions of the task's own. They are finest at the returns at which runs end, since
+# steps of a tenth would hide a change of order.
 DRAWN = tuple(round(0.5 + 0.02 * k, 3) for k in range(20)) + tuple(
     round(0.9 + 0.005 * k, 3) for k in range(41)
 )
@@ -182,7 +182,7 @@ def sweep(variant: Variant, parts: Iterable[float]) -> dict[float, float | None]
 
 
 def _mean_episodes(variant: Variant, threshold: float) -> float | None:
-    """Return the mean episodes until solved; None if a run ended too early to tell.
+    """Return the mean episodes until solved; None if a run ended too early.
 
     A diverged run will never be solved: it is left out.
     """

@@ -31,7 +31,7 @@ class Style:
 
     @property
     def dashes(self) -> tuple[float, ...]:
-        """Lengths of strokes and gaps; nothing of a solid line."""
+        """Return lengths of strokes and gaps; nothing for a solid line."""
         return DASHES[self.line]
 
 

@@ -18,14 +18,14 @@ TEXTS = tomllib.loads((Path(__file__).parent / "texts.toml").read_text(encoding=
 
 @dataclass(frozen=True)
 class Cell:
-    """A value as it is shown."""
+    """Hold a value as it is shown."""
 
     text: str = NOTHING
     value: float | int | str | None = None  # to sort by
     published: str = ""  # what others found, shown below ours
     verdict: str = ""
     hint: str = ""
-    note: str = ""  # on how many runs, where not on all
+    note: str = ""  # on how many runs, if not on all
     name: str = ""  # plain words for the text, on a page
 
     @property
@@ -45,9 +45,12 @@ Get = Callable[[Any], Any] | str
 
 @dataclass(frozen=True)
 class Column:
-    """What `get` takes from a row, or the attribute of that name, and how it is shown: a number,
-    text, Estimate, Summary, Difference, tuple or cell. `keys` are its names in CSV, where an
-    estimate has a value and two ends, and a summary a mean and a deviation."""
+    """Take a value from a row and show it.
+
+    `get` is a function of a row, or the name of an attribute. It returns a number, text, Estimate,
+    Summary, Difference, tuple or cell. `keys` are the names in a CSV: an estimate has a value and
+    two ends, a summary has a mean and a standard deviation.
+    """
 
     title: str  # without one it is for CSV alone
     get: Get
@@ -90,12 +93,12 @@ def command(get: Get, key: str = "", title: str = "Repeat with") -> Column:
 
 
 def data(*keys: str, get: Get) -> Column:
-    """For CSV alone."""
+    """Return a column for the CSV only."""
     return Column("", get, keys)
 
 
 def numbered(titles: Sequence[str], numeric: Sequence[str] = ()) -> list[Column]:
-    """Of rows that are tuples, in their order."""
+    """Return the columns of rows that are tuples, in their order."""
     return [
         Column(title, itemgetter(place), numeric=title in numeric)
         for place, title in enumerate(titles)
@@ -150,7 +153,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Answer:
-    """A line each for what is asked, and for what came of it with the number that decides it."""
+    """Hold a question, and the result with the number that decides it."""
 
     question: str
     text: str

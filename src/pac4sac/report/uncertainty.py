@@ -1,5 +1,4 @@
-"""Do critics know how far they err? What each offers as its deviation, beside its errors at the end
-of training."""
+"""The standard deviations that critics offer, compared with their errors at the end of training."""
 
 import math
 from collections.abc import Sequence
@@ -24,16 +23,19 @@ VERDICTS = (RIGHT, TOO_SMALL, TOO_LARGE, UNDECIDED)
 
 
 def error_by_deviation(variant: Variant) -> Estimate | None:
-    """The geometric mean over seeds of the root mean square of error by deviation, with its
-    interval: a critic that errs twice as far as it says is as wrong as one that errs half as
-    far."""
+    """Return error ÷ deviation: the geometric mean over seeds of root mean squares, with interval.
+
+    An error twice as large as the deviation is as wrong as one half as large.
+    """
     logs = np.log(OFFERED.ends(variant, "ratio"))
     return in_times(mean_interval(logs)) if len(logs) else None
 
 
 def in_times(logarithm: Estimate) -> Estimate:
-    """How many times something is another, from the logarithm of it; two seeds that differ much
-    leave it wide open."""
+    """Return how many times something is another, from the logarithm.
+
+    The ends can be infinite if two seeds differ much.
+    """
     with np.errstate(over="ignore"):
         ends = [
             None if end is None else float(np.exp(end)) for end in (logarithm.low, logarithm.high)
@@ -67,8 +69,8 @@ def _nearest_and_farthest(context: Context, title: str) -> str:
         return ""
     ranked = sorted(known, key=lambda variant: abs(math.log(known[variant].value)))
     ends = dict.fromkeys([ranked[0], ranked[-1]])
-    told = [f"{in_digits(known[v])} times what {v.style.name} claims" for v in ends]
-    return f"On {title} errors are {' and '.join(told)}."
+    parts = [f"{in_digits(known[v])} times what {v.style.name} claims" for v in ends]
+    return f"On {title} errors are {' and '.join(parts)}."
 
 
 def uncertainty_section(context: Context) -> Section | None:
@@ -92,23 +94,21 @@ def uncertainty_section(context: Context) -> Section | None:
     ]
 
     def about(title: str, variants: Sequence[Variant]) -> tuple[list[str], list[Column]]:
-        told = in_words(
-            [(verdict(variant), f"`{variant.label}`") for variant in variants], VERDICTS
-        )
-        return [f"On {title} at the end of training: {told}."], columns
+        verdicts = [(verdict(variant), f"`{variant.label}`") for variant in variants]
+        text = f"On {title} at the end of training: {in_words(verdicts, VERDICTS)}."
+        return [text], columns
 
     return OFFERED.compose(context, about, figure)
 
 
 def figure(variants: Sequence[Variant]) -> Figure:
-    """Left how many times the deviation errors are, right the share of returns within two
-    deviations."""
+    """Draw error ÷ deviation, and the fraction of returns within two deviations."""
     drawn = OFFERED.figure(
         variants, {"ratio": "error ÷ deviation, 1 is right", "covered": "covered by ± 2 deviations"}
     )
     left, right = drawn.axes
     left.set_yscale("log")
     left.axhline(1, **figures.DASHED)
-    right.set_ylim(-0.04, 1.04)  # where markers at either end are whole
+    right.set_ylim(-0.04, 1.04)  # shows whole markers at both ends
     right.axhline(0.95, **figures.DASHED)
     return drawn

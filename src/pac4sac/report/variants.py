@@ -31,7 +31,7 @@ METRICS = {key: Metric(key, **about) for key, about in TEXTS["metrics"].items()}
 class Outcome:
     run: FoundRun
     state: str  # complete, unfinished, diverged, failed or stopped
-    solved: bool | None  # None: not known yet, or no limit to tell by
+    solved: bool | None  # None: not known yet, or the task has no threshold
     metrics: Mapping[str, float]
 
 
@@ -42,7 +42,7 @@ def outcome_of(run: FoundRun) -> Outcome:
 
 
 class TaskView:
-    """A task as it was trained on; the same name with other settings is another task."""
+    """Hold a task as it was trained on. The same name with other settings is another task."""
 
     def __init__(self, title: str, settings: Mapping[str, Any], equal_episodes: bool) -> None:
         self.title, self.settings, self.name = title, settings, str(settings["name"])
@@ -82,14 +82,14 @@ class TaskView:
 
 @dataclass(eq=False)
 class Variant:
-    """Runs of one task that differ in their seed only."""
+    """Hold runs of one task that differ in their seed only."""
 
     label: str
     task: TaskView
     config: Mapping[str, Any]
     outcomes: Sequence[Outcome]
     chose: str  # kind of the study that chose a setting by these runs; such runs are no results
-    style: Style = field(init=False)  # given by the report, where other variants are drawn too
+    style: Style = field(init=False)  # the report sets it: it depends on the other variants
 
     def __post_init__(self) -> None:
         self.style = assign_styles([self.label])[self.label]
@@ -120,7 +120,7 @@ class Variant:
 
     @cached_property
     def labels(self) -> list[str]:
-        """All names under which its runs were found."""
+        """Return all names under which the runs were found."""
         return sorted({name for outcome in self.outcomes for name in outcome.run.labels})
 
     @cached_property
@@ -129,13 +129,13 @@ class Variant:
 
     @cached_property
     def given(self) -> dict[str, Any]:
-        """Settings given beside the preset, and the agent that training began with."""
+        """Return settings that differ from the preset, and the agent that training began with."""
         run = self.runs[0]
         return run.given | ({"started_from": run.started_from} if run.started_from else {})
 
     @cached_property
     def command(self) -> str:
-        """The shell command that trains these runs again."""
+        """Return the shell command that trains these runs again."""
         return train_command(self.runs, self.seeds)
 
     @property
@@ -155,13 +155,13 @@ class Variant:
 
     @cached_property
     def under_way(self) -> list[Outcome]:
-        """Runs that have begun and may continue, so it is not known how they end."""
+        """Return runs that have begun and may continue: it is not known how they end."""
         open_states = ("unfinished", "failed", "stopped")
         return [o for o in self.outcomes if o.state in open_states and o.run.record.episodes]
 
     @cached_property
     def judged(self) -> list[Outcome]:
-        """Runs of which it is known whether they were solved; a diverged run never will be."""
+        """Return runs of which it is known if they were solved; a diverged run never will be."""
         return [outcome for outcome in self.outcomes if outcome.solved is not None]
 
     @property
