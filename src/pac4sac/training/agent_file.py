@@ -1,5 +1,5 @@
-"""`agent.safetensors`: all that acting needs, in one small file per run, and the agent read back
-from it."""
+"""Write, find and load `agent.safetensors`: one small file per run with everything that acting
+needs."""
 
 import contextlib
 import functools
@@ -35,31 +35,32 @@ LAST_EPISODES = 10  # by which agents are ranked that were not evaluated
 
 
 def acting_tensors(agent: Agent, state: State, run: int) -> dict[str, Tensor]:
-    """The networks, their posterior, the scale of their rewards and the per-run settings of one
-    run; no optimiser, no targets."""
+    """Return the networks, posterior, reward scale and per-run settings of one run.
+
+    Optimiser and target networks are left out.
+    """
     kept = (*agent.nets, "log_alpha")
-    names = [
-        name
-        for name in state
-        if name in kept or name.startswith(("hyper/", "posterior/", "rewards/"))
-    ]
+    prefixes = ("hyper/", "posterior/", "rewards/")
+    names = [name for name in state if name in kept or name.startswith(prefixes)]
     return {name: state[name][run : run + 1].cpu().contiguous() for name in names}
 
 
 def save_agent(path: Path, run: Run, agent: Agent, state: State, index: int) -> None:
+    """Write the agent of one run of a cohort, that at `index`."""
     tensors = acting_tensors(agent, state, index)
     about = {"run": run.describe(), "observation_size": agent.ds, "action_size": agent.da}
     write_whole(path, agent_bytes(about, tensors))
 
 
 def agent_bytes(about: Mapping[str, Any], tensors: dict[str, Tensor]) -> bytes:
-    """The file of an agent."""
+    """Return the content of an agent's file."""
     label = {"version": VERSION, "about": about, "sha256": checksum(about, tensors)}
     # One entry only: safetensors writes several in an order that differs between processes.
     return safetensors.torch.save(tensors, {FORMAT: json.dumps(label, sort_keys=True)})
 
 
 def checksum(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 of a description and its tensors."""
     content = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for name in sorted(tensors):
         content.update(f"{name} {tensors[name].dtype} {list(tensors[name].shape)}".encode())
@@ -68,14 +69,17 @@ def checksum(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
 
 
 def agent_file(path: str | Path) -> Path:
-    """The agent file meant by a path: itself, that of a run folder, that of an experiment with a
-    single run, or, where nothing lies there, that of a shipped agent of that name."""
+    """Return the agent file that a path names.
+
+    The path may be the file itself, a run folder or an experiment with one run. If it does not
+    exist, it may be the name of a shipped agent.
+
+    Raises:
+        UserError: If there is no agent, or more than one.
+    """
     path = Path(path)
-    check_links(path)  # of a file that is named itself there is nothing to ask
-    own = [file for file in (path, path / AGENT) if file.is_file()]
-    agents = own[:1] or _agents_below(path)
-    if not agents and not path.exists() and str(path) in shipped_agents():
-        agents = [SHIPPED / f"{path}.safetensors"]
+    check_links(path)
+    agents = _agents_at(path)
     if not agents:
         names = ", ".join(shipped_agents())
         state = "holds no trained agent" if path.exists() else "does not exist"
@@ -89,21 +93,35 @@ def agent_file(path: str | Path) -> Path:
     return agents[0]
 
 
+def _agents_at(path: Path) -> list[Path]:
+    """Return the agent file that a path names, or all of an experiment or a study."""
+    for file in (path, path / AGENT):
+        if file.is_file():
+            return [file]
+    if not path.exists() and str(path) in shipped_agents():
+        return [SHIPPED / f"{path}.safetensors"]
+    return _agents_below(path)
+
+
 def _agents_below(path: Path) -> list[Path]:
-    """Of all runs of an experiment or a study."""
+    """Return the agent files of all runs of an experiment or a study."""
     return [run / AGENT for run in run_folders_below(path) if (run / AGENT).is_file()]
 
 
 def shipped_agents() -> list[str]:
-    """The names of the trained agents that ship with the package."""
+    """Return the names of the trained agents that ship with the package."""
     return sorted(path.stem for path in SHIPPED.glob("*.safetensors"))
 
 
 def choose_agent(path: str | Path) -> Path:
-    """The agent file that a path names; of an experiment or a study with several, the one that did
-    best in the end."""
+    """Return the agent file that a path names, or the best agent of an experiment or a study.
+
+    Raises:
+        UserError: If there is no agent, or they are of several tasks.
+    """
     path = Path(path)
-    if len(agents := _agents_below(path)) < 2:
+    agents = _agents_below(path)
+    if len(agents) < 2:
         return agent_file(path)
     runs = [read_run(agent.parent) for agent in agents]
     if len({run.task["name"] for run in runs}) > 1:
@@ -114,24 +132,27 @@ def choose_agent(path: str | Path) -> Path:
 
 
 def _merit(run: RunRecord) -> tuple[bool, float]:
-    """The last evaluation; a run without one ranks behind, by its last training episodes."""
-    # where an agent shoots, that is the later of the two
-    if means := list(last_evaluations(run).values()):
-        return True, float(means[-1])
-    return False, float(np.mean(run.returns[-LAST_EPISODES:])) if len(run.returns) else -np.inf
+    """Return what ranks a run: its last evaluation, or behind those its last training episodes."""
+    means = list(last_evaluations(run).values())
+    if means:
+        return True, float(means[-1])  # of the shooting policy, if the run has one
+    if not len(run.returns):
+        return False, -np.inf
+    return False, float(np.mean(run.returns[-LAST_EPISODES:]))
 
 
 class Value(NamedTuple):
-    """Q(s, a), the discounted sum of the environment's own rewards, with entropy where the agent
-    learns with it: floats for one pair, arrays [B] for several."""
+    """Hold the mean and standard deviation of Q(s, a): floats for one pair, arrays [B] for several.
+
+    Q is the discounted sum of the environment's rewards, with entropy if the agent learns with it.
+    """
 
     mean: Any
-    # of the critic's posterior; 0 for a critic without one, also where there are two of them
-    deviation: Any
+    deviation: Any  # of the critic's posterior; 0 for a critic without one
 
 
 class SpaceAdapter(NamedTuple):
-    """Between what an environment has and what the networks take and give."""
+    """Hold the shapes of an environment's spaces, and conversions to and from them."""
 
     observation_shape: tuple[int, ...] | None
     action_shape: tuple[int, ...]
@@ -141,12 +162,17 @@ class SpaceAdapter(NamedTuple):
 
 
 class TrainedAgent:
-    """A trained agent in its task's environment, as `pac4sac.load` gives it.
+    """A trained agent for the environment of its task, as `pac4sac.load` returns it.
 
-    All methods take observations and actions as the environment itself has them, whether
-    `gymnasium.make` or `pac4sac.make_env` made it: one, or several at once with the number of them
-    as the first axis. What they give is for one or for several accordingly. `run` says how it was
-    trained; `agent` and `state` are algorithm and weights."""
+    All methods take observations and actions of the environment that `gymnasium.make` or
+    `pac4sac.make_env` makes: one, or several along a first axis. They return one result, or several
+    along a first axis.
+
+    Attributes:
+        run: How the agent was trained.
+        agent: The algorithm.
+        state: The weights.
+    """
 
     def __init__(self, run: Run, agent: Agent, state: State, seed: int = 0) -> None:
         self.run, self.agent, self.state = run, agent, state
@@ -167,41 +193,48 @@ class TrainedAgent:
 
     @torch.no_grad()
     def act(self, observation: Any, *, shooting: bool | None = None) -> NDArray[Any]:
-        """Actions of the deterministic policy; or with shooting, the default where the agent was
-        trained with it. A dictionary of observations may also come as the vector that `make_env`
-        makes of it."""
+        """Return actions of the deterministic policy or of the shooting policy.
+
+        Args:
+            observation: One observation or several. Instead of a dictionary it may be the vector
+                that `make_env` makes of it.
+            shooting: Whether to shoot; None to shoot if the agent was trained with shooting.
+        """
         s, is_one = self._observations(observation)
         shooting = self.shoots if shooting is None else shooting
-        a = (
-            self.agent.behaviour(self.state, s, self._draw(s.shape[1]))
-            if shooting
-            else self.agent.deterministic_action(self.state, s)
-        )
+        if shooting:
+            a = self.agent.behaviour(self.state, s, self._draw(s.shape[1]))
+        else:
+            a = self.agent.deterministic_action(self.state, s)
         actions = [self._adapter.from_unit(action) for action in a[0].numpy()]
         return actions[0] if is_one else np.stack(actions)
 
     @torch.no_grad()
     def value(self, observation: Any, action: Any) -> Value:
-        """What the critic thinks that an action is worth in a state: mean and standard deviation of
-        Q, in units of reward. Of several critics the one with the smallest mean speaks, as in
-        learning; an ensemble speaks as a whole. A critic without a posterior has the deviation
-        0."""
+        """Return the critic's mean and standard deviation of Q, in units of reward.
+
+        Of several critics it is the one with the smallest mean, as in learning; an ensemble is
+        taken as a whole. The standard deviation of a critic without a posterior is 0.
+        """
         s, a, is_one = self._pairs(observation, action)
         m, v = self.agent.value_estimate(self.state, s, a)
-        mean, variance = (
-            x[0].double().numpy() for x in (m, torch.zeros_like(m) if v is None else v)
-        )
-        value = Value(mean, np.sqrt(variance))
-        return Value(*(float(x[0]) for x in value)) if is_one else value
+        if v is None:
+            v = torch.zeros_like(m)
+        mean, deviation = m[0].double().numpy(), np.sqrt(v[0].double().numpy())
+        return Value(float(mean[0]), float(deviation[0])) if is_one else Value(mean, deviation)
 
     @torch.no_grad()
     def sample_value(
         self, observation: Any, action: Any, samples: int = 1, *, seed: int = 0
     ) -> NDArray[np.float64]:
-        """Draws of Q from the critic's posterior, [samples] for one pair and [samples, B] for
-        several. Each is one critic, with the same weights for all pairs, so that differences
-        between actions are drawn too. All are equal for a critic without a posterior. The same seed
-        draws the same critics."""
+        """Return draws of Q from the critic's posterior.
+
+        A draw is one critic, with the same weights for all pairs. The draws of a critic without a
+        posterior are equal. The same seed draws the same critics.
+
+        Returns:
+            Array [samples] for one pair, [samples, B] for several.
+        """
         if not isinstance(samples, int) or samples < 1:
             raise UserError(f"samples must be a whole number at least 1, not {samples!r}.")
         s, a, is_one = self._pairs(observation, action)
@@ -214,7 +247,7 @@ class TrainedAgent:
         return np.asarray(values[:, 0] if is_one else values)
 
     def _observations(self, observation: Any) -> tuple[Tensor, bool]:
-        """[1, B, ds], and whether it is a single one."""
+        """Return observations [1, B, ds], and whether a single one was given."""
         is_array = isinstance(observation, np.ndarray | list)
         vectors = observation if is_array else self._adapter.to_vector(observation)
         rows, is_one = as_rows(
@@ -223,6 +256,7 @@ class TrainedAgent:
         return torch.from_numpy(rows).unsqueeze(0), is_one
 
     def _pairs(self, observation: Any, action: Any) -> tuple[Tensor, Tensor, bool]:
+        """Return observations [1, B, ds], their actions [1, B, da], and whether it is one pair."""
         s, is_one = self._observations(observation)
         actions, is_one_action = as_rows(
             action, self._adapter.action_shape, self.agent.da, "actions"
@@ -237,9 +271,10 @@ class TrainedAgent:
         return s, torch.from_numpy(a).unsqueeze(0), is_one
 
     def _draw(self, states: int) -> Mapping[str, Tensor]:
+        """Return the next random numbers for shooting in this number of states."""
         if states not in self._tapes:
             streams = self.agent.behaviour_streams(states, evaluating=True)
-            length = BLOCK if states == 1 else 1  # what is not needed of a block would be much
+            length = BLOCK if states == 1 else 1  # a block for many states would be large
             self._tapes[states] = Tape([self._seed], streams, torch.device("cpu"), length)
         tape = self._tapes[states]
         tape.seek(self._position)
@@ -250,13 +285,21 @@ class TrainedAgent:
 def as_rows(
     values: Any, shape: tuple[int, ...] | None, size: int, what: str
 ) -> tuple[NDArray[np.float32], bool]:
-    """One or several, each of its shape or flat, as [B, size], and whether it is one."""
+    """Return one or several values, shaped or flat, as [B, size]; and whether it was one.
+
+    Args:
+        values: The values as the user gave them.
+        shape: Shape of one of them in the environment; None if it has none.
+        size: Length of one of them as a vector.
+        what: Name of the values, for the message.
+    """
     try:
         array = np.array(values, np.float32)
     except (TypeError, ValueError) as error:
         raise UserError(f"This agent takes {what} as arrays of numbers ({error}).") from error
-    one, is_one = {(size,), shape or (size,)}, array.shape in {(size,), shape or (size,)}
-    if is_one or (array.shape[1:] in one and len(array)):
+    shapes = {(size,), shape or (size,)}
+    is_one = array.shape in shapes
+    if is_one or (array.shape[1:] in shapes and len(array)):
         return array.reshape(-1, size), is_one
     each = ", ".join(map(str, shape or (size,)))
     raise UserError(
@@ -266,37 +309,53 @@ def as_rows(
 
 
 def load(path: str | Path, *, trust: str | Iterable[str] = ()) -> TrainedAgent:
-    """The agent of a file or a run, or one that ships with the package, such as "half-cheetah".
-    `trust` names modules of yours that its algorithm or environment comes from."""
+    """Load a trained agent.
+
+    Args:
+        path: An agent file, a run folder, or the name of a shipped agent such as "half-cheetah".
+        trust: Custom modules that its algorithm or its environment comes from.
+
+    Raises:
+        UserError: If there is no agent, or it is damaged, or it does not fit this version.
+    """
     allow(trust)
     path = agent_file(path)
     about, tensors = read_agent_file(path)
-    sizes = {"observation_size": int, "action_size": int}
+    run, agent = _described_agent(about, path)
+    state = agent.initial_state([run.seed], torch.device("cpu"))
+    # per-run settings come from the description of the run
+    stored = {name: x for name, x in tensors.items() if not name.startswith("hyper/")}
+    needed = {name for name in acting_tensors(agent, state, 0) if not name.startswith("hyper/")}
+    if missing := sorted(needed - stored.keys()):
+        raise UserError(f"{path} is incomplete: it lacks {', '.join(missing)}.")
+    adopt(state, stored, str(path))
+    _warn_if_edited(run, path)
+    return TrainedAgent(run, agent, state)
+
+
+def _described_agent(about: Mapping[str, Any], path: Path) -> tuple[Run, Agent]:
+    """Return the run that an agent's file describes, and an agent with its settings."""
+    kinds = {"run": dict, "observation_size": int, "action_size": int}
     try:
-        run = Run.from_description(check_kinds(about, {"run": dict, **sizes}, str(path))["run"])
-        agent = make_agent([run], *(about[size] for size in sizes))
+        run = Run.from_description(check_kinds(about, kinds, str(path))["run"])
+        return run, make_agent([run], about["observation_size"], about["action_size"])
     except (KeyError, TypeError, ValueError, RuntimeError, AssertionError) as error:
         raise UserError(f"{path} describes no agent that this pac4sac knows ({error}).") from error
-    state = agent.initial_state([run.seed], torch.device("cpu"))
-    # the run has those
-    needed = {name for name in acting_tensors(agent, state, 0) if not name.startswith("hyper/")}
-    if missing := sorted(needed - tensors.keys()):
-        raise UserError(f"{path} is incomplete: it lacks {', '.join(missing)}.")
-    # per-run settings come from the description of the run
-    networks = {name: x for name, x in tensors.items() if not name.startswith("hyper/")}
-    adopt(state, networks, str(path))
-    # of an environment that is not here, which acting may not need
+
+
+def _warn_if_edited(run: Run, path: Path) -> None:
+    """Warn if other code than today's trained an agent."""
+    # The environment may be missing here; acting does not need it.
     with contextlib.suppress(UserError):
         if edited := run.edited():
             warnings.warn(
                 f"{path} was trained by other code ({edited}), so that it may act otherwise.",
-                stacklevel=2,
+                stacklevel=3,
             )
-    return TrainedAgent(run, agent, state)
 
 
 def adopt(state: State, tensors: Mapping[str, Tensor], source: str) -> None:
-    """Copy the tensors of one run into a state, for all runs of it."""
+    """Copy the tensors of one run to all runs of a state."""
     for name, tensor in tensors.items():
         if name not in state or (1, *state[name].shape[1:]) != tensor.shape:
             raise UserError(f"The agent in {source} has another structure ({name} does not fit).")
@@ -304,9 +363,10 @@ def adopt(state: State, tensors: Mapping[str, Tensor], source: str) -> None:
 
 
 def read_agent_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return the description and the tensors of an agent's file, after a check of its checksum."""
     try:
-        # Not opened by safetensors, which takes no path that is no text. What it has read has a
-        # header of JSON.
+        # safetensors gets the bytes: it refuses paths that are not valid text, and it does not
+        # return the metadata in the JSON header.
         content = path.read_bytes()
         tensors = safetensors.torch.load(content)
         header = parse_json(content[8 : 8 + int.from_bytes(content[:8], "little")])
@@ -317,38 +377,3 @@ def read_agent_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if checksum(label["about"], tensors) != label["sha256"]:
         raise UserError(f"{path} is damaged: its content does not match its checksum.")
     return label["about"], tensors
-
-
-def agent_checksum(source: str | Path) -> str:
-    """Which agent it is, wherever its file lies, in a form short enough for a name."""
-    path = agent_file(source)
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-    except OSError as error:
-        raise UserError(f"The agent {path} cannot be read ({error.strerror}).") from error
-
-
-def start_from(source: str | Path, agent: Agent, state: State, expected: str | None = None) -> None:
-    """Begin with the networks of a trained agent: all runs with the same weights, their targets
-    equal to them."""
-    if expected is not None and agent_checksum(source) != expected:
-        raise UserError(
-            f"{source} is no longer the agent {expected} that this training was to start "
-            "from; train again."
-        )
-    _, tensors = read_agent_file(agent_file(source))
-    networks = {name: tensor for name, tensor in tensors.items() if name in agent.nets}
-    # What a critic knows, it knows on the scale of its rewards.
-    scale = {name: tensor for name, tensor in tensors.items() if name.startswith("rewards/")}
-    if bool(scale) != agent.config.normalise_rewards:
-        told = str(bool(scale)).lower()
-        raise UserError(
-            f"The agent in {source} was trained with normalise_rewards={told}; set it so here too."
-        )
-    if missing := sorted(set(agent.nets) - set(networks)):
-        raise UserError(
-            f"The agent in {source} has no {' or '.join(missing)}; it is of another algorithm."
-        )
-    adopt(state, networks | scale, str(source))
-    for name in agent.with_target:
-        state[f"{name}/target"].copy_(state[name])

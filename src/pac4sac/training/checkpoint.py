@@ -1,9 +1,8 @@
-"""Checkpoints of a cohort: a folder of safetensors and JSON with a manifest of checksums, renamed
-into place.
+"""Save and load checkpoints of a cohort: folders of safetensors and JSON with a manifest of
+checksums, renamed into place.
 
-No file is ever unpickled, so a checkpoint can hold data and nothing else. What does not match its
-checksum, or belongs to another cohort, is refused with the reason, and the checkpoint before it is
-used."""
+Nothing is unpickled, so a checkpoint can hold only data. One that does not match its checksums, or
+belongs to another cohort, is refused with the reason, and the checkpoint before it is used."""
 
 import contextlib
 import hashlib
@@ -30,39 +29,23 @@ FILES = ("learner.safetensors", "pool.safetensors", "progress.json")
 
 
 class Checkpoint(NamedTuple):
+    """Hold the content of a checkpoint."""
+
     learner: dict[str, Tensor]
     pool: dict[str, NDArray[Any]]
     progress: dict[str, Any]
 
 
 def save(root: Path, fingerprint: str, step: int, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint beside the others; it appears whole or not at all."""
+    """Write a checkpoint next to the others, whole or not at all, and remove the oldest."""
     root.mkdir(parents=True, exist_ok=True)
     for leftover in root.glob("*.part"):
         shutil.rmtree(leftover)
     final = root / f"step-{step:09d}"
     part = final.with_suffix(".part")
     part.mkdir()
-    contents = {
-        FILES[0]: safetensors.torch.save(checkpoint.learner),
-        FILES[1]: safetensors.numpy.save(
-            {name: np.ascontiguousarray(a) for name, a in checkpoint.pool.items()}
-        ),
-        FILES[2]: json.dumps(checkpoint.progress, default=np.ndarray.tolist).encode(),
-    }
-    sums = {
-        name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
-        for name, data in contents.items()
-    }
-    manifest = {
-        "format": "pac4sac checkpoint",
-        "version": VERSION,
-        "cohort": fingerprint,
-        "files": sums,
-    }
-    contents["manifest.json"] = json.dumps(manifest, indent=1).encode()
     try:
-        for name, data in contents.items():
+        for name, data in _files_of(checkpoint, fingerprint).items():
             files.write_durably(part / name, data)
         files.sync_folder(part)
         if final.exists():  # the same step, saved before and found damaged, or again after a resume
@@ -76,12 +59,42 @@ def save(root: Path, fingerprint: str, step: int, checkpoint: Checkpoint) -> Non
         shutil.rmtree(old)
 
 
+def _files_of(checkpoint: Checkpoint, fingerprint: str) -> dict[str, bytes]:
+    """Return the content of each file of a checkpoint, the manifest last."""
+    pool = {name: np.ascontiguousarray(array) for name, array in checkpoint.pool.items()}
+    contents = {
+        FILES[0]: safetensors.torch.save(checkpoint.learner),
+        FILES[1]: safetensors.numpy.save(pool),
+        FILES[2]: json.dumps(checkpoint.progress, default=np.ndarray.tolist).encode(),
+    }
+    manifest = {
+        "format": "pac4sac checkpoint",
+        "version": VERSION,
+        "cohort": fingerprint,
+        "files": {
+            name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+            for name, data in contents.items()
+        },
+    }
+    return contents | {"manifest.json": json.dumps(manifest, indent=1).encode()}
+
+
 def load_newest(
     root: Path, fingerprint: str, check: Callable[[Checkpoint], None]
 ) -> Checkpoint | None:
-    """The newest checkpoint that is whole, or None when there never was one. Those that are not, or
-    that `check` refuses, are named in a warning and set aside, lest they be counted among those to
-    keep."""
+    """Return the newest checkpoint that is whole, or None if there never was one.
+
+    Those that are damaged, or that `check` refuses, are named in a warning and renamed: they must
+    not count among the `KEPT` ones.
+
+    Args:
+        root: Folder of the cohort.
+        fingerprint: Fingerprint of the cohort.
+        check: Raises DamagedCheckpoint for a checkpoint that cannot be used.
+
+    Raises:
+        UserError: If there are checkpoints, but none can be used.
+    """
     usable, problems = None, {}
     for folder in newest_first(root):
         try:
@@ -110,8 +123,10 @@ def load_newest(
 
 
 def read_newest(root: Path, fingerprint: str) -> Checkpoint | None:
-    """The newest checkpoint that is whole, for those who only look: nothing is set aside, and
-    training may go on."""
+    """Return the newest checkpoint that is whole, or None, and change nothing in the folder.
+
+    Training may continue meanwhile.
+    """
     for folder in newest_first(root):
         with contextlib.suppress(DamagedCheckpoint):
             return _load(folder, fingerprint)
@@ -119,6 +134,26 @@ def read_newest(root: Path, fingerprint: str) -> Checkpoint | None:
 
 
 def _load(folder: Path, fingerprint: str) -> Checkpoint:
+    """Return the content of a checkpoint.
+
+    Raises:
+        DamagedCheckpoint: If it is damaged or belongs to another cohort.
+    """
+    checksums = _checksums(folder, fingerprint)
+    contents = [_read_file(folder / name, checksums[name]) for name in FILES]
+    try:
+        learner, pool, progress = contents
+        return Checkpoint(
+            safetensors.torch.load(learner),
+            safetensors.numpy.load(pool),
+            files.parse_json(progress),
+        )
+    except Exception as error:  # any error of a parser whose input we did not write
+        raise DamagedCheckpoint(f"its content is unreadable ({type(error).__name__})") from error
+
+
+def _checksums(folder: Path, fingerprint: str) -> dict[str, str]:
+    """Return the checksums in a manifest, which must be of this version and of this cohort."""
     try:
         manifest = files.parse_json(files.read_file(folder / "manifest.json"))
         version, cohort = manifest["version"], manifest["cohort"]
@@ -131,31 +166,26 @@ def _load(folder: Path, fingerprint: str) -> Checkpoint:
         )
     if cohort != fingerprint:
         raise DamagedCheckpoint("it belongs to another cohort")
-    contents = []
-    for name in FILES:
-        try:
-            contents.append(files.read_file(folder / name))
-        except OSError as error:
-            raise DamagedCheckpoint(f"{name} is unreadable ({error.strerror})") from error
-        if hashlib.sha256(contents[-1]).hexdigest() != checksums[name]:
-            raise DamagedCheckpoint(f"{name} does not match its checksum")
+    return checksums
+
+
+def _read_file(path: Path, checksum: str) -> bytes:
+    """Return the content of a file of a checkpoint, which must match its checksum."""
     try:
-        learner, pool, progress = contents
-        return Checkpoint(
-            safetensors.torch.load(learner),
-            safetensors.numpy.load(pool),
-            files.parse_json(progress),
-        )
-    except Exception as error:  # whatever a reader makes of content that we did not write
-        raise DamagedCheckpoint(f"its content is unreadable ({type(error).__name__})") from error
+        content = files.read_file(path)
+    except OSError as error:
+        raise DamagedCheckpoint(f"{path.name} is unreadable ({error.strerror})") from error
+    if hashlib.sha256(content).hexdigest() != checksum:
+        raise DamagedCheckpoint(f"{path.name} does not match its checksum")
+    return content
 
 
 def fingerprint(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Of a cohort, from the descriptions of its runs."""
+    """Return the checksum that identifies a cohort, from the descriptions of its runs."""
     facts = {"runs": [checkpoint_facts(run) for run in runs]}
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def newest_first(root: Path) -> list[Path]:
-    """The checkpoints of a cohort that are whole."""
+    """Return the checkpoints of a cohort that were written to their end."""
     return sorted((path for path in root.glob("step-*") if path.suffix != ".part"), reverse=True)

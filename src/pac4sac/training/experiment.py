@@ -1,5 +1,5 @@
-"""An experiment: the cohorts of one `train` or one study, in one folder, started or taken up
-again."""
+"""Start or resume an experiment: the cohorts of one `train` call, or one cohort of a study, in a
+folder."""
 
 import contextlib
 import dataclasses
@@ -23,7 +23,6 @@ from pac4sac.runs.reading import VERSION, RunRecord, read_experiment, read_runs
 from pac4sac.runs.seeds import seed_list
 from pac4sac.tasks import Task, get_task, task_sizes
 from pac4sac.training import interleaving
-from pac4sac.training.agent_file import agent_checksum, start_from
 from pac4sac.training.backends import choose_backend, free_bytes, pick_device
 from pac4sac.training.callbacks import Callback, Callbacks, Watchers
 from pac4sac.training.learner import cohort_bytes
@@ -37,23 +36,24 @@ from pac4sac.training.run import (
     settings_changed,
     settings_grid,
 )
+from pac4sac.training.warm_start import agent_checksum, start_from
 
 
 @dataclass(frozen=True)
 class Result:
-    """What an experiment has come to."""
+    """The result of an experiment."""
 
     folder: Path
-    complete: bool  # False where it was interrupted; `resume` goes on
+    complete: bool  # False if it was interrupted; `resume` continues it
     reason: StopReason | None = None  # of the interruption
 
     @property
     def runs(self) -> list[RunRecord]:
-        """Each with its folder, settings, status and logs."""
+        """Return the runs, each with its folder, settings, status and logs."""
         return read_runs(self.folder)
 
     def scores(self) -> dict[str, Score]:
-        """The paper's metrics by run, of those that have them: see `score_run`."""
+        """Return the paper's metrics (see `score_run`) of those runs that have them."""
         return {run.run: score for run in self.runs if (score := score_run(run)) is not None}
 
 
@@ -72,9 +72,24 @@ def train(
 ) -> Result:
     """Train an algorithm on a task with all seeds in lockstep.
 
-    `settings` are those of the algorithm; a list of values is swept, inside the cohort where it can
-    be. `options` are those of `Options`: device, backend, workers, checkpoint_every,
-    evaluate_every, stop_when_solved and so on."""
+    Args:
+        task: Name of a task or id of an environment, or a `Task`.
+        algo: Name of an algorithm, or "module:Class".
+        seeds: Seeds, as a number, a list, or text such as "0:5".
+        preset: Name of a set of settings.
+        settings: Settings of the algorithm. A list of values is swept, in one cohort if possible.
+        steps: Environment steps of each run; None for the task's.
+        out: New or empty folder; None for a new one in experiments/.
+        max_minutes: Stop after this time; `resume` continues.
+        callbacks: Objects that are informed during training.
+        **options: Fields of `Options`, such as device, backend, workers or evaluate_every.
+
+    Returns:
+        The experiment, complete or stopped.
+
+    Raises:
+        UserError: If an argument is wrong, or the training does not fit the memory.
+    """
     allow_named(algo, getattr(task, "env_id", task))
     task, watcher, stop = get_task(task, steps), Callbacks(callbacks), StopRequest(max_minutes)
     how = make_options(task.steps, options)
@@ -89,38 +104,53 @@ def train(
         else make_free_folder(Path("experiments"), f"{task.name}-{algo}")
     )
     with created(folder, cohorts, how):
-        if idle := [run for run in runs if run.config.warmup >= how.steps]:
-            whose = "the warm-up" if len(idle) == len(runs) else f"the warm-up of {idle[0].id}"
-            told = (
-                f"In {how.steps} steps nothing is learned: {whose} takes {idle[0].config.warmup}."
-            )
-            warnings.warn(told, stacklevel=2)
-        return _continue(folder, watcher, stop, is_ours=True)
+        _warn_of_long_warmup(runs, how.steps)
+        with stop:
+            return _train_cohorts(folder, *_read(folder), watcher, stop)
+
+
+def _warn_of_long_warmup(runs: Sequence[Run], steps: int) -> None:
+    """Warn if the warm-up of some runs is as long as their training."""
+    idle = [run for run in runs if run.config.warmup >= steps]
+    if idle:
+        whose = "the warm-up" if len(idle) == len(runs) else f"the warm-up of {idle[0].id}"
+        warnings.warn(
+            f"In {steps} steps nothing is learned: {whose} takes {idle[0].config.warmup}.",
+            stacklevel=3,
+        )
 
 
 def startable_cohorts(runs: Sequence[Run], options: Options) -> list[Sequence[Run]]:
-    """Runs of one task by cohort. Whatever cannot work is said before a folder is made for it."""
+    """Return runs of one task by cohort, after a check that they can be trained here.
+
+    Raises:
+        UserError: If the device, the backend, the memory or the agent to start from does not fit.
+    """
     device = check_computing(options)
     cohorts: list[Sequence[Run]] = [*plan_cohorts(runs, device.type == "cuda")]
     if device.type == "cuda":
         cohorts = [part for cohort in cohorts for part in interleaving.parts(cohort)]
     for cohort in cohorts:
-        needed, free = cohort_bytes(cohort), free_bytes(device)
-        if needed > free:
-            raise UserError(
-                f"Training needs {needed / 1e9:.1f} GB of memory in one cohort of "
-                f"{len(cohort)}, and "
-                f"{free / 1e9:.1f} GB are free; set a smaller capacity or width, or train "
-                "fewer runs at once."
-            )
+        _check_memory(cohort, device)
         if options.start_from:
             agent = make_agent(cohort[:1], *task_sizes(cohort[0].task))
             start_from(options.start_from, agent, agent.initial_state([0], torch.device("cpu")))
     return cohorts
 
 
+def _check_memory(cohort: Sequence[Run], device: torch.device) -> None:
+    """Refuse a cohort that needs more memory than is free."""
+    needed, free = cohort_bytes(cohort), free_bytes(device)
+    if needed > free:
+        raise UserError(
+            f"Training needs {needed / 1e9:.1f} GB of memory in one cohort of {len(cohort)}, and "
+            f"{free / 1e9:.1f} GB are free; set a smaller capacity or width, or train fewer runs "
+            "at once."
+        )
+
+
 def check_computing(options: Options) -> torch.device:
-    """The device, where this machine can compute on it as asked."""
+    """Return the device, after a check that this machine can compute on it with these options."""
     device = pick_device(options.device)
     choose_backend(options.backend, device, options.steps)
     if options.precision == "tf32" and device.type == "cpu":
@@ -133,16 +163,14 @@ def check_computing(options: Options) -> torch.device:
 
 @contextlib.contextmanager
 def created(folder: Path, cohorts: Sequence[Sequence[Run]], options: Options) -> Iterator[None]:
-    """Write down the experiment and keep others out of its folder: of many who try at once, one
-    comes to train."""
+    """Write a new experiment to its folder, and lock the folder inside the `with` block."""
     if folder.exists() and not folder.is_dir():
         raise UserError(
             f"{folder} is a file, and an experiment is a folder; choose another name with --out."
         )
     folder.mkdir(parents=True, exist_ok=True)
     with alone_in(folder):
-        # A process killed in the first moment leaves an unfinished experiment.json, and nothing
-        # that could be lost.
+        # A process that was killed while it began leaves only this file.
         if any(path.name != "experiment.json.part" for path in folder.iterdir()):
             raise UserError(
                 f"{folder} exists and is not empty; resume it, or choose another folder with --out."
@@ -152,14 +180,23 @@ def created(folder: Path, cohorts: Sequence[Sequence[Run]], options: Options) ->
 
 
 def create(folder: Path, cohorts: Sequence[Sequence[Run]], options: Options) -> None:
-    """Write down the experiment; `resume` then trains it."""
+    """Write a new experiment to its folder; `resume` then trains it."""
     with created(folder, cohorts, options):
         pass
 
 
 def choose_again(folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Have an experiment that was written down trained with these options, if it was not begun. One
-    that was begun keeps its own: they are given back where they differ."""
+    """Change the options of an experiment that has not begun.
+
+    An experiment that has begun keeps its options.
+
+    Args:
+        folder: Experiment folder.
+        given: New values of options.
+
+    Returns:
+        The options that it keeps and that differ from the given ones, with their values.
+    """
     about = read_experiment(folder)
     kept = {
         name: about["options"].get(name)
@@ -188,7 +225,7 @@ def resume(
         steps: Extend the experiment to this number of steps; its runs are then runs of that length.
         max_minutes: Stop after this time; a later call continues.
         callbacks: Objects that are informed during training.
-        trust: Modules of yours that its algorithms or its environment come from.
+        trust: Custom modules that its algorithms or its environment come from.
         keep_stale: Continue runs that other code has trained so far, and record both versions.
             By default they are refused.
 
@@ -196,46 +233,71 @@ def resume(
         The experiment, complete or stopped.
     """
     allow(trust)
-    stop = StopRequest(max_minutes)
-    return _continue(Path(folder), Callbacks(callbacks), stop, steps, keep_stale=keep_stale)
+    stop, watcher, folder = StopRequest(max_minutes), Callbacks(callbacks), Path(folder)
+    options, cohorts = _read(folder)
+    if steps is not None:
+        options, cohorts = _extended(options, cohorts, steps)
+    changes = steps is not None or keep_stale
+    with alone_in(folder), stop:
+        return _train_cohorts(
+            folder, options, cohorts, watcher, stop, changes=changes, keep_stale=keep_stale
+        )
 
 
-def _continue(
+def _extended(
+    options: Options, cohorts: Sequence[Sequence[Run]], steps: int
+) -> tuple[Options, list[list[Run]]]:
+    """Return the options and cohorts of an experiment with a larger number of steps."""
+    if steps < options.steps:
+        raise UserError(
+            f"This experiment has {options.steps} steps already; --steps can only extend it."
+        )
+    extended = [[run.extended(steps) for run in cohort] for cohort in cohorts]
+    return dataclasses.replace(options, steps=steps), extended
+
+
+def _train_cohorts(
     folder: Path,
+    options: Options,
+    runs_by_cohort: Sequence[Sequence[Run]],
     watcher: Callback,
     stop: StopRequest,
-    steps: int | None = None,
     *,
+    changes: bool = False,
     keep_stale: bool = False,
-    is_ours: bool = False,
 ) -> Result:
-    options, cohorts = _read(folder)
-    changed = steps is not None or keep_stale
-    if steps is not None:
-        if steps < options.steps:
-            raise UserError(
-                f"This experiment has {options.steps} steps already; --steps can only extend it."
-            )
-        options = dataclasses.replace(options, steps=steps)
-        cohorts = [[run.extended(steps) for run in cohort] for cohort in cohorts]
-    with contextlib.nullcontext() if is_ours else alone_in(folder), stop:
-        waiting = [
-            Cohort(folder, f"{number:03d}", runs, options, watcher)
-            for number, runs in enumerate(cohorts)
-        ]
+    """Train the cohorts of an experiment from their newest checkpoints.
 
-        def started() -> None:
-            """Write down what changed once a cohort trains: its checkpoint was usable then."""
-            if changed:
-                _write(folder, [cohort.runs for cohort in waiting], options)
+    Args:
+        folder: Experiment folder, which this process has locked.
+        options: Training options.
+        runs_by_cohort: The runs of each cohort.
+        watcher: Is informed during training.
+        stop: Asks for a checkpoint and the end; the caller has entered it.
+        changes: Whether experiment.json is to be written again, because options or runs changed.
+        keep_stale: Whether today's code may continue runs that other code has trained so far.
+    """
+    cohorts = [
+        Cohort(folder, f"{number:03d}", runs, options, watcher)
+        for number, runs in enumerate(runs_by_cohort)
+    ]
 
-        for together in interleaving.interleaved_groups(waiting, pick_device(options.device)):
-            if not interleaving.train_interleaved(together, stop, watcher, started, keep_stale):
-                return Result(folder, complete=False, reason=stop.reason)
+    def write_changes() -> None:
+        if changes:
+            _write(folder, [cohort.runs for cohort in cohorts], options)
+
+    for together in interleaving.interleaved_groups(cohorts, pick_device(options.device)):
+        if not interleaving.train_interleaved(together, stop, watcher, write_changes, keep_stale):
+            return Result(folder, complete=False, reason=stop.reason)
     return Result(folder, complete=True)
 
 
 def _read(folder: Path) -> tuple[Options, list[list[Run]]]:
+    """Return the options and the cohorts of an experiment.
+
+    Raises:
+        UserError: If there is no experiment, it is damaged, or its algorithm has other settings.
+    """
     check_links(folder)
     if not (folder / "experiment.json").exists():
         raise UserError(f"{folder} holds no experiment to resume; it has no experiment.json.")
@@ -244,7 +306,7 @@ def _read(folder: Path) -> tuple[Options, list[list[Run]]]:
         options, cohorts = Options(**about["options"]), experiment_runs(about)
     except (KeyError, TypeError) as error:
         raise UserError(f"{folder / 'experiment.json'} is damaged ({error}).") from error
-    for run in (run for cohort in about["cohorts"] for run in cohort):
+    for run in itertools.chain(*about["cohorts"]):
         if changed := settings_changed(run):
             raise UserError(
                 f"{folder} cannot be resumed: {changed}. Use the pac4sac that trained it, or "
@@ -255,8 +317,10 @@ def _read(folder: Path) -> tuple[Options, list[list[Run]]]:
 
 @contextlib.contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Two processes must not write the same logs. The kernel frees the lock of a process however it
-    ends."""
+    """Lock a folder, so two processes do not write the same logs.
+
+    The kernel frees the lock when the process ends, even if it is killed.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:
@@ -277,25 +341,29 @@ def _write(folder: Path, cohorts: Sequence[Sequence[Run]], options: Options) -> 
 
 
 def experiment_runs(about: Mapping[str, Any]) -> list[list[Run]]:
-    """The runs of an experiment by cohort."""
+    """Return the runs of an experiment by cohort.
+
+    Args:
+        about: Content of experiment.json.
+    """
     cohorts = [[Run.from_description(run) for run in cohort] for cohort in about["cohorts"]]
-    ids = [run.id for cohort in cohorts for run in cohort]
+    ids = [run.id for run in itertools.chain(*cohorts)]
     if len(set(ids)) < len(ids):
         raise UserError(
             "The experiment has two runs of one name, which would write into one folder; "
-            "train them anew."
+            "train them again."
         )
     return cohorts
 
 
 def make_free_folder(parent: Path, name: str) -> Path:
-    """parent/name, or with a number behind it where that is taken. It is made at once, lest another
-    take it."""
+    """Make and return a new folder: parent/name, or with a number after it if that exists."""
     clean = name.replace("/", "-").replace(":", "-").lower()
-    candidates = (parent / (clean if k == 1 else f"{clean}-{k}") for k in itertools.count(1))
+    numbered = (f"{clean}-{number}" for number in itertools.count(2))
+    candidates = itertools.chain([clean], numbered)
     parent.mkdir(parents=True, exist_ok=True)
     while True:
-        path = next(candidates)
+        path = parent / next(candidates)
         with contextlib.suppress(FileExistsError):
             path.mkdir()
             return path

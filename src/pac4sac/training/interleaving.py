@@ -1,5 +1,5 @@
-"""Cohorts of one task trained in turns: while the simulators of one step, the learner acts and
-updates for the next."""
+"""Train cohorts of one task in turns: while the simulators of one step, the learner of another one
+acts and updates."""
 
 import contextlib
 from collections import deque
@@ -8,25 +8,27 @@ from collections.abc import Callable, Sequence
 import torch
 
 from pac4sac.base.stopping import StopRequest
-from pac4sac.tasks.pool import interleaved_pools
+from pac4sac.tasks.pool import EnvPool, interleaved_pools
 from pac4sac.training.callbacks import Callback
 from pac4sac.training.loop import Cohort
-from pac4sac.training.run import Run, check_code
+from pac4sac.training.run import Run
 
 MOST = 4  # cohorts that take turns on a GPU
 FEWEST_RUNS = 10  # in a part: updates of fewer runs cost nearly as much
 
 
 def parts(runs: Sequence[Run]) -> list[Sequence[Run]]:
-    """A cohort that has a GPU for itself, as several of about the same size that take turns, where
-    it has the runs for that."""
-    each = -(-len(runs) // max(1, min(MOST, len(runs) // FEWEST_RUNS)))
+    """Split a large cohort that has a GPU for itself into parts that take turns."""
+    count = max(1, min(MOST, len(runs) // FEWEST_RUNS))
+    each = -(-len(runs) // count)
     return [runs[first : first + each] for first in range(0, len(runs), each)]
 
 
 def interleaved_groups(cohorts: Sequence[Cohort], device: torch.device) -> list[Sequence[Cohort]]:
-    """Which cohorts train at the same time. On a CPU each has it for itself, since learning takes
-    the cores there."""
+    """Return the cohorts in groups that train at the same time.
+
+    On a CPU each cohort trains alone, since learning takes all cores there.
+    """
     together = MOST if device.type == "cuda" else 1
     return [cohorts[first : first + together] for first in range(0, len(cohorts), together)]
 
@@ -35,39 +37,50 @@ def train_interleaved(
     cohorts: Sequence[Cohort],
     stop: StopRequest,
     watcher: Callback,
-    started: Callable[[], None] | None = None,
-    keep_stale: bool = False,
+    started: Callable[[], None],
+    keep_stale: bool,
 ) -> bool:
-    """Train cohorts until all are done; False where a stop was asked for before that. They share
-    workers and the device, and nothing that could change a result. `started` is called once all
-    they need was seen to be usable."""
+    """Train cohorts until all are done. They share workers and the device.
+
+    Args:
+        cohorts: Cohorts of one task.
+        stop: Asks for a checkpoint and the end.
+        watcher: Is informed during training.
+        started: Is called once all cohorts are ready for their next step.
+        keep_stale: Whether today's code may continue runs that other code has trained so far.
+
+    Returns:
+        False if a stop was requested before all cohorts were done.
+    """
     going = [cohort for cohort in cohorts if not cohort.is_done()]
     if not going:
         return True
     for cohort in going:
-        if keep_stale:
-            cohort.continue_with_todays_code()
-        else:
-            check_code(cohort.runs)
-    root, options = going[0].root, going[0].options
-    with contextlib.ExitStack() as closing:
-        seeds = [cohort.seeds for cohort in going]
-        pools = interleaved_pools(going[0].task, seeds, options.workers, options.step_seconds, stop)
-        for pool in pools:
-            closing.enter_context(pool)
+        cohort.accept_code(keep_stale)
+    with contextlib.ExitStack() as leaving:
+        pools = [leaving.enter_context(pool) for pool in _pools(going, stop)]
         if not all(cohort.prepare(pool, stop) for cohort, pool in zip(going, pools, strict=True)):
             return False
-        if started is not None:
-            started()
+        started()
+        root, steps = going[0].root, going[0].options.steps
         runs = [run for cohort in going for run in cohort.runs]
-        watcher.on_start(root, runs, options.steps, _slowest_step(going))
-        closing.callback(watcher.on_end, root)
+        watcher.on_start(root, runs, steps, _slowest_step(going))
+        leaving.callback(watcher.on_end, root)
         return _take_turns(going, watcher)
 
 
+def _pools(cohorts: Sequence[Cohort], stop: StopRequest) -> list[EnvPool]:
+    """Make the simulators of each cohort; the pools share their workers."""
+    options, seeds = cohorts[0].options, [cohort.seeds for cohort in cohorts]
+    return interleaved_pools(cohorts[0].task, seeds, options.workers, options.step_seconds, stop)
+
+
 def _take_turns(cohorts: Sequence[Cohort], watcher: Callback) -> bool:
-    """Take a step of one cohort after the other until all have ended, and report the step of the
-    slowest; False if one of them was stopped before its end."""
+    """Take a step of each cohort in turn until all have ended, and report the slowest one's step.
+
+    Returns:
+        False if one of them was stopped before its end.
+    """
     going, complete, reported = list(cohorts), True, _slowest_step(cohorts)
 
     def report() -> None:

@@ -1,4 +1,4 @@
-"""Runs, and their grouping into cohorts that train in lockstep."""
+"""Describe runs, make them from settings and seeds, and group them into cohorts."""
 
 import dataclasses
 import itertools
@@ -135,13 +135,12 @@ class Run:
 def settings_changed(about: Mapping[str, Any]) -> str:
     """Describe which settings of a stored run its algorithm no longer has, or has since gained."""
     names = {f.name for f in dataclasses.fields(get_algorithm(about["algo"]).agent.Config)}
-    removed = removed_settings(about["algo"], about["config"])
-    added = sorted(names - about["config"].keys())
-    sentences = {
-        f"its algorithm no longer has the settings {', '.join(removed)}": removed,
-        f"its algorithm has gained the settings {', '.join(added)}": added,
-    }
-    return "; ".join(sentence for sentence, changed in sentences.items() if changed)
+    changes = []
+    if removed := removed_settings(about["algo"], about["config"]):
+        changes.append(f"its algorithm no longer has the settings {', '.join(removed)}")
+    if added := sorted(names - about["config"].keys()):
+        changes.append(f"its algorithm has gained the settings {', '.join(added)}")
+    return "; ".join(changes)
 
 
 def code_today(algo: str, task: Task) -> dict[str, Any]:
@@ -167,8 +166,11 @@ def check_code(runs: Sequence[Run]) -> None:
 
 
 def settings_grid(settings: Mapping[str, Any] | None) -> dict[str, Sequence[Any]]:
-    """The values of each setting, where one may stand alone, as plain numbers where they are
-    NumPy's."""
+    """Return the values of each setting as a list of plain numbers or texts.
+
+    Args:
+        settings: Values by name; a single value need not be in a list.
+    """
     given = as_json(dict(settings or {}))
     grid: dict[str, Sequence[Any]] = {
         name: value if isinstance(value, list) else [value] for name, value in given.items()
@@ -178,30 +180,33 @@ def settings_grid(settings: Mapping[str, Any] | None) -> dict[str, Sequence[Any]
     return grid
 
 
+def combinations(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return all combinations of values; of an empty grid there is one, and it is empty."""
+    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+
+
 def make_runs(
     task: Task, algo: str, preset: str, seeds: Sequence[int], settings: Mapping[str, Sequence[Any]]
 ) -> list[Run]:
-    """All combinations of the settings, each given as a list of values, with all seeds."""
-    if not seeds:
-        raise UserError("At least one seed is needed, such as --seeds 0:5.")
-    if len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) > LARGEST_SEED:
-        raise UserError(f"Seeds must be different whole numbers from 0 to {LARGEST_SEED}.")
-    # The paper does not state the updates per step; the reproduction fixes them for each task.
-    times = get_algorithm(algo).agent.updates_of_task.get(preset)
-    updates = {"updates_per_step": times * task.updates_per_step} if times else {}
-    code = code_today(algo, task)
-    runs = []
-    for values in itertools.product(*settings.values()):
-        chosen = dict(zip(settings, values, strict=True))
+    """Return runs with all combinations of the settings and all seeds.
+
+    Args:
+        task: The task.
+        algo: Name of the algorithm.
+        preset: Name of its preset.
+        seeds: The seeds.
+        settings: A list of values for each setting that is given.
+
+    Raises:
+        UserError: If a seed or a setting is wrong.
+    """
+    _check_seeds(seeds)
+    updates, code, runs = _updates_per_step(task, algo, preset), code_today(algo, task), []
+    for chosen in combinations(settings):
         config = make_config(algo, preset, updates | chosen)
-        swept = [
-            f"{name}={setting_text(getattr(config, name))}"
-            for name in chosen
-            if len(settings[name]) > 1
-        ]
-        named = [preset] if preset != "default" else []
-        label = "-".join([algo.replace(":", "."), *named, *swept])
         given = {name: getattr(config, name) for name in chosen}
+        swept = {name: value for name, value in given.items() if len(settings[name]) > 1}
+        label = _label(algo, preset, swept)
         runs += [
             Run(task, algo, preset, seed, config, label, given=given, **code) for seed in seeds
         ]
@@ -210,28 +215,60 @@ def make_runs(
     return runs
 
 
+def _check_seeds(seeds: Sequence[int]) -> None:
+    """Refuse seeds that are missing, equal or out of range."""
+    if not seeds:
+        raise UserError("At least one seed is needed, such as --seeds 0:5.")
+    if len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) > LARGEST_SEED:
+        raise UserError(f"Seeds must be different whole numbers from 0 to {LARGEST_SEED}.")
+
+
+def _updates_per_step(task: Task, algo: str, preset: str) -> dict[str, int]:
+    """Return the setting `updates_per_step`, if the preset takes it from the task.
+
+    The paper does not state it; the reproduction fixes it for each task.
+    """
+    factor = get_algorithm(algo).agent.updates_of_task.get(preset)
+    return {"updates_per_step": factor * task.updates_per_step} if factor else {}
+
+
+def _label(algo: str, preset: str, swept: Mapping[str, Any]) -> str:
+    """Return the name of a variant: algorithm, preset and the settings that are swept."""
+    parts = [algo.replace(":", ".")]
+    if preset != "default":
+        parts.append(preset)
+    parts += [f"{name}={setting_text(value)}" for name, value in swept.items()]
+    return "-".join(parts)
+
+
 def plan_cohorts(runs: Sequence[Run], on_gpu: bool = False) -> list[list[Run]]:
-    """Runs that can train in lockstep: same task and same structure. A cohort pays for its largest
-    number of shots and of updates per step: runs that differ more than twofold in the first or at
-    all in the second are kept apart, but not on a GPU, where small kernels cost what large ones do
-    and one cohort is cheaper than two."""
-    cohorts_by_structure: dict[str, list[list[Run]]] = {}
+    """Group runs into cohorts that train in lockstep: same task and same structure.
+
+    A cohort pays for its largest number of shots and of updates per step. On a CPU, runs with more
+    than twice the shots or other updates per step are kept apart. On a GPU small kernels cost as
+    much as large ones, and one cohort is cheaper than two.
+    """
+    by_structure: dict[str, list[list[Run]]] = {}
     for run in sorted(runs, key=_shots):
-        agent = get_algorithm(run.algo).agent  # by class: sac and sac-auto differ per run only
-        updates = None if on_gpu else run.config.updates_per_step
-        structure = [portable(run.task), str(agent), run.config.structure(), updates]
-        cohorts = cohorts_by_structure.setdefault(json.dumps(structure, sort_keys=True), [])
+        cohorts = by_structure.setdefault(_structure(run, on_gpu), [])
         if cohorts and (on_gpu or _shots(run) <= 2 * _shots(cohorts[-1][0])):
             cohorts[-1].append(run)
         else:
             cohorts.append([run])
-    order = {run.id: place for place, run in enumerate(runs)}
+    place = {run.id: number for number, run in enumerate(runs)}
     planned = [
-        sorted(c, key=lambda run: order[run.id])
-        for alike in cohorts_by_structure.values()
-        for c in alike
+        sorted(cohort, key=lambda run: place[run.id])
+        for cohort in itertools.chain(*by_structure.values())
     ]
-    return sorted(planned, key=lambda cohort: order[cohort[0].id])
+    return sorted(planned, key=lambda cohort: place[cohort[0].id])
+
+
+def _structure(run: Run, on_gpu: bool) -> str:
+    """Return what the runs of a cohort must share, as text."""
+    agent = get_algorithm(run.algo).agent  # by class: sac and sac-auto differ per run only
+    updates = None if on_gpu else run.config.updates_per_step
+    shared = [portable(run.task), str(agent), run.config.structure(), updates]
+    return json.dumps(shared, sort_keys=True)
 
 
 def _shots(run: Run) -> int:
@@ -239,4 +276,5 @@ def _shots(run: Run) -> int:
 
 
 def make_agent(runs: Sequence[Run], ds: int, da: int) -> Agent:
+    """Return the agent of a cohort, for observations and actions of these lengths."""
     return get_algorithm(runs[0].algo).agent([run.config for run in runs], ds, da)

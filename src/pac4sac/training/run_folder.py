@@ -1,9 +1,8 @@
-"""What an experiment writes: `experiment.json`, `cohorts/` with checkpoints, and `runs/<id>/` with
-logs.
+"""Write the folder of a run: `run.json`, and logs of JSON lines.
 
-Logs are lines of JSON. A checkpoint remembers length and checksum of each log; a resume cuts the
-logs back to that, so that they go on without a gap or a line written twice. Wall-clock times live
-in a file of their own, since they never repeat."""
+A checkpoint stores the length and the checksum of each log. A resume cuts the logs back to that
+length, so no line is missing or written twice. Wall-clock times are in a separate file of the
+cohort, since they differ between repetitions."""
 
 import contextlib
 import hashlib
@@ -23,7 +22,7 @@ from pac4sac.base.errors import DamagedCheckpoint, UserError
 from pac4sac.base.files import as_json, read_if_there, write_json
 from pac4sac.base.version import __version__, package_source
 from pac4sac.runs.logs import LOGS, seal_of
-from pac4sac.runs.reading import VERSION, read_run
+from pac4sac.runs.reading import VERSION, RunRecord, read_run
 from pac4sac.training.run import Run
 
 Mark = tuple[int, str]  # length of a log, and the checksum of its content
@@ -31,22 +30,23 @@ EMPTY: Mark = (0, hashlib.sha256().hexdigest())
 
 
 class RunFolder:
+    """Writes the folder of one run."""
+
     def __init__(self, root: Path, run: Run) -> None:
         self.path = root / "runs" / run.id
         self.run = run
-        self.computed: dict[str, str] = {}  # how, once it is settled
+        self.computed: dict[str, str] = {}  # device, backend and precision, once they are chosen
         self.replay_mismatch: list[int] = []  # steps at which a replay led to another observation
         self.path.mkdir(parents=True, exist_ok=True)
         self._logs = {name: self.path / f"{name}.jsonl" for name in LOGS}
 
     def log(self, name: str, row: dict[str, Any]) -> None:
-        """Append a line; numbers that JSON does not know become null."""
+        """Append a line to a log; NaN and infinity become null."""
         with self._logs[name].open("a") as file:
             file.write(json.dumps(as_json(row, not_finite=lambda _: None)) + "\n")
 
     def marks(self) -> dict[str, Mark]:
-        """Where each log ends; what lies before is on the disk for good, since a checkpoint will
-        count on it."""
+        """Return the end of each log, after its content was synced to the disk."""
         marks = dict.fromkeys(LOGS, EMPTY)
         for name, path in self._logs.items():
             if path.exists():
@@ -57,9 +57,8 @@ class RunFolder:
         return marks
 
     def check(self, marks: Mapping[str, Mark]) -> None:
-        """Refuse a checkpoint whose logs are not, or no longer, the beginning of these."""
-        # of logs that earlier versions did not know
-        marks = {"bias": EMPTY, "coverage": EMPTY, **marks}
+        """Refuse a checkpoint if these logs do not begin with the content that it marks."""
+        marks = {"bias": EMPTY, "coverage": EMPTY, **marks}  # older checkpoints lack these logs
         for name, path in self._logs.items():
             length, checksum = marks[name]
             content = read_if_there(path)[:length]
@@ -67,19 +66,29 @@ class RunFolder:
                 raise DamagedCheckpoint(f"{path} was changed or cut after it")
 
     def cut_back(self, marks: Mapping[str, Mark]) -> None:
+        """Cut each log back to the length that a checkpoint marks."""
         for name, path in self._logs.items():
             if path.exists():
                 os.truncate(path, marks.get(name, EMPTY)[0])
 
     def describe(self, status: str, detail: str | None = None, *, ended: bool = False) -> None:
-        """With lines and checksums of the logs once nothing more will be written into them."""
+        """Write run.json.
+
+        Args:
+            status: Status of the run.
+            detail: Reason for the status.
+            ended: Whether nothing more is written to the logs; their numbers of lines and their
+                checksums are then stored.
+        """
         about = {
             "version": VERSION,
             **self.run.describe(),
             "status": status,
             "status_detail": detail,
+            "computed": self.computed,
+            "versions": versions(),
+            "machine": machine(),
         }
-        about |= {"computed": self.computed, "versions": versions(), "machine": machine()}
         if self.replay_mismatch:
             about["replay_mismatch"] = self.replay_mismatch
         if ended:
@@ -90,12 +99,16 @@ class RunFolder:
 
 
 def check_that_nothing_was_saved(folders: Sequence[RunFolder], checkpoint_every: int) -> None:
-    """Runs without a checkpoint begin again and lose their logs, as is right only if they were
-    killed before their first one, and not if somebody deleted it."""
+    """Refuse to start runs again if they had a checkpoint that is gone.
+
+    Runs without a checkpoint start again and lose their logs. That is right only if they were
+    killed before their first checkpoint.
+    """
     runs = [read_run(folder.path) for folder in folders if (folder.path / "run.json").exists()]
-    were_stopped = runs and all(run.status != "running" for run in runs)
-    got_further = any(row["step"] > checkpoint_every for run in runs for row in run.episodes[-1:])
-    if were_stopped or got_further:
+    if not runs:
+        return
+    were_stopped = all(run.status != "running" for run in runs)
+    if were_stopped or max(map(_last_logged_step, runs)) > checkpoint_every:
         how = "finished" if all(run.status == "finished" for run in runs) else "begun"
         raise UserError(
             f"The runs in {folders[0].path.parent} are {how}, but their checkpoints are gone, "
@@ -104,18 +117,32 @@ def check_that_nothing_was_saved(folders: Sequence[RunFolder], checkpoint_every:
         )
 
 
+def _last_logged_step(run: RunRecord) -> int:
+    """Return the step of a run's last logged episode, or 0."""
+    return int(run.episodes[-1]["step"]) if len(run.episodes) else 0
+
+
 def log_time(cohort: Path, step: int, started: float, simulating: float) -> None:
-    """How long it took, and how long its simulators worked, all of them together."""
-    seconds, date = (
-        round(time.monotonic() - started, 3),
-        datetime.now(UTC).isoformat(timespec="seconds"),
-    )
-    row = {"step": step, "seconds": seconds, "simulating": round(simulating, 3), "date": date}
+    """Append a line to `times.jsonl`.
+
+    Args:
+        cohort: Folder of the cohort.
+        step: The present step.
+        started: Time of the start, by the monotonic clock.
+        simulating: Seconds that all its simulators worked.
+    """
+    row = {
+        "step": step,
+        "seconds": round(time.monotonic() - started, 3),
+        "simulating": round(simulating, 3),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
     with (cohort / "times.jsonl").open("a") as file:
         file.write(json.dumps(row) + "\n")
 
 
 def versions() -> dict[str, str]:
+    """Return the versions of Python, of this package and of the libraries that are installed."""
     installed = {
         "python": platform.python_version(),
         "pac4sac": __version__,
@@ -128,6 +155,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
+    """Return the facts about this machine that affect speed."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
         "system": platform.system(),

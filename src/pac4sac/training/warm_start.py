@@ -1,0 +1,62 @@
+"""Start training from the weights of a trained agent."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import Tensor
+
+from pac4sac.agents.base import Agent, State
+from pac4sac.base.errors import UserError
+from pac4sac.training.agent_file import adopt, agent_file, read_agent_file
+
+
+def agent_checksum(source: str | Path) -> str:
+    """Return a checksum of an agent's file that is short enough for a name."""
+    path = agent_file(source)
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    except OSError as error:
+        raise UserError(f"The agent {path} cannot be read ({error.strerror}).") from error
+
+
+def start_from(source: str | Path, agent: Agent, state: State, expected: str | None = None) -> None:
+    """Give all runs the networks of a trained agent; target networks become equal to them.
+
+    Args:
+        source: What `agent_file` takes.
+        agent: The algorithm of the runs.
+        state: Their tensors.
+        expected: Checksum that the file must have; None for any.
+    """
+    if expected is not None and agent_checksum(source) != expected:
+        raise UserError(
+            f"{source} is no longer the agent {expected} that this training was to start "
+            "from; train again."
+        )
+    _, tensors = read_agent_file(agent_file(source))
+    adopt(state, _starting_tensors(source, agent, tensors), str(source))
+    for name in agent.with_target:
+        state[f"{name}/target"].copy_(state[name])
+
+
+def _starting_tensors(
+    source: str | Path, agent: Agent, tensors: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Return those tensors of a trained agent with which another one starts.
+
+    The critic predicts on the scale of its rewards, so that scale comes with the networks.
+    """
+    networks = {name: tensor for name, tensor in tensors.items() if name in agent.nets}
+    scale = {name: tensor for name, tensor in tensors.items() if name.startswith("rewards/")}
+    if bool(scale) != agent.config.normalise_rewards:
+        needed = str(bool(scale)).lower()
+        raise UserError(
+            f"The agent in {source} was trained with normalise_rewards={needed}; set it so here "
+            "too."
+        )
+    if missing := sorted(set(agent.nets) - set(networks)):
+        raise UserError(
+            f"The agent in {source} has no {' or '.join(missing)}; it is of another algorithm."
+        )
+    return networks | scale
