@@ -1,4 +1,4 @@
-"""Watching training: a callback has any of five methods, each called by the loop in its process."""
+"""Watch training with callbacks, whose methods the training loop calls in its process."""
 
 import functools
 from collections.abc import Iterable, Sequence
@@ -10,32 +10,42 @@ from pac4sac.training.run import Run
 
 
 class Callback:
-    """Override what you need. A callback may end a run; nothing else that it does changes training,
-    apart from the time it takes."""
+    """Override the methods that you need.
+
+    A callback may end a run. It has no other effect on the results of training.
+    """
 
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
-        """A cohort starts, or goes on, at `step` of `steps`."""
+        """Handle the start of a cohort, or its resume, at `step` of `steps`."""
 
     def on_step(self, step: int) -> None:
-        """A lockstep step is done."""
+        """Handle the end of a lockstep step."""
 
     def on_log(self, run: Run, kind: str, row: dict[str, Any]) -> str | None:
-        """A line was written to a run's log `kind`: episodes, metrics, evaluations, bias or
-        coverage. To end this run after the present step return the reason in a few words: its
-        status is then `stopped`; its cohort goes on."""
+        """Handle a new line in a log of a run.
+
+        Args:
+            run: The run.
+            kind: Name of the log: episodes, metrics, evaluations, bias or coverage.
+            row: The line.
+
+        Returns:
+            None; or, to end this run after the present step, the reason in a few words. Its status
+            is then `stopped`, and its cohort continues.
+        """
 
     def on_status(self, run: Run, status: str, detail: str | None) -> None:
-        """A run finished, diverged, failed or was stopped by a callback."""
+        """Handle the end of a run: it finished, diverged, failed or was stopped by a callback."""
 
     def on_end(self, folder: Path) -> None:
-        """The cohort is done or interrupted."""
+        """Handle the end or the interruption of a cohort."""
 
 
 Watchers = Callback | Iterable[Callback]
 
 
 class Callbacks(Callback):
-    """Several as one: whatever is called of it is called of each of them."""
+    """Passes each call on to several callbacks."""
 
     def __init__(self, members: Watchers) -> None:
         self.members = tuple(members) if isinstance(members, Iterable) else (members,)
@@ -49,5 +59,6 @@ class Callbacks(Callback):
             setattr(self, event, functools.partial(self._call_each, event))
 
     def _call_each(self, event: str, *arguments: Any) -> str | None:
+        """Call a method of all callbacks; return the first reason that one of them returns."""
         answers = [getattr(member, event)(*arguments) for member in self.members]
         return next((answer for answer in answers if answer and isinstance(answer, str)), None)

@@ -1,7 +1,9 @@
-"""A trial of an agent on made-up data: what `pac4sac check` can say of an algorithm of one's own
-before hours are spent on it. Whatever would go wrong in silence is tried on purpose: other random
-numbers, other company."""
+"""Check an algorithm on made-up data, as `pac4sac check` does, before hours of training.
 
+The checks look for mistakes that training would not report, such as a result that depends on the
+other runs of a cohort or on random numbers that were not declared."""
+
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -40,15 +42,21 @@ SMALL = {
 
 @dataclasses.dataclass(frozen=True)
 class Examination:
-    """What was looked at, and in a sentence what is to be mended, if anything is."""
+    """The result of one check."""
 
     what: str
-    problem: str = ""
+    problem: str = ""  # what to fix, as a sentence; empty if the check passed
 
 
 def examine(algo: str) -> Iterator[Examination]:
-    """One after the other; what a failed one would spoil is left out. Raises where there is no such
-    agent."""
+    """Yield the results of all checks, up to a failed one on which the others depend.
+
+    Args:
+        algo: Name of an algorithm, or "module:Class".
+
+    Raises:
+        UserError: If there is no such algorithm.
+    """
     agent, configs = get_algorithm(algo).agent, varied_settings(algo)
     yield Examination(f"settings: {', '.join(own_settings(agent)) or 'none of its own'}")
     trial = Trial(agent, configs)
@@ -57,75 +65,78 @@ def examine(algo: str) -> Iterator[Examination]:
         "acting: shapes, streams, actions within [-1, 1]": trial.acting,
         "learning: losses, metrics, finite gradients that reach every network": trial.learning,
         "repeatability: the same update twice, to the bit": trial.repeating,
-        "independence: same result alone and in a batch": trial.company,
+        "independence: same result alone and in a batch": trial.independence,
         "an agent read back from its file acts alike": trial.reading_back,
         "compiling: no branch on numbers": trial.compiling,
     }.items():
-        problem = told(look, agent)
+        problem = problem_of(look, agent)
         yield Examination(what, problem)
-        if problem and look not in (trial.company, trial.reading_back):
+        if problem and look not in (trial.independence, trial.reading_back):
             return
 
 
 def own_settings(agent: type[Agent]) -> list[str]:
-    """Those that were declared elsewhere than here, and which of them are per run."""
-    classes = [
-        each
-        for each in agent.Config.__mro__
-        if each.__module__.split(".")[0] != __name__.split(".")[0]
-    ]
-    names = {name for each in classes for name in inspect.get_annotations(each)}
+    """Return the settings that are declared outside of this package, and mark those per run."""
+    names: set[str] = set()
+    for config in agent.Config.__mro__:
+        if config.__module__.split(".")[0] != __name__.split(".")[0]:
+            names |= inspect.get_annotations(config).keys()
     fields = [f for f in dataclasses.fields(agent.Config) if f.name in names]
     return [f"{f.name} (per run)" if f.metadata["per_run"] else f.name for f in fields]
 
 
 def varied_settings(algo: str) -> list[AgentConfig]:
-    """Of as many runs as there are seeds, each with other numbers wherever runs may differ."""
-    configs = [make_config(algo, overrides=SMALL)] * len(SEEDS)
-    for f in dataclasses.fields(configs[0]):
+    """Return the settings of one run per seed; numbers that may differ between runs do differ."""
+    common = make_config(algo, overrides=SMALL)
+    return [_scaled_settings(common, factor) for factor in (1.0, 0.9, 0.8)]
+
+
+def _scaled_settings(config: AgentConfig, factor: float) -> AgentConfig:
+    """Multiply all per-run numbers by a factor, except where the range does not allow that."""
+    for f in dataclasses.fields(config):
         if f.metadata["per_run"] and type(f.default) is float:
-            for run, factor in enumerate((1.0, 0.9, 0.8)):
-                try:
-                    value = factor * getattr(configs[run], f.name)
-                    configs[run] = dataclasses.replace(configs[run], **{f.name: value})
-                except UserError:  # this one cannot vary, or not with the others
-                    continue
-    return configs
+            with contextlib.suppress(UserError):
+                value = factor * getattr(config, f.name)
+                config = dataclasses.replace(config, **{f.name: value})
+    return config
 
 
-def told(look: Callable[[], None], agent: type[Agent]) -> str:
-    """The error in which an examination ended, with its place in the user's code; nothing where it
-    went well."""
+def problem_of(look: Callable[[], None], agent: type[Agent]) -> str:
+    """Make a check; return its error with the place in the user's code, or nothing if it passed."""
     try:
         with on_threads(1):
             look()
-        return ""
     except Exception as error:
-        frames, home = (
-            traceback.extract_tb(error.__traceback__),
-            sys.modules[agent.__module__].__file__,
-        )
+        sentence = " ".join([_error_text(error), *getattr(error, "__notes__", [])])
+        frames = traceback.extract_tb(error.__traceback__)
+        home = sys.modules[agent.__module__].__file__
         own = [frame for frame in frames if frame.filename == home]
-        first_line = (str(error).splitlines() or ["no message"])[0]
-        sentence = (
-            str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {first_line}"
-        )
-        sentence = " ".join([sentence, *getattr(error, "__notes__", [])])
         if not own and isinstance(error, UserError):
             return sentence
         at = (own or frames)[-1]
         return f"In {at.name}, line {at.lineno} of {Path(at.filename).name}: {sentence}"
+    return ""
+
+
+def _error_text(error: Exception) -> str:
+    """Return the message of an error; of one that is not ours its type and first line."""
+    if isinstance(error, UserError):
+        return str(error)
+    first_line = (str(error).splitlines() or ["no message"])[0]
+    return f"{type(error).__name__}: {first_line}"
 
 
 class Trial:
-    """What an agent is asked to do; where it fails, an error says what to mend."""
+    """Makes the checks of an agent. One that fails raises an error that says what to fix."""
 
     def __init__(self, agent: type[Agent], configs: Sequence[AgentConfig]) -> None:
         self.make, self.configs = agent, configs
 
     def learner(self, runs: Sequence[int] = (0, 1, 2)) -> Learner:
-        """In the middle of its training, at an update in which all moves; what a run has seen
-        depends on its seed."""
+        """Return a learner in the middle of training, at an update of all parts.
+
+        The content of a run's replay buffer depends on its seed.
+        """
         agent = self.make([self.configs[run] for run in runs], DS, DA)
         learner = Learner(agent, [SEEDS[run] for run in runs], CAPACITY, CPU)
         for place, run in enumerate(runs):
@@ -141,8 +152,10 @@ class Trial:
         return learner
 
     def learned(self, learner: Learner) -> Tensors:
-        """All tensors after some steps, networks before what is measured: the first that differs
-        shall say most."""
+        """Return all tensors after some steps, the metrics last.
+
+        A comparison reports the first tensor that differs, and networks say more than metrics.
+        """
         for _ in range(STEPS):
             learner.act()
             learner.learn()
@@ -156,7 +169,7 @@ class Trial:
 
     @functools.cached_property
     def reference(self) -> tuple[Learner, Tensors, Tensors]:
-        """A cohort of all runs that has learned, with its tensors before and after."""
+        """Return a cohort of all runs that has learned, with its tensors before and after."""
         torch.manual_seed(0)
         learner = self.learner()
         before = {
@@ -165,6 +178,7 @@ class Trial:
         return learner, before, self.learned(learner)
 
     def networks(self) -> None:
+        """Check that the declarations of the class name networks and settings that exist."""
         agent = self.make(self.configs, DS, DA)
         require(
             isinstance(getattr(agent, "critic", None), Critic),
@@ -187,6 +201,7 @@ class Trial:
         self.learner()
 
     def acting(self) -> None:
+        """Check shapes and ranges of actions, and the shape of log-densities."""
         learner = self.learner()
         agent, state, s = (
             learner.agent,
@@ -221,6 +236,7 @@ class Trial:
         learner.act()
 
     def learning(self) -> None:
+        """Check that updates are finite and change every network."""
         learner, before, after = self.reference
         name = learner.agent.trained()[int(after["diverged_net"].max())]
         wrong = (
@@ -241,6 +257,7 @@ class Trial:
             )
 
     def repeating(self) -> None:
+        """Check that acting and learning give the same numbers twice."""
         torch.manual_seed(1)
         once, again = (self.learner().act().copy() for _ in range(2))
         acts_alike = np.array_equal(once, again)
@@ -258,7 +275,8 @@ class Trial:
             wrong + 'declares, as draw["name"], and never by torch.randn and its like.',
         )
 
-    def company(self) -> None:
+    def independence(self) -> None:
+        """Check that a run learns the same alone as in a cohort."""
         _, before, together = self.reference
         gap = disagreement(of_run(before, 1), of_run(together, 1), self.learned(self.learner([1])))
         wrong = (
@@ -269,13 +287,12 @@ class Trial:
         require(gap is None, wrong)
 
     def reading_back(self) -> None:
+        """Check that an agent acts the same with only the tensors of its file."""
         learner, _, _ = self.reference
         agent, state, s = learner.agent, learner.state, learner.buffers["replay"][:, :STATES, :DS]
         kept = {name: state[name] for name in acting_tensors(agent, state, 0)}
-        draw, fresh = (
-            reading(agent.behaviour_streams(STATES)),
-            agent.initial_state(SEEDS, CPU) | kept,
-        )
+        draw = reading(agent.behaviour_streams(STATES))
+        fresh = agent.initial_state(SEEDS, CPU) | kept
         now, later = (
             torch.cat([agent.deterministic_action(x, s), agent.behaviour(x, s, draw)])
             for x in (state, fresh)
@@ -290,6 +307,7 @@ class Trial:
         )
 
     def compiling(self) -> None:
+        """Check that an update can be traced, and computes the same afterwards."""
         _, before, expected = self.reference
         learner = self.learner()
         try:
@@ -308,26 +326,28 @@ class Trial:
 
 
 def require(right: bool, otherwise: str) -> None:
+    """Raise an error with the message `otherwise` unless a condition holds."""
     if not right:
         raise UserError(otherwise)
 
 
 def traced(operation: Operation, tensors: Tensors) -> Callable[[], None]:
-    """A backend: what a compiler would be given, run as it is."""
+    """Trace an operation as for a compiler, but run the trace as it is; this is a backend."""
     program = trace(operation, tensors)
     return torch.no_grad()(lambda: program(*tensors.values()))
 
 
 def reading(streams: dict[str, Stream]) -> dict[str, Tensor]:
+    """Return the first random numbers of the streams, for all runs."""
     tape = Tape(SEEDS, streams, CPU, length=1)
     tape.seek(0)
     return read(tape.blocks, torch.tensor(0))
 
 
 def of_run(tensors: Tensors, run: int) -> Tensors:
-    """What belongs to one run, as if it were alone; of metrics the runs are the last axis."""
+    """Return the tensors of one run, as if it were alone."""
     parts = {name: tensor[run : run + 1] for name, tensor in tensors.items() if tensor.dim()}
-    parts |= {
+    parts |= {  # of metrics the runs are the last axis
         name: tensor[..., run : run + 1]
         for name, tensor in tensors.items()
         if name.startswith("metrics")

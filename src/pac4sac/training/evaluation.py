@@ -1,5 +1,4 @@
-"""Evaluation episodes: separate environments and random numbers, so that training never notices
-them."""
+"""Play evaluation episodes, with environments and random numbers that training does not use."""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,9 +25,11 @@ Moment = tuple[Tensor, Tensor, Transitions, NDArray[np.bool_]]
 
 @dataclass(frozen=True)
 class Episodes:
-    """Episodes to be played: whose, how many of each run, and on which occasion. The occasion names
-    their random numbers, so that an evaluation at step 5000 differs from one at 6000 and from none
-    of its own repetitions."""
+    """Episodes to play: of which runs, how many of each, and on which occasion.
+
+    The occasion, such as the step, selects the random numbers. A repetition on the same occasion
+    gives the same episodes.
+    """
 
     agent: Agent
     state: State
@@ -40,56 +41,54 @@ class Episodes:
     only: Sequence[int] | None = None  # the runs that play; None: all
     stop: StopRequest | None = None
     step_seconds: int = STEP_SECONDS  # that a step of an environment may take
-    progress: Callable[[int, int], None] | None = (
-        None  # told each step that was played, and how many it can be
-    )
-    # why episodes of a run failed, once they were played
+    # is called after each step with the number of steps and the largest number that there can be
+    progress: Callable[[int, int], None] | None = None
+    # filled by `play`: why episodes of a run failed
     failures: dict[int, str] = field(default_factory=dict)
 
     @property
     def present(self) -> NDArray[np.bool_]:
-        """[R·E], False for those of runs that do not play."""
+        """Return which of the R·E episodes are played."""
         runs = np.arange(len(self.seeds))
         return np.isin(runs, runs if self.only is None else self.only).repeat(self.count)
 
     def tape(self, streams: Mapping[str, Stream]) -> Tape:
-        """Random numbers that neither training nor another occasion draws."""
+        """Return random numbers that neither training nor another occasion draws."""
         named = {f"evaluation {self.occasion}: {name}": stream for name, stream in streams.items()}
         return Tape(self.seeds, named, self.state["step"].device)
 
 
 def policies_of(agent: Agent) -> list[EvaluatedPolicy]:
-    """The deterministic policy and, where a run shoots, the shooting one."""
-    return (
-        ["deterministic", "shooting"]
-        if max(agent.shots(evaluating=True)) > 1
-        else ["deterministic"]
-    )
+    """Return the policies to evaluate: the deterministic one and, if a run shoots, shooting."""
+    if max(agent.shots(evaluating=True)) > 1:
+        return ["deterministic", "shooting"]
+    return ["deterministic"]
 
 
 def evaluate(episodes: Episodes, policy: EvaluatedPolicy) -> NDArray[np.float64]:
-    """Returns [R, E]; runs whose simulator failed have NaN, and so have those that do not play."""
+    """Return the returns [R, E]; NaN for runs that do not play and for episodes that failed."""
     agent, state = episodes.agent, episodes.state
 
-    def act(s: Tensor, draw: Draw) -> Tensor:
-        return (
-            agent.behaviour(state, s, draw)
-            if policy == "shooting"
-            else agent.deterministic_action(state, s)
-        )
+    def shoot(s: Tensor, draw: Draw) -> Tensor:
+        return agent.behaviour(state, s, draw)
 
-    tape = episodes.tape(
-        agent.behaviour_streams(episodes.count, True) if policy == "shooting" else {}
-    )
+    def act_deterministically(s: Tensor, _: Draw) -> Tensor:
+        return agent.deterministic_action(state, s)
+
+    if policy == "shooting":
+        tape = episodes.tape(agent.behaviour_streams(episodes.count, True))
+        played = play(episodes, shoot, tape, max(agent.shots(evaluating=True)))
+    else:
+        played = play(episodes, act_deterministically, episodes.tape({}))
     returns = np.where(episodes.present, 0.0, np.nan)
-    shots = max(agent.shots(evaluating=True)) if policy == "shooting" else 1
-    for _, _, seen, going in play(episodes, act, tape, shots):
+    for _, _, seen, going in played:
         returns[going] += seen.reward[going]
         returns[seen.failed] = np.nan
     return returns.reshape(-1, episodes.count)
 
 
 def read_draw(tape: Tape, position: int) -> Draw:
+    """Return the random numbers at a position of an evaluation's tape, by name of their stream."""
     tape.seek(position)
     numbers = read(tape.blocks, torch.tensor(position, device=tape.device))
     return {name.rsplit(": ", 1)[1]: value for name, value in numbers.items()}
@@ -99,10 +98,15 @@ def read_draw(tape: Tape, position: int) -> Draw:
 def play(
     episodes: Episodes, act: Callable[[Tensor, Draw], Tensor], tape: Tape, shots: int = 1
 ) -> Iterator[Moment]:
-    """Play all episodes of all runs side by side, until the last has ended. Yields s [R, E, ds],
-    a [R, E, da], what R·E simulators then show, which the next step overwrites, and [R·E] whether
-    an episode was under way. Where nothing limits an episode, the task's step budget does: no
-    episode of training was longer."""
+    """Play all episodes of all runs in lockstep, until the last has ended.
+
+    An episode without a time limit is cut after the task's step budget: no training episode was
+    longer.
+
+    Yields:
+        For each step s [R, E, ds], a [R, E, da], the transitions of R·E simulators (the next step
+        overwrites them) and a mask [R·E] of the episodes that were being played.
+    """
     going, longest = episodes.present, time_limit(episodes.task) or episodes.task.steps
     position = 0
     threads = suitable_threads(episodes.agent, episodes.count * shots)
@@ -132,12 +136,13 @@ def play(
             f"Episodes of {episodes.task.name} have no time limit and were cut after {position:,} "
             "steps, the task's budget; register the environment with max_episode_steps, or give "
             "the task a horizon.",
-            # of this file, which a study shows, not of torch, which resumes this generator
+            # A study shows warnings of this package only, and torch calls this generator.
             stacklevel=1,
         )
 
 
 def _pool(episodes: Episodes, longest: int) -> EnvPool:
+    """Return the simulators of all episodes, which are cut after `longest` steps."""
     seeds = [
         evaluation_seed(seed, episodes.occasion, k)
         for seed in episodes.seeds
@@ -154,12 +159,13 @@ def _pool(episodes: Episodes, longest: int) -> EnvPool:
 
 
 def _park(pool: EnvPool, which: NDArray[np.bool_]) -> None:
+    """Stop the simulators of these episodes."""
     for episode in np.flatnonzero(which):
         pool.park(int(episode))
 
 
 def _warn_of_failures(episodes: Episodes, failures: Mapping[int, str]) -> None:
-    """Note why episodes of a run failed, and warn in one sentence, however many did."""
+    """Note why episodes of a run failed, and warn once of all failures."""
     if not failures:
         return
     for episode, cause in sorted(failures.items()):
@@ -173,5 +179,6 @@ def _warn_of_failures(episodes: Episodes, failures: Mapping[int, str]) -> None:
 
 
 def evaluation_seed(seed: int, occasion: str, episode: int) -> int:
+    """Return the seed of a simulator for an evaluation episode of a run."""
     entropy = (seed, *occasion.encode(), episode)
     return int(np.random.SeedSequence(entropy).generate_state(1, np.uint32)[0])

@@ -2,6 +2,7 @@
 acts and updates."""
 
 import contextlib
+import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -59,11 +60,11 @@ def train_interleaved(
         cohort.accept_code(keep_stale)
     with contextlib.ExitStack() as leaving:
         pools = [leaving.enter_context(pool) for pool in _pools(going, stop)]
-        if not all(cohort.prepare(pool, stop) for cohort, pool in zip(going, pools, strict=True)):
+        if not _prepare(going, pools, stop):
             return False
         started()
         root, steps = going[0].root, going[0].options.steps
-        runs = [run for cohort in going for run in cohort.runs]
+        runs = list(itertools.chain(*(cohort.runs for cohort in going)))
         watcher.on_start(root, runs, steps, _slowest_step(going))
         leaving.callback(watcher.on_end, root)
         return _take_turns(going, watcher)
@@ -73,6 +74,11 @@ def _pools(cohorts: Sequence[Cohort], stop: StopRequest) -> list[EnvPool]:
     """Make the simulators of each cohort; the pools share their workers."""
     options, seeds = cohorts[0].options, [cohort.seeds for cohort in cohorts]
     return interleaved_pools(cohorts[0].task, seeds, options.workers, options.step_seconds, stop)
+
+
+def _prepare(cohorts: Sequence[Cohort], pools: Sequence[EnvPool], stop: StopRequest) -> bool:
+    """Prepare each cohort with its simulators; return False as soon as a stop is requested."""
+    return all(cohort.prepare(pool, stop) for cohort, pool in zip(cohorts, pools, strict=True))
 
 
 def _take_turns(cohorts: Sequence[Cohort], watcher: Callback) -> bool:

@@ -1,8 +1,7 @@
-"""How to train: every option with its default, what it may be, and the sentence that explains it to
-a user."""
+"""Training options: each with its default, its allowed values and its help text."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Literal
 
 from pac4sac.base.errors import UserError
@@ -20,9 +19,11 @@ def _option(default: Any, allowed: Allowed, help: str, metavar: str | None = Non
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How to train, as opposed to what. On the same kind of device a run learns the same whatever
-    is chosen here, but for `precision`, for `start_from`, and for `stop_when_solved`, which ends
-    it."""
+    """How to train, as opposed to what.
+
+    On the same kind of device the options do not change what a run learns, except `precision`,
+    `start_from` and `stop_when_solved`.
+    """
 
     steps: int = _option(MISSING, AT_LEAST_ONE, "Environment steps of each run.")
     device: str = _option(AUTO, None, "Device to train on: cpu, cuda, cuda:1 or auto.", "DEVICE")
@@ -80,16 +81,8 @@ class Options:
         for option in fields(self):
             value, allowed = getattr(self, option.name), option.metadata["allowed"]
             if value is not None or option.default is not None:
-                kind = (
-                    int
-                    if isinstance(allowed, Interval)
-                    else bool
-                    if option.default is False
-                    else str
-                )
-                check_value(
-                    option.name, value, kind, allowed, other=AUTO if option.default == AUTO else ""
-                )
+                other = AUTO if option.default == AUTO else ""
+                check_value(option.name, value, _kind(option), allowed, other)
         if self.start_from == "":
             raise UserError(
                 "start_from names no agent; give a run folder or an agent.safetensors, or "
@@ -97,7 +90,15 @@ class Options:
             )
 
 
+def _kind(option: "Field[Any]") -> type:
+    """Return the type of an option's values, apart from "auto"."""
+    if isinstance(option.metadata["allowed"], Interval):
+        return int
+    return bool if option.default is False else str
+
+
 def make_options(steps: int, given: Mapping[str, Any]) -> Options:
+    """Return options for a number of steps; refuse names that are not options."""
     known = {option.name for option in fields(Options)} - {"steps"}
     if unknown := sorted(set(given) - known):
         raise UserError(
