@@ -1,6 +1,5 @@
-"""How the operations of a learner are executed: `eager` (the reference), `compiled` (the whole
-operation as one program, gradients included) or `graph` (the same captured once as a CUDA graph and
-replayed).
+"""Execute the operations of a learner: `eager` (the reference), `compiled` (the whole operation as
+one program, gradients included) or `graph` (that program captured once as a CUDA graph).
 
 A faster backend is compared with eager on the real cohort before it is used.
 """
@@ -29,27 +28,28 @@ from pac4sac.training.learner import Learner, Operation, Prepare, Tensors, eager
 
 Operations = dict[str, Callable[[], None]]
 
-COMPILING_PAYS = (
-    20_000  # updates: below this the wait for the compiler is longer than what it saves
-)
+COMPILING_PAYS = 20_000  # updates; with fewer the compiler takes longer than it saves
 TOLERANCE = 1e-3  # relative, in the norm, of gradients after one update
-PER_THREAD = (
-    4_000_000  # products in a pass: with fewer, threads wait for each other longer than they save
-)
+# multiplications in a pass; with fewer, threads wait for each other longer than they save
+PER_THREAD = 4_000_000
 WEIGHT_TOLERANCE = 0.1  # of the length of the weights' step
-STEPS_REHEARSED = 1000  # at most, that a rehearsal goes on
-# On the CPU kernels are called from C++. On a GPU a captured graph calls them, and those that need
-# nothing of each other are joined, but for programs in which the compiler cannot do that, such as
-# those that sort.
+STEPS_REHEARSED = 1000  # largest number of steps of a rehearsal
+# On the CPU, C++ calls the kernels. On a GPU a captured graph calls them, and independent kernels
+# are joined; the empty options are for programs that the compiler cannot join, such as sorting.
 COMPILER_OPTIONS: dict[str, list[dict[str, Any]]] = {
     "cpu": [{"cpp_wrapper": True}],
     "cuda": [{"combo_kernels": True, "combo_kernel_allow_mixed_sizes": 2}, {}],
 }
-REHEARSALS = 3  # in which a backend may agree with eager
-ROUNDING = 1e-5  # of the weights' own length, for steps so short that float32 hardly holds them
+REHEARSALS = 3  # a backend must agree with eager in one of them
+ROUNDING = 1e-5  # of the weights' own length, for steps near the resolution of float32
 
 
 def pick_device(name: str) -> torch.device:
+    """Return the device of this name; "auto" is a GPU if there is one.
+
+    Raises:
+        UserError: If this machine does not have the device.
+    """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -58,18 +58,22 @@ def pick_device(name: str) -> torch.device:
         raise UserError(f"There is no device {name!r}; use cpu, cuda or auto.") from None
     if device.type not in ("cpu", "cuda"):
         raise UserError(f"The device {name!r} is not supported; use cpu, cuda or auto.")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise UserError("No CUDA device is available here; use --device cpu.")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UserError(
-            f"There is no device {name!r}: this machine has {torch.cuda.device_count()} CUDA "
-            "device(s)."
-        )
+    if device.type == "cuda":
+        _check_cuda_device(device.index or 0, name)
     return device
 
 
+def _check_cuda_device(index: int, name: str) -> None:
+    """Refuse a GPU that this machine does not have."""
+    if not torch.cuda.is_available():
+        raise UserError("No CUDA device is available here; use --device cpu.")
+    count = torch.cuda.device_count()
+    if index >= count:
+        raise UserError(f"There is no device {name!r}: this machine has {count} CUDA device(s).")
+
+
 def free_bytes(device: torch.device) -> int:
-    """Memory that nobody uses."""
+    """Return the memory that is free; without /proc/meminfo, all memory of the machine."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     try:
@@ -78,19 +82,29 @@ def free_bytes(device: torch.device) -> int:
             int(line.split()[1]) for line in lines if line.startswith("MemAvailable")
         )
     except (OSError, StopIteration):
-        # where nobody tells what is free, all there is
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def choose_backend(name: str, device: torch.device, updates: int) -> str:
+    """Return the backend to use; "auto" depends on the device and the number of updates.
+
+    Raises:
+        UserError: If there is no such backend, or the device cannot run it.
+    """
     if name == "auto":
-        on_cpu = "compiled" if updates >= COMPILING_PAYS and shutil.which("g++") else "eager"
-        return "graph" if device.type == "cuda" else on_cpu
+        return _fastest_backend(device, updates)
     if name not in PREPARE:
         raise UserError(f"There is no backend {name!r}; use {', '.join(PREPARE)} or auto.")
     if name == "graph" and device.type != "cuda":
         raise UserError("The backend graph needs a CUDA device; use compiled or eager on the CPU.")
     return name
+
+
+def _fastest_backend(device: torch.device, updates: int) -> str:
+    """Return the backend that is expected to be fastest for this number of updates."""
+    if device.type == "cuda":
+        return "graph"
+    return "compiled" if updates >= COMPILING_PAYS and shutil.which("g++") else "eager"
 
 
 def set_precision(name: str) -> None:
@@ -99,8 +113,7 @@ def set_precision(name: str) -> None:
 
 
 def trace(operation: Operation, tensors: Tensors) -> Callable[..., Any]:
-    """The operation, its backward passes included, as one graph of basic operations on the values
-    of the tensors."""
+    """Return an operation, with its backward passes, as one graph of basic operations."""
 
     def flat(*arguments: torch.Tensor) -> list[torch.Tensor]:
         operation(dict(zip(tensors, arguments, strict=True)))
@@ -110,11 +123,11 @@ def trace(operation: Operation, tensors: Tensors) -> Callable[..., Any]:
 
 
 def compiled(operation: Operation, tensors: Tensors) -> Callable[[], None]:
-    """Trace the operation and compile that."""
+    """Trace an operation and compile the trace."""
     values: list[Any] = list(tensors.values())
     traced: Any = trace(operation, tensors)
-    # Not torch.compile, which would check in every call whether anything but the numbers has
-    # changed. The context lets the compiler find programs of earlier processes in its cache.
+    # Not torch.compile: it would check in every call whether more than the numbers has changed.
+    # With the context, the compiler finds programs of earlier processes in its cache.
     context = TracingContext(
         FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)
     )
@@ -142,10 +155,12 @@ class CudaGraph:
         self.capture()
 
     def capture(self) -> None:
-        """In the precision that is set now. The operation is carried out for that; a `Rehearsal`
-        puts all back."""
-        # Products keep their workspace by the stream of the capture; graphs that run side by side
-        # must not share one.
+        """Capture the operation in the present precision.
+
+        That executes it, so call this inside a `Rehearsal`, which restores the tensors.
+        """
+        # Matrix products have one workspace per stream. Graphs that run at the same time must not
+        # share it.
         stream = torch.cuda.current_stream()
         if stream == torch.cuda.default_stream():  # which cannot be captured
             stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -166,23 +181,24 @@ PREPARE: dict[str, Prepare] = {"eager": eager, "compiled": compiled, "graph": Cu
 
 
 def put_back(tensors: Tensors, before: Tensors) -> None:
+    """Copy earlier values back into tensors."""
     for name, tensor in tensors.items():
         tensor.copy_(before[name])
 
 
 def median_seconds(function: Callable[[], None], repetitions: int) -> float:
+    """Return the median time of a call."""
     return float(np.median(timeit.repeat(function, repeat=repetitions, number=1)))
 
 
 class Rehearsal:
-    """A learner in the middle of learning, on made-up data; afterwards it is as it was."""
+    """Puts a learner into the middle of training on made-up data, and restores it at the end."""
 
     def __init__(self, learner: Learner) -> None:
         self.learner = learner
         starts, period = max(learner.agent.learning_starts()), learner.agent.period
-        self.step = starts + -starts % period  # all runs learn, and move all that is delayed
-        # Copies of a whole replay would not fit beside it; of a long one only the beginning is read
-        # and written here.
+        self.step = starts + -starts % period  # all runs learn, and delayed parts move too
+        # Only the beginning of a long replay buffer: a copy of all of it would not fit the memory.
         self.tensors = learner.tensors
         self.tensors["replay"] = self.tensors["replay"][:, : self.step + STEPS_REHEARSED]
         self.before = {name: tensor.clone() for name, tensor in self.tensors.items()}
@@ -192,48 +208,48 @@ class Rehearsal:
         return self
 
     def imagine(self, seed: int) -> None:
-        """Start from the data and random numbers of this seed, and from the weights there were."""
+        """Start from the original weights, with the data and random numbers of a seed."""
         put_back(self.tensors, self.before)
         generator = torch.Generator().manual_seed(seed)
-        streams = {f"act:{name}": stream for name, stream in self.learner.act_tape.streams.items()}
-        streams |= {
-            f"learn:{name}": stream for name, stream in self.learner.learn_tape.streams.items()
-        }
+        act, learn = self.learner.act_tape.streams, self.learner.learn_tape.streams
+        is_uniform = {f"act:{name}": stream.uniform for name, stream in act.items()}
+        is_uniform |= {f"learn:{name}": stream.uniform for name, stream in learn.items()}
+        drawn = is_uniform.keys() | {"replay", "observation", "incoming"}
         for name, tensor in self.tensors.items():
-            if name in streams or name in ("replay", "observation", "incoming"):
-                uniform = name in streams and streams[name].uniform
-                tensor.copy_(
-                    (torch.rand if uniform else torch.randn)(tensor.shape[1:], generator=generator)
-                )
+            if name in drawn:
+                draw = torch.rand if is_uniform.get(name) else torch.randn
+                tensor.copy_(draw(tensor.shape[1:], generator=generator))
         self.tensors["replay"][..., -1] = 0
         self.tensors["step"].fill_(self.step)
         self.start = {name: tensor.clone() for name, tensor in self.tensors.items()}
 
     def once(self, operations: Operations | None = None) -> Tensors:
-        """The tensors after one step from the same start."""
+        """Return the tensors after one step from the same start."""
         put_back(self.tensors, self.start)
         for operation in (operations or self.learner.run).values():
             operation()
         return {name: tensor.clone() for name, tensor in self.tensors.items()}
 
     def difference(self, plain: Operations, others: Operations) -> str | None:
-        """What comes out differently in the second way of computing a step, with the one update or
-        the other: after both, what rounding does to Adam's first step would have reached the
-        gradients."""
+        """Describe how a step by other operations differs from a plain one, or return None.
+
+        A long and a short update are compared in separate steps: after both, the effect of rounding
+        on Adam's first step would have reached the gradients.
+        """
         for left_out in ("short_update", "update") if "short_update" in plain else ("",):
-            ways = [
-                {name: run for name, run in way.items() if name != left_out}
-                for way in (plain, others)
-            ]
-            if problem := disagreement(self.start, *map(self.once, ways)):
+            expected = self.once(_without(plain, left_out))
+            found = self.once(_without(others, left_out))
+            if problem := disagreement(self.start, expected, found):
                 return problem
         return None
 
     def seconds(self, repetitions: int = 10) -> float:
-        """Of one act and one update."""
+        """Return the median time of one act and one update."""
         return self.seconds_of("act", repetitions) + self.seconds_of("update", repetitions)
 
     def seconds_of(self, operation: str, repetitions: int = 10) -> float:
+        """Return the median time of an operation."""
+
         def once() -> None:
             self.learner.run[operation]()
             if self.learner.device.type == "cuda":
@@ -245,58 +261,86 @@ class Rehearsal:
         put_back(self.tensors, self.before)
 
 
+def _without(operations: Operations, left_out: str) -> Operations:
+    return {name: run for name, run in operations.items() if name != left_out}
+
+
 def disagreement(start: Tensors, reference: Tensors, other: Tensors) -> str | None:
-    """Where two results of the same step from the same start differ by more than rounding, or None.
-    A tensor is judged by how far it moved; weights less strictly than the moments of their
-    gradient, since Adam's first steps amplify the sign of gradients that are nearly zero."""
+    """Describe where two results of a step differ by more than rounding, or return None.
+
+    Args:
+        start: The tensors before the step.
+        reference: The tensors after it.
+        other: The tensors after the same step, computed in another way.
+    """
     for name, expected in reference.items():
         if not expected.is_floating_point():
-            if not torch.equal(expected, other[name]):
-                return f"{name} differs"
+            problem = "" if torch.equal(expected, other[name]) else f"{name} differs"
         elif name in ("action", "replay"):
-            same = ((other[name] - expected).abs() <= TOLERANCE).flatten(1).all(1).double().mean()
-            if not same >= 0.9:  # two candidates of nearly the same value may change places
-                return f"{name} of {float(1 - same):.0%} of the runs differs"
+            problem = _rows_differ(name, expected, other[name])
         else:
-            moved = (expected - start[name]).double().norm() + ROUNDING * expected.double().norm()
-            gap = (other[name] - expected).double().norm() / moved.clamp_min(1e-12)
-            if not gap <= (
-                TOLERANCE if name.endswith(("_moment", "metrics")) else WEIGHT_TOLERANCE
-            ):
-                return f"{name} differs by {float(gap):.1e}"
+            problem = _moved_differently(name, start[name], expected, other[name])
+        if problem:
+            return problem
     return None
 
 
+def _rows_differ(name: str, expected: torch.Tensor, found: torch.Tensor) -> str:
+    """Describe it if more than a tenth of the runs differ, else return nothing.
+
+    A few may: shooting can choose another one of two candidates with nearly the same value.
+    """
+    same = ((found - expected).abs() <= TOLERANCE).flatten(1).all(1).double().mean()
+    return "" if same >= 0.9 else f"{name} of {float(1 - same):.0%} of the runs differs"
+
+
+def _moved_differently(
+    name: str, start: torch.Tensor, expected: torch.Tensor, found: torch.Tensor
+) -> str:
+    """Describe it if a tensor is off by a large share of how far it moved, else return nothing.
+
+    Weights may be off by more than the moments of their gradient: Adam's first steps amplify the
+    sign of gradients that are nearly zero.
+    """
+    moved = (expected - start).double().norm() + ROUNDING * expected.double().norm()
+    gap = (found - expected).double().norm() / moved.clamp_min(1e-12)
+    tolerance = TOLERANCE if name.endswith(("_moment", "metrics")) else WEIGHT_TOLERANCE
+    return "" if gap <= tolerance else f"{name} differs by {float(gap):.1e}"
+
+
 def cause(error: Exception) -> str:
-    """In one line. What a compiler's helper process raised stands at the end of a traceback in the
-    message."""
-    raised = [
-        line for line in str(error).splitlines() if re.match(r"[\w.]+(Error|Exception): \S", line)
-    ]
-    return (
-        raised[-1]
-        if raised
-        else f"{type(error).__name__}: {(str(error).splitlines() or ['no message'])[0]}"
-    )
+    """Return an error in one line.
+
+    The message of a compiler's error may hold the traceback of a helper process; then the line is
+    the last error in it.
+    """
+    lines = str(error).splitlines()
+    raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception): \S", line)]
+    if raised:
+        return raised[-1]
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
 
 
 def prepare(learner: Learner, backend: str) -> str:
-    """Make the learner run on a backend, after comparing it with eager; fall back to eager with
-    one warning. Returns the backend that is used."""
+    """Let a learner use a backend if it agrees with eager; else use eager, with one warning.
+
+    Returns:
+        The backend that is used.
+    """
     if backend == "eager":
         return backend
     with Rehearsal(learner) as rehearsal, warnings.catch_warnings():
-        # Torch's advice to use TF32, which here is an option, and may be set already.
+        # Torch recommends TF32, which is an option here.
         warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")
         precision = torch.get_float32_matmul_precision()
         try:
-            # TF32 rounds factors so coarsely that it would hide a mistake, or look like one.
+            # TF32 rounds coarsely, which would hide a mistake, or look like one.
             torch.set_float32_matmul_precision("highest")
             problem = _rehearse(learner, rehearsal, backend)
             torch.set_float32_matmul_precision(precision)
             if precision != "highest":
                 _capture_again(learner)
-        except UserError:  # of a custom agent, which eager would tell only after the warm-up
+        except UserError:  # a mistake in a custom agent; eager would meet it after the warm-up
             raise
         except Exception as error:
             problem = cause(error)
@@ -312,8 +356,8 @@ def prepare(learner: Learner, backend: str) -> str:
 def _rehearse(learner: Learner, rehearsal: Rehearsal, backend: str) -> str | None:
     """Switch the learner to a backend and return where it differs from eager, if it does.
 
-    The best of many actions may be two of nearly the same value, which rounding then decides, so a
-    few runs can differ by chance; an error would show in every rehearsal."""
+    A few runs can differ by chance, if two actions have nearly the same value. An error would show
+    in every rehearsal."""
     reference, problem = learner.run, None
     learner.use(PREPARE[backend])
     for seed in range(REHEARSALS):
@@ -325,6 +369,7 @@ def _rehearse(learner: Learner, rehearsal: Rehearsal, backend: str) -> str | Non
 
 
 def _capture_again(learner: Learner) -> None:
+    """Capture all CUDA graphs again, in the present precision."""
     for operation in learner.run.values():
         if isinstance(operation, CudaGraph):
             operation.capture()
@@ -333,10 +378,19 @@ def _capture_again(learner: Learner) -> None:
 def make_learner(
     agent: Agent, seeds: Sequence[int], steps: int, how: Mapping[str, Any]
 ) -> tuple[Learner, dict[str, Any]]:
-    """Return a learner on the device and backend, in the precision and with the threads that are
-    asked for, and the placement that was used."""
-    # older checkpoints do not tell
-    device, precision = (pick_device(how["device"]), how.get("precision", "float32"))
+    """Make a learner on a device and a backend.
+
+    Args:
+        agent: The agent of all runs.
+        seeds: Seed of each run.
+        steps: Environment steps of each run.
+        how: Device, backend, precision and number of threads, as in `Options`.
+
+    Returns:
+        The learner, and the placement that is used.
+    """
+    device = pick_device(how["device"])
+    precision = how.get("precision", "float32")  # older checkpoints lack it
     set_precision(precision)
     learner = Learner(agent, seeds, steps, device)
     threads = learning_threads(learner) if how["threads"] == "auto" else how["threads"]
@@ -353,21 +407,24 @@ def make_learner(
 
 
 def suitable_threads(agent: Agent, rows: int) -> int:
-    """For passes of so many rows a run through the networks, on a CPU. A rule, not a trial: the
-    last bits of a result depend on the number of threads, and must not depend on what else the
-    machine did at the start."""
+    """Return the number of CPU threads for passes of `rows` rows per run through the networks.
+
+    It is a rule and not a measurement: the last bits of a result depend on the number of threads,
+    and must not depend on the load of the machine.
+    """
     weights = sum(net.members * sum(net.sizes) for net in agent.nets.values())
     return max(1, min(cores(), agent.runs * rows * weights // PER_THREAD))
 
 
 def learning_threads(learner: Learner) -> int:
-    """For act and update; on a GPU the CPU only launches them."""
+    """Return the number of threads for act and update; on a GPU the CPU only launches them."""
     rows = learner.agent.config.batch + max(learner.agent.shots(evaluating=False))
     return 1 if learner.device.type == "cuda" else suitable_threads(learner.agent, rows)
 
 
 @contextlib.contextmanager
 def on_threads(count: int) -> Iterator[None]:
+    """Use this number of torch threads inside a `with` block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

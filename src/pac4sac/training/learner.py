@@ -1,9 +1,9 @@
-"""The learner of a cohort: agent, replay, tapes and the buffers through which it meets the
-simulators.
+"""Hold the learner of a cohort: agent, replay buffer, tapes, and buffers for the data that it
+exchanges with the simulators.
 
-Everything lives in one dictionary of tensors on one device, and the three operations of a step
-(act, update, store) change those tensors in place and take no other argument. So a backend may
-compile them, or capture them once as a CUDA graph, and a checkpoint is that dictionary."""
+All tensors are in one dictionary on one device. The three operations of a step (act, update, store)
+change those tensors in place and take no other argument. So a backend may compile them, or capture
+them once as a CUDA graph, and a checkpoint is that dictionary."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -23,15 +23,18 @@ from pac4sac.training.run import Run, make_agent
 
 Tensors = dict[str, Tensor]
 Operation = Callable[[Tensors], None]
-Prepare = Callable[[Operation, Tensors], Callable[[], None]]  # as a backend does
-LEARN_BLOCK = 4 * BLOCK  # an update reads far fewer numbers than a step that shoots
+Prepare = Callable[[Operation, Tensors], Callable[[], None]]  # makes an operation executable
+LEARN_BLOCK = 4 * BLOCK  # an update reads fewer numbers than a step with shooting
 
 
 def eager(operation: Operation, tensors: Tensors) -> Callable[[], None]:
+    """Prepare an operation to be executed as it is written."""
     return lambda: operation(tensors)
 
 
 class Learner:
+    """Acts, learns and stores transitions for all runs of a cohort at once."""
+
     def __init__(
         self, agent: Agent, seeds: Sequence[int], steps: int, device: torch.device
     ) -> None:
@@ -50,9 +53,7 @@ class Learner:
             # s′, next observation to act on, r, terminated
             "incoming": torch.zeros(runs, 2 * ds + 2, device=device),
         }
-        self.step = (
-            0  # a copy of the counter in the state, so that reading it never waits for the device
-        )
+        self.step = 0  # a copy of the counter on the device, to read it without waiting
         self.first_update = min(agent.learning_starts())
         pinned = device.type == "cuda"
         self._incoming = torch.zeros(runs, 2 * ds + 2, pin_memory=pinned)
@@ -61,7 +62,7 @@ class Learner:
 
     @property
     def tensors(self) -> Tensors:
-        """All that the operations read and write."""
+        """Return all tensors that the operations read and write."""
         tapes = {f"act:{name}": block for name, block in self.act_tape.blocks.items()}
         tapes |= {f"learn:{name}": block for name, block in self.learn_tape.blocks.items()}
         return self.state | self.buffers | tapes
@@ -69,13 +70,15 @@ class Learner:
     # --- the operations, as functions of the tensors alone
 
     def act_operation(self, t: Tensors) -> None:
+        """Compute the next actions."""
         t["action"].copy_(self.agent.act(t, t["observation"], read(_under("act:", t), t["step"])))
 
     def update_operation(self, t: Tensors) -> None:
+        """Make one update of all parts."""
         self._update(self.agent, t)
 
     def short_update_operation(self, t: Tensors) -> None:
-        """An update in which nothing moves that is delayed."""
+        """Make one update without the delayed parts."""
         self._update(self.agent.without_delayed(), t)
 
     def _update(self, agent: Agent, t: Tensors) -> None:
@@ -83,6 +86,7 @@ class Learner:
         agent.update(t, t["replay"], read(_under("learn:", t), row))
 
     def store_operation(self, t: Tensors) -> None:
+        """Store the transition in the replay buffer, and count the step."""
         s2, following, r, terminated = torch.split(
             t["incoming"], [self.agent.ds, self.agent.ds, 1, 1], -1
         )
@@ -94,7 +98,7 @@ class Learner:
         t["step"] += 1
 
     def use(self, prepare: Prepare) -> None:
-        """Run the operations as a backend prepares them."""
+        """Let a backend prepare the operations, and use them from now on."""
         tensors = self.tensors
         operations = {"act": self.act_operation, "update": self.update_operation}
         if self.agent.delayed:
@@ -105,34 +109,48 @@ class Learner:
     # --- what the loop calls
 
     def begin(self, observations: NDArray[np.float32]) -> None:
+        """Set the observations [R, ds] for the next actions."""
         self.buffers["observation"].copy_(torch.from_numpy(observations))
 
     def act(self) -> NDArray[np.float32]:
+        """Return the next actions [R, da]; the next call overwrites them."""
         self.act_tape.seek(self.step)
         self.run["act"]()
         self._actions.copy_(self.buffers["action"], non_blocking=True)
         if self.device.type == "cuda":
             stream = torch.cuda.current_stream()
-            while not stream.query():  # CUDA's own waiting would keep the core from simulators
+            while not stream.query():  # CUDA's own waiting would block the core for simulators
                 os.sched_yield()
         return self._actions.numpy()
 
     def learn(self) -> None:
-        """The updates that belong to a step."""
-        if self.step < self.first_update:  # in none of them a run would learn
+        """Make the updates of a step."""
+        if self.step < self.first_update:  # no run learns yet
             self.state["update"] += self.agent.updates_per_step
             return
         for place in range(self.agent.updates_per_step):
             self.update(place)
 
     def update(self, place: int = 0) -> None:
-        """The update of this number among those of its step."""
+        """Make one update.
+
+        Args:
+            place: Its number among the updates of the step.
+        """
         self.learn_tape.seek(self.step)
         self.run["update" if self.agent.moves_delayed(self.step, place) else "short_update"]()
 
     def store(
         self, s2: NDArray[Any], following: NDArray[Any], r: NDArray[Any], terminated: NDArray[Any]
     ) -> None:
+        """Store the transition of a step.
+
+        Args:
+            s2: Observations [R, ds] after the step.
+            following: Observations [R, ds] for the next actions, after a reset if an episode ended.
+            r: Rewards [R].
+            terminated: Whether an episode terminated [R].
+        """
         host, ds = self._incoming.numpy(), self.agent.ds
         host[:, :ds], host[:, ds : 2 * ds], host[:, -2], host[:, -1] = s2, following, r, terminated
         self.buffers["incoming"].copy_(self._incoming, non_blocking=True)
@@ -140,14 +158,12 @@ class Learner:
         self.step += 1
 
     def freeze(self, run: int) -> None:
-        """No more learning for one run; the others never notice."""
+        """Stop learning for one run, without an effect on the others."""
         self.state["alive"][run] = False
-        self.buffers["observation"][run] = (
-            0  # as a pool shows it of a run that is parked, also after a resume
-        )
+        self.buffers["observation"][run] = 0  # as the pool returns it for a parked run
 
     def read_metrics(self) -> NDArray[np.float64]:
-        """Means since the last call, [metrics, R]; NaN for runs without an update."""
+        """Return means since the last call [metrics, R]; NaN for runs without an update."""
         sums, counts = self.state["metrics"], self.state["metrics_count"]
         means = sums.double().cpu() / counts.double().cpu()
         sums.zero_()
@@ -157,14 +173,17 @@ class Learner:
     # --- for checkpoints
 
     def export(self) -> Tensors:
-        """Everything but the tapes, which counters bring back, and the empty part of the replay."""
+        """Return the tensors for a checkpoint, without the empty part of the replay buffer.
+
+        Tapes are not stored: seeds and counters determine them.
+        """
         filled = min(self.step, self.buffers["replay"].shape[1])
         own = self.buffers | {"replay": self.buffers["replay"][:, :filled]}
         return {name: tensor.cpu().contiguous() for name, tensor in (self.state | own).items()}
 
     def restore(self, tensors: Tensors) -> None:
+        """Copy the tensors of a checkpoint; it may lack per-run settings that are newer."""
         for name, tensor in (self.state | self.buffers).items():
-            # some are newer
             source = tensors.get(name, tensor) if name.startswith("hyper/") else tensors[name]
             (tensor[:, : source.shape[1]] if name == "replay" else tensor).copy_(source)
         self.step = int(tensors["step"])
@@ -179,8 +198,11 @@ def _under(prefix: str, tensors: Tensors) -> Tensors:
 
 
 def cohort_bytes(runs: Sequence[Run]) -> int:
-    """Memory for the learner: replay, weights with targets, moments and gradients, tapes,
-    activations of shooting."""
+    """Return the memory that the learner of a cohort needs.
+
+    It holds the replay buffer, weights with their targets, moments and gradients, tapes, and the
+    activations of shooting.
+    """
     sizes = task_sizes(runs[0].task)
     agent = make_agent(runs, *sizes)
     config = agent.config

@@ -16,15 +16,12 @@ from pac4sac.runs.metrics import solved_at
 from pac4sac.runs.status import BROKEN_OFF, Status
 from pac4sac.tasks.pool import EnvPool
 from pac4sac.training import backends, checkpoint
-from pac4sac.training.agent_file import save_agent
 from pac4sac.training.callbacks import Callback
-from pac4sac.training.evaluation import Episodes, EvaluatedPolicy, evaluate, policies_of
+from pac4sac.training.cohort_logs import CohortLogs
 from pac4sac.training.options import Options
 from pac4sac.training.progress import Progress, check_stored, extended_runs
 from pac4sac.training.run import Run, check_code, make_agent
 from pac4sac.training.run_folder import Mark, RunFolder, check_that_nothing_was_saved, log_time
-from pac4sac.training.state_coverage import measure_coverage
-from pac4sac.training.value_error import measure_value_errors
 from pac4sac.training.warm_start import start_from
 
 PLACEMENT = ("device", "backend", "precision", "threads")  # options that say how to compute
@@ -42,7 +39,6 @@ class Cohort:
         self.fingerprint = checkpoint.fingerprint([run.describe() for run in runs])
         self.folders = [RunFolder(root, run) for run in runs]
         self.progress = Progress.at_start(len(runs))
-        self.requested_ends: dict[int, str] = {}  # runs that a callback ends, with its reasons
 
     # --- start and end
 
@@ -85,6 +81,17 @@ class Cohort:
         except Stopped:  # a simulator did not answer
             return False
         self.saved = None  # its replay takes much memory
+        self.logs = CohortLogs(
+            self.runs,
+            self.folders,
+            self.options,
+            self.watcher,
+            self.agent,
+            self.learner,
+            self.progress,
+            pool.workers,
+            stop,
+        )
         for run, folder in enumerate(self.folders):
             # first: the checksums in run.json would be of lines that are then cut off
             folder.describe(self.progress.status[run], self.progress.details[run])
@@ -224,9 +231,9 @@ class Cohort:
         self._save()  # the evaluation takes time, and may be interrupted
         status = self.progress.status
         whole = [run for run in range(len(self.runs)) if status[run] not in BROKEN_OFF]
-        self._evaluate(whole)
-        self._log_bias(whole)
-        self._log_coverage(self.progress.running())
+        self.logs.evaluate(whole)
+        self.logs.bias(whole)
+        self.logs.coverage(self.progress.running())
         for run in self.progress.running():
             self._end_run(run, Status.FINISHED, None)
         for run, folder in enumerate(self.folders):
@@ -259,7 +266,7 @@ class Cohort:
             self._retire_failed_runs()
             self._end_episodes(ended)
         if metrics_are_due:
-            self._log_metrics()
+            self.logs.metrics()
         if due:
             self._measure()
 
@@ -296,9 +303,9 @@ class Cohort:
         """
         step, how = self.learner.step, self.options
         schedule = (
-            (self._evaluate, how.evaluate_every),
-            (self._log_bias, how.bias_every),
-            (self._log_coverage, how.coverage_every),
+            (self.logs.evaluate, how.evaluate_every),
+            (self.logs.bias, how.bias_every),
+            (self.logs.coverage, how.coverage_every),
         )
         return [
             measure
@@ -341,7 +348,7 @@ class Cohort:
             return
         for run in self.progress.running():
             if ended[run]:
-                self._log_episode(run)
+                self.logs.episode(run)
                 self._end_if_solved(run)
         self.progress.so_far[ended] = 0
         self.progress.length[ended] = 0
@@ -355,7 +362,7 @@ class Cohort:
         if not self.options.stop_when_solved or r_limit is None:
             return
         if solved_at(self.progress.returns[run], r_limit) is not None:
-            self._log_coverage([run])  # later rows of its replay buffer are not its own
+            self.logs.coverage([run])  # later rows of its replay buffer are not its own
             self._end_run(run, Status.FINISHED, f"solved at step {self.learner.step}")
 
     def _end_run(self, run: int, status: Status, detail: str | None) -> None:
@@ -373,129 +380,17 @@ class Cohort:
         A checkpoint follows, so a resume does not depend on the same callback.
         """
         ending = {
-            run: self.requested_ends[run]
+            run: self.logs.requested_ends[run]
             for run in self.progress.running()
-            if run in self.requested_ends
+            if run in self.logs.requested_ends
         }
         for run, reason in ending.items():
-            self._log_coverage([run])
+            self.logs.coverage([run])
             self._end_run(run, Status.STOPPED, f"{reason}, at step {self.learner.step}")
-        self.requested_ends.clear()
+        self.logs.requested_ends.clear()
         return bool(ending)
 
-    # --- what is measured and written
-
-    def _log(self, run: int, kind: str, row: dict[str, Any]) -> None:
-        """Append a row to a log, and note if a callback then wants to end the run."""
-        self.folders[run].log(kind, row)
-        if reason := self.watcher.on_log(self.runs[run], kind, row):
-            self.requested_ends[run] = reason
-
-    def _log_episode(self, run: int) -> None:
-        returns, so_far = self.progress.returns[run], float(self.progress.so_far[run])
-        row = {
-            "episode": len(returns),
-            "step": self.learner.step,
-            "return": so_far,
-            "length": int(self.progress.length[run]),
-        }
-        self._log(run, "episodes", row)
-        returns.append(so_far)
-
-    def _log_metrics(self) -> None:
-        values = self.learner.read_metrics()
-        for run in self.progress.running():
-            if not np.isnan(values[:, run]).all():
-                row = dict(zip(self.agent.metric_names, values[:, run].tolist(), strict=True))
-                self._log(run, "metrics", {"step": self.learner.step, **row})
-
-    def _evaluate(self, runs: Sequence[int]) -> None:
-        """Evaluate runs, and keep the agents of the best scheduled evaluations.
-
-        The shooting policy, if a run has it, decides which of its agents is best.
-        """
-        if not runs or not self.options.evaluation_episodes:
-            return
-        means: dict[int, float] = {}
-        for policy in policies_of(self.agent):
-            means |= self._evaluate_policy(runs, policy)
-        if self.options.evaluate_every:
-            for run, mean in means.items():
-                self._keep_best(run, mean)
-
-    def _evaluate_policy(self, runs: Sequence[int], policy: EvaluatedPolicy) -> dict[int, float]:
-        """Evaluate a policy of those runs that have it; return their mean returns."""
-        played = Episodes(
-            self.agent,
-            self.learner.state,
-            self.task,
-            self.seeds,
-            self.options.evaluation_episodes,
-            str(self.learner.step),
-            workers=self.pool.workers,
-            only=runs,
-            stop=self.stop,
-            step_seconds=self.options.step_seconds,
-        )
-        returns = evaluate(played, policy)
-        if policy == "shooting":
-            shots = self.agent.shots(evaluating=True)
-            runs = [run for run in runs if shots[run] > 1]
-        for run in runs:
-            self._log_evaluation(run, policy, returns[run], played)
-        return {run: returns[run].mean().item() for run in runs}
-
-    def _log_evaluation(
-        self, run: int, policy: str, returns: NDArray[np.float64], played: Episodes
-    ) -> None:
-        row = {
-            "step": self.learner.step,
-            "policy": policy,
-            "mean": returns.mean().item(),
-            "returns": returns.tolist(),
-        }
-        if run in played.failures:
-            row["failure"] = played.failures[run]
-        self._log(run, "evaluations", row)
-
-    def _keep_best(self, run: int, mean: float) -> None:
-        """Save the agent if its evaluation was the best so far."""
-        best = self.progress.best[run]
-        if not np.isnan(mean) and (best is None or mean > best):
-            self.progress.best[run] = mean
-            self._save_agent(run, "best.safetensors")
-
-    def _log_bias(self, runs: Sequence[int]) -> None:
-        if not runs or not self.options.bias_every:
-            return
-        step = self.learner.step
-        errors = measure_value_errors(
-            self.agent,
-            self.learner.state,
-            self.task,
-            self.seeds,
-            self.options.bias_episodes,
-            str(step),
-            only=runs,
-            workers=self.pool.workers,
-            stop=self.stop,
-            step_seconds=self.options.step_seconds,
-        )
-        for run in runs:
-            if row := errors[run].row():
-                self._log(run, "bias", {"step": step} | row)
-
-    def _log_coverage(self, runs: Sequence[int]) -> None:
-        if not runs or not self.options.coverage_every:
-            return
-        for run, coverage in enumerate(measure_coverage(self.learner)):
-            if run in runs:
-                self._log(run, "coverage", {"step": self.learner.step, **coverage._asdict()})
-
-    def _save_agent(self, run: int, name: str = "agent.safetensors") -> None:
-        save_agent(
-            self.folders[run].path / name, self.runs[run], self.agent, self.learner.state, run
-        )
+    # --- checkpoints
 
     def _save(self, marks: list[dict[str, Mark]] | None = None) -> None:
         """Save the agents and a checkpoint.
@@ -504,7 +399,7 @@ class Cohort:
             marks: Ends to which a resume cuts the logs back; None for their present ends.
         """
         for run in range(len(self.runs)):
-            self._save_agent(run)
+            self.logs.save_agent(run)
         about = {
             "placement": self.placement,
             **self.progress.describe(),

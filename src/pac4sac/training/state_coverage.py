@@ -1,8 +1,8 @@
-"""State coverage: how widely the states in a run's replay buffer lie. docs/metrics.md tells what
-the numbers mean.
+"""Measure state coverage: how widely the states in a run's replay buffer are spread.
 
-States are taken as the networks see them: a scale found from a run's own states would divide out
-what is measured."""
+docs/metrics.md explains the numbers.
+
+States are not rescaled: a scale computed from a run's own states would remove what is measured."""
 
 from typing import NamedTuple
 
@@ -14,25 +14,30 @@ from torch import Tensor
 from pac4sac.agents.tape import Stream, Tape
 from pac4sac.training.learner import Learner
 
-SAMPLE = 1000  # states; always as many, since among more of them the nearest is nearer
-GRAIN = 0.01  # deviation of an observation that counts as standing still
+SAMPLE = 1000  # states; a fixed number, since among more states the nearest one is nearer
+GRAIN = 0.01  # standard deviation of an observation that counts as standing still
 
 
 class StateCoverage(NamedTuple):
+    """Hold the coverage of one run."""
+
     nearest: float  # mean distance from a state to the nearest other
     log_volume: float
-    states: int  # among which
+    states: int  # number of states in the sample
 
 
 def measure_coverage(learner: Learner) -> list[StateCoverage]:
-    """Of every run, from a sample of the states in which it acted; none before there are two."""
+    """Measure the coverage of every run from a sample of the states in which it acted.
+
+    Returns:
+        One measurement per run; none before there are two states.
+    """
     replay = learner.buffers["replay"]
     filled = min(learner.step, replay.shape[1])
     if filled < 2:
         return []
     count = min(SAMPLE, filled)
-    # From a tape of its own, by seed and step: training never notices, and a resumed run draws the
-    # same.
+    # A separate tape, by seed and step: training is not affected, and a resumed run draws the same.
     tape = Tape(
         learner.act_tape.seeds,
         {"coverage": Stream((count,), uniform=True)},
@@ -42,15 +47,14 @@ def measure_coverage(learner: Learner) -> list[StateCoverage]:
     tape.seek(learner.step)
     index = one_of_each_stretch(filled, tape.blocks["coverage"].squeeze(1))  # [R, count]
     states = replay.gather(1, index.unsqueeze(-1).expand(-1, -1, learner.agent.ds))
-    # the others add nothing, and can be nine in ten
+    # dimensions that are constant in all runs add nothing, and can be nine in ten
     states = states[..., (states.amin(1) != states.amax(1)).any(0)]
     measured = zip(nearest_distance(states).tolist(), log_volume(states).tolist(), strict=True)
     return [StateCoverage(nearest, volume, count) for nearest, volume in measured]
 
 
 def one_of_each_stretch(length: int, uniforms: Tensor) -> Tensor:
-    """Different numbers below `length`, one drawn from each of as many equal stretches as there are
-    uniforms."""
+    """Draw one index from each of n equal stretches of 0, …, length − 1, by uniforms [R, n]."""
     count = uniforms.shape[1]
     ends = torch.arange(count + 1, device=uniforms.device) * length // count
     start, size = ends[:-1], ends.diff()
@@ -58,17 +62,21 @@ def one_of_each_stretch(length: int, uniforms: Tensor) -> Tensor:
 
 
 def nearest_distance(states: Tensor) -> Tensor:
-    """[R] from [R, n, ds]. By differences: by products, those of near states would be lost in
-    rounding."""
+    """Return the mean distance to the nearest other state, [R] from states [R, n, ds].
+
+    It is computed from differences: with matrix products, rounding would hide small distances.
+    """
     distance = torch.cdist(states, states, compute_mode="donot_use_mm_for_euclid_dist")
     distance.diagonal(dim1=1, dim2=2).fill_(torch.inf)
     return distance.amin(-1).mean(-1)
 
 
 def log_volume(states: Tensor) -> NDArray[np.float64]:
-    """½ ln det(I + Σ/grain²), [R] from [R, n, ds]: the sum over the principal axes of ln √(1 +
-    variance/grain²), to which a direction in which nothing moves adds 0, whether it is a
-    placeholder of the task or the run stood still."""
+    """Return ½ ln det(I + Σ/grain²), [R] from states [R, n, ds].
+
+    This is the sum over the principal axes of ln √(1 + variance/grain²). A direction without
+    movement adds 0.
+    """
     centred = states.double() - states.double().mean(1, keepdim=True)
     covariance = (centred.mT @ centred / (states.shape[1] - 1)).cpu().numpy()
     return np.asarray(0.5 * np.linalg.slogdet(np.eye(states.shape[-1]) + covariance / GRAIN**2)[1])

@@ -1,16 +1,14 @@
-"""How far a critic's claims are from what then happens, on fresh episodes of the policy whose value
-it is to know.
+"""Measure the error of a critic's predictions, on fresh episodes of the policy that it evaluates.
 
-The claim is m_p(s_t, a_t), with v_p where the critic has a variance; the outcome is the discounted
-soft return
+The prediction is m_p(s_t, a_t), with v_p if the critic has a variance. The outcome is the
+discounted soft return
 
     G_t = r_t + Σ_{k≥1} γ^k (r_{t+k} − α log π(a_{t+k}|s_{t+k}))
 
-of π itself (one action, no shooting), with the α of the moment. A time limit is no end: what would
-have come after it is unknown, so a step is judged only where that has a small weight γ^(T−t), and
-the critic's own soft value stands in for it. A critic with the same bias everywhere thus shows at
-least 1 − TAIL of it. All of it is in units of the environment's rewards, also where the critic
-learned them on another scale."""
+of π itself (one action, no shooting), with the present α. A time limit does not end the return:
+the rest is unknown, and the critic's own soft value takes its place. A step is judged only if that
+rest has a small weight γ^(T−t). A critic with a constant bias therefore shows at least 1 − TAIL of
+it. All values are in units of the environment's rewards, whatever the critic's own scale is."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -36,33 +34,32 @@ from pac4sac.training.evaluation import Episodes, play, read_draw
 Floats = NDArray[np.float64]
 # an action [R, E, da] and its log density [R, E], of observations [R, E, ds] and random numbers
 Sample = Callable[[Tensor, Draw], tuple[Tensor, Tensor]]
-TAIL = 0.01  # the largest weight of an unknown tail
+TAIL = 0.01  # the largest weight of an unknown rest
 CHUNK = 64  # steps whose states go through the critic at once
-ROUNDING = 1e-5  # of float32, relative to the values: a smaller bias is none
+ROUNDING = 1e-5  # of float32, relative to the values; a smaller bias is not counted
 LEAST_DEVIATION = 1e-12
-WIDTH = 2.0  # deviations to each side of a claim, within which a return is covered
+WIDTH = 2.0  # standard deviations to each side of a prediction, within which a return is covered
 
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """What a critic offers as its deviation, beside its errors m_p − G in the judged steps."""
+    """Compare a critic's standard deviation with its errors m_p − G in the judged steps."""
 
-    deviation: float  # root mean square
-    ratio: float  # root mean square of error by deviation: 1 where the critic knows how far it errs
-    covered: (
-        float  # share of returns within two deviations, first of an episode, then over the episodes
-    )
-    # Spearman's correlation of |error| and deviation: 0 where it does not know where it errs
-    rank: float
+    deviation: float  # root mean square of the standard deviation
+    ratio: float  # root mean square of error ÷ standard deviation: 1 if the size is right
+    covered: float  # share of returns within two standard deviations, as a mean over episodes
+    rank: float  # Spearman's correlation of |error| and standard deviation
 
 
 @dataclass(frozen=True)
 class Bias:
-    """Of one run: the mean of m_p − G, first over the judged steps of an episode, then over the
-    episodes, which are the independent units behind the interval."""
+    """The bias of one run's critic: the mean of m_p − G over judged steps, then over episodes.
+
+    Episodes are the independent units of the interval.
+    """
 
     bias: float
-    low: float | None  # None where there are not two episodes
+    low: float | None  # None without two episodes
     high: float | None
     rms: float  # of m_p − G, the noise of a single return included
     mean_return: float  # of G, for scale
@@ -72,15 +69,17 @@ class Bias:
 
     @property
     def estimate(self) -> Estimate:
+        """Return the bias with its confidence interval."""
         return Estimate(self.bias, self.low, self.high)
 
     @property
     def relative(self) -> float:
-        """The bias as a share of the size of the values."""
+        """Return the bias as a share of the mean return."""
         return self.bias / abs(self.mean_return) if self.mean_return else math.nan
 
     @property
     def verdict(self) -> str:
+        """Return whether the critic over- or underestimates, if that can be decided."""
         if abs(self.bias) <= ROUNDING * (1 + abs(self.mean_return)):
             return "undecided"
         return bias_verdict(self.estimate)
@@ -88,9 +87,11 @@ class Bias:
 
 @dataclass(frozen=True)
 class ValueErrors:
-    """The claims of one run's critic in fresh episodes, and what came of them. Arrays are [E, T]
-    unless said otherwise: episodes, steps. After the end of an episode, and in all of one whose
-    simulator failed, `judged` is False and the rest is without meaning."""
+    """The predictions of one run's critic in fresh episodes, and the returns.
+
+    Arrays are [E, T] unless stated otherwise: episodes, steps. After the end of an episode, and in
+    an episode whose simulator failed, `judged` is False and the other values have no meaning.
+    """
 
     alpha: float  # 0 where returns are not softened
     gamma: float
@@ -102,32 +103,33 @@ class ValueErrors:
     log_pi: Floats
     m: Floats  # m_p(s_t, a_t)
     v: Floats  # v_p(s_t, a_t); 0 for a critic without a variance
-    deviation: Floats  # what the critic offers as its uncertainty; NaN for one that offers none
+    deviation: Floats  # the critic's standard deviation; NaN for a critic without one
     g: Floats  # G_t
-    tail_weight: Floats  # of what the critic itself says in G_t
+    tail_weight: Floats  # of the critic's own value in G_t
     judged: NDArray[np.bool_]
 
     @property
     def error(self) -> Floats:
-        """m_p − G, NaN where it is not judged."""
+        """Return m_p − G; NaN in steps that are not judged."""
         return np.where(self.judged, self.m - self.g, np.nan)
 
     @property
     def squared(self) -> Floats:
-        """E over Q ~ μ of (Q − G)²."""
+        """Return the mean over Q ~ μ of (Q − G)²."""
         return self.error**2 + self.v
 
     def bounded(self, epsilon: float) -> Floats:
-        """E over Q ~ μ of 1 − exp(−(Q − G)²/ε²), within [0, 1]."""
+        """Return the mean over Q ~ μ of 1 − exp(−(Q − G)²/ε²), within [0, 1]."""
         return bounded_error(self.m, self.v, np.nan_to_num(self.g), epsilon)
 
     def limited(self, largest: float) -> "ValueErrors":
-        """The same errors, but squares beyond the largest count as that."""
+        """Return the same errors, with squares limited to `largest`."""
         v = np.minimum(self.v, largest)
         reach = np.sqrt(largest - v)
         return replace(self, m=self.g + np.clip(self.m - self.g, -reach, reach), v=v)
 
     def part(self, episodes: slice = slice(None), steps: Any = slice(None)) -> "ValueErrors":
+        """Return the errors of some episodes and steps."""
         arrays = {name: x for name, x in vars(self).items() if isinstance(x, np.ndarray)}
         part: Any = {
             name: x[episodes] if x.ndim == 1 else x[episodes][:, steps]
@@ -136,30 +138,33 @@ class ValueErrors:
         return replace(self, **part)
 
     def rewards(self) -> Floats:
-        """Of all steps, judged or not."""
+        """Return the rewards of all steps, judged or not."""
         return np.asarray(self.reward[np.arange(self.reward.shape[1]) < self.length[:, None]])
 
     def within(self, limit: int | None) -> NDArray[np.bool_]:
-        """Which steps are of the task's own length; episodes may have been played on beyond it.
-        None of an episode whose simulator failed, which leaves nothing to judge."""
+        """Return which steps [E, T] are within the task's time limit; episodes may be longer.
+
+        An episode whose simulator failed has none.
+        """
         length = np.minimum(self.length, limit or math.inf)[:, None]
         return np.asarray(
             (np.arange(self.reward.shape[1]) < length) & self.judged.any(1, keepdims=True)
         )
 
     def returns(self, limit: int | None) -> Floats:
+        """Return the returns of the episodes up to the task's time limit."""
         within = self.within(limit)
         return np.asarray(np.where(within, self.reward, 0.0).sum(1)[within.any(1)])
 
     def episode_means(self, values: Floats) -> Floats:
-        """The mean over the judged steps of every episode that has some."""
+        """Return the mean over the judged steps of each episode that has some."""
         some = self.judged.any(1)
         return np.asarray(
             np.where(self.judged, values, 0.0).sum(1)[some] / self.judged.sum(1)[some]
         )
 
     def bias(self, confidence: float = CONFIDENCE) -> Bias | None:
-        """None where no step could be judged."""
+        """Return the bias, or None if no step can be judged."""
         if not self.judged.any():
             return None
         mean = mean_interval(self.episode_means(self.error), confidence)
@@ -176,7 +181,7 @@ class ValueErrors:
         )
 
     def uncertainty(self) -> Uncertainty | None:
-        """None where the critic offers none, or no step could be judged."""
+        """Return the uncertainty, or None if the critic has none or no step can be judged."""
         e, d = self.error[self.judged], np.maximum(self.deviation[self.judged], LEAST_DEVIATION)
         if not len(e) or np.isnan(d).any():
             return None
@@ -189,10 +194,10 @@ class ValueErrors:
         return Uncertainty(deviation, ratio, float(covered.mean()), rank)
 
     def row(self) -> dict[str, Any]:
-        """Of the log: the bias and, where some is offered, the uncertainty; empty where no step
-        could be judged."""
-        measured = (self.bias(), self.uncertainty())
-        return {name: value for part in measured if part for name, value in asdict(part).items()}
+        """Return the line of the log: bias and uncertainty; empty if no step can be judged."""
+        bias, uncertainty = self.bias(), self.uncertainty()
+        row = asdict(bias) if bias else {}
+        return row | (asdict(uncertainty) if uncertainty else {})
 
 
 @torch.no_grad()
@@ -211,13 +216,25 @@ def measure_value_errors(
     stop: StopRequest | None = None,
     step_seconds: int = STEP_SECONDS,
 ) -> list[ValueErrors]:
-    """Play episodes of every run, or of `only` some, side by side; each `occasion` has random
-    numbers of its own.
+    """Play episodes of runs in lockstep, and measure the errors of their critics.
 
-    With `shooting` the actions are those that the agent takes in an evaluation, and returns are
-    plain, without entropy; `sample` acts instead of the policy. Episodes are as long as the task's,
-    unless that leaves over half of the steps without judgement: then they are played on beyond the
-    task's limit until all of its steps can be judged."""
+    Episodes are as long as the task's. If that leaves more than half of the steps without
+    judgement, they are played beyond the time limit until all of its steps can be judged.
+
+    Args:
+        agent: The agent of all runs.
+        state: Its tensors.
+        task: The task.
+        seeds: Seed of each run.
+        episodes: Number of episodes of each run.
+        occasion: Selects the random numbers.
+        shooting: Whether to act as in an evaluation with shooting; returns then have no entropy.
+        sample: Acts instead of the policy.
+        workers: Worker processes for the simulators.
+        only: The runs that play; None for all.
+        stop: Interrupts the measurement.
+        step_seconds: Largest time of a simulator's step.
+    """
     gamma, alpha = Hyper(state).gamma, agent.entropy_weight(state) * (not shooting)
     sample = sample or _sample_of(agent, state, shooting)
     streams = (
@@ -243,17 +260,13 @@ def measure_value_errors(
     end_value = agent.value_estimate(state, end_state, end_action)[0] - alpha[:, None] * end_log_pi
     unknown = np.where(record.terminated, 0.0, _host(end_value).ravel())
 
-    reward, length = np.stack(record.rewards, -1), record.length
-    log_pi = _host(torch.stack(record.log_pi, -1)).reshape(len(length), -1)
+    reward = np.stack(record.rewards, -1)
+    log_pi = _host(torch.stack(record.log_pi, -1)).reshape(reward.shape)
     each_gamma, each_alpha = (_host(x).repeat(episodes) for x in (gamma, alpha))
-    step = np.arange(reward.shape[1])
-    tail_weight = np.where(record.terminated, 0.0, each_gamma ** (length - step[:, None]).clip(0)).T
-    judged = record.ended[:, None] & (step < length[:, None]) & (tail_weight <= TAIL * (1 + 1e-9))
-    if (limit := time_limit(task)) is not None:
-        judged &= step < limit
-    m, v, deviation = _claims(agent, state, record)
+    tail_weight = record.tail_weight(each_gamma)
+    m, v, deviation = _predictions(agent, state, record)
     arrays: dict[str, Any] = {  # all of them [R·E, …]
-        "length": length,
+        "length": record.length,
         "terminated": record.terminated,
         "observation": torch.stack(record.observations, 2).flatten(0, 1).cpu().numpy(),
         "action": torch.stack(record.actions, 2).flatten(0, 1).cpu().numpy(),
@@ -262,22 +275,21 @@ def measure_value_errors(
         "m": m,
         "v": v,
         "deviation": deviation,
-        "g": soft_returns(reward, log_pi, length, unknown, each_gamma, each_alpha),
+        "g": soft_returns(reward, log_pi, record.length, unknown, each_gamma, each_alpha),
         "tail_weight": tail_weight,
-        "judged": judged,
+        "judged": record.judged(tail_weight, time_limit(task)),
     }
-    own = [slice(run * episodes, (run + 1) * episodes) for run in range(len(seeds))]
-    return [
-        ValueErrors(
-            alpha=float(alpha[run]),
-            gamma=float(gamma[run]),
-            **{name: array[own[run]] for name, array in arrays.items()},
-        )
-        for run in range(len(seeds))
-    ]
+    errors = []
+    for run in range(len(seeds)):
+        own = slice(run * episodes, (run + 1) * episodes)
+        of_run = {name: array[own] for name, array in arrays.items()}
+        errors.append(ValueErrors(alpha=float(alpha[run]), gamma=float(gamma[run]), **of_run))
+    return errors
 
 
 def _sample_of(agent: Agent, state: State, shooting: bool) -> Sample:
+    """Return the agent's shooting policy or its stochastic policy, with log densities."""
+
     def shoot(s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
         return agent.behaviour(state, s, draw), s.new_zeros(s.shape[:2])
 
@@ -307,8 +319,22 @@ class _Record:
     log_pi: list[Tensor] = field(default_factory=list)  # [R, E]
     rewards: list[NDArray[Any]] = field(default_factory=list)  # [N]
 
+    def tail_weight(self, gamma: Floats) -> Floats:
+        """Return γ^(T−t) [N, T], the weight of what follows the last step; 0 if terminated."""
+        step = np.arange(len(self.rewards))[:, None]
+        weight = np.where(self.terminated, 0.0, gamma ** (self.length - step).clip(0))
+        return np.asarray(weight.T)
+
+    def judged(self, tail_weight: Floats, limit: int | None) -> NDArray[np.bool_]:
+        """Return which steps [N, T] can be judged, up to the task's time limit."""
+        step = np.arange(len(self.rewards))
+        judged = self.ended[:, None] & (step < self.length[:, None])
+        judged &= tail_weight <= TAIL * (1 + 1e-9)
+        return np.asarray(judged if limit is None else judged & (step < limit))
+
 
 def _play(played: Episodes, sample: Sample, tape: Tape) -> _Record:
+    """Play episodes with the actions of `sample`, and record them."""
     n = len(played.seeds) * played.count
     record = _Record(
         length=np.zeros(n, np.int64),
@@ -342,8 +368,16 @@ def soft_returns(
     gamma: Floats,
     alpha: Floats,
 ) -> Floats:
-    """G_t of episodes [N, T] of different lengths [N]; `end_value` is that of the state after the
-    last step."""
+    """Return G_t [N, T] of episodes of different lengths.
+
+    Args:
+        reward: Rewards [N, T].
+        log_pi: Log densities of the actions [N, T].
+        length: Number of steps [N].
+        end_value: Soft value of the state after the last step [N].
+        gamma: Discount factors [N].
+        alpha: Entropy weights [N].
+    """
     g = np.full(reward.shape, np.nan)
     following = end_value
     for t in reversed(range(reward.shape[1])):
@@ -354,24 +388,28 @@ def soft_returns(
 
 
 def bounded_error(m: Floats, v: Floats, y: Floats, epsilon: float) -> Floats:
+    """Return the mean over Q ~ N(m, v) of 1 − exp(−(Q − y)²/ε²)."""
     m_p, v_p, target = (torch.from_numpy(x) for x in (m, v, y))
     return np.asarray(bounds.bounded_loss(m_p, v_p, target, epsilon).numpy())
 
 
-def _claims(agent: Agent, state: State, record: _Record) -> tuple[Floats, Floats, Floats]:
-    """Return m_p, v_p and the deviation that is offered, each [R·E, T]."""
-    chunks: tuple[list[Tensor], ...] = ([], [], [])
+def _predictions(agent: Agent, state: State, record: _Record) -> tuple[Floats, Floats, Floats]:
+    """Return m_p, v_p and the critic's standard deviation, each [R·E, T]."""
+    means, variances, deviations = list[Tensor](), list[Tensor](), list[Tensor]()
     for first in range(0, len(record.actions), CHUNK):
         s = torch.stack(record.observations[first : first + CHUNK], 2)  # [R, E, t, ds]
         a = torch.stack(record.actions[first : first + CHUNK], 2)
         pairs = s.flatten(1, 2), a.flatten(1, 2)
         m, v = agent.value_estimate(state, *pairs)
         deviation = agent.members_std(state, *pairs) if v is None else v.sqrt()
-        each = m, torch.zeros_like(m) if v is None else v, deviation
-        for chunk, x in zip(chunks, each, strict=True):
-            chunk.append(x.view(a.shape[:3]).flatten(0, 1))
-    m_p, v_p, offered = (_host(torch.cat(chunk, -1)) for chunk in chunks)
-    return m_p, v_p, offered
+        v = torch.zeros_like(m) if v is None else v
+        for values, x in ((means, m), (variances, v), (deviations, deviation)):
+            values.append(x.view(a.shape[:3]).flatten(0, 1))
+    return _joined(means), _joined(variances), _joined(deviations)
+
+
+def _joined(chunks: Sequence[Tensor]) -> Floats:
+    return _host(torch.cat(list(chunks), -1))
 
 
 def _host(x: Tensor) -> Floats:
