@@ -605,9 +605,9 @@ def two_ends() -> Iterator[tuple[waiting.Notifier, waiting.Notifier, np.ndarray,
 
 @pytest.mark.parametrize("patience", [0.0, 60.0])
 def test_a_notification_is_seen_asleep_and_awake(monkeypatch, patience):
-    monkeypatch.setattr(waiting, "patience", lambda: patience)
+    monkeypatch.setattr(waiting, "spin_seconds", lambda: patience)
     # a sleeper is woken, and does not find out by itself
-    monkeypatch.setattr(waiting, "LOOK_UP", 60_000)
+    monkeypatch.setattr(waiting, "POLL_MS", 60_000)
     with two_ends() as (pool, worker, board, _):
         for count in range(1, 4):
             threading.Timer(0.02, pool.notify).start()
@@ -621,7 +621,7 @@ def test_a_notification_is_seen_asleep_and_awake(monkeypatch, patience):
 
 
 def test_whoever_waits_is_awake_for_a_while_and_then_sleeps(monkeypatch):
-    monkeypatch.setattr(waiting, "patience", lambda: 0.2)
+    monkeypatch.setattr(waiting, "spin_seconds", lambda: 0.2)
     with two_ends() as (pool, worker, board, _):
         board["asked"][1] = 1
         waiter = threading.Thread(target=waiting.wait, args=([pool],))
@@ -634,7 +634,7 @@ def test_whoever_waits_is_awake_for_a_while_and_then_sleeps(monkeypatch):
 
 
 def test_a_sleeper_finds_out_by_itself_where_the_ring_did_not_see_it_sleep(monkeypatch):
-    monkeypatch.setattr(waiting, "patience", lambda: 0.0)
+    monkeypatch.setattr(waiting, "spin_seconds", lambda: 0.0)
     with two_ends() as (pool, worker, board, _):
         board["asked"][1] = 1
         waiter = threading.Thread(target=waiting.wait, args=([pool],))
@@ -648,7 +648,7 @@ def test_a_sleeper_finds_out_by_itself_where_the_ring_did_not_see_it_sleep(monke
 
 @pytest.mark.parametrize("patience", [0.0, 0.01])
 def test_nobody_waits_for_the_dead(monkeypatch, patience):
-    monkeypatch.setattr(waiting, "patience", lambda: patience)
+    monkeypatch.setattr(waiting, "spin_seconds", lambda: patience)
     with two_ends() as (pool, worker, _, there):
         pool.notify()
         worker.notify()
@@ -659,7 +659,7 @@ def test_nobody_waits_for_the_dead(monkeypatch, patience):
 
 
 def test_rings_that_nobody_reads_block_nobody(monkeypatch):
-    monkeypatch.setattr(waiting, "patience", lambda: 0.0)
+    monkeypatch.setattr(waiting, "spin_seconds", lambda: 0.0)
     with two_ends() as (pool, worker, board, _):
         board["pool_sleeps"][1] = True
         for _ in range(300_000):
@@ -670,7 +670,7 @@ def test_rings_that_nobody_reads_block_nobody(monkeypatch):
 @pytest.mark.parametrize("patience", [0.0, 60.0])
 def test_pools_that_sleep_and_that_stay_awake_see_the_same(monkeypatch, patience):
     # of the pool; workers judge for themselves
-    monkeypatch.setattr(waiting, "patience", lambda: patience)
+    monkeypatch.setattr(waiting, "spin_seconds", lambda: patience)
     task = get_task("cartpole-swingup")
     with EnvPool(task, [1, 2, 3], 2) as pool, EnvPool(task, [1, 2, 3]) as local:
         assert np.array_equal(pool.reset(), local.reset())
@@ -690,4 +690,4 @@ def test_workers_stay_awake_only_where_cores_are_many_and_keep_the_order_of_writ
 ):
     monkeypatch.setattr(waiting, "machine_cores", lambda: cores)
     monkeypatch.setattr(waiting.platform, "machine", lambda: machine)
-    assert bool(waiting.patience.__wrapped__()) is awake
+    assert bool(waiting.spin_seconds.__wrapped__()) is awake

@@ -1,5 +1,6 @@
-"""The environments of runs over one board of arrays: the same code steps them in the pool's process
-and in workers."""
+"""Step the environments of runs over a board, a structured array that they share with the pool.
+
+The same code runs in the pool's process and in workers."""
 
 import atexit
 import contextlib
@@ -24,12 +25,14 @@ Board = NDArray[np.void]
 
 # Asks a worker to begin an episode of one run and to replay the actions that follow, as float32.
 EPISODE_REQUEST = struct.Struct("<iqq")  # run, episode, bytes of the actions
-TICK = 1.0  # seconds between two looks at a simulator that may hang
+TICK = 1.0  # seconds between two checks of a simulator that may hang
 
 
 def board_layout(runs: int, observation_size: int, action_size: int) -> np.dtype[np.void]:
-    """All that pool and environments exchange: the pool writes ``action`` and ``active``, they
-    write the rest."""
+    """Return the layout of the board.
+
+    The pool writes `action` and `active`, and the environments write the rest.
+    """
     return np.dtype(
         [
             ("action", np.float32, (runs, action_size)),
@@ -40,14 +43,17 @@ def board_layout(runs: int, observation_size: int, action_size: int) -> np.dtype
                 (name, np.bool_, (runs,))
                 for name in ("terminated", "truncated", "active", "failed")
             ],
-            # the environment could not be built, and the user can mend it
+            # the environment could not be made, for a reason that the user can fix
             ("refused", np.bool_, (runs,)),
             ("cause", "S400", (runs,)),  # of a failure
-            # Of each worker, at the index of its first run: what it was asked for, how much of that
-            # to begin episodes, what it has done, and the seconds its steps took; who sleeps and
-            # must be woken. Beats count the steps and resets that the process has begun, those for
-            # other pools too, and tell that none of them hangs.
-            *[(name, np.int64, (runs,)) for name in ("asked", "requests", "answered", "beats")],
+            # Of each worker, at the index of its first run: the number of requests, of those among
+            # them that begin episodes, and of answers; the seconds its steps took; and which end
+            # sleeps and must be woken. Heartbeats count the steps and resets that the process has
+            # begun, also for other pools; they show that it does not hang.
+            *[
+                (name, np.int64, (runs,))
+                for name in ("asked", "requests", "answered", "heartbeats")
+            ],
             ("worked", np.float64, (runs,)),
             *[(name, np.bool_, (runs,)) for name in ("pool_sleeps", "worker_sleeps")],
         ],
@@ -56,26 +62,28 @@ def board_layout(runs: int, observation_size: int, action_size: int) -> np.dtype
 
 
 def simulator_seed(run_seed: int, purpose: str, episode: int) -> int:
-    """What the environment of a run is reset with for an episode."""
+    """Return the seed for the reset of a run's environment before an episode."""
     key = (zlib.crc32(purpose.encode()), episode)
     word = np.random.SeedSequence(run_seed, spawn_key=key).generate_state(1, np.uint32)[0]
     return int(word) >> 1  # some simulators keep their seed in a signed 32-bit integer
 
 
 def number(reward: Any) -> float:
-    # NumPy would read a text
+    """Return a reward as a float; refuse what is not one number, such as text."""
     if not isinstance(reward, SupportsFloat) or np.size(cast(Any, reward)) != 1:
         raise TypeError(f"its reward is no number: {reward!r}")
     return float(np.asarray(reward, np.float64).item())
 
 
 class Alarm:
-    """While entered, in the process of the pool, breaks off a step or a reset that takes too long,
-    and one that keeps a stop waiting. It cannot where a simulator hangs without giving Python its
-    turn, nor outside of the main thread; and it leaves an alarm alone that the user has set."""
+    """Interrupts, inside a `with` block, a step or a reset that takes too long or delays a stop.
+
+    It works in the main thread of the pool's process, if the simulator returns to Python from time
+    to time. An alarm that the user has set is left alone.
+    """
 
     _inside: ClassVar["Alarm | None"] = None
-    # when it did last; it ticks only while somebody is inside, which costs less
+    # time of the last tick; the timer runs only while a block is entered, which costs less
     _ticked: ClassVar[float] = -math.inf
     _before: ClassVar[Any] = signal.SIG_DFL
 
@@ -83,7 +91,7 @@ class Alarm:
         self._limit, self._stop, self._began = limit, stop, 0.0
 
     def begin(self) -> None:
-        """A step or a reset begins."""
+        """Note the start of a step or a reset."""
         self._began = time.monotonic()
 
     def __enter__(self) -> None:
@@ -113,7 +121,7 @@ class Alarm:
 
     @staticmethod
     def silence() -> None:
-        """Tick no more. A Python that ends forgets who answers, and a late tick would kill it."""
+        """Stop the timer. A signal after the end of Python would kill the process."""
         if Alarm._ticked > -math.inf:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, Alarm._before or signal.SIG_DFL)
@@ -130,8 +138,10 @@ atexit.register(Alarm.silence)
 
 
 class RunEnvironment:
-    """The environment of one run and the episode it is in. What goes wrong inside is told on the
-    board, not raised."""
+    """The environment of one run and its present episode.
+
+    Errors of the environment are written to the board, not raised.
+    """
 
     def __init__(
         self,
@@ -142,15 +152,18 @@ class RunEnvironment:
         board: Board,
         before_step: Callable[[], object] = lambda: None,
     ) -> None:
-        """`before_step` is called whenever a step or a reset begins, which may take too long."""
-        self._task, self._run, self._seed, self._purpose, self._board = (
-            task,
-            run,
-            seed,
-            purpose,
-            board,
-        )
-        self._before_step = before_step
+        """Prepare the environment of a run; the first episode makes it.
+
+        Args:
+            task: The task.
+            run: Number of the run on the board.
+            seed: Seed of the run.
+            purpose: Selects the random numbers, with the seed.
+            board: The board.
+            before_step: Is called before each step or reset, which may take too long.
+        """
+        self._task, self._run, self._seed, self._purpose = task, run, seed, purpose
+        self._board, self._before_step = board, before_step
         self._env: gymnasium.Env[NDArray[np.float32], NDArray[np.float32]] | None = None
         self._episode = self._steps = 0
         # What each step needs is looked up once.
@@ -162,8 +175,7 @@ class RunEnvironment:
         self._reward, self._terminated, self._truncated, self._active, self._failed = columns
 
     def begin(self, episode: int, actions: bytes) -> None:
-        """Start this episode and take these actions in it; the board then shows the observation
-        reached."""
+        """Start an episode, take these actions in it, and write the last observation."""
         self._failed[self._run] = self._board["refused"][self._run] = False
         self._steps = 0
         try:
@@ -187,8 +199,7 @@ class RunEnvironment:
         try:
             self._steps += 1
             self._before_step()
-            # A copy, because an environment may keep the action it was given, and the board changes
-            # under it.
+            # A copy, because an environment may keep the action, and the board changes.
             observation, reward, terminated, truncated, _ = self._env.step(self._action.copy())
             self._final_observation[:] = self._checked(observation)
             self._reward[run] = reward if type(reward) is float else number(reward)
@@ -200,17 +211,17 @@ class RunEnvironment:
             self._fail(problem)
 
     def close(self) -> None:
+        """Close the environment, and ignore its errors, so the others are closed too."""
         if self._env is not None:
-            # its results are safe; it must not keep the others from closing
             with contextlib.suppress(Exception, SystemExit):
                 self._env.close()
 
     def _reset(self, episode: int) -> NDArray[np.float32]:
+        """Start an episode; return its first observation."""
         assert self._env is not None
         self._episode, self._steps = episode, 0
         self._before_step()
-        # Environments whose first episode differs from later ones must not count resets themselves:
-        # a replay has fewer.
+        # Environments whose first episode differs must not count resets: a replay has fewer.
         options = (
             {"episode": episode} if getattr(self._env.unwrapped, "episode_option", False) else None
         )
@@ -219,7 +230,7 @@ class RunEnvironment:
         )[0]
 
     def _checked(self, observation: Any) -> Any:
-        # NumPy would repeat a single number
+        """Refuse an observation of another shape, which NumPy might broadcast."""
         if (shape := np.shape(observation)) != self._observation.shape:
             raise ValueError(
                 f"its observation has the shape {shape} instead of {self._observation.shape}"
@@ -227,6 +238,7 @@ class RunEnvironment:
         return observation
 
     def _fail(self, problem: BaseException) -> None:
+        """Write the cause of a failure to the board."""
         cause = " ".join(str(problem).split())
         if self._env is None and isinstance(problem, UserError):
             self._board["refused"][self._run] = True
@@ -239,7 +251,7 @@ class RunEnvironment:
 
 
 class HostInProcess:
-    """The environments of a pool without workers."""
+    """The environments of a pool without workers; see `HostInWorker` for its methods."""
 
     restarted = shared = False
 
@@ -273,5 +285,5 @@ class HostInProcess:
         for environment in self._environments:
             environment.close()
 
-    def ending(self) -> str:
+    def wait_for_end(self) -> str:
         return "closed"

@@ -1,7 +1,7 @@
-"""EnvPool: one environment per run, stepped in lockstep, in this process or in workers over shared
-memory."""
+"""Step one environment per run in lockstep, in this process or in workers over shared memory."""
 
 import contextlib
+import itertools
 import json
 import logging
 import mmap
@@ -20,12 +20,11 @@ from pac4sac.base.errors import UserError
 from pac4sac.base.stopping import STEP_SECONDS, StopRequest
 from pac4sac.tasks.episodes import Alarm, Board, HostInProcess, board_layout
 from pac4sac.tasks.registry import Task, portable, simulator_seconds, task_sizes
-from pac4sac.tasks.worker import Crew, Host, HostInWorker, WorkerProcess, close_hosts
+from pac4sac.tasks.worker import Host, HostInWorker, WorkerGroup, WorkerProcess, close_hosts
 
 log = logging.getLogger(__name__)
 
-# Seconds that workers cost, as seen on a virtual machine whose cores are busy with a learner too;
-# idle cores do better.
+# Seconds that workers cost, measured on a virtual machine whose cores also run a learner.
 ROUND_TRIP = 100e-6
 ROUND_TRIP_PER_WORKER = 10e-6
 
@@ -33,9 +32,9 @@ Snapshot = dict[str, NDArray[Any]]
 
 
 class Transitions(NamedTuple):
-    """One lockstep step of all runs; the arrays are overwritten by the next receive()."""
+    """Hold one lockstep step of all runs; the next receive() overwrites the arrays."""
 
-    # [R, ds] what to act on next; after the end of an episode the reset observation
+    # [R, ds] for the next actions; after the end of an episode that of the reset
     observation: NDArray[np.float32]
     final_observation: NDArray[np.float32]  # [R, ds] s' of the transition just taken
     reward: NDArray[np.float64]  # [R]
@@ -46,20 +45,30 @@ class Transitions(NamedTuple):
 
 
 class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
-    """Steps R environments; the number of workers changes the speed and nothing else. Pools that
-    take turns can share their workers (`interleaved_pools`).
+    """Steps R environments. The number of workers changes only the speed.
 
-    ``failures`` maps each run whose simulator failed to the cause; such a run is out, the others go
-    on. A step or reset that takes longer than ``limit`` seconds is a failure.
-    ``replay_mismatches`` holds runs whose replay led to another observation. After an exception out
-    of send() or receive() (Ctrl-C, say, or Stopped while simulators hang) only close() is
-    meaningful."""
+    Pools that take turns can share their workers (`interleaved_pools`). After an exception from
+    send() or receive(), such as Ctrl-C or `Stopped`, only close() may be called.
+
+    Args:
+        task: The task of all runs.
+        seeds: Seed of each run.
+        workers: Number of worker processes, "auto", or those that pools share.
+        purpose: Selects the random numbers of the simulators, with the seed.
+        limit: Seconds that a step or a reset may take before it counts as a failure.
+        stop: Interrupts waiting for simulators.
+
+    Attributes:
+        failures: The cause for each run whose simulator failed. Such a run is not stepped any more;
+            the others continue.
+        replay_mismatches: Runs whose replay led to another observation.
+    """
 
     def __init__(
         self,
         task: Task,
         seeds: Sequence[int],
-        workers: int | Literal["auto"] | Crew = 0,
+        workers: int | Literal["auto"] | WorkerGroup = 0,
         purpose: str = "train",
         limit: int = STEP_SECONDS,
         stop: StopRequest | None = None,
@@ -70,46 +79,67 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         self.failures: dict[int, str] = {}
         self.replay_mismatches: set[int] = set()
         self._stop = stop
-        # tells the user at once what cannot work
+        # first, since it refuses a task that cannot work
         self.observation_size, self.action_size = task_sizes(task)
-        crew = workers
-        if not isinstance(crew, Crew):
-            crew = Crew(settle_workers(task, [self.runs], crew))
-        self.workers = crew.size
 
-        # steps taken in the present episode
+        # number of the present episode, and of its steps
         self._episode, self._steps = np.zeros((2, self.runs), np.int64)
         # the actions of those steps
         self._history = np.zeros((self.runs, 1024, self.action_size), np.float32)
         self._each_run = np.arange(self.runs)
         self._state: Literal["new", "idle", "stepping", "closed"] = "new"
 
-        shape = (self.runs, self.observation_size, self.action_size)
-        layout = board_layout(*shape)
         self._hosts: list[Host] = []
-        if self.workers:
-            memory = _anonymous_memory(layout.itemsize)
-            self._closing = weakref.finalize(self, close_hosts, self._hosts, memory)
-            self._board: Board = np.ndarray((), layout, buffer=mmap.mmap(memory, layout.itemsize))
-            self._job: dict[str, Any] = {
-                "task": portable(task),
-                "purpose": purpose,
-                "seeds": self.seeds,
-                "shape": shape,
-                "memory": memory,
-                "limit": limit,
-            }
-            self._join(crew)
-            if crew is not workers:
-                crew.start()
+        if isinstance(workers, WorkerGroup):
+            group = workers
         else:
-            self._closing = weakref.finalize(self, close_hosts, self._hosts, None)
-            self._board = np.zeros((), layout)
-            alarm = Alarm(limit, stop)
-            self._hosts.append(HostInProcess(task, self.seeds, purpose, self._board, alarm))
+            group = WorkerGroup(number_of_workers(task, [self.runs], workers))
+        self.workers = group.size
+        if self.workers:
+            self._host_in_workers(group, purpose, limit)
+            if group is not workers:  # else it starts once all its pools have joined it
+                group.start()
+        else:
+            self._host_in_process(purpose, limit)
+        self._name_board_parts()
+        self._active[:] = True
 
-        # The caller sees a copy, because simulators write the board while the learner reads.
-        seen = np.zeros((), layout)
+    def _host_in_process(self, purpose: str, limit: int) -> None:
+        """Make the environments of all runs in this process."""
+        self._closing = weakref.finalize(self, close_hosts, self._hosts, None)
+        self._board: Board = np.zeros((), board_layout(*self._shape))
+        alarm = Alarm(limit, self._stop)
+        self._hosts.append(HostInProcess(self.task, self.seeds, purpose, self._board, alarm))
+
+    def _host_in_workers(self, group: WorkerGroup, purpose: str, limit: int) -> None:
+        """Give the runs of this pool to the workers of a group."""
+        layout = board_layout(*self._shape)
+        memory = _anonymous_memory(layout.itemsize)
+        self._closing = weakref.finalize(self, close_hosts, self._hosts, memory)
+        self._board = np.ndarray((), layout, buffer=mmap.mmap(memory, layout.itemsize))
+        self._job: dict[str, Any] = {
+            "task": portable(self.task),
+            "purpose": purpose,
+            "seeds": self.seeds,
+            "shape": self._shape,
+            "memory": memory,
+            "limit": limit,
+        }
+        for worker, runs in group.assign(self.runs):
+            host = HostInWorker(self._job, runs, self._board, self._stop)
+            self._hosts.append(host)
+            group.hosts[worker].append(host)
+
+    @property
+    def _shape(self) -> tuple[int, int, int]:
+        return self.runs, self.observation_size, self.action_size
+
+    def _name_board_parts(self) -> None:
+        """Look up once what each step needs of the board, and of the copy that the caller sees.
+
+        It is a copy because simulators write the board while the learner reads.
+        """
+        seen = np.zeros((), self._board.dtype)
         self._seen_bytes, self._board_bytes = (
             array.reshape(1).view(np.uint8) for array in (seen, self._board)
         )
@@ -119,23 +149,16 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         )
         self._rows = [self._board[name] for name in Transitions._fields if name != "failed"]
         self._numbers = [rows for rows in self._rows if rows.dtype != np.bool_]
-        self._active[:] = True
-
-    def _join(self, crew: Crew) -> None:
-        """Give the runs of this pool to the workers of a crew."""
-        for worker, runs in crew.deal(self.runs):
-            host = HostInWorker(self._job, runs, self._board, self._stop)
-            self._hosts.append(host)
-            crew.hosts[worker].append(host)
 
     def reset(self, episode: int = 0) -> NDArray[np.float32]:
-        """Start this episode of every run that has not failed, parked ones included."""
+        """Start an episode of every run that has not failed, parked ones too; return [R, ds]."""
         self._require("new", "idle")
         self._active[:] = ~self._failed
         self._episode[:], self._steps[:] = episode, 0
         return self._start()
 
     def send(self, actions: NDArray[np.float32]) -> None:
+        """Start a step of all runs with actions [R, da]."""
         self._require("idle")
         if actions.shape != (self.runs, self.action_size):
             raise ValueError(
@@ -145,12 +168,13 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         self._state = "stepping"
         for host in self._hosts:
             host.step()
-        # While they step: an episode is replayed from here when a worker dies.
+        # While they step: if a worker dies, its episodes are replayed from this history.
         if self._steps.max() == self._history.shape[1]:
             self._history = np.concatenate([self._history, np.zeros_like(self._history)], axis=1)
         self._history[self._each_run, self._steps] = self._action
 
     def receive(self) -> Transitions:
+        """Wait for the end of the step, and return its transitions."""
         self._require("stepping")
         self._collect()
         self._settle()
@@ -162,22 +186,20 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         return self._seen
 
     def worked(self) -> NDArray[np.float64]:
-        """Seconds for which each worker, or this process in place of workers, has stepped since its
-        start."""
+        """Return the seconds that each worker, or this process, has spent in steps."""
         return np.array([self._board["worked"][host.runs[0]] for host in self._hosts])
 
     def park(self, run: int) -> None:
-        """Step this run no more: it diverged, was solved or was stopped elsewhere."""
+        """Stop stepping a run, which has ended."""
         self._active[run] = False
         self._steps[run] = 0
 
     def snapshot(self) -> Snapshot:
-        """Where every run stands, in arrays of fixed types; ``failures`` is JSON, as bytes."""
+        """Return the state of every run as arrays of fixed types; `failures` is JSON, as bytes."""
         self._require("idle")
         actions = self._history[:, : max(1, self._steps.max())].copy()
-        actions[np.arange(actions.shape[1]) >= self._steps[:, None]] = (
-            0  # nothing of earlier episodes
-        )
+        is_older = np.arange(actions.shape[1]) >= self._steps[:, None]
+        actions[is_older] = 0  # left from earlier episodes
         return {
             "seed": np.array(self.seeds, np.uint64),
             "episode": self._episode.copy(),
@@ -189,8 +211,17 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         }
 
     def restore(self, snapshot: Snapshot) -> NDArray[np.float32]:
-        """Replay every episode up to the snapshot; a run whose environment then shows something
-        else is told of, and goes on from there."""
+        """Replay every episode up to a snapshot.
+
+        A run whose environment then returns another observation continues from there, with a
+        warning.
+
+        Returns:
+            The observations [R, ds].
+
+        Raises:
+            UserError: If the snapshot is of other runs, or a simulator fails in its replay.
+        """
         self._require("new", "idle")
         if (
             snapshot["seed"].tolist() != self.seeds
@@ -219,6 +250,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         return observation
 
     def close(self) -> None:
+        """Close all environments, and end the workers that no other pool uses."""
         self._state = "closed"
         self._closing()
 
@@ -232,13 +264,9 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
             )
 
     def _start(self) -> NDArray[np.float32]:
-        """Bring every run to the episode and step that the pool has down for it; what is observed
-        there."""
-        hosted = {run for host in self._hosts for run in host.runs}
-        if orphans := [int(run) for run in np.flatnonzero(self._active) if run not in hosted]:
-            host = HostInWorker(self._job, orphans, self._board, self._stop)
-            WorkerProcess([host])
-            self._hosts.append(host)
+        """Replay every run up to its present episode and step; return the observations there."""
+        if orphans := self._runs_without_host():
+            self._start_workers([orphans])
         self._replay(self._hosts)
         self._collect()
         for run in map(int, np.flatnonzero(self._board["refused"] & self._active)):
@@ -251,8 +279,26 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         self._state = "idle"
         return self._seen.observation
 
+    def _runs_without_host(self) -> list[int]:
+        """Return the runs to step whose worker has died."""
+        hosted = itertools.chain(*(host.runs for host in self._hosts))
+        return sorted(set(np.flatnonzero(self._active).tolist()).difference(hosted))
+
+    def _start_workers(
+        self, groups: Sequence[list[int]], *, restarted: bool = False
+    ) -> list[HostInWorker]:
+        """Start and return a worker for each group of runs."""
+        hosts = [
+            HostInWorker(self._job, runs, self._board, self._stop, restarted) for runs in groups
+        ]
+        for host in hosts:
+            WorkerProcess([host])
+        self._hosts += hosts
+        return hosts
+
     def _replay(self, hosts: Iterable[Host]) -> None:
-        # In the order of runs, which goes round the hosts, so that all of them have work at once.
+        """Let hosts replay the present episodes of their runs."""
+        # In the order of runs, which are dealt out in turn, so all hosts have work at once.
         host_of = {run: host for host in hosts for run in host.runs}
         for run in sorted(host_of):
             if self._active[run]:
@@ -261,7 +307,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
                 )
 
     def _collect(self) -> None:
-        """Wait until all hosts have answered, the successors of those that die meanwhile too."""
+        """Wait until all hosts have answered, and restart those that die meanwhile."""
         waiting = list(self._hosts)
         while waiting:
             host = waiting.pop()
@@ -271,9 +317,15 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
             host.restarted = False
 
     def _revive(self, dead: Host) -> list[HostInWorker]:
-        """Successors of a dead worker, brought to where it was; the step in flight is still on the
-        board."""
-        ending = dead.ending()
+        """Replace a worker that died by new ones, which replay its episodes up to this step.
+
+        After a second death in the same step each run gets a separate process: only the run that
+        kills it fails, and the others continue.
+
+        Returns:
+            The new workers; none if the only run of the dead one fails.
+        """
+        ending = dead.wait_for_end()
         self._hosts.remove(dead)
         runs = [run for run in dead.runs if self._active[run]]
         if dead.restarted and len(runs) == 1:
@@ -286,36 +338,29 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
             runs,
             ending,
         )
-        # After a second death each run gets a process of its own: the one that kills it is out, the
-        # others go on.
         groups = [[run] for run in runs] if dead.restarted or not runs else [runs]
-        successors = [
-            HostInWorker(self._job, group, self._board, self._stop, restarted=True)
-            for group in groups
-        ]
-        for successor in successors:
-            WorkerProcess([successor])
-        self._hosts += successors
+        successors = self._start_workers(groups, restarted=True)
         self._replay(successors)
         if self._state == "stepping":
             self._repeat_step(successors)
         return successors
 
     def _repeat_step(self, hosts: Iterable[HostInWorker]) -> None:
-        """Take the step in flight again, after the replay of what came before."""
+        """Take the present step again after a replay; its actions are still on the board."""
         for host in hosts:
             if host.answered():
                 self._warn_of_mismatch(host.runs, self._seen.observation)
                 host.step()
 
     def _warn_of_mismatch(self, runs: Iterable[int], expected: NDArray[np.float32]) -> None:
+        """Warn of runs that a replay led to another observation than the expected one."""
         differs = (
             (self._board["observation"] != expected).any(axis=1) & self._active & ~self._failed
         )
         if mismatches := {run for run in runs if differs[run]}:
             self.replay_mismatches |= mismatches
             seeds = " and ".join(map(str, sorted({self.seeds[run] for run in mismatches})))
-            warnings.warn(  # not logged: a study shows it
+            warnings.warn(  # not logged: a study shows warnings
                 f"{self.task.env_id} is not deterministic given its seed, or this is another "
                 "machine: the same actions "
                 f"led to another observation. Seed {seeds} goes on from there, not exactly as "
@@ -324,32 +369,36 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
             )
 
     def _settle(self) -> None:
-        """Take runs out whose simulator raised or left the finite numbers, then show the board to
-        the caller."""
-        out = ~self._active
-        if out.any():
-            for rows in self._rows:
-                rows[out] = 0
+        """Remove runs with a failure or a number that is not finite, then copy the board."""
         bad = self._failed & self._active
+        self._clear_inactive_rows()
         for numbers in self._numbers:
             finite = np.isfinite(numbers)
             if not finite.all():
                 bad |= ~finite.reshape(self.runs, -1).all(axis=1)
         if bad.any():
-            for run in map(int, np.flatnonzero(bad)):
-                where = (
-                    f"step {self._steps[run] + (self._state == 'stepping')} of episode "
-                    f"{self._episode[run]}"
-                )
-                nan = (
-                    f"{self.task.env_id} returned an observation or reward that is not finite in "
-                    f"{where}."
-                )
-                self._fail(run, self._cause(run) if self._failed[run] else nan)
-            return self._settle()
+            for run in np.flatnonzero(bad).tolist():
+                self._fail(run, self._cause(run) if self._failed[run] else self._not_finite(run))
+            self._clear_inactive_rows()
         self._seen_bytes[:] = self._board_bytes
 
+    def _clear_inactive_rows(self) -> None:
+        """Set the rows of failed and parked runs to zero."""
+        inactive = ~self._active
+        if inactive.any():
+            for rows in self._rows:
+                rows[inactive] = 0
+
+    def _not_finite(self, run: int) -> str:
+        """Describe the failure of a run with a number that is not finite."""
+        step = self._steps[run] + (self._state == "stepping")
+        return (
+            f"{self.task.env_id} returned an observation or reward that is not finite in "
+            f"step {step} of episode {self._episode[run]}."
+        )
+
     def _cause(self, run: int) -> str:
+        """Return the cause of a failure that a simulator wrote on the board."""
         return bytes(self._board["cause"][run]).decode(errors="ignore")
 
     def _fail(self, run: int, cause: str) -> None:
@@ -364,16 +413,24 @@ def interleaved_pools(
     limit: int = STEP_SECONDS,
     stop: StopRequest | None = None,
 ) -> list[EnvPool]:
-    """A pool for each list of seeds. They share workers, so that the simulators of one can work
-    while another waits for its actions."""
-    crew = Crew(settle_workers(task, [len(of_pool) for of_pool in seeds], workers))
-    pools = [EnvPool(task, of_pool, crew, limit=limit, stop=stop) for of_pool in seeds]
-    crew.start()
+    """Return a pool for each list of seeds.
+
+    The pools share workers: the simulators of one work while another waits for its actions.
+    """
+    group = WorkerGroup(number_of_workers(task, [len(of_pool) for of_pool in seeds], workers))
+    pools = [EnvPool(task, of_pool, group, limit=limit, stop=stop) for of_pool in seeds]
+    group.start()
     return pools
 
 
-def settle_workers(task: Task, runs: Sequence[int], workers: int | Literal["auto"]) -> int:
-    """The number of workers of pools that take turns, each with so many runs."""
+def number_of_workers(task: Task, runs: Sequence[int], workers: int | Literal["auto"]) -> int:
+    """Return the number of workers for pools that take turns.
+
+    Args:
+        task: Their task.
+        runs: Number of runs of each pool.
+        workers: The number that the user wants, or "auto".
+    """
     if workers == "auto":
         workers = choose_workers(sum(runs), simulator_seconds(task), cores(), len(runs))
     if workers < 0:
@@ -385,13 +442,19 @@ def settle_workers(task: Task, runs: Sequence[int], workers: int | Literal["auto
 
 
 def choose_workers(runs: int, step_seconds: float, cores: int, pools: int = 1) -> int:
-    """The number of workers with the shortest lockstep step by this account of it.
+    """Return the number of workers with the shortest estimated lockstep step.
 
-    Without workers a step takes all runs one after another. With W of them it takes the runs of the
-    fullest worker, plus waking the workers and hearing from them. The fewest workers win a draw: 20
-    runs on 16 cores get 10 workers of two runs each, and the learner keeps six cores. Pools that
-    take turns keep all their workers busy; then the learner needs one core, and the workers have
-    the others."""
+    Without workers, a step takes the time of all runs. With W of them it takes the time of the
+    worker with the most runs, plus the communication. Of equal estimates the fewest workers are
+    chosen: 20 runs on 16 cores get 10 workers of two runs each, and the learner keeps six cores.
+    Pools that take turns keep all their workers busy; the learner then keeps one core.
+
+    Args:
+        runs: Number of runs of all pools.
+        step_seconds: Time of one simulator's step.
+        cores: Number of cores.
+        pools: Number of pools that take turns.
+    """
 
     def seconds(workers: int) -> float:
         if not workers:
@@ -403,8 +466,7 @@ def choose_workers(runs: int, step_seconds: float, cores: int, pools: int = 1) -
 
 
 def _anonymous_memory(size: int) -> int:
-    """A descriptor of memory that cannot leak: the kernel frees it with the last process that holds
-    it."""
+    """Return a descriptor of memory that the kernel frees with the last process that holds it."""
     if hasattr(os, "memfd_create"):
         memory = os.memfd_create("pac4sac")
     else:

@@ -1,6 +1,8 @@
-"""Tasks: an environment with its episode length, the return that counts as solved, and a step
-budget. Any Gymnasium environment is one: flat float32 observations, for learners actions in [-1,
-1], one thin wrapper."""
+"""Define tasks, and make their environments. A task is an environment with its episode length, solve
+threshold and step budget.
+
+Any Gymnasium environment with continuous actions can be a task. A thin wrapper gives it flat
+float32 observations and, for learners, actions in [-1, 1]."""
 
 import contextlib
 import copy
@@ -35,22 +37,27 @@ ToAction = Callable[[Vector], Any]
 HORIZON = 1000
 # Fields of a task that --set-task and --steps change; updates per step are a setting of the run.
 GIVEN = ("name", "horizon", "r_limit", "env_kwargs", "steps")
-# The classes in robots.py, and the return that the original registration of each calls solved.
+# The classes in robots.py, and the solve threshold in the original registration of each.
 ROBOTS = {"CartpoleSwingup": 800.0, "HalfCheetah": 3000.0, "Ant": 2500.0, "Humanoid": None}
 
 
 @dataclass(frozen=True)
 class Task:
-    """An environment, by its Gymnasium id and arguments (`env_kwargs`), with the steps after which
-    an episode is truncated (`horizon`), the return above which it counts as solved (`r_limit`), the
-    environment steps of a run and the updates after each of them. None is the environment's own
-    limit, and nothing that counts as solved."""
+    """An environment with its episode length, solve threshold and step budget.
+
+    Attributes:
+        name: Name of the task.
+        env_id: Gymnasium id of the environment.
+        horizon: Steps after which an episode is truncated; None for the environment's own limit.
+        r_limit: Return above which an episode counts as solved; None for no threshold.
+        steps: Environment steps of a run.
+        updates_per_step: Updates after each step.
+        env_kwargs: Arguments of the environment.
+    """
 
     name: str
     env_id: str
-    horizon: int | None = (
-        None  # steps after which an episode is truncated; None: the environment's own limit
-    )
+    horizon: int | None = None  # steps after which an episode is truncated
     r_limit: float | None = None  # an episode above this return counts as solved
     steps: int = 100_000  # step budget of a run
     updates_per_step: int = 1
@@ -59,9 +66,10 @@ class Task:
     def __post_init__(self) -> None:
         check_value("name", self.name, str, None)
         check_value("env_id", self.env_id, str, None)
-        for name in ("horizon", "steps", "updates_per_step"):
-            if name != "horizon" or self.horizon is not None:
-                check_value(name, getattr(self, name), int, AT_LEAST_ONE)
+        for name in ("steps", "updates_per_step"):
+            check_value(name, getattr(self, name), int, AT_LEAST_ONE)
+        if self.horizon is not None:
+            check_value("horizon", self.horizon, int, AT_LEAST_ONE)
         if self.r_limit is not None:
             check_value("r_limit", self.r_limit, float, ANY)
         if not isinstance(self.env_kwargs, dict):
@@ -71,7 +79,7 @@ class Task:
         object.__setattr__(self, "env_kwargs", as_json(self.env_kwargs))
 
     def changed(self, changes: Mapping[str, Any]) -> "Task":
-        """With other values for some of these, but for the environment."""
+        """Return the task with other values for some fields; the environment cannot change."""
         known = [f.name for f in fields(self) if f.name != "env_id"]
         if unknown := sorted(set(changes).difference(known)):
             raise UserError(
@@ -81,8 +89,8 @@ class Task:
 
 
 # Updates per step are not in the paper. Those of the first two tasks bring DDPG and SAC nearest to
-# its rows: see "Calibration" in docs/findings-appendix.md. For Ant and Humanoid one is our reading
-# until they are calibrated.
+# its rows: see "Calibration" in docs/findings-appendix.md. For Ant and Humanoid we assume one until
+# they are calibrated.
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
@@ -99,8 +107,7 @@ TASKS: dict[str, Task] = {
         Task("humanoid", "pac4sac/Humanoid-v0", HORIZON, 3500.0, 500_000),
     )
 }
-# Those on which the field compares, by the extra that brings them. All of them have the same time
-# limit.
+# Common benchmark tasks, by the extra that installs them. All have the same time limit.
 FIELD_TASKS: dict[str, dict[str, Task]] = {
     extra: {name: Task(name, name, HORIZON, **numbers) for name, numbers in tasks.items()}
     for extra, tasks in tomllib.loads(
@@ -111,8 +118,7 @@ PRESETS = TASKS | {name: task for tasks in FIELD_TASKS.values() for name, task i
 
 
 def register_environments() -> None:
-    """Give Gymnasium the four PyBullet environments; the simulator itself is imported when one is
-    made."""
+    """Register the four PyBullet environments; PyBullet itself is imported when one is made."""
     for robot, threshold in ROBOTS.items():
         if (env_id := f"pac4sac/{robot}-v0") not in gymnasium.registry:
             home = f"pac4sac.tasks.robots:{robot}"
@@ -120,8 +126,16 @@ def register_environments() -> None:
 
 
 def get_task(task: str | Task, steps: int | None = None) -> Task:
-    """A task, or by name a shipped one or that which any Gymnasium id makes with its environment's
-    own limits; `steps` take the place of its budget."""
+    """Return a task.
+
+    Args:
+        task: A task, the name of a shipped one, or a Gymnasium id, which gives a task with the
+            environment's own limits.
+        steps: Step budget that replaces the task's.
+
+    Raises:
+        UserError: If there is no such task.
+    """
     if isinstance(task, str):
         task = known_task(task) or _task_of(task, find_spec(task))
     elif not isinstance(task, Task):
@@ -133,7 +147,7 @@ def get_task(task: str | Task, steps: int | None = None) -> Task:
 
 
 def known_task(name: str) -> Task | None:
-    """What a name stands for, where that can be told without importing anything."""
+    """Return the task of a name, or None if that needs an import."""
     register_environments()
     spec = gymnasium.registry.get(name)
     return PRESETS.get(name) or (None if spec is None else _task_of(name, spec))
@@ -151,14 +165,18 @@ def given_task(task: Task) -> dict[str, Any]:
     changes = {
         f.name: getattr(task, f.name)
         for f in fields(task)
-        # As JSON, since 850 and 850.0 differ in the identity of a run.
-        if json.dumps(getattr(task, f.name)) != json.dumps(getattr(known, f.name))
+        if f.name in GIVEN and _differs(getattr(task, f.name), getattr(known, f.name))
     }
-    return {"task": name, "changes": {k: v for k, v in changes.items() if k in GIVEN}}
+    return {"task": name, "changes": changes}
+
+
+def _differs(value: Any, other: Any) -> bool:
+    """Compare values as JSON, since 850 and 850.0 differ in the identity of a run."""
+    return json.dumps(value) != json.dumps(other)
 
 
 def portable(task: Task) -> dict[str, Any]:
-    """The task as files and workers get it."""
+    """Return a task as JSON data, for files and workers."""
     description = asdict(task)
     try:
         json.dumps(description)
@@ -171,8 +189,7 @@ def portable(task: Task) -> dict[str, Any]:
 
 
 def time_limit(task: Task) -> int | None:
-    """Steps after which an episode is truncated; None where it is left to the environment to end
-    it, or never to."""
+    """Return the steps after which an episode is truncated; None without a time limit."""
     return task.horizon or find_spec(task.env_id).max_episode_steps
 
 
@@ -191,6 +208,7 @@ def find_spec(env_id: str) -> EnvSpec:
 
 
 def _import_home(env_id: str, module: str) -> None:
+    """Import the module that registers an environment."""
     try:
         _registered_by(module)
     except ModuleNotFoundError as missing:
@@ -201,6 +219,7 @@ def _import_home(env_id: str, module: str) -> None:
 
 
 def _import_dm_control(env_id: str) -> None:
+    """Import what registers the environments of dm_control."""
     try:
         importlib.import_module("dm_control")
         importlib.import_module("shimmy")
@@ -223,7 +242,7 @@ def _nearest(env_id: str, module: str | None) -> str:
 
 
 def environment_modules(task: Task) -> set[str]:
-    """Where an environment is registered, and where it is written."""
+    """Return the modules that register and that define an environment."""
     home = find_spec(task.env_id).entry_point
     home = home.split(":")[0] if isinstance(home, str) else getattr(home, "__module__", "")
     return {task.env_id.rpartition(":")[0], home} - {""}
@@ -231,15 +250,17 @@ def environment_modules(task: Task) -> set[str]:
 
 @functools.cache
 def _registered_by(module: str) -> set[str]:
-    """The ids that come with the import of a module; none where it was imported before."""
+    """Return the ids that importing a module registers; none if it was imported before."""
     before = set(gymnasium.registry)
     importlib.import_module(module)
     return set(gymnasium.registry) - before
 
 
 class TaskEnv(gymnasium.Wrapper[Vector, Vector, Any, Any]):
-    """Does what TimeLimit, FlattenObservation and, with `unit_actions`, RescaleAction would, in one
-    call per step."""
+    """Replaces the wrappers TimeLimit, FlattenObservation and, with `unit_actions`, RescaleAction.
+
+    One wrapper makes fewer calls per step.
+    """
 
     def __init__(
         self, env: gymnasium.Env[Any, Any], name: str, horizon: int | None, unit_actions: bool
@@ -272,35 +293,47 @@ class TaskEnv(gymnasium.Wrapper[Vector, Vector, Any, Any]):
 
 
 def make_env(task: Task, render_mode: str | None = None, *, unit_actions: bool = False) -> TaskEnv:
-    """What `pac4sac.make_env` makes, of a task whose module may be imported."""
-    # Without the stack of wrappers that gymnasium.make puts around: TaskEnv keeps the time.
+    """Make the environment of a task, whose module must be trusted.
+
+    Args:
+        task: The task.
+        render_mode: Render mode of the environment.
+        unit_actions: Whether actions are vectors in [-1, 1].
+
+    Raises:
+        UserError: If the environment cannot be made, or its spaces are not supported.
+    """
+    # Without the wrappers of gymnasium.make, since TaskEnv counts the steps.
     spec = copy.deepcopy(find_spec(task.env_id))
     spec.order_enforce = False
     spec.max_episode_steps = None
     kwargs = task.env_kwargs | ({} if render_mode is None else {"render_mode": render_mode})
     try:
         env = gymnasium.make(spec, disable_env_checker=True, **kwargs)
-    except gymnasium.error.DependencyNotInstalled as missing:
-        needed = f"a package that is not installed: {missing}"
-        if "mujoco" in needed.lower():
-            needed = f"MuJoCo, which is not installed; {how_to_install('mujoco')}."
-        raise UserError(f"Task {task.name!r} needs {needed}") from missing
-    except (Exception, SystemExit) as error:  # whatever the code of an environment raises
-        if isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
-            raise UserError(
-                f"The environment of task {task.name!r} does not take all of the options "
-                f"{', '.join(kwargs)}; "
-                "leave out those it lacks."
-            ) from error
-        cause = f"{type(error).__name__}: {error}"
-        raise UserError(
-            f"The environment of task {task.name!r} cannot be made ({cause}); mend it first."
-        ) from error
+    except (Exception, SystemExit) as error:  # any error of an environment's code
+        raise UserError(_why_not_made(task, kwargs, error)) from error
     try:
         return TaskEnv(env, task.name, time_limit(task), unit_actions)
     except UserError:
         env.close()
         raise
+
+
+def _why_not_made(task: Task, kwargs: Mapping[str, Any], error: BaseException) -> str:
+    """Return the sentence about an environment that raised an error when it was made."""
+    if isinstance(error, gymnasium.error.DependencyNotInstalled):
+        if "mujoco" in str(error).lower():
+            needed = f"MuJoCo, which is not installed; {how_to_install('mujoco')}."
+        else:
+            needed = f"a package that is not installed: {error}"
+        return f"Task {task.name!r} needs {needed}"
+    if isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
+        return (
+            f"The environment of task {task.name!r} does not take all of the options "
+            f"{', '.join(kwargs)}; leave out those it lacks."
+        )
+    cause = f"{type(error).__name__}: {error}"
+    return f"The environment of task {task.name!r} cannot be made ({cause}); fix it first."
 
 
 _sizes: dict[str, tuple[EnvSpec, tuple[int, int]]] = {}  # by environment and its options
@@ -312,48 +345,56 @@ def _key(task: Task) -> str:
 
 
 def task_sizes(task: Task) -> tuple[int, int]:
-    """Lengths of an observation and of an action. An environment is built for them once, and again
-    when another one was registered under its id."""
+    """Return the lengths of an observation and of an action.
+
+    An environment is made for that once, and again if another one is registered under its id.
+    """
     key, spec = _key(task), find_spec(task.env_id)
     if key not in _sizes or _sizes[key][0] is not spec:
         with contextlib.closing(make_env(task, unit_actions=True)) as env:
-            _sizes[key] = (
-                spec,
-                (
-                    math.prod(env.observation_space.shape or ()),
-                    math.prod(env.action_space.shape or ()),
-                ),
+            sizes = (
+                math.prod(env.observation_space.shape or ()),
+                math.prod(env.action_space.shape or ()),
             )
+        _sizes[key] = spec, sizes
     return _sizes[key][1]
 
 
 def simulator_seconds(task: Task) -> float:
-    """Of one step with random actions, measured once; 0 where the environment raises. The lower
-    quartile of some steps: a busy machine should not look like a slow simulator."""
-    if _key(task) not in _seconds:
-        taken = [0.0]
-        with (
-            contextlib.closing(make_env(task, unit_actions=True)) as env,
-            contextlib.suppress(Exception),
-        ):
-            env.action_space.seed(0)
-            env.reset(seed=0)
-            for _ in range(50):
-                action = env.action_space.sample()
-                start = time.perf_counter()
-                _, _, terminated, truncated, _ = env.step(action)
-                taken.append(time.perf_counter() - start)
-                if terminated or truncated:
-                    env.reset()
-        _seconds[_key(task)] = sorted(taken)[len(taken) // 4]
-    return _seconds[_key(task)]
+    """Return the time of one step with random actions, which is measured once; 0 after an error."""
+    key = _key(task)
+    if key not in _seconds:
+        taken = sorted([0.0, *_measured_steps(task)])
+        _seconds[key] = taken[len(taken) // 4]  # a quartile, since other programs slow some steps
+    return _seconds[key]
+
+
+def _measured_steps(task: Task) -> list[float]:
+    """Return the times of 50 steps with random actions, or of those before an error."""
+    taken: list[float] = []
+    with (
+        contextlib.closing(make_env(task, unit_actions=True)) as env,
+        contextlib.suppress(Exception),
+    ):
+        env.action_space.seed(0)
+        env.reset(seed=0)
+        for _ in range(50):
+            action = env.action_space.sample()
+            start = time.perf_counter()
+            _, _, terminated, truncated, _ = env.step(action)
+            taken.append(time.perf_counter() - start)
+            if terminated or truncated:
+                env.reset()
+    return taken
 
 
 def _action_adapter(
     space: spaces.Space[Any], name: str
 ) -> tuple[spaces.Space[Vector], ToAction | None, ToVector | None]:
-    """The actions that agents give, in [-1, 1], and the way from one of them to one of the space,
-    and back."""
+    """Return the space of agents' actions, in [-1, 1], and the functions to and from a space.
+
+    The functions are None if the two spaces are the same.
+    """
     if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
         kind = "integer" if isinstance(space, spaces.Box) else type(space).__name__
         raise UserError(
@@ -385,6 +426,7 @@ def _action_adapter(
 def _observation_adapter(
     space: spaces.Space[Any], name: str
 ) -> tuple[spaces.Space[Vector], ToVector | None]:
+    """Return the space of flat float32 observations, and the function to it if one is needed."""
     if _has_image(space):
         raise UserError(
             f"Task {name!r} observes images, which these agents cannot read; "
@@ -408,8 +450,9 @@ def _observation_adapter(
 
 
 def _has_image(space: spaces.Space[Any]) -> bool:
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        return any(
-            map(_has_image, space.values() if isinstance(space, spaces.Dict) else space.spaces)
-        )
+    """Return whether a space, or a part of it, is of images."""
+    if isinstance(space, spaces.Dict):
+        return any(map(_has_image, space.values()))
+    if isinstance(space, spaces.Tuple):
+        return any(map(_has_image, space.spaces))
     return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) > 1

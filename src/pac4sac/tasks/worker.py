@@ -1,11 +1,12 @@
-"""Worker processes that step simulators and may die, and how pool and worker wait for each other.
+"""Run worker processes that step simulators, and let pool and worker wait for each other.
 
 A worker steps the simulators of its runs over shared memory, one command at a time, for one pool or
-for several that take turns. It is started as ``python -m pac4sac.tasks.worker JOBS``; a job is what
-it does for one pool. Jobs are JSON, memory and sockets are inherited descriptors."""
+for several that take turns. It is started as ``python -m pac4sac.tasks.worker JOBS``. A job
+describes its work for one pool, in JSON; memory and sockets are inherited descriptors."""
 
 import contextlib
 import functools
+import itertools
 import json
 import mmap
 import os
@@ -34,32 +35,36 @@ from pac4sac.tasks.episodes import (
 )
 from pac4sac.tasks.registry import Task
 
-SPINS = 100  # looks at a counter before the core is offered to others, some 10 µs
-# milliseconds after which a sleeper looks by itself: the flag that it sleeps can cross with a ring
-LOOK_UP = 50
+SPINS = 100  # checks of a counter before other processes may use the core, about 10 µs
+# Milliseconds between the checks of a sleeping end: a notification can miss that it began to sleep.
+POLL_MS = 50
 CLOSING = 1.0  # seconds a worker gets to close its environments
 
 
 @functools.cache
-def patience() -> float:
-    """Return the seconds to spin before blocking. To wake a blocked process can take longer than a
-    simulated step, on a virtual machine a millisecond and more; but where cores are few, the others
-    need them. Only x86 guarantees that a process that sees a counter also sees what was written
-    before it."""
+def spin_seconds() -> float:
+    """Return the seconds to spin before blocking.
+
+    Waking a blocked process can take longer than a simulated step, on a virtual machine more than
+    a millisecond. With few cores, other processes need the core. Only x86 guarantees that a process
+    that sees a counter also sees what was written before it.
+    """
     ordered = platform.machine().lower() in ("x86_64", "amd64")
     return 20e-3 if ordered and machine_cores() >= 4 and hasattr(os, "sched_yield") else 0.0
 
 
 def cell(board: Board, name: str, worker: int) -> memoryview:
-    """Return one number of the board, in a form that is read quickly."""
+    """Return one number of the board as a memoryview, which is fast to read and write."""
     data: memoryview = board[name][worker : worker + 1].data
     return data
 
 
 class Notifier:
-    """Notify the other end of a channel between the pool and a worker. Each end counts its messages
-    on the board, where the other sees them at once, without the kernel's help. The socket wakes an
-    end that sleeps, and tells when the other end is gone."""
+    """One end of a channel between the pool and a worker, which notifies the other end.
+
+    Each end counts its messages on the board, where the other reads them without a system call.
+    The socket wakes an end that sleeps, and shows that the other end has died.
+    """
 
     def __init__(
         self, channel: socket.socket, board: Board, worker: int, end: Literal["pool", "worker"]
@@ -70,41 +75,48 @@ class Notifier:
         self._sent, self._received, self._asleep, self._other_asleep = (
             cell(board, name, worker) for name in names
         )
-        # a worker waits for the next question, a pool for the last answer
+        # a worker waits for the next request, a pool for the answer to its last one
         self._lead = 1 if end == "worker" else 0
         self.worker, self.channel, self.gone = worker, channel, False
 
     def is_ready(self) -> bool:
-        """Return whether what this end waits for has come."""
+        """Return whether the message that this end waits for has arrived."""
         return self._received[0] >= self._sent[0] + self._lead
 
     def notify(self) -> None:
+        """Send a message: count it, and wake the other end if it sleeps."""
         self._sent[0] += 1
         if self._other_asleep[0]:
-            # notified already, or gone, which a wait will tell
+            # notified already; or dead, which the next wait shows
             with contextlib.suppress(BlockingIOError, ConnectionError):
                 self.channel.send(b".", socket.MSG_DONTWAIT)
 
     def set_sleeping(self, asleep: bool) -> None:
+        """Tell the other end whether this one needs to be woken."""
         self._asleep[0] = asleep
 
     def drain(self) -> None:
-        """Take what the socket has; at its end the other one is gone."""
+        """Empty the socket, and note if the other end has died."""
         try:
             self.gone = not self.channel.recv(4096)
         except ConnectionError:
             self.gone = True
 
 
-def wait(notifiers: Sequence[Notifier], look: Callable[[], None] | None = None) -> Notifier:
-    """Return the first that is ready, or whose other end is gone; `look` is called now and then."""
-    return _spin(notifiers) or _block(notifiers, look)
+def wait(notifiers: Sequence[Notifier], check: Callable[[], None] | None = None) -> Notifier:
+    """Return the first notifier that is ready, or whose other end has died.
+
+    Args:
+        notifiers: Those to wait for.
+        check: Is called from time to time, and may raise an exception.
+    """
+    return _spin(notifiers) or _block(notifiers, check)
 
 
 def _spin(notifiers: Sequence[Notifier]) -> Notifier | None:
-    """Wait without sleeping, for as long as `patience` allows."""
-    until = time.perf_counter() + patience()
-    while patience() and time.perf_counter() < until:
+    """Wait without sleeping for `spin_seconds`; return a notifier that is ready, or None."""
+    until = time.perf_counter() + spin_seconds()
+    while spin_seconds() and time.perf_counter() < until:
         for _ in range(SPINS):
             for notifier in notifiers:
                 if notifier.is_ready():
@@ -113,29 +125,45 @@ def _spin(notifiers: Sequence[Notifier]) -> Notifier | None:
     return None
 
 
-def _block(notifiers: Sequence[Notifier], look: Callable[[], None] | None) -> Notifier:
-    poller, sleeping = select.poll(), {each.channel.fileno(): each for each in notifiers}
-    for descriptor in sleeping:
+def _block(notifiers: Sequence[Notifier], check: Callable[[], None] | None) -> Notifier:
+    """Sleep until a notifier is ready, or its other end has died."""
+    poller, by_descriptor = select.poll(), {each.channel.fileno(): each for each in notifiers}
+    for descriptor in by_descriptor:
         poller.register(descriptor, select.POLLIN)
+    with _asleep(notifiers):
+        while (found := _ready_or_gone(notifiers)) is None:
+            if check is not None:
+                check()
+            for descriptor, _ in poller.poll(POLL_MS):
+                by_descriptor[descriptor].drain()
+    return found
+
+
+@contextlib.contextmanager
+def _asleep(notifiers: Sequence[Notifier]) -> Iterator[None]:
+    """Mark notifiers as sleeping inside a `with` block."""
     for notifier in notifiers:
         notifier.set_sleeping(True)
     try:
-        while True:
-            for notifier in notifiers:
-                if notifier.is_ready() or notifier.gone:
-                    return notifier
-            if look is not None:
-                look()
-            for descriptor, _ in poller.poll(LOOK_UP):
-                sleeping[descriptor].drain()
+        yield
     finally:
         for notifier in notifiers:
             notifier.set_sleeping(False)
 
 
+def _ready_or_gone(notifiers: Sequence[Notifier]) -> Notifier | None:
+    """Return the first notifier that need not wait, or None."""
+    for notifier in notifiers:
+        if notifier.is_ready() or notifier.gone:
+            return notifier
+    return None
+
+
 class HostInWorker:
-    """The environments that a worker steps for one pool: it is notified of each step, and gets
-    requests to begin episodes through a socket."""
+    """The environments that a worker steps for one pool.
+
+    The worker is notified of each step, and gets requests to begin episodes through a socket.
+    """
 
     process: "WorkerProcess | None" = None  # none before it is started
 
@@ -150,52 +178,62 @@ class HostInWorker:
         self.runs, self._stop = runs, stop
         self.restarted = restarted  # it replaces a host that died in the present step
         self._index, self._requests = runs[0], board["requests"]
-        self._beats = cell(board, "beats", self._index)
-        for name in ("asked", "requests", "answered", "beats", "pool_sleeps", "worker_sleeps"):
-            board[name][self._index] = 0  # a worker before this one may have died there
+        self._heartbeats = cell(board, "heartbeats", self._index)
+        self._last_heartbeat = 0, 0.0  # their number, and when it changed
+        counters = ("asked", "requests", "answered", "heartbeats", "pool_sleeps", "worker_sleeps")
+        for name in counters:
+            board[name][self._index] = 0  # an earlier worker may have left its numbers
         self._request_socket, their_requests = socket.socketpair()
         self._channel, their_channel = socket.socketpair()
         self._notifier = Notifier(self._channel, board, self._index, "pool")
-        self.given = (their_requests, their_channel)
+        self.inherited = (their_requests, their_channel)  # the worker's ends
         self.job = job | {"requests": their_requests.fileno(), "channel": their_channel.fileno()}
         self.job |= {"seeds": [(run, job["seeds"][run]) for run in runs]}
 
     def begin(self, run: int, episode: int, actions: NDArray[np.float32]) -> None:
+        """Let the worker start an episode of a run and take these actions in it."""
         self._requests[self._index] += 1
         self._notifier.notify()
-        # a dead worker is noticed when its answer is missing
+        # that the worker died is noticed when it does not answer
         with contextlib.suppress(ConnectionError):
             self._request_socket.sendall(
                 EPISODE_REQUEST.pack(run, episode, actions.nbytes) + actions.tobytes()
             )
 
     def step(self) -> None:
+        """Let the worker take a step of all its runs."""
         self._notifier.notify()
 
     def answered(self) -> bool:
-        """Wait until everything asked for is on the board; False when the worker died before, or
-        was ended because nothing came for too long."""
+        """Wait until the answers to all requests are on the board.
+
+        Returns:
+            False if the worker died, or was ended because it hung.
+        """
         if self._notifier.is_ready():
             return True
-        asked = since = time.monotonic()
-        beats = self._beats[0]
+        asked = time.monotonic()
+        self._last_heartbeat = self._heartbeats[0], asked
 
-        def look() -> None:
-            nonlocal beats, since
+        def check() -> None:
             if self._stop is not None:
                 self._stop.check_patience(asked)
-            if beats != self._beats[0]:
-                beats, since = self._beats[0], time.monotonic()
-            elif (
-                beats and self.process is not None and time.monotonic() - since > self.job["limit"]
-            ):
-                self.process.end_hanging(
-                    f"because a step or a reset took longer than {self.job['limit']} seconds"
-                )
+            self._end_if_hanging()
 
-        return wait([self._notifier], look).is_ready()
+        return wait([self._notifier], check).is_ready()
+
+    def _end_if_hanging(self) -> None:
+        """End the process if it has begun no step or reset for longer than the limit."""
+        count, since = self._last_heartbeat
+        if count != self._heartbeats[0]:
+            self._last_heartbeat = self._heartbeats[0], time.monotonic()
+            return
+        limit, has_begun = self.job["limit"], count > 0
+        if has_begun and self.process is not None and time.monotonic() - since > limit:
+            self.process.kill(f"because a step or a reset took longer than {limit} seconds")
 
     def end(self) -> None:
+        """Ask the worker to close the environments of this pool."""
         self._request_socket.close()
         self._channel.close()
         if self.process is not None:
@@ -203,28 +241,30 @@ class HostInWorker:
 
     @property
     def shared(self) -> bool:
-        """Whether the process still works for another pool."""
+        """Return whether the process still works for another pool."""
         return self.process is not None and bool(self.process.hosts - {self})
 
-    def ending(self) -> str:
-        """See the process ended and all it held freed; tells how it ended."""
+    def wait_for_end(self) -> str:
+        """End the process and wait for that; return how it ended."""
         self.end()
-        return "before it began" if self.process is None else self.process.ending()
+        return "before it began" if self.process is None else self.process.wait_for_end()
 
 
 class WorkerProcess:
-    """Started afresh (no fork: the learner's threads and CUDA state stay out of it), for hosts of
-    one or more pools."""
+    """A process for the hosts of one or more pools.
+
+    It is not forked, so it does not inherit the learner's threads and CUDA state.
+    """
 
     def __init__(self, hosts: Sequence[HostInWorker]) -> None:
         self.hosts = set(hosts)  # in use
-        self._cause = ""  # why it was ended
-        given = [end for host in hosts for end in host.given]
-        memories = [host.job["memory"] for host in hosts]
-        # The child inherits the mask: Ctrl-C at the terminal, or its end, reaches the pool's
-        # process alone, which ends the workers.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
-        try:
+        self._cause = ""  # why it was killed
+        sockets = list(itertools.chain(*(host.inherited for host in hosts)))
+        descriptors = [each.fileno() for each in sockets]
+        descriptors += [host.job["memory"] for host in hosts]
+        with contextlib.ExitStack() as closing, _blocked_signals():
+            for each in sockets:
+                closing.enter_context(each)
             self._process = subprocess.Popen(
                 # -P: the working directory is importable only if it is here.
                 [
@@ -234,19 +274,16 @@ class WorkerProcess:
                     "pac4sac.tasks.worker",
                     json.dumps([host.job for host in hosts]),
                 ],
-                pass_fds=(*(end.fileno() for end in given), *memories),
+                pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": import_path()},
             )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            for end in given:
-                end.close()
         for host in hosts:
             host.process = self
 
-    def ending(self) -> str:
+    def wait_for_end(self) -> str:
+        """Wait until the process has ended, by force after a while; return how it ended."""
         try:
             status = self._process.wait(CLOSING)
         except subprocess.TimeoutExpired:
@@ -254,33 +291,49 @@ class WorkerProcess:
             status = self._process.wait()
         if self._cause:
             return self._cause
-        return (
-            f"by signal {signal.Signals(-status).name}"
-            if status < 0
-            else f"with exit status {status}"
-        )
+        if status < 0:
+            return f"by signal {signal.Signals(-status).name}"
+        return f"with exit status {status}"
 
-    def end_hanging(self, cause: str) -> None:
+    def kill(self, cause: str) -> None:
+        """Kill the process; `cause` says why."""
         self._cause = cause
         self._process.kill()
 
 
-class Crew:
-    """Worker processes of one pool, or of several that take turns."""
+@contextlib.contextmanager
+def _blocked_signals() -> Iterator[None]:
+    """Block SIGINT and SIGHUP inside a `with` block; processes started there keep them blocked.
+
+    Ctrl-C or the end of the terminal then reaches only the pool's process, which ends the workers.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+class WorkerGroup:
+    """Worker processes of one pool, or of several pools that take turns."""
 
     def __init__(self, size: int) -> None:
-        self.size, self._dealt = size, 0
+        self.size, self._assigned = size, 0
         self.hosts: list[list[HostInWorker]] = [[] for _ in range(size)]  # by worker
 
-    def deal(self, runs: int) -> Iterator[tuple[int, list[int]]]:
-        """The runs of the next pool by worker, going on where the pool before ended: all get about
-        as many."""
-        workers = [(self._dealt + run) % self.size for run in range(runs)]
-        self._dealt += runs
+    def assign(self, runs: int) -> Iterator[tuple[int, list[int]]]:
+        """Yield the workers of the next pool, each with its runs.
+
+        Runs are assigned in turn, starting after those of the previous pool, so all workers get
+        about the same number.
+        """
+        workers = [(self._assigned + run) % self.size for run in range(runs)]
+        self._assigned += runs
         for worker in dict.fromkeys(workers):
             yield worker, [run for run in range(runs) if workers[run] == worker]
 
     def start(self) -> None:
+        """Start the processes, once all pools have their workers."""
         for hosts in self.hosts:
             WorkerProcess(hosts)
 
@@ -289,11 +342,12 @@ Host = HostInProcess | HostInWorker
 
 
 def close_hosts(hosts: list[Host], memory: int | None) -> None:
+    """Close the environments of a pool, and end the processes that no other pool uses."""
     for host in hosts:
         host.end()
     for host in hosts:
         if not host.shared:
-            host.ending()
+            host.wait_for_end()
     hosts.clear()
     if memory is not None:
         os.close(memory)
@@ -303,25 +357,27 @@ def close_hosts(hosts: list[Host], memory: int | None) -> None:
 
 
 class Service:
-    """What this process does for one pool."""
+    """The work of this process for one pool."""
 
-    def __init__(self, job: dict[str, Any], beat: Callable[[], None]) -> None:
-        # else a process started by an environment would keep sockets open
+    def __init__(self, job: dict[str, Any], heartbeat: Callable[[], None]) -> None:
+        # A process that an environment starts must not keep the sockets open.
         for name in ("requests", "channel", "memory"):
             os.set_inheritable(job[name], False)
         layout = board_layout(*job["shape"])
         board = np.ndarray((), layout, buffer=mmap.mmap(job["memory"], layout.itemsize))
         task, purpose, index = Task(**job["task"]), job["purpose"], job["seeds"][0][0]
         self.environments = {
-            run: RunEnvironment(task, run, seed, purpose, board, beat) for run, seed in job["seeds"]
+            run: RunEnvironment(task, run, seed, purpose, board, heartbeat)
+            for run, seed in job["seeds"]
         }
-        self.beats = cell(board, "beats", index)
+        self.heartbeats = cell(board, "heartbeats", index)
         self.notifier = Notifier(socket.socket(fileno=job["channel"]), board, index, "worker")
         self._request_socket = socket.socket(fileno=job["requests"])
         self._requests, self._opened = cell(board, "requests", index), 0
         self._worked = board["worked"][index : index + 1]
 
     def answer(self) -> None:
+        """Begin an episode if the pool has requested that, else take a step of all runs."""
         if self._requests[0] > self._opened:
             self._opened += 1
             run, episode, size = EPISODE_REQUEST.unpack(
@@ -336,26 +392,28 @@ class Service:
         self.notifier.notify()
 
     def close(self) -> None:
+        """Close all environments."""
         for environment in self.environments.values():
             environment.close()
 
 
 def serve(services: dict[Notifier, Service]) -> None:
-    """Answer until each pool has closed its end or died, which reads the same here."""
+    """Answer all pools until each has closed its end or died."""
     while services:
         notifier = wait(list(services))
         service = services.pop(notifier)
         try:
             if notifier.is_ready():
                 service.answer()
-                services[notifier] = service  # behind the others, which may wait meanwhile
+                services[notifier] = service  # last, since the others may be waiting
                 continue
-        except OSError:  # the pool went away in the middle of a command
+        except OSError:  # the pool ended during a command
             pass
         service.close()
 
 
 def receive(channel: socket.socket, size: int) -> bytes:
+    """Return exactly this number of bytes from a socket."""
     data = channel.recv(size, socket.MSG_WAITALL) if size else b""
     if len(data) < size:
         raise ConnectionError
@@ -363,15 +421,16 @@ def receive(channel: socket.socket, size: int) -> bytes:
 
 
 def main(jobs: list[dict[str, Any]]) -> None:
-    # the closed socket ends an idle worker; this also one that hangs inside its simulator
+    """Work for one pool or several until they end."""
+    # A closed socket ends an idle worker; this also ends one that hangs in its simulator.
     end_with_parent()
 
-    def beat() -> None:
-        for beats in all_beats:
-            beats[0] += 1
+    def heartbeat() -> None:
+        for counter in counters:
+            counter[0] += 1
 
-    services = [Service(job, beat) for job in jobs]
-    all_beats = [service.beats for service in services]
+    services = [Service(job, heartbeat) for job in jobs]
+    counters = [service.heartbeats for service in services]
     try:
         serve({service.notifier: service for service in services})
     finally:
