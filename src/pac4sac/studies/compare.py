@@ -1,5 +1,4 @@
-"""Compare algorithms on a task: a study of one variant each, trained and reported on in one
-call."""
+"""Compare algorithms on a task: train a study with one variant each, and report on it."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +26,7 @@ from pac4sac.training.run import settings_grid
 
 @dataclass(frozen=True)
 class Comparison(Result):
-    """What `compare` has found; printed, it is the table of the command `pac4sac compare`."""
+    """The result of `compare`; printed, it is the table of the command `pac4sac compare`."""
 
     records: Sequence[RunRecord] = field(repr=False, kw_only=True)
     tables: Sequence[Table] = field(repr=False, kw_only=True)
@@ -35,35 +34,31 @@ class Comparison(Result):
 
     @property
     def runs(self) -> list[RunRecord]:
-        """Those that were asked for, whatever else the folder holds."""
+        """Return the runs that were asked for; the folder may hold more."""
         return list(self.records)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """One for each algorithm, ready for a data frame: `mean`, `sd` and interquartile mean `iqm`
-        of the `metric` (regret, or mean return where there is none), its `difference` to the
-        baseline with Welch's interval, `p_holm` of Welch's test, corrected, `episodes` until
-        solved, `solved_fraction` and so on. Names in `_low` and `_high` are the ends of 95 %
-        intervals; None is what is unknown."""
-        return [
-            dict(row)
-            for table in self.tables
-            if table.name.startswith("task-")
-            for row in table.records
-        ]
+        """Return one row per algorithm, for example for a data frame.
+
+        It has `mean`, `sd` and interquartile mean `iqm` of the `metric` (regret, or mean return on
+        a task without regret), the `difference` to the baseline with Welch's interval, the
+        corrected p-value `p_holm` of Welch's test, `episodes` until solved, `solved_fraction` and
+        more. Names in `_low` and `_high` are the ends of 95% intervals. Unknown values are None.
+        """
+        tables = [table for table in self.tables if table.name.startswith("task-")]
+        return [dict(row) for table in tables for row in table.records]
 
     @property
     def figures(self) -> list[Path]:
-        """Files of the pictures in the report."""
+        """Return the files of the report's figures."""
         return sorted((self.page.parent / "figures").glob("*.svg"))
 
     def __str__(self) -> str:
-        unfinished = (
-            ""
-            if self.complete
-            else f"\n\nUnfinished, because {self.reason}; the same call goes on."
-        )
-        return tables_as_text(self.tables) + unfinished
+        text = tables_as_text(self.tables)
+        if self.complete:
+            return text
+        return f"{text}\n\nUnfinished, because {self.reason}; the same call goes on."
 
 
 def compare(
@@ -84,16 +79,37 @@ def compare(
     trust: str | Iterable[str] = (),
     **options: Any,
 ) -> Comparison:
-    """Train several algorithms on a task, as far as they are not trained yet, and compare them with
-    a baseline, by default the first. Called again, it goes on, or adds what is new; the report and
-    its figures lie in the folder. What was trained by other code than today's is trained again, or
-    with `keep_stale` kept, and marked in every table.
+    """Train several algorithms on a task, and compare them with a baseline.
 
-    A preset or a setting goes to those algorithms that have it; `options` are those of `train`.
-    Cohorts train in processes of their own, `parallel` of them at a time, so an environment or
-    algorithm of yours must be one that can be imported, as "module:Name". So must `callbacks`,
-    unless they are trackers: "tensorboard", "wandb" or "trackio". A `watcher` is told how the
-    cohorts get on. `trust` names modules that other runs of the folder come from."""
+    Runs that the folder holds are not trained again. The same call continues an unfinished
+    comparison, and a call with more seeds or algorithms extends it. The report and its figures are
+    in the folder. Cohorts train in separate processes, so a custom environment or algorithm must be
+    importable, as "module:Name".
+
+    Args:
+        task: Name of a task or id of an environment, or a `Task`.
+        algos: Names of the algorithms, as a list or separated by commas.
+        seeds: Seeds of each algorithm.
+        preset: Preset of those algorithms that have it.
+        settings: One value for each setting; an algorithm gets those that it has.
+        steps: Environment steps of each run; None for the task's.
+        baseline: The algorithm that the others are compared with; None for the first.
+        out: Folder; None for one in experiments/ that is named after the task.
+        parallel: Number of cohorts to train at a time; None to choose.
+        max_minutes: Stop after this time; the same call continues.
+        keep_stale: Keep runs that other code than today's has trained, and mark them in every
+            table. By default they are trained again.
+        callbacks: Names of trackers ("tensorboard", "wandb", "trackio") or "module:Class".
+        watcher: Is informed of the progress.
+        trust: Custom modules that other runs of the folder come from.
+        **options: Fields of `Options`, as in `train`.
+
+    Returns:
+        The comparison, complete or unfinished.
+
+    Raises:
+        UserError: If an argument is wrong, or a cohort failed.
+    """
     allow(trust)
     named = _as_list(callbacks)
     allow_named(*named)
@@ -101,7 +117,7 @@ def compare(
     from pac4sac.report.report import compose, context_of, main_tables
 
     study = comparison_study(task, algos, seeds, settings, steps, baseline, preset)
-    make_options(study.tasks[0].steps, options)  # a mistake is told before a folder is made
+    make_options(study.tasks[0].steps, options)  # refuses wrong options before a folder is made
     root = study_folder(study, out)
     launching: Any = {
         "parallel": parallel,
@@ -166,7 +182,7 @@ def comparison_study(
 
 def _algorithm_names(algos: str | Sequence[str]) -> list[str]:
     """Return the names of at least two algorithms, which differ."""
-    names = [name.strip() for name in algos.split(",")] if isinstance(algos, str) else list(algos)
+    names = _split_names(algos)
     if not names or not all(isinstance(name, str) for name in names):
         raise UserError(
             f"algos are names such as 'pac4sac,sac' or ['pac4sac', 'sac'], not {algos!r}."
@@ -178,6 +194,13 @@ def _algorithm_names(algos: str | Sequence[str]) -> list[str]:
     if len(set(names)) < len(names):
         raise UserError("An algorithm is named twice.")
     return names
+
+
+def _split_names(names: str | Sequence[str]) -> list[str]:
+    """Return names that may be given as text, separated by commas."""
+    if isinstance(names, str):
+        return [name.strip() for name in names.split(",")]
+    return list(names)
 
 
 def _single_values(settings: Mapping[str, Any] | None) -> dict[str, Any]:

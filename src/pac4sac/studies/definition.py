@@ -19,7 +19,7 @@ from pac4sac.studies.halving import Halving
 from pac4sac.studies.shipped import SHIPPED_STUDIES, shipped_studies
 from pac4sac.tasks import Task, get_task
 from pac4sac.training.options import Options
-from pac4sac.training.run import Run, make_runs
+from pac4sac.training.run import Run, combinations, make_runs
 
 FORMAT: dict[str, Any] = tomllib.loads(
     Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
@@ -36,6 +36,11 @@ OPTIONS = {
 def _is_list_of(kind: type, value: Any) -> bool:
     """Return whether a value is a list whose entries are all of a type."""
     return isinstance(value, list) and {*map(type, value)} <= {kind}
+
+
+def _is_list_of_steps(value: Any) -> bool:
+    """Return whether a value is a list of at least one whole number from 1 on."""
+    return _is_list_of(int, value) and len(value) > 0 and min(value) >= 1
 
 
 CHECKS: Mapping[str, Callable[[Any], bool]] = {
@@ -66,6 +71,14 @@ class StudyVariant:
     def is_for(self, task: Task) -> bool:
         """Return whether the variant is trained on a task."""
         return self.tasks is None or task.name in self.tasks
+
+    def runs(self, task: Task, seeds: Sequence[int]) -> list[Run]:
+        """Return the runs of the variant on a task, with its own seeds or those of the study."""
+        grid = {name: [value] for name, value in self.settings.items()}
+        made = make_runs(
+            task, self.algo, self.preset, seeds if self.seeds is None else self.seeds, grid
+        )
+        return [dataclasses.replace(run, label=self.name) for run in made]
 
 
 @dataclass(frozen=True)
@@ -99,14 +112,12 @@ class Study:
             labels: Names of the variants in it; None for all.
         """
         assert self.halving is not None
-        tasks = tuple(
-            dataclasses.replace(task, steps=self.halving.steps[task.name][number])
-            for task in self.tasks
-        )
-        variants = tuple(
-            variant for variant in self.variants if labels is None or variant.name in labels
-        )
-        return dataclasses.replace(self, tasks=tasks, variants=variants, halving=None)
+        lengths = self.halving.steps
+        tasks = [dataclasses.replace(task, steps=lengths[task.name][number]) for task in self.tasks]
+        variants = self.variants
+        if labels is not None:
+            variants = tuple(variant for variant in variants if variant.name in labels)
+        return dataclasses.replace(self, tasks=tuple(tasks), variants=variants, halving=None)
 
     def with_seeds(self, seeds: tuple[int, ...]) -> "Study":
         """Return the study with other seeds, for all variants."""
@@ -118,10 +129,7 @@ class Study:
         runs: list[Run] = []
         for task, variant in itertools.product(self.tasks, self.variants):
             if variant.is_for(task):
-                grid = {name: [value] for name, value in variant.settings.items()}
-                seeds = self.seeds if variant.seeds is None else variant.seeds
-                made = make_runs(task, variant.algo, variant.preset, seeds, grid)
-                runs += [dataclasses.replace(run, label=variant.name) for run in made]
+                runs += variant.runs(task, self.seeds)
         return runs
 
     def differing_settings(self) -> dict[str, dict[str, Any]]:
@@ -243,7 +251,9 @@ class _Reader:
         seeds = self._seeds(block["seeds"]) if "seeds" in block else None
         tasks = self._tasks_of_variant(name, block.get("tasks"))
         variants = []
-        for swept in self._combinations(block.get("sweep", {})):
+        sweep = block.get("sweep", {})
+        self._check_sweep(sweep)
+        for swept in combinations(sweep):
             label = "-".join([name, *(f"{key}={value}" for key, value in swept.items())])
             settings = {**self.content.get("set", {}), **block.get("set", {}), **swept}
             self._located(algo, make_config, algo, preset, settings)
@@ -260,18 +270,11 @@ class _Reader:
             )
         return tuple(tasks)
 
-    def _combinations(self, sweep: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return all combinations of swept values; without a sweep there is one, and it is empty.
-
-        Args:
-            sweep: The values of each setting.
-        """
+    def _check_sweep(self, sweep: Mapping[str, Any]) -> None:
+        """Refuse a sweep with a setting that has no values."""
         for key, values in sweep.items():
             if not isinstance(values, list) or not values:
                 raise self._mistake(key, f"the sweep over {key} has no values")
-        return [
-            dict(zip(sweep, values, strict=True)) for values in itertools.product(*sweep.values())
-        ]
 
     # --- successive halving
 
@@ -291,13 +294,13 @@ class _Reader:
 
     def _check_rungs(self, steps: Mapping[str, Any]) -> None:
         """Refuse rungs that are not the same number of lengths for every task."""
-        rungs = {len(lengths) for lengths in steps.values() if isinstance(lengths, list)}
-        if {*steps} != {*self.content["tasks"]} or len(rungs) != 1:
+        numbers = {len(lengths) for lengths in steps.values() if isinstance(lengths, list)}
+        if {*steps} != {*self.content["tasks"]} or len(numbers) != 1:
             raise self._mistake(
                 "halving", "[halving.steps] needs a list for every task, all with as many rungs"
             )
         for name, lengths in steps.items():
-            if not _is_list_of(int, lengths) or not lengths or min(lengths) < 1:
+            if not _is_list_of_steps(lengths):
                 raise self._mistake(
                     name, f"the rungs of {name} must be numbers of steps from 1 on, not {lengths!r}"
                 )

@@ -82,13 +82,7 @@ class LivePage(Watcher):
             raise UserError(
                 f"--port must be between 0, for any that is free, and 65535, not {port}."
             )
-        try:
-            self.server = _Server((LOOPBACK, port), _Handler)
-        except OSError as error:
-            reason = error.strerror or error
-            raise UserError(
-                f"No page can be served at port {port} ({reason}); leave --port out for any."
-            ) from error
+        self.server = _server_at(port)
         self.server.live, self.port = self, int(self.server.server_address[1])
         self.address = f"http://{LOOPBACK}:{self.port}/"
 
@@ -106,7 +100,7 @@ class LivePage(Watcher):
         self.title, self.root = study.title, root
         self.cohorts = {c.folder: CohortProgress(c.title, len(c.runs), c.steps) for c in cohorts}
         for cohort in cohorts:
-            if cohort.done() == len(cohort.runs):
+            if cohort.is_done():
                 shown = self.cohorts[cohort.folder]
                 shown.step, shown.state = cohort.steps, "complete"
         self.beside.planned(study, root, cohorts, memory)
@@ -140,14 +134,17 @@ class LivePage(Watcher):
     def seconds_left(self) -> float | None:
         """Return the time that all cohorts need at the pace of this session, or None if
         unknown."""
-        counted = ("waiting", "training", "complete")
-        cohorts = [cohort for cohort in list(self.cohorts.values()) if cohort.state in counted]
+        cohorts = self._cohorts_in("waiting", "training", "complete")
         made = sum(cohort.steps_made for cohort in cohorts)
         if not made:
             return None
         first, _ = min(cohort.began for cohort in cohorts if cohort.began)
         left = sum(cohort.steps - cohort.step for cohort in cohorts)
         return left * (time.monotonic() - first) / made
+
+    def _cohorts_in(self, *states: str) -> list[CohortProgress]:
+        """Return the cohorts in one of these states."""
+        return [cohort for cohort in list(self.cohorts.values()) if cohort.state in states]
 
     def page(self) -> bytes:
         """Return the page, drawn again only after some seconds: training needs the cores."""
@@ -200,6 +197,17 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, *_: Any) -> None:
         """Ignore a browser that has gone away; the terminal shows the study."""
+
+
+def _server_at(port: int) -> _Server:
+    """Return a server at a port of this machine."""
+    try:
+        return _Server((LOOPBACK, port), _Handler)
+    except OSError as error:
+        raise UserError(
+            f"No page can be served at port {port} ({error.strerror or error}); leave --port out "
+            "for any."
+        ) from error
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -44,14 +44,12 @@ log = logging.getLogger(__name__)
 COMPLETE, MISTAKE, STOPPED = 0, 2, 3
 INTERVAL = 0.5  # seconds between two reports
 CORES_PER_COHORT = 4  # a learner and its simulators
-# steps of niceness between the longest and the shortest cohort; 3 halve the share of a core
+# Difference in niceness between the longest and the shortest cohort; 3 halves the share of a core.
 GIVE_WAY = 3
 # memory of a process without its tensors, on a GPU and in the machine
 GPU_BYTES, HOST_BYTES = (0.8e9, 3e9)
 MPS_CONTROL = "nvidia-cuda-mps-control"
-MPS_PLACE = (
-    "CUDA_MPS_PIPE_DIRECTORY"  # who has it set uses a service of their own, which is left alone
-)
+MPS_PLACE = "CUDA_MPS_PIPE_DIRECTORY"  # if the user has set it, a service runs already
 MPS_PATIENCE = 20.0  # seconds
 
 
@@ -183,7 +181,7 @@ class _Schedule:
         for child in self.active:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.process.wait(max(0.0, patience - time.monotonic()))
-            child.process.kill()  # a checkpoint is whole whenever this comes
+            child.process.kill()  # a checkpoint is whole at any time
             child.process.wait()
 
 
@@ -264,26 +262,48 @@ def shared_gpu(wanted: bool) -> Iterator[dict[str, str]]:
     if not wanted or control is None or MPS_PLACE in os.environ:
         yield {}
         return
-    with tempfile.TemporaryDirectory(prefix="pac4sac-mps-", ignore_cleanup_errors=True) as place:
+    with _multi_process_service(control) as variables:
+        yield variables
+
+
+@contextlib.contextmanager
+def _multi_process_service(control: str) -> Iterator[dict[str, str]]:
+    """Run NVIDIA's multi-process service inside a `with` block, if it starts.
+
+    Args:
+        control: The program that controls it.
+
+    Yields:
+        Environment variables for the processes that use it; none if it does not start.
+    """
+    folder = tempfile.TemporaryDirectory(prefix="pac4sac-mps-", ignore_cleanup_errors=True)
+    with folder as place:
         variables = {MPS_PLACE: place, "CUDA_MPS_LOG_DIRECTORY": place}
-        how: dict[str, Any] = {
-            "env": {**os.environ, **variables},
-            "capture_output": True,
-            "timeout": MPS_PATIENCE,
-        }
-        try:
-            subprocess.run([control, "-d"], check=True, **how)
-        except (OSError, subprocess.SubprocessError) as error:
-            log.warning(
-                "The GPU's multi-process service did not start (%s); cohorts take turns.", error
-            )
+        if not _start_service(control, variables):
             yield {}
             return
         try:
             yield variables
         finally:
             with contextlib.suppress(OSError, subprocess.SubprocessError):
-                subprocess.run([control], input=b"quit\n", check=False, **how)
+                _run_control([control], variables, input=b"quit\n")
+
+
+def _start_service(control: str, variables: Mapping[str, str]) -> bool:
+    """Start the multi-process service; return whether it has started."""
+    try:
+        _run_control([control, "-d"], variables, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        log.warning(
+            "The GPU's multi-process service did not start (%s); cohorts take turns.", error
+        )
+        return False
+    return True
+
+
+def _run_control(command: Sequence[str], variables: Mapping[str, str], **how: Any) -> None:
+    env = {**os.environ, **variables}
+    subprocess.run(command, env=env, capture_output=True, timeout=MPS_PATIENCE, **how)
 
 
 # --- the process of one cohort

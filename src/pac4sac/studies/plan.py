@@ -1,18 +1,19 @@
-"""Planning a study: which runs are there already, and how the others go into cohorts that fit the
-memory.
+"""Plan a study: find the runs that are trained already, and group the others into cohorts that fit
+the memory.
 
-A study folder holds `study.json` and `experiments/`, one ordinary experiment folder for each
-planned cohort. A run is identified by its task, settings, seed and the code that trains it, so that
-nothing is trained twice, also after a study was extended by seeds or variants, and what was trained
-by other code than today's is trained again."""
+A study folder holds `study.json` and `experiments/`, with one experiment folder for each planned
+cohort. A run is identified by its task, settings, seed and the code that trains it. So no run is
+trained twice, also after a study was extended by seeds or variants. Runs that other code than
+today's has trained are trained again."""
 
 import hashlib
+import itertools
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class PlannedCohort:
-    """A cohort of a study, in an experiment folder of its own."""
+    """A cohort of a study, with a separate experiment folder."""
 
     folder: Path
     runs: tuple[Run, ...]
@@ -47,42 +48,48 @@ class PlannedCohort:
 
     @property
     def title(self) -> str:
+        """Return the task and the first labels of the runs."""
         labels = list(dict.fromkeys(run.label for run in self.runs))
-        shown = ", ".join(labels[:3]) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
-        return f"{self.runs[0].task.name}: {shown}"
+        shown, more = ", ".join(labels[:3]), len(labels) - 3
+        return f"{self.runs[0].task.name}: {shown}" + (f" and {more} more" if more > 0 else "")
 
     @property
     def steps(self) -> int:
+        """Return the number of steps of each run."""
         return self.runs[0].task.steps
 
     @property
     def simulating(self) -> float:
-        """Seconds that one core would need for its simulators."""
+        """Return the seconds that one core would need for its simulators."""
         return len(self.runs) * self.steps * simulator_seconds(self.runs[0].task)
 
     @property
     def duration(self) -> float:
-        """Seconds that its simulators need with a core for each."""
+        """Return the seconds that its simulators need with a core for each."""
         return self.steps * simulator_seconds(self.runs[0].task)
 
     def done(self) -> int:
-        """Runs that have come to their end."""
+        """Return the number of runs that have ended."""
         return sum(status in ENDED for status in self.statuses())
 
+    def is_done(self) -> bool:
+        """Return whether all runs have ended."""
+        return self.done() == len(self.runs)
+
     def statuses(self) -> list[str]:
+        """Return the status of each run; "waiting" before it begins."""
         folders = [self.folder / "runs" / run.id for run in self.runs]
         return [read_run(f).status if (f / "run.json").exists() else "waiting" for f in folders]
 
 
 @dataclass(frozen=True)
 class StoredCohort:
-    """What an experiment folder of a study holds, and whether the code of today would train the
-    same."""
+    """The content of an experiment folder of a study, and whether today's code is the same."""
 
     folder: Path
     identities: tuple[str, ...]  # of its runs as they were trained
     runs: tuple[Run, ...]  # as today's code would train them
-    edited: str  # in words, how the code of today differs; nothing where it does not
+    edited: str  # how today's code differs, in words; empty if it is the same
 
 
 def stored_cohorts(study: Study, root: Path) -> Iterator[StoredCohort]:
@@ -92,12 +99,27 @@ def stored_cohorts(study: Study, root: Path) -> Iterator[StoredCohort]:
     """
     today = {(run.algo, run.task.env_id): run.trained_by for run in study.runs()}
     for path in sorted(root.glob("experiments/*/experiment.json")):
-        stored = [about for cohort in read_experiment(path.parent)["cohorts"] for about in cohort]
-        known = [today.get((about["algo"], about["task"]["env_id"])) for about in stored]
-        code = next((code for code in known if code), None)  # a cohort has one class and one task
+        stored = list(itertools.chain(*read_experiment(path.parent)["cohorts"]))
+        code = _code_for(stored, today)
         if code is not None:
             identities, edited = tuple(map(identity, stored)), _how_edited(stored[0], code)
             yield StoredCohort(path.parent, identities, _by_today(stored, code), edited)
+
+
+def _code_for(
+    stored: Sequence[Mapping[str, Any]], today: Mapping[tuple[str, str], dict[str, Any]]
+) -> dict[str, Any] | None:
+    """Return today's code of a stored cohort, which has one agent class and one task, or None.
+
+    Args:
+        stored: Its runs.
+        today: The code of each algorithm and environment.
+    """
+    for about in stored:
+        code = today.get((about["algo"], about["task"]["env_id"]))
+        if code:
+            return code
+    return None
 
 
 def _by_today(stored: Sequence[Mapping[str, Any]], code: Mapping[str, Any]) -> tuple[Run, ...]:
@@ -153,21 +175,8 @@ def _without_known(
     The same run under a second name is there once.
     """
     exact = {record.identity for record in known}
-    wanted: dict[str, Run] = {}
-    for run in runs:
-        if run.identity not in exact:
-            wanted.setdefault(run.identity, run)
-    by_seed: dict[tuple[str, str, int], list[RunRecord]] = {}
-    for record in known:
-        by_seed.setdefault((record.task["name"], record.algo, record.seed), []).append(record)
-    stale = [
-        run
-        for run in wanted.values()
-        if any(
-            run.matches(record.about)
-            for record in by_seed.get((run.task.name, run.algo, run.seed), ())
-        )
-    ]
+    wanted = {key: run for key, run in _by_identity(runs).items() if key not in exact}
+    stale = _stale_among(wanted.values(), known)
     if stale:
         warnings.warn(
             f"{len(stale)} of {len(runs)} runs were trained by other code than today's "
@@ -178,6 +187,27 @@ def _without_known(
         for run in stale:
             del wanted[run.identity]
     return wanted
+
+
+def _by_identity(runs: Sequence[Run]) -> dict[str, Run]:
+    """Return runs by identity; of equal runs the first."""
+    first: dict[str, Run] = {}
+    for run in runs:
+        first.setdefault(run.identity, run)
+    return first
+
+
+def _stale_among(runs: Iterable[Run], known: Sequence[RunRecord]) -> list[Run]:
+    """Return the runs that differ from a known one only in the code that trained it."""
+    by_seed: dict[tuple[str, str, int], list[RunRecord]] = defaultdict(list)
+    for record in known:
+        by_seed[record.task["name"], record.algo, record.seed].append(record)
+    stale = []
+    for run in runs:
+        candidates = by_seed[run.task.name, run.algo, run.seed]
+        if any(run.matches(record.about) for record in candidates):
+            stale.append(run)
+    return stale
 
 
 def _outcome(is_kept: bool) -> str:
@@ -192,24 +222,30 @@ def _begun_cohorts(
     """Yield the cohorts in the folder that count, those by today's code first."""
     missing = set(wanted)
     for stored in sorted(stored_cohorts(study, root), key=lambda stored: stored.edited != ""):
-        if missing.isdisjoint(run.identity for run in stored.runs):
+        identities = {run.identity for run in stored.runs}
+        if missing.isdisjoint(identities):
             continue
         cohort = PlannedCohort(stored.folder, stored.runs, cohort_bytes(stored.runs))
-        is_kept = not stored.edited or (keep_stale and cohort.done() == len(cohort.runs))
-        if stored.edited:
-            warnings.warn(
-                f"{cohort.title}: {len(cohort.runs)} runs were trained by other code than "
-                f"today's ({stored.edited}) {_outcome(is_kept)}.",
-                stacklevel=2,
-            )
-        if is_kept:
-            missing -= {run.identity for run in stored.runs}
+        if not stored.edited or _is_kept(cohort, stored.edited, keep_stale):
+            missing -= identities
             yield cohort
+
+
+def _is_kept(cohort: PlannedCohort, edited: str, keep_stale: bool) -> bool:
+    """Return whether a cohort that other code has trained is kept, and warn of it."""
+    is_kept = keep_stale and cohort.is_done()
+    warnings.warn(
+        f"{cohort.title}: {len(cohort.runs)} runs were trained by other code than today's "
+        f"({edited}) {_outcome(is_kept)}.",
+        stacklevel=3,
+    )
+    return is_kept
 
 
 def _new_cohorts(
     runs: Sequence[Run], root: Path, memory: int, on_gpu: bool
 ) -> Iterator[PlannedCohort]:
+    """Yield new cohorts for runs, each with a folder that is named after its runs."""
     for together in plan_cohorts(runs, on_gpu):
         for part in split_by_memory(together, memory):
             digest = hashlib.sha256("".join(run.identity for run in part).encode()).hexdigest()[:8]
@@ -218,6 +254,7 @@ def _new_cohorts(
 
 
 def split_by_memory(runs: Sequence[Run], memory: int) -> list[Sequence[Run]]:
+    """Split a cohort into parts of about the same size, each of which fits the memory."""
     each = cohort_bytes(runs[:1])
     if each > memory:
         raise UserError(
@@ -226,14 +263,17 @@ def split_by_memory(runs: Sequence[Run], memory: int) -> list[Sequence[Run]]:
             "are allowed; allow more with --memory, or set a smaller capacity."
         )
     parts = math.ceil(len(runs) / (memory // each))
-    per_part = math.ceil(len(runs) / parts)  # parts of about the same size
+    per_part = math.ceil(len(runs) / parts)
     return [runs[first : first + per_part] for first in range(0, len(runs), per_part)]
 
 
 def begin(
     study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides: Mapping[str, Any]
 ) -> None:
-    """Write the study and its experiments down; anyone who has the folder can then train them."""
+    """Write the study and its experiments to the folder, from which they can be trained.
+
+    An experiment that was begun keeps its options, with a warning.
+    """
     root.mkdir(parents=True, exist_ok=True)
     write_json(root / "study.json", _description(study, root))
     for cohort in cohorts:
@@ -241,36 +281,21 @@ def begin(
             options = {**study.options_for(cohort.runs[0].task), **overrides}
             create(cohort.folder, [cohort.runs], Options(**{**options, "steps": cohort.steps}))
         elif kept := choose_again(cohort.folder, overrides):
-            own, is_done = ", ".join(assignments(kept)), cohort.done() == len(cohort.runs)
-            what = "was trained" if is_done else "was begun"
+            what = "was trained" if cohort.is_done() else "was begun"
             warnings.warn(
-                f"{cohort.title} {what} with {own} and keeps that; the new values are ignored. "
-                "Choose another folder with --out to train with them.",
+                f"{cohort.title} {what} with {', '.join(assignments(kept))} and keeps that; the "
+                "new values are ignored. Choose another folder with --out to train with them.",
                 stacklevel=2,
             )
 
 
 def _description(study: Study, root: Path) -> dict[str, Any]:
-    """Return what study.json is to say: what is asked, and what was asked there before."""
-    runs = study.runs() if study.kind != "cost" else []  # which times its runs and keeps none
-    expected = [
-        {
-            "run": run.id,
-            "task": run.task.name,
-            "algo": run.algo,
-            "label": run.label,
-            "seed": run.seed,
-            "identity": run.identity,
-        }
-        for run in runs
-    ]
-    stale = _stale_identities(study, root)
-    if (previous := read_study(root)) is not None:
-        if previous["study"] != study.name:
-            raise UserError(
-                f"{root} holds the study {previous['study']!r}; choose another folder with --out."
-            )
-        rows, stale = [*previous["expected_runs"], *expected], stale_runs(previous) | stale
+    """Return the content of study.json: the runs of the study, and those it had before."""
+    expected, stale = _expected_runs(study), _stale_identities(study, root)
+    previous = _previous_study(study, root)
+    if previous is not None:
+        stale = stale_runs(previous) | stale
+        rows = [*previous["expected_runs"], *expected]
         expected = list({(row["task"], row["label"], row["seed"]): row for row in rows}.values())
     about = {
         "version": VERSION,
@@ -287,17 +312,45 @@ def _description(study: Study, root: Path) -> dict[str, Any]:
     return about | ({"stale": stale} if stale else {})
 
 
+def _previous_study(study: Study, root: Path) -> dict[str, Any] | None:
+    """Return what study.json has held so far, or None; refuse the folder of another study."""
+    previous = read_study(root)
+    if previous is not None and previous["study"] != study.name:
+        raise UserError(
+            f"{root} holds the study {previous['study']!r}; choose another folder with --out."
+        )
+    return previous
+
+
+def _expected_runs(study: Study) -> list[dict[str, Any]]:
+    """Return the runs of a study as study.json lists them; a cost study keeps none."""
+    if study.kind == "cost":
+        return []
+    return [
+        {
+            "run": run.id,
+            "task": run.task.name,
+            "algo": run.algo,
+            "label": run.label,
+            "seed": run.seed,
+            "identity": run.identity,
+        }
+        for run in study.runs()
+    ]
+
+
 def _stale_identities(study: Study, root: Path) -> dict[str, str]:
     """Return runs by other code, each with the identity that it would have by today's."""
-    stale = dict[str, str]()
+    stale: dict[str, str] = {}
     for stored in stored_cohorts(study, root):
         if stored.edited:
             instead = (run.identity for run in stored.runs)
-            stale |= dict(zip_longest(stored.identities, instead, fillvalue=""))
+            stale |= dict(itertools.zip_longest(stored.identities, instead, fillvalue=""))
     return stale
 
 
 def read_study(root: Path) -> dict[str, Any] | None:
+    """Return the content of study.json, or None if there is none."""
     path = root / "study.json"
     if not path.exists():
         return None
@@ -306,11 +359,11 @@ def read_study(root: Path) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class CohortPlace:
-    """Where cohorts are to be trained, for which they are cut."""
+    """The device for which cohorts are planned."""
 
     device: torch.device
     memory: int  # bytes that the tensors of one cohort may take
-    here: bool = True  # False: a GPU that this machine lacks
+    here: bool = True  # False for a GPU that this machine lacks
 
     @property
     def on_gpu(self) -> bool:
@@ -318,8 +371,12 @@ class CohortPlace:
 
 
 def place_for_cohorts(device: str, memory: int | None) -> CohortPlace:
-    """A GPU need not be in this machine where it is told how much memory a cohort may take
-    there."""
+    """Return the device and its memory for a cohort.
+
+    Args:
+        device: Name of the device. This machine may lack it if `memory` is given.
+        memory: Bytes that the tensors of one cohort may take; None for half of what is free.
+    """
     try:
         chosen = backends.pick_device(device)
     except UserError as error:
@@ -332,5 +389,6 @@ def place_for_cohorts(device: str, memory: int | None) -> CohortPlace:
                 "the MB that one cohort may take there."
             ) from error
         return CohortPlace(torch.device(device), memory, here=False)
-    # Half of what is free now: the rest is for activations' peaks, checkpoints and other work.
-    return CohortPlace(chosen, backends.free_bytes(chosen) // 2 if memory is None else memory)
+    if memory is None:  # the other half is for peaks of activations, checkpoints and other work
+        memory = backends.free_bytes(chosen) // 2
+    return CohortPlace(chosen, memory)

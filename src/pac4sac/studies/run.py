@@ -155,14 +155,14 @@ def run_study(
         UserError: If an argument is wrong, or a cohort failed.
     """
     stop = StopRequest(max_minutes)
-    callbacks_named(callbacks)  # reports what cannot be made before anything is written
+    callbacks_named(callbacks)  # reports a wrong name before anything is written
     _check_engine_options(engine, address, parallel, callbacks)
     place = place_of(study, engine, memory, options)
     cohorts: list[PlannedCohort] = []
     if study.kind != "cost":
         cohorts = plan(study, root, place.memory, place.on_gpu, keep_stale=keep_stale, known=known)
     watcher.planned(study, root, cohorts, place.memory)
-    unfinished = [cohort for cohort in cohorts if cohort.done() < len(cohort.runs)]
+    unfinished = [cohort for cohort in cohorts if not cohort.is_done()]
     train = _local_engine(parallel, place, callbacks)
     if unfinished and engine == "ray":
         train = _ray_engine(address)
@@ -172,9 +172,14 @@ def run_study(
         if stop.wanted:
             return Result(root, complete=False, reason=stop.reason)
     name_the_same(study.runs(), cohorts)
+    _measure_missing_cost(study, root, options)
+    return Result(root, complete=True)
+
+
+def _measure_missing_cost(study: Study, root: Path, options: Mapping[str, Any]) -> None:
+    """Write cost.json for a study that measures the cost, unless it is there already."""
     if study.kind in WITH_COST and not (root / "cost.json").exists():
         measure_cost(study, root, Options(**{**study.options, **options, "steps": 1}))
-    return Result(root, complete=True)
 
 
 def _check_engine_options(

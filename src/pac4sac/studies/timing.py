@@ -1,4 +1,4 @@
-"""Steps of runs that are placed as training would place them, timed: for the cost study and for
+"""Time steps of cohorts on the device and backend of their training, for the cost study and for
 plans."""
 
 import heapq
@@ -17,13 +17,13 @@ from pac4sac.training.run import Run, make_agent
 
 TRIED_STEPS = 60
 TRIED_EPISODE = 15  # steps
-GPU_GAIN = 2.5  # what cohorts side by side get done, over one at a time
-STARTING = (
-    12.0  # seconds of a process until its first step, where the compiler has done its work before
-)
+GPU_GAIN = 2.5  # speed of several cohorts at a time on a GPU ÷ speed of one at a time
+STARTING = 12.0  # seconds of a process until its first step, if the compiler's cache is filled
 
 
 class TimedCohort:
+    """Times steps of a cohort."""
+
     def __init__(self, runs: Sequence[Run], pool: EnvPool, options: Options) -> None:
         self.runs, self.pool, self.options = runs, pool, options
         seeds = [run.seed for run in runs]
@@ -34,7 +34,7 @@ class TimedCohort:
         self.learner.begin(pool.reset())
 
     def take(self, steps: int) -> float:
-        """The seconds of some steps: act, step, update, store."""
+        """Take some steps (act, simulate, update, store); return their seconds."""
         learner, pool = self.learner, self.pool
         torch.set_num_threads(self.placement["threads"])
         started = time.perf_counter()
@@ -48,28 +48,28 @@ class TimedCohort:
         return time.perf_counter() - started
 
     def expected_seconds(self) -> float:
-        """Of the whole training, from some steps in the middle of learning and the beginning of an
-        evaluation."""
+        """Return the expected seconds of the whole training.
+
+        They follow from some steps in the middle of learning and the start of an evaluation.
+        """
         options, learner = self.options, self.learner
+        warmup = min(learner.first_update, options.steps)
         with backends.Rehearsal(learner):
             learner.step = learner.first_update
             self.take(TRIED_STEPS // 4)
             learning = self.take(TRIED_STEPS) / TRIED_STEPS
-            learner.step = 0
-            warming = (
-                self.take(TRIED_STEPS // 4) / (TRIED_STEPS // 4) if learner.first_update else 0.0
-            )
+            learner.step, warming = 0, 0.0
+            if warmup:
+                warming = self.take(TRIED_STEPS // 4) / (TRIED_STEPS // 4)
             evaluating = self._evaluation_seconds() if options.evaluation_episodes else 0.0
-        evaluations = 1 + (options.steps // options.evaluate_every if options.evaluate_every else 0)
-        warmup = min(learner.first_update, options.steps)
-        return (
-            STARTING
-            + warmup * warming
-            + (options.steps - warmup) * learning
-            + evaluations * evaluating
-        )
+        evaluations = 1
+        if options.evaluate_every:
+            evaluations += options.steps // options.evaluate_every
+        in_steps = warmup * warming + (options.steps - warmup) * learning
+        return STARTING + in_steps + evaluations * evaluating
 
     def _evaluation_seconds(self) -> float:
+        """Return the expected seconds of one evaluation with all its policies."""
         learner, task, seeds = self.learner, self.runs[0].task, [run.seed for run in self.runs]
         short = replace(task, horizon=TRIED_EPISODE)
         asked = (
@@ -80,23 +80,29 @@ class TimedCohort:
             self.options.evaluation_episodes,
             "plan",
         )
-        seconds = {}
+        started = time.perf_counter()
         for policy in policies_of(learner.agent):
-            started = time.perf_counter()
             evaluate(Episodes(*asked, self.pool.workers), policy)
-            seconds[policy] = time.perf_counter() - started
-        return sum(seconds.values()) * (time_limit(task) or task.steps) / TRIED_EPISODE
+        seconds = time.perf_counter() - started
+        return seconds * (time_limit(task) or task.steps) / TRIED_EPISODE
 
 
 def expected_seconds(runs: Sequence[Run], options: Options) -> float:
-    """Of a cohort that has the machine for itself."""
+    """Return the expected seconds of a cohort that trains alone on this machine."""
     with EnvPool(runs[0].task, [run.seed for run in runs], options.workers) as pool:
         return TimedCohort(runs, pool, options).expected_seconds()
 
 
 def side_by_side_seconds(each: Sequence[float], parallel: int, on_gpu: bool) -> float:
-    """Of cohorts that begin as places become free, the longest first. On a GPU those that train at
-    the same time slow each other."""
+    """Return the seconds of cohorts that train several at a time, the longest first.
+
+    On a GPU, cohorts that train at the same time slow each other.
+
+    Args:
+        each: Seconds of each cohort alone.
+        parallel: Number of cohorts at a time.
+        on_gpu: Whether they share a GPU.
+    """
     ends = [0.0] * parallel
     for seconds in sorted(each, reverse=True):
         heapq.heapreplace(ends, ends[0] + seconds)

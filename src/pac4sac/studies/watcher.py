@@ -1,4 +1,4 @@
-"""Being told how a study gets on."""
+"""Watch the progress of a study."""
 
 import warnings
 from collections.abc import Sequence
@@ -11,17 +11,19 @@ if TYPE_CHECKING:
 
 
 class Watcher:
-    """Says nothing and passes warnings on; override what you want to know."""
+    """Passes warnings on and ignores the rest; override the methods that you need."""
 
     def planned(
         self, study: "Study", root: Path, cohorts: Sequence["PlannedCohort"], memory: int
     ) -> None:
-        """These cohorts, each within `memory` bytes, make up the study in the folder `root`."""
+        """Handle the plan of a study in the folder `root`; a cohort takes up to `memory` bytes."""
 
-    def progress(self, cohort: "PlannedCohort", step: int, steps: int) -> None: ...
+    def progress(self, cohort: "PlannedCohort", step: int, steps: int) -> None:
+        """Handle the present step of a cohort."""
 
     def warning(self, cohort: "PlannedCohort", sentence: str) -> None:
+        """Handle a warning from the training of a cohort."""
         warnings.warn(f"{cohort.title}: {sentence}", stacklevel=2)
 
     def ended(self, cohort: "PlannedCohort", outcome: str, reason: str) -> None:
-        """It is complete, stopped, or for a reason failed."""
+        """Handle the end of a cohort: complete, stopped, or failed for a reason."""

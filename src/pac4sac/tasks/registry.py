@@ -1,5 +1,6 @@
-"""Define tasks, and make their environments. A task is an environment with its episode length, solve
-threshold and step budget.
+"""Define tasks, and make their environments.
+
+A task is an environment with its episode length, solve threshold and step budget.
 
 Any Gymnasium environment with continuous actions can be a task. A thin wrapper gives it flat
 float32 observations and, for learners, actions in [-1, 1]."""

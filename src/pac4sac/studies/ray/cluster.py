@@ -263,16 +263,19 @@ def _needs(ray: ModuleType, cohort: PlannedCohort) -> dict[str, Any]:
     """
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     gpus = _gpus(cohort, nodes)
-    smallest = {"CPU": 1, "GPU": gpus, "memory": cohort.bytes}
-    fitting = [node for node in nodes if _has(node, smallest)]
-    if not fitting:
+    cpus = _most_cpus(nodes, {"CPU": 1, "GPU": gpus, "memory": cohort.bytes})
+    if cpus == 0:
         raise UserError(
             f"{cohort.title} needs a CPU, {cohort.bytes / 1e9:.1f} GB of "
             f"memory{' and a GPU' if gpus else ''}, and no "
             "node of the cluster has that; plan smaller cohorts with --memory, or add a node."
         )
-    cpus = min(CORES_PER_COHORT, max(int(node["CPU"]) for node in fitting))
-    return {"num_cpus": cpus, "num_gpus": gpus, "memory": cohort.bytes}
+    return {"num_cpus": min(CORES_PER_COHORT, cpus), "num_gpus": gpus, "memory": cohort.bytes}
+
+
+def _most_cpus(nodes: Sequence[Mapping[str, float]], needed: Mapping[str, float]) -> int:
+    """Return the largest number of CPUs of a node that has what is needed; 0 if none has it."""
+    return max((int(node["CPU"]) for node in nodes if _has(node, needed)), default=0)
 
 
 def _gpus(cohort: PlannedCohort, nodes: Sequence[Mapping[str, float]]) -> int:

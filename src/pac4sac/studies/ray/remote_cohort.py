@@ -120,13 +120,17 @@ def publish(folder: Path, names: Sequence[str]) -> None:
         names: Paths of the files in it, in the order of their numbers.
     """
     placed = [_place(folder, number, name) for number, name in enumerate(names)]
-    parents = {parent for path in placed for parent in path.parents}
-    for parent in parents:
-        if parent.is_relative_to(folder):
-            sync_folder(parent)
+    _sync_parents(folder, placed)
     for part in {path.parent for path in placed if path.match("cohorts/*/step-*.part/*")}:
         _complete_checkpoint(part)
     shutil.rmtree(folder / ARRIVING, ignore_errors=True)
+
+
+def _sync_parents(folder: Path, paths: Sequence[Path]) -> None:
+    """Sync to the disk all folders from an experiment folder down to some files."""
+    for parent in {parent for path in paths for parent in path.parents}:
+        if parent.is_relative_to(folder):
+            sync_folder(parent)
 
 
 def _place(folder: Path, number: int, name: str) -> Path:
