@@ -136,16 +136,18 @@ class Agent(ABC):
         return (1,) * self.runs
 
     def update_streams(self) -> dict[str, Stream]:
-        """Random numbers that the losses need in one update."""
+        """Return the streams of random numbers that the losses need in one update."""
         return {}
 
     def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
-        """Tensors beside the networks, runs first; an agent file keeps those whose names begin with
-        "posterior/"."""
+        """Return further tensors, with runs as the first axis.
+
+        An agent file keeps those whose names begin with "posterior/".
+        """
         return {}
 
     def end_of_episode(self, state: State, ended: Tensor) -> None:
-        """Called after the step in which episodes of the runs `ended` [R] ended."""
+        """Handle the end of episodes of the runs `ended` [R], after the step."""
         if self.config.normalise_rewards:
             state["rewards/return"].masked_fill_(ended, 0.0)
 

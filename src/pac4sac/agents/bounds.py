@@ -243,8 +243,10 @@ _RULES: dict[str, tuple[str, Callable[[float], bool], str]] = {
 
 
 def _checked(*free: Real, least_n: int = 1, **ruled: Real) -> list[Tensor]:
-    """Numbers and counts in the dtype and device of the first floating tensor (float64 where there
-    is none). Plain numbers that are given by name have to obey the rule of that name.
+    """Return numbers and counts in the dtype and on the device of the first floating tensor.
+
+    Without such a tensor the dtype is float64. Plain numbers given by name must obey the rule of
+    that name.
 
     new_full, unlike torch.tensor, copies nothing from the host: a CUDA graph can capture it.
     """

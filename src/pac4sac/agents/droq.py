@@ -57,8 +57,8 @@ class DroQ(Redq):
         return Critic(self.trunk(DropoutTrunk, s=self.ds, a=self.da), self.config.critics)
 
     # Every Q of Algorithm 2 is one with units dropped, Q_Dr: in the target (line 6), in the loss of
-    # the critics (line 8) and in that of the actor (line 12), each with units of its own. Where the
-    # agent acts or is asked for a value all units are there.
+    # the critics (line 8) and in that of the actor (line 12), each with other units. No unit is
+    # dropped when the agent acts or is asked for a value.
 
     def target_params(self, state: State, draw: Draw) -> Params:
         return {

@@ -176,13 +176,13 @@ STD_FLOOR = 1e-6  # of √v_p, whose slope is infinite at 0
 
 
 def standard_deviation(v: Tensor) -> Tensor:
-    """√v, floored where its slope would be infinite."""
+    """Return √v, with a floor near 0, since its slope there is infinite."""
     return v.clamp_min(STD_FLOOR**2).sqrt()
 
 
 class Critic(Net):
     """Q(s, a) with a plain linear head (v is None), or with the Gaussian head of the paper, Section
-    3.2: weights w_i ~ N(m_i, v_i) and a deterministic bias, hence Q | s, a ~ N(m_p, v_p) in closed
+    3.2: weights w_i ~ N(m_i, v_i) and a deterministic bias, so Q | s, a ~ N(m_p, v_p) in closed
     form."""
 
     def __init__(

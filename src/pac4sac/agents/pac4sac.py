@@ -60,12 +60,14 @@ class Objective(NamedTuple):
 
 
 class PacBayesCritic(Agent):
-    """A randomised critic with a PAC-Bayes bound as its objective. It suits any actor-critic, as
-    the paper says, and is therefore a part of its own: SAC with it is PAC4SAC."""
+    """A randomised critic with a PAC-Bayes bound as its objective.
+
+    It suits any actor-critic, as the paper says, so it is a separate class: SAC with it is PAC4SAC.
+    """
 
     config: PacBayesConfig
 
-    # First paragraph: Q | s, a = Σ w_i φ_i(s, a) + b, hence Q | s, a ~ N(m_p, v_p) with m_p = Σ m_i
+    # First paragraph: Q | s, a = Σ w_i φ_i(s, a) + b, so Q | s, a ~ N(m_p, v_p) with m_p = Σ m_i
     # φ_i + b and v_p = Σ v_i φ_i², the forward pass of `nets.Critic`. There is one critic, where
     # SAC has the minimum of two.
 
@@ -77,7 +79,7 @@ class PacBayesCritic(Agent):
     # "The KL divergence term is analytically tractable as well", to a standard normal prior.
 
     def divergence(self, state: State, theta: Params) -> Tensor:
-        """Σ_i D_KL(N(m_i, v_i) ‖ N(0, 1)), [R, M]."""
+        """Return Σ_i D_KL(N(m_i, v_i) ‖ N(0, 1)), [R, M]."""
         m, log_v = self.critic.posterior(theta)
         return gaussian_kl(m, log_v.exp())
 

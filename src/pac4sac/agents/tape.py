@@ -48,8 +48,8 @@ class Part:
 
 class Tape:
     """The current block of every stream, for all runs: `blocks[name]` is [R, lanes · length,
-    *shape]. A tape with several lanes has as many readings at each position, lane by lane; each
-    lane has numbers of its own."""
+    *shape]. A tape with several lanes has one reading per lane at each position; the lanes have
+    different numbers."""
 
     def __init__(
         self,

@@ -67,9 +67,8 @@ class Painter:
         reach = (camera.floor - self._eye[2]) / drop  # [H, W], in units of the ray
         self._floor_x = (self._eye[0] + reach * rays[..., 0]).astype(np.float32)
         self._floor_y = (self._eye[1] + reach * rays[..., 1]).astype(np.float32)
-        # How far apart on the floor neighbouring pixels lie: tiles fade out where they get smaller
-        # than that.
-        # each down and across
+        # Distance on the floor between neighbouring pixels, down and across. Tiles that are smaller
+        # than that fade out.
         slopes = [np.abs(np.gradient(floor)) for floor in (self._floor_x, self._floor_y)]
         self._blur_x, self._blur_y = (np.maximum(down + across, 1e-3) for down, across in slopes)
         length = np.linalg.norm(rays, axis=-1)
@@ -85,7 +84,7 @@ class Painter:
         self._shadow_pixel = self._where_in_shadow_map()
 
     def paint(self, client: int, x: float, y: float) -> Pixels:
-        """The robot seen by the camera that looks at (x, y)."""
+        """Return the picture of the robot from the camera that looks at (x, y)."""
         tiles = _square_wave(self._floor_x + np.float32(x), self._blur_x)
         tiles *= _square_wave(self._floor_y + np.float32(y), self._blur_y)
         # Colour of the floor = a light tile, darkened by the pattern and by the shadow, then faded
@@ -123,8 +122,10 @@ class Painter:
         behind += seen.mean((1, 3), dtype=np.float32)
 
     def _shadow(self, client: int, x: float, y: float) -> NDArray[np.float32]:
-        """How much light the robot takes from each pixel of the floor: it is looked at from the
-        light."""
+        """Return the share of light that the robot takes from each pixel of the floor.
+
+        It follows from a picture of the robot from the position of the light.
+        """
         _, shadow_map = self._shoot(
             client, SHADOW_SIZE, SHADOW_SIZE, self._light_view(x, y), self._light_projection
         )
@@ -140,8 +141,10 @@ class Painter:
         )
 
     def _where_in_shadow_map(self) -> NDArray[np.int64]:
-        """The shadow map's pixel that looks at each pixel of the floor; the first, never in shadow,
-        if none does."""
+        """Return the pixel of the shadow map for each pixel of the floor.
+
+        A pixel of the floor outside of the map gets the first one, which is never in shadow.
+        """
         view = np.reshape(self._light_view(0.0, 0.0), (4, 4)).T
         floor = np.stack(
             [self._floor_x, self._floor_y, np.full_like(self._floor_x, self._camera.floor)], axis=-1
@@ -168,14 +171,14 @@ class Painter:
 
 
 def _square_wave(position: NDArray[np.float32], blur: NDArray[np.float32]) -> NDArray[np.float32]:
-    """+1 and -1 in turn, a metre each, averaged over a width of `blur`."""
+    """Return +1 and −1 in turn, for a metre each, averaged over a width of `blur`."""
     ramp = np.abs(np.mod(position, 2.0) - 1.0) - 0.5  # distance to the nearest edge, signed
     wave: NDArray[np.float32] = np.clip(ramp * (2 / blur), -1, 1) * np.clip(1.5 - blur, 0, 1)
     return wave
 
 
 class Window:
-    """PyBullet's own window, its camera following the robot, in real time."""
+    """Shows the robot in PyBullet's window in real time; the camera follows the robot."""
 
     def __init__(self, pybullet: Any, camera: Camera, frame_seconds: float) -> None:
         self.client = int(pybullet.connect(pybullet.GUI))
@@ -185,7 +188,7 @@ class Window:
 
     @classmethod
     def open(cls, pybullet: Any, camera: Camera, frame_seconds: float) -> "Window | None":
-        """None where there is no display: PyBullet would end the whole process there."""
+        """Open a window; return None without a display, since PyBullet would end the process."""
         if sys.platform == "linux" and not os.environ.get("DISPLAY"):
             gymnasium.logger.warn(
                 "There is no display to open a window on; use render_mode='rgb_array' for pictures."

@@ -55,8 +55,10 @@ SELF_COLLISION = (
 
 
 def described(name: str) -> SimpleNamespace:
-    """The robot that robots.toml calls so. Where it does not say otherwise, the joints with motors
-    are observed, and what is observed starts at 0."""
+    """Return the description of a robot in robots.toml.
+
+    By default the joints with motors are observed, and all observed joints start at 0.
+    """
     about = tomllib.loads((Path(__file__).parent / "robots.toml").read_text())[name]
     joints = about.get("joints", list(about["motors"]))
     return SimpleNamespace(**{"joints": joints, "start": dict.fromkeys(joints, 0.0)} | about)
@@ -161,7 +163,7 @@ class BulletEnv(gymnasium.Env[Vector, Vector], ABC):
         return pybullet.getJointStates(self._body, self._observed, self._client)
 
     def _place(self) -> tuple[float, float]:
-        """Where on the floor the robot is, for the camera to follow it."""
+        """Return the robot's position on the floor, which the camera follows."""
         return 0.0, 0.0
 
     def _load_world(self) -> None:

@@ -44,7 +44,7 @@ from pac4sac.agents.settings import (
 from pac4sac.agents.tape import Stream, initial_uniforms, scrambled
 
 PRIOR = "prior_function."  # before names of the weights of p_k
-SLOWEST = 1e-3  # weight of a new squared error in the running mean σ̂², once there are so many
+SLOWEST = 1e-3  # smallest weight of a new squared error in the running mean σ̂²
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +145,7 @@ class Mixture(PosteriorSampling, Sac):
         return MixtureCritic(*self.trunks(), members, self.config.log_variance, scales)
 
     def trunks(self) -> tuple[Trunk, Trunk]:
-        """Of what is learned, and of the random functions."""
+        """Return the trunk of the learned weights, and that of the random functions."""
         c, inputs = self.config, {"s": self.ds, "a": self.da}
         return self.trunk(**inputs), Trunk(inputs, c.width, 1, c.norm, c.activation)
 
@@ -191,9 +191,9 @@ class Mixture(PosteriorSampling, Sac):
     #   mean_k[b_k/p · ((y_k + ζ σ̂ c_k − m_k)² + v_k)]/σ̂² + √((mean KL_k + ln(2√N/δ))/2N) − ξ ·
     # Var_k[m_k]/σ̂²
     #
-    # σ̂² is a running mean of the squared TD error, so that the weight of the errors beside the
-    # bound is free of the reward's scale. c_k is −1 or 1, always the same for a transition and a
-    # member: randomised least squares.
+    # σ̂² is a running mean of the squared TD error, so the weight of the errors relative to the
+    # bound does not depend on the reward's scale. c_k is −1 or 1, always the same for a transition
+    # and a member: randomised least squares.
 
     def critic_loss(
         self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw
