@@ -230,7 +230,7 @@ class _Reader:
     # --- variants
 
     def _all_variants(self, tasks: Sequence[Task]) -> tuple[StudyVariant, ...]:
-        """Return the variants of all blocks; on a task each needs a name of its own."""
+        """Return the variants of all blocks; their names must differ on each task."""
         blocks = [self._variants(block) for block in self.content["variant"]]
         variants = tuple(itertools.chain(*blocks))
         for task in tasks:

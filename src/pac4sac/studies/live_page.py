@@ -74,8 +74,8 @@ class CohortProgress:
 class LivePage(Watcher):
     """Serves the page inside a `with` block, and passes all calls on to another watcher."""
 
-    def __init__(self, beside: Watcher, port: int = 0) -> None:
-        self.beside, self.title, self.root = beside, "A study", Path()
+    def __init__(self, watcher: Watcher, port: int = 0) -> None:
+        self.watcher, self.title, self.root = watcher, "A study", Path()
         self.cohorts: dict[Path, CohortProgress] = {}
         self.drawing, self.drawn, self.drawn_at = threading.Lock(), b"", -float(REFRESH)
         if not 0 <= port < 2**16:
@@ -103,20 +103,20 @@ class LivePage(Watcher):
             if cohort.is_done():
                 shown = self.cohorts[cohort.folder]
                 shown.step, shown.state = cohort.steps, "complete"
-        self.beside.planned(study, root, cohorts, memory)
+        self.watcher.planned(study, root, cohorts, memory)
 
     def progress(self, cohort: "PlannedCohort", step: int, steps: int) -> None:
         shown = self.cohorts[cohort.folder]
         shown.step, shown.steps, shown.state = step, steps, "training"
         shown.began = shown.began or (time.monotonic(), step)
-        self.beside.progress(cohort, step, steps)
+        self.watcher.progress(cohort, step, steps)
 
     def warning(self, cohort: "PlannedCohort", sentence: str) -> None:
-        self.beside.warning(cohort, sentence)
+        self.watcher.warning(cohort, sentence)
 
     def ended(self, cohort: "PlannedCohort", outcome: str, reason: str) -> None:
         self.cohorts[cohort.folder].state = f"{outcome}: {reason}" if reason else outcome
-        self.beside.ended(cohort, outcome, reason)
+        self.watcher.ended(cohort, outcome, reason)
 
     # --- what is served
 

@@ -1,6 +1,6 @@
-"""Train the cohorts of a study on this machine, several at a time, each in a process of its own.
+"""Train the cohorts of a study on this machine, several at a time, each in a separate process.
 
-That is `python -m pac4sac.studies.local FOLDER CALLBACK...`, with callbacks by their names. It
+The process is `python -m pac4sac.studies.local FOLDER CALLBACK...`, with callbacks by their names. It
 writes lines of JSON for its parent, {"step": ..., "steps": ...} and {"warning": ...}. Its exit code
 is 0 when the cohort is complete, 3 when it was stopped after a checkpoint, and 2 after an error
 that the user can fix, whose message is on standard error."""
@@ -340,7 +340,7 @@ def _tell_warning(
 
 def main(folder: str, *callbacks: str) -> int:
     """Train the cohort of an experiment folder to its end; return the exit code."""
-    # Outside of training, which has a handler of its own, a request to stop comes too early or too
+    # Outside of training, which has its own handler, a request to stop comes too early or too
     # late: the parent repeats it until this process has ended.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     end_with_parent()

@@ -83,7 +83,7 @@ def run_rungs(
     max_minutes: float | None = None,
     **launching: Any,
 ) -> Result:
-    """Train a search rung by rung, each in a folder of its own with the survivors of the last.
+    """Train a search rung by rung, each in a separate folder, with the survivors of the last.
 
     Args:
         study: A study with halving.

@@ -111,7 +111,7 @@ def play(
     position = 0
     threads = suitable_threads(episodes.agent, episodes.count * shots)
     with on_threads(threads), _pool(episodes, longest) as pool:
-        # Episode 1, not 0: an instance's first episode has quirks of its own in some tasks.
+        # Episode 1, not 0: in some tasks the first episode of an instance differs from later ones.
         observation = pool.reset(episode=1)
         _park(pool, ~going)
         while going.any():

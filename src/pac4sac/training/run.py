@@ -37,7 +37,7 @@ class Run:
     simulators: Mapping[str, str] = field(default_factory=dict)
     # Code that trained it up to some step, if it was continued by other code.
     earlier_code: tuple[Mapping[str, Any], ...] = ()
-    given: Mapping[str, Any] = field(default_factory=dict)  # settings beside those of the preset
+    given: Mapping[str, Any] = field(default_factory=dict)  # settings that the user gave
 
     @property
     def id(self) -> str:
