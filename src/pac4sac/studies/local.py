@@ -1,6 +1,6 @@
 """Train the cohorts of a study on this machine, several at a time, each in a separate process.
 
-The process is `python -m pac4sac.studies.local FOLDER CALLBACK...`, with callbacks by their names. It
+The process is `python -m pac4sac.studies.local FOLDER CALLBACK...`, with the names of callbacks. It
 writes lines of JSON for its parent, {"step": ..., "steps": ...} and {"warning": ...}. Its exit code
 is 0 when the cohort is complete, 3 when it was stopped after a checkpoint, and 2 after an error
 that the user can fix, whose message is on standard error."""

@@ -27,8 +27,7 @@ Vector = NDArray[np.float32]
 
 @contextlib.contextmanager
 def _silent_stderr() -> Iterator[None]:
-    """The wheel prints its build date from C when imported; Python's own redirection does not reach
-    that."""
+    """Silence what PyBullet's C code prints when imported, which Python cannot redirect."""
     saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(null, 2)
@@ -275,7 +274,7 @@ class HalfCheetah(BulletEnv):
         return self._torso_x, 0.0
 
     def _lagged_torso_x(self, states: Any) -> float:
-        """The original reads the torso from Bullet's link poses, which are one substep old."""
+        """Return the torso's position one substep ago, which the original reads from Bullet."""
         root = states[0]
         return float(root[0] - root[1] * (DT / self.robot.substeps))
 

@@ -37,7 +37,7 @@ class Run:
     simulators: Mapping[str, str] = field(default_factory=dict)
     # Code that trained it up to some step, if it was continued by other code.
     earlier_code: tuple[Mapping[str, Any], ...] = ()
-    given: Mapping[str, Any] = field(default_factory=dict)  # settings that the user gave
+    given: Mapping[str, Any] = field(default_factory=dict)  # settings that override the preset
 
     @property
     def id(self) -> str:
