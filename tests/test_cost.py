@@ -12,8 +12,9 @@ import torch
 from report_folders import task, write_run, write_study
 
 from pac4sac.agents.pac4sac import Pac4Sac
-from pac4sac.paper.claims import claims_section, judge_claims
+from pac4sac.paper.claims import claims_section
 from pac4sac.paper.cost import COMPARABLE
+from pac4sac.paper.judging import judge_claims
 from pac4sac.paper.report import read_context, write_report
 from pac4sac.report.cost import Machine
 from pac4sac.report.tables import Table

@@ -9,7 +9,8 @@ import pytest
 from report_folders import task, write_run, write_study
 
 from pac4sac.paper.calibration import calibration_section
-from pac4sac.paper.claims import claims_section, judge_claims
+from pac4sac.paper.claims import claims_section
+from pac4sac.paper.judging import judge_claims
 from pac4sac.paper.numbers import TABLE_1
 from pac4sac.paper.report import read_context
 from pac4sac.report.across_tasks import AcrossTasks, across_tasks_section

@@ -1,12 +1,13 @@
 """Where PAC4SAC's lower regret comes from: what shooting gives to each kind of critic, and what the
-PAC-Bayes critic gives beside plain ones."""
+PAC-Bayes critic gives compared with plain ones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 from pac4sac.paper.groups import PaperContext
-from pac4sac.paper.rows import PAPER_SHOTS, departures, labelled, task_differences
+from pac4sac.paper.rows import PAPER_SHOTS, at_paper_setting, labelled, task_differences
 from pac4sac.report.tables import Column, Table, with_ends, words
 from pac4sac.runs.statistics import Difference, Summary, welch_over_strata
 
@@ -22,12 +23,15 @@ CRITICS = {
 }
 ABLATED = ("shots", "critics")  # settings that make the rows, so no departures from the paper's
 THREE = [TWO, ONE, OURS]
-Regrets = Mapping[tuple[str, int], Summary]  # on one task, by critic and candidates
-Pair = tuple[tuple[str, int], tuple[str, int]]  # what is compared, and with what
+Side = tuple[str, int]  # a critic and a number of candidates
+Regrets = Mapping[Side, Summary]  # on one task
+Pair = tuple[Side, Side]  # what is compared, and with what
 
 
 @dataclass(frozen=True)
 class AblationRow:
+    """A row of either table: regrets, or differences of regrets, by the number of candidates."""
+
     task: str
     name: str
     once: Summary | Difference | None
@@ -35,10 +39,14 @@ class AblationRow:
     overall: Difference | None
 
     @property
-    def tells_a_difference(self) -> bool:
-        return any(
-            isinstance(value, Difference) for value in (self.once, self.shooting, self.overall)
-        )
+    def numbers(self) -> list[Summary | Difference]:
+        """Return the numbers that are known."""
+        found = (self.once, self.shooting, self.overall)
+        return [number for number in found if number is not None]
+
+    @property
+    def has_difference(self) -> bool:
+        return any(isinstance(number, Difference) for number in self.numbers)
 
 
 def ablation_tables(context: PaperContext) -> list[Table]:
@@ -51,7 +59,7 @@ def ablation_tables(context: PaperContext) -> list[Table]:
             of_shooting += _rows_of_shooting(title, regrets)
             of_critic += _rows_of_critic(title, regrets)
     tables = [_shooting_table(of_shooting), _critic_table(of_critic)]
-    return [table for table in tables if any(row.tells_a_difference for row in table.rows)]
+    return [table for table in tables if any(row.has_difference for row in table.rows)]
 
 
 def _shooting_table(rows: Sequence[AblationRow]) -> Table:
@@ -84,25 +92,26 @@ def _critic_table(rows: Sequence[AblationRow]) -> Table:
 
 
 def _regrets(context: PaperContext, title: str) -> Regrets:
-    found = {}
+    """Return the regrets on a task of all variants with the paper's setting."""
+    regrets: dict[Side, Summary] = {}
     for critic, labels in CRITICS.items():
         for shots, label in labels.items():
-            variant = labelled(context.results(title), label)
-            if variant is None or departures(variant, ABLATED) or variant.shots != shots:
-                continue
-            if regret := variant.summary("regret"):
-                found[critic, shots] = regret
-    return found
+            variant = at_paper_setting(labelled(context.results(title), label), ABLATED)
+            regret = variant.summary("regret") if variant and variant.shots == shots else None
+            if regret:
+                regrets[critic, shots] = regret
+    return regrets
 
 
 def _mean_difference(regrets: Regrets, *pairs: Pair) -> Difference | None:
-    """Each pair has the same weight; None where one lacks a side."""
-    if not all(side in regrets for pair in pairs for side in pair):
+    """Return the mean difference of pairs with the same weight; None if a side is unknown."""
+    if not regrets.keys() >= set(chain.from_iterable(pairs)):
         return None
     return welch_over_strata([(regrets[ours], regrets[theirs]) for ours, theirs in pairs])
 
 
 def _rows_of_shooting(title: str, regrets: Regrets) -> list[AblationRow]:
+    """Return a row for each critic, and the mean of the first three after them."""
     pairs = {critic: ((critic, SHOOTING), (critic, ONCE)) for critic in CRITICS}
     rows = []
     for critic, pair in pairs.items():
@@ -110,13 +119,14 @@ def _rows_of_shooting(title: str, regrets: Regrets) -> list[AblationRow]:
         rows.append(AblationRow(title, critic, once, shooting, _mean_difference(regrets, pair)))
     mean = _mean_difference(regrets, *(pairs[critic] for critic in THREE))
     rows.insert(len(THREE), AblationRow(title, "mean of these three", None, None, mean))
-    return [row for row in rows if row.once or row.shooting or row.overall]
+    return [row for row in rows if row.numbers]
 
 
 def _rows_of_critic(title: str, regrets: Regrets) -> list[AblationRow]:
+    """Return a row for each plain critic that PAC4SAC is compared with."""
     rows = []
     for critic in (ONE, TWO):
         pairs = [((OURS, shots), (critic, shots)) for shots in (ONCE, SHOOTING)]
         once, shooting = (_mean_difference(regrets, pair) for pair in pairs)
         rows.append(AblationRow(title, critic, once, shooting, _mean_difference(regrets, *pairs)))
-    return [row for row in rows if row.once or row.shooting]
+    return [row for row in rows if row.numbers]

@@ -3,10 +3,12 @@ together. A p-value is corrected for the others of its group, and each variant i
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from pac4sac.paper.numbers import PAPER_TASKS
-from pac4sac.paper.rows import OURS, PRESET, PaperRows, find_paper_rows, has_settings
+from pac4sac.paper.rows import OURS, PRESET, PaperRows, find_paper_rows, find_settings, has_settings
 from pac4sac.report.comparison import Context, VariantGroup, first_with_results
 from pac4sac.report.grouping import variants_by_task
 from pac4sac.report.report import ALL_VARIANTS
@@ -27,10 +29,13 @@ ORDER = ("pac4sac", "ddpg", "sac", "oac")  # of variants, before all others
 
 @dataclass(frozen=True)
 class PaperContext(Context):
+    """What every section of the paper's report is made of."""
+
     rows: PaperRows
 
 
 def context_of(collection: Collection) -> PaperContext:
+    """Return the context of a report on these runs: variants, rows, groups and baselines."""
     variants = variants_by_task(collection.runs, list(PAPER_TASKS), ORDER)
     rows = find_paper_rows(variants)
     ours = {v.task.title: v for (_, algo), v in rows.table_1.items() if algo == OURS}
@@ -48,44 +53,41 @@ def context_of(collection: Collection) -> PaperContext:
 def groups_of(context: PaperContext, task: str) -> list[VariantGroup]:
     """Return the groups of the results on one task, each in the first that has it."""
     rows = context.rows
-    # S = 1 is a control wherever there are controls, as on their own page; the shots are compared
-    # with it.
-    wanted: dict[str, Iterable[Variant]] = {
+    of_study = partial(study_members, context, task=task)
+    # Variants with one shot are controls: the page of the controls has them too.
+    candidates: dict[str, Iterable[Variant]] = {
         OF_TABLE_1: rows.table_1.values(),
         OF_TABLE_2: rows.table_2.values(),
-        STUDY_TITLES[CONTROLS]: study_members(context, CONTROLS, task),
+        STUDY_TITLES[CONTROLS]: of_study(CONTROLS),
         SHOTS: rows.shooting.values(),
+        STUDY_TITLES[BEYOND]: of_study(BEYOND),
+        STUDY_TITLES[BEST]: of_study(BEST),
+        STUDY_TITLES[OTHERS]: of_study(OTHERS),
     }
-    for kind in (BEYOND, BEST, OTHERS):
-        wanted[STUDY_TITLES[kind]] = study_members(context, kind, task)
-    first: dict[Variant, str] = {}
-    for title, variants in wanted.items():
-        for variant in variants:
-            first.setdefault(variant, title)
     groups = []
-    for title in wanted:
-        members = [variant for variant in context.results(task) if first.get(variant) == title]
-        if members:
+    left = context.results(task)
+    for title, variants in candidates.items():
+        chosen = set(variants)
+        if members := [variant for variant in left if variant in chosen]:
             groups.append(VariantGroup(title, members))
+            left = [variant for variant in left if variant not in chosen]
     return [VariantGroup(ALL_VARIANTS, groups[0].members)] if len(groups) == 1 else groups
 
 
 def study_members(context: PaperContext, kind: str, task: str) -> list[Variant]:
-    """Return the results on one task that a study of this kind has, or that neither a study nor a
-    table has."""
-    kinds = {study.name: study.kind for study in context.collection.studies}
-    asked = {name: kind for name, kind in kinds.items() if kind in STUDY_TITLES}
+    """Return the results on one task that belong to studies of this kind."""
+    return [v for v in context.results(task) if kind in _study_kinds(context, v)]
 
-    def belongs(variant: Variant) -> bool:
-        # The preset is compared with all that its study names, whichever study trained it.
-        if kind == BEST and _is_shipped(variant, BEST):
-            return True
-        studies = {asked[name] for name in variant.studies if name in asked}
-        if studies or variant in context.rows.all:
-            return kind in studies
-        return kind == _kind_by_settings(variant)
 
-    return [variant for variant in context.results(task) if belongs(variant)]
+def _study_kinds(context: PaperContext, variant: Variant) -> set[str]:
+    """Return the kinds of the studies that have a variant; if neither a study nor a table has it,
+    the kind of the shipped study with its settings."""
+    by_name = {study.name: study.kind for study in context.collection.studies}
+    kinds = {by_name[name] for name in variant.studies if by_name.get(name) in STUDY_TITLES}
+    if not kinds and variant not in context.rows.all:
+        kinds = {_kind_by_settings(variant)}
+    # The preset is compared with all that its study names, whichever study trained it.
+    return kinds | {BEST} if _is_shipped(variant, BEST) else kinds
 
 
 def _kind_by_settings(variant: Variant) -> str:
@@ -94,7 +96,7 @@ def _kind_by_settings(variant: Variant) -> str:
 
 
 def is_preset_best(variant: Variant) -> bool:
-    """By its settings: runs of the preset with some of them changed have the same label."""
+    """Return whether a variant is the preset `best` unchanged; its label does not say that."""
     return has_settings(variant, OURS, "best", {})
 
 
@@ -109,20 +111,27 @@ def _is_block(variant: Variant, block: dict[str, Any], definition: dict[str, Any
     return variant.task.name in tasks and has_settings(variant, block["algo"], preset, settings)
 
 
-def find_baseline(
-    studies: Sequence[FoundStudy], variants: Sequence[Variant], kind: str | None = None
+def find_baseline(studies: Sequence[FoundStudy], variants: Sequence[Variant]) -> Variant | None:
+    """Return the baseline that the studies name (that of Table 1 first), else SAC, else PAC4SAC,
+    else the first variant with results."""
+    table_1_first = sorted(studies, key=lambda study: (study.kind != "table-1", study.name))
+    named = [study.baseline for study in table_1_first if study.baseline]
+    return first_with_results(variants, [*named, "sac", OURS])
+
+
+def study_baseline(
+    studies: Sequence[FoundStudy], variants: Sequence[Variant], kind: str
 ) -> Variant | None:
-    """Return the baseline that the studies name (of `kind` first), else SAC, else PAC4SAC, else the
-    first with results; if the preset `best` is asked about, only that."""
+    """Return the baseline that studies of this kind name, else PAC4SAC, else SAC, else the first
+    variant with results. If the preset `best` is asked about, return only that."""
     if kind == BEST:
         return first_with_results([variant for variant in variants if is_preset_best(variant)])
-    ranked = sorted(studies, key=lambda study: (study.kind != (kind or "table-1"), study.name))
-    named = [study.baseline for study in ranked if study.baseline and kind in (None, study.kind)]
-    return first_with_results(variants, [*named, *([OURS] if kind else []), "sac", OURS])
+    by_name = sorted(studies, key=attrgetter("name"))
+    named = [study.baseline for study in by_name if study.kind == kind and study.baseline]
+    return first_with_results(variants, [*named, OURS, "sac"])
 
 
 def coverage_baseline(studies: Sequence[FoundStudy], variants: Sequence[Variant]) -> Variant | None:
     """Return PAC4SAC as the paper has it, whose parts are said to foster exploration; without it,
     the baseline of the studies."""
-    ours = (variant for variant in variants if has_settings(variant, OURS, PRESET, {}))
-    return next(ours, None) or find_baseline(studies, variants)
+    return find_settings(variants, OURS, PRESET, {}) or find_baseline(studies, variants)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from pac4sac.paper.answers import study_answers
 from pac4sac.paper.calibration import calibration_section
-from pac4sac.paper.claims import JudgedClaim, claims_section, judge_claims, verdict_grid
+from pac4sac.paper.claims import JudgedClaim, claims_section, verdict_grid
 from pac4sac.paper.cost import paper_cost_section
 from pac4sac.paper.groups import PaperContext, context_of, coverage_baseline
+from pac4sac.paper.judging import judge_claims
 from pac4sac.paper.numbers import PAPER_TASKS, SEEDS, TEXTS
 from pac4sac.paper.published import beside_published, published_section
 from pac4sac.paper.study_sections import study_sections

@@ -3,8 +3,9 @@
 Rows are found by the labels of the shipped studies. Runs in miniature, as those of the study
 smoke, fill the rows too, and are then marked as not comparable."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, product
 from typing import Any
 
 from pac4sac.base.text import assignments
@@ -17,6 +18,8 @@ OURS, FULL = "pac4sac", "bellman+conservative+exploration"  # labels of the same
 # Second readings of what the paper leaves open about a row of Table 1: label, algorithm, preset.
 # The paper's numbers are set beside both.
 READINGS = {"sac-calibrated": ("sac", "calibrated")}
+# Algorithm and preset of each row, by its label.
+SETTINGS_OF_TABLE_1 = {algo: (algo, PRESET) for algo in ALGORITHMS} | READINGS
 SHOOTING_TASK = "cartpole-swingup"
 PAPER_SHOTS = 500
 HORIZON = 1000  # of the paper's tasks
@@ -35,11 +38,13 @@ class PaperTable:
     free: Sequence[str] = ()  # settings that make the rows, so no departures from the paper's
 
 
-@dataclass
+@dataclass(frozen=True)
 class PaperRows:
-    table_1: dict[tuple[str, str], Variant] = field(default_factory=dict)  # by task and algorithm
-    table_2: dict[tuple[str, str], Variant] = field(default_factory=dict)  # by task and loss terms
-    shooting: dict[int, Variant] = field(default_factory=dict)  # by S
+    """The variants that are rows of the paper's tables or boxes of its figure."""
+
+    table_1: Mapping[tuple[str, str], Variant]  # by task and algorithm
+    table_2: Mapping[tuple[str, str], Variant]  # by task and loss terms
+    shooting: Mapping[int, Variant]  # by S
 
     @property
     def all(self) -> list[Variant]:
@@ -47,23 +52,37 @@ class PaperRows:
 
     @property
     def tables(self) -> list[PaperTable]:
+        title = "Table 2: the terms of the critic's loss"
+        free = ("xi", "conservative")
+        return [
+            self._first_table(),
+            PaperTable("table-2", title, "Loss terms", TERM_TITLES, TABLE_2, self.table_2, free),
+        ]
+
+    def _first_table(self) -> PaperTable:
+        """Return Table 1, with a further row for each second reading that was trained."""
         titles = dict(ALGORITHMS)
         printed = {task: dict(cells) for task, cells in TABLE_1.items()}
+        trained = {row for _, row in self.table_1}
         for row, (algo, _) in READINGS.items():
-            if any(found == row for _, found in self.table_1):
+            if row in trained:
                 titles[row] = KNOWN[row].name
                 for cells in printed.values():
                     cells[row] = cells[algo]
-        four = "Table 1: the four algorithms"
-        terms, free = "Table 2: the terms of the critic's loss", ("xi", "conservative")
-        return [
-            PaperTable("table-1", four, "Algorithm", titles, printed, self.table_1),
-            PaperTable("table-2", terms, "Loss terms", TERM_TITLES, TABLE_2, self.table_2, free),
-        ]
+        title = "Table 1: the four algorithms"
+        return PaperTable("table-1", title, "Algorithm", titles, printed, self.table_1)
 
 
 def has_settings(variant: Variant, algo: str, preset: str, given: Mapping[str, Any]) -> bool:
     return (variant.algo, variant.preset, variant.given) == (algo, preset, given)
+
+
+def find_settings(
+    variants: Iterable[Variant], algo: str, preset: str, given: Mapping[str, Any]
+) -> Variant | None:
+    """Return the first variant with these settings."""
+    found = (variant for variant in variants if has_settings(variant, algo, preset, given))
+    return next(found, None)
 
 
 def task_differences(task: TaskView) -> list[str]:
@@ -91,45 +110,61 @@ def departures(variant: Variant, free: Sequence[str] = ()) -> list[str]:
     return [*task_differences(variant.task), *assignments(changed)]
 
 
+def at_paper_setting(variant: Variant | None, free: Sequence[str] = ()) -> Variant | None:
+    """Return the variant if it has the paper's setting, except for free settings."""
+    if variant is None or departures(variant, free):
+        return None
+    return variant
+
+
 def labelled(variants: Sequence[Variant], label: str) -> Variant | None:
     """Return the variant of that label that is nearest to the paper's setting."""
     named = [variant for variant in variants if label in variant.labels]
     return min(named, key=lambda variant: len(departures(variant)), default=None)
 
 
+# --- finding the rows: of several variants for a row, the first is taken
+
+
 def find_paper_rows(variants: Mapping[str, Sequence[Variant]]) -> PaperRows:
     """Return the rows among the results, with tasks as the paper has them before changed ones."""
-    results = [v for members in variants.values() for v in members if v.is_result]
-    on_tasks = [variant for variant in results if variant.task.name in PAPER_TASKS]
+    everything = chain.from_iterable(variants.values())
+    on_tasks = [v for v in everything if v.is_result and v.task.name in PAPER_TASKS]
     on_tasks.sort(key=lambda variant: len(departures(variant)))
-    rows = PaperRows()
-    for variant in on_tasks:
-        _place(variant, rows)
-    if all(terms == FULL for _, terms in rows.table_2):
-        rows.table_2.clear()
-    if len(rows.shooting) < 2:
-        rows.shooting.clear()
-    return rows
+    ours = [variant for variant in on_tasks if (variant.algo, variant.preset) == (OURS, PRESET)]
+    return PaperRows(_find_table_1(on_tasks), _find_table_2(ours), _find_shooting(ours))
 
 
-def _place(variant: Variant, rows: PaperRows) -> None:
-    """Put a variant where the paper has its like, unless another is there."""
-    task, labels = variant.task.name, variant.labels
-    settings = variant.algo, variant.preset
-    for row, wanted in {**{algo: (algo, PRESET) for algo in ALGORITHMS}, **READINGS}.items():
-        if row in labels and settings == wanted:
-            rows.table_1.setdefault((task, row), variant)
-    if settings != (OURS, PRESET):
-        return
-    if task in TABLE_2:
-        for terms in _loss_terms(labels):
-            rows.table_2.setdefault((task, terms), variant)
-    if task == SHOOTING_TASK and _is_of_shooting(labels):
-        rows.shooting.setdefault(variant.shots, variant)
+def _find_table_1(variants: Sequence[Variant]) -> dict[tuple[str, str], Variant]:
+    """Return the variants with the label and the settings of a row, by task and row."""
+    found: dict[tuple[str, str], Variant] = {}
+    for variant, (row, settings) in product(variants, SETTINGS_OF_TABLE_1.items()):
+        if row in variant.labels and settings == (variant.algo, variant.preset):
+            found.setdefault((variant.task.name, row), variant)
+    return found
+
+
+def _find_table_2(ours: Sequence[Variant]) -> dict[tuple[str, str], Variant]:
+    """Return the variants by task and loss terms; nothing if all have the full loss."""
+    found: dict[tuple[str, str], Variant] = {}
+    for variant in ours:
+        if variant.task.name in TABLE_2:
+            for terms in _loss_terms(variant.labels):
+                found.setdefault((variant.task.name, terms), variant)
+    return {} if all(terms == FULL for _, terms in found) else found
 
 
 def _loss_terms(labels: Sequence[str]) -> list[str]:
     return [FULL] if OURS in labels else [row for row in TERM_TITLES if row in labels]
+
+
+def _find_shooting(ours: Sequence[Variant]) -> dict[int, Variant]:
+    """Return the variants of the shooting study by S; nothing if there is only one S."""
+    found: dict[int, Variant] = {}
+    for variant in ours:
+        if variant.task.name == SHOOTING_TASK and _is_of_shooting(variant.labels):
+            found.setdefault(variant.shots, variant)
+    return found if len(found) > 1 else {}
 
 
 def _is_of_shooting(labels: Sequence[str]) -> bool:

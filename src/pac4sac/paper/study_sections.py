@@ -12,13 +12,13 @@ from pac4sac.paper.groups import (
     OTHERS,
     STUDY_TITLES,
     PaperContext,
-    find_baseline,
     is_preset_best,
+    study_baseline,
     study_members,
 )
 from pac4sac.paper.numbers import TABLE_1, TASKS, TEXTS
 from pac4sac.paper.rows import PaperTable, task_differences
-from pac4sac.paper.table_sections import beside_the_paper
+from pac4sac.paper.table_sections import ComparedCell, beside_the_paper
 from pac4sac.report.answers import ranking_picture
 from pac4sac.report.comparison import BETTER, Compared, compare_headline, comparison_table, tally
 from pac4sac.report.provenance import mixtures
@@ -29,26 +29,35 @@ from pac4sac.report.variants import Variant
 
 
 def study_sections(context: PaperContext) -> list[Section]:
+    """Return a section for each kind of study that has results."""
+    family = TEXTS["studies"]["family"].format(**GENERAL_TEXTS)
     sections = []
     for kind, title in STUDY_TITLES.items():
-        blocks: list[Block] = _preset_beside_the_paper(context) if kind == BEST else []
-        if kind == CONTROLS and (tables := ablation_tables(context)):
-            blocks += [TEXTS["studies"]["gain"], *tables]
+        blocks = _first_blocks(context, kind)
         for task in context.variants:
             blocks += _study_on_task(context, kind, task)
         if blocks:
-            intro = f"{TEXTS['studies'][kind]} {TEXTS['studies']['family'].format(**GENERAL_TEXTS)}"
+            intro = f"{TEXTS['studies'][kind]} {family}"
             sections.append(Section(kind, title, [intro, *blocks]))
     return sections
+
+
+def _first_blocks(context: PaperContext, kind: str) -> list[Block]:
+    """Return what a section shows before its tasks."""
+    if kind == BEST:
+        return _preset_beside_the_paper(context)
+    if kind == CONTROLS and (tables := ablation_tables(context)):
+        return [TEXTS["studies"]["gain"], *tables]
+    return []
 
 
 def compare_study(context: PaperContext, kind: str, title: str) -> list[Compared]:
     """Return what a study of this kind compares on a task, its baseline first."""
     results = context.results(title)
     members = study_members(context, kind, title)
-    baseline = find_baseline(context.collection.studies, results, kind)
     if kind == OTHERS and len(members) == len(results):
         return []  # the task's own section has them all
+    baseline = study_baseline(context.collection.studies, results, kind)
     others = [variant for variant in members if variant is not baseline]
     if baseline is None or not others:
         return []
@@ -56,6 +65,11 @@ def compare_study(context: PaperContext, kind: str, title: str) -> list[Compared
     if kind == CONTROLS:
         compared += _sac_beside_controls(context, results, [baseline, *others])
     return compared
+
+
+def compare_study_on_all_tasks(context: PaperContext, kind: str) -> list[Compared]:
+    """Return what studies of this kind compare, task by task."""
+    return [row for title in context.variants for row in compare_study(context, kind, title)]
 
 
 def _sac_beside_controls(
@@ -71,7 +85,9 @@ def _sac_beside_controls(
 
 
 def _study_on_task(context: PaperContext, kind: str, title: str) -> list[Block]:
-    if not (compared := compare_study(context, kind, title)):
+    """Return the blocks that a section has on one task: verdicts, picture and table."""
+    compared = compare_study(context, kind, title)
+    if not compared:
         return []
     baseline, name = compared[0].variant, f"{kind}-{file_name(title)}"
     heading = f"{STUDY_TITLES[kind]} on {title}"
@@ -88,21 +104,27 @@ def _preset_beside_the_paper(context: PaperContext) -> list[Block]:
     """Return the preset in the place of PAC4SAC in the paper's Table 1: other settings, but the
     same tasks."""
     row, title = "pac4sac-best", "The preset beside the paper's PAC4SAC"
-    presets: dict[tuple[str, str], Variant] = {}
-    for variant in context.all_variants:
-        is_preset = variant.is_result and is_preset_best(variant)
-        if is_preset and not task_differences(variant.task):
-            presets[variant.task.name, row] = variant
-    if not presets:
+    variants = {(v.task.name, row): v for v in context.all_variants if _is_preset_on_paper_task(v)}
+    if not variants:
         return []
     printed = {task: {row: cells["pac4sac"]} for task, cells in TABLE_1.items()}
-    table = PaperTable(BEST, title, "Variant", {row: row}, printed, presets, free=["preset"])
+    table = PaperTable(BEST, title, "Variant", {row: row}, printed, variants, free=["preset"])
     blocks, compared = beside_the_paper(table)
-    others = [
+    return [_preset_in_short(compared), *blocks]
+
+
+def _is_preset_on_paper_task(variant: Variant) -> bool:
+    """Return whether a variant is a result of the preset on a task as the paper has it."""
+    return variant.is_result and is_preset_best(variant) and not task_differences(variant.task)
+
+
+def _preset_in_short(compared: Sequence[ComparedCell]) -> str:
+    """Return in how many cells the preset is better, and the names of the others."""
+    others = [cell for cell in compared if cell.judged.verdict != BETTER]
+    names = [
         f"on {TASKS[cell.task]} by {ALL_METRICS[cell.metric].title} ({cell.judged.verdict})"
-        for cell in compared
-        if cell.judged.verdict != BETTER
+        for cell in others
     ]
     counts = f"{len(compared) - len(others)} of {len(compared)} cells"
     better = f"The preset is better than the paper's PAC4SAC in {counts}"
-    return [better + (f"; not {', '.join(others)}." if others else "."), *blocks]
+    return f"{better}; not {', '.join(names)}." if names else f"{better}."
