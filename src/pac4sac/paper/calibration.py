@@ -2,8 +2,9 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -33,24 +34,26 @@ KIND = "calibration"
 BASELINES = ("ddpg", "sac")  # that choose a setting common to all algorithms
 ROWS = {"oac-gauss": "oac", "oac-lab": "oac"}  # further readings of one row of the paper
 OnTasks = Mapping[str, Sequence[Variant]]
-Distance = tuple[float, int]  # |ln(ours / paper's)|, and the updates per step
 
 
 def calibration_section(context: PaperContext) -> Section | None:
+    """Return the section on all studies that chose a setting by the paper's numbers."""
     blocks: list[Block] = []
     for study in studies_of_kind(context, KIND):
-        on_tasks = chosen_by(context, study)
-        if not on_tasks:
-            continue
-        comparable = _comparable(on_tasks)
-        blocks += [study_heading(study), *nearest_over_tasks(comparable)]
-        for title, members in on_tasks.items():
-            if title not in comparable:
-                blocks += chosen_blocks(study, {title: members})
-                continue
-            name, caption = file_name(f"{study.name}-{title}"), f"Calibration on {title}"
-            blocks += [*_nearest(members), _calibration_table(name, caption, members)]
+        if on_tasks := chosen_by(context, study):
+            blocks += [study_heading(study), *nearest_over_tasks(_comparable(on_tasks))]
+            for title, members in on_tasks.items():
+                blocks += _blocks_on_task(study, title, members)
     return Section(KIND, KIND.capitalize(), [TEXTS[KIND], *blocks]) if blocks else None
+
+
+def _blocks_on_task(study: FoundStudy, title: str, members: Sequence[Variant]) -> list[Block]:
+    """Return the ranked settings and the table on a task; without the paper's numbers if the paper
+    has no such task."""
+    if task_differences(members[0].task):
+        return chosen_blocks(study, {title: members})
+    name, caption = file_name(f"{study.name}-{title}"), f"Calibration on {title}"
+    return [*_nearest_on_task(members), _calibration_table(name, caption, members)]
 
 
 def calibration_answer(context: PaperContext, study: FoundStudy) -> str:
@@ -59,13 +62,11 @@ def calibration_answer(context: PaperContext, study: FoundStudy) -> str:
     comparable = _comparable(on_tasks)
     if not comparable:
         return chosen_answer(on_tasks)
-    nearest = nearest_over_tasks(comparable, brief=True)
+    nearest = _nearest_over_tasks_in_brief(comparable)
     if not nearest:
-        for members in comparable.values():
-            nearest += _nearest(members, brief=True)
-    if not nearest:
-        return NOTHING_COMPLETE
-    return f"Nearest to the paper's regret: {', '.join(nearest)}."
+        on_each = [_nearest_in_brief(members) for members in comparable.values()]
+        nearest = [brief for brief in on_each if brief]
+    return f"Nearest to the paper's regret: {', '.join(nearest)}." if nearest else NOTHING_COMPLETE
 
 
 def _comparable(on_tasks: OnTasks) -> dict[str, Sequence[Variant]]:
@@ -78,48 +79,42 @@ def _comparable(on_tasks: OnTasks) -> dict[str, Sequence[Variant]]:
 
 
 def _calibration_table(name: str, caption: str, members: Sequence[Variant]) -> Table:
-    def beside(metric: str, variant: Variant) -> Cell:
-        theirs = _published(variant, metric)
-        return cell_beside(
-            variant,
-            metric,
-            theirs,
-            compare_cell(variant, metric, theirs, ["preset", *variant.config]),
-        )
-
-    def own(metric: str, variant: Variant) -> Summary | None:
-        values, _ = variant.shown(metric)
-        return summarise(values) if values else None
-
-    def of_paper(metric: str, variant: Variant) -> tuple[Any, ...]:
-        theirs = _published(variant, metric)
-        return theirs.mean if theirs else None, beside(metric, variant).verdict
-
-    names = {
-        variant: _name(variant.algo, settings) for variant, settings in _choices(members).items()
-    }
+    """Return the variants on a task beside the rows of the paper that they are to reach."""
+    names = {variant: _name(variant.algo, own) for variant, own in _choices(members).items()}
     columns = [
         data("task", get="task.title"),
         words("Variant", names.__getitem__, "variant"),
         Column("Runs", runs_cell, "runs"),
-    ]
-    for metric, (title, _) in METRICS.items():
-        columns.append(Column(title, partial(beside, metric)))
-        columns.append(data(metric, f"{metric}_sd", get=partial(own, metric)))
-        if metric == "regret":
-            columns.append(data("regret_note", get=lambda v: v.shown("regret")[1]))
-        columns.append(data(f"paper_{metric}", f"{metric}_verdict", get=partial(of_paper, metric)))
-    columns += [
+        *_metric_columns("regret"),
+        *_metric_columns("episodes"),
         Column("regret, × paper", regret_ratio, "regret_times_paper", digits=2),
         Column("solved", lambda v: Cell(v.solved_text, v.solved), "solved"),
         command("command", "command"),
     ]
-    return Table(
-        name,
-        f"{caption}. {OURS_ABOVE} above the paper's",
-        columns,
-        sorted(members, key=lambda v: natural(names[v])),
-    )
+    rows = sorted(members, key=lambda variant: natural(names[variant]))
+    return Table(name, f"{caption}. {OURS_ABOVE} above the paper's", columns, rows)
+
+
+def _metric_columns(metric: str) -> list[Column]:
+    """Return the columns on a metric: ours above the paper's on a page, apart in the CSV."""
+
+    def beside(variant: Variant) -> Cell:
+        theirs, free = _published(variant, metric), ["preset", *variant.config]
+        return cell_beside(variant, metric, theirs, compare_cell(variant, metric, theirs, free))
+
+    def own(variant: Variant) -> Summary | None:
+        values, _ = variant.shown(metric)
+        return summarise(values) if values else None
+
+    def of_paper(variant: Variant) -> tuple[Any, ...]:
+        theirs = _published(variant, metric)
+        return theirs.mean if theirs else None, beside(variant).verdict
+
+    title, _ = METRICS[metric]
+    columns = [Column(title, beside), data(metric, f"{metric}_sd", get=own)]
+    if metric == "regret":
+        columns.append(data("regret_note", get=lambda variant: variant.shown("regret")[1]))
+    return [*columns, data(f"paper_{metric}", f"{metric}_verdict", get=of_paper)]
 
 
 def _name(algo: str, settings: Mapping[str, Any]) -> str:
@@ -127,19 +122,16 @@ def _name(algo: str, settings: Mapping[str, Any]) -> str:
 
 
 def _choices(members: Sequence[Variant]) -> dict[Variant, dict[str, Any]]:
-    """The settings in which the variants of an algorithm differ."""
-    configs = {
-        variant: [other.config for other in members if other.algo == variant.algo]
-        for variant in members
-    }
-    return {
-        variant: dict(sorted(set_apart(variant.config, rivals).items()))
-        for variant, rivals in configs.items()
-    }
+    """Return the settings in which the variants of an algorithm differ."""
+    choices = {}
+    for variant in members:
+        same_algo = [other.config for other in members if other.algo == variant.algo]
+        choices[variant] = dict(sorted(set_apart(variant.config, same_algo).items()))
+    return choices
 
 
 def _row(variant: Variant) -> str:
-    """The row of the paper's Table 1 that it is to reach."""
+    """Return the row of the paper's Table 1 that a variant is to reach."""
     return ROWS.get(variant.algo, variant.algo)
 
 
@@ -152,94 +144,134 @@ def _published(variant: Variant, metric: str) -> Summary | None:
 
 
 def regret_ratio(variant: Variant) -> float | None:
+    """Return the regret divided by the paper's; None if one of them is unknown."""
     theirs, own = _published(variant, "regret"), variant.summary("regret")
     return own.mean / theirs.mean if theirs and own else None
 
 
-# --- which settings come nearest to the paper's regrets
+def _distance(ratio: float) -> float:
+    """Return how far a ratio is from 1: twice and half as much are as far."""
+    return abs(math.log(ratio))
 
 
-def _nearest_first(logs: Mapping[str, Sequence[float]], notes: Mapping[str, str]) -> list[str]:
-    """Return choices by the mean distance of their regrets from the paper's, whichever way; nothing
-    if there is none to choose from."""
-    ranked = sorted((math.exp(fmean(of_choice)), choice) for choice, of_choice in logs.items())
-    named = [
-        f"`{choice}` (a factor of {factor:.2f}{notes.get(choice, '')})" for factor, choice in ranked
-    ]
-    return named if len(named) > 1 else []
+def _rank(distances: Mapping[str, Sequence[float]]) -> list[tuple[str, float]]:
+    """Return choices with the factor by which they miss the paper's regrets on average, the nearest
+    first; nothing if there is none to choose from."""
+    factors = {choice: math.exp(fmean(each)) for choice, each in distances.items()}
+    ranked = sorted(factors.items(), key=lambda found: (found[1], found[0]))
+    return ranked if len(ranked) > 1 else []
 
 
-def _nearest(members: Sequence[Variant], brief: bool = False) -> list[str]:
-    """Rank the settings that the baselines share, on one task; in brief, the nearest only."""
+# --- which setting comes nearest on one task
+
+
+def _nearest_on_task(members: Sequence[Variant]) -> list[str]:
+    """Rank the settings that the baselines share, on one task."""
     title, choices = members[0].task.title, _choices(members)
-    baselines = [variant for variant in members if _is_baseline(variant)]
-    if waiting := ", ".join(f"`{_name(v.algo, choices[v])}`" for v in baselines if v.under_way):
-        unfinished = f"On {title} the settings are not ranked: runs of {waiting} are unfinished."
-        return [f"not ranked on {title}, where runs are unfinished" if brief else unfinished]
-    ranked = _nearest_first(_shared_choices(baselines, choices), {})
-    if brief or not ranked:
-        return [f"{first} on {title}" for first in ranked[:1]]
-    names = ", then ".join(ranked)
+    if waiting := _unfinished_baselines(members):
+        names = ", ".join(f"`{_name(v.algo, choices[v])}`" for v in waiting)
+        return [f"On {title} the settings are not ranked: runs of {names} are unfinished."]
+    ranked = _rank(_shared_choices(members))
+    if not ranked:
+        return []
+    names = ", then ".join(f"`{choice}` (a factor of {factor:.2f})" for choice, factor in ranked)
     return [f"On {title}, from the nearest to the paper's regret of DDPG and SAC: {names}."]
 
 
-def _shared_choices(
-    variants: Sequence[Variant], choices: Mapping[Variant, Mapping[str, Any]]
-) -> dict[str, list[float]]:
+def _nearest_in_brief(members: Sequence[Variant]) -> str:
+    """Return the nearest setting on one task; nothing if there is none to choose from."""
+    title = members[0].task.title
+    if _unfinished_baselines(members):
+        return f"not ranked on {title}, where runs are unfinished"
+    ranked = _rank(_shared_choices(members))
+    if not ranked:
+        return ""
+    choice, factor = ranked[0]
+    return f"`{choice}` (a factor of {factor:.2f}) on {title}"
+
+
+def _unfinished_baselines(members: Sequence[Variant]) -> list[Variant]:
+    return [variant for variant in members if _is_baseline(variant) and variant.under_way]
+
+
+def _shared_choices(members: Sequence[Variant]) -> dict[str, list[float]]:
     """Return the distances from the paper's regret, by settings that all baselines have."""
-    logs: dict[str, list[float]] = defaultdict(list)
-    for variant in variants:
+    distances: dict[str, list[float]] = defaultdict(list)
+    for variant, settings in _choices(members).items():
         ratio = regret_ratio(variant)
-        if variant.algo in BASELINES and choices[variant] and ratio:
-            logs[", ".join(assignments(choices[variant]))].append(abs(math.log(ratio)))
-    return {choice: each for choice, each in logs.items() if len(each) == len(BASELINES)}
+        if variant.algo in BASELINES and settings and ratio:
+            distances[", ".join(assignments(settings))].append(_distance(ratio))
+    return {choice: each for choice, each in distances.items() if len(each) == len(BASELINES)}
 
 
-def nearest_over_tasks(on_tasks: OnTasks, brief: bool = False) -> list[str]:
-    """Rank the choices of each baseline over the tasks on which all its runs are complete; in
-    brief, name the nearest only."""
+# --- which setting comes nearest over tasks, with updates per step that are chosen for each task
+
+
+@dataclass(frozen=True, order=True)
+class Nearest:
+    """The least distance from the paper's regret on a task, and the updates per step that give
+    it."""
+
+    distance: float
+    updates_per_step: int
+
+
+def nearest_over_tasks(on_tasks: OnTasks) -> list[str]:
+    """Rank the choices of each baseline over the tasks on which all its runs are complete."""
     sentences = []
     for row, algorithm in ALGORITHMS.items():
-        found = _distances(row, on_tasks)
-        tasks = dict.fromkeys(title for by_task in found.values() for title in by_task)
-        on_all = {choice: of for choice, of in found.items() if len(of) == len(tasks)}
-        ranked = _ranked(on_all, brief)
-        if ranked and brief:
-            sentences.append(ranked[0])
-        elif ranked:
+        found = _found_on_all_tasks(row, on_tasks)
+        names = []
+        for choice, factor in _rank_over_tasks(found):
+            updates = ", ".join(str(nearest.updates_per_step) for nearest in found[choice].values())
+            names.append(f"`{choice}` (a factor of {factor:.2f}, with {updates})")
+        if names:
+            tasks = ", ".join(next(iter(found.values())))
             sentences.append(
-                f"{algorithm} over {', '.join(tasks)}, with the updates per step that suit each "
-                f"task best, from the nearest to the paper's regret: {', then '.join(ranked)}."
+                f"{algorithm} over {tasks}, with the updates per step that suit each task best, "
+                f"from the nearest to the paper's regret: {', then '.join(names)}."
             )
     return sentences
 
 
-def _ranked(found: Mapping[str, Mapping[str, Distance]], brief: bool) -> list[str]:
-    """Rank the choices, with their updates per step on each task."""
-    logs, notes = dict[str, list[float]](), dict[str, str]()
+def _nearest_over_tasks_in_brief(on_tasks: OnTasks) -> list[str]:
+    """Return the nearest choice of each baseline that has some."""
+    ranked = [_rank_over_tasks(_found_on_all_tasks(row, on_tasks)) for row in ALGORITHMS]
+    nearest = [choices[0] for choices in ranked if choices]
+    return [f"`{choice}` (a factor of {factor:.2f})" for choice, factor in nearest]
+
+
+def _rank_over_tasks(found: Mapping[str, Mapping[str, Nearest]]) -> list[tuple[str, float]]:
+    """Rank choices by their distances on all tasks."""
+    distances = {}
     for choice, by_task in found.items():
-        logs[choice] = [log for log, _ in by_task.values()]
-        notes[choice] = "" if brief else _updates(by_task.values())
-    return _nearest_first(logs, notes)
+        distances[choice] = [nearest.distance for nearest in by_task.values()]
+    return _rank(distances)
 
 
-def _updates(nearest: Iterable[Distance]) -> str:
-    return ", with " + ", ".join(str(updates) for _, updates in nearest)
-
-
-def _distances(row: str, on_tasks: OnTasks) -> dict[str, dict[str, Distance]]:
-    """Return the least distance from the paper's regret and the updates per step that give it, by
-    choice of the other settings and task."""
-    found: dict[str, dict[str, Distance]] = defaultdict(dict)
+def _found_on_all_tasks(row: str, on_tasks: OnTasks) -> dict[str, dict[str, Nearest]]:
+    """Return what comes nearest to a row of the paper, by choice and task, of choices on all tasks
+    that any choice has."""
+    found: dict[str, dict[str, Nearest]] = defaultdict(dict)
     for title, members in on_tasks.items():
-        choices = _choices(members)
-        baselines = [v for v in members if _is_baseline(v) and _row(v) == row]
-        ratios = {variant: regret_ratio(variant) or 0.0 for variant in baselines}
-        if not all(ratios.values()):
-            continue
-        for variant, ratio in ratios.items():
-            settings = {n: v for n, v in choices[variant].items() if n != "updates_per_step"}
-            here = abs(math.log(ratio)), variant.config["updates_per_step"]
-            by_task = found[_name(variant.algo, settings)]
-            by_task[title] = min(by_task.get(title, here), here)
+        for choice, nearest in _nearest_by_choice(row, members).items():
+            found[choice][title] = nearest
+    tasks = set(chain.from_iterable(found.values()))
+    return {choice: by_task for choice, by_task in found.items() if by_task.keys() == tasks}
+
+
+def _nearest_by_choice(row: str, members: Sequence[Variant]) -> dict[str, Nearest]:
+    """Return what comes nearest to a row of the paper on one task, by choice of settings; nothing
+    if any regret is unknown."""
+    choices = _choices(members)
+    ratios = {v: regret_ratio(v) for v in members if _is_baseline(v) and _row(v) == row}
+    found: dict[str, Nearest] = {}
+    for variant, ratio in ratios.items():
+        if not ratio:
+            return {}
+        settings = choices[variant]
+        settings.pop("updates_per_step", None)
+        choice = _name(variant.algo, settings)
+        here = Nearest(_distance(ratio), variant.config["updates_per_step"])
+        found[choice] = min(found.get(choice, here), here)
     return found

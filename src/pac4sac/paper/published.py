@@ -1,7 +1,7 @@
 """Our evaluations beside the returns that others published, after as many steps of the same version
 of a task."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -33,8 +33,9 @@ from pac4sac.report.tables import (
     with_ends,
     words,
 )
-from pac4sac.report.variants import Variant
+from pac4sac.report.variants import TaskView, Variant
 from pac4sac.runs.metrics import evaluation_at
+from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.statistics import Estimate, Summary, summarise
 
 
@@ -45,7 +46,7 @@ class PublishedReturn:
     task: str
     algo: str
     steps: int  # of training, before the evaluation
-    published: Summary  # without a deviation where none was given
+    published: Summary  # without a deviation if none was given
     variant: Variant | None
 
     @property
@@ -57,12 +58,15 @@ class PublishedReturn:
         return f"{self.task}, {KNOWN[self.algo].name}"
 
     @cached_property
+    def evaluations(self) -> list[tuple[RunRecord, float | None]]:
+        """Return our runs with the mean of that evaluation; None if a run has not come to it."""
+        runs = self.variant.runs if self.variant else []
+        return [(run, evaluation_at(run, self.steps)) for run in runs]
+
+    @cached_property
     def values(self) -> list[float]:
-        """Of our runs, as far as they have come to that evaluation."""
-        found = (
-            (evaluation_at(run, self.steps) for run in self.variant.runs) if self.variant else ()
-        )
-        return [value for value in found if value is not None]
+        """Return the means of the runs that have come to that evaluation."""
+        return [value for _, value in self.evaluations if value is not None]
 
     @property
     def summary(self) -> Summary | None:
@@ -70,45 +74,49 @@ class PublishedReturn:
 
     @cached_property
     def judged(self) -> Verdict:
-        if self.variant is None:
+        """Return the verdict on our mean against the published one."""
+        if not self.evaluations:
             return Verdict(NO_DATA, "not trained here")
         # By their status: a run that is solved is complete for other metrics, and may still be
         # training.
-        lacking = [
-            run.status for run in self.variant.runs if evaluation_at(run, self.steps) is None
-        ]
+        lacking = [run.status for run, value in self.evaluations if value is None]
         diverged = lacking.count("diverged")
         if waiting := len(lacking) - diverged - lacking.count("finished"):
-            return Verdict(UNFINISHED, f"{waiting} of {len(self.variant.runs)} runs are under way")
+            return Verdict(UNFINISHED, f"{waiting} of {len(self.evaluations)} runs are under way")
         if not self.values:
             return Verdict(NO_DATA, f"no run was evaluated after {self.steps:,} steps")
         return without_diverged(compare_returns(self.values, self.published), diverged)
 
     @property
     def difference(self) -> Estimate | None:
-        judged, mean = self.judged, self.summary.mean if self.summary else None
-        return (
-            None if mean is None else Estimate(mean - self.published.mean, judged.low, judged.high)
-        )
+        """Return our mean minus the published one; None without a run."""
+        if self.summary is None:
+            return None
+        difference = self.summary.mean - self.published.mean
+        return Estimate(difference, self.judged.low, self.judged.high)
 
     @property
     def runs(self) -> Cell:
-        trained = len(self.variant.outcomes) if self.variant else 0
+        trained = len(self.evaluations)
         return Cell(f"{len(self.values)} of {trained}" if trained else "0", len(self.values))
 
 
 def beside_published(context: PaperContext) -> list[PublishedReturn]:
-    """Every published number; nothing where neither a run nor a study has to do with any."""
-    found = [
-        PublishedReturn(
-            task, algo, int(steps), _summary(*numbers), _variant(context, task, algo, int(steps))
-        )
-        for task, by_algo in NUMBERS["returns"].items()
-        for algo, by_steps in by_algo.items()
-        for steps, numbers in by_steps.items()
-    ]
+    """Return every published number; nothing if neither a run nor a study has to do with any."""
+    found = []
+    for task, algo, steps, numbers in _published_numbers():
+        variant = _variant(context, task, algo, steps)
+        found.append(PublishedReturn(task, algo, steps, _summary(*numbers), variant))
     is_asked = any(study.kind == PUBLISHED for study in context.collection.studies)
     return found if is_asked or any(row.variant for row in found) else []
+
+
+def _published_numbers() -> Iterator[tuple[str, str, int, list[float]]]:
+    """Yield task, algorithm, steps of training and the published numbers."""
+    for task, by_algo in NUMBERS["returns"].items():
+        for algo, by_steps in by_algo.items():
+            for steps, numbers in by_steps.items():
+                yield task, algo, int(steps), numbers
 
 
 def _summary(mean: float, sd: float | None = None) -> Summary:
@@ -122,20 +130,40 @@ def _variant(context: PaperContext, task: str, algo: str, steps: int) -> Variant
     def evaluations(variant: Variant) -> int:
         return sum(evaluation_at(run, steps) is not None for run in variant.runs)
 
-    candidates = []
-    for variant in context.all_variants:
-        about = variant.task.settings
-        is_task = about["env_id"] == task and not about["env_kwargs"]
-        is_long_enough = (about["steps"] or 0) >= steps
-        has_preset = has_settings(variant, algo, NUMBERS["preset"], {})
-        if variant.is_result and is_task and is_long_enough and has_preset:
-            candidates.append(variant)
-    return max(candidates, key=evaluations, default=None)
+    comparable = [
+        variant
+        for variant in context.all_variants
+        if variant.is_result
+        and has_settings(variant, algo, NUMBERS["preset"], {})
+        and _is_task(variant.task, task, steps)
+    ]
+    return max(comparable, key=evaluations, default=None)
+
+
+def _is_task(task: TaskView, env_id: str, steps: int) -> bool:
+    """Return whether a task is that of Gymnasium, and trained on long enough."""
+    about = task.settings
+    return about["env_id"] == env_id and not about["env_kwargs"] and (about["steps"] or 0) >= steps
 
 
 def published_section(rows: Sequence[PublishedReturn]) -> Section | None:
+    """Return the section with our returns beside the published ones."""
     if not rows:
         return None
+    trained = [row for row in rows if row.judged.verdict != NO_DATA]
+    about = TEXTS["published"].format(
+        margin=MARGIN_TEXT, preset=NUMBERS["preset"], seeds=NUMBERS["seeds"]
+    )
+    blocks: list[Block] = [_in_short(rows, trained), about, _table(rows)]
+    if trained:
+        blocks.append([f"{row.name}: {row.judged.reason}." for row in trained])
+    variants = {row.variant.label: row.variant for row in trained if row.variant}
+    blocks += mixtures(variants.values())
+    return Section(PUBLISHED, "Beside published returns", blocks)
+
+
+def _table(rows: Sequence[PublishedReturn]) -> Table:
+    """Return the table of all published numbers, with the verdict on ours."""
     columns = [
         words("Evaluation", "name"),
         words("Verdict", lambda row: verdict_cell(row.judged.verdict, row.judged.reason)),
@@ -147,18 +175,8 @@ def published_section(rows: Sequence[PublishedReturn]) -> Section | None:
         data("verdict", "reason", get=attrgetter("judged.verdict", "judged.reason")),
         command(lambda row: row.variant.command if row.values else "", "command"),
     ]
-    trained = [row for row in rows if row.judged.verdict != NO_DATA]
     caption = f"Mean ± sd of evaluations, ours and theirs ({NUMBERS['source']})"
-    about = TEXTS["published"].format(
-        margin=MARGIN_TEXT, preset=NUMBERS["preset"], seeds=NUMBERS["seeds"]
-    )
-    blocks: list[Block] = [_in_short(rows, trained), about]
-    blocks.append(Table(PUBLISHED, caption, columns, rows))
-    if trained:
-        blocks.append([f"{row.name}: {row.judged.reason}." for row in trained])
-    variants = {row.variant.label: row.variant for row in trained if row.variant}
-    blocks += mixtures(variants.values())
-    return Section(PUBLISHED, "Beside published returns", blocks)
+    return Table(PUBLISHED, caption, columns, rows)
 
 
 def _in_short(rows: Sequence[PublishedReturn], trained: Sequence[PublishedReturn]) -> str:
@@ -167,11 +185,10 @@ def _in_short(rows: Sequence[PublishedReturn], trained: Sequence[PublishedReturn
     if not trained:
         return f"{beside}; none was trained here yet."
     beside += f": {tally(row.judged.verdict for row in trained)}."
-    has_one_length = len({row.steps for row in trained}) == 1
+    name_of = attrgetter("short_name" if len({row.steps for row in trained}) == 1 else "name")
     numbers = []
     for row in trained:
         if row.summary:
-            name = row.short_name if has_one_length else row.name
             means = f"{row.summary.mean:,.0f} against {row.published.mean:,.0f}"
-            numbers.append(f"{name}: {means}, {row.judged.verdict}")
+            numbers.append(f"{name_of(row)}: {means}, {row.judged.verdict}")
     return f"{beside} Ours against theirs: {'; '.join(numbers)}." if numbers else beside
