@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 from pac4sac.base.text import duration
 from pac4sac.paper.numbers import ALGORITHMS, COST, TASKS, TEXTS
-from pac4sac.paper.rows import HORIZON, departures
+from pac4sac.paper.rows import HORIZON, at_paper_setting
 from pac4sac.report.cost import Machine, cost_blocks, machines
 from pac4sac.report.tables import Block, Cell, Column, Section, Table, data, words
 from pac4sac.report.variants import Variant
@@ -19,12 +19,14 @@ Place = tuple[str, str]  # a task and an algorithm
 
 
 def timed_per_step(costs: Sequence[FoundCost]) -> list[Machine]:
+    """Return the machines on which the cost of a step was measured."""
     return [machine for machine in machines(costs) if machine.study != SOLVING]
 
 
 def paper_cost_section(
     costs: Sequence[FoundCost], table_1: Mapping[Place, Variant]
 ) -> Section | None:
+    """Return the section on the cost of a step and of a solved run."""
     blocks: list[Block] = []
     if timed := timed_per_step(costs):
         intro = TEXTS["cost"].format(comparable=COMPARABLE)
@@ -36,29 +38,30 @@ def paper_cost_section(
 
 
 class CostUntilSolved:
-    """What a solved run costs: the steps of all runs until they were solved or ended, over the
-    number solved, times the seconds of a step on each machine."""
+    """The cost of a solved run: the steps of all runs until they were solved or ended, divided by
+    the number of solved runs, times the seconds of a step on each machine."""
 
     def __init__(self, costs: Sequence[FoundCost], table_1: Mapping[Place, Variant]) -> None:
         self.table_1 = table_1
         self.machines = [machine for machine in machines(costs) if machine.study == SOLVING]
-        known = {place for machine in self.machines for place in machine.times}
+        known = set(chain.from_iterable(machine.times for machine in self.machines))
         self.places = [place for place in product(TASKS, ALGORITHMS) if place in known]
 
     def thousand_steps(self, place: Place) -> float | None:
         """Return the steps for each solved run, in thousands."""
-        variant = self.table_1.get(place)
-        if variant is None or not variant.solved or departures(variant):
+        variant = at_paper_setting(self.table_1.get(place))
+        episodes = variant.values("episodes") if variant else []
+        if variant is None or not episodes or not variant.solved:
             return None
-        episodes = variant.values("episodes")
-        return sum(episodes) * HORIZON / 1000 / variant.solved if episodes else None
+        return sum(episodes) * HORIZON / 1000 / variant.solved
 
     def seconds(self, machine: Machine, place: Place) -> float | None:
+        """Return the seconds for each solved run on a machine."""
         seconds, thousands = machine.median_of(place), self.thousand_steps(place)
         return seconds * thousands if seconds and thousands else None
 
     def answer(self) -> str:
-        """Tell which algorithm solves each task soonest, machine by machine."""
+        """Return which algorithm solves each task soonest, machine by machine."""
         sentences = []
         for machine in self.machines:
             on_tasks = [
@@ -78,6 +81,8 @@ class CostUntilSolved:
         return soonest
 
     def blocks(self) -> list[Block]:
+        """Return the text, the table and what is known of the machines."""
+
         def solved(place: Place) -> Cell | None:
             variant = self.table_1.get(place)
             return Cell(variant.solved_text, variant.solved) if variant else None

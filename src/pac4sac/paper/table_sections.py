@@ -1,8 +1,8 @@
 """Sections that set our numbers beside the paper's: Tables 1 and 2, the shooting figure."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import product
 from operator import attrgetter
 from typing import Any
@@ -37,28 +37,64 @@ OURS_ABOVE = "Regret in thousands and episodes until solved, mean ± sd, ours"
 LONG_TITLES = {"regret": "regret, thousands", "episodes": "episodes until solved"}
 
 
+@dataclass(frozen=True)
 class ComparedCell:
-    """One cell of a table of the paper."""
+    """One cell of a table of the paper, and our runs beside it."""
 
-    def __init__(self, table: PaperTable, task: str, row: str, metric: str) -> None:
-        self.task, self.row, self.metric, self.scale = task, row, metric, METRICS[metric][1]
-        self.paper: Summary = getattr(table.printed[task][row], metric)
-        self.variant = variant = table.variants.get((task, row))
-        self.judged = compare_cell(variant, metric, self.paper, table.free)
-        self.values = variant.values(metric) if variant else []
-        self.summary = summarise(self.values) if self.values else None
-        self.iqm = interquartile_mean([self.values]) if self.values else None
-        self.difference = None
-        if self.summary and self.judged.verdict != NOT_COMPARABLE:
-            self.difference = Estimate(
-                self.summary.mean - self.paper.mean, self.judged.low, self.judged.high
-            )
-        self.command = (
-            variant.command if variant else f"pac4sac study run {table.name} --tasks {task}"
-        )
+    table: PaperTable
+    task: str
+    row: str
+    metric: str
+
+    @property
+    def scale(self) -> float:
+        return METRICS[self.metric][1]
+
+    @property
+    def paper(self) -> Summary:
+        """Return the paper's number."""
+        number: Summary = getattr(self.table.printed[self.task][self.row], self.metric)
+        return number
+
+    @property
+    def variant(self) -> Variant | None:
+        """Return our runs."""
+        return self.table.variants.get((self.task, self.row))
+
+    @cached_property
+    def judged(self) -> Verdict:
+        return compare_cell(self.variant, self.metric, self.paper, self.table.free)
+
+    @cached_property
+    def values(self) -> list[float]:
+        return self.variant.values(self.metric) if self.variant else []
+
+    @cached_property
+    def summary(self) -> Summary | None:
+        return summarise(self.values) if self.values else None
+
+    @cached_property
+    def iqm(self) -> Estimate | None:
+        return interquartile_mean([self.values]) if self.values else None
+
+    @property
+    def difference(self) -> Estimate | None:
+        """Return our mean minus the paper's; None if they are not comparable."""
+        if self.summary is None or self.judged.verdict == NOT_COMPARABLE:
+            return None
+        difference = self.summary.mean - self.paper.mean
+        return Estimate(difference, self.judged.low, self.judged.high)
+
+    @property
+    def command(self) -> str:
+        """Return the shell command that trains our runs."""
+        if self.variant:
+            return self.variant.command
+        return f"pac4sac study run {self.table.name} --tasks {self.task}"
 
     @property
     def cell(self) -> Cell:
+        """Return the cell as it is shown: ours above the paper's."""
         cell = cell_beside(self.variant, self.metric, self.paper, self.judged)
         if self.variant is None:
             return cell
@@ -75,7 +111,7 @@ def cell_beside(
     verdict: Verdict,
     measure: Callable[[Sequence[float]], Summary | Estimate] = summarise,
 ) -> Cell:
-    """Ours above the paper's, both shown alike."""
+    """Return a cell with our number above the paper's, in the same format."""
     shown = Column(metric, lambda numbers: numbers, scale=METRICS[metric][1]).cell
     values, note = variant.shown(metric) if variant else ([], "")
     ours = shown(measure(values) if values else None)
@@ -86,6 +122,7 @@ def cell_beside(
 
 
 def table_section(table: PaperTable) -> Section:
+    """Return the section on a table of the paper."""
     blocks, compared = beside_the_paper(table)
     beside = (
         f"Of {len(compared)} numbers beside the paper's: "
@@ -110,7 +147,8 @@ def beside_the_paper(table: PaperTable) -> tuple[list[Block], list[ComparedCell]
         columns.append(Column(head, partial(cell, task, metric), group=TASKS[task]))
     compared = list(cells.values())
     blocks = [
-        *_reservations(table, trained, compared),
+        *_not_comparable(compared),
+        *_not_trained(table, trained),
         Table(table.name, _caption(table), columns, list(table.titles)),
         *mixtures(table.variants.values()),
         _details(table, compared),
@@ -118,18 +156,20 @@ def beside_the_paper(table: PaperTable) -> tuple[list[Block], list[ComparedCell]
     return blocks, compared
 
 
-def _reservations(
-    table: PaperTable, trained: Sequence[str], compared: Sequence[ComparedCell]
-) -> list[Block]:
-    """Return what is not comparable, and what was not trained."""
-    blocks: list[Block] = []
-    if reasons := {c.judged.reason for c in compared if c.judged.verdict == NOT_COMPARABLE}:
-        blocks.append([f"Not comparable: {reason}." for reason in sorted(reasons)])
-    if absent := [task for task in table.printed if task not in trained]:
-        names = ", ".join(TASKS[task] for task in absent)
-        resume = f"`pac4sac study run {table.name} --tasks {','.join(absent)}`"
-        blocks.append(f"Not trained yet: {names}. Train them with {resume}.")
-    return blocks
+def _not_comparable(compared: Sequence[ComparedCell]) -> list[Block]:
+    """Return why cells are not comparable, if any is."""
+    reasons = {cell.judged.reason for cell in compared if cell.judged.verdict == NOT_COMPARABLE}
+    return [[f"Not comparable: {reason}." for reason in sorted(reasons)]] if reasons else []
+
+
+def _not_trained(table: PaperTable, trained: Sequence[str]) -> list[Block]:
+    """Return the tasks without a run and how to train them, if there are any."""
+    absent = [task for task in table.printed if task not in trained]
+    if not absent:
+        return []
+    names = ", ".join(TASKS[task] for task in absent)
+    resume = f"`pac4sac study run {table.name} --tasks {','.join(absent)}`"
+    return [f"Not trained yet: {names}. Train them with {resume}."]
 
 
 def _is_trained(table: PaperTable, task: str) -> bool:
@@ -143,8 +183,13 @@ def _caption(table: PaperTable) -> str:
 
 
 def _details(table: PaperTable, compared: Sequence[ComparedCell]) -> Table:
+    """Return the table with a row for each cell."""
+
     def runs(c: ComparedCell) -> Cell:
         return Cell(c.variant.complete_text if c.variant else "0", len(c.values))
+
+    def solved(c: ComparedCell) -> Cell:
+        return Cell(c.variant.solved_text, c.variant.solved) if c.variant else Cell()
 
     scale = attrgetter("scale")
     columns = [
@@ -154,11 +199,7 @@ def _details(table: PaperTable, compared: Sequence[ComparedCell]) -> Table:
         data("task", "row", "metric", get=attrgetter("task", "row", "metric")),
         Column("Runs", runs, "complete_runs"),
         data("runs", get=lambda c: len(c.variant.outcomes) if c.variant else 0),
-        Column(
-            "Solved",
-            lambda c: Cell(c.variant.solved_text, c.variant.solved) if c.variant else Cell(),
-            "solved",
-        ),
+        Column("Solved", solved, "solved"),
         Column("Ours", "summary", ("mean", "sd"), scale=scale),
         Column("IQM [95 %]", "iqm", with_ends("iqm"), scale=scale),
         Column("Paper", "paper", ("paper_mean", "paper_sd"), scale=scale),
@@ -176,6 +217,7 @@ def _details(table: PaperTable, compared: Sequence[ComparedCell]) -> Table:
 
 
 def shooting_section(variants: Mapping[int, Variant]) -> Section | None:
+    """Return the section on the shooting figure, of variants by S."""
     if not variants:
         return None
 
@@ -199,23 +241,15 @@ def shooting_section(variants: Mapping[int, Variant]) -> Section | None:
     for metric, title in LONG_TITLES.items():
         columns.append(Column("verdict", partial(verdict, metric), group=f"median {title}"))
         columns.append(Column("ours [95 %]", partial(ours, metric), group=f"median {title}"))
-    columns.append(Column("Runs", runs))
+    columns += [Column("Runs", runs), command(repeat)]
     caption = (
         "Cartpole Swingup by the number of candidate actions; the paper's medians are read off "
         "its figure"
     )
     picture = Picture("shooting", caption, partial(shooting_figure, variants))
-    table = Table(
-        "shooting",
-        "Medians by S",
-        [*columns, command(repeat)],
-        sorted({*variants, *MEDIANS["regret"]}),
-    )
-    return Section(
-        "shooting",
-        "Shooting figure",
-        [TEXTS["shooting"], picture, table, *mixtures(variants.values())],
-    )
+    table = Table("shooting", "Medians by S", columns, sorted({*variants, *MEDIANS["regret"]}))
+    blocks: list[Block] = [TEXTS["shooting"], picture, table, *mixtures(variants.values())]
+    return Section("shooting", "Shooting figure", blocks)
 
 
 def shooting_figure(variants: Mapping[int, Variant]) -> Figure:

@@ -23,19 +23,22 @@ from pac4sac.runs.statistics import (
 
 REPRODUCED, NOT_COMPARABLE, NO_DATA = "reproduced", "not comparable", "no data"
 VERDICTS = (REPRODUCED, BETTER, WORSE, UNDECIDED, UNFINISHED, NOT_COMPARABLE, NO_DATA)
-# of the other's value: what differs by less is the same. Not to be changed: it was fixed in
-# advance.
+# Of the other's value: what differs by less is the same. Do not change it: it was fixed before
+# the results.
 MARGIN = 0.15
 MARGIN_TEXT = f"{100 * MARGIN:.0f} %"
 REASONS = {
     REPRODUCED: f"equal within {MARGIN_TEXT}",
     UNDECIDED: f"neither a difference nor equality within {MARGIN_TEXT} is shown",
 }
+ONE_RUN = "one complete run gives no interval"
+NO_SPREAD = "neither side has any spread, so there is no interval"
+CONFIDENCES = (CONFIDENCE, EQUIVALENCE)  # of the two intervals by which a difference is judged
 
 
 @dataclass(frozen=True)
 class Verdict:
-    verdict: str = ""  # none where the paper has no number
+    verdict: str = ""  # none if the paper has no number
     reason: str = ""  # in words
     low: float | None = None  # 95 % interval of ours minus the paper's
     high: float | None = None
@@ -76,7 +79,7 @@ def _compare_mean(variant: Variant, metric: str, paper: Summary) -> Verdict:
 
 
 def without_diverged(judged: Verdict, diverged: int) -> Verdict:
-    """What a diverged run would have cost is not known, and leaving it out flatters."""
+    """Return the verdict if `diverged` runs have no result, which favours our mean."""
     if not diverged or judged.verdict not in (REPRODUCED, BETTER):
         return judged
     reason = f"{diverged} diverged {'run is' if diverged == 1 else 'runs are'} left out of the mean"
@@ -84,65 +87,59 @@ def without_diverged(judged: Verdict, diverged: int) -> Verdict:
 
 
 def compare_means(ours: Summary, paper: Summary, is_capped: bool = False) -> Verdict:
-    """By Welch's intervals of the difference, with the paper's own deviation: reproduced where that
-    of 90 % lies within the margin, better or worse where it does not and that of 95 % leaves out
-    zero. What is capped may differ, but cannot be shown to be the same."""
+    """Judge by Welch's intervals of the difference, with the paper's own standard deviation.
+
+    It is reproduced if the 90 % interval is within the margin; otherwise better or worse if the
+    95 % interval leaves out zero. What is capped may differ, but cannot be shown to be the same.
+    """
     if ours.sd is None:
-        return Verdict(UNDECIDED, "one complete run gives no interval")
-    intervals = welch(ours, paper), welch(ours, paper, EQUIVALENCE)
-    return _judge(
-        *intervals, paper.mean, "neither side has any spread, so there is no interval", is_capped
-    )
+        return Verdict(UNDECIDED, ONE_RUN)
+    wide, narrow = (welch(ours, paper, c) for c in CONFIDENCES)
+    return _judge(wide, narrow, paper.mean, NO_SPREAD, is_capped)
 
 
 def compare_median(ours: Sequence[float], paper: float) -> Verdict:
-    """By bootstrap intervals of our median: the figure shows no spread, so its median is taken as
-    exact."""
+    """Judge by bootstrap intervals of our median: the figure shows no spread, so its median is
+    taken as exact."""
     differences = [value - paper for value in ours]
-    intervals = (
-        statistics.median(differences),
-        statistics.median(differences, confidence=EQUIVALENCE),
-    )
-    return _judge(*intervals, paper, "one complete run gives no interval")
+    wide, narrow = (statistics.median(differences, confidence=c) for c in CONFIDENCES)
+    return _judge(wide, narrow, paper, ONE_RUN)
 
 
 def compare_returns(ours: Sequence[float], published: Summary) -> Verdict:
-    """With a mean return that others published, by the same rule; without a deviation of theirs it
-    is taken as exact."""
+    """Judge our returns against a mean that others published, by the same rule; without a standard
+    deviation it is taken as exact."""
     if len(ours) < 2:
-        return Verdict(UNDECIDED, "one complete run gives no interval")
-    summary, whose = statistics.summarise(ours), "the published value"
-    difference: Estimate = welch(summary, published)
-    narrower: Estimate = welch(summary, published, EQUIVALENCE)
+        return Verdict(UNDECIDED, ONE_RUN)
+    wide: Estimate
+    narrow: Estimate
     if published.sd is None:
         differences = [value - published.mean for value in ours]
-        difference, narrower = (
-            statistics.mean_interval(differences, c) for c in (CONFIDENCE, EQUIVALENCE)
-        )
-        whose += ", which has no deviation and is taken as exact"
-    nothing = "neither side has any spread, so there is no interval"
-    return _judge(difference, narrower, published.mean, nothing, lower_is_better=False, whose=whose)
+        wide, narrow = (statistics.mean_interval(differences, c) for c in CONFIDENCES)
+        whose = "the published value, which has no deviation and is taken as exact"
+    else:
+        summary = statistics.summarise(ours)
+        wide, narrow = (welch(summary, published, c) for c in CONFIDENCES)
+        whose = "the published value"
+    return _judge(wide, narrow, published.mean, NO_SPREAD, lower_is_better=False, whose=whose)
 
 
 def is_same(ours: Summary, theirs: Summary) -> bool:
-    """Whether a mean is shown to be within the margin of another."""
+    """Return whether a mean is shown to be within the margin of another."""
     return is_within(welch(ours, theirs, EQUIVALENCE), MARGIN * abs(theirs.mean))
 
 
 def compare_solved(solved: int, n: int) -> Verdict:
-    """Against a cell at E_max ± 0, where none of the paper's runs was solved: means would compare a
-    constant, so the numbers of solved runs are compared instead."""
+    """Judge against a cell at E_max ± 0, of which none of the paper's runs was solved: means would
+    compare a constant, so the numbers of solved runs are compared instead."""
     counts = f"{solved} of {n} runs solved, none of the paper's {SEEDS}"
     if solved:
         p = statistics.fisher((solved, n), (0, SEEDS))
-        return Verdict(
-            BETTER if p < SIGNIFICANT else UNDECIDED, f"{counts}; Fisher's exact test, {p_text(p)}"
-        )
-    return (
-        Verdict(REPRODUCED, counts)
-        if n >= SEEDS
-        else Verdict(UNDECIDED, f"{counts}, but ours are fewer")
-    )
+        verdict = BETTER if p < SIGNIFICANT else UNDECIDED
+        return Verdict(verdict, f"{counts}; Fisher's exact test, {p_text(p)}")
+    if n < SEEDS:
+        return Verdict(UNDECIDED, f"{counts}, but ours are fewer")
+    return Verdict(REPRODUCED, counts)
 
 
 def is_never_solved(paper: Summary, e_max: int) -> bool:
@@ -150,33 +147,32 @@ def is_never_solved(paper: Summary, e_max: int) -> bool:
 
 
 def _judge(
-    difference: Estimate,
-    narrower: Estimate,
+    wide: Estimate,
+    narrow: Estimate,
     paper: float,
     without_interval: str,
     is_capped: bool = False,
     lower_is_better: bool = True,
     whose: str = "the paper's value",
 ) -> Verdict:
-    low, high = narrower.low, narrower.high
-    if low is None or high is None:
+    """Judge by the 95 % and the 90 % interval of the difference from a published value."""
+    if narrow.low is None or narrow.high is None:
         return Verdict(UNDECIDED, without_interval)
-    is_equal = is_within(narrower, MARGIN * abs(paper)) and not is_capped
     above, below = (WORSE, BETTER) if lower_is_better else (BETTER, WORSE)
-    verdict = (
-        REPRODUCED if is_equal else statistics.side_of_zero(difference, above, below, UNDECIDED)
-    )
-    lies = (
-        f"the 95 % interval of the difference lies {'above' if verdict == above else 'below'} zero"
-    )
-    ends = " to ".join(decimals(100 * end / abs(paper), 0) for end in (low, high))
-    reason = f"{REASONS.get(verdict, lies)}; 90 % interval {ends} % of {whose}"
-    reason += ", of runs that were never solved" if is_capped else ""
-    return Verdict(verdict, reason, difference.low, difference.high)
+    verdict = statistics.side_of_zero(wide, above, below, UNDECIDED)
+    if is_within(narrow, MARGIN * abs(paper)) and not is_capped:
+        verdict = REPRODUCED
+    lies = "the 95 % interval of the difference lies"
+    reasons = REASONS | {above: f"{lies} above zero", below: f"{lies} below zero"}
+    low, high = (decimals(100 * end / abs(paper), 0) for end in (narrow.low, narrow.high))
+    reason = f"{reasons[verdict]}; 90 % interval {low} to {high} % of {whose}"
+    if is_capped:
+        reason += ", of runs that were never solved"
+    return Verdict(verdict, reason, wide.low, wide.high)
 
 
 def tally(verdicts: Iterable[str]) -> str:
-    """Return how many have which verdict: better and worse are the two ways to differ."""
+    """Return how many cells have which verdict: better and worse are the two ways to differ."""
     counts = Counter(verdicts)
     ways = _counted(counts, (BETTER, WORSE))
     others = [verdict for verdict in VERDICTS if verdict not in (REPRODUCED, BETTER, WORSE)]
