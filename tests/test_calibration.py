@@ -8,7 +8,7 @@ from linear_quadratic import make_linear_agent
 from small_cohorts import agent_on_paper, set_head, value_errors
 
 from pac4sac import Task
-from pac4sac.certificates.critic_errors import after_random_steps, calibrate, calibration
+from pac4sac.certificates.calibration import after_random_steps, calibrate, calibration
 from pac4sac.certificates.intervals import quantile, widen
 from pac4sac.training.value_error import ValueErrors, measure_value_errors
 

@@ -15,7 +15,6 @@ from pac4sac.agents import bounds
 from pac4sac.agents.replay import Batch
 from pac4sac.base.errors import UserError
 from pac4sac.certificates.bound_rows import BoundRow, BoundTable, chernoff
-from pac4sac.certificates.certificate import bias_along
 from pac4sac.certificates.critic_errors import (
     BellmanErrors,
     CriticErrors,
@@ -24,6 +23,7 @@ from pac4sac.certificates.critic_errors import (
     fresh_errors,
     value_error,
 )
+from pac4sac.certificates.fresh_episodes import bias_along
 from pac4sac.certificates.returns import (
     RewardRange,
     betting_lower,

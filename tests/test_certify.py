@@ -15,7 +15,7 @@ from small_cohorts import value_errors
 
 import pac4sac
 from pac4sac.base.errors import UserError
-from pac4sac.certificates import critic_errors
+from pac4sac.certificates import stored_replay
 from pac4sac.certificates.returns import RewardRange, certify_returns
 from pac4sac.cli.certificate_page import show
 from pac4sac.cli.main import main
@@ -122,7 +122,7 @@ def test_bounds_on_the_replay_rest_on_the_tuples_of_the_checkpoint(
     ).sum()
     assert all(row.kl == pytest.approx(float(kl)) for row in on_replay)
     assert all(row.fails for row in on_replay)
-    other = critic_errors.stored_replay(
+    other = stored_replay.stored_replay(
         experiments / "pac4sac" / "runs" / "pac4sac-seed0" / "agent.safetensors", trained
     )
     newest = checkpointed(tiny_experiments.newest(experiments / "pac4sac"))
@@ -416,11 +416,11 @@ def test_a_run_that_ended_before_its_cohort_counts_only_what_it_saw(tmp_path) ->
             {"status": ["finished", "running"], "details": [detail, None]},
         )
 
-    rows = critic_errors._own_rows(tmp_path, saved("solved at step 55"), 0, filled=60)
+    rows = stored_replay._own_rows(tmp_path, saved("solved at step 55"), 0, filled=60)
     # a ring of 60 whose step 100 has overwritten the first 40
     assert rows.tolist() == [w % 60 for w in range(40, 55)]
-    assert len(critic_errors._own_rows(tmp_path, saved(None), 0, filled=60)) == 60
-    assert len(critic_errors._own_rows(tmp_path, saved(None), 1, filled=60)) == 60
+    assert len(stored_replay._own_rows(tmp_path, saved(None), 0, filled=60)) == 60
+    assert len(stored_replay._own_rows(tmp_path, saved(None), 1, filled=60)) == 60
 
 
 def test_the_command_prints_the_page_or_json_and_writes_both(experiments, tmp_path, capsys) -> None:

@@ -35,8 +35,12 @@ class ReturnCertificate:
     remark: str  # on what they rest, or why there are none
 
     def vacuous(self, bound: float) -> bool:
-        """No more than the least possible return."""
+        """Return whether a bound is no more than the least possible return."""
         return self.range is not None and bound <= self.range[0] + NEGLIGIBLE * abs(self.range[0])
+
+    @property
+    def has_vacuous_bound(self) -> bool:
+        return self.betting is not None and self.vacuous(self.betting)
 
 
 def certify_returns(

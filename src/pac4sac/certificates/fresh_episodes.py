@@ -1,0 +1,141 @@
+"""Play the fresh episodes of a certificate, and derive the bias along an episode, the range of the
+rewards and lower bounds on the return."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from pac4sac.agents.base import State
+from pac4sac.agents.replay import Batch
+from pac4sac.certificates.returns import Limits, ReturnCertificate, RewardRange, certify_returns
+from pac4sac.certificates.texts import REMARKS
+from pac4sac.runs.statistics import Estimate
+from pac4sac.training.agent_file import TrainedAgent
+from pac4sac.training.value_error import Bias, Floats, ValueErrors, measure_value_errors
+
+Progress = Callable[[str], None]
+FEWEST = 4  # episodes
+# The shooting policy plays a fourth as many episodes, since it costs hundreds of times more.
+SHOOTING_SHARE = 4
+PARTS = 20  # of an episode, for the bias along it
+
+
+class PlayedEpisodes(NamedTuple):
+    """Fresh episodes of the stochastic policy and, if the agent shoots, of the shooting policy."""
+
+    policy: ValueErrors  # both of the following
+    measuring: ValueErrors
+    certifying: ValueErrors
+    shooting: ValueErrors | None
+
+    @property
+    def by_policy(self) -> dict[str, ValueErrors]:
+        """Return the episodes that measure."""
+        shooting = {} if self.shooting is None else {"shooting": self.shooting}
+        return {"policy": self.measuring, **shooting}
+
+    def rewards(self) -> list[Floats]:
+        """Return the rewards of all episodes, by policy."""
+        played = [self.policy] if self.shooting is None else [self.policy, self.shooting]
+        return [errors.rewards() for errors in played]
+
+    def biases(self, confidence: float) -> dict[str, Bias]:
+        """Return the bias of the critic by policy, if any step is judged."""
+        found = {policy: errors.bias(confidence) for policy, errors in self.by_policy.items()}
+        return {policy: bias for policy, bias in found.items() if bias}
+
+
+def play_episodes(
+    trained: TrainedAgent, state: State, episodes: int, seed: int, say: Progress
+) -> PlayedEpisodes:
+    """Play twice as many episodes as measure: the second half certifies."""
+    agent, task, shooting = trained.agent, trained.run.task, None
+    say(f"{2 * episodes} episodes of the policy …")
+    (policy,) = measure_value_errors(agent, state, task, [seed], 2 * episodes, "certificate")
+    if trained.shoots:
+        count = max(FEWEST, episodes // SHOOTING_SHARE)
+        say(f"{count} episodes of the shooting policy, the dearest part …")
+        (shooting,) = measure_value_errors(
+            agent, state, task, [seed], count, "certificate", shooting=True
+        )
+    measuring, certifying = policy.part(slice(episodes)), policy.part(slice(episodes, None))
+    return PlayedEpisodes(policy, measuring, certifying, shooting)
+
+
+@dataclass(frozen=True)
+class BiasAlong:
+    """The mean of m_p − G in parts of the episode, with intervals over episodes."""
+
+    policy: str
+    step: list[float]  # the middle of each part
+    bias: list[Estimate]
+
+
+def bias_along(policy: str, errors: ValueErrors, delta: float) -> BiasAlong:
+    """Return the bias in up to `PARTS` parts of the episode; parts without a judged step are left
+    out."""
+    last = int(np.flatnonzero(errors.judged.any(0)).max(initial=0)) + 1
+    steps, biases = [], []
+    for part in np.array_split(np.arange(last), min(PARTS, last)):
+        if bias := errors.part(steps=part).bias(1 - delta):
+            steps.append(float(part.mean()))
+            biases.append(bias.estimate)
+    return BiasAlong(policy, steps, biases)
+
+
+# --- rewards and returns
+
+
+class AssumedRewards(NamedTuple):
+    """What bounds take for the range of a task's rewards."""
+
+    scale: RewardRange  # by which errors are judged
+    assumed: RewardRange | None  # what bounds on returns rest on
+    are_outside: bool  # some rewards refute the range
+    remarks: list[str]
+
+
+def assumed_rewards(
+    known: RewardRange | None, batch: Batch | None, played: PlayedEpisodes
+) -> AssumedRewards:
+    """Return the known range, or that of the rewards that were seen: then nothing is assumed, since
+    extremes that were merely seen are no limits."""
+    replayed = [] if batch is None else [batch.r[0].double().numpy()]
+    scale, assumed, remarks = known, known, []
+    if scale is None:
+        seen = replayed[0] if replayed else played.measuring.rewards()
+        scale = RewardRange.observed(seen)
+        remarks.append(REMARKS["unknown_rewards"].format(rewards=scale))
+    outside = scale.farthest_outside(np.concatenate([*played.rewards(), *replayed]))
+    if outside is not None:
+        limits_of = "each step" if scale.each_step else "an episode's mean"
+        remarks.append(REMARKS["outside"].format(reward=outside, range=scale, limits_of=limits_of))
+        assumed = None if scale.each_step else assumed
+    return AssumedRewards(scale, assumed, outside is not None, remarks)
+
+
+def certified_returns(
+    played: PlayedEpisodes,
+    deterministic: Floats,
+    limits: Limits | None,
+    rewards: RewardRange | None,
+    limit: int | None,
+    delta: float,
+) -> list[ReturnCertificate]:
+    """Bound the expected return of each policy, by the limits that the user gave or by those that
+    follow from the rewards and the time limit."""
+    returns = {
+        "π, one action": played.policy.returns(limit),
+        "deterministic": deterministic[np.isfinite(deterministic)],
+    }
+    if played.shooting is not None:
+        returns["shooting"] = played.shooting.returns(limit)
+    because = "returns in the range that you gave"
+    if limits is None and rewards is not None and limit is not None:
+        limits, because = rewards.of_returns(limit), f"{rewards}, {limit} steps at most"
+    return [
+        certify_returns(x, limits, delta, policy=policy, because=because)
+        for policy, x in returns.items()
+    ]
