@@ -57,8 +57,8 @@ class BoundRow:
 
     @property
     def says(self) -> Literal["vacuous", "broken", "certificate", "holds here", "undecided"]:
-        """The bound in a word. One whose assumptions fail proves nothing, even where it holds for
-        what was measured."""
+        """Return the verdict on the bound. If an assumption fails, it proves nothing, even if it
+        holds for what was measured."""
         if self.vacuous:
             return "vacuous"
         if self.respected == "no":
@@ -70,8 +70,11 @@ class BoundRow:
 
 @dataclass(frozen=True)
 class BoundTable:
-    """Without a replay, or without a KL (a critic whose weights are plain), the rows that need one
-    are left out."""
+    """All bounds on one critic.
+
+    Rows that need a replay buffer or a KL are left out if there is none. A critic with plain
+    weights has no KL.
+    """
 
     replay: BellmanErrors | None
     fresh: CriticErrors  # in episodes other than those behind `measured`
@@ -101,7 +104,7 @@ class BoundTable:
         *fails: str,
         **more: Any,
     ) -> BoundRow:
-        # of bounded ones ε is but a scale
+        # For a bounded quantity, the range is only a scale.
         if self.rewards_outside and not quantity.startswith("bounded"):
             fails = *fails, "rewards"
         return BoundRow(
@@ -123,11 +126,10 @@ class BoundTable:
         return {*self.measured.beyond, *self.fresh.beyond()}
 
     def _on_replay(self, replay: BellmanErrors, kl: float) -> Iterator[BoundRow]:
-        n, delta, largest = (
-            len(replay.m),
-            self.scales.delta,
-            self.scales.largest["squared Bellman error"],
-        )
+        """Yield the PAC-Bayes bounds on the replay buffer."""
+        n, delta = len(replay.m), self.scales.delta
+        largest = self.scales.largest["squared Bellman error"]
+        bounded = replay.bounded(self.scales.epsilon)
 
         def row(
             name: str,
@@ -136,11 +138,7 @@ class BoundTable:
             *fails: str,
             **known: float,
         ) -> BoundRow:
-            losses = (
-                replay.bounded(self.scales.epsilon)
-                if quantity == "bounded Bellman error"
-                else replay.squared
-            )
+            losses = bounded if quantity == "bounded Bellman error" else replay.squared
             value = bound(float(losses.mean()), kl, n, delta, **known)
             fails = *fails, "independence", "trained", "policies", *self.posterior_fails
             return self._row(name, quantity, losses, value, *fails, data="replay", kl=kl)
@@ -175,14 +173,12 @@ class BoundTable:
             yield row(name, "squared Bellman error", bound, "unlimited", loss_range=largest)
         yield row("Maurer 2004", "bounded Bellman error", bounds.maurer)
         yield row("quadratic", "bounded Bellman error", bounds.quadratic)
-        best = float(
-            bounds.optimal_lambda(float(replay.bounded(self.scales.epsilon).mean()), kl, n, delta)
-        )
+        best = float(bounds.optimal_lambda(float(bounded.mean()), kl, n, delta))
         yield row(f"λ-bound, λ = {best:.2g}", "bounded Bellman error", bounds.lambda_bound)
         yield row("PAC-Bayes-kl", "bounded Bellman error", bounds.kl_bound)
 
     def _theorem_1(self, kl: float) -> Iterator[BoundRow]:
-        """On what it was made for: a single episode of a fixed policy."""
+        """Yield Theorem 1 on what it was made for: a single episode of a fixed policy."""
         bellman, r_max = self.fresh.bellman, self.scales.rewards.width
         one = bellman.episode == bellman.episode[0]
         losses, variance = bellman.squared[one], float(bellman.next_variance[one].mean())
@@ -209,7 +205,7 @@ class BoundTable:
             yield self._row(name, "value error", losses, value, *fails, kl=kl, remark=remark)
 
     def _on_fresh(self) -> Iterator[BoundRow]:
-        """Test-set bounds: Chernoff's for one step per episode, betting on the means of
+        """Yield the test-set bounds: Chernoff's for one step per episode, betting on the means of
         episodes."""
         delta, bellman, values = self.scales.delta, self.fresh.bellman, self.fresh.values
 
@@ -244,6 +240,6 @@ class BoundTable:
 
 
 def chernoff(losses: Floats, delta: float) -> float:
-    """kl⁻¹(R̂ | ln(1/δ)/n): the test-set bound for independent losses in [0, 1] of a critic that
-    has not seen them."""
+    """Return the test-set bound kl⁻¹(R̂ | ln(1/δ)/n) for independent losses in [0, 1] of a critic
+    that has not seen them."""
     return float(bounds.kl_inverse(float(losses.mean()), math.log(1 / delta) / len(losses)))

@@ -1,7 +1,7 @@
-"""The certificate as a picture: bias along the episode, bounds against the measured error,
-calibration."""
+"""Draw a certificate: bias along the episode, bounds divided by the measured error, calibration."""
 
 import io
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,12 @@ from pac4sac.report.figures import FAINT, GRID, INK, SMALL, TEXT, TITLE, drawn, 
 from pac4sac.report.style import COLOURS, assign_styles
 
 if TYPE_CHECKING:
+    from pac4sac.certificates.bound_rows import BoundRow
     from pac4sac.certificates.certificate import Certificate
+    from pac4sac.certificates.fresh_episodes import BiasAlong
 
 GREEN, ORANGE, RED = COLOURS[2], COLOURS[5], COLOURS[1]
-LOOK = {  # colours of rim and inside, and what the word means
+LOOK = {  # by verdict: colours of edge and face, and what the verdict means
     "certificate": (GREEN, GREEN, ""),
     "holds here": (ORANGE, ORANGE, ": an assumption fails"),
     "undecided": (ORANGE, "white", ""),
@@ -29,6 +31,7 @@ LINES = {"policy": 0, "shooting": 1}  # in the colour of the algorithm
 
 
 def draw(certificate: "Certificate", path: Path) -> None:
+    """Write the picture of a certificate as a PNG file."""
     height = max(3.4, 1.1 + 0.24 * len(certificate.rows))
     figure = Figure(figsize=(9.6, height), dpi=200, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
@@ -56,24 +59,16 @@ def draw(certificate: "Certificate", path: Path) -> None:
 
 
 def _draw_bias(panel: Any, c: "Certificate") -> None:
+    """Draw the bias along the episode, a curve with a band for each policy."""
     for along in c.along:
-        style, middle = (
-            replace(assign_styles([c.algo])[c.algo], line=LINES[along.policy]),
-            [part.value for part in along.bias],
-        )
-        low = [part.value if part.low is None else part.low for part in along.bias]
-        high = [part.value if part.high is None else part.high for part in along.bias]
-        panel.plot(
-            along.step, middle, **stroke(style), label=c.policy_name(along.policy), linewidth=1.5
-        )
-        panel.fill_between(along.step, low, high, color=style.colour, alpha=0.16, linewidth=0)
+        _draw_bias_of_policy(panel, c, along)
     panel.axhline(0, color=INK, linewidth=1)
     panel.margins(y=0.12)
     for word, offset in (("above 0: overestimates", 4), ("below: underestimates", -12)):
-        where = {"xy": (1, 0), "xycoords": ("axes fraction", "data")}
         panel.annotate(
             word,
-            **where,
+            xy=(1, 0),
+            xycoords=("axes fraction", "data"),
             xytext=(-2, offset),
             textcoords="offset points",
             ha="right",
@@ -86,53 +81,61 @@ def _draw_bias(panel: Any, c: "Certificate") -> None:
     panel.legend(frameon=False, fontsize=SMALL, loc="best")
 
 
+def _draw_bias_of_policy(panel: Any, c: "Certificate", along: "BiasAlong") -> None:
+    style = replace(assign_styles([c.algo])[c.algo], line=LINES[along.policy])
+    middle = [part.value for part in along.bias]
+    low = [part.value if part.low is None else part.low for part in along.bias]
+    high = [part.value if part.high is None else part.high for part in along.bias]
+    name = c.policy_name(along.policy)
+    panel.plot(along.step, middle, **stroke(style), label=name, linewidth=1.5)
+    panel.fill_between(along.step, low, high, color=style.colour, alpha=0.16, linewidth=0)
+
+
 def _draw_bounds(panel: Any, c: "Certificate") -> None:
-    """Each bound by the measured error: right of 1 it is respected, and the nearer the better."""
+    """Draw each bound divided by the measured error: right of 1 it is respected, and the nearer to
+    1 the better."""
     rows = list(reversed(c.rows))
-    ratios = [row.value / row.measured.value if row.measured.value > 0 else np.inf for row in rows]
-    far = 10 ** np.ceil(np.log10(max(filter(np.isfinite, ratios), default=1) * 1.01)) * 10
+    ratios = [_ratio(row) for row in rows]
+    largest = max(filter(np.isfinite, ratios), default=1)
+    far = 10 ** np.ceil(np.log10(largest * 1.01)) * 10  # in place of infinity
     for place, (row, ratio) in enumerate(zip(rows, ratios, strict=True)):
         edge, face, _ = LOOK[row.says]
         shown = min(max(ratio, 1e-3), far)
+        marker = "o" if np.isfinite(ratio) else ">"
         panel.plot([1, shown], [place, place], color=edge, linewidth=1.2, alpha=0.6)
-        panel.plot(
-            shown,
-            place,
-            "o" if np.isfinite(ratio) else ">",
-            markeredgecolor=edge,
-            markerfacecolor=face,
-            ms=5,
-        )
+        panel.plot(shown, place, marker, markeredgecolor=edge, markerfacecolor=face, ms=5)
     panel.axvline(1, color=INK, linewidth=1)
     panel.set_xscale("log")
-    panel.set_yticks(
-        range(len(rows)),
-        [f"{row.name} [{row.data}]\n{row.quantity}" for row in rows],
-        fontsize=SMALL - 0.5,
-    )
-    for word, (edge, face, meaning) in LOOK.items():
-        if any(row.says == word for row in rows):
-            panel.plot(
-                [], [], "o", ms=5, markeredgecolor=edge, markerfacecolor=face, label=word + meaning
-            )
-    panel.legend(
-        frameon=False, fontsize=SMALL, loc="upper center", bbox_to_anchor=(0.4, -0.07), ncols=4
-    )
+    names = [f"{row.name} [{row.data}]\n{row.quantity}" for row in rows]
+    panel.set_yticks(range(len(rows)), names, fontsize=SMALL - 0.5)
+    _add_legend_of_bounds(panel, {row.says for row in rows})
     panel.set_title("How many times the measured error a bound allows (1: the measured error)")
 
 
+def _ratio(row: "BoundRow") -> float:
+    measured = row.measured.value
+    return row.value / measured if measured > 0 else np.inf
+
+
+def _add_legend_of_bounds(panel: Any, verdicts: Collection[str]) -> None:
+    """Add a legend with the verdicts that occur."""
+    for verdict, (edge, face, meaning) in LOOK.items():
+        if verdict in verdicts:
+            look = {"markeredgecolor": edge, "markerfacecolor": face, "ms": 5}
+            panel.plot([], [], "o", **look, label=verdict + meaning)
+    panel.legend(
+        frameon=False, fontsize=SMALL, loc="upper center", bbox_to_anchor=(0.4, -0.07), ncols=4
+    )
+
+
 def _draw_calibration(panel: Any, c: "Certificate") -> None:
+    """Draw the share of returns within two standard deviations, with its interval."""
     panel.axvline(NOMINAL, color=INK, linewidth=1, linestyle=(0, (5, 3)))
     title, calibrations = "No calibration", list(reversed(c.calibration))
+    colour = assign_styles([c.algo])[c.algo].colour
     for place, one in enumerate(calibrations):
         title = f"Share of returns within m_p ± 2 {one.deviation} (dashed: {NOMINAL:.1%})"
-        panel.barh(
-            place,
-            one.share.value,
-            color=assign_styles([c.algo])[c.algo].colour,
-            alpha=0.75,
-            height=0.55,
-        )
+        panel.barh(place, one.share.value, color=colour, alpha=0.75, height=0.55)
         panel.plot([one.share.low, one.share.high], [place, place], color=INK, linewidth=1.4)
         text = f"errors are {one.ratio:.3g} × what it says"
         panel.text(

@@ -5,6 +5,7 @@ Episodes of a fixed policy are independent, and returns within known limits are 
 them: no normal distribution, no large number."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -51,38 +52,42 @@ def certify_returns(
     policy: str = "policy",
     because: str = "given",
 ) -> ReturnCertificate:
-    """Lower bounds on the expected return. Only the lower limit is an assumption: returns above the
-    upper one are cut to it, which can but lower the mean."""
+    """Return lower bounds on the expected return.
+
+    Only the lower limit is an assumption: returns above the upper one are cut to it, which can only
+    lower the mean.
+    """
     x = np.asarray(returns, np.float64)
     if not len(x) or not np.isfinite(x).all():
         raise UserError(TEXTS["returns"]["none"].format(policy=policy))
     check_delta(delta)
-    bernstein = betting = None
-    low, high = limits or (-np.inf, np.inf)
+    certificate = partial(
+        ReturnCertificate, policy, len(x), mean_interval(x, 1 - delta), delta, limits
+    )
     if limits is None:
-        because = TEXTS["returns"]["unlimited"]
-    elif not -np.inf < low < high < np.inf:
+        return certificate(None, None, TEXTS["returns"]["unlimited"])
+    low, high = limits
+    if not -np.inf < low < high < np.inf:
         raise UserError(
             f"A range of returns needs two finite limits, the lower first, not {low:g} and "
             f"{high:g}."
         )
-    elif x.min() < low:
-        because = TEXTS["returns"]["refuted"].format(least=x.min(), low=low)
-    else:
-        unit = np.minimum((x - low) / (high - low), 1.0)
-        bernstein = low + (high - low) * empirical_bernstein_lower(unit, delta)
-        betting = low + (high - low) * betting_lower(unit, delta)
-    return ReturnCertificate(
-        policy, len(x), mean_interval(x, 1 - delta), delta, limits, bernstein, betting, because
-    )
+    if x.min() < low:
+        return certificate(None, None, TEXTS["returns"]["refuted"].format(least=x.min(), low=low))
+    unit = np.minimum((x - low) / (high - low), 1.0)
+    bernstein = low + (high - low) * empirical_bernstein_lower(unit, delta)
+    betting = low + (high - low) * betting_lower(unit, delta)
+    return certificate(bernstein, betting, because)
 
 
 # --- bounds on the mean of samples in [0, 1]
 
 
 def empirical_bernstein_lower(unit: ArrayLike, delta: float) -> float:
-    """Maurer and Pontil (2009), theorem 4: mean − √(2 V ln(2/δ)/n) − 7 ln(2/δ)/(3(n − 1)), V the
-    sample variance."""
+    """Return the bound of Maurer and Pontil (2009), theorem 4.
+
+    It is mean − √(2 V ln(2/δ)/n) − 7 ln(2/δ)/(3(n − 1)), with the sample variance V.
+    """
     x = np.asarray(unit, np.float64)
     if len(x) < 2:
         return 0.0
@@ -92,8 +97,8 @@ def empirical_bernstein_lower(unit: ArrayLike, delta: float) -> float:
 
 
 def betting_lower(unit: ArrayLike, delta: float) -> float:
-    """The least mean on which a gambler has not won 1/δ times the stake (Waudby-Smith and Ramdas
-    2023).
+    """Return the least mean at which betting has not won 1/δ times the stake (Waudby-Smith and
+    Ramdas 2023).
 
     Against a mean m the gambler bets a share f that the next sample lies above it: the capital Π(1
     + f (x/m − 1)) has expectation 1 if m is the mean, so that by Markov's inequality it reaches 1/δ
@@ -116,7 +121,7 @@ def betting_lower(unit: ArrayLike, delta: float) -> float:
 
 
 def betting_upper(unit: ArrayLike, delta: float) -> float:
-    """The same for the other side: what the expectation lies below."""
+    """Return an upper bound on the expectation in the same way."""
     return 1.0 - betting_lower(1.0 - np.asarray(unit, np.float64), delta)
 
 
@@ -145,7 +150,8 @@ class RewardRange:
 
     @staticmethod
     def observed(rewards: ArrayLike) -> "RewardRange":
-        """What was seen, where nothing is known: a scale to judge errors by, not a limit."""
+        """Return the range of the rewards that were seen: a scale to judge errors by, not a
+        limit."""
         low, high = float(np.min(rewards)), float(np.max(rewards))
         if low == high:  # a constant reward is on the scale of its own size
             low, high = min(low, 0.0), max(high, 0.0) or 1.0
@@ -156,18 +162,20 @@ class RewardRange:
         return self.high - self.low
 
     def of_values(self, gamma: float) -> Limits:
-        """Between which any discounted sum of rewards lies, however long."""
+        """Return the limits of any discounted sum of rewards, however long."""
         return min(self.low, 0.0) / (1 - gamma), max(self.high, 0.0) / (1 - gamma)
 
     def of_returns(self, horizon: int) -> Limits:
-        """Of an episode of at least one and at most `horizon` steps."""
+        """Return the limits of the return of an episode of at least one and at most `horizon`
+        steps."""
         return (
             self.low * (horizon if self.low < 0 else 1),
             self.high * (horizon if self.high > 0 else 1),
         )
 
     def farthest_outside(self, rewards: ArrayLike) -> float | None:
-        """None where all lie within, but for rounding."""
+        """Return the reward farthest outside the range; None if all are within it, except for
+        rounding."""
         x = np.asarray(rewards, np.float64)
         excess = np.maximum(self.low - x, x - self.high)
         rounding = ROUNDING * max(abs(self.low), abs(self.high))

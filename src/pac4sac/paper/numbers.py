@@ -17,8 +17,8 @@ class PaperTask(NamedTuple):
 
 
 class PaperCell(NamedTuple):
-    """One cell of Table 1 or 2: means with deviations over seeds. The regret is in units of return,
-    where the paper prints thousands."""
+    """One cell of Table 1 or 2: means with standard deviations over seeds. The regret is in units of
+    return; the paper prints thousands."""
 
     regret: Summary
     episodes: Summary
@@ -56,5 +56,5 @@ COST = {algo: Summary(SEEDS, *seconds) for algo, seconds in _FILE["cost"].items(
 
 
 def paper_cell(task: str, algo: str) -> PaperCell | None:
-    """The cell of Table 1, None where the paper has none."""
+    """Return the cell of Table 1; None if the paper has none."""
     return TABLE_1.get(task, {}).get(algo)
