@@ -17,8 +17,10 @@ class PaperTask(NamedTuple):
 
 
 class PaperCell(NamedTuple):
-    """One cell of Table 1 or 2: means with standard deviations over seeds. The regret is in units of
-    return; the paper prints thousands."""
+    """One cell of Table 1 or 2: means with standard deviations over seeds.
+
+    The regret is in units of return; the paper prints thousands.
+    """
 
     regret: Summary
     episodes: Summary

@@ -68,7 +68,7 @@ def compare_cell(
 
 
 def _compare_mean(variant: Variant, metric: str, paper: Summary) -> Verdict:
-    """Compare with a mean of the paper's tables; by solved runs if none of the paper's was solved."""
+    """Compare with a mean of the paper, by solved runs if none of the paper's was solved."""
     if metric == "episodes" and is_never_solved(paper, PAPER_TASKS[variant.task.name].e_max):
         return compare_solved(variant.solved, len(variant.judged))
     summary = variant.summary(metric)
