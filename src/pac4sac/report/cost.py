@@ -25,11 +25,12 @@ class Machine:
         rows = self.content["rows"]
         # Of a study on several tasks, the first is shown.
         shown_task = rows[0].get("task") if rows else None
-        times = {(row.get("task"), _label(row)): _times(row) for row in rows}
+        shown = [row for row in rows if row.get("task") == shown_task]
+        timed = [row for row in rows if _times(row)]
         # by task and label, round by round
-        self.times: dict[tuple[Any, str], list[float]] = {k: v for k, v in times.items() if v}
-        self.seconds = {label: v for (task, label), v in self.times.items() if task == shown_task}
-        self.rows = {_label(row): row for row in rows if row.get("task") == shown_task}
+        self.times = {(row.get("task"), _label(row)): _times(row) for row in timed}
+        self.seconds = {_label(row): _times(row) for row in shown if row in timed}
+        self.rows = {_label(row): row for row in shown}
 
     @property
     def title(self) -> str:
