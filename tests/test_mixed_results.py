@@ -6,14 +6,25 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from report_folders import task, write_run
 from tiny_experiments import OPTIONS, SETTINGS, about, train
 
 import pac4sac
 from pac4sac.agents.sac import Sac
 from pac4sac.base.errors import UserError
-from pac4sac.runs.reading import read_run, read_runs
+from pac4sac.base.sources import simulator_versions, source_checksums
+from pac4sac.report.grouping import variants_by_task
+from pac4sac.runs.collection import collect
+from pac4sac.runs.merging import merge, reason_for_choice
+from pac4sac.runs.reading import RunRecord, read_run, read_runs
+from pac4sac.studies.definition import load_study
+from pac4sac.studies.run import run_study
+from pac4sac.studies.watcher import Watcher
+from pac4sac.tasks import get_task
+from pac4sac.training.run import make_runs
 
 PACKAGE = Path(pac4sac.__file__).parent
 RUN = "sac-seed0"
@@ -113,3 +124,142 @@ def test_options_that_are_ignored_are_named(tmp_path: Path) -> None:
     compare()
     with pytest.warns(UserWarning, match="was trained with evaluation_episodes=.*ignored"):
         compare(evaluation_episodes=3)
+
+
+class TestRunsThatDiffer:
+    """Runs of one name that differ in a fact that matters are never in one row."""
+
+    def labels(self, folder: Path) -> list[str]:
+        by_task = variants_by_task(collect([folder]).runs)
+        return sorted(variant.label for variants in by_task.values() for variant in variants)
+
+    @pytest.mark.parametrize(
+        "fact",
+        [
+            {"simulators": {"gymnasium": "1.9"}},
+            {"code": {"pac4sac.agents.sac": "1"}},
+            {"revision": 2},
+            {"earlier_code": [{"until_step": 100, "revision": 1}]},
+        ],
+    )
+    @pytest.mark.parametrize("seed", [0, 1])
+    def test_in_what_trained_them(self, tmp_path: Path, fact: dict[str, Any], seed: int) -> None:
+        write_run(tmp_path / "a", task("cartpole-swingup"), "sac", 0, simulators={"gymnasium": "1"})
+        changes: Any = {"simulators": {"gymnasium": "1"}} | fact
+        write_run(tmp_path / "b", task("cartpole-swingup"), "sac", seed, **changes)
+        assert len(self.labels(tmp_path)) == 2
+
+    def test_in_the_number_of_evaluation_episodes(self, tmp_path: Path) -> None:
+        for seed, episodes in ((0, 5), (1, 5), (2, 1), (3, 0)):
+            run = write_run(tmp_path / "a", task("cartpole-swingup"), "sac", seed)
+            row = {"step": 40_000, "policy": "deterministic", "mean": 1.0}
+            evaluation = json.dumps(row | {"returns": [1.0] * episodes})
+            (run / "evaluations.jsonl").write_text(evaluation + "\n")
+        assert self.labels(tmp_path) == [
+            "sac (evaluation_episodes=1)",
+            "sac (evaluation_episodes=5)",
+        ]
+
+    def test_in_code_that_changed_while_they_were_trained_are_marked(self, tmp_path: Path) -> None:
+        earlier: Any = {"earlier_code": [{"until_step": 100, "revision": 1}]}
+        write_run(tmp_path / "a", task("cartpole-swingup"), "sac", 0, **earlier)
+        assert self.labels(tmp_path) == ["sac (by several versions of its code)"]
+
+    def test_in_these_facts_have_columns_in_a_data_frame(self, tmp_path: Path) -> None:
+        write_run(tmp_path / "a", task("cartpole-swingup"), "sac", 0)
+        versions: Any = {"simulators": {"gymnasium": "2"}}
+        write_run(tmp_path / "b", task("cartpole-swingup", steps=20_000), "sac", 0, **versions)
+        frame = pac4sac.results(tmp_path)
+        assert set(frame["run_steps"]) == {20_000, 40_000}
+        assert set(frame["simulators"]) == {"", "gymnasium 2"}
+        assert frame["experiment"].nunique() == 2
+
+
+class TestCopiesOfARun:
+    def copies(self, folder: Path, *episodes: int) -> list[RunRecord]:
+        records = []
+        for name, count in zip("abc", episodes, strict=False):
+            run = write_run(folder / name, task("cartpole-swingup"), "sac", 0)
+            row = {"step": 40_000, "policy": "deterministic", "mean": float(count)}
+            evaluation = json.dumps(row | {"returns": [1.0] * count})
+            (run / "evaluations.jsonl").write_text(evaluation + "\n")
+            records.append(read_run(run))
+        return records
+
+    @pytest.mark.parametrize("episodes", [(1, 5), (5, 1)])
+    def test_that_were_evaluated_differently_are_not_called_equal(
+        self, tmp_path: Path, episodes: tuple[int, int]
+    ) -> None:
+        best, others = merge(self.copies(tmp_path, *episodes))
+        assert best.evaluations[0]["mean"] == 5.0
+        assert "more episodes per evaluation" in reason_for_choice(best, others)
+
+    def test_that_are_equal_are_called_so(self, tmp_path: Path) -> None:
+        best, others = merge(self.copies(tmp_path, 5, 5))
+        assert reason_for_choice(best, others) == "they are equal"
+
+
+def small_compare(folder: Path, **more: Any) -> pac4sac.Comparison:
+    arguments = {"seeds": [0], "steps": 60, "settings": SETTINGS, "parallel": 1} | OPTIONS | more
+    return pac4sac.compare("Pendulum-v1", ["sac", "ddpg"], out=folder, **arguments)
+
+
+def test_a_comparison_whose_runs_were_extended_trains_runs_of_its_own_length(
+    tmp_path: Path,
+) -> None:
+    small_compare(tmp_path / "study")
+    for experiment in (tmp_path / "study" / "experiments").iterdir():
+        pac4sac.resume(experiment, steps=120)
+    again = small_compare(tmp_path / "study")
+    assert [run.task["steps"] for run in again.runs] == [60, 60]
+    assert len(again.rows) == 2
+
+
+def test_an_expected_run_of_another_length_is_missing(tmp_path: Path) -> None:
+    small_compare(tmp_path / "study")
+    for experiment in (tmp_path / "study" / "experiments").iterdir():
+        pac4sac.resume(experiment, steps=120)
+    assert len(collect([tmp_path / "study"]).missing) == 2
+
+
+def test_options_of_a_study_file_that_are_ignored_are_named(tmp_path: Path) -> None:
+    def run(episodes: int) -> None:
+        text = 'tasks = ["Pendulum-v1"]\nseeds = "0:1"\n[options]\n'
+        text += f"evaluation_episodes = {episodes}\nbackend = 'eager'\ndevice = 'cpu'\n"
+        text += "[task.'Pendulum-v1']\nsteps = 60\n[set]\nwidth = 8\ndepth = 1\nbatch = 8\n"
+        text += "warmup = 40\n[[variant]]\nalgo = 'sac'\n"
+        (tmp_path / "s.toml").write_text(text)
+        run_study(load_study(str(tmp_path / "s.toml")), tmp_path / "study", Watcher(), parallel=1)
+
+    run(1)
+    with pytest.warns(UserWarning, match="was trained with evaluation_episodes=1"):
+        run(2)
+
+
+class TestSourcesOfARun:
+    def test_include_the_engine(self) -> None:
+        (run,) = make_runs(get_task("Pendulum-v1"), "sac", "default", [0], {})
+        assert {"pac4sac.tasks.registry", "pac4sac.training.loop"} <= set(run.code)
+
+    def test_include_other_packages_that_custom_code_uses(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        files = {"lab/__init__.py": "", "lab/agents.py": "import lab.sub.deep\nimport away.far\n"}
+        files |= {"lab/sub/__init__.py": "", "lab/sub/deep.py": "x = 1\n"}
+        files |= {"away/__init__.py": "", "away/far.py": "import numpy\n"}
+        for name, text in files.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text)
+        monkeypatch.syspath_prepend(tmp_path)
+        names = {name.replace("/", ".").removesuffix(".py") for name in files}
+        assert set(source_checksums(["lab.agents"])) == {
+            name.removesuffix(".__init__") for name in names
+        }
+
+    def test_name_the_simulators_of_the_environment_alone(self) -> None:
+        def simulators(module: str) -> set[str]:
+            return set(simulator_versions([module]))
+
+        assert simulators("gymnasium.envs.classic_control.pendulum") == {"gymnasium"}
+        assert simulators("gymnasium.envs.mujoco.ant_v5") <= {"gymnasium", "mujoco"}
+        assert simulators("my_world") == set()

@@ -14,17 +14,26 @@ from pathlib import Path
 
 from pac4sac.base.version import installed_version
 
-# Shipped code that decides what an agent computes; the rest of the package only launches it.
-SHIPPED = ("pac4sac.agents.", "pac4sac.tasks.robots")
+# Shipped modules that every run is trained by, apart from its agent and its environment.
+ENGINE = (
+    "pac4sac.tasks.episodes",
+    "pac4sac.tasks.registry",
+    "pac4sac.training.evaluation",
+    "pac4sac.training.learner",
+    "pac4sac.training.loop",
+)
+# Shipped code that decides what is learned; the rest of the package only launches and shows it.
+SHIPPED = ("pac4sac.agents.", "pac4sac.tasks.robots", *ENGINE)
 # Modules that only import names; the base classes of an agent lead to the modules that it uses.
 INDEXES = ("pac4sac.agents.api",)
 SETTINGS = ("per_run", "structural")
 DECLARATIONS = ("title", "revision", "presets", "updates_of_task")
 WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-# Packages whose version changes what a simulator computes, by the first part of a module's name.
+# Packages whose version changes what a simulator computes, by the beginning of a module's name.
 SIMULATORS = {
     "pac4sac": ("pybullet",),
-    "gymnasium": ("gymnasium", "mujoco"),
+    "gymnasium": ("gymnasium",),
+    "gymnasium.envs.mujoco": ("mujoco",),
     "shimmy": ("dm_control", "mujoco"),
 }
 
@@ -32,8 +41,9 @@ SIMULATORS = {
 def source_checksums(modules: Iterable[str]) -> dict[str, str]:
     """Return the checksum of each module, and of the modules it imports that belong to it.
 
-    For a shipped agent these are the agents' modules, for custom code those in the same folder.
-    Libraries and modules without a file are left out.
+    For a shipped agent these are the agents' modules. For custom code they are all modules of the
+    same top-level package, with its `__init__`, and all others that are not installed. Libraries
+    and modules without a file are left out.
     """
     files = sorted(_files_of(modules).items())
     return {name: _checksum(*_state_of(file)) for name, file in files}
@@ -48,23 +58,47 @@ def _files_of(modules: Iterable[str]) -> dict[str, Path]:
         file = None if name in files or name in INDEXES else _file_of(name)
         if file is not None:
             files[name] = file
-            waiting += [used for used in _imported(name, file) if _belongs(used, file)]
+            waiting += [used for used in _used_by(name, file) if _belongs(used, name)]
     return files
+
+
+def _used_by(module: str, file: Path) -> set[str]:
+    """Return the names of all modules that a module may import, and of its own packages.
+
+    The imports of the engine are left out: it uses all agents and tasks.
+    """
+    if module in ENGINE:
+        return set()
+    parts = module.split(".")
+    return _imported(module, file) | {".".join(parts[:n]) for n in range(1, len(parts))}
 
 
 def simulator_versions(modules: Iterable[str]) -> dict[str, str]:
     """Return the versions of the packages that simulate the environments of these modules."""
-    packages = {name for module in modules for name in SIMULATORS.get(module.split(".")[0], ())}
+    packages = {
+        package
+        for module in modules
+        for start, needed in SIMULATORS.items()
+        if f"{module}.".startswith(f"{start}.")
+        for package in needed
+    }
     versions = {name: installed_version(name) for name in sorted(packages)}
     return {name: version for name, version in versions.items() if version is not None}
 
 
-def _belongs(module: str, user: Path) -> bool:
-    """Return whether a module is part of the same code as the file that imports it."""
+def _belongs(module: str, user: str) -> bool:
+    """Return whether a module is part of the same code as the module that uses it."""
     if module.startswith("pac4sac."):
         return module.startswith(SHIPPED)
+    if module.split(".")[0] == user.split(".")[0]:
+        return True
     file = _file_of(module)
-    return file is not None and file.parent == user.parent
+    return file is not None and not _is_installed(file)
+
+
+def _is_installed(file: Path) -> bool:
+    """Return whether a file is in a folder of installed packages."""
+    return not {"site-packages", "dist-packages"}.isdisjoint(file.parts)
 
 
 def _file_of(module: str) -> Path | None:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from pac4sac.base.text import assignments
 from pac4sac.runs.logs import MEASUREMENTS
+from pac4sac.runs.metrics import evaluation_episodes
 from pac4sac.runs.reading import RunRecord
 
 T = TypeVar("T")
@@ -71,7 +72,7 @@ def _measuring_options(run: RunRecord) -> dict[str, Any]:
     options: dict[str, Any] = {
         "--precision": _unless("float32", run.computed.get("precision")),
         "--device": run.computed.get("device"),
-        "--evaluation-episodes": _evaluation_episodes(run),
+        "--evaluation-episodes": _unless(DEFAULT_EVALUATION_EPISODES, evaluation_episodes(run)),
     }
     for log in ("evaluations", *MEASUREMENTS):
         steps = sorted({row["step"] for row in getattr(run, log) if type(row.get("step")) is int})
@@ -79,12 +80,6 @@ def _measuring_options(run: RunRecord) -> dict[str, Any]:
         if len(steps) > (log == "evaluations"):
             options[f"--{log.replace('evaluations', 'evaluate')}-every"] = steps[0]
     return options
-
-
-def _evaluation_episodes(run: RunRecord) -> int | None:
-    """Return the number of episodes of an evaluation: None for the default, 0 if unknown."""
-    counts = [len(row["returns"]) for row in run.evaluations if isinstance(row["returns"], list)]
-    return _unless(DEFAULT_EVALUATION_EPISODES, max(counts, default=0))
 
 
 def _common(options: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -10,9 +11,9 @@ from pac4sac.base.files import natural
 from pac4sac.base.grouping import group_by
 from pac4sac.base.text import assignments
 from pac4sac.report.style import assign_styles
-from pac4sac.report.variants import STALE, TaskView, Variant, outcome_of
+from pac4sac.report.variants import SEVERAL_VERSIONS, STALE, TaskView, Variant, outcome_of
 from pac4sac.runs.collection import FoundRun
-from pac4sac.runs.metrics import has_equal_episodes
+from pac4sac.runs.metrics import evaluation_episodes, has_equal_episodes
 
 
 def variants_by_task(
@@ -63,8 +64,22 @@ def _variants(task: TaskView, runs: Sequence[FoundRun]) -> list[Variant]:
             apart = ""
             if len(same_name) > 1:
                 apart = f" ({_differences(own, facts) or members[0].record.algo})"
-            variants.append(_variant(task, members, apart))
+            for measured_alike, protocol in _by_evaluation_protocol(members):
+                variants.append(_variant(task, measured_alike, apart + protocol))
     return variants
+
+
+def _by_evaluation_protocol(runs: Sequence[FoundRun]) -> list[tuple[Sequence[FoundRun], str]]:
+    """Split runs by the number of their evaluation episodes, each part with its name.
+
+    Runs without evaluations join the largest part.
+    """
+    counts = Counter(episodes for run in runs if (episodes := evaluation_episodes(run.record)))
+    if len(counts) < 2:
+        return [(runs, "")]
+    ((usual, _),) = counts.most_common(1)
+    parts = group_by(runs, lambda run: evaluation_episodes(run.record) or usual)
+    return [(part, f" (evaluation_episodes={n})") for n, part in sorted(parts.items())]
 
 
 def _variant_key(run: FoundRun) -> str:
@@ -87,7 +102,9 @@ def _label_and_suffix(runs: Sequence[FoundRun]) -> tuple[str, str]:
 
 
 def _suffix(run: FoundRun) -> str:
-    return (STALE if run.instead else "") + (f" ({run.chose})" if run.chose else "")
+    chosen_by = f" ({run.chose})" if run.chose else ""
+    several = SEVERAL_VERSIONS if run.record.about.get("earlier_code") else ""
+    return (STALE if run.instead else "") + several + chosen_by
 
 
 def _settings(run: FoundRun) -> dict[str, Any]:
@@ -97,12 +114,22 @@ def _settings(run: FoundRun) -> dict[str, Any]:
 
 
 def _code(run: FoundRun) -> dict[str, Any]:
-    """Return the source code of a run: runs of different code are never taken together."""
-    about, code = run.record.about, "unknown"
-    if sources := about.get("code"):
-        text = json.dumps(sources, sort_keys=True)
-        code = hashlib.sha256(text.encode()).hexdigest()[:8]
-    return {"revision": about.get("revision", 1), "code": code}
+    """Return what trained a run: runs of different code or simulators are never taken together."""
+    about = run.record.about
+    versions = about.get("simulators") or {}
+    return {
+        "revision": about.get("revision", 1),
+        "code": _checksum(about.get("code")) or "unknown",
+        "simulators": " ".join(f"{name} {version}" for name, version in sorted(versions.items())),
+        "earlier_code": _checksum(about.get("earlier_code")),
+    }
+
+
+def _checksum(facts: Any) -> str:
+    """Return a short checksum of facts; nothing if there are none."""
+    if not facts:
+        return ""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def _label(members: Sequence[FoundRun]) -> str:

@@ -15,6 +15,7 @@ from pac4sac.runs.seeds import seeds_text
 from pac4sac.runs.statistics import Estimate, Summary, fraction, summarise
 
 STALE = " (by older code)"
+SEVERAL_VERSIONS = " (by several versions of its code)"
 
 
 @dataclass(frozen=True)

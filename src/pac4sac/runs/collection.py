@@ -324,7 +324,7 @@ def _missing(runs: Sequence[FoundRun], studies: Iterable[Description]) -> tuple[
     for about, row in _expected(studies):
         name = _name_of(row)
         keys = [row.get("identity") or name, name]
-        if not present.isdisjoint(keys):
+        if keys[0] in present:
             continue
         expectation = by_key.get(keys[0]) or by_key.get(name)
         if not expectation:
@@ -337,10 +337,13 @@ def _missing(runs: Sequence[FoundRun], studies: Iterable[Description]) -> tuple[
 
 
 def _present(runs: Iterable[FoundRun]) -> set[str | Name]:
-    """Return the identities and names of all runs that were found."""
+    """Return the identities and names of all runs that were found.
+
+    A run by older code stands for the same run by today's.
+    """
     present: set[str | Name] = set()
     for run in runs:
-        present.add(run.record.identity)
+        present |= {run.record.identity, run.instead or run.record.identity}
         present |= {(run.record.task["name"], label, run.record.seed) for label in run.labels}
     return present
 

@@ -1,6 +1,8 @@
 """Logs of runs as data frames: `pac4sac.results`."""
 
+import hashlib
 import importlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pac4sac.base.errors import UserError
+from pac4sac.base.grouping import group_by
 from pac4sac.base.text import did_you_mean
 from pac4sac.runs.logs import EPISODE_COLUMNS, LOGS, MEASUREMENTS, REPORTED, LogRow, read_log
 from pac4sac.runs.reading import RunRecord, read_below, read_runs, warn_of_damage
@@ -20,8 +23,11 @@ def results(path: str | Path, kind: str = "episodes") -> Any:
     """Return what a run, experiment, study or archive has logged.
 
     The columns are run, task, algo and seed, those of the log, and each setting in which the runs
-    differ. A setting that is logged too has a column such as `setting alpha`. Damaged rows are
-    left out with a warning. The warnings are also in the frame's `attrs["left_out"]`.
+    differ. A setting that is logged too has a column such as `setting alpha`. If runs of an
+    algorithm on a task differ in their length, in the code or in the simulators that trained them,
+    there are columns `run_steps`, `code` and `simulators`; if two runs have the same name, there is
+    a column `experiment`. Damaged rows are left out with a warning. The warnings are also in the
+    frame's `attrs["left_out"]`.
 
     Args:
         path: Folder of a run, an experiment or a study, or an archive.
@@ -58,6 +64,29 @@ def varying_settings(runs: Iterable[RunRecord]) -> tuple[str, ...]:
     return tuple(varying)
 
 
+def trained_by(run: RunRecord) -> dict[str, Any]:
+    """Return the facts, apart from settings, that runs should share to be averaged."""
+    about = run.about
+    code = [about.get(name) for name in ("revision", "code", "earlier_code")]
+    simulators = (about.get("simulators") or {}).items()
+    return {
+        "run_steps": run.task.get("steps"),
+        "code": hashlib.sha256(json.dumps(code, sort_keys=True).encode()).hexdigest()[:8],
+        "simulators": " ".join(f"{name} {version}" for name, version in sorted(simulators)),
+    }
+
+
+def _varying_facts(runs: Sequence[RunRecord]) -> tuple[str, ...]:
+    """Return the facts in which runs of the same task and algorithm differ."""
+    groups = group_by(runs, key=lambda run: (run.task["name"], run.algo)).values()
+    facts = [[trained_by(run) for run in group] for group in groups]
+    return tuple(
+        name
+        for name in ("run_steps", "code", "simulators")
+        if any(len({fact[name] for fact in group}) > 1 for group in facts)
+    )
+
+
 def _rows(run: RunRecord, kind: str) -> Sequence[LogRow]:
     """Return the rows of one log of a run; an archive stores those that reports need."""
     if kind in REPORTED:
@@ -69,15 +98,18 @@ def _rows(run: RunRecord, kind: str) -> Sequence[LogRow]:
 def _columns(logs: Sequence[Log], kind: str) -> dict[str, list[Any]]:
     """Return one list for each column; algorithms that log different things leave gaps."""
     logged = EPISODE_COLUMNS if kind == "episodes" else _logged_names(logs)
+    runs = [run for run, _ in logs]
     # A setting that is learned, such as alpha, is logged too.
     settings = {
-        name: f"setting {name}" if name in logged else name
-        for name in varying_settings(run for run, _ in logs)
+        name: f"setting {name}" if name in logged else name for name in varying_settings(runs)
     }
-    names = (*IN_EVERY_ROW, *logged, *settings.values())
+    further = _varying_facts(runs)
+    if len({run.run for run in runs}) < len(runs):
+        further = ("experiment", *further)
+    names = (*IN_EVERY_ROW, *further, *logged, *settings.values())
     columns: dict[str, list[Any]] = {name: [] for name in names}
     for run, rows in logs:
-        facts = _facts(run, settings)
+        facts = _facts(run, settings, further)
         for row in rows:
             _append(row | facts, columns)
     return columns
@@ -94,9 +126,11 @@ def _logged_names(logs: Iterable[Log]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for _, rows in logs for row in rows for name in row))
 
 
-def _facts(run: RunRecord, settings: Mapping[str, str]) -> dict[str, Any]:
+def _facts(run: RunRecord, settings: Mapping[str, str], further: Sequence[str]) -> dict[str, Any]:
     """Return what is the same in every row of a run."""
     facts = {"run": run.run, "task": run.task["name"], "algo": run.algo, "seed": run.seed}
+    known = {"experiment": str(run.folder.parent.parent), **trained_by(run)}
+    facts |= {name: known[name] for name in further}
     return facts | {column: run.config.get(name) for name, column in settings.items()}
 
 

@@ -53,8 +53,7 @@ def check_description(about: Any, what: str) -> dict[str, Any]:
 def code_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """Describe how the code that trained a run differs from other code, or return nothing.
 
-    Both have the entries revision, code and simulators of a run's description. Versions of
-    simulators are compared only if both are known.
+    Both have the entries revision, code and simulators of a run's description.
     """
     changes = [_revision_change(before, after), _source_change(before, after)]
     changes += _simulator_changes(before, after)
@@ -75,11 +74,13 @@ def _source_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
 
 
 def _simulator_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Describe each simulator that has another version."""
+    """Describe each simulator that has another version, unless one side has recorded none."""
     old, new = before.get("simulators") or {}, after.get("simulators") or {}
-    known = sorted(old.keys() & new.keys())
-    changed = [name for name in known if old[name] != new[name]]
-    return [_change(name, "version", old[name], new[name]) for name in changed]
+    if not old or not new:
+        return []
+    versions = {name: (old.get(name, "none"), new.get(name, "none")) for name in {*old, *new}}
+    changed = sorted((name, *pair) for name, pair in versions.items() if pair[0] != pair[1])
+    return [_change(name, "version", was, now) for name, was, now in changed]
 
 
 def _change(what: str, number: str, before: str, after: str) -> str:

@@ -1,12 +1,13 @@
 """Which of several copies of a run is used, in reports and archives."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from pac4sac.runs.logs import MEASUREMENTS
-from pac4sac.runs.metrics import is_complete
+from pac4sac.runs.metrics import evaluation_episodes, is_complete
 from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.status import Status
 
@@ -46,10 +47,11 @@ def _merit(run: RunRecord) -> tuple[int, ...]:
     """Return the key by which the best copy is chosen.
 
     Complete copies come first, then those with an outcome, the longer ones, the undamaged ones,
-    and those with more measurements.
+    those with more episodes per evaluation, and those with more measurements.
     """
     measured = (len(getattr(run, name)) for name in MEASUREMENTS)
-    return is_complete(run), completion(run), len(run.episodes), not run.damage, *measured
+    quality = is_complete(run), completion(run), len(run.episodes), not run.damage
+    return *quality, evaluation_episodes(run) or 0, *measured
 
 
 def contradict(run: RunRecord, other: RunRecord) -> bool:
@@ -63,12 +65,34 @@ def reason_for_choice(best: RunRecord, others: Sequence[RunRecord]) -> str:
     if is_complete(best) and not any(map(is_complete, others)):
         return "it alone is complete"
     if all(_same_returns(best, other) for other in others):
-        return "they are equal"
+        return _reason_among_equals(best, others)
     if completion(best) > max(map(completion, others)):
         return "it alone came to its end"
     if len(best.episodes) > min(len(other.episodes) for other in others):
         return "it has more episodes"
     return "they differ, and it is the first by name"
+
+
+def _reason_among_equals(best: RunRecord, others: Sequence[RunRecord]) -> str:
+    """Return why the best of copies with equal returns was taken."""
+    if all(_same_evaluations(best, other) for other in others):
+        return "they are equal"
+    fewest = min(evaluation_episodes(other) or 0 for other in others)
+    if (evaluation_episodes(best) or 0) > fewest:
+        return "their training is equal, and it has more episodes per evaluation"
+    return "their training is equal but their evaluations differ, and it is the first by name"
+
+
+def _same_evaluations(run: RunRecord, other: RunRecord) -> bool:
+    """Return whether two copies have equal evaluations wherever both have some."""
+    means = [{_evaluation(row): row["mean"] for row in copy.evaluations} for copy in (run, other)]
+    shared = means[0].keys() & means[1].keys()
+    return all(means[0][key] == means[1][key] for key in shared)
+
+
+def _evaluation(row: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the step and the policy of an evaluation."""
+    return row["step"], row["policy"]
 
 
 def _same_returns(run: RunRecord, other: RunRecord) -> bool:

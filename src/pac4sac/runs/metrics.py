@@ -127,6 +127,12 @@ def last_evaluations(run: RunRecord, since: int = 0) -> dict[str, float]:
     }
 
 
+def evaluation_episodes(run: RunRecord) -> int | None:
+    """Return the number of episodes of an evaluation; None if the run has no returns of any."""
+    lists = [row["returns"] for row in run.evaluations if isinstance(row["returns"], list)]
+    return max(map(len, lists), default=0) or None
+
+
 def evaluation_at(run: RunRecord, step: int) -> float | None:
     """Return the mean return of the deterministic policy in the evaluation at a step, or None."""
     at_step = {policy: row for policy, row in _evaluations(run) if row["step"] == step}

@@ -250,7 +250,19 @@ def _new_cohorts(
         for part in split_by_memory(together, memory):
             digest = hashlib.sha256("".join(run.identity for run in part).encode()).hexdigest()[:8]
             name = file_name(f"{part[0].task.name}-{part[0].algo}-{digest}")
-            yield PlannedCohort(root / "experiments" / name, tuple(part), cohort_bytes(part))
+            yield PlannedCohort(
+                _free_folder(root / "experiments" / name), tuple(part), cohort_bytes(part)
+            )
+
+
+def _free_folder(folder: Path) -> Path:
+    """Return a folder of that name, or with a number, that holds no experiment yet.
+
+    The experiment of that name may have been extended, so that its runs are others now.
+    """
+    numbered = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
+    candidates = itertools.chain([folder], numbered)
+    return next(path for path in candidates if not (path / "experiment.json").exists())
 
 
 def split_by_memory(runs: Sequence[Run], memory: int) -> list[Sequence[Run]]:
@@ -277,10 +289,10 @@ def begin(
     root.mkdir(parents=True, exist_ok=True)
     write_json(root / "study.json", _description(study, root))
     for cohort in cohorts:
+        options = {**study.options_for(cohort.runs[0].task), **overrides}
         if not (cohort.folder / "experiment.json").exists():
-            options = {**study.options_for(cohort.runs[0].task), **overrides}
             create(cohort.folder, [cohort.runs], Options(**{**options, "steps": cohort.steps}))
-        elif kept := choose_again(cohort.folder, overrides):
+        elif kept := choose_again(cohort.folder, options):
             what = "was trained" if cohort.is_done() else "was begun"
             warnings.warn(
                 f"{cohort.title} {what} with {', '.join(assignments(kept))} and keeps that; the "

@@ -243,10 +243,27 @@ def _nearest(env_id: str, module: str | None) -> str:
 
 
 def environment_modules(task: Task) -> set[str]:
-    """Return the modules that register and that define an environment."""
-    home = find_spec(task.env_id).entry_point
-    home = home.split(":")[0] if isinstance(home, str) else getattr(home, "__module__", "")
-    return {task.env_id.rpartition(":")[0], home} - {""}
+    """Return the modules that register and that define an environment.
+
+    A custom environment has also those of the environments from which it is derived.
+    """
+    entry, module = find_spec(task.env_id).entry_point, task.env_id.rpartition(":")[0]
+    if isinstance(entry, str):
+        home, _, name = entry.partition(":")
+        bases = _environment_bases(home, name) if module else set()
+    else:
+        home, bases = getattr(entry, "__module__", ""), set()
+    return {module, home, *bases} - {""}
+
+
+def _environment_bases(module: str, name: str) -> set[str]:
+    """Return the modules of environments of Gymnasium from which a custom class is derived."""
+    try:
+        custom = getattr(importlib.import_module(module), name, None)
+    except Exception:  # whatever custom code raises is reported when the environment is made
+        return set()
+    homes = {base.__module__ for base in getattr(custom, "__mro__", ())}
+    return {home for home in homes if home.startswith("gymnasium.envs.")}
 
 
 @functools.cache

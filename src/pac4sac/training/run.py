@@ -11,7 +11,7 @@ from pac4sac.agents import Agent, get_algorithm, make_config, removed_settings, 
 from pac4sac.agents.settings import AgentConfig
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import as_json
-from pac4sac.base.sources import simulator_versions, source_checksums
+from pac4sac.base.sources import ENGINE, simulator_versions, source_checksums
 from pac4sac.base.text import file_name, setting_text
 from pac4sac.base.trust import trusted_module
 from pac4sac.runs.identity import LARGEST_SEED, check_description, code_changes, identity
@@ -147,7 +147,7 @@ def code_today(algo: str, task: Task) -> dict[str, Any]:
     """Return revision, checksums and simulators' versions of what would train a run now."""
     agent = get_algorithm(algo).agent
     environment = environment_modules(task)
-    modules = {home.__module__ for home in agent.__mro__} | environment
+    modules = {home.__module__ for home in agent.__mro__} | environment | {*ENGINE}
     return {
         "revision": agent.revision,
         "code": source_checksums(modules),
