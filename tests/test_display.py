@@ -8,14 +8,9 @@ import pytest
 from rich.console import Console
 
 from pac4sac.base.text import clock
-from pac4sac.cli.training_display import (
-    LiveDisplay,
-    PlainDisplay,
-    TrainingDisplay,
-    displayed,
-    sparkline,
-    totals,
-)
+from pac4sac.cli.sparkline import sparkline
+from pac4sac.cli.training_display import LiveDisplay, PlainDisplay, TrainingDisplay, displayed
+from pac4sac.cli.training_progress import summary
 from pac4sac.cli.training_summary import show_result
 from pac4sac.tasks import get_task
 from pac4sac.training.experiment import Result
@@ -114,7 +109,7 @@ def test_a_run_that_is_good_but_not_solved_shows_how_often_and_how_long_it_was_a
     assert row.split()[-6:] == ["5", "of", "7", "best", "streak", "4"]
     assert "above 850" in "\n".join(drawn(display))
     assert (
-        totals(list(display.rows.values()))
+        summary(list(display.rows.values()))
         == "last return 900, 5 of 7 episodes above 850, best streak 4 of 5"
     )
 

@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Console
 
 from pac4sac.cli.shared import say
-from pac4sac.cli.training_display import sparkline
+from pac4sac.cli.sparkline import sparkline
 from pac4sac.export.video import record_video
 from pac4sac.runs.metrics import STREAK, longest_streak, solved_at
 from pac4sac.runs.reading import RunRecord, read_below

@@ -17,7 +17,7 @@ from pac4sac.base.text import brief
 from pac4sac.base.trust import trusted
 from pac4sac.cli.arguments import callback_flags
 from pac4sac.cli.shared import INTERRUPTED, plain_table, say
-from pac4sac.cli.training_display import sparkline
+from pac4sac.cli.sparkline import sparkline
 from pac4sac.runs.metrics import (
     STREAK,
     is_complete,
