@@ -1,0 +1,78 @@
+"""Read a TOML file of options as flags, which the parser of the command line checks."""
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from pac4sac.base.errors import UserError
+from pac4sac.base.files import read_toml
+from pac4sac.base.text import did_you_mean
+from pac4sac.cli.arguments import FLAG_NAMES
+
+NOT_IN_FILES = ("config", "trust")  # a file must not decide what is trusted
+
+
+def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
+    """Return the flags of a command that say the same as a config file."""
+    kinds = {
+        FLAG_NAMES.get(f.name, f.name): type(f.default)
+        for f in fields(command)
+        if f.name not in NOT_IN_FILES
+    }
+    task, flags = [], []
+    for key, value in read_toml(path)[1].items():
+        name = key.replace("-", "_")
+        _check_key(path, key, kinds)
+        if name in ("set", "set_task"):
+            flags += _setting_flags(path, key, value)
+            continue
+        _check_truth_value(path, key, value, kinds[name] is bool)
+        if name == "task":
+            task = [_as_text(path, key, value)]
+        else:
+            flags += _option_flags(path, key, value)
+    # The task goes first and the file last: after --set, the parser would take a task as a setting.
+    return [*(task if with_task else []), *flags, "--config", str(path)]
+
+
+def _check_key(path: Path, key: str, kinds: dict[str, type[Any]]) -> None:
+    if key.replace("-", "_") not in kinds:
+        known = [name.replace("_", "-") for name in sorted(kinds)]
+        raise UserError(f"{path} has an unknown key {key!r}; {did_you_mean(key, known)}")
+
+
+def _check_truth_value(path: Path, key: str, value: Any, expected: bool) -> None:
+    """Refuse true or false for an option that takes another value, and the reverse."""
+    if isinstance(value, bool) != expected:
+        raise UserError(f"{path}: {key} cannot be {str(value).lower()}; see pac4sac train --help.")
+
+
+def _setting_flags(path: Path, key: str, table: Any) -> list[str]:
+    """Return the flags of a table [set] or [set-task]."""
+    if not isinstance(table, dict):
+        raise UserError(
+            f"{path}: {key} must be a table, [{key}] and below it a line such as xi = 0.05."
+        )
+    flags = []
+    for name, value in table.items():
+        if key == "set":
+            flags += ["--set", f"{name}={_as_text(path, name, value)}"]
+        else:
+            flags += ["--set-task", f"{name}={json.dumps(value, default=str)}"]
+    return flags
+
+
+def _option_flags(path: Path, key: str, value: Any) -> list[str]:
+    flag = key.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{flag}" if value else f"--no-{flag}"]
+    return [f"--{flag}", _as_text(path, key, value)]
+
+
+def _as_text(path: Path, key: str, value: Any) -> str:
+    """Return a value, or a list of values, as the command line takes it."""
+    values = value if isinstance(value, list) else [value]
+    if not values or any(isinstance(item, list | dict) for item in values):
+        raise UserError(f"{path}: {key} must be a value or a list of values, not {value!r}.")
+    return ",".join(str(item).lower() if isinstance(item, bool) else str(item) for item in values)
