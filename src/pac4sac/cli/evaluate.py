@@ -17,10 +17,10 @@ from pac4sac.cli import arguments
 from pac4sac.cli.shared import plain_table, show_whole_words
 from pac4sac.training.options import Options, make_options
 
-# how to get a file that a run does not have yet
-HINTS = {
+BEST = "best.safetensors"
+HINTS = {  # how to get a file that a run does not have yet
     "agent.safetensors": "train up to the first checkpoint",
-    "best.safetensors": "train with --evaluate-every",
+    BEST: "train with --evaluate-every",
 }
 
 
@@ -39,19 +39,16 @@ class Evaluate:
     trust: arguments.Trust = field(default_factory=list)
 
     def run(self, console: Console) -> int:
-        if self.episodes < 1 or self.seed < 0:
-            raise UserError("--episodes must be at least 1 and --seed at least 0.")
         check_value("--episodes", self.episodes, int, EPISODES)
         check_value("--seed", self.seed, int, NON_NEGATIVE)
         how = make_options(1, arguments.options_of(self))
         from pac4sac.runs.reading import read_below, warn_of_damage
 
         agents = self.agent_files()
-        title = f"Returns of {self.episodes} episodes"
-        if self.episodes == 1:
-            title = "Returns of one episode"
-        table = plain_table(title, "run", "policy", right=("mean ± sd", "lowest", "highest"))
         warn_of_damage(*read_below(self.folder))
+        count = "one episode" if self.episodes == 1 else f"{self.episodes} episodes"
+        numbers = ("mean ± sd", "lowest", "highest")
+        table = plain_table(f"Returns of {count}", "run", "policy", right=numbers)
         evaluated = 0
         with console.status("reading the agents …") as status:
             for number, path in enumerate(agents, 1):
@@ -60,7 +57,7 @@ class Evaluate:
                     table.add_row(run, policy, *_summary(returns))
                     evaluated += len(returns)
         show_whole_words(console, table)
-        return 0 if evaluated else 1  # a warning has said why
+        return 0 if evaluated else 1  # a warning has stated the reason
 
     def returns(
         self, path: Path, how: Options, status: Status, about: str
@@ -85,32 +82,36 @@ class Evaluate:
             yield trained.run.id, policy, [value for value in returns if not math.isnan(value)]
 
     def agent_files(self) -> list[Path]:
-        """Return the agent files of all runs below a folder, with a warning of runs that have none
-        yet."""
-        from pac4sac.runs.reading import find_runs
+        """Return the agent files to evaluate."""
         from pac4sac.training.agent_file import AGENT, agent_file
 
-        if not self.folder.is_dir():
-            if self.best:
-                raise UserError(
-                    "--best takes weights from the folder of a run, an experiment or a study; "
-                    "give one."
-                )
-            return [agent_file(self.folder)]
-        name = "best.safetensors" if self.best else AGENT
-        wanted = [run / name for run in find_runs(self.folder)]
-        agents = [path for path in wanted if path.is_file()]
-        if len(agents) < len(wanted):
-            missing = [path.parent for path in wanted if path not in agents]
-            more = f" and {len(missing) - 1} more hold" if len(missing) > 1 else " holds"
-            told = f"{missing[0]}{more} no {name}; {HINTS[name]}."
-            if not agents:
-                raise UserError(told)
-            warnings.warn(told, stacklevel=1)
-        return agents
+        if self.folder.is_dir():
+            return _agents_below(self.folder, BEST if self.best else AGENT)
+        if self.best:
+            raise UserError(
+                "--best takes weights from the folder of a run, an experiment or a study; give one."
+            )
+        return [agent_file(self.folder)]
+
+
+def _agents_below(folder: Path, name: str) -> list[Path]:
+    """Return the files of this name of all runs below a folder, and warn of runs without one."""
+    from pac4sac.runs.reading import find_runs
+
+    runs = find_runs(folder)
+    missing = [run for run in runs if not (run / name).is_file()]
+    if missing:
+        count = len(missing) - 1
+        hold = f" and {count} more hold" if count else " holds"
+        problem = f"{missing[0]}{hold} no {name}; {HINTS[name]}."
+        if len(missing) == len(runs):
+            raise UserError(problem)
+        warnings.warn(problem, stacklevel=1)
+    return [run / name for run in runs if run not in missing]
 
 
 def _summary(returns: Sequence[float]) -> tuple[str, str, str]:
+    """Return mean, lowest and highest return for the table."""
     from pac4sac.cli.training_summary import TableNumber, mean_and_sd
 
     if not returns:

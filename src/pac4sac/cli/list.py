@@ -1,23 +1,28 @@
-"""`pac4sac list`: tables of what there is to choose from. Their titles, headers and captions are in
-list.toml.
+"""`pac4sac list`: tables of tasks, algorithms, presets, settings and studies. Their titles, headers
+and captions are in list.toml.
 
-What the classes of the algorithms say is also in listed.json, since torch takes its time to import;
-a test holds that it is the same. `python -m pac4sac.cli.list` writes it anew."""
+listed.json holds a copy of what the classes of the algorithms say because torch is slow to import.
+A test checks that it is up to date. `python -m pac4sac.cli.list` writes it again."""
 
 import json
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from pac4sac.base.text import setting_text
+from pac4sac.base.ranges import ANY, Allowed
+from pac4sac.base.text import assignments, setting_text
 from pac4sac.cli.shared import plain_table, show_whole_words
 
-LISTED = Path(__file__).parent / "listed.json"
+if TYPE_CHECKING:
+    from pac4sac.tasks import Task
+
+TEXTS = Path(__file__).with_suffix(".toml")
+LISTED = Path(__file__).with_name("listed.json")
 Row = Sequence[str]
 
 
@@ -33,91 +38,101 @@ class List:
     algo: str = "pac4sac"  # Algorithm whose settings are listed.
 
     def run(self, console: Console) -> int:
-        texts = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))[
-            self.what
-        ]
-        table = plain_table(
-            texts["title"].format(algo=self.algo), *texts["headers"], caption=texts.get("caption")
-        )
+        texts = tomllib.loads(TEXTS.read_text(encoding="utf-8"))[self.what]
+        title, headers = texts["title"].format(algo=self.algo), texts["headers"]
+        table = plain_table(title, *headers, caption=texts.get("caption"))
         for row in self.rows():
             table.add_row(*row)
         show_whole_words(console, table)
         return 0
 
     def rows(self) -> Iterable[Row]:
+        """Return the rows of the table, from listed.json if they are there."""
         if self.what == "tasks":
             return task_rows()
         listed = json.loads(LISTED.read_text(encoding="utf-8"))
-        known = listed.get(f"settings of {self.algo}" if self.what == "settings" else self.what)
-        return setting_rows(self.algo) if known is None else (line.split("\t") for line in known)
+        name = f"settings of {self.algo}" if self.what == "settings" else self.what
+        if name not in listed:
+            return setting_rows(self.algo)
+        return [line.split("\t") for line in listed[name]]
 
 
 def task_rows() -> Iterator[Row]:
+    """Yield the rows of the tasks, with a blank line between groups."""
     from pac4sac.tasks.registry import FIELD_TASKS, TASKS
 
-    for extra, tasks in {"": TASKS, **FIELD_TASKS}.items():
-        if extra:
-            yield ()  # a blank line between groups
+    for task in TASKS.values():
+        yield task_row(task, "")
+    for extra, tasks in FIELD_TASKS.items():
+        yield ()
         for task in tasks.values():
-            limit = "" if task.r_limit is None else f"{task.r_limit:g}"
-            numbers = (
-                f"{task.steps:,}",
-                f"{task.horizon or '':,}",
-                limit,
-                str(task.updates_per_step),
-            )
-            yield task.name, extra, *numbers
+            yield task_row(task, extra)
+
+
+def task_row(task: "Task", extra: str) -> Row:
+    limit = "" if task.r_limit is None else f"{task.r_limit:g}"
+    horizon = "" if task.horizon is None else f"{task.horizon:,}"
+    return task.name, extra, f"{task.steps:,}", horizon, limit, str(task.updates_per_step)
 
 
 def setting_rows(algo: str) -> Iterator[Row]:
+    """Yield name, default, allowed values and help of each setting of an algorithm. A star marks
+    the settings that can differ between the runs of a cohort."""
     from pac4sac.agents import get_algorithm
 
     algorithm = get_algorithm(algo)
     for f in fields(algorithm.agent.Config):
-        allowed = ("true", "false") if f.metadata["allowed"] is None else f.metadata["allowed"]
-        words = ", ".join(allowed) if isinstance(allowed, tuple) else str(allowed)
         default = setting_text(algorithm.defaults.get(f.name, f.default))
         name = f"{f.name}*" if f.metadata["per_run"] else f.name
-        yield name, default, words.replace("at least -inf", "any"), f.metadata["help"]
+        yield name, default, allowed_text(f.metadata["allowed"]), f.metadata["help"]
+
+
+def allowed_text(allowed: Allowed) -> str:
+    """Return the values that a setting may have, such as "at least 0" or "relu, tanh"."""
+    if allowed is None:
+        return "true, false"
+    if isinstance(allowed, tuple):
+        return ", ".join(allowed)
+    return "any" if allowed == ANY else str(allowed)
 
 
 def preset_rows() -> Iterator[Row]:
+    """Yield algorithm, preset and the settings that the preset changes."""
     from pac4sac.agents import ALGORITHMS
 
     for name, algorithm in ALGORITHMS.items():
         for preset, values in algorithm.agent.presets.items():
-            changed = {
-                key: setting_text(value) for key, value in {**algorithm.defaults, **values}.items()
-            }
-            if (times := algorithm.agent.updates_of_task.get(preset, 1)) > 1:
-                changed["updates_per_step"] = f"{times} × the task's"
-            yield (
-                name,
-                preset,
-                ", ".join(f"{key}={text}" for key, text in changed.items()) or "none",
-            )
+            settings = {**algorithm.defaults, **values}
+            times = algorithm.agent.updates_of_task.get(preset, 1)
+            if times > 1:
+                settings["updates_per_step"] = f"{times} × the task's"
+            yield name, preset, ", ".join(assignments(settings)) or "none"
 
 
-def listed_content() -> str:
-    """What listed.json must hold."""
+def algorithm_rows() -> Iterator[Row]:
+    """Yield name, title and presets of each algorithm."""
     from pac4sac.agents import ALGORITHMS
+
+    for name, algorithm in ALGORITHMS.items():
+        yield name, algorithm.title or algorithm.agent.title, ", ".join(algorithm.agent.presets)
+
+
+def study_rows() -> Iterator[Row]:
+    """Yield name, title and number of runs of each study of the package."""
     from pac4sac.studies.definition import load_study
     from pac4sac.studies.shipped import shipped_studies
 
-    about = {name: (algorithm.title, algorithm.agent) for name, algorithm in ALGORITHMS.items()}
-    listed: dict[str, Iterable[Row]] = {
-        "algos": [
-            (name, title or agent.title, ", ".join(agent.presets))
-            for name, (title, agent) in about.items()
-        ],
-        "presets": preset_rows(),
-        "studies": [
-            (name, title, str(len(load_study(name).runs())))
-            for name, title in shipped_studies().items()
-        ],
-        **{f"settings of {name}": setting_rows(name) for name in ALGORITHMS},
-    }
-    lines = {name: list(map("\t".join, rows)) for name, rows in listed.items()}
+    for name, title in shipped_studies().items():
+        yield name, title, str(len(load_study(name).runs()))
+
+
+def listed_content() -> str:
+    """Return what listed.json must hold."""
+    from pac4sac.agents import ALGORITHMS
+
+    listed = {"algos": algorithm_rows(), "presets": preset_rows(), "studies": study_rows()}
+    listed |= {f"settings of {name}": setting_rows(name) for name in ALGORITHMS}
+    lines = {name: ["\t".join(row) for row in rows] for name, rows in listed.items()}
     return json.dumps(lines, ensure_ascii=False, indent=0) + "\n"
 
 

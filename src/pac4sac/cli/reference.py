@@ -1,13 +1,17 @@
 """`pac4sac reference`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 from tyro.conf import Positional
 
 from pac4sac.cli import arguments
 from pac4sac.cli.shared import plain_table, say
+
+if TYPE_CHECKING:
+    from pac4sac.runs.reading import RunRecord
 
 
 @dataclass(frozen=True)
@@ -22,37 +26,41 @@ class Reference:
     )
 
     def run(self, console: Console) -> int:
-        from pac4sac.report.tables import in_digits
-        from pac4sac.runs.metrics import score_run
         from pac4sac.runs.reference import reference_runs
-        from pac4sac.runs.statistics import summarise
 
         numbers = ("seeds\nsolved", "regret\n(1000s)", "episodes\nuntil\nsolved")
         table = plain_table(
-            "Archived runs, mean ± deviation over seeds", "task", "algorithm", right=numbers
+            "Archived runs, mean ± std over seeds", "task", "algorithm", right=numbers
         )
         table.add_column("source", no_wrap=True)
-        table.columns[0].no_wrap, named = True, ""
+        table.columns[0].no_wrap = True
+        previous = ""
         for (task, label), runs in reference_runs(self.task).items():
-            scores = [score for score in map(score_run, runs) if score is not None]
-            regret, episodes = (
-                summarise([getattr(score, name) for score in scores])
-                for name in ("regret", "episodes")
-            )
-            shown = [
-                in_digits(n, scale, int(n.mean < 100 * scale))
-                for n, scale in ((regret, 1000), (episodes, 1))
-            ]
-            solved = f"{sum(score.solved for score in scores)} of {len(runs)}"
-            table.add_row(
-                task if task != named else "", label, solved, *shown, runs[0].about["source"]
-            )
-            named = task
+            name = "" if task == previous else task
+            table.add_row(name, label, *metric_cells(runs), runs[0].about["source"])
+            previous = task
         console.print(table)
         say(
             console,
-            "Solved: five episodes in a row above the task's limit; a seed that never is "
-            "counts with all episodes.",
+            "Solved: five episodes in a row above the solve threshold of the task. A seed that "
+            "is not solved counts with all its episodes.",
         )
-        say(console, "Regret: what the episodes before that miss to the limit, summed up.")
+        say(
+            console,
+            "Regret: how far returns are below the threshold, summed over the episodes before.",
+        )
         return 0
+
+
+def metric_cells(runs: Sequence["RunRecord"]) -> list[str]:
+    """Return the number of solved runs, and regret and episodes until solved on average."""
+    from pac4sac.report.tables import in_digits
+    from pac4sac.runs.metrics import score_run
+    from pac4sac.runs.statistics import summarise
+
+    scores = [score for run in runs if (score := score_run(run)) is not None]
+    cells = [f"{sum(score.solved for score in scores)} of {len(runs)}"]
+    for name, scale in (("regret", 1000), ("episodes", 1)):
+        summary = summarise([getattr(score, name) for score in scores])
+        cells.append(in_digits(summary, scale, int(summary.mean < 100 * scale)))
+    return cells

@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,14 +22,18 @@ from pac4sac.studies.live_page import LivePage
 from pac4sac.studies.watcher import Watcher
 
 if TYPE_CHECKING:
+    from pac4sac.runs.archive import ArchiveChanges
     from pac4sac.studies.definition import Study
-    from pac4sac.studies.plan import PlannedCohort
+    from pac4sac.studies.plan import CohortPlace, PlannedCohort
 
 AS_THE_STUDY_SAYS = "as the study says"
+UNLIMITED_MEMORY = 10**15
 
 
 @dataclass(frozen=True)
 class ChosenStudy:
+    """Take a study by its name or its file."""
+
     # Name from `pac4sac list studies`, or a TOML file of your own.
     name: Annotated[Positional[str], arg(metavar="NAME|FILE.toml")]
     out: Annotated[Path | None, optional("DIR", "experiments/study-NAME")] = None  # Study folder.
@@ -45,6 +49,8 @@ class ChosenStudy:
 
 @dataclass(frozen=True)
 class PartOfStudy(ChosenStudy):
+    """Take a study, or only some of its seeds, tasks and variants."""
+
     seeds: Annotated[str | None, optional("SEEDS")] = (
         None  # Seeds to train with instead of the study's own.
     )
@@ -62,25 +68,28 @@ class PartOfStudy(ChosenStudy):
         study, folder = super().study_and_folder()
         if self.seeds is not None:
             study = study.with_seeds(tuple(parse_seeds(self.seeds)))
-        for kind in ("tasks", "variants"):
-            if (names := getattr(self, kind)) is not None:
-                study = only(study, kind, names.split(","))
+        if self.tasks is not None:
+            study = only(study, "tasks", self.tasks)
+        if self.variants is not None:
+            study = only(study, "variants", self.variants)
         return study, folder
 
     def memory_in_bytes(self) -> int | None:
-        if self.memory is not None and self.memory < 1:
+        if self.memory is None:
+            return None
+        if self.memory < 1:
             raise UserError(f"--memory must be at least 1 MB, not {self.memory}.")
-        return None if self.memory is None else self.memory * 10**6
+        return self.memory * 10**6
 
 
-def only(study: "Study", kind: str, names: Sequence[str]) -> "Study":
-    """With those of its tasks or variants that have these names."""
-    parts = getattr(study, kind)
+def only(study: "Study", kind: Literal["tasks", "variants"], names: str) -> "Study":
+    """Return a study with those of its tasks or variants that a list like "A,B" names."""
+    parts, wanted = getattr(study, kind), names.split(",")
     known = list(dict.fromkeys(part.name for part in parts))
-    if missing := sorted(set(names) - set(known)):
+    if missing := sorted(set(wanted) - set(known)):
         asked, one = ", ".join(missing), kind.removesuffix("s")
         raise UserError(f"The study {study.name} has no {one} {asked}; it has {', '.join(known)}.")
-    chosen: Any = {kind: tuple(part for part in parts if part.name in names)}
+    chosen: Any = {kind: tuple(part for part in parts if part.name in wanted)}
     return replace(study, **chosen)
 
 
@@ -151,24 +160,19 @@ class StudyPlanCommand(PartOfStudy):
     def run(self, console: Console) -> int:
         study, root = self.study_and_folder()
         from pac4sac.runs.archive import archived
-        from pac4sac.studies.local import side_by_side
         from pac4sac.studies.plan import place_for_cohorts, plan
         from pac4sac.studies.run import present_rung
-        from pac4sac.studies.timing import side_by_side_seconds
 
         if study.halving is not None:
             rungs = study.halving.rungs
             study, root = present_rung(study, root)
-            say(
-                console,
-                f"{root.name} of {rungs}; what goes on from a rung to the next is known at "
-                "its end.",
-            )
+            say(console, f"{root.name} of {rungs}; each rung chooses the runs of the next one.")
         chosen = arguments.options_of(self)
         device = {**study.options, **chosen}.get("device", "auto")
         place = place_for_cohorts(device, self.memory_in_bytes())
         known = archived(self.into) if self.into else ()
-        if not (cohorts := plan(study, root, place.memory, place.on_gpu, known=known)):
+        cohorts = plan(study, root, place.memory, place.on_gpu, known=known)
+        if not cohorts:
             say(console, f"{self.into} holds all runs of {study.name}; nothing is left to train.")
             return 0
         columns = {"Memory": [f"{cohort.bytes / 1e6:.0f} MB" for cohort in cohorts]}
@@ -179,13 +183,8 @@ class StudyPlanCommand(PartOfStudy):
         console.print(cohort_table(study, cohorts, columns))
         runs, most = sum(len(cohort.runs) for cohort in cohorts), place.memory / 1e9
         say(console, f"{runs} runs; at most {most:.1f} GB a cohort, on {place.device}.")
-        if seconds:
-            beside = side_by_side(cohorts, place.device)
-            total = side_by_side_seconds(seconds, beside, place.on_gpu)
-            say(console, total_time(study, beside, total))
-        elif self.trial:
-            missing = f"This machine has no {place.device}"
-            say(console, f"{missing}, so how long they take was not measured.")
+        if self.trial:
+            say(console, total_time(study, cohorts, place, seconds))
         return 0
 
 
@@ -201,11 +200,21 @@ def trial_seconds(
         return expected_seconds(cohort.runs, Options(**options))
 
 
-def total_time(study: "Study", side_by_side: int, seconds: float) -> str:
-    manner = f"{side_by_side} at a time" if side_by_side > 1 else "one after another"
+def total_time(
+    study: "Study", cohorts: "list[PlannedCohort]", place: "CohortPlace", seconds: Sequence[float]
+) -> str:
+    """Return in a sentence how long all cohorts take. `seconds` are those of each; none were
+    measured if the place is not this machine."""
+    from pac4sac.studies.local import side_by_side
+    from pac4sac.studies.timing import side_by_side_seconds
+
+    if not seconds:
+        return f"This machine has no {place.device}, so how long they take was not measured."
+    count = side_by_side(cohorts, place.device)
+    total = duration(side_by_side_seconds(seconds, count, place.on_gpu))
+    manner = f"{count} at a time" if count > 1 else "one after another"
     ends_early = any(study.options_for(task).get("stop_when_solved") for task in study.tasks)
-    about = "at most" if ends_early else "about"
-    return f"Trained {manner}, they take {about} {duration(seconds)}."
+    return f"Trained {manner}, they take {'at most' if ends_early else 'about'} {total}."
 
 
 @dataclass(frozen=True)
@@ -224,13 +233,16 @@ class StudyStatusCommand(ChosenStudy):
                 f"{root} holds no study yet; start it with: pac4sac study run "
                 f"{shlex.quote(self.name)}."
             )
-        cohorts = plan(study, root, 10**15)
-        counts = [Counter(cohort.statuses()) for cohort in cohorts]
-        states = [
-            ", ".join(f"{number} {status}" for status, number in count.items()) for count in counts
-        ]
+        cohorts = plan(study, root, UNLIMITED_MEMORY)
+        states = [counted_statuses(cohort) for cohort in cohorts]
         console.print(cohort_table(study, cohorts, {"Status": states}))
         return 0
+
+
+def counted_statuses(cohort: "PlannedCohort") -> str:
+    """Return how many runs of a cohort have which status, such as "2 finished, 1 waiting"."""
+    counts = Counter(cohort.statuses())
+    return ", ".join(f"{count} {status}" for status, count in counts.items())
 
 
 @dataclass(frozen=True)
@@ -262,27 +274,26 @@ class StudyCollectCommand:
             added = add_to_archive(
                 self.folders, self.into, unfinished=self.unfinished, keep_first=self.keep_first
             )
-        say(
-            console,
-            f"{added.new} new runs in {self.into}, {added.replaced} replaced, {added.known} "
-            "there already.",
-        )
-        if added.differing:
-            say(
-                console,
-                f"{len(added.differing)} were trained twice with different returns; the first "
-                "was kept.",
-            )
-        if added.unfinished:
-            say(
-                console,
-                f"{len(added.unfinished)} unfinished runs were left out; --unfinished takes "
-                "them too.",
-            )
-        for name, (present, expected) in added.studies.items():
-            if expected:
-                say(console, f"{name}: {present} of {expected} expected runs.")
+        for sentence in collected(self.into, added):
+            say(console, sentence)
         return 0
+
+
+def collected(archive: Path, added: "ArchiveChanges") -> Iterator[str]:
+    """Yield sentences about the runs that were added to an archive."""
+    yield (
+        f"{added.new} new runs in {archive}, {added.replaced} replaced, {added.known} there "
+        "already."
+    )
+    if added.differing:
+        count = len(added.differing)
+        yield f"{count} were trained twice with different returns; the first was kept."
+    if added.unfinished:
+        count = len(added.unfinished)
+        yield f"{count} unfinished runs were left out; --unfinished takes them too."
+    for name, (present, expected) in added.studies.items():
+        if expected:
+            yield f"{name}: {present} of {expected} expected runs."
 
 
 @dataclass(frozen=True)
