@@ -1,5 +1,5 @@
-"""`pac4sac doctor`: would training work on this machine, how fast, and would it give the same
-numbers as elsewhere? What it looks for, and what it says about it, is in doctor.toml."""
+"""`pac4sac doctor`: check if training works on this machine, how fast it is, and what could change
+its numbers. The packages and variables to check, and the notes about them, are in doctor.toml."""
 
 import contextlib
 import importlib.metadata
@@ -8,7 +8,7 @@ import os
 import platform
 import shutil
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -28,14 +28,12 @@ MARKS = {"fine": "[green]✓[/]", "worth knowing": "[yellow]![/]", "missing": "[
 
 
 class Finding(NamedTuple):
+    """A row of the table: something that was checked, with its state."""
+
     what: str
     value: str
     note: str = ""
     state: Literal["fine", "worth knowing", "missing"] = "fine"
-
-    @property
-    def is_missing(self) -> bool:
-        return self.state == "missing"
 
 
 @dataclass(frozen=True)
@@ -46,18 +44,24 @@ class Doctor:
         """Return 0 if training would work, 1 if something essential is missing."""
         with console.status("looking at this machine …"):
             parts = {"Software": list(software()), "Machine": list(machine())}
-            if not any(finding.is_missing for finding in parts["Software"]):
+            if not missing_among(parts["Software"]):
                 parts |= {"Speed": list(speed()), "Reproducibility": list(reproducibility())}
         console.print(findings_table(parts), markup=True)
-        missing = [finding.what for finding in chain(*parts.values()) if finding.is_missing]
-        verdict = "Training works here."
-        if missing:
-            verdict = f"Training would not work here: see {', '.join(missing)}."
-        console.print(f"\n{verdict}", style="bold red" if missing else "bold green")
-        return 1 if missing else 0
+        if missing := missing_among(chain(*parts.values())):
+            problem = f"Training would not work here: see {', '.join(missing)}."
+            console.print(f"\n{problem}", style="bold red")
+            return 1
+        console.print("\nTraining works here.", style="bold green")
+        return 0
+
+
+def missing_among(findings: Iterable[Finding]) -> list[str]:
+    """Return the names of what training needs and lacks."""
+    return [finding.what for finding in findings if finding.state == "missing"]
 
 
 def findings_table(parts: Mapping[str, Sequence[Finding]]) -> Table:
+    """Return a table of findings with a title above each part."""
     columns = (
         Column(no_wrap=True),
         Column(no_wrap=True),
@@ -74,15 +78,12 @@ def findings_table(parts: Mapping[str, Sequence[Finding]]) -> Table:
 
 
 def software() -> Iterator[Finding]:
+    """Yield the version of each package, and the extras."""
     yield Finding("python", platform.python_version())
     yield Finding("pac4sac", _version("pac4sac") or "run from source")
     for name in (*PINNED, *ABOUT["needed"]):
         yield _package(name)
-    extras = ABOUT["extras"]
-    absent = [extra for extra, module in extras.items() if not importlib.util.find_spec(module)]
-    present = ", ".join(extra for extra in extras if extra not in absent) or "none"
-    note = f"not installed: {', '.join(absent)}; {how_to_install('NAME')}" if absent else ""
-    yield Finding("extras", present, note)
+    yield _extras(ABOUT["extras"])
 
 
 def _package(name: str) -> Finding:
@@ -94,37 +95,51 @@ def _package(name: str) -> Finding:
     return Finding(name, "missing", "pip install pac4sac", "missing")
 
 
+def _extras(modules: Mapping[str, str]) -> Finding:
+    """Return which extras are installed; `modules` has one module of each."""
+    present = [extra for extra, module in modules.items() if importlib.util.find_spec(module)]
+    absent = [extra for extra in modules if extra not in present]
+    value = ", ".join(present) or "none"
+    if not absent:
+        return Finding("extras", value)
+    return Finding("extras", value, f"not installed: {', '.join(absent)}; {how_to_install('NAME')}")
+
+
 def machine() -> Iterator[Finding]:
+    """Yield processor, GPUs, compiler, disk and memory."""
     yield Finding("processor", f"{platform.system()} {platform.machine()}, {machine_cores()} cores")
-    # GB, and how much is little
-    room = {"free disk here": (shutil.disk_usage(Path.cwd()).free / 1e9, 1)}
-    with contextlib.suppress(ImportError):  # which is told as missing software
-        import torch
-
-        from pac4sac.training.backends import free_bytes
-
-        room["free memory"] = free_bytes(torch.device("cpu")) / 1e9, 2
-        if not torch.cuda.is_available():
-            yield Finding("GPU", "none", "training takes the CPU")
-        for index in range(torch.cuda.device_count()):
-            properties = torch.cuda.get_device_properties(index)
-            yield Finding(
-                f"GPU {index}", f"{properties.name}, {properties.total_memory / 1e9:.0f} GB"
-            )
-    none = Finding("C++ compiler", "none", NOTES["no_compiler"], "worth knowing")
-    yield Finding("C++ compiler", compiler) if (compiler := shutil.which("g++")) else none
-    for what, (size, little) in room.items():
-        yield Finding(what, f"{size:.1f} GB", state="fine" if size > little else "worth knowing")
+    with contextlib.suppress(ImportError):  # a missing package is shown under Software
+        yield from _gpus_and_memory()
+    if compiler := shutil.which("g++"):
+        yield Finding("C++ compiler", compiler)
+    else:
+        yield Finding("C++ compiler", "none", NOTES["no_compiler"], "worth knowing")
+    yield _room("free disk here", shutil.disk_usage(Path.cwd()).free, least_gb=1)
     if not os.access(Path.cwd(), os.W_OK):
-        yield Finding(
-            "this folder",
-            "read-only",
-            "train with --out FOLDER where you can write",
-            "worth knowing",
-        )
+        advice = "train with --out FOLDER where you can write"
+        yield Finding("this folder", "read-only", advice, "worth knowing")
+
+
+def _gpus_and_memory() -> Iterator[Finding]:
+    import torch
+
+    from pac4sac.training.backends import free_bytes
+
+    if not torch.cuda.is_available():
+        yield Finding("GPU", "none", "training uses the CPU")
+    for index in range(torch.cuda.device_count()):
+        gpu = torch.cuda.get_device_properties(index)
+        yield Finding(f"GPU {index}", f"{gpu.name}, {gpu.total_memory / 1e9:.0f} GB")
+    yield _room("free memory", free_bytes(torch.device("cpu")), least_gb=2)
+
+
+def _room(what: str, free: int, least_gb: int) -> Finding:
+    enough = free / 1e9 > least_gb
+    return Finding(what, f"{free / 1e9:.1f} GB", state="fine" if enough else "worth knowing")
 
 
 def speed() -> Iterator[Finding]:
+    """Yield the time of one step of training, and of one step of a simulator."""
     task = "cartpole-swingup" if _version("pybullet") else "Pendulum-v1"
     for what, seconds, unit, per_second, note in (
         ("PAC4SAC", _learning_seconds, "ms", 1e3, NOTES["learning"]),
@@ -132,7 +147,7 @@ def speed() -> Iterator[Finding]:
     ):
         try:
             yield Finding(what, f"{per_second * seconds():.1f} {unit}", note)
-        except Exception as error:  # a doctor reports a broken installation instead of dying of it
+        except Exception as error:  # report a broken installation
             yield Finding(what, "does not run", f"{type(error).__name__}: {error}", "missing")
 
 
@@ -143,8 +158,8 @@ def _learning_seconds() -> float:
     from pac4sac.training.backends import Rehearsal, learning_threads, on_threads
     from pac4sac.training.learner import Learner
 
-    # the sizes of the cartpole
-    agent = get_algorithm("pac4sac").agent([make_config("pac4sac")], 5, 1)
+    observations, actions = 5, 1  # the sizes of cartpole-swingup
+    agent = get_algorithm("pac4sac").agent([make_config("pac4sac")], observations, actions)
     learner = Learner(agent, [0], 2000, torch.device("cpu"))
     with on_threads(learning_threads(learner)), Rehearsal(learner) as rehearsal:
         return rehearsal.seconds()
@@ -161,14 +176,13 @@ def _simulator_seconds(task: str) -> float:
 
 
 def reproducibility() -> Iterator[Finding]:
+    """Yield what could change the digits of a result."""
     import torch
 
-    risks = {
-        what: [f"{name}={os.environ[name]}" for name in about["variables"] if name in os.environ]
-        for what, about in ABOUT["risks"].items()
-    }
-    risks["versions"] = other_versions()
-    if (precision := torch.get_float32_matmul_precision()) != "highest":
+    risks = {what: _set_variables(about["variables"]) for what, about in ABOUT["risks"].items()}
+    risks["versions"] += other_versions()
+    precision = torch.get_float32_matmul_precision()
+    if precision != "highest":
         risks["TF32"].append(f"matmul precision {precision}")
     for what, about in ABOUT["risks"].items():
         if risks[what]:
@@ -179,15 +193,19 @@ def reproducibility() -> Iterator[Finding]:
         yield Finding("GPU", "in use", NOTES["gpu"], "worth knowing")
 
 
+def _set_variables(names: Sequence[str]) -> list[str]:
+    """Return the environment variables that are set, such as "OMP_NUM_THREADS=1"."""
+    return [f"{name}={os.environ[name]}" for name in names if name in os.environ]
+
+
 def other_versions() -> list[str]:
     """Return the packages whose version is not the pinned one."""
-    # 2.13.0+cpu is 2.13.0
-    here = {name: (_version(name) or pinned).split("+")[0] for name, pinned in PINNED.items()}
-    return [
-        f"{name} {here[name]} instead of {pinned}"
-        for name, pinned in PINNED.items()
-        if here[name] != pinned
-    ]
+    others = []
+    for name, pinned in PINNED.items():
+        version = _version(name) or pinned
+        if version.split("+")[0] != pinned:  # 2.13.0+cpu counts as 2.13.0
+            others.append(f"{name} {version.split('+')[0]} instead of {pinned}")
+    return others
 
 
 def _version(name: str) -> str | None:
