@@ -112,7 +112,7 @@ def _agents_below(folder: Path, name: str) -> list[Path]:
 
 def _summary(returns: Sequence[float]) -> tuple[str, str, str]:
     """Return mean, lowest and highest return for the table."""
-    from pac4sac.cli.training_summary import TableNumber, mean_and_sd
+    from pac4sac.cli.result_table import TableNumber, mean_and_sd
 
     if not returns:
         return "failed", "", ""
