@@ -1,38 +1,41 @@
-"""The certificate as a page in the terminal: first in short, then measurement, bounds, calibration
-and policy."""
+"""Print a certificate: a summary, then tables of measurement, bounds, calibration and policy."""
 
 import math
 import string
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from pac4sac.certificates.bound_rows import BoundRow
 from pac4sac.certificates.certificate import Certificate
 from pac4sac.certificates.intervals import NOMINAL
+from pac4sac.certificates.returns import ReturnCertificate
 from pac4sac.certificates.texts import CAVEATS, TEXTS
 from pac4sac.runs.statistics import Estimate, bias_verdict
 
 FORMULAS, SHORT, PAGE = (TEXTS[part] for part in ("formulas", "short", "page"))
 NUMBERS = {"N": 6, "KL": 5, "risk": 6, "at most": 7}  # and the least width of their columns
-NAMES_AND_NUMBERS = 48  # characters for the name of a bound and its numbers, of 80 in a line
+NAMES_AND_NUMBERS = 48  # characters of a line of 80
 # the others are yellow
 STYLES = {"vacuous": "dim", "broken": "bold red", "certificate": "bold green"}
 SIGNS = {"overestimates": "+", "underestimates": "−", "undecided": "·"}
 
 
 def show(c: Certificate, console: Console, *, full: bool = True) -> None:
+    """Print the certificate, with all its tables if `full`."""
     console.print(Text(PAGE["title"].format(run=c.run, task=c.task), "bold"), soft_wrap=True)
-    short = _list(
-        ("•", line) for line in (*in_short(c), *(Text(remark, "yellow") for remark in c.remarks))
-    )
-    calibration = (calibration_table(c), "") if c.calibration else ()
-    further = (bias_table(c), *bounds_pages(c), *calibration, policy_table(c)) if full else ()
-    for piece in ("", short, "", *further):
+    sentences = [*in_short(c), *(Text(remark, "yellow") for remark in c.remarks)]
+    pieces: list[RenderableType] = ["", _list(("•", sentence) for sentence in sentences), ""]
+    if full:
+        pieces += [bias_table(c), *bounds_pages(c)]
+        if c.calibration:
+            pieces += [calibration_table(c), ""]
+        pieces.append(policy_table(c))
+    for piece in pieces:
         console.print(piece)
 
 
@@ -46,31 +49,45 @@ def in_short(c: Certificate) -> Iterator[Text]:
 
 
 def _bias_sentence(c: Certificate) -> Iterator[Text]:
-    if bias := c.bias.get("policy"):
+    bias = c.bias.get("policy")
+    if bias is None:
+        return
+    verdict = SHORT["no_bias"]
+    if bias.verdict != "undecided":
         verdict = f"{bias.verdict} by {_percent(abs(bias.relative))} of the size of the returns"
-        verdict = SHORT["no_bias"] if bias.verdict == "undecided" else verdict
-        yield Text(f"The critic {verdict}: m_p − G is {_text(bias.estimate)} in the mean.")
+    yield Text(f"The critic {verdict}: m_p − G is {_text(bias.estimate)} in the mean.")
 
 
 def _absolute_error_sentences(c: Certificate) -> Iterator[Text]:
-    """Yield only what is proven of the absolute error; other sentences say if its bound is broken
-    or rests on an assumption that fails."""
+    """Yield what is proven of the absolute error.
+
+    Other sentences report a bound that is broken or rests on an assumption that fails.
+    """
     texts = {"certificate": SHORT["absolute"], "vacuous": SHORT["absolute_vacuous"]}
-    for row in c.rows:
-        if row.quantity == "absolute value error" and row.says in texts and not row.fails:
-            bound = number(row.value) + (f", where {_counted(row)}" if row.clipped else "")
-            values = _range_of_values(c)
-            yield Text(texts[row.says].format(percent=_confidence(c), bound=bound, values=values))
+    for row in _rows_on(c, "absolute value error"):
+        if row.fails or row.says not in texts:
+            continue
+        bound = number(row.value)
+        if row.clipped:
+            bound += f", where {_counted(row)}"
+        text, values = texts[row.says], _range_of_values(c)
+        yield Text(text.format(percent=_confidence(c), bound=bound, values=values))
+
+
+def _rows_on(c: Certificate, quantity: str) -> list[BoundRow]:
+    return [row for row in c.rows if row.quantity == quantity]
 
 
 def _range_of_values(c: Certificate) -> str:
     low, high = map(number, c.rewards.of_values(c.gamma))
+    values = "values without entropy" if c.alpha else "values"
     lie = "lie" if c.rewards.proven else "are assumed to lie"
-    return f"values{' without entropy' if c.alpha else ''} {lie} between {low} and {high}"
+    return f"{values} {lie} between {low} and {high}"
 
 
 def _bounds_sentences(c: Certificate) -> Iterator[Text]:
-    failing, words = sum(bool(row.fails) for row in c.rows), Counter(row.says for row in c.rows)
+    failing = sum(bool(row.fails) for row in c.rows)
+    words = Counter(row.says for row in c.rows)
     yield Text(SHORT["bounds"].format(bounds=len(c.rows), failing=failing, words=words))
     broken = [
         f"{row.name} ({row.quantity}: {number(row.value)}, measured {number(row.measured.value)})"
@@ -108,23 +125,25 @@ def _return_sentence(c: Certificate) -> Iterator[Text]:
 
 
 def bias_table(c: Certificate) -> Table:
-    signs = "".join(
-        SIGNS[bias_verdict(part)]
-        for along in c.along
-        if along.policy == "policy"
-        for part in along.bias
-    )
-    caption = PAGE["signs"].format(signs=signs)
-    if c.unjudged_steps and "policy" in c.bias:
-        steps = c.unjudged_steps + c.bias["policy"].steps
-        caption += PAGE["unjudged"].format(unjudged=c.unjudged_steps, steps=steps)
-    caption += PAGE["shooting"] if "shooting" in c.bias else ""
+    """Return the measured error of each policy."""
     headers = ("m_p − G in the mean", "rms", "mean G", "episodes", " steps")
-    table = _table(PAGE["bias"], caption, "policy", *headers, wrapped=1)
+    table = _table(PAGE["bias"], _bias_caption(c), "policy", *headers, wrapped=1)
     for policy, bias in c.bias.items():
         numbers = _text(bias.estimate), number(bias.rms), number(bias.mean_return)
         table.add_row(c.policy_name(policy), *numbers, str(bias.episodes), f"{bias.steps:,}")
     return table
+
+
+def _bias_caption(c: Certificate) -> str:
+    """Return the signs of the error along an episode, and which steps were not judged."""
+    parts = [part for along in c.along if along.policy == "policy" for part in along.bias]
+    caption = PAGE["signs"].format(signs="".join(SIGNS[bias_verdict(part)] for part in parts))
+    if c.unjudged_steps and "policy" in c.bias:
+        steps = c.unjudged_steps + c.bias["policy"].steps
+        caption += PAGE["unjudged"].format(unjudged=c.unjudged_steps, steps=steps)
+    if "shooting" in c.bias:
+        caption += PAGE["shooting"]
+    return caption
 
 
 def bounds_pages(c: Certificate) -> Iterator[Table | Text]:
@@ -135,7 +154,7 @@ def bounds_pages(c: Certificate) -> Iterator[Table | Text]:
     yield Text("\nBounds", "bold")
     yield Text(PAGE["bounds"].format(c=c, alpha=number(c.alpha), kl=kl, tuples=tuples))
     for quantity in FORMULAS:
-        if rows := [row for row in c.rows if row.quantity == quantity]:
+        if rows := _rows_on(c, quantity):
             yield _bounds_table(c, rows, letters)
             yield Text()
     yield Text(PAGE["words"])
@@ -146,18 +165,15 @@ def bounds_pages(c: Certificate) -> Iterator[Table | Text]:
 
 
 def _letters_of_caveats(rows: Iterable[BoundRow]) -> dict[str, str]:
+    """Return a letter for each assumption that fails, in the order of their texts."""
     failing = {key for row in rows for key in row.fails}
     caveats = [key for key in CAVEATS if key in failing]
-    return dict(zip(caveats, string.ascii_lowercase[: len(caveats)], strict=True))
+    return dict(zip(caveats, string.ascii_lowercase, strict=False))
 
 
 def _bounds_table(c: Certificate, rows: list[BoundRow], letters: dict[str, str]) -> Table:
     """Return the table of the bounds on one quantity."""
-    # The numbers of all tables decide, so that their columns lie below one another.
-    widths = [
-        max(least, *(len(_numbers(row)[i]) for row in c.rows))
-        for i, least in enumerate(NUMBERS.values())
-    ]
+    widths = _number_widths(c.rows)
     remarks = "\n".join(f"{row.name}: {row.remark}" for row in rows if row.remark)
     table = _table(_bounds_title(c, rows[0]), remarks)
     table.add_column("bound", width=NAMES_AND_NUMBERS - sum(widths))
@@ -168,15 +184,18 @@ def _bounds_table(c: Certificate, rows: list[BoundRow], letters: dict[str, str])
     table.add_column("fails", width=6, overflow="fold")
     for row in rows:
         fails = "".join(sorted(letters[key] for key in row.fails))
-        table.add_row(
-            row.name,
-            row.data,
-            *_numbers(row),
-            row.says,
-            fails,
-            style=STYLES.get(row.says, "yellow"),
-        )
+        style = STYLES.get(row.says, "yellow")
+        table.add_row(row.name, row.data, *_numbers(row), row.says, fails, style=style)
     return table
+
+
+def _number_widths(rows: Sequence[BoundRow]) -> list[int]:
+    """Return the widths of the columns of numbers, which are the same in all tables."""
+    columns = zip(*map(_numbers, rows), strict=True)
+    return [
+        max(least, *map(len, column))
+        for least, column in zip(NUMBERS.values(), columns, strict=True)
+    ]
 
 
 def _bounds_title(c: Certificate, row: BoundRow) -> str:
@@ -203,20 +222,11 @@ def _numbers(row: BoundRow) -> tuple[str, ...]:
 
 
 def calibration_table(c: Certificate) -> Table:
-    title = PAGE["calibration"].format(
-        deviation=c.calibration[0].deviation, nominal=_percent(NOMINAL)
-    )
-    table = _table(
-        title,
-        PAGE["chance"],
-        "states",
-        "covered",
-        "rms error",
-        "rms dev.",
-        "ratio",
-        "rank",
-        "steps",
-    )
+    """Return how often the intervals of the critic cover the returns, by states."""
+    deviation, nominal = c.calibration[0].deviation, _percent(NOMINAL)
+    title = PAGE["calibration"].format(deviation=deviation, nominal=nominal)
+    headers = ("covered", "rms error", "rms dev.", "ratio", "rank", "steps")
+    table = _table(title, PAGE["chance"], "states", *headers)
     for one in c.calibration:
         numbers = map(number, (one.rms_error, one.rms_deviation, one.ratio, one.rank_correlation))
         table.add_row(one.where, _text(one.share, _percent), *numbers, f"{one.steps:,}")
@@ -224,21 +234,27 @@ def calibration_table(c: Certificate) -> Table:
 
 
 def policy_table(c: Certificate) -> Table:
+    """Return the mean return of each policy, with lower bounds of its expectation."""
     title = PAGE["returns"].format(percent=100 * (1 - c.delta))
-    caption = PAGE["student"].format(
-        remarks="; ".join(dict.fromkeys(one.remark for one in c.returns))
-    )
+    remarks = "; ".join(dict.fromkeys(one.remark for one in c.returns))
     headers = ("episodes", "mean return", "empirical Bernstein", "betting")
+    caption = PAGE["student"].format(remarks=remarks)
     table = _table(title, caption, "policy", *headers, wrapped=len(headers))
     for one in c.returns:
-        bounds = (one.empirical_bernstein, one.betting)
-        shown = ("–" if x is None else "vacuous" if one.vacuous(x) else number(x) for x in bounds)
-        table.add_row(one.policy, str(one.episodes), _text(one.mean), *shown)
+        bounds = [_return_bound(one, x) for x in (one.empirical_bernstein, one.betting)]
+        table.add_row(one.policy, str(one.episodes), _text(one.mean), *bounds)
     return table
 
 
+def _return_bound(certificate: ReturnCertificate, bound: float | None) -> str:
+    if bound is None:
+        return "–"
+    return "vacuous" if certificate.vacuous(bound) else number(bound)
+
+
 def _table(title: str, caption: str, *headers: str, wrapped: int = 0) -> Table:
-    """All columns but the first hold numbers, of which so many may wrap."""
+    """Return a table without rows. All columns but the first are for numbers; the headers of the
+    first `wrapped` of these may wrap."""
     table = Table(
         title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=0
     )
@@ -263,14 +279,14 @@ def number(value: float) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "–∞"
     if size >= 1e6:
-        mantissa, exponent = f"{value:.0e}".split("e")
-        return f"{mantissa}e{int(exponent)}"
+        return f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
     if size >= 100:
         return f"{value:,.0f}"
-    return f"{value:.3g}" if size >= 0.001 or not size else f"{value:.0e}"
+    return f"{value:.0e}" if 0 < size < 0.001 else f"{value:.3g}"
 
 
 def _text(estimate: Estimate, write: Callable[[float], str] = number) -> str:
+    """Return an estimate, with its confidence interval if there is one."""
     if estimate.low is None or estimate.high is None:
         return write(estimate.value)
     return f"{write(estimate.value)} ({write(estimate.low)} to {write(estimate.high)})"
