@@ -137,7 +137,7 @@ def bias_table(c: Certificate) -> Table:
 def _bias_caption(c: Certificate) -> str:
     """Return the signs of the error along an episode, and which steps were not judged."""
     parts = [part for along in c.along if along.policy == "policy" for part in along.bias]
-    caption = PAGE["signs"].format(signs="".join(SIGNS[bias_verdict(part)] for part in parts))
+    caption: str = PAGE["signs"].format(signs="".join(SIGNS[bias_verdict(part)] for part in parts))
     if c.unjudged_steps and "policy" in c.bias:
         steps = c.unjudged_steps + c.bias["policy"].steps
         caption += PAGE["unjudged"].format(unjudged=c.unjudged_steps, steps=steps)

@@ -1,9 +1,10 @@
 """`pac4sac certify`."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 from tyro.conf import arg
@@ -13,11 +14,13 @@ from pac4sac.cli import arguments
 from pac4sac.cli.arguments import optional
 from pac4sac.cli.shared import say
 
+if TYPE_CHECKING:
+    from pac4sac.certificates.certificate import Certificate
+
 
 @dataclass(frozen=True)
 class Certify:
-    """Tell how far a trained critic and its policy can be trusted: measured errors, bounds,
-    calibration.
+    """Certify a trained agent: measure the errors of its critic, compute bounds and calibration.
 
     Example: pac4sac certify experiments/cartpole-swingup-pac4sac
     """
@@ -46,26 +49,22 @@ class Certify:
     trust: arguments.Trust = field(default_factory=list)
 
     def run(self, console: Console) -> int:
-        asked: dict[str, Any] = {"episodes": self.episodes, "delta": self.delta, "seed": self.seed}
-        asked |= {
-            name: parse_range(name, getattr(self, name))
-            for name in ("reward_range", "return_range")
-        }
+        reward_range = parse_range("--reward-range", self.reward_range)
+        return_range = parse_range("--return-range", self.return_range)
         from pac4sac.certificates.certificate import certify
         from pac4sac.cli.certificate_page import show
-        from pac4sac.training.agent_file import SHIPPED
 
         with console.status("reading the agent …") as status:
-            certificate = certify(self.folder, **asked, progress=status.update)
-        home = certificate.agent_file.parent
-        # nothing is written into the package
-        out = self.out or (Path() if home == SHIPPED else home)
-        try:
-            written = certificate.write(out)
-        except OSError as error:
-            raise UserError(
-                f"Writing to {out} failed: {error.strerror}; choose another folder with --out."
-            ) from error
+            certificate = certify(
+                self.folder,
+                episodes=self.episodes,
+                delta=self.delta,
+                seed=self.seed,
+                reward_range=reward_range,
+                return_range=return_range,
+                progress=status.update,
+            )
+        written = self.write(certificate)
         if self.json:
             print(written[0].read_text(encoding="utf-8"))
             return 0
@@ -79,11 +78,24 @@ class Certify:
             )
         return 0
 
+    def write(self, certificate: "Certificate") -> Sequence[Path]:
+        """Write the certificate to --out or next to the agent, but never into the package."""
+        from pac4sac.training.agent_file import SHIPPED
 
-def parse_range(name: str, text: str | None) -> tuple[float, float] | None:
+        home = certificate.agent_file.parent
+        out = self.out or (Path() if home == SHIPPED else home)
+        try:
+            return certificate.write(out)
+        except OSError as error:
+            raise UserError(
+                f"Writing to {out} failed: {error.strerror}; choose another folder with --out."
+            ) from error
+
+
+def parse_range(option: str, text: str | None) -> tuple[float, float] | None:
+    """Return the two numbers of an option such as --reward-range=-1,1."""
     if text is None:
         return None
-    option = f"--{name.replace('_', '-')}"
     try:
         low, high = map(float, text.split(","))
     except ValueError:

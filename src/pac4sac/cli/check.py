@@ -25,16 +25,14 @@ class Check:
     def run(self, console: Console) -> int:
         from pac4sac.training.checks import examine
 
-        problems = 0
+        failed = False
         for examination in examine(self.algo):
             say(console, f"{'FAIL' if examination.problem else 'ok':4}  {examination.what}")
             if examination.problem:
                 console.print(Padding(Text(examination.problem), (0, 0, 0, 6)))
-            problems += bool(examination.problem)
-        say(
-            console,
-            f"{self.algo} can be trained."
-            if not problems
-            else f"{self.algo} cannot be trained yet; fix the problems above.",
-        )
-        return 1 if problems else 0
+                failed = True
+        if failed:
+            say(console, f"{self.algo} cannot be trained yet; fix the problems above.")
+            return 1
+        say(console, f"{self.algo} can be trained.")
+        return 0

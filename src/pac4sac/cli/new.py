@@ -65,9 +65,10 @@ class New:
 
 
 def check_module_name(module: str, path: Path) -> str:
-    """Return the name of the class, or say why the module cannot be called like this."""
+    """Return the name of the class of a module, or refuse the name of the module."""
     class_name = "".join(part.capitalize() for part in module.split("_"))
-    if not (module.isidentifier() and class_name.isidentifier()) or keyword.iskeyword(module):
+    is_name = module.isidentifier() and class_name.isidentifier()
+    if not is_name or keyword.iskeyword(module):
         raise UserError(
             f"{module!r} is not the name of a module; use letters, digits and _, as in my_agent."
         )
@@ -89,14 +90,15 @@ def source_of(agent: "type[Agent]", class_name: str) -> str:
 
 def rename(source: str, names: Mapping[str, str]) -> str:
     """Rename identifiers, but no words in texts and comments."""
-    lines = source.splitlines(keepends=True)
-    tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     identifiers = [token for token in tokens if token.type == tokenize.NAME]
-    for taken in {token.string for token in identifiers} & {*names.values()} - {*names}:
+    used = {token.string for token in identifiers}
+    for taken in used & (set(names.values()) - set(names)):
         raise UserError(f"The file to copy has a name {taken} already; choose another name.")
-    for token in reversed(identifiers):
-        row, column = token.start
+    lines = source.splitlines(keepends=True)
+    for token in reversed(identifiers):  # from the end, so positions before stay right
         if token.string in names:
+            row, column = token.start
             line, end = lines[row - 1], column + len(token.string)
             lines[row - 1] = line[:column] + names[token.string] + line[end:]
     return "".join(lines)

@@ -42,5 +42,5 @@ class Report:
             report = write_report(self.folders, out, in_pages=self.pages)
         say(console, f"Report: {report.page}")
         if self.open and not webbrowser.open(report.page.resolve().as_uri()):
-            say(console, "There is no browser here; open that page in one of yours.")
+            say(console, "There is no browser here; open that page on another machine.")
         return 0

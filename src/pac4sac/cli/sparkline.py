@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,19 +16,22 @@ def sparkline(
 ) -> Text:
     """Return a bar for each episode, or for the mean of several if more are given than fit. Bars
     above the solve threshold `limit` are green."""
-    curve = Text()
     if width < 1 or not returns:
-        return curve
+        return Text()
     values = _means_of_parts(np.asarray(returns, dtype=np.float64), width)
     heights = (values - low) / max(high - low, 1e-12) * len(BARS)
-    heights = np.clip(heights, 0, len(BARS) - 1).astype(int)
-    bars = [BARS[height] for height in heights]
-    threshold = np.inf if limit is None else limit
-    colours = ["green" if value > threshold else "cyan" for value in values]
-    # Few long spans are faster to draw than a span for each bar.
-    for colour, span in groupby(zip(colours, bars, strict=True), key=itemgetter(0)):
-        curve.append("".join(bar for _, bar in span), colour)
+    places = np.clip(heights, 0, len(BARS) - 1).astype(int)
+    curve = Text("".join(BARS[place] for place in places), "cyan")
+    if limit is not None:
+        for start, end in _spans(values > limit):
+            curve.stylize("green", start, end)
     return curve
+
+
+def _spans(wanted: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return start and end of each longest row of true values."""
+    edges = np.flatnonzero(np.diff(wanted, prepend=False, append=False)).tolist()
+    return list(zip(edges[::2], edges[1::2], strict=True))
 
 
 def _means_of_parts(values: NDArray[np.float64], count: int) -> NDArray[np.float64]:

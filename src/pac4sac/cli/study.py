@@ -181,8 +181,7 @@ class StudyPlanCommand(PartOfStudy):
             seconds = [trial_seconds(console, study, cohort, chosen) for cohort in cohorts]
             columns["Estimate"] = [duration(s) for s in seconds]
         console.print(cohort_table(study, cohorts, columns))
-        runs, most = sum(len(cohort.runs) for cohort in cohorts), place.memory / 1e9
-        say(console, f"{runs} runs; at most {most:.1f} GB a cohort, on {place.device}.")
+        say(console, total_memory(cohorts, place))
         if self.trial:
             say(console, total_time(study, cohorts, place, seconds))
         return 0
@@ -198,6 +197,12 @@ def trial_seconds(
     with console.status(f"trying {cohort.title} …"):
         options = {**study.options_for(cohort.runs[0].task), **chosen, "steps": cohort.steps}
         return expected_seconds(cohort.runs, Options(**options))
+
+
+def total_memory(cohorts: "Sequence[PlannedCohort]", place: "CohortPlace") -> str:
+    """Return in a sentence how many runs are planned, and how much memory a cohort may take."""
+    runs = sum(len(cohort.runs) for cohort in cohorts)
+    return f"{runs} runs; at most {place.memory / 1e9:.1f} GB a cohort, on {place.device}."
 
 
 def total_time(

@@ -1,7 +1,8 @@
-"""What a person sees of a study: bars while it trains, its cohorts, and its tables at the end."""
+"""Show a study: bars while it trains, its cohorts, and its tables at the end."""
 
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ SECONDS_BETWEEN_LINES = 30
 
 
 class StudyDisplay(Watcher):
-    """A bar for each cohort in a terminal, a line now and then elsewhere."""
+    """Draw a bar for each cohort in a terminal, print a line at times elsewhere."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -55,7 +56,8 @@ class StudyDisplay(Watcher):
     def planned(
         self, study: "Study", root: Path, cohorts: Sequence["PlannedCohort"], memory: int
     ) -> None:
-        self._say_what_is_kept(study, root, cohorts)
+        for sentence in _about_runs(study, root, cohorts):
+            say(self.console, sentence)
         if cohorts:
             many = f"{len(cohorts)} cohorts" if len(cohorts) > 1 else "1 cohort"
             most = max(cohort.bytes for cohort in cohorts)
@@ -65,32 +67,19 @@ class StudyDisplay(Watcher):
                 "allowed each.",
             )
 
-    def _say_what_is_kept(
-        self, study: "Study", root: Path, cohorts: Sequence["PlannedCohort"]
-    ) -> None:
-        asked = {run.identity for run in study.runs()}
-        runs = {run.identity for cohort in cohorts for run in cohort.runs}
-        kept = sum(cohort.done() for cohort in cohorts)
-        summary = f"{study.title}: {len(asked)} runs in {root}"
-        say(self.console, f"{summary}, {kept} of them trained." if kept else f"{summary}.")
-        if others := len(runs - asked):
-            say(self.console, f"{others} more in their cohorts are not asked for.")
-        if not study.definition and (differing := study.differing_settings()):
-            say(self.console, f"The algorithms differ in: {', '.join(differing)}.")
-
     def progress(self, cohort: "PlannedCohort", step: int, steps: int) -> None:
-        key = cohort.folder
-        if self.live is not None:
-            if key not in self.bars:
-                self.bars[key] = self.live.add_task(
-                    f"{cohort.title} ({len(cohort.runs)} runs)", total=steps
-                )
-            self.live.update(self.bars[key], completed=step)
-        elif (
-            key not in self.last_line
-            or time.monotonic() - self.last_line[key] > SECONDS_BETWEEN_LINES
-        ):
-            self.last_line[key] = time.monotonic()
+        if self.live is None:
+            self._print_progress(cohort, step, steps)
+            return
+        if cohort.folder not in self.bars:
+            title = f"{cohort.title} ({len(cohort.runs)} runs)"
+            self.bars[cohort.folder] = self.live.add_task(title, total=steps)
+        self.live.update(self.bars[cohort.folder], completed=step)
+
+    def _print_progress(self, cohort: "PlannedCohort", step: int, steps: int) -> None:
+        now = time.monotonic()
+        if now - self.last_line.get(cohort.folder, -math.inf) > SECONDS_BETWEEN_LINES:
+            self.last_line[cohort.folder] = now
             say(self.console, f"{cohort.title}: step {step} of {steps}, {len(cohort.runs)} runs")
 
     def ended(self, cohort: "PlannedCohort", outcome: str, reason: str) -> None:
@@ -98,9 +87,23 @@ class StudyDisplay(Watcher):
             say(self.console, f"{cohort.title}: {outcome}{': ' + reason if reason else ''}")
 
 
+def _about_runs(study: "Study", root: Path, cohorts: Sequence["PlannedCohort"]) -> Iterator[str]:
+    """Yield how many runs a study has, and how many of them are trained."""
+    wanted = {run.identity for run in study.runs()}
+    planned = {run.identity for cohort in cohorts for run in cohort.runs}
+    trained = sum(cohort.done() for cohort in cohorts)
+    summary = f"{study.title}: {len(wanted)} runs in {root}"
+    yield f"{summary}, {trained} of them trained." if trained else f"{summary}."
+    if others := len(planned - wanted):
+        yield f"{others} more in their cohorts are not asked for."
+    if not study.definition and (differing := study.differing_settings()):
+        yield f"The algorithms differ in: {', '.join(differing)}."
+
+
 def cohort_table(
     study: "Study", cohorts: Sequence["PlannedCohort"], columns: Mapping[str, Sequence[str]]
 ) -> Table:
+    """Return a table of cohorts with these columns after those that every such table has."""
     table = Table(title=study.title, title_justify="left")
     for name in ("Cohort", "Runs", "Steps", *columns):
         table.add_column(name, justify="left" if name in ("Cohort", "Status") else "right")
@@ -112,7 +115,7 @@ def cohort_table(
 def show_end(
     console: Console, result: "Result", page: Path, tables: Sequence["ReportTable"]
 ) -> int:
-    """The tables of a study that is complete, where its report lies, and the exit code."""
+    """Print the tables of a complete study and the path of its report, and return the exit code."""
     if not result.complete:
         say(console, f"Stopped before the end; go on by the same command. So far: {page}")
         return code_of_stop(result.reason)

@@ -148,24 +148,39 @@ def _line(text: str, style: str = "") -> Text:
 
 
 def runs_table(rows: Sequence[RunProgress], shown: Sequence[RunProgress], width: int) -> Table:
-    """Return a table of the runs `shown`, with the columns that fit into a terminal of this width.
-    All rows share the scale of the returns."""
-    columns = [name for name, least in TERMINAL_WIDTHS.items() if width >= least]
-    if all(row.evaluation is None for row in rows):
-        columns = [name for name in columns if name != "evaluation"]
+    """Return a table of the runs `shown`, for a terminal of this width. All `rows` determine its
+    columns, its names and its scale."""
+    columns, names, scale = _columns(rows, width), _names(rows), _scale(rows)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", expand=True)
     table.add_column("run", no_wrap=True, max_width=width // 3)
     for name in columns:
         _add_column(table, name, rows[0].threshold)
     table.add_column("state", no_wrap=True)
-    one_variant = len({row.run.label for row in rows}) == 1
-    returns = [value for row in rows for value in list(row.returns)]
-    scale = (min(returns), max(returns)) if returns else (0.0, 1.0)
     for row in shown:
-        name = f"seed {row.run.seed}" if one_variant else row.run.id
         cells = _cells(row, scale)
-        table.add_row(name, *(cells[column] for column in columns), row.state())
+        table.add_row(names[row.run.id], *(cells[name] for name in columns), row.state())
     return table
+
+
+def _columns(rows: Sequence[RunProgress], width: int) -> list[str]:
+    """Return the columns that fit into a terminal of this width."""
+    columns = [name for name, least in TERMINAL_WIDTHS.items() if width >= least]
+    if "evaluation" in columns and all(row.evaluation is None for row in rows):
+        columns.remove("evaluation")
+    return columns
+
+
+def _names(rows: Sequence[RunProgress]) -> dict[str, str]:
+    """Return a name for each run by its id; the seed is enough if all are one variant."""
+    if len({row.run.label for row in rows}) > 1:
+        return {row.run.id: row.run.id for row in rows}
+    return {row.run.id: f"seed {row.run.seed}" for row in rows}
+
+
+def _scale(rows: Sequence[RunProgress]) -> tuple[float, float]:
+    """Return the lowest and the highest return of all runs."""
+    returns = [value for row in rows for value in list(row.returns)]
+    return (min(returns), max(returns)) if returns else (0.0, 1.0)
 
 
 def _add_column(table: Table, name: str, threshold: float | None) -> None:

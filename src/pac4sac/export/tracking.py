@@ -1,6 +1,7 @@
-"""Training in a tracker: each run is a run there, with its config and every number that is logged.
+"""Show training in a tracker: each run is a run there, with its config and every number that is
+logged.
 
-None of them needs an account or a network. TensorBoard writes files; Weights & Biases does so too,
+No tracker needs an account or a network. TensorBoard writes files; Weights & Biases does so too,
 unless WANDB_MODE asks for more; Trackio has a database on this machine."""
 
 import contextlib
@@ -24,14 +25,14 @@ PROJECT = "pac4sac"
 
 
 class Tracker(Callback):
-    """Keeps what is tracked of each run of a cohort, however many train in lockstep."""
+    """Pass what is logged of each run of a cohort to a tracker."""
 
     def __init__(self) -> None:
         self._tracked: dict[str, Any] = {}
 
     @abstractmethod
     def begin(self, folder: Path, run: Run, step: int) -> Any:
-        """What is tracked of a run that starts, or goes on, at a step."""
+        """Begin a run that starts or resumes at a step, and return the tracker's handle of it."""
 
     @abstractmethod
     def add(self, tracked: Any, numbers: dict[str, float], step: int) -> None: ...
@@ -44,18 +45,9 @@ class Tracker(Callback):
             self._tracked[run.id] = self.begin(folder, run, step)
 
     def on_log(self, run: Run, kind: str, row: dict[str, Any]) -> None:
-        if kind == "evaluations":
-            numbers = {f"evaluation/{row['policy']}": row["mean"]}
-        else:
-            prefix = "episode" if kind == "episodes" else kind
-            numbers = {
-                f"{prefix}/{name}": value
-                for name, value in row.items()
-                if name not in ("step", "episode")
-            }
         finite = {
             name: value
-            for name, value in numbers.items()
+            for name, value in _numbers(kind, row).items()
             if value is not None and math.isfinite(value)
         }
         if finite:
@@ -77,8 +69,8 @@ class TensorBoard(Tracker):
         )
 
     def begin(self, folder: Path, run: Run, step: int) -> Any:
-        # A resumed run writes the steps behind its checkpoint once more: what an earlier process
-        # wrote of them is void.
+        # A resumed run writes the steps after its checkpoint again, in place of those that an
+        # earlier process wrote.
         purge = step + 1 if step else None
         writer = self._library.SummaryWriter(str(folder / "tensorboard" / run.id), purge_step=purge)
         writer.add_text(
@@ -134,8 +126,8 @@ class Trackio(Tracker):
 
     def begin(self, folder: Path, run: Run, step: int) -> Any:
         about = {"project": PROJECT, **_names(folder, run), "resume": "allow"}
-        with contextlib.redirect_stdout(io.StringIO()):  # which shows training
-            # In a context of its own: in ours, the library would end the run that it began before.
+        with contextlib.redirect_stdout(io.StringIO()):  # keep the display of training clean
+            # In a separate context: in the current one, the library would end the previous run.
             return contextvars.copy_context().run(self._library.init, **about)
 
     def add(self, tracked: Any, numbers: dict[str, float], step: int) -> None:
@@ -146,8 +138,16 @@ class Trackio(Tracker):
             tracked.finish()
 
 
+def _numbers(kind: str, row: dict[str, Any]) -> dict[str, float | None]:
+    """Return the numbers of a line of a log by the names that a tracker shows."""
+    if kind == "evaluations":
+        return {f"evaluation/{row['policy']}": row["mean"]}
+    prefix = "episode" if kind == "episodes" else kind
+    return {f"{prefix}/{name}": row[name] for name in row if name not in ("step", "episode")}
+
+
 def _names(folder: Path, run: Run) -> dict[str, Any]:
-    """Seeds of one variant are a group."""
+    """Return name, group and config of a run. The seeds of a variant are a group."""
     variant = f"{run.task.name} {run.label}"
     return {"name": f"{folder.name} {run.id}", "group": variant, "config": run.describe()}
 
@@ -160,7 +160,7 @@ TRACKERS: dict[str, type[Tracker]] = {
 
 
 def callbacks_named(names: Iterable[str]) -> list[Callback]:
-    """Trackers, and the user's own classes as `module:Class`, each made without arguments."""
+    """Return trackers, and custom classes named `module:Class`, each made without arguments."""
     return [_callback(name) for name in names]
 
 

@@ -1,10 +1,12 @@
-"""One episode of a trained agent as a film, drawn without a display."""
+"""Record one episode of a trained agent as a video, without a display."""
 
 import contextlib
+import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -23,7 +25,7 @@ FPS = 20  # a picture every 50 ms, which a gif can say exactly
 MAX_PICTURES = 600  # half a minute; what an endless episode is cut to
 GIF_WIDTH = 400
 GIF_COLOURS = 255
-# lest pygame look for one, or greet
+# for pygame
 NO_DISPLAY = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
 
 
@@ -34,38 +36,55 @@ def record_video(
     progress: Progress | None = None,
     most: int = MAX_PICTURES,
 ) -> Path:
-    """Film one episode of the agent at `path` (an agent file, a run, or an experiment, whose best
-    run is taken) in the time in which it happens, or as much of it as `most` pictures show. Every
-    picture names the run, the step and the return so far."""
+    """Record one episode of a trained agent in real time, and return the file.
+
+    Every picture shows the run, the step and the return so far.
+
+    Args:
+        path: Agent file, run, or experiment, of which the best run is taken.
+        out: File to write, a .gif or an .mp4.
+        seed: Seed of the episode.
+        progress: Called after each picture.
+        most: Number of pictures after which the video ends.
+    """
     out = Path(out)
-    if out.suffix.lower() not in (".gif", ".mp4"):
-        raise UserError(f"A video is a .gif or an .mp4, so that {out.name!r} needs another ending.")
-    imageio = None
-    # an encoder is found missing before a minute of drawing, not after
-    if out.suffix.lower() == ".mp4":
-        problem, otherwise = "An mp4 needs an encoder", ", or ask for a .gif"
-        imageio = import_extra(
-            "video", problem, "imageio_ffmpeg", "imageio.v2", otherwise=otherwise
-        )
+    write = _writer(out.suffix.lower(), out.name)
     agent = load(choose_agent(path))
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.stem}.part{out.suffix}")
-    part.unlink(missing_ok=True)  # lest it be a link
+    part.unlink(missing_ok=True)  # it could be a link
     try:
         with on_threads(suitable_threads(agent.agent, 1)):
-            frames = pictures(agent, seed, progress, most)
-            if imageio is None:
-                write_gif(part, frames)
-            else:
-                with imageio.get_writer(
-                    part, fps=FPS, codec="libx264", macro_block_size=2
-                ) as writer:
-                    for frame in frames:
-                        writer.append_data(np.asarray(frame))
+            write(part, pictures(agent, seed, progress, most))
         part.replace(out)
     finally:
         part.unlink(missing_ok=True)
     return out
+
+
+def _writer(suffix: str, name: str) -> Callable[[Path, Iterator[Picture]], None]:
+    """Return the function that writes files of this kind.
+
+    It reports a missing encoder before a minute of drawing, not after.
+    """
+    if suffix == ".gif":
+        return write_gif
+    if suffix != ".mp4":
+        raise UserError(f"A video is a .gif or an .mp4, so that {name!r} needs another ending.")
+    imageio = import_extra(
+        "video",
+        "An mp4 needs an encoder",
+        "imageio_ffmpeg",
+        "imageio.v2",
+        otherwise=", or ask for a .gif",
+    )
+    return partial(_write_mp4, imageio)
+
+
+def _write_mp4(imageio: Any, out: Path, frames: Iterator[Picture]) -> None:
+    with imageio.get_writer(out, fps=FPS, codec="libx264", macro_block_size=2) as writer:
+        for frame in frames:
+            writer.append_data(np.asarray(frame))
 
 
 def pictures(
@@ -77,17 +96,14 @@ def pictures(
     with contextlib.closing(make_env(task, "rgb_array")) as env:
         every = max(1, round(env.metadata.get("render_fps", FPS) / FPS))
         expected = min(most, task.horizon // every + 1) if task.horizon else most
-        drawn = 0
-        for step, total, ended in _steps(env, agent, seed):
-            if step % every and not ended:
-                continue
-            text = f"{agent.run.id}   step {step}   return {total:.0f}"
+        shown = (
+            step for step in _steps(env, agent, seed) if step.number % every == 0 or step.ended
+        )
+        for drawn, step in enumerate(itertools.islice(shown, most), 1):
+            text = f"{agent.run.id}   step {step.number}   return {step.total:.0f}"
             yield _captioned(_draw(env, task), text)
-            drawn += 1
             if progress:
                 progress(drawn, max(drawn, expected))
-            if drawn == most:
-                return
 
 
 def _check_rendering(task: Task) -> None:
@@ -99,19 +115,25 @@ def _check_rendering(task: Task) -> None:
             )
 
 
-def _steps(
-    env: gymnasium.Env[Any, Any], agent: TrainedAgent, seed: int
-) -> Iterator[tuple[int, float, bool]]:
-    """Play an episode; yield the steps taken, the return so far, and whether it has ended."""
-    # Episode 1, not 0: an instance's first episode has quirks of its own in some tasks.
+class Step(NamedTuple):
+    """A step of an episode: how many were taken, the return so far, and if the episode ended."""
+
+    number: int
+    total: float
+    ended: bool
+
+
+def _steps(env: gymnasium.Env[Any, Any], agent: TrainedAgent, seed: int) -> Iterator[Step]:
+    """Play an episode; yield its start and each step."""
+    # Episode 1, not 0: in some tasks the first episode of an environment differs from the others.
     options = {"episode": 1} if getattr(env.unwrapped, "episode_option", False) else None
     observation, _ = env.reset(seed=simulator_seed(seed, "watch", 1), options=options)
-    step, total, ended = 0, 0.0, False
-    yield step, total, ended
-    while not ended:
+    step = Step(0, 0.0, ended=False)
+    yield step
+    while not step.ended:
         observation, reward, terminated, truncated, _ = env.step(agent.act(observation))
-        step, total, ended = step + 1, total + float(reward), terminated or truncated
-        yield step, total, ended
+        step = Step(step.number + 1, step.total + float(reward), terminated or truncated)
+        yield step
 
 
 def _draw(env: gymnasium.Env[Any, Any], task: Task) -> Picture:
@@ -144,14 +166,14 @@ def _captioned(picture: Picture, text: str) -> Picture:
 
 
 def write_gif(out: Path, frames: Iterator[Picture]) -> None:
+    """Write pictures as a gif with one palette."""
     small = []
     for frame in frames:
         width = min(frame.width, GIF_WIDTH)
         size = (width, round(frame.height * width / frame.width))
         small.append(frame.resize(size, Image.Resampling.LANCZOS))
     palette = _shared_palette(small)
-    # One palette and no dithering: still parts stay equal from picture to picture, and cost
-    # nothing.
+    # One palette and no dithering: parts without motion stay equal and take no space.
     reduced = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in small]
     reduced[0].save(
         out, save_all=True, append_images=reduced[1:], duration=1000 // FPS, loop=0, optimize=False
@@ -159,13 +181,12 @@ def write_gif(out: Path, frames: Iterator[Picture]) -> None:
 
 
 def _shared_palette(frames: Sequence[Picture]) -> Picture:
-    """Colours of pictures from all parts of the film."""
+    """Return the colours of pictures from all parts of the video."""
     chosen = frames[:: max(1, len(frames) // 8)]
-    # every fourth point knows the colours
+    # Every fourth pixel is enough.
     width, height = (chosen[0].width // 2, chosen[0].height // 2)
     sheet = Image.new("RGB", (width, height * len(chosen)))
     for row, frame in enumerate(chosen):
         sheet.paste(frame.resize((width, height), Image.Resampling.NEAREST), (0, row * height))
-    # Without rounds of k-means the ground, most of the picture, leaves too few colours to the
-    # robot.
+    # Without k-means the ground, which is most of the picture, leaves too few colours to the robot.
     return sheet.quantize(GIF_COLOURS, Image.Quantize.MEDIANCUT, kmeans=2)
