@@ -1,5 +1,4 @@
-"""`pac4sac demo`: a trained agent filmed, one trained while one watches, and what came of it beside
-archived runs."""
+"""`pac4sac demo`: record a trained agent, train another one, and compare it with archived runs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +9,12 @@ from rich.console import Console
 from pac4sac.cli import arguments
 from pac4sac.cli.shared import say, writing
 
-# the compiler's minute included, by which more is learned than by eager at once
+# Including a minute of the compiler, which still gives more steps than the backend eager.
 MINUTES, FULL_MINUTES = (3.0, 10.0)
-# a machine so slow that it has had but a few gets some more time
+# A machine that finished only a few episodes gets some more time.
 FEW_EPISODES, MORE_MINUTES = (10, 1.0)
 FEWER_UPDATES = {"updates_per_step": 2}
-# One thread: two wait for each other, and on cores that others keep busy that takes ten times as
-# long.
+# One thread: two wait for each other, which takes ten times as long on busy cores.
 OPTIONS: dict[str, Any] = {
     "device": "cpu",
     "threads": 1,
@@ -27,10 +25,10 @@ OPTIONS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Demo:
-    """See PAC4SAC at work within four minutes: a trained agent on film, one that learns live, and
-    archived runs beside.
+    """Show PAC4SAC at work within four minutes: a video of a trained agent, a live training, and
+    archived runs to compare.
 
-    All that is written lies in a new folder in experiments/.
+    All files are written into a new folder in experiments/.
     """
 
     full: bool = False  # Train with the paper's settings, for up to ten minutes.
@@ -42,73 +40,61 @@ class Demo:
     def run(self, console: Console) -> int:
         say(console, "1. A trained agent, which ships with the package.")
         from pac4sac.base.stopping import StopRequest
-        from pac4sac.cli.demo_outcome import SHOWN, film, show_outcome
+        from pac4sac.cli.demo_outcome import SHOWN, film, show_outcome, show_shipped_agent
         from pac4sac.tasks import get_task, task_sizes
-        from pac4sac.training.agent_file import SHIPPED, read_agent_file
+        from pac4sac.training.agent_file import SHIPPED
         from pac4sac.training.experiment import make_free_folder
 
         usual = FULL_MINUTES if self.full else MINUTES
         minutes = usual if self.max_minutes is None else self.max_minutes
-        # These say what is wrong before anything is done: with the minutes, or that there is no
-        # PyBullet.
+        # Report wrong minutes or a missing PyBullet before anything is written.
         StopRequest(minutes)
         task_sizes(get_task(SHOWN))
         folder = make_free_folder(Path("experiments"), "demo")
         with writing(folder):
             agent = SHIPPED / f"{SHOWN}.safetensors"
-            about, _ = read_agent_file(agent)
-            shown, limit = about["evaluation"], about["run"]["task"]["r_limit"]
-            many = (
-                f"over {shown['episodes']} episodes; above {limit:,.0f} the task counts as solved"
-            )
-            say(
-                console,
-                f"   PAC4SAC on Half Cheetah: a return of {shown['mean']:,.0f} on average "
-                f"({many}).",
-            )
+            show_shipped_agent(console, agent)
             film(console, agent, SHOWN, folder)
             self._train(console, folder / "training", minutes)
             show_outcome(console, folder)
         return 0
 
     def _train(self, console: Console, folder: Path, minutes: float) -> None:
-        from pac4sac.base.stopping import TIME_IS_UP
-        from pac4sac.cli.demo_outcome import TRAINED
-        from pac4sac.cli.training_display import displayed
-        from pac4sac.training.experiment import resume, train
-
-        updates = (
-            "4 updates of its networks per step"
-            if self.full
-            else "2 updates per step instead of 4, to be quicker"
-        )
-        say(
-            console,
-            "\n2. An agent that learns, from nothing, to swing up a pole and to balance it.",
-        )
+        updates = "2 updates per step instead of 4, to be quicker"
+        if self.full:
+            updates = "4 updates of its networks per step"
+        say(console, "\n2. An agent that learns from nothing to swing up a pole and balance it.")
         say(
             console,
             f"   PAC4SAC on Cartpole Swingup, {updates}; until solved, {minutes:g} minutes at "
             "most.",
         )
-        say(console, "   Ctrl-C goes on to the picture.")
-        how = OPTIONS | {"seeds": [self.seed], "settings": {} if self.full else FEWER_UPDATES}
+        say(console, "   Ctrl-C continues with the picture.")
         try:
-            with displayed(console, minutes) as display:
-                result = train(
-                    TRAINED,
-                    preset="reproduction",
-                    out=folder,
-                    max_minutes=minutes,
-                    callbacks=display,
-                    **how,
-                )
-            if (
-                result.reason is TIME_IS_UP
-                and self.max_minutes is None
-                and len(result.runs[0].episodes) < FEW_EPISODES
-            ):
-                with displayed(console, MORE_MINUTES) as display:
-                    resume(folder, max_minutes=MORE_MINUTES, callbacks=display)
-        except KeyboardInterrupt:  # the second; what was logged can be shown all the same
+            self._train_or_resume(console, folder, minutes)
+        except KeyboardInterrupt:  # the second Ctrl-C; what was logged can still be shown
             say(console, "   Stopped.")
+
+    def _train_or_resume(self, console: Console, folder: Path, minutes: float) -> None:
+        """Train, and continue for a minute on a machine that was too slow for a few episodes."""
+        from pac4sac.base.stopping import TIME_IS_UP
+        from pac4sac.cli.demo_outcome import TRAINED
+        from pac4sac.cli.training_display import displayed
+        from pac4sac.training.experiment import resume, train
+
+        with displayed(console, minutes) as display:
+            result = train(
+                TRAINED,
+                preset="reproduction",
+                seeds=[self.seed],
+                settings={} if self.full else FEWER_UPDATES,
+                out=folder,
+                max_minutes=minutes,
+                callbacks=display,
+                **OPTIONS,
+            )
+        if self.max_minutes is not None or result.reason is not TIME_IS_UP:
+            return
+        if len(result.runs[0].episodes) < FEW_EPISODES:
+            with displayed(console, MORE_MINUTES) as display:
+                resume(folder, max_minutes=MORE_MINUTES, callbacks=display)

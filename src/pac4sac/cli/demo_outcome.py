@@ -1,5 +1,4 @@
-"""What `pac4sac demo` shows: films, a picture over archived runs, and in words how far a training
-came."""
+"""Show the results of `pac4sac demo`: videos, a picture over archived runs, and sentences."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +12,10 @@ from pac4sac.export.video import record_video
 from pac4sac.runs.metrics import STREAK, longest_streak, solved_at
 from pac4sac.runs.reading import RunRecord, read_below
 from pac4sac.runs.reference import reference_runs
+from pac4sac.training.agent_file import read_agent_file
 
 SHOWN, TRAINED = "half-cheetah", "cartpole-swingup"
-PICTURES = {SHOWN: 60, TRAINED: 100}  # of the films: three seconds, which are soon drawn, and five
+PICTURES = {SHOWN: 60, TRAINED: 100}  # in a video: three seconds, which are drawn quickly, and five
 ABOUT = (
     "PAC4SAC is soft actor-critic whose critic learns by a PAC-Bayes bound and tells how "
     "uncertain it holds its values "
@@ -24,7 +24,19 @@ ABOUT = (
 )
 
 
+def show_shipped_agent(console: Console, agent: Path) -> None:
+    """Print the return of an agent that ships with the package."""
+    about, _ = read_agent_file(agent)
+    evaluation, limit = about["evaluation"], about["run"]["task"]["r_limit"]
+    say(
+        console,
+        f"   PAC4SAC on Half Cheetah: a return of {evaluation['mean']:,.0f} on average (over "
+        f"{evaluation['episodes']} episodes; above {limit:,.0f} the task counts as solved).",
+    )
+
+
 def film(console: Console, agent: Path, task: str, folder: Path) -> None:
+    """Write a video of an agent, and print its path."""
     with console.status("filming …") as status:
 
         def progress(done: int, of: int) -> None:
@@ -35,7 +47,7 @@ def film(console: Console, agent: Path, task: str, folder: Path) -> None:
 
 
 def show_outcome(console: Console, folder: Path) -> None:
-    """The picture, the film, three sentences, and three commands to go on with."""
+    """Print the result of the training, write its picture and video, and suggest next commands."""
     # matplotlib takes a second to import
     from pac4sac.report.reference_picture import draw_over_reference
 
@@ -61,23 +73,27 @@ def show_outcome(console: Console, folder: Path) -> None:
         {name: archived[TRAINED, algo] for name, algo in (("PAC4SAC", "pac4sac"), ("SAC", "sac"))}
     )
     console.print("", outcome(returns, limit), compared, ABOUT, "", sep="\n", highlight=False)
-    further = ("pac4sac demo --full", "the same with the paper's settings, ten minutes")
-    if run.status != "finished":
-        further = (f"pac4sac resume {folder / 'training'}", "goes on where this training stopped")
     say(console, "Next:")
-    for command, what in (
-        (f"pac4sac watch {SHOWN}", "films a whole episode of the agent that ships"),
-        further,
-        (
-            f"pac4sac compare {TRAINED} --algos pac4sac,sac --seeds 0:5",
-            "trains five seeds of each, with intervals",
-        ),
-    ):
+    for command, what in next_commands(run, folder).items():
         say(console, f"   {command}\n      {what}")
 
 
+def next_commands(run: RunRecord, folder: Path) -> dict[str, str]:
+    """Return commands with their descriptions."""
+    if run.status == "finished":
+        further = {"pac4sac demo --full": "the same with the paper's settings, ten minutes"}
+    else:
+        further = {f"pac4sac resume {folder / 'training'}": "continues this training"}
+    compare = f"pac4sac compare {TRAINED} --algos pac4sac,sac --seeds 0:5"
+    return {
+        f"pac4sac watch {SHOWN}": "films a whole episode of the agent that ships",
+        **further,
+        compare: "trains five seeds of each, with intervals",
+    }
+
+
 def outcome(returns: Sequence[float], limit: float) -> str:
-    """What a run has learned, in a sentence."""
+    """Return in a sentence what a run has learned."""
     above = [place for place, value in enumerate(returns) if value > limit]
     if (solved := solved_at(returns, limit)) is not None:
         in_a_row = f"from episode {solved + 1} on, {STREAK} in a row were above {limit:g}"
@@ -100,15 +116,13 @@ def outcome(returns: Sequence[float], limit: float) -> str:
 
 
 def comparison(archived: dict[str, Sequence[RunRecord]]) -> str:
-    """How long the archived runs of each algorithm took."""
+    """Return how long the archived runs of each algorithm took to solve the task."""
     parts = []
     for name, runs in archived.items():
         solved = [solved_at(run.returns, run.task["r_limit"]) for run in runs]
         after = [episodes for episodes in solved if episodes is not None]
-        span = (
-            f" after {min(after)} to {max(after)} episodes, {np.mean(after):.0f} on average"
-            if after
-            else ""
-        )
-        parts.append(f"{len(after)} of {len(runs)} archived seeds of {name} were solved{span}")
+        part = f"{len(after)} of {len(runs)} archived seeds of {name} were solved"
+        if after:
+            part += f" after {min(after)} to {max(after)} episodes, {np.mean(after):.0f} on average"
+        parts.append(part)
     return f"For comparison: {'; '.join(parts)} (all with 4 updates per step)."

@@ -1,12 +1,11 @@
-"""What the commands share: exit codes, sentences on the console, tables, and mistakes in writing
-files."""
+"""Functions for all commands: print sentences and tables, report errors in writing files."""
 
 import contextlib
 import io
 import re
 import shutil
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -21,28 +20,27 @@ INTERRUPTED = 130  # what shells report of a program ended by Ctrl-C
 
 
 def say(console: Console, line: str) -> None:
-    """A line as it is, so that a log can be searched and a path be copied."""
+    """Print a line without wrapping it, so a log can be searched and a path copied."""
     console.print(line, soft_wrap=True, highlight=False, markup=False)
     console.file.flush()  # a log is read while training goes on
 
 
 def code_of_stop(reason: StopReason | None) -> int:
+    """Return 130 after Ctrl-C, else 0."""
     return INTERRUPTED if reason is not None and reason.by_signal else 0
 
 
 @contextlib.contextmanager
 def writing(target: Path) -> Iterator[None]:
-    """A full disk, a folder that may not be written and the like, told in a sentence."""
+    """Report a full disk, a folder without write permission and the like in a sentence."""
     try:
         yield
     except OSError as error:
-        if error.strerror is None or isinstance(error, ConnectionError):  # not of files
+        if error.strerror is None or isinstance(error, ConnectionError):  # not about a file
             raise
-        place = (
-            f"{target} ({error.filename})"
-            if error.filename and error.filename != str(target)
-            else target
-        )
+        place = str(target)
+        if error.filename and error.filename != place:
+            place += f" ({error.filename})"
         raise UserError(
             f"Writing {place} failed: {error.strerror}. What was written before stays readable; "
             "make room or choose a folder you may write, then resume or start again."
@@ -52,7 +50,7 @@ def writing(target: Path) -> Iterator[None]:
 def plain_table(
     title: str, *left: str, right: Sequence[str] = (), caption: str | None = None
 ) -> Table:
-    """With columns that begin on the left and may be folded, then columns of numbers."""
+    """Return a table with columns of text, which may wrap, and then columns of numbers."""
     table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.show_edge = table.pad_edge = False
     table.title_justify = table.caption_justify = "left"
@@ -64,24 +62,30 @@ def plain_table(
 
 
 def show_whole_words(console: Console, table: Table) -> None:
-    """Print a plain table with no word broken, if there is room for that: each column gets what its
-    longest word needs, then those that lack little get it, and the others share what is left. (A
-    rich table with minimum widths becomes wider than the console.)"""
+    """Print a plain table with no word broken, if the console is wide enough for that.
+
+    Each column gets the width of its longest word, then an equal share of the rest up to its
+    longest line. (A rich table with minimum widths becomes wider than the console.)
+    """
     texts = ["\n".join(map(str, (column.header, *column.cells))) for column in table.columns]
-    words = [max(map(len, text.split())) for text in texts]
-    lines = [max(map(len, text.splitlines())) for text in texts]
-    lacking = [line - word for line, word in zip(lines, words, strict=True)]
-    rest = console.width - sum(words) - 2 * (len(texts) - 1)  # beside the space between columns
+    words = [_longest(text.split()) for text in texts]
+    lines = [_longest(text.splitlines()) for text in texts]
+    lacking = {index: lines[index] - words[index] for index in range(len(texts))}
+    rest = console.width - sum(words) - 2 * (len(texts) - 1)  # without the space between columns
     if rest >= 0:
-        for done, index in enumerate(sorted(range(len(texts)), key=lacking.__getitem__)):
+        for done, index in enumerate(sorted(lacking, key=lacking.__getitem__)):
             share = min(lacking[index], rest // (len(texts) - done))
-            table.columns[index].width, rest = words[index] + share, rest - share
+            table.columns[index].width = words[index] + share
+            rest -= share
     console.print(table)
 
 
+def _longest(texts: Iterable[str]) -> int:
+    return max(map(len, texts))
+
+
 class WholeWords(io.TextIOBase):
-    """A terminal for help, where lines that are too long go on below: the parser fits in all but
-    usage and summary."""
+    """Wrap the lines of a help that are too long: the parser wraps all but usage and summary."""
 
     def __init__(self, terminal: TextIO) -> None:
         self.terminal = terminal

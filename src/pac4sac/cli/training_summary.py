@@ -65,9 +65,8 @@ def show_result(result: Result, console: Console, callbacks: Sequence[str] = ())
     say(console, f"Run folders:     {result.folder / 'runs'}")
     if not result.complete:
         say(console, resume)
-    if any((run.folder / "agent.safetensors").is_file() for run in runs):
-        for line in _next_commands(result.folder):
-            say(console, line)
+    for line in _next_commands(result.folder, runs):
+        say(console, line)
 
 
 def _by_task(runs: Sequence[RunRecord]) -> list[list[RunRecord]]:
@@ -77,7 +76,9 @@ def _by_task(runs: Sequence[RunRecord]) -> list[list[RunRecord]]:
     return list(tasks.values())
 
 
-def _next_commands(folder: Path) -> Iterator[str]:
+def _next_commands(folder: Path, runs: Sequence[RunRecord]) -> Iterator[str]:
+    if not any((run.folder / "agent.safetensors").is_file() for run in runs):
+        return
     path = shlex.quote(str(folder))
     yield f"Film it with:    pac4sac watch {path}{_trust_flags()}"
     yield f"Test it with:    pac4sac evaluate {path}{_trust_flags()}"
