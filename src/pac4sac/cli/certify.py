@@ -27,7 +27,7 @@ class Certify:
 
     # Run, experiment or study folder, whose best run is taken, or an agent that ships.
     folder: arguments.Folder
-    # Fresh episodes to measure, and as many again to certify; a fourth of it with shooting.
+    # Episodes to measure, and the same number to certify; a quarter of it with shooting.
     episodes: arguments.Number = 64
     delta: Annotated[float, arg(metavar="δ")] = (
         0.05  # Each bound may be wrong with this probability.

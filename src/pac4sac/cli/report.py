@@ -3,13 +3,16 @@
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 
 from pac4sac.base.errors import UserError
 from pac4sac.cli import arguments
 from pac4sac.cli.shared import say, writing
+
+if TYPE_CHECKING:
+    from pac4sac.report.report import WrittenReport
 
 
 @dataclass(frozen=True)
@@ -32,15 +35,19 @@ class Report:
             raise UserError(
                 "Which folders? Name at least one, as in: pac4sac report experiments/study-smoke."
             )
+        out = self.out or self.folders[0] / "report"
+        with writing(out):
+            report = self.write(out)
+        say(console, f"Report: {report.page}")
+        if self.open and not webbrowser.open(report.page.resolve().as_uri()):
+            say(console, "There is no browser here; open that page on another machine.")
+        return 0
+
+    def write(self, out: Path) -> "WrittenReport":
+        """Write the report, with the sections on the paper if they are asked for."""
         if self.paper:
             from pac4sac.paper.report import write_report
         else:
             from pac4sac.report.report import write_report
 
-        out = self.out or self.folders[0] / "report"
-        with writing(out):
-            report = write_report(self.folders, out, in_pages=self.pages)
-        say(console, f"Report: {report.page}")
-        if self.open and not webbrowser.open(report.page.resolve().as_uri()):
-            say(console, "There is no browser here; open that page on another machine.")
-        return 0
+        return write_report(self.folders, out, in_pages=self.pages)

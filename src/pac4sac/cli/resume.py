@@ -1,12 +1,12 @@
 """`pac4sac resume`."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated
 
 from rich.console import Console
 
 from pac4sac.cli import arguments
-from pac4sac.cli.shared import writing
 
 
 @dataclass(frozen=True)
@@ -26,21 +26,20 @@ class Resume:
     def run(self, console: Console) -> int:
         inside_a_run = self.folder.parent.name == "runs" and (self.folder / "run.json").is_file()
         folder = self.folder.parent.parent if inside_a_run else self.folder
-        from pac4sac.cli.training_display import displayed
-        from pac4sac.cli.training_summary import exit_code, show_result
-        from pac4sac.export.tracking import callbacks_named
+        from pac4sac.cli.training_summary import train_and_show
         from pac4sac.training.experiment import resume
 
-        names = arguments.callback_names(self.track, self.callback)
-        callbacks = callbacks_named(names)
-        with writing(folder):
-            with displayed(console, self.max_minutes) as display:
-                result = resume(
-                    folder,
-                    steps=self.steps,
-                    max_minutes=self.max_minutes,
-                    keep_stale=self.keep_stale,
-                    callbacks=[display, *callbacks],
-                )
-            show_result(result, console, names)
-        return exit_code(result)
+        start = partial(
+            resume,
+            folder,
+            steps=self.steps,
+            max_minutes=self.max_minutes,
+            keep_stale=self.keep_stale,
+        )
+        return train_and_show(
+            start,
+            console,
+            out=folder,
+            max_minutes=self.max_minutes,
+            callbacks=arguments.callback_names(self.track, self.callback),
+        )

@@ -1,6 +1,7 @@
 """`pac4sac train`."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,6 @@ from tyro.conf import Positional, arg
 
 from pac4sac.base.errors import UserError
 from pac4sac.cli import arguments
-from pac4sac.cli.shared import writing
 from pac4sac.runs.seeds import parse_seeds
 
 
@@ -57,18 +57,16 @@ class Train:
         from pac4sac.tasks import get_task
 
         task = get_task(self.task).changed(arguments.parse_task_changes(self.set_task))
-        from pac4sac.cli.training_display import displayed
-        from pac4sac.cli.training_summary import exit_code, show_result
-        from pac4sac.export.tracking import callbacks_named
+        from pac4sac.cli.training_summary import train_and_show
         from pac4sac.training.experiment import train
 
         left_out = ("track", "callback", "config", "set_task", "trust")
         given = {name: value for name, value in vars(self).items() if name not in left_out}
         given |= {"task": task, "seeds": seeds, "settings": settings}
-        names = arguments.callback_names(self.track, self.callback)
-        callbacks = callbacks_named(names)
-        with writing(self.out or Path("experiments")):
-            with displayed(console, self.max_minutes) as display:
-                result = train(**given, callbacks=[display, *callbacks])
-            show_result(result, console, names)
-        return exit_code(result)
+        return train_and_show(
+            partial(train, **given),
+            console,
+            out=self.out or Path("experiments"),
+            max_minutes=self.max_minutes,
+            callbacks=arguments.callback_names(self.track, self.callback),
+        )

@@ -1,7 +1,7 @@
-"""The end of a training: a table of its runs, a picture, and what to do next."""
+"""Train with a display, then print a table of the runs and what to do next."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -10,7 +10,9 @@ from rich.text import Text
 from pac4sac.base.trust import trusted
 from pac4sac.cli.arguments import callback_flags
 from pac4sac.cli.result_table import episodes_above, result_table
-from pac4sac.cli.shared import INTERRUPTED, say
+from pac4sac.cli.shared import INTERRUPTED, say, writing
+from pac4sac.cli.training_display import displayed
+from pac4sac.export.tracking import callbacks_named
 from pac4sac.runs.metrics import STREAK, is_solved, longest_streak
 from pac4sac.runs.reading import RunRecord, warn_of_damage
 from pac4sac.runs.status import BROKEN_OFF, Status
@@ -18,6 +20,31 @@ from pac4sac.training.experiment import Result
 
 PICTURE = "learning-curves.png"
 REASON = "(see status_detail in run.json)"
+
+
+def train_and_show(
+    start: Callable[..., Result],
+    console: Console,
+    *,
+    out: Path,
+    max_minutes: float | None,
+    callbacks: Sequence[str],
+) -> int:
+    """Train with a display, print the result, and return the exit code.
+
+    Args:
+        start: Starts or resumes the training with the keyword argument `callbacks`.
+        console: Where to print.
+        out: Folder that the training writes.
+        max_minutes: Time limit of the training.
+        callbacks: Names of trackers and of custom callbacks.
+    """
+    watching = callbacks_named(callbacks)
+    with writing(out):
+        with displayed(console, max_minutes) as display:
+            result = start(callbacks=[display, *watching])
+        show_result(result, console, callbacks)
+    return exit_code(result)
 
 
 def exit_code(result: Result) -> int:
@@ -92,9 +119,11 @@ def ending(result: Result, runs: Sequence[RunRecord]) -> Text:
     if achieved := achievement(runs):
         text.append(f": {achieved}", "bold green" if any(map(is_solved, runs)) else "bold")
     text.append(".")
-    if broken := sum(run.status in BROKEN_OFF for run in runs):
+    broken = sum(run.status in BROKEN_OFF for run in runs)
+    if broken:
         text.append(f" {broken} of {len(runs)} runs broke off {REASON}.", "red")
-    if stopped := sum(run.status == Status.STOPPED for run in runs):
+    stopped = sum(run.status == Status.STOPPED for run in runs)
+    if stopped:
         text.append(f" A callback stopped {stopped} of {len(runs)} runs {REASON}.", "yellow")
     return text
 
