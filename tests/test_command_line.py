@@ -55,6 +55,17 @@ def test_help_fits_80_columns_and_breaks_no_word(
     assert wide == narrow
 
 
+@pytest.mark.parametrize("command", ["train", "compare", "certify", "evaluate", "study run"])
+def test_each_option_has_its_own_help(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
+    said = shown(capsys, *command.split(), "--help")
+    texts = re.findall(r"(?m)^[│ ]*--\S.*? {2,}(\S.*?) \(", said)
+    assert len(texts) > 3
+    assert len(texts) == len(set(texts))
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

@@ -55,7 +55,9 @@ def _read_whole_number(text: str, words: Sequence[str]) -> int:
 
 
 TASK_HELP = "Name from `pac4sac list tasks`, or any Gymnasium id with continuous actions."
-Seeds = Annotated[str, arg(metavar="SEEDS", help="Seeds to train with: 3, 0:5 (0 to 4) or 0,2,7.")]
+Seeds = Annotated[
+    str, arg(metavar="SEEDS", help="Train with these seeds: 3, 0:5 (0 to 4) or 0,2,7.")
+]
 SettingTexts = Annotated[UseAppendAction[list[list[str]]], arg(name="set", metavar="NAME=VALUE")]
 TaskChanges = Annotated[UseAppendAction[list[list[str]]], arg(metavar="NAME=VALUE")]
 Number = Annotated[int, whole_number(), arg(metavar="N")]
@@ -71,7 +73,7 @@ Track = Annotated[
     Literal["none", "tensorboard", "wandb", "trackio"],
     arg(
         help=(
-            "Show every run in this tracker too, offline unless it is told otherwise; see "
+            "Show every run in this tracker too, offline unless it is configured otherwise; see "
             "docs/command-line.md."
         )
     ),
@@ -81,8 +83,8 @@ Callback = Annotated[
     arg(
         metavar="MODULE:CLASS",
         help=(
-            "Class of your own that watches training and may end a run, a subclass of "
-            "pac4sac.Callback; or several."
+            "Call a custom subclass of pac4sac.Callback during training, which may end a run; or "
+            "several."
         ),
         help_behavior_hint="(optional)",
     ),
@@ -92,7 +94,7 @@ Parallel = Annotated[
     NumberOrNone,
     arg(
         metavar="N",
-        help="Cohorts trained side by side.",
+        help="Train this many cohorts side by side.",
         help_behavior_hint="(default: based on available cores)",
     ),
 ]
@@ -100,8 +102,8 @@ KeepStale = Annotated[
     bool,
     arg(
         help=(
-            "Keep runs trained by an older code version, marked in every table; train none of them "
-            "again."
+            "Keep runs that an older code version has trained, marked in every table, instead of "
+            "training them again."
         )
     ),
 ]

@@ -27,24 +27,22 @@ class Certify:
 
     # Run, experiment or study folder, whose best run is taken, or an agent that ships.
     folder: arguments.Folder
-    # Episodes to measure, and the same number to certify; a quarter of it with shooting.
+    # Measure on this many episodes, and certify on as many others; a quarter each with shooting.
     episodes: arguments.Number = 64
-    delta: Annotated[float, arg(metavar="δ")] = (
-        0.05  # Each bound may be wrong with this probability.
-    )
-    seed: arguments.Number = 0  # Seed of the episodes.
-    # The least and the largest reward of a step, as in --reward-range=-1,1.
+    # Let each bound be wrong with at most this probability.
+    delta: Annotated[float, arg(metavar="δ")] = 0.05
+    seed: arguments.Number = 0  # Draw the episodes from this seed.
+    # Assume these limits of the reward of a step, as in --reward-range=-1,1.
     reward_range: Annotated[str | None, optional("LOW,HIGH", "the task's")] = None
-    # The least and the largest return of an episode, as in --return-range=-1000,1000.
+    # Assume these limits of the return of an episode, as in --return-range=-1000,1000.
     return_range: Annotated[str | None, optional("LOW,HIGH", "from the rewards' range")] = None
-    # Folder for certificate.json and certificate.png.
+    # Write certificate.json and certificate.png into this folder.
     out: Annotated[
         Path | None,
         optional("DIR", "that of the run, or the working directory for a shipped agent"),
     ] = None
-    full: bool = (
-        False  # Show every bound with its assumptions, calibration and the policy's returns too.
-    )
+    # Show every bound with its assumptions, calibration and the policy's returns too.
+    full: bool = False
     json: bool = False  # Print the certificate as JSON instead of a page.
     trust: arguments.Trust = field(default_factory=list)
 

@@ -22,18 +22,17 @@ class Compare:
     """
 
     task: Annotated[Positional[str], arg(metavar="TASK", help=arguments.TASK_HELP)]
-    # Names from `pac4sac list algos`, or classes of your own as module:Class.
+    # Train these: names from `pac4sac list algos`, or custom classes as module:Class.
     algos: Annotated[str, arg(metavar="A,B,C")] = "pac4sac,sac,ddpg"
     seeds: arguments.Seeds = "0:5"
-    # Algorithm that the others are tested against.
+    # Test the others against this algorithm.
     baseline: Annotated[str | None, optional("A", "the first of --algos")] = None
-    # Set of settings from `pac4sac list presets`, given to those algorithms that have it.
+    # Use this set of settings from `pac4sac list presets` for the algorithms that have it.
     preset: str = "default"
-    # Settings, given to those algorithms that have them.
+    # Change these settings of the algorithms that have them.
     settings: arguments.SettingTexts = field(default_factory=list)
-    out: Annotated[Path | None, optional("DIR", "experiments/study-compare-TASK")] = (
-        None  # Study folder.
-    )
+    # Write into this study folder.
+    out: Annotated[Path | None, optional("DIR", "experiments/study-compare-TASK")] = None
     parallel: arguments.Parallel = None
     max_minutes: arguments.MaxMinutes = None  # Stop after M minutes; the same command continues.
     keep_stale: arguments.KeepStale = False

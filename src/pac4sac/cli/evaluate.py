@@ -31,11 +31,10 @@ class Evaluate:
 
     # Folder of a run, an experiment or a study, an agent file, or an agent that ships.
     folder: arguments.Folder
-    episodes: arguments.Number = 10  # Episodes of each run and policy.
-    seed: arguments.Number = 0  # Seed of the episodes.
-    best: bool = (
-        False  # Take the weights of the best scheduled evaluation instead of the last ones.
-    )
+    episodes: arguments.Number = 10  # Play this many episodes for each run and policy.
+    seed: arguments.Number = 0  # Draw the episodes from this seed.
+    # Take the weights of the best scheduled evaluation instead of the last ones.
+    best: bool = False
     trust: arguments.Trust = field(default_factory=list)
 
     def run(self, console: Console) -> int:

@@ -35,7 +35,7 @@ class List:
         Positional[Literal["tasks", "algos", "presets", "settings", "studies"]],
         arg(metavar="tasks|algos|presets|settings|studies"),
     ]
-    algo: str = "pac4sac"  # Algorithm whose settings are listed.
+    algo: str = "pac4sac"  # List the settings of this algorithm.
 
     def run(self, console: Console) -> int:
         texts = tomllib.loads(TEXTS.read_text(encoding="utf-8"))[self.what]

@@ -16,14 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reference:
-    """Show the archived runs that ship with the package, to set yours beside them.
+    """Show the archived runs that ship with the package, to compare yours with them.
 
     In Python, pac4sac.reference() gives their learning curves.
     """
 
-    task: Annotated[Positional[str | None], arguments.optional("TASK", "all four of the paper")] = (
-        None
-    )
+    # Show only the runs of this task.
+    task: Annotated[Positional[str | None], arguments.optional("TASK", "all tasks")] = None
 
     def run(self, console: Console) -> int:
         from pac4sac.runs.reference import reference_runs

@@ -21,12 +21,11 @@ class Report:
     SVG and PDF."""
 
     folders: arguments.Folders  # Experiment, study or run folders, or archives.
-    # Folder of the report.
+    # Write the report into this folder.
     out: Annotated[Path | None, arguments.optional("DIR", "report/ in the first folder")] = None
-    # Write for a repository: Markdown as a README with a page for each section, and neither LaTeX
-    # nor PDF.
+    # Write for a repository: a README with a Markdown page for each section, without LaTeX and PDF.
     pages: bool = False
-    # Compare with the paper: its tables, claims and published returns beside these runs.
+    # Compare these runs with the tables, claims and published returns of the paper.
     paper: bool = False
     open: bool = False  # Open the page in the browser.
 

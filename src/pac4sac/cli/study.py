@@ -34,7 +34,7 @@ UNLIMITED_MEMORY = 10**15
 class ChosenStudy:
     """Take a study by its name or its file."""
 
-    # Name from `pac4sac list studies`, or a TOML file of your own.
+    # Name from `pac4sac list studies`, or a custom TOML file.
     name: Annotated[Positional[str], arg(metavar="NAME|FILE.toml")]
     out: Annotated[Path | None, optional("DIR", "experiments/study-NAME")] = None  # Study folder.
     trust: arguments.Trust = field(default_factory=list)
@@ -51,17 +51,14 @@ class ChosenStudy:
 class PartOfStudy(ChosenStudy):
     """Take a study, or only some of its seeds, tasks and variants."""
 
-    seeds: Annotated[str | None, optional("SEEDS")] = (
-        None  # Seeds to train with instead of the study's own.
-    )
-    tasks: Annotated[str | None, optional("A,B")] = None  # Only these tasks of the study.
-    variants: Annotated[str | None, optional("A,B")] = (
-        None  # Only these variants of the study, by name.
-    )
-    # Archive of runs (see study collect): what it holds is not trained again, what is trained is
-    # put into it.
+    # Train with these seeds instead of the study's.
+    seeds: Annotated[str | None, optional("SEEDS")] = None
+    tasks: Annotated[str | None, optional("A,B")] = None  # Take only these tasks of the study.
+    # Take only these variants of the study, by name.
+    variants: Annotated[str | None, optional("A,B")] = None
+    # Add runs to this archive (see study collect), and train none that it holds.
     into: Annotated[Path | None, optional("DIR")] = None
-    # Memory that the tensors of one cohort may take, in MB.
+    # Limit the memory for the tensors of one cohort, in MB.
     memory: Annotated[arguments.NumberOrNone, optional("MB", "half of what is free")] = None
 
     def study_and_folder(self) -> "tuple[Study, Path]":
@@ -103,19 +100,17 @@ class StudyRunCommand(PartOfStudy):
     Example: pac4sac study run smoke
     """
 
-    engine: Literal["local", "ray"] = (
-        "local"  # Where to train: on this machine, or as tasks of a Ray cluster.
-    )
-    address: Annotated[str | None, optional("HOST:PORT")] = (
-        None  # Address of an existing Ray cluster.
-    )
+    # Train on this machine, or as tasks of a Ray cluster.
+    engine: Literal["local", "ray"] = "local"
+    # Connect to an existing Ray cluster.
+    address: Annotated[str | None, optional("HOST:PORT")] = None
     parallel: arguments.Parallel = None
     max_minutes: arguments.MaxMinutes = None  # Stop after M minutes.
     keep_stale: arguments.KeepStale = False
     track: arguments.Track = "none"
     callback: arguments.Callback = None
     serve: bool = False  # Show the study on a page in a browser of this machine while it trains.
-    # Port of that page.
+    # Serve that page on this port.
     port: Annotated[arguments.NumberOrNone, optional("PORT", "any that is free")] = None
 
     def run(self, console: Console) -> int:
@@ -259,11 +254,10 @@ class StudyCollectCommand:
     """
 
     folders: arguments.Folders  # Study or experiment folders, or archives.
-    # Folder of the archive; what it holds already stays, and unfinished runs in it give way to
-    # finished ones.
+    # Add the runs to this archive; finished runs replace unfinished ones in it.
     into: Annotated[Path, arg(metavar="DIR")]
     unfinished: bool = False  # Take unfinished runs too.
-    # Of a run trained twice with different returns keep the first: that in the archive, then by the
+    # Keep the first of two runs that differ in their returns: that in the archive, then by the
     # order of folders.
     keep_first: bool = False
 

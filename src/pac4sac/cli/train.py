@@ -29,21 +29,22 @@ class Train:
             help_behavior_hint="(required here or in --config)",
         ),
     ] = None
-    algo: str = "pac4sac"  # Name from `pac4sac list algos`, or a class of your own as module:Class.
+    # Train this algorithm: a name from `pac4sac list algos`, or a custom class as module:Class.
+    algo: str = "pac4sac"
     seeds: arguments.Seeds = "0"
-    preset: str = "default"  # Set of settings from `pac4sac list presets`.
-    # Settings of the algorithm, see `pac4sac list settings`; several values, as in xi=0,0.01,0.1,
-    # are all tried.
+    preset: str = "default"  # Use this set of settings from `pac4sac list presets`.
+    # Change settings of the algorithm, see `pac4sac list settings`; several values, as in
+    # xi=0,0.01,0.1, are all tried.
     settings: arguments.SettingTexts = field(default_factory=list)
     # Override task fields with values as in JSON, e.g. r_limit=500, horizon=100 or
     # 'env_kwargs={"g": 3.7}'.
     set_task: arguments.TaskChanges = field(default_factory=list)
-    # Output folder; must be new or empty.
+    # Write into this folder, which must be new or empty.
     out: Annotated[Path | None, arguments.optional("DIR", "a new one in experiments/")] = None
     max_minutes: arguments.MaxMinutes = None  # Stop after M minutes; `pac4sac resume` continues.
     track: arguments.Track = "none"
     callback: arguments.Callback = None
-    # TOML file with any of these options as keys and settings in a table [set]; flags override it.
+    # Read these options from a TOML file, with settings in a table [set]; flags override it.
     config: Annotated[Path | None, arguments.optional("FILE")] = None
     trust: arguments.Trust = field(default_factory=list)
 
