@@ -22,7 +22,7 @@ INTERRUPTED = 130  # what shells report of a program ended by Ctrl-C
 def say(console: Console, line: str) -> None:
     """Print a line without wrapping it, so a log can be searched and a path copied."""
     console.print(line, soft_wrap=True, highlight=False, markup=False)
-    console.file.flush()  # a log is read while training goes on
+    console.file.flush()  # so a log can be read during training
 
 
 def code_of_stop(reason: StopReason | None) -> int:

@@ -1,5 +1,5 @@
-"""The deterministic policy as an ONNX model: observations in, actions in the environment's own
-units out."""
+"""Write the deterministic policy as an ONNX model, from observations to actions in the units of the
+environment."""
 
 import contextlib
 import importlib
@@ -27,9 +27,15 @@ TOLERANCE = 1e-4  # of half the range of an action
 
 
 def export_onnx(path: str | Path, out: Path) -> str:
-    """Write the policy of the agent at `path` (an agent file, a run, or an experiment, whose best
-    run is taken), and say how closely the model follows the agent. A model that does not is not
-    written."""
+    """Write the policy of a trained agent, and return in a sentence how far the model differs.
+
+    Args:
+        path: Agent file, run, or experiment, of which the best run is taken.
+        out: File to write.
+
+    Raises:
+        UserError: If the model differs from the agent. Nothing is written then.
+    """
     out = Path(out)
     if out.is_dir():
         raise UserError(
@@ -65,6 +71,7 @@ def export_onnx(path: str | Path, out: Path) -> str:
 
 
 def action_bounds(task: Task) -> tuple[Vectors, Vectors]:
+    """Return the lowest and the highest action of a task."""
     with contextlib.closing(make_env(task)) as env:
         own = env.action_space
         assert isinstance(own, spaces.Box)
@@ -72,7 +79,7 @@ def action_bounds(task: Task) -> tuple[Vectors, Vectors]:
 
 
 class PolicyModule(nn.Module):
-    """An agent of one run as a module, whatever its networks are."""
+    """Wrap the agent of one run as a module that torch can export."""
 
     def __init__(self, agent: TrainedAgent, low: Vectors, high: Vectors) -> None:
         super().__init__()
@@ -93,6 +100,7 @@ class PolicyModule(nn.Module):
 
 
 def trace(agent: TrainedAgent, low: Vectors, high: Vectors) -> Any:
+    """Return the ONNX model of the deterministic policy."""
     policy, example = PolicyModule(agent, low, high).eval(), torch.zeros(2, agent.agent.ds)
     how: dict[str, Any] = {
         "input_names": ["observation"],
@@ -102,8 +110,8 @@ def trace(agent: TrainedAgent, low: Vectors, high: Vectors) -> Any:
     }
     how["dynamic_shapes"] = ({0: torch.export.Dim("batch")},)  # of any size
     logged = logging.root.manager.disable
-    # The exporter and its optimizer report their progress and packages of no concern here, such as
-    # torchvision.
+    # The exporter and its optimizer report their progress, and packages that are not used here,
+    # such as torchvision.
     logging.disable(logging.WARNING)
     try:
         with (
@@ -119,8 +127,10 @@ def trace(agent: TrainedAgent, low: Vectors, high: Vectors) -> Any:
 
 
 def evaluator(model: Any) -> tuple[Callable[[Vectors], Vectors], str]:
-    """The model as a function, by onnxruntime where that is installed, and the name of what runs
-    it."""
+    """Return the model as a function, and the name of the library that runs it.
+
+    That is onnxruntime if it is installed.
+    """
     try:
         runtime = importlib.import_module("onnxruntime")
         session = runtime.InferenceSession(
@@ -134,6 +144,7 @@ def evaluator(model: Any) -> tuple[Callable[[Vectors], Vectors], str]:
 
 
 def largest_difference(agent: TrainedAgent, evaluate: Callable[[Vectors], Vectors]) -> float:
+    """Return how far the actions of model and agent differ at most on random observations."""
     observations = 2 * np.random.default_rng(0).standard_normal(
         (OBSERVATIONS, agent.agent.ds), np.float32
     )
