@@ -148,7 +148,7 @@ def test_other_seeds_are_refused(text: str):
         (["train", "--config", "nowhere.toml"], "cannot be read"),
         (["resume", "nowhere"], "holds no experiment"),
         (["evaluate", "nowhere"], "does not exist"),
-        (["evaluate", "nowhere", "--episodes", "0"], "at least 1"),
+        (["evaluate", "nowhere", "--episodes", "0"], "must be a whole number in [1, 1e+06], not 0"),
         (["watch", "nowhere", "--seed", "-1"], "--seed must be at least 0"),
         (["list", "settings", "--algo", "sacc"], "did you mean sac"),
     ],
