@@ -322,9 +322,7 @@ class TestStudies:
             ("sac (calibration)", 1000),
         ]
 
-    def test_know_their_runs_by_name_if_they_store_no_identities(
-        self, tmp_path: Path
-    ) -> None:
+    def test_know_their_runs_by_name_if_they_store_no_identities(self, tmp_path: Path) -> None:
         write_run(tmp_path / "calibration", CARTPOLE, "sac", 1000)
         expecting(tmp_path / "calibration", "updates-per-step", "calibration")
         add_to_archive([tmp_path / "calibration"], tmp_path / "archive")

@@ -88,14 +88,14 @@ class StudyDisplay(Watcher):
 
 
 def _about_runs(study: "Study", root: Path, cohorts: Sequence["PlannedCohort"]) -> Iterator[str]:
-    """Yield how many runs a study has, and how many of them are trained."""
+    """Yield how many runs a study has, how many are kept and how many are to be trained."""
     wanted = {run.identity for run in study.runs()}
     planned = {run.identity for cohort in cohorts for run in cohort.runs}
-    trained = sum(cohort.done() for cohort in cohorts)
+    kept = sum(cohort.done() for cohort in cohorts)
     summary = f"{study.title}: {len(wanted)} runs in {root}"
-    yield f"{summary}, {trained} of them trained." if trained else f"{summary}."
+    yield f"{summary}: {kept} kept, {len(planned) - kept} to train." if kept else f"{summary}."
     if others := len(planned - wanted):
-        yield f"{others} more in their cohorts are not asked for."
+        yield f"{others} more runs of their cohorts count there, and are shown on the page."
     if not study.definition and (differing := study.differing_settings()):
         yield f"The algorithms differ in: {', '.join(differing)}."
 
