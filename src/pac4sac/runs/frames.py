@@ -25,9 +25,9 @@ def results(path: str | Path, kind: str = "episodes") -> Any:
     The columns are run, task, algo and seed, those of the log, and each setting in which the runs
     differ. A setting that is logged too has a column such as `setting alpha`. If runs of an
     algorithm on a task differ in their length, in the code or in the simulators that trained them,
-    there are columns `run_steps`, `code` and `simulators`; if two runs have the same name, there is
-    a column `experiment`. Damaged rows are left out with a warning. The warnings are also in the
-    frame's `attrs["left_out"]`.
+    there are columns `run_steps`, `code` and `simulators`. If two runs on a task have the same
+    name, there is a column `experiment`. Damaged rows are left out with a warning. The warnings
+    are also in the frame's `attrs["left_out"]`.
 
     Args:
         path: Folder of a run, an experiment or a study, or an archive.
@@ -104,7 +104,7 @@ def _columns(logs: Sequence[Log], kind: str) -> dict[str, list[Any]]:
         name: f"setting {name}" if name in logged else name for name in varying_settings(runs)
     }
     further = _varying_facts(runs)
-    if len({run.run for run in runs}) < len(runs):
+    if len({(run.task["name"], run.run) for run in runs}) < len(runs):
         further = ("experiment", *further)
     names = (*IN_EVERY_ROW, *further, *logged, *settings.values())
     columns: dict[str, list[Any]] = {name: [] for name in names}

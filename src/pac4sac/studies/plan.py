@@ -36,6 +36,7 @@ from pac4sac.training.options import Options
 from pac4sac.training.run import Run, plan_cohorts, settings_changed
 
 VERSION = 1
+COMPUTING = ("device", "backend", "workers", "threads")  # options that a machine decides
 
 
 @dataclass(frozen=True)
@@ -292,13 +293,32 @@ def begin(
         options = {**study.options_for(cohort.runs[0].task), **overrides}
         if not (cohort.folder / "experiment.json").exists():
             create(cohort.folder, [cohort.runs], Options(**{**options, "steps": cohort.steps}))
-        elif kept := choose_again(cohort.folder, options):
+        elif kept := _kept_options(cohort, options, overrides):
             what = "was trained" if cohort.is_done() else "was begun"
             warnings.warn(
                 f"{cohort.title} {what} with {', '.join(assignments(kept))} and keeps that; the "
                 "new values are ignored. Choose another folder with --out to train with them.",
                 stacklevel=2,
             )
+
+
+def _kept_options(
+    cohort: PlannedCohort, options: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the options that an experiment keeps although other values are wanted now.
+
+    Overrides change an experiment that has not begun. How it is computed is not compared with the
+    study: that follows from the machine, and from the overrides of its first start.
+    """
+    kept = choose_again(cohort.folder, overrides)
+    stored = read_experiment(cohort.folder)["options"]
+    has_begun = any(status != "waiting" for status in cohort.statuses())
+    measured = {name: value for name, value in options.items() if name not in COMPUTING}
+    if not has_begun:
+        return kept
+    return kept | {
+        name: stored.get(name) for name in measured if stored.get(name) != measured[name]
+    }
 
 
 def _description(study: Study, root: Path) -> dict[str, Any]:
