@@ -136,7 +136,8 @@ class TestChecksums:
 
     def test_ignore_settings_which_a_run_stores(self, importable: Path) -> None:
         declared = 'class C:\n    a: float = per_run({}, ANY, "{}")\n    b = 1\n'
-        one, two = declared.format(0.1, "one"), declared.format(0.2, "two")
+        declared += '    c: float = new_default(B, "c", {})\n'
+        one, two = declared.format(0.1, "one", 1), declared.format(0.2, "two", 2)
         assert self.checksum(importable, one) == self.checksum(importable, two)
 
     def test_cover_modules_of_the_same_folder(self, importable: Path) -> None:

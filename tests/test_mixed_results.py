@@ -1,5 +1,6 @@
 """Results of different code, length or options are never mixed without a word."""
 
+import io
 import json
 import os
 import shutil
@@ -10,18 +11,23 @@ from typing import Any
 
 import pytest
 from report_folders import task, write_run
+from rich.console import Console
 from tiny_experiments import OPTIONS, SETTINGS, about, train
 
 import pac4sac
 from pac4sac.agents.sac import Sac
 from pac4sac.base.errors import UserError
 from pac4sac.base.sources import simulator_versions, source_checksums
+from pac4sac.cli.study_display import StudyDisplay
 from pac4sac.report.grouping import variants_by_task
+from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.collection import collect
 from pac4sac.runs.merging import merge, reason_for_choice
 from pac4sac.runs.reading import RunRecord, read_run, read_runs
+from pac4sac.studies.compare import comparison_study
 from pac4sac.studies.definition import load_study
-from pac4sac.studies.run import run_study
+from pac4sac.studies.plan import plan
+from pac4sac.studies.run import run_study, train_and_report
 from pac4sac.studies.watcher import Watcher
 from pac4sac.tasks import get_task
 from pac4sac.training.run import make_runs
@@ -263,3 +269,29 @@ class TestSourcesOfARun:
         assert simulators("gymnasium.envs.classic_control.pendulum") == {"gymnasium"}
         assert simulators("gymnasium.envs.mujoco.ant_v5") <= {"gymnasium", "mujoco"}
         assert simulators("my_world") == set()
+
+
+def test_runs_of_an_archive_that_other_code_has_trained_are_kept_with_a_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_compare(tmp_path / "first")
+    add_to_archive([tmp_path / "first"], tmp_path / "archive")
+    monkeypatch.setattr(Sac, "revision", 2)
+    study = comparison_study("Pendulum-v1", ["sac", "ddpg"], [0], SETTINGS, 60, None)
+    with pytest.warns(UserWarning, match="1 of 2 runs were trained by other code"):
+        _, report = train_and_report(
+            study, tmp_path / "second", Watcher(), options={}, into=tmp_path / "archive",
+            keep_stale=True,
+        )  # fmt: skip
+    labels = [variant.label for variant in report.context.all_variants]
+    assert sorted(labels) == ["ddpg", "sac (by older code)"]
+    assert not report.context.collection.missing
+
+
+def test_what_is_kept_and_what_is_to_be_trained_is_printed(tmp_path: Path) -> None:
+    small_compare(tmp_path / "study")
+    study = comparison_study("Pendulum-v1", ["sac", "ddpg"], [0, 1], SETTINGS, 60, None)
+    cohorts = plan(study, tmp_path / "study", 10**12)
+    console = Console(record=True, width=200, file=io.StringIO())
+    StudyDisplay(console).planned(study, tmp_path / "study", cohorts, 10**12)
+    assert "2 kept, 2 to train" in console.export_text()

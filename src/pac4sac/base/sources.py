@@ -26,8 +26,15 @@ ENGINE = (
 SHIPPED = ("pac4sac.agents.", "pac4sac.tasks.robots", *ENGINE)
 # Modules that only import names; the base classes of an agent lead to the modules that it uses.
 INDEXES = ("pac4sac.agents.api",)
-SETTINGS = ("per_run", "structural")
-DECLARATIONS = ("title", "revision", "presets", "updates_of_task")
+SETTINGS = ("per_run", "structural", "new_default")
+DECLARATIONS = (
+    "title",
+    "revision",
+    "presets",
+    "updates_of_task",
+    "REPRODUCTION",
+    "REPRODUCTION_SAC",
+)
 WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 # Packages whose version changes what a simulator computes, by the beginning of a module's name.
 SIMULATORS = {

@@ -91,9 +91,10 @@ def _about_runs(study: "Study", root: Path, cohorts: Sequence["PlannedCohort"]) 
     """Yield how many runs a study has, how many are kept and how many are to be trained."""
     wanted = {run.identity for run in study.runs()}
     planned = {run.identity for cohort in cohorts for run in cohort.runs}
-    kept = sum(cohort.done() for cohort in cohorts)
+    trained = sum(cohort.done() for cohort in cohorts)
+    kept = trained + len(wanted - planned)  # the latter are in an archive
     summary = f"{study.title}: {len(wanted)} runs in {root}"
-    yield f"{summary}: {kept} kept, {len(planned) - kept} to train." if kept else f"{summary}."
+    yield f"{summary}: {kept} kept, {len(planned) - trained} to train."
     if others := len(planned - wanted):
         yield f"{others} more runs of their cohorts count there, and are shown on the page."
     if not study.definition and (differing := study.differing_settings()):

@@ -177,7 +177,7 @@ def _without_known(
     """
     exact = {record.identity for record in known}
     wanted = {key: run for key, run in _by_identity(runs).items() if key not in exact}
-    stale = _stale_among(wanted.values(), known)
+    stale = {run.identity for run in _stale_among(wanted.values(), known).values()}
     if stale:
         warnings.warn(
             f"{len(stale)} of {len(runs)} runs were trained by other code than today's "
@@ -185,8 +185,7 @@ def _without_known(
             stacklevel=2,
         )
     if keep_stale:
-        for run in stale:
-            del wanted[run.identity]
+        return {key: run for key, run in wanted.items() if key not in stale}
     return wanted
 
 
@@ -198,17 +197,28 @@ def _by_identity(runs: Sequence[Run]) -> dict[str, Run]:
     return first
 
 
-def _stale_among(runs: Iterable[Run], known: Sequence[RunRecord]) -> list[Run]:
-    """Return the runs that differ from a known one only in the code that trained it."""
+def _stale_among(runs: Iterable[Run], known: Sequence[RunRecord]) -> dict[str, Run]:
+    """Return the runs that differ from a known one only in the code that trained it.
+
+    The keys are the identities of the known ones.
+    """
     by_seed: dict[tuple[str, str, int], list[RunRecord]] = defaultdict(list)
     for record in known:
         by_seed[record.task["name"], record.algo, record.seed].append(record)
-    stale = []
+    stale = {}
     for run in runs:
-        candidates = by_seed[run.task.name, run.algo, run.seed]
-        if any(run.matches(record.about) for record in candidates):
-            stale.append(run)
+        for record in by_seed[run.task.name, run.algo, run.seed]:
+            if record.identity != run.identity and run.matches(record.about):
+                stale[record.identity] = run
     return stale
+
+
+def _known_stale(study: Study, known: Sequence[RunRecord]) -> dict[str, str]:
+    """Return known runs by other code, each with the identity that it would have by today's."""
+    if not known:
+        return {}
+    stale = _stale_among(study.runs(), known)
+    return {identity: run.identity for identity, run in stale.items()}
 
 
 def _outcome(is_kept: bool) -> str:
@@ -281,14 +291,25 @@ def split_by_memory(runs: Sequence[Run], memory: int) -> list[Sequence[Run]]:
 
 
 def begin(
-    study: Study, root: Path, cohorts: Sequence[PlannedCohort], overrides: Mapping[str, Any]
+    study: Study,
+    root: Path,
+    cohorts: Sequence[PlannedCohort],
+    overrides: Mapping[str, Any],
+    known: Sequence[RunRecord] = (),
 ) -> None:
     """Write the study and its experiments to the folder, from which they can be trained.
 
     An experiment that was begun keeps its options, with a warning.
+
+    Args:
+        study: The study.
+        root: Its folder.
+        cohorts: Its cohorts, as `plan` returns them.
+        overrides: Training options that override those of the study.
+        known: Runs that are trained elsewhere, in an archive.
     """
     root.mkdir(parents=True, exist_ok=True)
-    write_json(root / "study.json", _description(study, root))
+    write_json(root / "study.json", _description(study, root, known))
     for cohort in cohorts:
         options = {**study.options_for(cohort.runs[0].task), **overrides}
         if not (cohort.folder / "experiment.json").exists():
@@ -307,23 +328,17 @@ def _kept_options(
 ) -> dict[str, Any]:
     """Return the options that an experiment keeps although other values are wanted now.
 
-    Overrides change an experiment that has not begun. How it is computed is not compared with the
-    study: that follows from the machine, and from the overrides of its first start.
+    An experiment that has not begun gets the new values. How it is computed is not compared with
+    the study: that follows from the machine, and from the overrides of its first start.
     """
-    kept = choose_again(cohort.folder, overrides)
-    stored = read_experiment(cohort.folder)["options"]
-    has_begun = any(status != "waiting" for status in cohort.statuses())
     measured = {name: value for name, value in options.items() if name not in COMPUTING}
-    if not has_begun:
-        return kept
-    return kept | {
-        name: stored.get(name) for name in measured if stored.get(name) != measured[name]
-    }
+    return choose_again(cohort.folder, {**measured, **overrides})
 
 
-def _description(study: Study, root: Path) -> dict[str, Any]:
+def _description(study: Study, root: Path, known: Sequence[RunRecord]) -> dict[str, Any]:
     """Return the content of study.json: the runs of the study, and those it had before."""
-    expected, stale = _expected_runs(study), _stale_identities(study, root)
+    stale = _stale_identities(study, root) | _known_stale(study, known)
+    expected = _expected_runs(study)
     previous = _previous_study(study, root)
     if previous is not None:
         stale = stale_runs(previous) | stale

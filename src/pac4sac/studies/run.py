@@ -166,7 +166,7 @@ def run_study(
     train = _local_engine(parallel, place, callbacks)
     if unfinished and engine == "ray":
         train = _ray_engine(address)
-    begin(study, root, cohorts, options)
+    begin(study, root, cohorts, options, known)
     if unfinished:
         _train_cohorts(unfinished, train, stop, watcher)
         if stop.wanted:
