@@ -9,6 +9,7 @@ from pac4sac.agents.base import Agent
 from pac4sac.agents.crossq import CrossQ
 from pac4sac.agents.ddpg import Ddpg, Pac4Ddpg
 from pac4sac.agents.droq import DroQ
+from pac4sac.agents.explore import Explore
 from pac4sac.agents.oac import Oac, OacGauss
 from pac4sac.agents.pac4sac import Pac4Sac
 from pac4sac.agents.pbac import Pbac
@@ -53,6 +54,7 @@ class Algorithm:
 
 ALGORITHMS: dict[str, Algorithm] = {
     "pac4sac": Algorithm(Pac4Sac),
+    "pac4sac-explore": Algorithm(Explore),
     "sac": Algorithm(Sac),
     "sac-auto": Algorithm(Sac, {"learn_alpha": True}, "Soft actor-critic with learned α"),
     "ddpg": Algorithm(Ddpg),

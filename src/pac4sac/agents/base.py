@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from pac4sac.agents import replay
+from pac4sac.agents import coloured_noise, replay
 from pac4sac.agents.nets import OBSERVED, Critic, Net, Params, Trunk
 from pac4sac.agents.optim import adam_step, freeze_diverged, polyak_step
 from pac4sac.agents.replay import Batch
@@ -54,6 +54,8 @@ class Agent(ABC):
     # Networks, and target networks such as "critic/target", that are updated only in every d-th
     # update: the name of the per-run setting that holds d.
     delayed: ClassVar[Mapping[str, str]] = {}
+    # the stream of normal numbers with which `behaviour` explores; "" if it has none
+    exploration_stream: ClassVar[str] = ""
     # what is delayed, in a copy for updates without it
     resting: frozenset[str] = frozenset()
     critic: Critic
@@ -62,6 +64,11 @@ class Agent(ABC):
         self.configs = tuple(configs)
         self.config = self.configs[0]  # for structural settings, which all runs share
         self.ds, self.da = ds, da
+        if self.config.noise_colour != "white" and not self.exploration_stream:
+            raise UserError(
+                f"{type(self).__name__} has no exploration_stream that noise_colour could change; "
+                "leave noise_colour at white."
+            )
         self.nets = self.networks()
         common = [
             f"{net}_{quantity}" for net in self.nets for quantity in ("loss", "gradient_norm")
@@ -193,7 +200,8 @@ class Agent(ABC):
         return trunk
 
     def act_streams(self) -> dict[str, Stream]:
-        return {"warmup": Stream((self.da,), uniform=True)} | self.behaviour_streams(1)
+        streams = {"warmup": Stream((self.da,), uniform=True)} | self.behaviour_streams(1)
+        return streams | ({"innovations": self.innovations} if self.innovations else {})
 
     def learn_streams(self) -> dict[str, Stream]:
         return {"replay": Stream((self.config.batch,), uniform=True)} | self.update_streams()
@@ -222,7 +230,7 @@ class Agent(ABC):
             state[name] = net.initial(seeds, f"initial/{name}", device)
         if self.config.normalise_rewards:
             state |= {f"rewards/{part}": torch.zeros(runs, device=device) for part in REWARDS}
-        state |= self.extra_state(seeds, device)
+        state |= self.noise_state(device) | self.extra_state(seeds, device)
         for name in self.trained():
             state[f"{name}/first_moment"] = torch.zeros_like(state[name])
             state[f"{name}/second_moment"] = torch.zeros_like(state[name])
@@ -239,6 +247,8 @@ class Agent(ABC):
         """Actions [R, da] in states [R, ds]: uniform during a run's warm-up, then its behaviour."""
         if self.config.normalise_observations:
             self.update_observation_statistics(state, s)
+        if self.innovations is not None:
+            draw = self.coloured(state, draw)
         warming = state["step"] < Hyper(state).warmup
         action = self.behaviour(state, s.unsqueeze(1), draw).squeeze(1)
         return torch.where(warming.unsqueeze(1), 2 * draw["warmup"] - 1, action)
@@ -263,6 +273,34 @@ class Agent(ABC):
             spread = variance + ((x - mean) * (x - following) - variance) / n
             for old, new in zip((count, mean, variance), (n, following, spread), strict=True):
                 old.copy_(torch.where(alive, new, old))
+
+    # --- coloured noise, which replaces the independent draws of `exploration_stream`
+
+    @property
+    def innovations(self) -> Stream | None:
+        """What noise processes draw in a step, [N, K, ...]; None if the noise is white."""
+        count = len(coloured_noise.TIME_CONSTANTS[self.config.noise_colour])
+        if not count:
+            return None
+        replaced = self.behaviour_streams(1)[self.exploration_stream]
+        first, *rest = replaced.shape
+        return Stream((first, count, *rest), rows=replaced.rows)
+
+    def coloured(self, state: State, draw: Draw) -> Draw:
+        """Return a reading of the tape with coloured noise in the exploration stream."""
+        noise = coloured_noise.advance(
+            state["noise_processes"], draw["innovations"], state["noise_correlations"]
+        )
+        return {**draw, self.exploration_stream: noise}
+
+    def noise_state(self, device: torch.device) -> State:
+        if self.innovations is None:
+            return {}
+        phi = torch.tensor(coloured_noise.correlations(self.config.noise_colour), device=device)
+        return {
+            "noise_processes": torch.zeros(self.runs, *self.innovations.shape, device=device),
+            "noise_correlations": phi.repeat(self.runs, 1),
+        }
 
     # --- rewards divided by a running scale, so that critics learn values of order one
 

@@ -4,6 +4,7 @@ replay of SAC, Gaussian exploration noise."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -39,6 +40,7 @@ class Ddpg(Agent):
 
     title = "Deep deterministic policy gradient"
     Config = DdpgConfig
+    exploration_stream: ClassVar[str] = "noise"
     with_target = ("critic", "actor")
     actor: DeterministicActor
 

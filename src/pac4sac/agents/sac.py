@@ -59,6 +59,7 @@ class Sac(Agent):
         "calibrated": {**REPRODUCTION_SAC, "alpha": 0.1},
     }
     updates_of_task: ClassVar[Mapping[str, int]] = {"reproduction": 1, "calibrated": 1}
+    exploration_stream: ClassVar[str] = "candidates"
     config: SacConfig
     actor: GaussianActor
 

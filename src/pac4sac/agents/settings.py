@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from pac4sac.agents.coloured_noise import COLOURS
 from pac4sac.base.errors import UserError
 from pac4sac.base.ranges import ANY as ANY  # custom agents import these from here
 from pac4sac.base.ranges import AT_LEAST_ONE as AT_LEAST_ONE
@@ -78,6 +79,9 @@ class AgentConfig:
     )
     norm: bool = structural(False, None, "layer normalisation after each hidden linear layer")
     activation: str = structural("relu", ("silu", "relu"), "activation of the hidden layers")
+    noise_colour: str = structural(
+        "white", COLOURS, "how the exploration noise is correlated in time"
+    )
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):

@@ -42,6 +42,7 @@ class Td3(Agent):
     title = "Twin delayed deep deterministic policy gradient"
     Config = Td3Config
     with_target: ClassVar[tuple[str, ...]] = ("critic", "actor")
+    exploration_stream: ClassVar[str] = "noise"
     config: Td3Config
     actor: DeterministicActor
 

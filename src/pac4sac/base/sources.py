@@ -23,7 +23,7 @@ ENGINE = (
     "pac4sac.training.loop",
 )
 # Shipped code that decides what is learned; the rest of the package only launches and shows it.
-SHIPPED = ("pac4sac.agents.", "pac4sac.tasks.robots", *ENGINE)
+SHIPPED = ("pac4sac.agents.", "pac4sac.tasks.robots", "pac4sac.tasks.wrappers", *ENGINE)
 # Modules that only import names; the base classes of an agent lead to the modules that it uses.
 INDEXES = ("pac4sac.agents.api",)
 SETTINGS = ("per_run", "structural", "new_default")

@@ -59,12 +59,11 @@ class List:
 
 def task_rows() -> Iterator[Row]:
     """Yield the rows of the tasks, with a blank line between groups."""
-    from pac4sac.tasks.registry import FIELD_TASKS, TASKS
+    from pac4sac.tasks.registry import TASK_GROUPS
 
-    for task in TASKS.values():
-        yield task_row(task, "")
-    for extra, tasks in FIELD_TASKS.items():
-        yield ()
+    for group, (extra, tasks) in enumerate(TASK_GROUPS):
+        if group:
+            yield ()
         for task in tasks.values():
             yield task_row(task, extra)
 

@@ -30,6 +30,7 @@ from pac4sac.base.files import as_json
 from pac4sac.base.ranges import ANY, AT_LEAST_ONE, check_value
 from pac4sac.base.text import did_you_mean
 from pac4sac.base.trust import trusted_module
+from pac4sac.tasks.wrappers import check_wrappers, wrap, wrapper_class
 
 Vector = NDArray[np.float32]
 ToVector = Callable[[Any], Vector]
@@ -37,7 +38,7 @@ ToAction = Callable[[Vector], Any]
 
 HORIZON = 1000
 # Fields of a task that --set-task and --steps change; updates per step are a setting of the run.
-GIVEN = ("name", "horizon", "r_limit", "env_kwargs", "steps")
+GIVEN = ("name", "horizon", "r_limit", "env_kwargs", "steps", "wrappers")
 # The classes in robots.py, and the solve threshold in the original registration of each.
 ROBOTS = {"CartpoleSwingup": 800.0, "HalfCheetah": 3000.0, "Ant": 2500.0, "Humanoid": None}
 
@@ -63,6 +64,8 @@ class Task:
     steps: int = 100_000  # step budget of a run
     updates_per_step: int = 1
     env_kwargs: dict[str, Any] = field(default_factory=dict)
+    # around the environment, innermost first: {"wrapper": NAME or module:Class, argument: value}
+    wrappers: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         check_value("name", self.name, str, None)
@@ -78,6 +81,8 @@ class Task:
                 f"env_kwargs must be a table of names and values, not {self.env_kwargs!r}."
             )
         object.__setattr__(self, "env_kwargs", as_json(self.env_kwargs))
+        check_wrappers(self.wrappers)
+        object.__setattr__(self, "wrappers", as_json(list(self.wrappers)))
 
     def changed(self, changes: Mapping[str, Any]) -> "Task":
         """Return the task with other values for some fields; the environment cannot change."""
@@ -108,14 +113,29 @@ TASKS: dict[str, Task] = {
         Task("humanoid", "pac4sac/Humanoid-v0", HORIZON, 3500.0, 500_000),
     )
 }
-# Common benchmark tasks, by the extra that installs them. All have the same time limit.
-FIELD_TASKS: dict[str, dict[str, Task]] = {
-    extra: {name: Task(name, name, HORIZON, **numbers) for name, numbers in tasks.items()}
-    for extra, tasks in tomllib.loads(
-        Path(__file__).with_name("field.toml").read_text(encoding="utf-8")
-    ).items()
-}
-PRESETS = TASKS | {name: task for tasks in FIELD_TASKS.values() for name, task in tasks.items()}
+
+
+def _tasks_of_file(name: str) -> dict[str, dict[str, Task]]:
+    """Return the tasks of a TOML file beside this one, by the extra that installs their simulator."""
+    content = tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+    return {
+        extra: {
+            task: Task(task, **{"env_id": task, "horizon": HORIZON} | fields)
+            for task, fields in tasks.items()
+        }
+        for extra, tasks in content.items()
+    }
+
+
+FIELD_TASKS = _tasks_of_file("field.toml")
+EXPLORATION_TASKS = _tasks_of_file("exploration.toml")
+# All tasks that have a name, in groups, each with the extra that installs their simulator.
+TASK_GROUPS: list[tuple[str, dict[str, Task]]] = [
+    ("", TASKS),
+    *FIELD_TASKS.items(),
+    *((extra.replace("none", ""), tasks) for extra, tasks in EXPLORATION_TASKS.items()),
+]
+PRESETS = {name: task for _, tasks in TASK_GROUPS for name, task in tasks.items()}
 
 
 def register_environments() -> None:
@@ -160,7 +180,7 @@ def _task_of(name: str, spec: EnvSpec) -> Task:
 
 def given_task(task: Task) -> dict[str, Any]:
     """Return the name by which `get_task` finds a task, and the fields that differ from that."""
-    is_shipped = task.name in TASKS and task.env_id == TASKS[task.name].env_id
+    is_shipped = task.name in PRESETS and task.env_id == PRESETS[task.name].env_id
     name = task.name if is_shipped else task.env_id
     known = known_task(name) or Task(name, name)
     changes = {
@@ -179,6 +199,8 @@ def _differs(value: Any, other: Any) -> bool:
 def portable(task: Task) -> dict[str, Any]:
     """Return a task as JSON data, for files and workers."""
     description = asdict(task)
+    if not task.wrappers:  # as in files from before there were wrappers
+        del description["wrappers"]
     try:
         json.dumps(description)
     except TypeError as problem:
@@ -253,7 +275,8 @@ def environment_modules(task: Task) -> set[str]:
         bases = _environment_bases(home, name) if module else set()
     else:
         home, bases = getattr(entry, "__module__", ""), set()
-    return {module, home, *bases} - {""}
+    wrappers = {wrapper_class(each["wrapper"]).__module__ for each in task.wrappers}
+    return {module, home, *bases, *wrappers} - {""}
 
 
 def _environment_bases(module: str, name: str) -> set[str]:
@@ -331,7 +354,7 @@ def make_env(task: Task, render_mode: str | None = None, *, unit_actions: bool =
     except (Exception, SystemExit) as error:  # any error of an environment's code
         raise UserError(_why_not_made(task, kwargs, error)) from error
     try:
-        return TaskEnv(env, task.name, time_limit(task), unit_actions)
+        return TaskEnv(wrap(env, task.wrappers), task.name, time_limit(task), unit_actions)
     except UserError:
         env.close()
         raise
@@ -359,7 +382,7 @@ _seconds: dict[str, float] = {}
 
 
 def _key(task: Task) -> str:
-    return f"{task.env_id} {task.env_kwargs}"
+    return f"{task.env_id} {task.env_kwargs} {task.wrappers}"
 
 
 def task_sizes(task: Task) -> tuple[int, int]:

@@ -78,6 +78,7 @@ class BulletEnv(gymnasium.Env[Vector, Vector], ABC):
 
     robot: ClassVar[SimpleNamespace]
     observation_size: int
+    dt: ClassVar[float] = DT
 
     def __init__(self, render_mode: str | None = None, restore_state: bool = False) -> None:
         self.render_mode, self.restore_state = render_mode, restore_state
@@ -128,7 +129,7 @@ class BulletEnv(gymnasium.Env[Vector, Vector], ABC):
         pybullet.stepSimulation(self._client)
         observation, reward, terminated, info = self._outcome(wanted)
         if self._window:
-            self._window.show(*self._place())
+            self._window.show(*self.position())
         return observation, reward, terminated, False, info
 
     def render(self) -> NDArray[np.uint8] | None:
@@ -136,7 +137,7 @@ class BulletEnv(gymnasium.Env[Vector, Vector], ABC):
             return None  # a window shows every step by itself
         if self._painter is None:
             self._painter = Painter(pybullet, self._camera)
-        return self._painter.paint(self._client, *self._place())
+        return self._painter.paint(self._client, *self.position())
 
     def close(self) -> None:
         if self._client >= 0:
@@ -161,7 +162,7 @@ class BulletEnv(gymnasium.Env[Vector, Vector], ABC):
     def _joint_states(self) -> Any:
         return pybullet.getJointStates(self._body, self._observed, self._client)
 
-    def _place(self) -> tuple[float, float]:
+    def position(self) -> tuple[float, float]:
         """Return the robot's position on the floor, which the camera follows."""
         return 0.0, 0.0
 
@@ -270,7 +271,7 @@ class HalfCheetah(BulletEnv):
         info = {"reward_velocity": velocity, "reward_control": control}
         return self._observation(states), velocity + control, False, info
 
-    def _place(self) -> tuple[float, float]:
+    def position(self) -> tuple[float, float]:
         return self._torso_x, 0.0
 
     def _lagged_torso_x(self, states: Any) -> float:
@@ -342,7 +343,7 @@ class _FloatingRobot(BulletEnv):
         numbers = [z, *orientation, *positions, *linear, *angular, *[state[1] for state in states]]
         return numbers, (x, y), positions
 
-    def _place(self) -> tuple[float, float]:
+    def position(self) -> tuple[float, float]:
         (x, y, _), _ = pybullet.getBasePositionAndOrientation(
             self._body, physicsClientId=self._client
         )

@@ -1,0 +1,146 @@
+"""PAC4SAC for exploration: multiple shooting with a sampled critic that is held for an episode.
+
+The paper's section on multiple shooting draws Q ~ μ for every candidate action. Each draw is new,
+so what it adds to the mean is noise. Here the posterior is an ensemble, μ = (1/M) Σ_k δ_{Q_k}, and
+one Q_k is drawn when an episode begins. It ranks all candidates until the episode ends: posterior
+sampling (Osband et al. 2016). Members differ far from the data, because each bootstraps from its
+own target network, so every episode is coherent and tries something else."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from pac4sac.agents.base import Draw, Hyper, Loss, State, Target
+from pac4sac.agents.nets import Params
+from pac4sac.agents.posterior_sampling import PosteriorSampling
+from pac4sac.agents.replay import Batch
+from pac4sac.agents.sac import Sac, SacConfig, best_candidate, pairs
+from pac4sac.agents.settings import (
+    NON_NEGATIVE,
+    REPRODUCTION,
+    UNIT,
+    Interval,
+    new_default,
+    per_run,
+    structural,
+)
+from pac4sac.agents.tape import Stream
+
+TARGETS = ("own", "mean", "minimum")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExploreConfig(SacConfig):
+    """Settings of the agent, with the networks, optimiser and replay of the PAC4SAC paper."""
+
+    critics: int = structural(5, Interval(2), "M: members of the ensemble")
+    shots: int = new_default(SacConfig, "shots", 500)
+    held: int = per_run(
+        0, NON_NEGATIVE, "steps for which a member is held; 0: until the episode ends"
+    )
+    ranking: str = structural(
+        "member", ("member", "mean"), "what ranks candidates in training: one member or the mean"
+    )
+    target: str = structural(
+        "own", TARGETS, "members bootstrap from themselves, from the mean or from the minimum"
+    )
+    outside: float = per_run(
+        0.0, UNIT, "share of the candidates drawn uniformly, outside the policy's support"
+    )
+    alpha: float = new_default(SacConfig, "alpha", 0.02)
+    learn_alpha: bool = new_default(SacConfig, "learn_alpha", False)
+    lr: float = new_default(SacConfig, "lr", 1e-3)
+    warmup: int = new_default(SacConfig, "warmup", 1_000)
+    batch: int = new_default(SacConfig, "batch", 32)
+    capacity: int = new_default(SacConfig, "capacity", 100_000)
+    updates_per_step: int = new_default(SacConfig, "updates_per_step", 2)
+    depth: int = new_default(SacConfig, "depth", 3)
+    norm: bool = new_default(SacConfig, "norm", True)
+    activation: str = new_default(SacConfig, "activation", "silu")
+
+
+class Explore(PosteriorSampling, Sac):
+    """SAC's actor, an ensemble of critics, and posterior sampling by multiple shooting."""
+
+    title = "PAC4SAC for exploration: one critic of an ensemble is held for an episode"
+    Config = ExploreConfig
+    presets: ClassVar = {"default": {}, "reproduction": REPRODUCTION}
+    updates_of_task: ClassVar = {"reproduction": 1}
+    takes_minimum: ClassVar = False
+    config: ExploreConfig
+
+    # --- learning. Each member regresses its own target,
+    #
+    #   y_k = r + γ(1 − d)(Q̄_k(s′, a′) − α log π(a′|s′)),   a′ ~ π.
+
+    def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Target:
+        a2, log_pi = self.next_action(state, batch.s2, draw)
+        q2, _ = self.critic(self.params(state, "critic/target"), batch.s2, a2)  # [R, M, B]
+        soft_value = self.bootstrapped(q2) - (self.alpha(state)[:, None] * log_pi)[:, None]
+        discount = Hyper(state).gamma[:, None] * (1 - batch.terminated)
+        return Target(batch.r[:, None] + discount[:, None] * soft_value, a2)
+
+    def bootstrapped(self, q2: Tensor) -> Tensor:
+        """Return the value of the next state in each member's target, [R, M or 1, B]."""
+        if self.config.target == "own":
+            return q2
+        return q2.mean(1, keepdim=True) if self.config.target == "mean" else q2.amin(1, True)
+
+    def critic_loss(
+        self, state: State, theta: Params, batch: Batch, target: Target, draw: Draw
+    ) -> Loss:
+        m, _ = self.critic(theta, batch.s, batch.a)  # [R, M, B]
+        loss = (target.y - m).square().mean(-1).sum(1)
+        return loss, {"q": m.mean((1, 2)), "q_deviation": m.std(1, correction=0).mean(-1)}
+
+    # The actor maximises the ensemble's mean, E_μ[Q].
+
+    def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
+        return self.critic(theta, s, a)[0].mean(1)
+
+    def mean_and_variance(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+        m, _ = self.critic(self.params(state, "critic"), s, a)
+        return m.mean(1), m.var(1, correction=0)
+
+    # --- acting: candidates a_1, …, a_S | s ~ π, of which the agent takes the one with the largest
+    # Q_k. In training k is the member of the episode; in evaluation the mean ranks.
+
+    def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
+        a = self.candidates(state, s, draw)  # [R, S, B, da]
+        if a.shape[1] == 1:
+            return a.squeeze(1)
+        m, _ = self.critic(self.params(state, "critic"), *pairs(s, a))  # [R, M, S·B]
+        is_training = "member" in draw
+        if is_training and self.config.ranking == "member":
+            chosen = state["member"].view(-1, 1, 1).expand(-1, 1, m.shape[-1])
+            q = m.gather(1, chosen).squeeze(1)
+        else:
+            q = m.mean(1)
+        return best_candidate(a, q.view(a.shape[:-1]), Hyper(state).shots)
+
+    def candidates(self, state: State, s: Tensor, draw: Draw) -> Tensor:
+        """Return S actions for each state, of which a share is uniform in [−1, 1]."""
+        a = super().candidates(state, s, draw)
+        if "outside" not in draw:
+            return a
+        rank = torch.arange(a.shape[1], device=a.device)
+        uniform = rank < (Hyper(state).outside * Hyper(state).shots)[:, None]  # [R, S]
+        return torch.where(uniform[:, :, None, None], 2 * draw["outside"] - 1, a)
+
+    def due_for_draw(self, state: State) -> Tensor:
+        held = Hyper(state).held
+        every = torch.remainder(state["step"].to(held.dtype), held.clamp_min(1)) == 0
+        return super().due_for_draw(state) | (every & (held > 0))
+
+    # --- what the above needs
+
+    def act_streams(self) -> dict[str, Stream]:
+        shots = self.shots(evaluating=False)
+        uniform = Stream((max(shots), 1, self.da), uniform=True, rows=shots)
+        is_used = any(self.numbers("outside"))
+        return super().act_streams() | ({"outside": uniform} if is_used else {})
+
+    def logged(self) -> tuple[str, ...]:
+        return (*super().logged(), "q_deviation")

@@ -1,0 +1,162 @@
+"""Reward wrappers: what they pay, and how a task names them."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import pac4sac
+from pac4sac.base.errors import UserError
+from pac4sac.tasks import Task, get_task, make_env
+from pac4sac.tasks.registry import EXPLORATION_TASKS, given_task, portable
+from pac4sac.tasks.wrappers import PositionDelay, TargetReward
+
+
+class Cart(gymnasium.Env[Any, Any]):
+    """A cart that its action moves along x; a step takes half a second."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+    dt = 0.5
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        self.x = 0.0
+        return self.observe(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.x += float(action[0])
+        return self.observe(), 7.0, False, False, {}
+
+    def observe(self) -> Any:
+        return np.array([self.x, -self.x], np.float32)
+
+    def position(self) -> tuple[float, float]:
+        return self.x, 0.0
+
+
+def rewards(env: gymnasium.Env[Any, Any], *actions: float) -> list[float]:
+    env.reset(seed=0)
+    return [float(env.step(np.array([a], np.float32))[1]) for a in actions]
+
+
+class TestPositionDelay:
+    def test_pays_speed_beyond_the_distance_and_subtracts_the_cost_of_actions(self) -> None:
+        env = PositionDelay(Cart(), distance=1.5, action_cost=0.1)
+        # x = 1, 2, 1: speed 2, 2, −2 m/s, of which only the second is paid
+        assert rewards(env, 1.0, 1.0, -1.0) == pytest.approx([-0.1, 2.0 - 0.1, -0.1])
+
+    def test_starts_again_with_each_episode(self) -> None:
+        env = PositionDelay(Cart(), distance=0.5, action_cost=0.0)
+        assert rewards(env, 1.0) == rewards(env, 1.0) == [2.0]
+
+    def test_refuses_an_environment_without_an_x_position(self) -> None:
+        env = gymnasium.make("Pendulum-v1")
+        with pytest.raises(UserError, match="PendulumEnv has no x position"):
+            PositionDelay(env).reset(seed=0)
+
+    @pytest.mark.parametrize("distance", ["far", None, True, float("nan")])
+    def test_refuses_what_is_not_a_number(self, distance: Any) -> None:
+        with pytest.raises(UserError, match="distance"):
+            PositionDelay(Cart(), distance=distance)
+
+
+class TestTargetReward:
+    def test_is_1_inside_the_box_and_0_elsewhere(self) -> None:
+        env = TargetReward(Cart(), low={"0": 1.0}, high={"0": 2.0, "1": -1.0})
+        assert rewards(env, 0.5, 0.5, 1.0, 0.5) == [0.0, 1.0, 1.0, 0.0]
+
+    @pytest.mark.parametrize("low", [{"2": 0.0}, {"x": 0.0}, {"0": "a"}, {"-1": 0.0}])
+    def test_refuses_limits_of_nothing(self, low: Any) -> None:
+        with pytest.raises(UserError, match="sparse-target"):
+            TargetReward(Cart(), low=low)
+
+    def test_refuses_an_empty_box(self) -> None:
+        with pytest.raises(UserError, match="exceed"):
+            TargetReward(Cart(), low={"0": 1.0}, high={"0": 0.0})
+
+
+class TestATask:
+    wrappers = ({"wrapper": "sparse-target", "low": {"0": 0.9}},)
+
+    def test_is_made_with_its_wrappers(self) -> None:
+        env = make_env(replace(get_task("Pendulum-v1"), wrappers=list(self.wrappers)))
+        env.reset(seed=0)
+        paid = {float(env.step(env.action_space.sample())[1]) for _ in range(300)}
+        assert paid <= {0.0, 1.0}
+
+    def test_without_wrappers_is_stored_as_before_there_were_any(self) -> None:
+        assert "wrappers" not in portable(get_task("Pendulum-v1"))
+
+    def test_with_wrappers_is_read_back(self) -> None:
+        task = replace(get_task("Pendulum-v1"), wrappers=list(self.wrappers))
+        assert Task(**json.loads(json.dumps(portable(task)))) == task
+
+    @pytest.mark.parametrize(
+        ("wrappers", "message"),
+        [
+            ("sparse", "must be a list"),
+            (["sparse-target"], "is a table"),
+            ([{"name": "sparse-target"}], "is a table"),
+            ([{"wrapper": "sparse-targe"}], "did you mean sparse-target"),
+        ],
+    )
+    def test_of_unknown_or_malformed_wrappers_is_refused(self, wrappers: Any, message: str) -> None:
+        with pytest.raises(UserError, match=message):
+            replace(get_task("Pendulum-v1"), wrappers=wrappers)
+
+    def test_with_an_unknown_argument_is_refused_when_it_is_made(self) -> None:
+        wrappers = [{"wrapper": "position-delay", "metres": 2.0}]
+        with pytest.raises(UserError, match="does not take"):
+            make_env(replace(get_task("Pendulum-v1"), wrappers=wrappers))
+
+    def test_is_told_by_its_name_alone_if_it_is_one_of_the_suite(self) -> None:
+        task = get_task("cartpole-swingup-sparse")
+        assert given_task(task) == {"task": "cartpole-swingup-sparse", "changes": {}}
+
+    def test_records_the_source_of_its_wrappers(self, tmp_path: Any) -> None:
+        result = pac4sac.train(
+            *("cartpole-swingup-sparse", "sac"), steps=60, out=tmp_path / "a", device="cpu",
+            backend="eager", workers=0, settings={"warmup": 30, "batch": 8, "width": 8},
+            evaluation_episodes=1,
+        )  # fmt: skip
+        about = json.loads((result.runs[0].folder / "run.json").read_text())
+        assert about["task"]["wrappers"] == get_task("cartpole-swingup-sparse").wrappers
+        assert "pac4sac.tasks.wrappers" in about["code"]
+
+
+@pytest.mark.parametrize("name", ["half-cheetah-delayed", "ant-delayed"])
+def test_random_actions_earn_nothing_on_delayed_robots(name: str) -> None:
+    env = make_env(replace(get_task(name), horizon=60))
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    total = [float(env.step(env.action_space.sample())[1]) for _ in range(60)]
+    assert min(total) > -0.01
+    assert max(total) < 0
+
+
+def test_the_sparse_swing_up_pays_an_upright_pole_near_the_centre() -> None:
+    env = make_env(get_task("cartpole-swingup-sparse"))
+    target = env.env
+    assert isinstance(target, TargetReward)
+    inside = np.array([0.2, 0.0, 0.996, 0.0, 0.0], np.float32)
+    for observation, expected in [
+        (inside, 1.0),
+        (inside * [2, 1, 1, 1, 1], 0.0),
+        (inside * [-1, 1, 1, 1, 1], 1.0),
+        (inside * [1, 1, 0.99, 1, 1], 0.0),
+    ]:
+        target.env = type("Still", (Cart,), {"observe": lambda self, o=observation: o})()
+        target.env.reset()
+        assert target.step(np.zeros(1))[1] == expected
+
+
+def test_every_task_of_the_suite_has_a_threshold_and_a_budget() -> None:
+    for tasks in EXPLORATION_TASKS.values():
+        for task in tasks.values():
+            assert task.r_limit is not None
+            assert task.horizon is not None
+            assert task.steps > 0
