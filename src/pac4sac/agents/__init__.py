@@ -19,6 +19,7 @@ from pac4sac.agents.settings import AgentConfig, check_declared, convert_value
 from pac4sac.agents.td3 import Td3
 from pac4sac.agents.tqc import Tqc
 from pac4sac.agents.variants.bounded import Bounded
+from pac4sac.agents.variants.explore_actors import ExploreActors
 from pac4sac.agents.variants.full_covariance import FullCovariance
 from pac4sac.agents.variants.index_head import IndexHead
 from pac4sac.agents.variants.mixture import Mixture
@@ -55,6 +56,7 @@ class Algorithm:
 ALGORITHMS: dict[str, Algorithm] = {
     "pac4sac": Algorithm(Pac4Sac),
     "pac4sac-explore": Algorithm(Explore),
+    "pac4sac-explore-actors": Algorithm(ExploreActors),
     "sac": Algorithm(Sac),
     "sac-auto": Algorithm(Sac, {"learn_alpha": True}, "Soft actor-critic with learned α"),
     "ddpg": Algorithm(Ddpg),

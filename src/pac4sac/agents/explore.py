@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pac4sac.agents.base import Draw, Hyper, Loss, State, Target
 from pac4sac.agents.nets import Params
-from pac4sac.agents.posterior_sampling import PosteriorSampling
+from pac4sac.agents.posterior_sampling import PosteriorSampling, held_for
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac, SacConfig, best_candidate, pairs
 from pac4sac.agents.settings import (
@@ -68,7 +68,6 @@ class Explore(PosteriorSampling, Sac):
     Config = ExploreConfig
     presets: ClassVar = {"default": {}, "reproduction": REPRODUCTION}
     updates_of_task: ClassVar = {"reproduction": 1}
-    takes_minimum: ClassVar = False
     config: ExploreConfig
 
     # --- learning. Each member regresses its own target,
@@ -95,14 +94,7 @@ class Explore(PosteriorSampling, Sac):
         loss = (target.y - m).square().mean(-1).sum(1)
         return loss, {"q": m.mean((1, 2)), "q_deviation": m.std(1, correction=0).mean(-1)}
 
-    # The actor maximises the ensemble's mean, E_μ[Q].
-
-    def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
-        return self.critic(theta, s, a)[0].mean(1)
-
-    def mean_and_variance(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-        m, _ = self.critic(self.params(state, "critic"), s, a)
-        return m.mean(1), m.var(1, correction=0)
+    # The actor maximises the ensemble's mean, E_μ[Q], as in `PosteriorSampling`.
 
     # --- acting: candidates a_1, …, a_S | s ~ π, of which the agent takes the one with the largest
     # Q_k. In training k is the member of the episode; in evaluation the mean ranks.
@@ -130,9 +122,7 @@ class Explore(PosteriorSampling, Sac):
         return torch.where(uniform[:, :, None, None], 2 * draw["outside"] - 1, a)
 
     def due_for_draw(self, state: State) -> Tensor:
-        held = Hyper(state).held
-        every = torch.remainder(state["step"].to(held.dtype), held.clamp_min(1)) == 0
-        return super().due_for_draw(state) | (every & (held > 0))
+        return super().due_for_draw(state) | held_for(state, Hyper(state).held)
 
     # --- what the above needs
 

@@ -10,21 +10,14 @@ import torch
 from torch import Tensor
 
 from pac4sac.agents.base import Draw, Hyper, Loss, State, Target
-from pac4sac.agents.nets import (
-    Critic,
-    GaussianActor,
-    Net,
-    Params,
-    Trunk,
-    linear_head,
-    linear_parameters,
-)
+from pac4sac.agents.nets import Critic, Params
 from pac4sac.agents.nets import squashed_sample as squashed
-from pac4sac.agents.posterior_sampling import PosteriorSampling
+from pac4sac.agents.own_policies import OwnPolicies
+from pac4sac.agents.posterior_sampling import held_for
 from pac4sac.agents.replay import Batch
-from pac4sac.agents.sac import Sac, SacConfig
+from pac4sac.agents.sac import SacConfig
 from pac4sac.agents.settings import (
-    AT_LEAST_ONE,
+    NON_NEGATIVE,
     POSITIVE,
     REPRODUCTION_SAC,
     Interval,
@@ -46,27 +39,11 @@ class PbacConfig(SacConfig):
         0.95, Interval(0, 1, low_open=True), "share of the errors in a minibatch that a critic sees"
     )
     held: int = per_run(
-        5, AT_LEAST_ONE, "steps after which a policy is drawn; each episode draws one too"
+        5, NON_NEGATIVE, "steps for which a policy is held; 0: until the episode ends"
     )
 
 
-class ManyActors(GaussianActor):
-    """One trunk, a head for each policy."""
-
-    def __init__(self, trunk: Trunk, da: int, policies: int) -> None:
-        Net.__init__(self, trunk, linear_parameters(trunk.width, policies * 2 * da))
-        self.policies = policies
-
-    def __call__(self, p: Params, s: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation, each [R, M, B, da]."""
-        heads = (
-            linear_head(p, self.trunk(p, s)).view(*s.shape[:2], self.policies, -1).transpose(1, 2)
-        )
-        mean, log_variance = heads.chunk(2, -1)
-        return mean, (0.5 * log_variance.clamp(*self.log_variance_range)).exp()
-
-
-class Pbac(PosteriorSampling, Sac):
+class Pbac(OwnPolicies):
     title = "PBAC: an ensemble of critics and policies, by the authors of PAC4SAC"
     Config = PbacConfig
     revision: ClassVar = (
@@ -74,18 +51,10 @@ class Pbac(PosteriorSampling, Sac):
     )
     presets: ClassVar = {"default": {}, "reproduction": REPRODUCTION_SAC}
     updates_of_task: ClassVar = {"reproduction": 1}
-    takes_minimum: ClassVar = False
     config: PbacConfig
 
-    def networks(self) -> dict[str, Net]:
-        self.actor = ManyActors(self.trunk(s=self.ds), self.da, self.config.critics)
-        self.critic = Critic(self.trunk(s=self.ds, a=self.da), self.config.critics)
-        return {"critic": self.critic, "actor": self.actor}
-
-    def of_own_policies(self, theta: Params, s: Tensor, a: Tensor) -> Tensor:
-        """Q_k(s, a_k), [R, M, B]: each critic on the action [R, M, B, da] of its own policy."""
-        (states,) = self.critic.of_members(s)
-        return self.critic.head(theta, self.critic.trunk(theta, states, a.flatten(0, 1)))[0]
+    def build_critic(self) -> Critic:
+        return Critic(self.trunk(s=self.ds, a=self.da), self.config.critics)
 
     # --- y_k = r + γ(1 − d)(Q̄_k(s′, a′) − α log π_j(a′|s′)), where π_j is the policy that acts at
     # present: all critics judge the same next action, and none that it alone holds best.
@@ -122,59 +91,14 @@ class Pbac(PosteriorSampling, Sac):
         log = {"q": m.mean((1, 2)), "bellman": bellman, "kl": from_prior - 0.5 * log_variance}
         return loss, log | {"q_deviation": variance.sqrt().mean(-1)}
 
-    def actor_loss(self, state: State, pi: Params, batch: Batch, draw: Draw) -> Loss:
-        alpha = self.alpha(state)
-        a, log_pi = squashed(*self.actor(pi, batch.s), draw["actor"])
-        q = self.of_own_policies(self.params(state, "critic"), batch.s, a)
-        loss = (alpha.view(-1, 1, 1) * log_pi - q).mean((1, 2))
-        return loss, {"entropy": -log_pi.mean((1, 2)), "alpha": alpha}
-
-    def mean_and_variance(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
-        m, _ = self.critic(self.params(state, "critic"), s, a)
-        return m.mean(1), m.var(1, correction=0)
-
-    # --- acting: one of the policies; evaluation takes the mean of their actions
-
-    def proposal(self, state: State, s: Tensor) -> tuple[Tensor, Tensor]:
-        mean, std = super().proposal(state, s)
-        chosen = state["member"].view(-1, 1, 1, 1).expand(-1, 1, *mean.shape[2:])
-        return mean.gather(1, chosen).squeeze(1), std.gather(1, chosen).squeeze(1)
+    # --- acting: the policy of one member for some steps, as in `OwnPolicies`
 
     def due_for_draw(self, state: State) -> Tensor:
-        # a float: compiled for a CPU, whole numbers would be divided in empty lanes too, by 0
-        held = Hyper(state).held
-        return super().due_for_draw(state) | (
-            torch.remainder(state["step"].to(held.dtype), held) == 0
-        )
-
-    def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
-        """Return the mean over critics, by which shooting ranks candidates."""
-        return self.critic(theta, s, a)[0].mean(1)
-
-    def deterministic_action(self, state: State, s: Tensor) -> Tensor:
-        return torch.tanh(self.actor(self.params(state, "actor"), s)[0]).mean(1)
-
-    def sample_policy(self, state: State, s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
-        """Of a policy drawn for each state."""
-        # [R, M, B, da]
-        a, log_pi = squashed(*self.actor(self.params(state, "actor"), s), draw["policies"])
-        chosen = self.member_index(draw["which"]).unsqueeze(1)
-        each = chosen.unsqueeze(-1).expand(-1, -1, -1, self.da)
-        return a.gather(1, each).squeeze(1), log_pi.gather(1, chosen).squeeze(1)
-
-    # --- what the above needs
-
-    def policy_streams(self, states: int) -> dict[str, Stream]:
-        return {
-            "policies": Stream((self.config.critics, states, self.da)),
-            "which": Stream((states,), uniform=True),
-        }
+        return super().due_for_draw(state) | held_for(state, Hyper(state).held)
 
     def update_streams(self) -> dict[str, Stream]:
-        members, batch = self.config.critics, self.config.batch
-        own = Stream((members, batch, self.da))
-        one = Stream((batch, self.da))
-        return {"target": one, "actor": own, "mask": Stream((members, batch), uniform=True)}
+        mask = Stream((self.config.critics, self.config.batch), uniform=True)
+        return super().update_streams() | {"mask": mask}
 
     def logged(self) -> tuple[str, ...]:
         return (*super().logged(), "bellman", "kl", "q_deviation")

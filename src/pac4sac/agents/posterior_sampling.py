@@ -2,15 +2,29 @@
 until its end."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from pac4sac.agents.base import Agent, Draw, State
+from pac4sac.agents.nets import Params
 from pac4sac.agents.tape import Stream
 
 
 class PosteriorSampling(Agent):
+    """An ensemble of critics as a posterior: each member is as likely as the others."""
+
+    takes_minimum: ClassVar[bool] = False
+
+    def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
+        """Return the mean over members, [R, B]."""
+        return self.critic(theta, s, a)[0].mean(1)
+
+    def mean_and_variance(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
+        m, _ = self.critic(self.params(state, "critic"), s, a)
+        return m.mean(1), m.var(1, correction=0)
+
     def act(self, state: State, s: Tensor, draw: Draw) -> Tensor:
         self.draw_member(state, draw, self.due_for_draw(state))
         state["episode_begins"].fill_(False)
@@ -51,3 +65,9 @@ class PosteriorSampling(Agent):
         begins = torch.ones(self.runs, dtype=torch.bool, device=device)
         member = torch.zeros(self.runs, dtype=torch.int64, device=device)
         return super().extra_state(seeds, device) | {"episode_begins": begins, "member": member}
+
+
+def held_for(state: State, steps: Tensor) -> Tensor:
+    """Return the runs [R] whose member was held for that many steps; 0 holds it all episode."""
+    # Floats: compiled for a CPU, whole numbers would be divided in empty lanes too, by 0.
+    return (torch.remainder(state["step"].to(steps.dtype), steps.clamp_min(1)) == 0) & (steps > 0)

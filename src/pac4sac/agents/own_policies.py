@@ -1,0 +1,77 @@
+"""An ensemble whose members have a policy each: the policy of the member that is drawn acts."""
+
+import torch
+from torch import Tensor
+
+from pac4sac.agents.base import Draw, Loss, State
+from pac4sac.agents.nets import GaussianActor, Net, Params, Trunk, linear_head, linear_parameters
+from pac4sac.agents.nets import squashed_sample as squashed
+from pac4sac.agents.posterior_sampling import PosteriorSampling
+from pac4sac.agents.replay import Batch
+from pac4sac.agents.sac import Sac
+from pac4sac.agents.tape import Stream
+
+
+class ManyActors(GaussianActor):
+    """One trunk, and a head for each policy."""
+
+    def __init__(self, trunk: Trunk, da: int, policies: int) -> None:
+        Net.__init__(self, trunk, linear_parameters(trunk.width, policies * 2 * da))
+        self.policies = policies
+
+    def __call__(self, p: Params, s: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation, each [R, M, B, da]."""
+        heads = (
+            linear_head(p, self.trunk(p, s)).view(*s.shape[:2], self.policies, -1).transpose(1, 2)
+        )
+        mean, log_variance = heads.chunk(2, -1)
+        return mean, (0.5 * log_variance.clamp(*self.log_variance_range)).exp()
+
+
+class OwnPolicies(PosteriorSampling, Sac):
+    """Member k has the critic Q_k and the policy π_k, which maximises Q_k."""
+
+    def networks(self) -> dict[str, Net]:
+        self.actor = ManyActors(self.trunk(s=self.ds), self.da, self.config.critics)
+        self.critic = self.build_critic()
+        return {"critic": self.critic, "actor": self.actor}
+
+    def of_own_policies(self, theta: Params, s: Tensor, a: Tensor) -> Tensor:
+        """Q_k(s, a_k), [R, M, B]: each critic on the action [R, M, B, da] of its own policy."""
+        (states,) = self.critic.of_members(s)
+        return self.critic.head(theta, self.critic.trunk(theta, states, a.flatten(0, 1)))[0]
+
+    def actor_loss(self, state: State, pi: Params, batch: Batch, draw: Draw) -> Loss:
+        alpha = self.alpha(state)
+        a, log_pi = squashed(*self.actor(pi, batch.s), draw["actor"])
+        q = self.of_own_policies(self.params(state, "critic"), batch.s, a)
+        loss = (alpha.view(-1, 1, 1) * log_pi - q).mean((1, 2))
+        return loss, {"entropy": -log_pi.mean((1, 2)), "alpha": alpha}
+
+    # --- acting: one of the policies; evaluation takes the mean of their actions
+
+    def proposal(self, state: State, s: Tensor) -> tuple[Tensor, Tensor]:
+        mean, std = super().proposal(state, s)
+        chosen = state["member"].view(-1, 1, 1, 1).expand(-1, 1, *mean.shape[2:])
+        return mean.gather(1, chosen).squeeze(1), std.gather(1, chosen).squeeze(1)
+
+    def deterministic_action(self, state: State, s: Tensor) -> Tensor:
+        return torch.tanh(self.actor(self.params(state, "actor"), s)[0]).mean(1)
+
+    def sample_policy(self, state: State, s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
+        """Draw an action of a policy that is drawn for each state."""
+        # [R, M, B, da]
+        a, log_pi = squashed(*self.actor(self.params(state, "actor"), s), draw["policies"])
+        chosen = self.member_index(draw["which"]).unsqueeze(1)
+        each = chosen.unsqueeze(-1).expand(-1, -1, -1, self.da)
+        return a.gather(1, each).squeeze(1), log_pi.gather(1, chosen).squeeze(1)
+
+    def policy_streams(self, states: int) -> dict[str, Stream]:
+        return {
+            "policies": Stream((self.config.critics, states, self.da)),
+            "which": Stream((states,), uniform=True),
+        }
+
+    def update_streams(self) -> dict[str, Stream]:
+        own = Stream((self.config.critics, self.config.batch, self.da))
+        return super().update_streams() | {"actor": own}
