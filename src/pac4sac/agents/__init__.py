@@ -25,7 +25,9 @@ from pac4sac.agents.variants.index_head import IndexHead
 from pac4sac.agents.variants.mixture import Mixture
 from pac4sac.agents.variants.moving_prior import MovingPrior
 from pac4sac.agents.variants.oac_lab import OacLab
+from pac4sac.agents.variants.random_critic import RandomCritic
 from pac4sac.agents.variants.released_code import ReleasedCode
+from pac4sac.agents.variants.rnd import Rnd
 from pac4sac.agents.variants.sac_fpi import SacFpi
 from pac4sac.agents.variants.sac_nr import SacNr
 from pac4sac.agents.variants.thompson import Thompson
@@ -63,6 +65,8 @@ ALGORITHMS: dict[str, Algorithm] = {
     "oac": Algorithm(Oac),
     "oac-gauss": Algorithm(OacGauss),
     "oac-lab": Algorithm(OacLab),
+    "sac-rnd": Algorithm(Rnd),
+    "sac-random-critic": Algorithm(RandomCritic),
     "sac-nr": Algorithm(SacNr),
     "sac-fpi": Algorithm(SacFpi),
     "pac4ddpg": Algorithm(Pac4Ddpg),

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pac4sac.agents.base import Draw, Hyper, Loss, State, Target
 from pac4sac.agents.nets import Params
-from pac4sac.agents.posterior_sampling import PosteriorSampling, held_for
+from pac4sac.agents.posterior_sampling import PosteriorSampling, held_for, of_member
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac, SacConfig, best_candidate, pairs
 from pac4sac.agents.settings import (
@@ -103,14 +103,17 @@ class Explore(PosteriorSampling, Sac):
         a = self.candidates(state, s, draw)  # [R, S, B, da]
         if a.shape[1] == 1:
             return a.squeeze(1)
-        m, _ = self.critic(self.params(state, "critic"), *pairs(s, a))  # [R, M, S·B]
         is_training = "member" in draw
         if is_training and self.config.ranking == "member":
-            chosen = state["member"].view(-1, 1, 1).expand(-1, 1, m.shape[-1])
-            q = m.gather(1, chosen).squeeze(1)
+            q = self.member_value(state, *pairs(s, a))
         else:
-            q = m.mean(1)
+            q = self.value(self.params(state, "critic"), *pairs(s, a), None)
         return best_candidate(a, q.view(a.shape[:-1]), Hyper(state).shots)
+
+    def member_value(self, state: State, s: Tensor, a: Tensor) -> Tensor:
+        """Return Q_k [R, B] of the member that each run holds."""
+        m, _ = self.critic(self.params(state, "critic"), s, a)
+        return of_member(m, state["member"])
 
     def candidates(self, state: State, s: Tensor, draw: Draw) -> Tensor:
         """Return S actions for each state, of which a share is uniform in [−1, 1]."""

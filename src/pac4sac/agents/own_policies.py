@@ -48,12 +48,19 @@ class OwnPolicies(PosteriorSampling, Sac):
         loss = (alpha.view(-1, 1, 1) * log_pi - q).mean((1, 2))
         return loss, {"entropy": -log_pi.mean((1, 2)), "alpha": alpha}
 
-    # --- acting: one of the policies; evaluation takes the mean of their actions
+    # --- acting: in training the policy of the drawn member; evaluation uses all of them
 
     def proposal(self, state: State, s: Tensor) -> tuple[Tensor, Tensor]:
         mean, std = super().proposal(state, s)
         chosen = state["member"].view(-1, 1, 1, 1).expand(-1, 1, *mean.shape[2:])
         return mean.gather(1, chosen).squeeze(1), std.gather(1, chosen).squeeze(1)
+
+    def candidates(self, state: State, s: Tensor, draw: Draw) -> Tensor:
+        if "member" in draw:  # in training
+            return super().candidates(state, s, draw)
+        mean, std = self.actor(self.params(state, "actor"), s)  # [R, M, B, da]
+        policy = torch.arange(draw["candidates"].shape[1], device=s.device) % self.config.critics
+        return torch.tanh(mean[:, policy] + std[:, policy] * draw["candidates"])
 
     def deterministic_action(self, state: State, s: Tensor) -> Tensor:
         return torch.tanh(self.actor(self.params(state, "actor"), s)[0]).mean(1)

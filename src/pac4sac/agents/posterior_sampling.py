@@ -1,6 +1,7 @@
-"""Posterior sampling: act by one ensemble member at a time, drawn when an episode begins and kept
-until its end."""
+"""Posterior sampling: act by one draw from the posterior, made when an episode begins and held
+until its end. The posterior of an ensemble is uniform over its members."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -12,10 +13,44 @@ from pac4sac.agents.nets import Params
 from pac4sac.agents.tape import Stream
 
 
-class PosteriorSampling(Agent):
+class HeldDraw(Agent):
+    """An agent that holds what it has drawn for several steps."""
+
+    def act(self, state: State, s: Tensor, draw: Draw) -> Tensor:
+        self.draw_member(state, draw, self.due_for_draw(state))
+        state["episode_begins"].fill_(False)
+        return super().act(state, s, self.held_draw(state, draw))
+
+    def due_for_draw(self, state: State) -> Tensor:
+        """Return the runs [R] that draw in this step."""
+        return state["episode_begins"]
+
+    @abstractmethod
+    def draw_member(self, state: State, draw: Draw, due: Tensor) -> None:
+        """Draw for the runs that are due."""
+
+    def held_draw(self, state: State, draw: Draw) -> Draw:
+        """Return the reading to act with, if what is held takes the place of a stream."""
+        return draw
+
+    def end_of_episode(self, state: State, ended: Tensor) -> None:
+        super().end_of_episode(state, ended)
+        state["episode_begins"].logical_or_(ended)
+
+    def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
+        begins = torch.ones(self.runs, dtype=torch.bool, device=device)
+        return super().extra_state(seeds, device) | {"episode_begins": begins}
+
+
+class PosteriorSampling(HeldDraw):
     """An ensemble of critics as a posterior: each member is as likely as the others."""
 
     takes_minimum: ClassVar[bool] = False
+
+    @property
+    def members(self) -> int:
+        """The number of members among which one is drawn."""
+        return self.critic.members
 
     def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
         """Return the mean over members, [R, B]."""
@@ -25,22 +60,13 @@ class PosteriorSampling(Agent):
         m, _ = self.critic(self.params(state, "critic"), s, a)
         return m.mean(1), m.var(1, correction=0)
 
-    def act(self, state: State, s: Tensor, draw: Draw) -> Tensor:
-        self.draw_member(state, draw, self.due_for_draw(state))
-        state["episode_begins"].fill_(False)
-        return super().act(state, s, draw)
-
-    def due_for_draw(self, state: State) -> Tensor:
-        """Return the runs [R] that draw a member in this step."""
-        return state["episode_begins"]
-
     def draw_member(self, state: State, draw: Draw, due: Tensor) -> None:
         member = self.member_index(draw["member"].squeeze(1))
         state["member"].copy_(torch.where(due, member, state["member"]))
 
     def member_index(self, uniform: Tensor) -> Tensor:
         # u = 1 would be one too many
-        return (uniform * self.critic.members).long().clamp_max(self.critic.members - 1)
+        return (uniform * self.members).long().clamp_max(self.members - 1)
 
     def drawn_values(self, state: State, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
         """Each value is of one member, with one draw of its weights if it has a posterior; the
@@ -54,20 +80,21 @@ class PosteriorSampling(Agent):
         member = self.member_index(torch.special.ndtr(sums))[:, None, None]
         return q.gather(1, member.expand(-1, 1, q.shape[2], -1)).squeeze(1)
 
-    def end_of_episode(self, state: State, ended: Tensor) -> None:
-        super().end_of_episode(state, ended)
-        state["episode_begins"].logical_or_(ended)
-
     def act_streams(self) -> dict[str, Stream]:
         return super().act_streams() | {"member": Stream((1,), uniform=True)}
 
     def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
-        begins = torch.ones(self.runs, dtype=torch.bool, device=device)
         member = torch.zeros(self.runs, dtype=torch.int64, device=device)
-        return super().extra_state(seeds, device) | {"episode_begins": begins, "member": member}
+        return super().extra_state(seeds, device) | {"member": member}
 
 
 def held_for(state: State, steps: Tensor) -> Tensor:
     """Return the runs [R] whose member was held for that many steps; 0 holds it all episode."""
     # Floats: compiled for a CPU, whole numbers would be divided in empty lanes too, by 0.
     return (torch.remainder(state["step"].to(steps.dtype), steps.clamp_min(1)) == 0) & (steps > 0)
+
+
+def of_member(values: Tensor, member: Tensor) -> Tensor:
+    """Return the values [R, B] of one member [R] of each run, out of [R, M, B]."""
+    chosen = member.view(-1, 1, 1).expand(-1, 1, values.shape[-1])
+    return values.gather(1, chosen).squeeze(1)

@@ -1,0 +1,43 @@
+"""A control for posterior sampling: one of many random functions, which are never trained, ranks
+the candidates of an episode. It explores as coherently, but not by what it believes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pac4sac.agents.base import State
+from pac4sac.agents.explore import Explore, ExploreConfig
+from pac4sac.agents.nets import Critic, Net
+from pac4sac.agents.posterior_sampling import of_member
+from pac4sac.agents.settings import Interval, new_default, structural
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomCriticConfig(ExploreConfig):
+    functions: int = structural(50, Interval(1), "random functions, one of which ranks an episode")
+    critics: int = new_default(ExploreConfig, "critics", 2)
+    target: str = new_default(ExploreConfig, "target", "minimum")
+
+
+class RandomCritic(Explore):
+    title = "SAC + shooting ranked by a random function per episode"
+    Config = RandomCriticConfig
+    config: RandomCriticConfig
+
+    def networks(self) -> dict[str, Net]:
+        self.random = Critic(self.trunk(s=self.ds, a=self.da), self.config.functions)
+        return super().networks()
+
+    @property
+    def members(self) -> int:
+        return self.config.functions
+
+    def member_value(self, state: State, s: Tensor, a: Tensor) -> Tensor:
+        q, _ = self.random(self.random.views(state["random"]), s, a)
+        return of_member(q, state["member"])
+
+    def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
+        random = self.random.initial(seeds, "initial/random", device)
+        return super().extra_state(seeds, device) | {"random": random}
