@@ -13,7 +13,8 @@ from gymnasium import spaces
 from pac4sac.base.errors import UserError
 from pac4sac.cli.main import main
 from pac4sac.tasks import TASKS, Task, get_task, make_env
-from pac4sac.tasks.registry import FIELD_TASKS, register_environments
+from pac4sac.tasks.catalogue import FIELD_TASKS
+from pac4sac.tasks.registry import register_environments
 
 
 class Echo(gymnasium.Env[Any, Any]):

@@ -12,7 +12,8 @@ from gymnasium import spaces
 import pac4sac
 from pac4sac.base.errors import UserError
 from pac4sac.tasks import Task, get_task, make_env
-from pac4sac.tasks.registry import EXPLORATION_TASKS, given_task, portable
+from pac4sac.tasks.catalogue import EXPLORATION_TASKS, portable
+from pac4sac.tasks.registry import given_task
 from pac4sac.tasks.wrappers import PositionDelay, TargetReward
 
 

@@ -59,7 +59,7 @@ class List:
 
 def task_rows() -> Iterator[Row]:
     """Yield the rows of the tasks, with a blank line between groups."""
-    from pac4sac.tasks.registry import TASK_GROUPS
+    from pac4sac.tasks.catalogue import TASK_GROUPS
 
     for group, (extra, tasks) in enumerate(TASK_GROUPS):
         if group:

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from pac4sac.base.errors import UserError, import_extra
 from pac4sac.base.files import write_whole
-from pac4sac.tasks.registry import Task, make_env
+from pac4sac.tasks.catalogue import Task
+from pac4sac.tasks.registry import make_env
 from pac4sac.training.agent_file import TrainedAgent, choose_agent, load
 
 Vectors = NDArray[np.float32]

@@ -13,8 +13,9 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from pac4sac.base.errors import UserError, how_to_install, import_extra
+from pac4sac.tasks.catalogue import Task
 from pac4sac.tasks.episodes import simulator_seed
-from pac4sac.tasks.registry import Task, make_env
+from pac4sac.tasks.registry import make_env
 from pac4sac.training.agent_file import TrainedAgent, choose_agent, load
 from pac4sac.training.backends import on_threads, suitable_threads
 

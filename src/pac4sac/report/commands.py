@@ -13,7 +13,7 @@ from pac4sac.runs.reading import RunRecord
 T = TypeVar("T")
 DEFAULT_PRESET = "default"
 DEFAULT_EVALUATION_EPISODES = 5
-TASK_FIELDS = ("name", "horizon", "r_limit", "env_kwargs", "steps")
+TASK_FIELDS = ("name", "horizon", "r_limit", "env_kwargs", "steps", "wrappers")
 
 
 def train_command(runs: Sequence[RunRecord], seeds: str) -> str:

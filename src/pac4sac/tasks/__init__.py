@@ -2,7 +2,8 @@
 
 from pac4sac.base.trust import allow_named
 from pac4sac.tasks import registry
-from pac4sac.tasks.registry import TASKS, Task, TaskEnv, get_task, simulator_seconds, task_sizes
+from pac4sac.tasks.catalogue import TASKS, Task
+from pac4sac.tasks.registry import TaskEnv, get_task, simulator_seconds, task_sizes
 
 __all__ = ["TASKS", "Task", "get_task", "make_env", "simulator_seconds", "task_sizes"]
 

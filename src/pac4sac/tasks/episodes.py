@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.stopping import StopRequest
-from pac4sac.tasks.registry import Task, make_env
+from pac4sac.tasks.catalogue import Task
+from pac4sac.tasks.registry import make_env
 
 Board = NDArray[np.void]
 

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from pac4sac.base.cores import cores
 from pac4sac.base.errors import UserError
 from pac4sac.base.stopping import STEP_SECONDS, StopRequest
+from pac4sac.tasks.catalogue import Task, portable
 from pac4sac.tasks.episodes import Alarm, Board, HostInProcess, board_layout
-from pac4sac.tasks.registry import Task, portable, simulator_seconds, task_sizes
+from pac4sac.tasks.registry import simulator_seconds, task_sizes
 from pac4sac.tasks.worker import Host, HostInWorker, WorkerGroup, WorkerProcess, close_hosts
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,4 @@
-"""Define tasks, and make their environments.
-
-A task is an environment with its episode length, solve threshold and step budget.
+"""Find tasks by name, and make their environments.
 
 Any Gymnasium environment with continuous actions can be a task. A thin wrapper gives it flat
 float32 observations and, for learners, actions in [-1, 1]."""
@@ -13,10 +11,8 @@ import importlib
 import json
 import math
 import time
-import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from pathlib import Path
+from dataclasses import fields, replace
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -26,116 +22,18 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 from pac4sac.base.errors import UserError, how_to_install
-from pac4sac.base.files import as_json
-from pac4sac.base.ranges import ANY, AT_LEAST_ONE, check_value
-from pac4sac.base.text import did_you_mean
 from pac4sac.base.trust import trusted_module
-from pac4sac.tasks.wrappers import check_wrappers, wrap, wrapper_class
+from pac4sac.tasks.catalogue import HORIZON, NAMED_TASKS, TASKS, Task
+from pac4sac.tasks.wrappers import wrap, wrapper_class
 
 Vector = NDArray[np.float32]
 ToVector = Callable[[Any], Vector]
 ToAction = Callable[[Vector], Any]
 
-HORIZON = 1000
 # Fields of a task that --set-task and --steps change; updates per step are a setting of the run.
 GIVEN = ("name", "horizon", "r_limit", "env_kwargs", "steps", "wrappers")
 # The classes in robots.py, and the solve threshold in the original registration of each.
 ROBOTS = {"CartpoleSwingup": 800.0, "HalfCheetah": 3000.0, "Ant": 2500.0, "Humanoid": None}
-
-
-@dataclass(frozen=True)
-class Task:
-    """An environment with its episode length, solve threshold and step budget.
-
-    Attributes:
-        name: Name of the task.
-        env_id: Gymnasium id of the environment.
-        horizon: Steps after which an episode is truncated; None for the environment's own limit.
-        r_limit: Return above which an episode counts as solved; None for no threshold.
-        steps: Environment steps of a run.
-        updates_per_step: Updates after each step.
-        env_kwargs: Arguments of the environment.
-    """
-
-    name: str
-    env_id: str
-    horizon: int | None = None  # steps after which an episode is truncated
-    r_limit: float | None = None  # an episode above this return counts as solved
-    steps: int = 100_000  # step budget of a run
-    updates_per_step: int = 1
-    env_kwargs: dict[str, Any] = field(default_factory=dict)
-    # around the environment, innermost first: {"wrapper": NAME or module:Class, argument: value}
-    wrappers: list[dict[str, Any]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        check_value("name", self.name, str, None)
-        check_value("env_id", self.env_id, str, None)
-        for name in ("steps", "updates_per_step"):
-            check_value(name, getattr(self, name), int, AT_LEAST_ONE)
-        if self.horizon is not None:
-            check_value("horizon", self.horizon, int, AT_LEAST_ONE)
-        if self.r_limit is not None:
-            check_value("r_limit", self.r_limit, float, ANY)
-        if not isinstance(self.env_kwargs, dict):
-            raise UserError(
-                f"env_kwargs must be a table of names and values, not {self.env_kwargs!r}."
-            )
-        object.__setattr__(self, "env_kwargs", as_json(self.env_kwargs))
-        check_wrappers(self.wrappers)
-        object.__setattr__(self, "wrappers", as_json(list(self.wrappers)))
-
-    def changed(self, changes: Mapping[str, Any]) -> "Task":
-        """Return the task with other values for some fields; the environment cannot change."""
-        known = [f.name for f in fields(self) if f.name != "env_id"]
-        if unknown := sorted(set(changes).difference(known)):
-            raise UserError(
-                f"A task has no {unknown[0]!r}; {did_you_mean(unknown[0], known, 'it has')}"
-            )
-        return replace(self, **changes)
-
-
-# Updates per step are not in the paper. Those of the first two tasks bring DDPG and SAC nearest to
-# its rows: see "Calibration" in docs/findings-appendix.md. For Ant and Humanoid we assume one until
-# they are calibrated.
-TASKS: dict[str, Task] = {
-    task.name: task
-    for task in (
-        Task(
-            "cartpole-swingup",
-            "pac4sac/CartpoleSwingup-v0",
-            HORIZON,
-            850.0,
-            40_000,
-            updates_per_step=4,
-        ),
-        Task("half-cheetah", "pac4sac/HalfCheetah-v0", HORIZON, 2000.0, 250_000),
-        Task("ant", "pac4sac/Ant-v0", HORIZON, 2500.0, 500_000),
-        Task("humanoid", "pac4sac/Humanoid-v0", HORIZON, 3500.0, 500_000),
-    )
-}
-
-
-def _tasks_of_file(name: str) -> dict[str, dict[str, Task]]:
-    """Return the tasks of a TOML file beside this one, by the extra that installs their simulator."""
-    content = tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
-    return {
-        extra: {
-            task: Task(task, **{"env_id": task, "horizon": HORIZON} | fields)
-            for task, fields in tasks.items()
-        }
-        for extra, tasks in content.items()
-    }
-
-
-FIELD_TASKS = _tasks_of_file("field.toml")
-EXPLORATION_TASKS = _tasks_of_file("exploration.toml")
-# All tasks that have a name, in groups, each with the extra that installs their simulator.
-TASK_GROUPS: list[tuple[str, dict[str, Task]]] = [
-    ("", TASKS),
-    *FIELD_TASKS.items(),
-    *((extra.replace("none", ""), tasks) for extra, tasks in EXPLORATION_TASKS.items()),
-]
-PRESETS = {name: task for _, tasks in TASK_GROUPS for name, task in tasks.items()}
 
 
 def register_environments() -> None:
@@ -171,7 +69,7 @@ def known_task(name: str) -> Task | None:
     """Return the task of a name, or None if that needs an import."""
     register_environments()
     spec = gymnasium.registry.get(name)
-    return PRESETS.get(name) or (None if spec is None else _task_of(name, spec))
+    return NAMED_TASKS.get(name) or (None if spec is None else _task_of(name, spec))
 
 
 def _task_of(name: str, spec: EnvSpec) -> Task:
@@ -180,7 +78,7 @@ def _task_of(name: str, spec: EnvSpec) -> Task:
 
 def given_task(task: Task) -> dict[str, Any]:
     """Return the name by which `get_task` finds a task, and the fields that differ from that."""
-    is_shipped = task.name in PRESETS and task.env_id == PRESETS[task.name].env_id
+    is_shipped = task.name in NAMED_TASKS and task.env_id == NAMED_TASKS[task.name].env_id
     name = task.name if is_shipped else task.env_id
     known = known_task(name) or Task(name, name)
     changes = {
@@ -194,21 +92,6 @@ def given_task(task: Task) -> dict[str, Any]:
 def _differs(value: Any, other: Any) -> bool:
     """Compare values as JSON, since 850 and 850.0 differ in the identity of a run."""
     return json.dumps(value) != json.dumps(other)
-
-
-def portable(task: Task) -> dict[str, Any]:
-    """Return a task as JSON data, for files and workers."""
-    description = asdict(task)
-    if not task.wrappers:  # as in files from before there were wrappers
-        del description["wrappers"]
-    try:
-        json.dumps(description)
-    except TypeError as problem:
-        raise UserError(
-            f"Task {task.name!r} has env_kwargs that cannot be written down ({problem}); use "
-            "numbers, texts and lists."
-        ) from problem
-    return description
 
 
 def time_limit(task: Task) -> int | None:
@@ -255,7 +138,7 @@ def _import_dm_control(env_id: str) -> None:
 def _nearest(env_id: str, module: str | None) -> str:
     """Return the end of a sentence about an unknown id: those that were probably meant."""
     own = _registered_by(module) if module else set()
-    known = {known.lower(): known for known in (own or {*gymnasium.registry, *PRESETS})}
+    known = {known.lower(): known for known in (own or {*gymnasium.registry, *NAMED_TASKS})}
     name, cutoff = env_id.rpartition(":")[2].lower(), 0.0 if own else 0.5
     close = difflib.get_close_matches(name, known, n=3, cutoff=cutoff)
     if not close:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from pac4sac.base.cores import machine_cores
 from pac4sac.base.stopping import StopRequest, end_with_parent
 from pac4sac.base.trust import import_path
+from pac4sac.tasks.catalogue import Task
 from pac4sac.tasks.episodes import (
     EPISODE_REQUEST,
     Board,
@@ -33,7 +34,6 @@ from pac4sac.tasks.episodes import (
     RunEnvironment,
     board_layout,
 )
-from pac4sac.tasks.registry import Task
 
 SPINS = 100  # checks of a counter before other processes may use the core, about 10 µs
 # Milliseconds between the checks of a sleeping end: a notification can miss that it began to sleep.

@@ -16,7 +16,8 @@ from pac4sac.base.text import file_name, setting_text
 from pac4sac.base.trust import trusted_module
 from pac4sac.runs.identity import LARGEST_SEED, check_description, code_changes, identity
 from pac4sac.tasks import Task
-from pac4sac.tasks.registry import environment_modules, given_task, portable
+from pac4sac.tasks.catalogue import portable
+from pac4sac.tasks.registry import environment_modules, given_task
 
 
 @dataclass(frozen=True)
