@@ -9,12 +9,14 @@ import torch
 from measuring import seconds_each
 
 from pac4sac.agents.base import Agent
+from pac4sac.agents.explore import Explore
 from pac4sac.agents.nets import DeterministicActor
 from pac4sac.agents.oac import Oac
+from pac4sac.agents.own_policies import OwnPolicies
 from pac4sac.agents.pac4sac import PacBayesCritic
-from pac4sac.agents.pbac import Pbac
 from pac4sac.agents.variants.index_head import IndexHead
 from pac4sac.agents.variants.mixture import Mixture
+from pac4sac.agents.variants.rnd import Rnd
 from pac4sac.agents.variants.sac_fpi import SacFpi
 from pac4sac.agents.variants.sac_nr import SacNr
 
@@ -42,7 +44,7 @@ def passes(agent: Agent) -> tuple[Passes, Passes]:
     heads = 2 if agent.critic.gaussian else 1  # mean, and variance
     if isinstance(agent, IndexHead):
         heads += agent.config.critics
-    policies = agent.config.critics if isinstance(agent, Pbac) else 1
+    policies = agent.config.critics if isinstance(agent, OwnPolicies) else 1
     return (
         Passes(agent, 0, policies * (agent.da if deterministic else 2 * agent.da)),
         Passes(agent, agent.da, heads, agent.critic.members),
@@ -59,7 +61,7 @@ def act_flops(agent: Agent) -> int:
     actor, critic = passes(agent)
     rows = actor.forward
     shots = max(agent.shots(evaluating=False))
-    networks = [critic]
+    networks = [Passes(agent, agent.da, 1) if isinstance(agent, Explore) else critic]
     if isinstance(agent, Mixture):
         networks.append(prior_functions(agent, agent.critic.members))
     if shots > 1:
@@ -85,6 +87,10 @@ def update_flops(agent: Agent) -> int:
     if isinstance(agent, SacFpi):
         # the target learns too, and the helper is a critic
         rows += 2 * critic.learn + critic.forward
+    if isinstance(agent, Rnd):
+        # the fixed network and the predictor for the bonus, then both for the predictor's loss
+        features = Passes(agent, 0, agent.config.features)
+        rows += 3 * features.forward + features.learn
     return 2 * agent.config.batch * rows
 
 

@@ -57,8 +57,6 @@ class Algorithm:
 
 ALGORITHMS: dict[str, Algorithm] = {
     "pac4sac": Algorithm(Pac4Sac),
-    "pac4sac-explore": Algorithm(Explore),
-    "pac4sac-explore-actors": Algorithm(ExploreActors),
     "sac": Algorithm(Sac),
     "sac-auto": Algorithm(Sac, {"learn_alpha": True}, "Soft actor-critic with learned α"),
     "ddpg": Algorithm(Ddpg),
@@ -70,6 +68,8 @@ ALGORITHMS: dict[str, Algorithm] = {
     "sac-nr": Algorithm(SacNr),
     "sac-fpi": Algorithm(SacFpi),
     "pac4ddpg": Algorithm(Pac4Ddpg),
+    "pac4sac-explore": Algorithm(Explore),
+    "pac4sac-explore-actors": Algorithm(ExploreActors),
     "pac4sac-bounded": Algorithm(Bounded),
     "pac4sac-full-covariance": Algorithm(FullCovariance),
     "pac4sac-moving-prior": Algorithm(MovingPrior),

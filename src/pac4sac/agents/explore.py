@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from pac4sac.agents.base import Draw, Hyper, Loss, State, Target
-from pac4sac.agents.nets import Params
-from pac4sac.agents.posterior_sampling import PosteriorSampling, held_for, of_member
+from pac4sac.agents.nets import Critic, Params
+from pac4sac.agents.posterior_sampling import PosteriorSampling, held_for
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac, SacConfig, best_candidate, pairs
 from pac4sac.agents.settings import (
     NON_NEGATIVE,
-    REPRODUCTION,
+    REPRODUCTION_SAC,
     UNIT,
     Interval,
     new_default,
@@ -66,9 +66,13 @@ class Explore(PosteriorSampling, Sac):
 
     title = "PAC4SAC for exploration: one critic of an ensemble is held for an episode"
     Config = ExploreConfig
-    presets: ClassVar = {"default": {}, "reproduction": REPRODUCTION}
+    presets: ClassVar = {"default": {}, "reproduction": REPRODUCTION_SAC}
     updates_of_task: ClassVar = {"reproduction": 1}
     config: ExploreConfig
+
+    def build_critic(self) -> Critic:
+        self.single = Critic(self.trunk(s=self.ds, a=self.da))  # a member alone
+        return super().build_critic()
 
     # --- learning. Each member regresses its own target,
     #
@@ -112,8 +116,7 @@ class Explore(PosteriorSampling, Sac):
 
     def member_value(self, state: State, s: Tensor, a: Tensor) -> Tensor:
         """Return Q_k [R, B] of the member that each run holds."""
-        m, _ = self.critic(self.params(state, "critic"), s, a)
-        return of_member(m, state["member"])
+        return self.single(self.single.views(self.held_weights(state, "critic")), s, a)[0][:, 0]
 
     def candidates(self, state: State, s: Tensor, draw: Draw) -> Tensor:
         """Return S actions for each state, of which a share is uniform in [−1, 1]."""

@@ -64,6 +64,12 @@ class PosteriorSampling(HeldDraw):
         member = self.member_index(draw["member"].squeeze(1))
         state["member"].copy_(torch.where(due, member, state["member"]))
 
+    def held_weights(self, state: State, name: str) -> Tensor:
+        """Return the weights [R, 1, P] of the member that each run holds, out of [R, M, P]."""
+        weights = state[name].flatten(0, 1)
+        member = torch.arange(self.runs, device=weights.device) * self.members + state["member"]
+        return weights.index_select(0, member).unsqueeze(1)
+
     def member_index(self, uniform: Tensor) -> Tensor:
         # u = 1 would be one too many
         return (uniform * self.members).long().clamp_max(self.members - 1)
@@ -92,9 +98,3 @@ def held_for(state: State, steps: Tensor) -> Tensor:
     """Return the runs [R] whose member was held for that many steps; 0 holds it all episode."""
     # Floats: compiled for a CPU, whole numbers would be divided in empty lanes too, by 0.
     return (torch.remainder(state["step"].to(steps.dtype), steps.clamp_min(1)) == 0) & (steps > 0)
-
-
-def of_member(values: Tensor, member: Tensor) -> Tensor:
-    """Return the values [R, B] of one member [R] of each run, out of [R, M, B]."""
-    chosen = member.view(-1, 1, 1).expand(-1, 1, values.shape[-1])
-    return values.gather(1, chosen).squeeze(1)

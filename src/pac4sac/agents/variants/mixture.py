@@ -288,11 +288,8 @@ class Mixture(PosteriorSampling, Sac):
 
     def member_value(self, state: State, s: Tensor, a: Tensor) -> Tensor:
         """Return Q [R, B] of the member that each run has drawn for its present episode."""
-        place = torch.arange(self.runs, device=s.device) * self.config.critics + state["member"]
-        weights = state["critic"].flatten(0, 1).index_select(0, place).unsqueeze(1)
-        return self.single.sampled(
-            self.single.views(weights), s, a, state["weight_noise"].unsqueeze(1)
-        )[:, 0, :, 0]
+        weights = self.single.views(self.held_weights(state, "critic"))
+        return self.single.sampled(weights, s, a, state["weight_noise"].unsqueeze(1))[:, 0, :, 0]
 
     def draw_member(self, state: State, draw: Draw, due: Tensor) -> None:
         super().draw_member(state, draw, due)

@@ -10,7 +10,6 @@ from torch import Tensor
 from pac4sac.agents.base import State
 from pac4sac.agents.explore import Explore, ExploreConfig
 from pac4sac.agents.nets import Critic, Net
-from pac4sac.agents.posterior_sampling import of_member
 from pac4sac.agents.settings import Interval, new_default, structural
 
 
@@ -35,8 +34,7 @@ class RandomCritic(Explore):
         return self.config.functions
 
     def member_value(self, state: State, s: Tensor, a: Tensor) -> Tensor:
-        q, _ = self.random(self.random.views(state["random"]), s, a)
-        return of_member(q, state["member"])
+        return self.single(self.single.views(self.held_weights(state, "random")), s, a)[0][:, 0]
 
     def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
         random = self.random.initial(seeds, "initial/random", device)
