@@ -153,7 +153,7 @@ def test_every_agent_is_measured_by_samples_of_its_own_policy(algo: str) -> None
     if with_entropy:
         mean, std = agent.actor(agent.params(state, "actor"), s)
         # [R, M, E, da]
-        policies = (mean, std) if algo == "pbac" else (mean.unsqueeze(1), std.unsqueeze(1))
+        policies = (mean, std) if mean.dim() == 4 else (mean.unsqueeze(1), std.unsqueeze(1))
         density = (
             torch.distributions.Normal(*policies).log_prob(torch.atanh(a).unsqueeze(1)).sum(-1)
         )
