@@ -151,6 +151,7 @@ class StudyPlanCommand(PartOfStudy):
     """
 
     trial: bool = True  # Measure the time of each cohort in a trial.
+    keep_stale: arguments.KeepStale = False
 
     def run(self, console: Console) -> int:
         study, root = self.study_and_folder()
@@ -166,7 +167,9 @@ class StudyPlanCommand(PartOfStudy):
         device = {**study.options, **chosen}.get("device", "auto")
         place = place_for_cohorts(device, self.memory_in_bytes())
         known = archived(self.into) if self.into else ()
-        cohorts = plan(study, root, place.memory, place.on_gpu, known=known)
+        cohorts = plan(
+            study, root, place.memory, place.on_gpu, keep_stale=self.keep_stale, known=known
+        )
         if not cohorts:
             say(console, f"{self.into} holds all runs of {study.name}; nothing is left to train.")
             return 0

@@ -58,9 +58,10 @@ class StudyDisplay(Watcher):
     ) -> None:
         for sentence in _about_runs(study, root, cohorts):
             say(self.console, sentence)
-        if cohorts:
-            many = f"{len(cohorts)} cohorts" if len(cohorts) > 1 else "1 cohort"
-            most = max(cohort.bytes for cohort in cohorts)
+        to_train = [cohort for cohort in cohorts if not cohort.is_done()]
+        if to_train:
+            many = f"{len(to_train)} cohorts" if len(to_train) > 1 else "1 cohort"
+            most = max(cohort.bytes for cohort in to_train)
             say(
                 self.console,
                 f"{many} of up to {most / 1e6:.0f} MB, where {memory / 1e6:.0f} MB are "
