@@ -1,5 +1,5 @@
-"""PAC4SAC that shoots by Thompson sampling: one draw of the last layer's weights ranks all
-candidates, where the paper draws a value for each of them."""
+"""PAC4SAC with Thompson sampling: one draw of the last layer's weights ranks all candidates. The
+paper draws a value for each of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
