@@ -73,12 +73,11 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def compare(out: Path, **more: Any) -> pac4sac.Comparison:
-    settings = {name: value for name, value in SETTINGS.items() if name != "warmup"}
     return pac4sac.compare(
         HILL,
         ["sac", "my_agent:Mine"],
         seeds=[0],
-        settings=settings,
+        settings=SETTINGS,
         steps=60,
         out=out,
         **OPTIONS,
@@ -284,7 +283,7 @@ class TestAReport:
 
 
 def test_a_plan_imports_nothing_that_the_study_does_not_name(tmp_path: Path) -> None:
-    study = comparison_study("Pendulum-v1", ["sac", "ddpg"], [0], {"width": 8}, 50, None)
+    study = comparison_study("Pendulum-v1", ["sac", "ddpg"], [0], SETTINGS, 50, None)
     begin(study, tmp_path, plan(study, tmp_path, 10**12), {})
     for path in tmp_path.glob("experiments/*/experiment.json"):
         path.write_text(path.read_text().replace('"algo": "sac"', '"algo": "nowhere:Sac"'))

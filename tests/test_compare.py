@@ -17,6 +17,7 @@ from pac4sac.base.stopping import StopRequest
 from pac4sac.cli.main import main
 from pac4sac.report.formats import tables_as_text
 from pac4sac.report.tables import Cell, Column, Table
+from pac4sac.runs.statistics import MOST_SEEDS, Summary, seeds_needed
 from pac4sac.studies.compare import comparison_study
 
 TASK = "training_environments:SolvableDrift-v0"
@@ -154,7 +155,7 @@ def test_an_algorithm_of_ones_own_can_be_the_baseline(
     tmp_path: Path, cohorts_trained: list[Any]
 ) -> None:
     own = "training_agents:Statue"
-    pac4sac.compare(TASK, f"{own}, sac", seeds=0, out=tmp_path / "own")
+    pac4sac.compare(TASK, f"{own}, sac", seeds=0, steps=20_000, out=tmp_path / "own")
     about = json.loads((tmp_path / "own" / "study.json").read_bytes())
     assert about["baseline"] == next(
         row["label"] for row in about["expected_runs"] if row["algo"] == own
@@ -164,24 +165,54 @@ def test_an_algorithm_of_ones_own_can_be_the_baseline(
 def test_a_task_may_be_made_by_hand_and_settings_go_to_those_who_have_them() -> None:
     task = pac4sac.Task("mine", "Pendulum-v1", horizon=50)
     study = comparison_study(
-        task, ["pac4sac", "ddpg"], [0, 1], {"shots": "7", "width": [16]}, 500, None
+        task, ["pac4sac", "ddpg"], [0, 1], {"shots": "7", "width": [16]}, 20_000, None
     )
     configs = {run.algo: run.config for run in study.runs()}
     assert configs["pac4sac"].shots == 7
     assert {config.width for config in configs.values()} == {16}
-    assert study.tasks == (replace(task, steps=500),)
+    assert study.tasks == (replace(task, steps=20_000),)
 
 
-def test_a_preset_goes_to_those_who_have_it_and_into_their_name(
+def test_a_preset_for_one_algorithm_is_in_its_name(
     tmp_path: Path, cohorts_trained: list[Any]
 ) -> None:
-    asked = ["--algos", "sac,pac4sac", "--baseline", "pac4sac", "--preset", "best", "--seeds", "0"]
-    assert main(["compare", TASK, *asked, "--device", "cpu", "--out", str(tmp_path / "best")]) == 0
+    asked = ["--algos", "sac,pac4sac", "--baseline", "pac4sac", "--preset", "pac4sac:best"]
+    out = ["--seeds", "0", "--device", "cpu", "--out", str(tmp_path / "best")]
+    assert main(["compare", TASK, *asked, *out, "--steps", "20000"]) == 0
     presets = {
         run.algo: (run.preset, run.label) for cohort in cohorts_trained for run in cohort.runs
     }
     assert presets == {"sac": ("default", "sac"), "pac4sac": ("best", "pac4sac-best")}
     assert json.loads((tmp_path / "best" / "study.json").read_bytes())["baseline"] == "pac4sac-best"
+
+
+def test_a_setting_of_one_algorithm_overrides_the_common_one() -> None:
+    settings = {"lr": 1e-4, "sac:lr": "0.01", "warmup": 10}
+    study = comparison_study("Pendulum-v1", "sac,ddpg", 0, settings, 500, None)
+    assert {run.algo: run.config.lr for run in study.runs()} == {"sac": 0.01, "ddpg": 1e-4}
+    assert study.differing_settings() == {"lr": {"sac": 0.01, "ddpg": 1e-4}}
+
+
+def test_the_settings_that_differ_are_printed_and_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = [f"{name}={value}" for name, value in SETTINGS.items()]
+    asked = ["--algos", "sac,ddpg", "--seeds", "0", "--steps", "60", "--set", *small, "ddpg:lr=0.5"]
+    how = ["--set-task", "r_limit=null", "--evaluation-episodes", "1", "--device", "cpu"]
+    assert main(["compare", TASK, *asked, *how, "--out", str(tmp_path / "c")]) == 0
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["lr", "0.0003", "0.5"] in printed
+    (table,) = (tmp_path / "c" / "report" / "tables").glob("differing-settings-*.csv")
+    rows = list(csv.DictReader(table.open()))
+    assert rows == [{"setting": "lr", "sac": "0.0003", "ddpg": "0.5"}]
+
+
+def test_the_seeds_that_would_decide_are_counted() -> None:
+    # n = 2 (z₀.₉₇₅ + z₀.₈)² σ²/δ² = 15.7 for δ = σ, by the normal approximation; 17 by the t-test
+    assert seeds_needed(Summary(5, 1.0, 1.0), Summary(5, 0.0, 1.0)) == 17
+    assert seeds_needed(Summary(5, 0.0, 1.0), Summary(5, 0.0, 1.0)) == MOST_SEEDS
+    assert seeds_needed(Summary(1, 1.0, None), Summary(5, 0.0, 1.0)) is None
+    assert seeds_needed(Summary(5, 1.0, 0.0), Summary(5, 0.0, 0.0)) is None
 
 
 @pytest.mark.parametrize(
@@ -206,7 +237,11 @@ def test_a_preset_goes_to_those_who_have_it_and_into_their_name(
         ({"steps": 1.5}, "steps must be a whole number"),
         ({"max_minutes": 0}, "max_minutes must be above 0"),
         ({"parallel": 0}, "At least 1 cohort"),
-        ({"preset": "best"}, "None of sac, sac-auto has a preset 'best'"),
+        ({"preset": "best"}, "sac has no preset 'best'; it has .* sac:default,sac-auto:default"),
+        ({"preset": "td3:default"}, "is for td3, which is not compared"),
+        ({"settings": {"td3:lr": 1}}, "is for td3, which is not compared"),
+        ({"settings": {"sac:shotz": 1}}, "sac has no setting 'shotz'; did you mean shots"),
+        ({"settings": SETTINGS | {"warmup": 300}}, "sac would learn nothing: its warm-up of 300"),
         ({"prest": "best"}, "There is no option prest"),
         ({"start_from": "agent"}, "leave start_from out"),
         ({"log_every": 0}, "log_every must be a whole number at least 1"),

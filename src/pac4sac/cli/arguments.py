@@ -59,7 +59,16 @@ Seeds = Annotated[
     str, arg(metavar="SEEDS", help="Train with these seeds: 3, 0:5 (0 to 4) or 0,2,7.")
 ]
 SettingTexts = Annotated[UseAppendAction[list[list[str]]], arg(name="set", metavar="NAME=VALUE")]
-TaskChanges = Annotated[UseAppendAction[list[list[str]]], arg(metavar="NAME=VALUE")]
+TaskChanges = Annotated[
+    UseAppendAction[list[list[str]]],
+    arg(
+        metavar="NAME=VALUE",
+        help=(
+            "Override task fields with values as in JSON, e.g. r_limit=500, horizon=100 or "
+            "'env_kwargs={\"g\": 3.7}'."
+        ),
+    ),
+]
 Number = Annotated[int, whole_number(), arg(metavar="N")]
 NumberOrNone = Annotated[int | None, whole_number()]
 Trust = Annotated[

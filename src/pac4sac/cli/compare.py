@@ -13,7 +13,7 @@ from pac4sac.cli.shared import writing
 from pac4sac.cli.study_display import StudyDisplay, show_end
 
 
-@arguments.with_options("steps", "device", "backend", "precision", "step_seconds")
+@arguments.with_options(*(name for name in arguments.OPTIONS if name != "start_from"))
 @dataclass(frozen=True)
 class Compare:
     """Train several algorithms on a task and compare them, with intervals.
@@ -27,10 +27,12 @@ class Compare:
     seeds: arguments.Seeds = "0:5"
     # Test the others against this algorithm.
     baseline: Annotated[str | None, optional("A", "the first of --algos")] = None
-    # Use this set of settings from `pac4sac list presets` for the algorithms that have it.
-    preset: str = "default"
-    # Change these settings of the algorithms that have them.
+    # Use this set of settings from `pac4sac list presets`, which all algorithms must have, or one
+    # for each of some algorithms, as in sac:mujoco,ddpg:default.
+    preset: Annotated[str, arg(metavar="NAME")] = "default"
+    # Change these settings of the algorithms that have them, or of one, as in sac:alpha=0.1.
     settings: arguments.SettingTexts = field(default_factory=list)
+    set_task: arguments.TaskChanges = field(default_factory=list)
     # Write into this study folder.
     out: Annotated[Path | None, optional("DIR", "experiments/study-compare-TASK")] = None
     parallel: arguments.Parallel = None
@@ -43,9 +45,12 @@ class Compare:
     def run(self, console: Console) -> int:
         # named as in Python
         given = {**vars(self), "settings": arguments.parse_settings(self.settings)}
+        changes = arguments.parse_task_changes(given.pop("set_task"))
         given["callbacks"] = arguments.callback_names(given.pop("track"), given.pop("callback"))
         from pac4sac.studies.compare import compare
+        from pac4sac.tasks import get_task
 
+        given["task"] = get_task(self.task).changed(changes)
         with writing(self.out or Path("experiments")), StudyDisplay(console) as display:
             comparison = compare(**given, watcher=display)
-        return show_end(console, comparison, comparison.page, comparison.tables)
+        return show_end(console, comparison, comparison.page, comparison.tables, comparison.advice)

@@ -17,7 +17,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from pac4sac.cli.shared import code_of_stop, say
+from pac4sac.base.text import setting_text
+from pac4sac.cli.shared import code_of_stop, plain_table, say, show_whole_words
 from pac4sac.studies.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class StudyDisplay(Watcher):
     ) -> None:
         for sentence in _about_runs(study, root, cohorts):
             say(self.console, sentence)
+        if not study.definition and (table := differing_settings_table(study)):
+            show_whole_words(self.console, table)
         to_train = [cohort for cohort in cohorts if not cohort.is_done()]
         if to_train:
             many = f"{len(to_train)} cohorts" if len(to_train) > 1 else "1 cohort"
@@ -98,8 +101,18 @@ def _about_runs(study: "Study", root: Path, cohorts: Sequence["PlannedCohort"]) 
     yield f"{summary}: {kept} kept, {len(planned) - trained} to train."
     if others := len(planned - wanted):
         yield f"{others} more runs of their cohorts count there, and are shown on the page."
-    if not study.definition and (differing := study.differing_settings()):
-        yield f"The algorithms differ in: {', '.join(differing)}."
+
+
+def differing_settings_table(study: "Study") -> Table | None:
+    """Return the table of the settings in which the variants of a study differ."""
+    differing, names = study.differing_settings(), [variant.name for variant in study.variants]
+    if not differing:
+        return None
+    table = plain_table("Settings that differ", "setting", right=names)
+    for setting, values in differing.items():
+        cells = [setting_text(values[name]) if name in values else "—" for name in names]
+        table.add_row(setting, *cells)
+    return table
 
 
 def cohort_table(
@@ -115,14 +128,21 @@ def cohort_table(
 
 
 def show_end(
-    console: Console, result: "Result", page: Path, tables: Sequence["ReportTable"]
+    console: Console,
+    result: "Result",
+    page: Path,
+    tables: Sequence["ReportTable"],
+    advice: str = "",
 ) -> int:
-    """Print the tables of a complete study and the path of its report, and return the exit code."""
+    """Print the tables of a complete study, advice and the path of its report; return the exit
+    code."""
     if not result.complete:
-        say(console, f"Stopped before the end; go on by the same command. So far: {page}")
+        say(console, f"Stopped before the end; the same command continues. So far: {page}")
         return code_of_stop(result.reason)
     from pac4sac.report.formats import show_tables
 
     show_tables(console, tables)
+    if advice:
+        say(console, advice)
     say(console, f"Report: {page}")
     return 0

@@ -36,8 +36,6 @@ class Train:
     # Change settings of the algorithm, see `pac4sac list settings`; several values, as in
     # xi=0,0.01,0.1, are all tried.
     settings: arguments.SettingTexts = field(default_factory=list)
-    # Override task fields with values as in JSON, e.g. r_limit=500, horizon=100 or
-    # 'env_kwargs={"g": 3.7}'.
     set_task: arguments.TaskChanges = field(default_factory=list)
     # Write into this folder, which must be new or empty.
     out: Annotated[Path | None, arguments.optional("DIR", "a new one in experiments/")] = None

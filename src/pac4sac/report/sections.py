@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from pac4sac.base.text import file_name, setting_text
 from pac4sac.report import figures, rankings
+from pac4sac.report.advice import differing_settings_table, seeds_advice
 from pac4sac.report.answers import compare_on_task
 from pac4sac.report.comparison import (
     Context,
@@ -55,7 +56,9 @@ def task_section(context: Context, title: str) -> Section:
     blocks: list[Block] = [
         _about(context, task, baseline),
         comparison_table(f"task-{name}", f"All variants on {title}", compared, task),
+        *([advice] if (advice := seeds_advice(compared)) else []),
         *_ends(context, title, f"ends-{name}"),
+        *differing_settings_table(title, results),
         *mixtures(results),
         *figures.pictures(
             f"learning-{name}",

@@ -17,6 +17,7 @@ Floats = NDArray[np.float64]
 OVERESTIMATES, UNDERESTIMATES, UNDECIDED = ("overestimates", "underestimates", "undecided")
 CONFIDENCE = 0.95
 EQUIVALENCE = 0.90  # confidence of the interval that gives two one-sided tests at 5%
+POWER, MOST_SEEDS = 0.8, 1000  # of `seeds_needed`
 RESAMPLES = 9999
 BAND_RESAMPLES = 2000  # of each point of a curve
 SEED = 20240721  # of every bootstrap: the same runs give the same interval
@@ -189,6 +190,30 @@ def welch_over_strata(
     half_width = float(stdtrit(freedom, (1 + confidence) / 2) * np.sqrt(variance))
     p = float(2 * stats.t.sf(abs(difference) / np.sqrt(variance), freedom))
     return Difference(difference, difference - half_width, difference + half_width, p)
+
+
+def seeds_needed(
+    ours: Summary, theirs: Summary, level: float = 1 - CONFIDENCE, power: float = POWER
+) -> int | None:
+    """Return how many seeds of each side a t-test needs to show a difference as large as this one.
+
+    Args:
+        ours: What was found with some seeds.
+        theirs: What they are compared with.
+        level: Level of the test, two-sided.
+        power: Probability that the test shows the difference.
+
+    Returns:
+        The number, at most `MOST_SEEDS`; None if a standard deviation is unknown or both are 0.
+    """
+    if ours.sd is None or theirs.sd is None or ours.sd == theirs.sd == 0:
+        return None
+    spread = np.sqrt((ours.sd**2 + theirs.sd**2) / 2)
+    n = np.arange(2, MOST_SEEDS + 1)
+    shift = abs(ours.mean - theirs.mean) / spread * np.sqrt(n / 2)
+    limit = stdtrit(2 * n - 2, 1 - level / 2)
+    shown = stats.nct.sf(limit, 2 * n - 2, shift) >= power
+    return int(n[np.argmax(shown)]) if shown.any() else MOST_SEEDS
 
 
 def is_within(difference: Estimate, margin: float) -> bool:

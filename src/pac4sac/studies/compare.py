@@ -3,12 +3,13 @@
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from pac4sac.agents import get_algorithm
 from pac4sac.base.errors import UserError
-from pac4sac.base.text import file_name
+from pac4sac.base.text import did_you_mean, file_name
 from pac4sac.base.trust import allow, allow_named
 from pac4sac.report.formats import tables_as_text
 from pac4sac.report.tables import Table
@@ -31,6 +32,8 @@ class Comparison(Result):
     records: Sequence[RunRecord] = field(repr=False, kw_only=True)
     tables: Sequence[Table] = field(repr=False, kw_only=True)
     page: Path = field(kw_only=True)  # the report on all runs of the folder
+    # the number of seeds that would decide what was not decided
+    advice: str = field(default="", kw_only=True)
 
     @property
     def runs(self) -> list[RunRecord]:
@@ -57,8 +60,8 @@ class Comparison(Result):
     def __str__(self) -> str:
         text = tables_as_text(self.tables)
         if self.complete:
-            return text
-        return f"{text}\n\nUnfinished, because {self.reason}; the same call goes on."
+            return f"{text}\n\n{self.advice}".rstrip()
+        return f"{text}\n\nUnfinished, because {self.reason}; the same call continues."
 
 
 def compare(
@@ -90,8 +93,9 @@ def compare(
         task: Name of a task or id of an environment, or a `Task`.
         algos: Names of the algorithms, as a list or separated by commas.
         seeds: Seeds of each algorithm.
-        preset: Preset of those algorithms that have it.
-        settings: One value for each setting; an algorithm gets those that it has.
+        preset: Preset of all algorithms, or of single ones, as in "sac:mujoco,ddpg:default".
+        settings: One value for each setting; an algorithm gets those that it has. A setting of
+            one algorithm is named as in {"sac:alpha": 0.1}.
         steps: Environment steps of each run; None for the task's.
         baseline: The algorithm that the others are compared with; None for the first.
         out: Folder; None for one in experiments/ that is named after the task.
@@ -114,6 +118,8 @@ def compare(
     named = _as_list(callbacks)
     allow_named(*named)
     # matplotlib takes a second to import
+    from pac4sac.report.advice import seeds_advice
+    from pac4sac.report.answers import compared_tasks
     from pac4sac.report.report import compose, context_of, main_tables
 
     study = comparison_study(task, algos, seeds, settings, steps, baseline, preset)
@@ -128,12 +134,17 @@ def compare(
     result, report = train_and_report(
         study, root, watcher or Watcher(), options=options, **launching
     )
-    collection, tables = report.context.collection, report.main_tables
-    runs = _runs_of(study, collection)
-    if len(runs) < len(collection.runs):  # the folder holds more
-        tables = main_tables(compose(context_of(dataclasses.replace(collection, runs=runs))))
+    context, tables = report.context, report.main_tables
+    runs = _runs_of(study, context.collection)
+    if len(runs) < len(context.collection.runs):  # the folder holds more
+        context = context_of(dataclasses.replace(context.collection, runs=runs))
+        tables = main_tables(compose(context))
     return Comparison(
-        **vars(result), records=[run.record for run in runs], tables=tables, page=report.page
+        **vars(result),
+        records=[run.record for run in runs],
+        tables=tables,
+        page=report.page,
+        advice=" ".join(filter(None, map(seeds_advice, compared_tasks(context).values()))),
     )
 
 
@@ -155,22 +166,23 @@ def comparison_study(
         settings: One value for each setting; an algorithm gets those that it has.
         steps: Number of steps; None for the task's.
         baseline: The algorithm that the others are compared with; None for the first.
-        preset: Preset of those algorithms that have it.
+        preset: Preset of all algorithms, or of single ones, as in "sac:mujoco,ddpg:default".
 
     Raises:
-        UserError: If an argument is wrong, or no algorithm has a setting or the preset.
+        UserError: If an argument is wrong, no algorithm has a setting, one lacks the preset, or
+            one would learn nothing in these steps.
     """
     names = _algorithm_names(algos)
     if baseline is not None and baseline not in names:
         raise UserError(
             f"The baseline {baseline!r} is not compared; it must be one of {', '.join(names)}."
         )
-    values = _single_values(settings)
+    values, presets = _single_values(settings), _preset_by_algorithm(preset, names)
     allow_named(*names, getattr(task, "env_id", task))
     chosen = get_task(task, steps)
-    variants = {name: _variant(name, preset, values) for name in names}
-    _check_all_used(variants, preset, values)
-    return Study(
+    variants = {name: _variant(name, presets[name], values) for name in names}
+    _check_settings(variants, values)
+    study = Study(
         name=file_name(f"compare-{chosen.name}".lower()),
         title=f"{', '.join(names)} on {chosen.name}",
         tasks=(chosen,),
@@ -178,6 +190,8 @@ def comparison_study(
         seeds=tuple(seed_list(seeds)),
         baseline=variants[baseline or names[0]].name,
     )
+    _check_warmup(study)
+    return study
 
 
 def _algorithm_names(algos: str | Sequence[str]) -> list[str]:
@@ -213,29 +227,82 @@ def _single_values(settings: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: values[0] for name, values in grid.items()}
 
 
+def _preset_by_algorithm(preset: str, names: Sequence[str]) -> dict[str, str]:
+    """Return the preset of each algorithm.
+
+    Args:
+        preset: One preset for all, or presets of single algorithms as in "sac:mujoco,ddpg:default".
+        names: The algorithms.
+
+    Raises:
+        UserError: If an algorithm that is named is not compared, or lacks its preset.
+    """
+    chosen = dict.fromkeys(names, "default")
+    for text in map(str.strip, preset.split(",")):
+        owner, _, name = text.rpartition(":")
+        if owner and owner not in names:
+            raise UserError(f"The preset {text!r} is for {owner}, which is not compared.")
+        chosen |= dict.fromkeys([owner] if owner else names, name)
+    known = {algo: get_algorithm(algo).agent.presets for algo in names}
+    lacking = [algo for algo in names if chosen[algo] not in known[algo]]
+    if lacking:
+        algo = lacking[0]
+        each = ",".join(f"{a}:{chosen[a] if a not in lacking else 'default'}" for a in names)
+        raise UserError(
+            f"{algo} has no preset {chosen[algo]!r}; it has {', '.join(known[algo])}. To compare "
+            f"algorithms with different presets, name them all, as in {each}."
+        )
+    return chosen
+
+
 def _variant(algo: str, preset: str, values: Mapping[str, Any]) -> StudyVariant:
-    """Return an algorithm with those of the settings that it has, and the preset if it has it."""
-    agent = get_algorithm(algo).agent
-    known = {setting.name for setting in dataclasses.fields(agent.Config)}
-    settings = {name: value for name, value in values.items() if name in known}
-    own_preset = preset if preset in agent.presets else "default"
-    label = algo if own_preset == "default" else f"{algo}-{preset}"
-    return StudyVariant(label, algo, own_preset, settings)
+    """Return an algorithm with its preset, those of the common settings that it has, and its own.
+
+    Args:
+        algo: Name of the algorithm.
+        preset: Its preset.
+        values: Values by setting, or by algorithm and setting, as in "sac:alpha".
+    """
+    known = {setting.name for setting in dataclasses.fields(get_algorithm(algo).agent.Config)}
+    common = {name: value for name, value in values.items() if name in known}
+    own = {
+        name.removeprefix(f"{algo}:"): value
+        for name, value in values.items()
+        if name.rpartition(":")[0] == algo
+    }
+    label = algo if preset == "default" else f"{algo}-{preset}"
+    return StudyVariant(label, algo, preset, common | own)
 
 
-def _check_all_used(
-    variants: Mapping[str, StudyVariant], preset: str, values: Mapping[str, Any]
-) -> None:
-    """Refuse a preset or a setting that none of the algorithms has."""
-    if preset not in {variant.preset for variant in variants.values()}:
-        raise UserError(
-            f"None of {', '.join(variants)} has a preset {preset!r}; see pac4sac list presets."
-        )
-    unknown = {*values}.difference(*(variant.settings for variant in variants.values()))
-    if unknown:
-        raise UserError(
-            f"None of {', '.join(variants)} has a setting {', '.join(sorted(unknown))}."
-        )
+def _check_settings(variants: Mapping[str, StudyVariant], values: Mapping[str, Any]) -> None:
+    """Refuse a setting that none of the algorithms has, or of an algorithm that is not compared."""
+    names = ", ".join(variants)
+    used = {*chain(*(variant.settings for variant in variants.values()))}
+    for name in values:
+        owner, _, setting = name.rpartition(":")
+        if owner and owner not in variants:
+            raise UserError(
+                f"The setting {name} is for {owner}, which is not compared; it must be one of "
+                f"{names}."
+            )
+        if setting not in used:
+            agents = [get_algorithm(variant.algo).agent for variant in variants.values()]
+            fields = chain(*(dataclasses.fields(agent.Config) for agent in agents))
+            known = dict.fromkeys(f.name for f in fields)
+            raise UserError(
+                f"None of {names} has a setting {setting}; {did_you_mean(setting, known)}"
+            )
+
+
+def _check_warmup(study: Study) -> None:
+    """Refuse a comparison with an algorithm that would only act at random."""
+    for run in study.runs():
+        if run.config.warmup >= run.task.steps:
+            raise UserError(
+                f"{run.label} would learn nothing: its warm-up of {run.config.warmup} steps does "
+                f"not end within the {run.task.steps} steps of a run. Train longer with --steps, "
+                "or set warmup to a smaller number."
+            )
 
 
 def _runs_of(study: Study, collection: Collection) -> tuple[FoundRun, ...]:
