@@ -18,12 +18,14 @@ from small_cohorts import (
 
 from pac4sac.agents import droq, make_config
 from pac4sac.agents.base import Agent, State, Target
-from pac4sac.agents.crossq import CrossQ, Learning, renormalise
+from pac4sac.agents.crossq import CrossQ, CrossQConfig, Learning, renormalise
 from pac4sac.agents.redq import drawn_subset
 from pac4sac.agents.replay import Batch
+from pac4sac.agents.sac import SacConfig
 from pac4sac.agents.tape import hashed_uniforms
 from pac4sac.base.errors import UserError
 from pac4sac.tasks import get_task
+from pac4sac.training.backends import Rehearsal
 from pac4sac.training.run import make_runs
 
 BATCH = Batch(
@@ -106,6 +108,19 @@ def test_redqs_actor_and_temperature_move_once_in_policy_delay_updates() -> None
     assert learner.state["critic/count"].tolist() == [8, 8]  # steps 8 and 9
     for name in ("actor", "log_alpha"):
         assert learner.state[f"{name}/count"].tolist() == [2, 4]
+
+
+def test_redqs_actor_moves_after_the_last_of_its_updates() -> None:
+    learner = train(make_learner("redq", {"policy_delay": 3}, updates_per_step=3), 9)
+    moved = []
+    for place in range(3):
+        before = learner.state["actor"].clone()
+        learner.update(place)
+        moved.append(not torch.equal(before, learner.state["actor"]))
+    assert moved == [False, False, True]
+    with Rehearsal(learner) as rehearsal:
+        counts = [rehearsal.start["actor/count"], rehearsal.once()["actor/count"]]
+    assert (counts[1] - counts[0]).tolist() == [1]
 
 
 # --- DroQ
@@ -252,12 +267,18 @@ def weights(mean: float, sigma: float, settled: bool) -> Learning:
 def test_batch_renormalisation_has_the_scale_and_mean_of_what_was_seen_within_limits() -> None:
     x, of_batch = column(1.0, 3.0), math.sqrt(1.001)  # mean 2, variance 1
     near, far = weights(1.0, 0.5, True), weights(1.0, 0.1, True)
-    # (x − 1)/½
-    torch.testing.assert_close(renormalise(near, "x", x), column(10.0 + 2 * 0, 10.0 + 2 * 4))
+    # r = 2 √1.001, d = 2: mean 2 − 2/r, variance 1/r² + ε, so (x − 1)/½ but for ε
+    r = 2 * of_batch
+    scale = 2 / math.sqrt(1 / r**2 + 1e-3)
+    expected = column(10 + scale * (2 / r - 1), 10 + scale * (2 / r + 1))
+    torch.testing.assert_close(renormalise(near, "x", x), expected)
     # r = 10 and d = 10 are cut at 3 and 5.
-    torch.testing.assert_close(
-        renormalise(far, "x", x), column(10 + 2 * (5 - 3 / of_batch), 10 + 2 * (5 + 3 / of_batch))
-    )
+    scale = 2 / math.sqrt(1 / 9 + 1e-3)
+    expected = column(10 + scale * (5 / 3 - 1), 10 + scale * (5 / 3 + 1))
+    torch.testing.assert_close(renormalise(far, "x", x), expected)
+    # A unit that is the same in all of a batch stays at the shift, whatever was usual.
+    dead = renormalise(weights(1.0, 0.5, True), "x", column(3.0, 3.0))
+    torch.testing.assert_close(dead, column(10.0, 10.0), atol=1e-3, rtol=0)
     warming_up = weights(1.0, 0.1, False)
     torch.testing.assert_close(
         renormalise(warming_up, "x", x), column(10 - 2 / of_batch, 10 + 2 / of_batch)
@@ -341,7 +362,7 @@ def test_what_was_seen_belongs_to_what_an_agent_acts_by() -> None:
 
 
 def test_adams_first_moment_forgets_as_fast_as_a_run_is_told() -> None:
-    agent = make_agent("crossq", {}, {"beta_1": 0.9}, lr=0.1)
+    agent = make_agent("crossq", {}, {"alpha_beta_1": 0.9, "beta_1": 0.1}, lr=0.1)
     state = agent.initial_state([0, 0], CPU)
     start = state["log_alpha"].flatten().clone()
     everyone = torch.ones(2, dtype=torch.bool)
@@ -413,8 +434,17 @@ def test_the_defaults_are_what_was_published() -> None:
         ), algo
         assert (c.width, c.depth, c.activation) == (256, 2, "relu"), algo
         assert c.lr == (1e-3 if algo == "crossq" else 3e-4)
+        assert algo == "td3" or c.log_std_max == 2.0  # type: ignore[attr-defined]
         assert algo == "td3" or (c.learn_alpha and c.alpha == 1.0)  # type: ignore[attr-defined]
-    assert make_config("crossq").critic_width == 2048
+    crossq = make_config("crossq")
+    assert isinstance(crossq, CrossQConfig)
+    assert (crossq.critic_width, crossq.beta_1, crossq.alpha_beta_1) == (2048, 0.5, 0.9)
+    assert crossq.alpha_loss == "plain"
+    for algo, warmup in {"sac": 5_000, "redq": 5_000, "droq": 5_000}.items():
+        curves = make_config(algo, "published-curves")
+        assert isinstance(curves, SacConfig)
+        assert (curves.lr, curves.warmup, curves.alpha_loss) == (1e-3, warmup, "plain")
+        assert curves.target_entropy == -1.0
     assert (make_config("tqc").critic_width, make_config("tqc").critic_depth) == (512, 3)
 
 

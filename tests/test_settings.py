@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from small_cohorts import make_agent
 
 from pac4sac.agents import ALGORITHMS, Agent, get_algorithm, make_config, stored_config
+from pac4sac.agents.nets import GaussianActor
 from pac4sac.agents.settings import AgentConfig
 from pac4sac.base.errors import UserError
 from pac4sac.tasks import Task, get_task
@@ -284,6 +287,37 @@ def test_a_stored_run_whose_retired_setting_had_an_effect_is_refused() -> None:
     config = dataclasses.asdict(make_config("pac4sac"))
     with pytest.raises(UserError, match="pac4sac no longer has the settings prior=moving"):
         stored_config("pac4sac", config | {"prior": "moving"})
+
+
+def test_a_stored_run_has_the_value_that_was_in_effect_before_a_setting_existed() -> None:
+    config = dataclasses.asdict(make_config("crossq"))
+    del config["log_std_max"], config["alpha_beta_1"]
+    expected = make_config("crossq", overrides={"log_std_max": 1.0, "alpha_beta_1": 0.5})
+    assert stored_config("crossq", config) == expected
+    (run,) = make_runs(get_task("Pendulum-v1"), "sac", "default", [0], {})
+    about = run.describe()
+    assert run.matches(about)
+    del about["config"]["log_std_max"]
+    assert not run.matches(about)
+    (paper,) = make_runs(get_task("Pendulum-v1"), "sac", "reproduction", [0], {})
+    about = paper.describe()
+    del about["config"]["log_std_max"]
+    assert paper.matches(about)
+
+
+def test_only_the_papers_presets_cap_the_policys_std_lower_than_the_field() -> None:
+    caps = {algo: settings(algo, "log_std_max")[0] for algo in ("sac", "oac", "tqc", "crossq")}
+    assert set(caps.values()) == {2.0}
+    assert settings("pac4sac", "log_std_max", preset="mujoco") == [2.0]
+    for algo in ("pac4sac", "sac", "oac-lab", "redq", "droq", "tqc", "crossq", "pbac"):
+        assert settings(algo, "log_std_max", preset="reproduction") == [1.0]
+    with pytest.raises(UserError, match="log_std_max must be a number in"):
+        make_config("sac", overrides={"log_std_max": -5.0})
+    agent = make_agent("sac", log_std_max=0.5)
+    actor = agent.nets["actor"]
+    assert isinstance(actor, GaussianActor)
+    std = actor.std(torch.tensor([-20.0, 0.0, 3.0]))
+    torch.testing.assert_close(std, torch.tensor([-5.0, 0.0, 0.5]).exp())
 
 
 def test_an_algorithm_of_the_users_own_is_found_by_module_and_class() -> None:

@@ -39,6 +39,7 @@ __all__ = [
     "ALGORITHMS",
     "Agent",
     "Algorithm",
+    "completed",
     "get_algorithm",
     "make_config",
     "removed_settings",
@@ -97,6 +98,10 @@ RETIRED: Mapping[str, Any] = {
 }
 
 
+# Settings that runs stored before they existed lack, with the value that was in effect.
+ADDED: Mapping[str, Any] = {"log_std_max": 1.0, "alpha_beta_1": 0.5}
+
+
 def get_algorithm(name: str) -> Algorithm:
     """Return a shipped algorithm by name, or a custom one by "module:Class"."""
     if not isinstance(name, str):
@@ -146,8 +151,14 @@ def stored_config(algo: str, stored: Mapping[str, Any]) -> AgentConfig:
     config = get_algorithm(algo).agent.Config
     if removed := removed_settings(algo, stored):
         raise UserError(f"{algo} no longer has the settings {', '.join(removed)} of this run.")
+    complete = completed(stored)
     known = {f.name for f in dataclasses.fields(config)}
-    return config(**{name: value for name, value in stored.items() if name in known})
+    return config(**{name: value for name, value in complete.items() if name in known})
+
+
+def completed(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return stored settings with the values of later ones that were in effect then."""
+    return {**ADDED, **stored}
 
 
 def removed_settings(algo: str, stored: Mapping[str, Any]) -> list[str]:

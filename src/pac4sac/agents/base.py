@@ -54,6 +54,7 @@ class Agent(ABC):
     # Networks, and target networks such as "critic/target", that are updated only in every d-th
     # update: the name of the per-run setting that holds d.
     delayed: ClassVar[Mapping[str, str]] = {}
+    delayed_last: ClassVar[bool] = False  # in the last of d updates, otherwise in the first
     # the stream of normal numbers with which `behaviour` explores; "" if it has none
     exploration_stream: ClassVar[str] = ""
     # what is delayed, in a copy for updates without it
@@ -490,13 +491,20 @@ class Agent(ABC):
             *(int(delay) for setting in self.delayed.values() for delay in self.numbers(setting))
         )
 
+    def full_update(self, start: int) -> tuple[int, int]:
+        """Return a step, from `start` on, in which the delayed parts of all runs move, and the
+        number of that update in the step."""
+        late = int(self.delayed_last)
+        return start + -(start + late) % self.period, late * (self.updates_per_step - 1)
+
     def moves_delayed(self, step: int, update: int) -> bool:
         """Return whether a delayed part of any run is due in this update of this step; known
         without asking the device."""
         if not self.delayed:
             return True
         # of a run's own updates
-        numbers = [step * config.updates_per_step + update for config in self.configs]
+        first = update + int(self.delayed_last)
+        numbers = [step * config.updates_per_step + first for config in self.configs]
         delays = [self.numbers(setting) for setting in set(self.delayed.values())]
         return any(
             n % delay == 0 for each in delays for n, delay in zip(numbers, each, strict=True)
@@ -510,4 +518,4 @@ class Agent(ABC):
         # At least 1: a compiler that rounds up the number of runs divides by the zeros behind them.
         delay: Tensor = getattr(Hyper(state), self.delayed[part]).long().clamp_min(1)
         number = state["step"] * Hyper(state).updates_per_step.long() + self.update_in_step(state)
-        return active & (number % delay == 0)
+        return active & ((number + int(self.delayed_last)) % delay == 0)

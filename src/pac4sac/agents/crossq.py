@@ -17,7 +17,7 @@ from pac4sac.agents.settings import (
     AT_LEAST_ONE,
     BELOW_ONE,
     NON_NEGATIVE,
-    REPRODUCTION,
+    REPRODUCTION_AUTO,
     AgentConfig,
     new_default,
     per_run,
@@ -26,6 +26,7 @@ from pac4sac.agents.settings import (
 
 DECAY, EPSILON = 0.99, 1e-3  # of the running statistics per step; added to a variance
 R_MAX, D_MAX = 3.0, 5.0  # limits of the corrections of scale and mean
+LEAST_VARIANCE = 1e-12  # under a root, whose slope is infinite at 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,9 @@ class CrossQConfig(SacConfig):
     policy_delay: int = per_run(
         3, AT_LEAST_ONE, "d: the actor and α are updated in every d-th update"
     )
-    beta_1: float = per_run(0.5, BELOW_ONE, "Adam's β₁, of all networks and α")
+    beta_1: float = per_run(0.5, BELOW_ONE, "Adam's β₁, of all networks")
+    alpha_beta_1: float = per_run(0.9, BELOW_ONE, "Adam's β₁, of log α")
+    alpha_loss: str = new_default(SacConfig, "alpha_loss", "plain")
     renorm_warmup: int = per_run(
         100_000,
         NON_NEGATIVE,
@@ -68,12 +71,13 @@ def renormalise(p: Params, layer: str, x: Tensor) -> Tensor:
     if isinstance(p, Learning):
         of_batch = x.mean(1, keepdim=True), x.var(1, correction=0, keepdim=True)
         p.seen |= {f"{layer}.mean": of_batch[0].detach(), f"{layer}.variance": of_batch[1].detach()}
-        sigma_b = (of_batch[1] + EPSILON).sqrt()
-        r = torch.where(p.settled, (sigma_b / sigma).clamp(1 / R_MAX, R_MAX), 1.0).detach()
-        d = torch.where(
-            p.settled, ((of_batch[0] - mean) / sigma).clamp(-D_MAX, D_MAX), 0.0
-        ).detach()
-        x = (x - of_batch[0]) / sigma_b * r + d
+        r = ((of_batch[1] + EPSILON).sqrt() / sigma).clamp(1 / R_MAX, R_MAX)
+        d = ((of_batch[0] - mean) / sigma).clamp(-D_MAX, D_MAX)
+        r = torch.where(p.settled, r, 1.0).detach()
+        d = torch.where(p.settled, d, 0.0).detach()
+        # ε is added after the corrections: a unit that is 0 in all of a batch stays 0.
+        shift = d * of_batch[1].clamp_min(LEAST_VARIANCE).sqrt() / r
+        x = (x - (of_batch[0] - shift)) / (of_batch[1] / r.square() + EPSILON).sqrt()
     else:
         x = (x - mean) / sigma
     return torch.addcmul(p[f"{layer}.shift"], x, p[f"{layer}.scale"])
@@ -111,9 +115,13 @@ class CrossQ(Sac):
 
     title = "CrossQ: batch renormalisation instead of target networks"
     Config = CrossQConfig
+    revision: ClassVar[int] = 2  # another place of ε in batch renormalisation
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "default": {},
-        "reproduction": {**REPRODUCTION, "alpha": 0.2, "critic_width": 0, "norm": False},
+        "reproduction": {
+            **{**REPRODUCTION_AUTO, "critic_width": 0, "norm": False},
+            **{"alpha_loss": "log", "alpha_beta_1": 0.5},
+        },
     }
     updates_of_task: ClassVar[Mapping[str, int]] = {"reproduction": 1}
     with_target: ClassVar[tuple[str, ...]] = ()

@@ -51,6 +51,7 @@ class ExploreConfig(SacConfig):
     )
     alpha: float = new_default(SacConfig, "alpha", 0.02)
     learn_alpha: bool = new_default(SacConfig, "learn_alpha", False)
+    log_std_max: float = new_default(SacConfig, "log_std_max", 1.0)
     lr: float = new_default(SacConfig, "lr", 1e-3)
     warmup: int = new_default(SacConfig, "warmup", 1_000)
     batch: int = new_default(SacConfig, "batch", 32)

@@ -237,15 +237,20 @@ class DeterministicActor(Net):
 class GaussianActor(Net):
     """Mean and log-variance of the action before the tanh."""
 
-    log_variance_range = (-10.0, 2.0)
+    log_variance_min = -10.0
 
-    def __init__(self, trunk: Trunk, da: int) -> None:
+    def __init__(self, trunk: Trunk, da: int, log_std_max: float = 1.0) -> None:
         super().__init__(trunk, linear_parameters(trunk.width, 2 * da))
+        self.log_variance_max = 2 * log_std_max
 
     def __call__(self, p: Params, s: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation, each [R, B, da]."""
         mean, log_variance = linear_head(p, self.trunk(p, s)).chunk(2, -1)
-        return mean, (0.5 * log_variance.clamp(*self.log_variance_range)).exp()
+        return mean, self.std(log_variance)
+
+    def std(self, log_variance: Tensor) -> Tensor:
+        """Return the standard deviation, within its limits."""
+        return (0.5 * log_variance.clamp(self.log_variance_min, self.log_variance_max)).exp()
 
 
 def squashed_sample(mean: Tensor, std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:

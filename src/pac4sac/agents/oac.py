@@ -58,6 +58,7 @@ class Oac(Sac):
 @dataclass(frozen=True, kw_only=True)
 class OacGaussConfig(PacBayesConfig, OacConfig):
     alpha: float = new_default(SacConfig, "alpha", 0.2)
+    log_std_max: float = new_default(SacConfig, "log_std_max", 1.0)
     learn_alpha: bool = new_default(SacConfig, "learn_alpha", False)
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from pac4sac.agents.base import Draw, Loss, State
-from pac4sac.agents.nets import GaussianActor, Net, Params, Trunk, linear_head, linear_parameters
+from pac4sac.agents.nets import GaussianActor, Net, Params, Trunk, linear_head
 from pac4sac.agents.nets import squashed_sample as squashed
 from pac4sac.agents.posterior_sampling import PosteriorSampling
 from pac4sac.agents.replay import Batch
@@ -15,8 +15,8 @@ from pac4sac.agents.tape import Stream
 class ManyActors(GaussianActor):
     """One trunk, and a head for each policy."""
 
-    def __init__(self, trunk: Trunk, da: int, policies: int) -> None:
-        Net.__init__(self, trunk, linear_parameters(trunk.width, policies * 2 * da))
+    def __init__(self, trunk: Trunk, da: int, policies: int, log_std_max: float) -> None:
+        super().__init__(trunk, policies * da, log_std_max)
         self.policies = policies
 
     def __call__(self, p: Params, s: Tensor) -> tuple[Tensor, Tensor]:
@@ -25,14 +25,15 @@ class ManyActors(GaussianActor):
             linear_head(p, self.trunk(p, s)).view(*s.shape[:2], self.policies, -1).transpose(1, 2)
         )
         mean, log_variance = heads.chunk(2, -1)
-        return mean, (0.5 * log_variance.clamp(*self.log_variance_range)).exp()
+        return mean, self.std(log_variance)
 
 
 class OwnPolicies(PosteriorSampling, Sac):
     """Member k has the critic Q_k and the policy π_k, which maximises Q_k."""
 
     def networks(self) -> dict[str, Net]:
-        self.actor = ManyActors(self.trunk(s=self.ds), self.da, self.config.critics)
+        c = self.config
+        self.actor = ManyActors(self.trunk(s=self.ds), self.da, c.critics, c.log_std_max)
         self.critic = self.build_critic()
         return {"critic": self.critic, "actor": self.actor}
 

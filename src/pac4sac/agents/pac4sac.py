@@ -167,6 +167,7 @@ class Pac4SacConfig(PacBayesConfig, SacConfig):
     alpha: float = new_default(SacConfig, "alpha", 0.2)
     learn_alpha: bool = new_default(SacConfig, "learn_alpha", False)
     shots: int = new_default(SacConfig, "shots", 500)
+    log_std_max: float = new_default(SacConfig, "log_std_max", 1.0)
 
 
 class Pac4Sac(PacBayesCritic, Sac):
@@ -183,7 +184,7 @@ class Pac4Sac(PacBayesCritic, Sac):
         # The paper's objective and shooting with the networks, batches and learned α of SAC.
         "mujoco": {
             **{name: getattr(SacConfig, name) for name in REPRODUCTION},
-            **{"alpha": 1.0, "learn_alpha": True},
+            **{"alpha": 1.0, "learn_alpha": True, "log_std_max": SacConfig.log_std_max},
         },
     }
     updates_of_task: ClassVar[Mapping[str, int]] = {"reproduction": 1, "best": 4}

@@ -14,7 +14,8 @@ from pac4sac.agents.nets import Params
 from pac4sac.agents.sac import Sac, SacConfig
 from pac4sac.agents.settings import (
     AT_LEAST_ONE,
-    REPRODUCTION,
+    PUBLISHED_CURVES,
+    REPRODUCTION_AUTO,
     AgentConfig,
     new_default,
     per_run,
@@ -52,9 +53,11 @@ class Redq(Sac):
 
     title = "Randomized ensembled double Q-learning"
     Config = RedqConfig
+    revision: ClassVar[int] = 2  # the actor moves after the last of G updates, not the first
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "default": {},
-        "reproduction": {**REPRODUCTION, "alpha": 0.2},
+        "reproduction": REPRODUCTION_AUTO,
+        "published-curves": PUBLISHED_CURVES,
     }
     updates_of_task: ClassVar[Mapping[str, int]] = {}  # G is part of the algorithm
     config: RedqConfig
@@ -79,6 +82,7 @@ class Redq(Sac):
     # − α log π(a|s).
 
     delayed: ClassVar[Mapping[str, str]] = {"actor": "policy_delay"}
+    delayed_last: ClassVar[bool] = True
 
     def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
         return self.critic(theta, s, a)[0].mean(1)

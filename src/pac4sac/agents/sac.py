@@ -19,8 +19,10 @@ from pac4sac.agents.settings import (
     ANY,
     AT_LEAST_ONE,
     NON_NEGATIVE,
+    PUBLISHED_CURVES,
     REPRODUCTION_SAC,
     AgentConfig,
+    Interval,
     per_run,
     structural,
 )
@@ -40,6 +42,9 @@ class SacConfig(AgentConfig):
     alpha_loss: str = structural(
         "log", ("log", "plain"), "loss of a learned α: log α or α, times entropy − target"
     )
+    log_std_max: float = structural(
+        2.0, Interval(-5, 10, low_open=True), "largest log of the policy's standard deviation"
+    )
     shots: int = per_run(
         1, AT_LEAST_ONE, "S: actions drawn per step, of which the one with the largest Q is taken"
     )
@@ -57,6 +62,7 @@ class Sac(Agent):
         "reproduction": REPRODUCTION_SAC,
         # With this α SAC is nearest to its row in the paper; see the study `calibrate-rivals`.
         "calibrated": {**REPRODUCTION_SAC, "alpha": 0.1},
+        "published-curves": PUBLISHED_CURVES,
     }
     updates_of_task: ClassVar[Mapping[str, int]] = {"reproduction": 1, "calibrated": 1}
     exploration_stream: ClassVar[str] = "candidates"
@@ -64,7 +70,7 @@ class Sac(Agent):
     actor: GaussianActor
 
     def networks(self) -> dict[str, Net]:
-        self.actor = GaussianActor(self.trunk(s=self.ds), self.da)
+        self.actor = GaussianActor(self.trunk(s=self.ds), self.da, self.config.log_std_max)
         self.critic = self.build_critic()
         return {"critic": self.critic, "actor": self.actor}
 

@@ -26,8 +26,12 @@ REPRODUCTION: Mapping[str, Any] = {
     **{"lr": 1e-3, "warmup": 1_000, "batch": 32, "capacity": 25_000},
     **{"depth": 3, "norm": True, "activation": "silu"},
 }
-# The paper states α for PAC4SAC only; agents with the actor of SAC have the same.
-REPRODUCTION_SAC: Mapping[str, Any] = {**REPRODUCTION, "alpha": 0.2, "learn_alpha": False}
+# The paper states α for PAC4SAC only; agents with the actor of SAC have the same. In the first
+# preset α is learned if it is in the algorithm's own publication.
+REPRODUCTION_AUTO: Mapping[str, Any] = {**REPRODUCTION, "alpha": 0.2, "log_std_max": 1.0}
+REPRODUCTION_SAC: Mapping[str, Any] = {**REPRODUCTION_AUTO, "learn_alpha": False}
+# Of SAC, REDQ and DroQ in the collection of published curves that reports compare with.
+PUBLISHED_CURVES: Mapping[str, Any] = {"lr": 1e-3, "warmup": 5_000, "alpha_loss": "plain"}
 
 
 def per_run(default: T, allowed: Allowed, help: str) -> T:

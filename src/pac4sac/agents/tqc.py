@@ -17,7 +17,7 @@ from pac4sac.agents.sac import Sac, SacConfig
 from pac4sac.agents.settings import (
     AT_LEAST_ONE,
     NON_NEGATIVE,
-    REPRODUCTION,
+    REPRODUCTION_AUTO,
     AgentConfig,
     Interval,
     new_default,
@@ -73,7 +73,7 @@ class Tqc(Sac):
     Config = TqcConfig
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "default": {},
-        "reproduction": {**REPRODUCTION, "alpha": 0.2, "critic_width": 0, "critic_depth": 0},
+        "reproduction": {**REPRODUCTION_AUTO, "critic_width": 0, "critic_depth": 0},
     }
     updates_of_task: ClassVar[Mapping[str, int]] = {"reproduction": 1}
     config: TqcConfig

@@ -34,6 +34,8 @@ DECLARATIONS = (
     "updates_of_task",
     "REPRODUCTION",
     "REPRODUCTION_SAC",
+    "REPRODUCTION_AUTO",
+    "PUBLISHED_CURVES",
 )
 WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 # Packages whose version changes what a simulator computes, by the beginning of a module's name.

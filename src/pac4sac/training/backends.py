@@ -196,8 +196,8 @@ class Rehearsal:
 
     def __init__(self, learner: Learner) -> None:
         self.learner = learner
-        starts, period = max(learner.agent.learning_starts()), learner.agent.period
-        self.step = starts + -starts % period  # all runs learn, and delayed parts move too
+        # all runs learn, and delayed parts move too
+        self.step, self.place = learner.agent.full_update(max(learner.agent.learning_starts()))
         # Only the beginning of a long replay buffer: a copy of all of it would not fit the memory.
         self.tensors = learner.tensors
         self.tensors["replay"] = self.tensors["replay"][:, : self.step + STEPS_REHEARSED]
@@ -221,6 +221,7 @@ class Rehearsal:
                 tensor.copy_(draw(tensor.shape[1:], generator=generator))
         self.tensors["replay"][..., -1] = 0
         self.tensors["step"].fill_(self.step)
+        self.tensors["update"].fill_(self.place)
         self.start = {name: tensor.clone() for name, tensor in self.tensors.items()}
 
     def once(self, operations: Operations | None = None) -> Tensors:

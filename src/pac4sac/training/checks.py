@@ -146,7 +146,7 @@ class Trial:
             rows[:, -1] = np.arange(CAPACITY) % 5 == 4  # which ends an episode
             learner.buffers["replay"][place] = torch.from_numpy(rows)
         learner.begin(learner.buffers["replay"][:, 0, :DS].numpy())
-        learner.step = CAPACITY + -CAPACITY % agent.period
+        learner.step, _ = agent.full_update(CAPACITY)
         for counter in ("step", "update"):
             learner.state[counter].fill_(learner.step)
         return learner

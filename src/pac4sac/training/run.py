@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pac4sac.agents import Agent, get_algorithm, make_config, removed_settings, stored_config
+from pac4sac.agents import (
+    Agent,
+    completed,
+    get_algorithm,
+    make_config,
+    removed_settings,
+    stored_config,
+)
 from pac4sac.agents.settings import AgentConfig
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import as_json
@@ -118,10 +125,10 @@ class Run:
         """
         now = self.describe()
         facts = ("task", "algo", "seed", "started_from")
-        config = now["config"]
-        shared = config.keys() & about["config"].keys()
+        config, stored = now["config"], completed(about["config"])
+        shared = config.keys() & stored.keys()
         return all(now.get(name) == about.get(name) for name in facts) and all(
-            config[name] == about["config"][name] for name in shared
+            config[name] == stored[name] for name in shared
         )
 
     def edited(self) -> str:

@@ -30,7 +30,7 @@ class OacLab(Oac):
     Config = OacLabConfig
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "default": {},
-        "reproduction": REPRODUCTION,
+        "reproduction": {**REPRODUCTION, "log_std_max": 1.0},
     }
     updates_of_task: ClassVar[Mapping[str, int]] = {"reproduction": 1}
     with_target: ClassVar[tuple[str, ...]] = ("critic", "actor")
