@@ -41,6 +41,9 @@ class Faulty(gymnasium.Env):
             match self.fault:
                 case "raise":
                     raise ValueError("the robot\nleft the world")
+                case "raise some times" if left := int(Path(self.marker).read_text()):
+                    Path(self.marker).write_text(str(left - 1))
+                    raise MemoryError("no memory is left")
                 case "nan observation":
                     self.state[1] = np.nan
                 case "infinite reward":

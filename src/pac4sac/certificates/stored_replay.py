@@ -14,6 +14,7 @@ from pac4sac.runs.logs import read_log
 from pac4sac.runs.reading import read_experiment
 from pac4sac.training import checkpoint
 from pac4sac.training.agent_file import TrainedAgent
+from pac4sac.training.run_folder import attempts, retry_folder
 
 Cohort = list[dict[str, Any]]  # the runs of a cohort, as the experiment describes them
 
@@ -37,8 +38,12 @@ def stored_replay(agent_file: Path, trained: TrainedAgent) -> StoredReplay:
     if found is None:
         return missing("the experiment around the agent file does not know this run")
     number, index = found
-    mark = checkpoint.fingerprint(cohorts[number])  # as they were described when they were trained
-    saved = checkpoint.read_newest(root / "cohorts" / f"{number:03d}", mark)
+    members, folder = cohorts[number], root / "cohorts" / f"{number:03d}"
+    if attempt := attempts(root, trained.run.id):  # it failed, and was trained again alone
+        members, folder = [members[index]], retry_folder(root, trained.run.id, attempt)
+        index = 0
+    mark = checkpoint.fingerprint(members)  # as they were described when they were trained
+    saved = checkpoint.read_newest(folder, mark)
     if saved is None:
         return missing("its experiment has no readable checkpoint")
     rows = saved.learner["replay"][index]

@@ -64,8 +64,8 @@ NAMES = {  # that may follow the name of the program, and that of a command
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, 2 for a mistake of the user, 130 after Ctrl-C, 1
-    for other failures."""
+    """Run a command and return its exit code: 0, 2 for a mistake of the user, 3 if some runs
+    failed, 130 after Ctrl-C, 1 for other failures."""
     _print_on_every_terminal()
     try:
         return run_command(sys.argv[1:] if argv is None else argv)

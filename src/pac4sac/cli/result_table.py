@@ -134,7 +134,10 @@ def _threshold_columns(runs: Sequence[RunRecord]) -> list[ResultColumn]:
 
 
 def _filled_table(runs: Sequence[RunRecord], columns: Sequence[ResultColumn]) -> Table:
-    """Return the table with a row for each run, and the means of each variant below."""
+    """Return the table with a row for each run, and the means of each variant below.
+
+    Runs that broke off are not averaged.
+    """
     table = plain_table(_title(runs[0].task), "run")
     table.columns[0].no_wrap = True
     for column in columns:
@@ -147,8 +150,13 @@ def _filled_table(runs: Sequence[RunRecord], columns: Sequence[ResultColumn]) ->
     table.add_section()
     for label, members in variants.items():
         if len(members) > 1:
-            name = f"{label}, mean ± sd" if several else "mean ± sd"
-            table.add_row(name, *_means(members, columns), style="bold")
+            whole = [run for run in members if run.status not in BROKEN_OFF]
+            name = "mean ± sd"
+            if len(whole) < len(members):
+                name = f"mean ± sd of {len(whole)} of {len(members)}"
+            table.add_row(
+                f"{label}, {name}" if several else name, *_means(whole, columns), style="bold"
+            )
     return table
 
 

@@ -21,6 +21,8 @@ class Resume:
     callback: arguments.Callback = None
     # Continue runs that other code has trained so far, and record both versions.
     keep_stale: bool = False
+    # Train a failed run again, alone and from its last checkpoint, up to N times in all.
+    retries: arguments.Number = 3
     trust: arguments.Trust = field(default_factory=list)
 
     def run(self, console: Console) -> int:
@@ -35,6 +37,7 @@ class Resume:
             steps=self.steps,
             max_minutes=self.max_minutes,
             keep_stale=self.keep_stale,
+            retries=self.retries,
         )
         return train_and_show(
             start,

@@ -16,6 +16,7 @@ from rich.table import Table
 from pac4sac.base.errors import UserError
 from pac4sac.base.stopping import StopReason
 
+SOME_FAILED = 3  # some runs failed, and others did not
 INTERRUPTED = 130  # what shells report of a program ended by Ctrl-C
 
 

@@ -18,7 +18,8 @@ from rich.progress import (
 from rich.table import Table
 
 from pac4sac.base.text import setting_text
-from pac4sac.cli.shared import code_of_stop, plain_table, say, show_whole_words
+from pac4sac.cli.shared import SOME_FAILED, code_of_stop, plain_table, say, show_whole_words
+from pac4sac.runs.status import Status
 from pac4sac.studies.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -145,4 +146,12 @@ def show_end(
     if advice:
         say(console, advice)
     say(console, f"Report: {page}")
-    return 0
+    failed = sum(run.status == Status.FAILED for run in result.runs)
+    if not failed:
+        return 0
+    say(
+        console,
+        f"{failed} of {len(result.runs)} runs failed; the page has the causes. "
+        "pac4sac resume EXPERIMENT --retries N tries again.",
+    )
+    return SOME_FAILED

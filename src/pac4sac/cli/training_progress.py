@@ -107,10 +107,13 @@ def summary(rows: Sequence[RunProgress]) -> str:
 
 
 def _last_returns(rows: Sequence[RunProgress]) -> str:
-    last = [row.returns[-1] for row in rows if row.returns]
+    whole = [row for row in rows if row.status not in BROKEN_OFF]
+    last = [row.returns[-1] for row in whole if row.returns]
     if not last:
         return "no episode ended yet"
     what = "mean of the last returns" if len(rows) > 1 else "last return"
+    if len(whole) < len(rows):
+        what += f" of {len(last)} of {len(rows)} runs"
     return f"{what} {brief(float(np.mean(last)))}"
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from pac4sac.base.trust import trusted
 from pac4sac.cli.arguments import callback_flags
 from pac4sac.cli.result_table import episodes_above, result_table
-from pac4sac.cli.shared import INTERRUPTED, say, writing
+from pac4sac.cli.shared import INTERRUPTED, SOME_FAILED, say, writing
 from pac4sac.cli.training_display import displayed
 from pac4sac.export.tracking import callbacks_named
 from pac4sac.runs.metrics import STREAK, is_solved, longest_streak
@@ -48,12 +48,20 @@ def train_and_show(
 
 
 def exit_code(result: Result) -> int:
-    """Return 130 after Ctrl-C, 1 if every run failed, else 0."""
+    """Return 130 after Ctrl-C, 1 if every run failed or diverged, 3 if some failed, else 0."""
     if result.reason is not None and result.reason.by_signal:
         return INTERRUPTED
     if not has_runs(result):
         return 0
-    return int(all(run.status in BROKEN_OFF or unevaluated(run) for run in result.runs))
+    runs = result.runs
+    if all(run.status in BROKEN_OFF or unevaluated(run) for run in runs):
+        return 1
+    return SOME_FAILED if any(map(has_failed, runs)) else 0
+
+
+def has_failed(run: RunRecord) -> bool:
+    """Return whether the simulators of a run failed, in training or in the last evaluation."""
+    return run.status == Status.FAILED or unevaluated(run)
 
 
 def has_runs(result: Result) -> bool:
@@ -92,6 +100,8 @@ def show_result(result: Result, console: Console, callbacks: Sequence[str] = ())
     say(console, f"Run folders:     {result.folder / 'runs'}")
     if not result.complete:
         say(console, resume)
+    elif any(run.status == Status.FAILED for run in runs):
+        say(console, f"Retry with:      {_resume_command(result.folder, callbacks)}")
     for line in _next_commands(result.folder, runs):
         say(console, line)
 

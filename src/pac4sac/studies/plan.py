@@ -33,6 +33,7 @@ from pac4sac.training import backends
 from pac4sac.training.experiment import choose_again, create
 from pac4sac.training.learner import cohort_bytes
 from pac4sac.training.options import Options
+from pac4sac.training.retry import is_to_be_retried
 from pac4sac.training.run import Run, plan_cohorts, settings_changed
 
 VERSION = 1
@@ -70,8 +71,12 @@ class PlannedCohort:
         return self.steps * simulator_seconds(self.runs[0].task)
 
     def done(self) -> int:
-        """Return the number of runs that have ended."""
-        return sum(status in ENDED for status in self.statuses())
+        """Return the number of runs that have ended and are not to be trained again."""
+        each = zip(self.runs, self.statuses(), strict=True)
+        return sum(
+            status in ENDED and not is_to_be_retried(self.folder, run.id, status)
+            for run, status in each
+        )
 
     def is_done(self) -> bool:
         """Return whether all runs have ended."""

@@ -407,6 +407,12 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         self._active[run], self._failed[run] = False, True
 
 
+def snapshot_of_run(snapshot: Snapshot, run: int) -> Snapshot:
+    """Return the part of a snapshot that belongs to one run, whose simulator had not failed."""
+    own = {name: array[run : run + 1] for name, array in snapshot.items() if name != "failures"}
+    return own | {"failures": np.frombuffer(b"{}", np.uint8).copy()}
+
+
 def interleaved_pools(
     task: Task,
     seeds: Sequence[Sequence[int]],

@@ -7,9 +7,10 @@ belongs to another cohort, is refused with the reason, and the checkpoint before
 import contextlib
 import hashlib
 import json
+import os
 import shutil
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ from pac4sac.base.errors import DamagedCheckpoint, UserError
 from pac4sac.runs.identity import checkpoint_facts
 
 VERSION = 1
+KEPT_APART = "kept-"  # prefix of checkpoints from before the failure of a run
 KEPT = 2  # the newest, and the one before it in case the newest is damaged
 FILES = ("learner.safetensors", "pool.safetensors", "progress.json")
 
@@ -131,6 +133,39 @@ def read_newest(root: Path, fingerprint: str) -> Checkpoint | None:
         with contextlib.suppress(DamagedCheckpoint):
             return _load(folder, fingerprint)
     return None
+
+
+def all_readable(root: Path, fingerprint: str) -> Iterator[Checkpoint]:
+    """Yield the checkpoints of a cohort that are whole, the newest first, those kept included."""
+    folders = [*newest_first(root), *root.glob(f"{KEPT_APART}*")]
+    for folder in sorted(folders, key=lambda path: path.name.removeprefix(KEPT_APART))[::-1]:
+        with contextlib.suppress(DamagedCheckpoint):
+            yield _load(folder, fingerprint)
+
+
+def keep_newest(root: Path) -> None:
+    """Keep the newest checkpoint after later ones were saved, as links to the same files."""
+    for newest in newest_first(root)[:1]:
+        kept = root / f"{KEPT_APART}{newest.name}"
+        if not kept.exists():
+            part = kept.with_suffix(".part")
+            shutil.rmtree(part, ignore_errors=True)
+            shutil.copytree(newest, part, copy_function=_link)
+            part.rename(kept)
+
+
+def _link(source: str, target: str) -> None:
+    """Make a hard link, or a copy where the file system has no links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def drop_kept(root: Path) -> None:
+    """Remove the checkpoints that `keep_newest` has kept."""
+    for kept in root.glob(f"{KEPT_APART}*"):
+        shutil.rmtree(kept)
 
 
 def _load(folder: Path, fingerprint: str) -> Checkpoint:

@@ -28,6 +28,8 @@ from pac4sac.training.callbacks import Callback, Callbacks, Watchers
 from pac4sac.training.learner import cohort_bytes
 from pac4sac.training.loop import Cohort
 from pac4sac.training.options import Options, make_options
+from pac4sac.training.retry import RETRIES
+from pac4sac.training.retry import retries as failed_again
 from pac4sac.training.run import (
     Run,
     make_agent,
@@ -217,6 +219,7 @@ def resume(
     callbacks: Watchers = (),
     trust: str | Iterable[str] = (),
     keep_stale: bool = False,
+    retries: int = RETRIES,
 ) -> Result:
     """Resume an experiment from its last checkpoints, exactly as if it had never stopped.
 
@@ -228,11 +231,15 @@ def resume(
         trust: Custom modules that its algorithms or its environment come from.
         keep_stale: Continue runs that other code has trained so far, and record both versions.
             By default they are refused.
+        retries: Number of times that a failed run is trained again in all, alone and from its last
+            checkpoint before the failure.
 
     Returns:
         The experiment, complete or stopped.
     """
     allow(trust)
+    if retries < 0:
+        raise UserError(f"retries must be a whole number at least 0, not {retries}.")
     stop, watcher, folder = StopRequest(max_minutes), Callbacks(callbacks), Path(folder)
     options, cohorts = _read(folder)
     if steps is not None:
@@ -240,7 +247,14 @@ def resume(
     changes = steps is not None or keep_stale
     with alone_in(folder), stop:
         return _train_cohorts(
-            folder, options, cohorts, watcher, stop, changes=changes, keep_stale=keep_stale
+            folder,
+            options,
+            cohorts,
+            watcher,
+            stop,
+            changes=changes,
+            keep_stale=keep_stale,
+            retries=retries,
         )
 
 
@@ -265,6 +279,7 @@ def _train_cohorts(
     *,
     changes: bool = False,
     keep_stale: bool = False,
+    retries: int = 0,
 ) -> Result:
     """Train the cohorts of an experiment from their newest checkpoints.
 
@@ -276,17 +291,27 @@ def _train_cohorts(
         stop: Asks for a checkpoint and the end; the caller has entered it.
         changes: Whether experiment.json is to be written again, because options or runs changed.
         keep_stale: Whether today's code may continue runs that other code has trained so far.
+        retries: Number of times that a failed run is trained again.
     """
     cohorts = [
         Cohort(folder, f"{number:03d}", runs, options, watcher)
         for number, runs in enumerate(runs_by_cohort)
     ]
+    again: list[Cohort] = []  # that train failed runs again
 
     def write_changes() -> None:
         if changes:
-            _write(folder, [cohort.runs for cohort in cohorts], options)
+            now = {run.id: run for cohort in (*cohorts, *again) for run in cohort.runs}
+            runs = [[now[run.id] for run in cohort.runs] for cohort in cohorts]
+            _write(folder, runs, options)
 
-    for together in interleaving.interleaved_groups(cohorts, pick_device(options.device)):
+    def retried() -> Iterator[list[Cohort]]:
+        for cohort in failed_again(cohorts, retries):
+            again.append(cohort)
+            yield [cohort]
+
+    groups = interleaving.interleaved_groups(cohorts, pick_device(options.device))
+    for together in itertools.chain(groups, retried()):
         if not interleaving.train_interleaved(together, stop, watcher, write_changes, keep_stale):
             return Result(folder, complete=False, reason=stop.reason)
     return Result(folder, complete=True)

@@ -189,6 +189,27 @@ class Learner:
         self.step = int(tensors["step"])
 
 
+def tensors_of_run(tensors: Tensors, run: int, updates_per_step: int) -> Tensors:
+    """Return the tensors of a checkpoint for a cohort that consists of one of its runs.
+
+    Args:
+        tensors: What `export` returned.
+        run: Index of the run.
+        updates_per_step: That of the run; the counter of updates follows that of the cohort.
+    """
+    last_axis, counters = ("metrics", "metrics_count"), ("step", "update")
+    own = {
+        name: tensor[..., run : run + 1] if name in last_axis else tensor[run : run + 1]
+        for name, tensor in tensors.items()
+        if name not in counters
+    }
+    step = tensors["step"]
+    return {name: tensor.contiguous() for name, tensor in own.items()} | {
+        "step": step,
+        "update": step * updates_per_step,
+    }
+
+
 def _under(prefix: str, tensors: Tensors) -> Tensors:
     return {
         name.removeprefix(prefix): tensor

@@ -21,7 +21,14 @@ from pac4sac.training.cohort_logs import CohortLogs
 from pac4sac.training.options import Options
 from pac4sac.training.progress import Progress, check_stored, extended_runs
 from pac4sac.training.run import Run, check_code, make_agent
-from pac4sac.training.run_folder import Mark, RunFolder, check_that_nothing_was_saved, log_time
+from pac4sac.training.run_folder import (
+    LeftFolder,
+    Mark,
+    RunFolder,
+    attempts,
+    check_that_nothing_was_saved,
+    log_time,
+)
 from pac4sac.training.warm_start import start_from
 
 PLACEMENT = ("device", "backend", "precision", "threads")  # options that say how to compute
@@ -31,13 +38,35 @@ class Cohort:
     """Trains runs in lockstep, from their first step or their last checkpoint to their end."""
 
     def __init__(
-        self, root: Path, name: str, runs: Sequence[Run], options: Options, watcher: Callback
+        self,
+        root: Path,
+        name: str,
+        runs: Sequence[Run],
+        options: Options,
+        watcher: Callback,
+        attempt: int = 0,
     ) -> None:
+        """Prepare a cohort of an experiment.
+
+        Args:
+            root: Experiment folder.
+            name: Name of its folder in cohorts/.
+            runs: Its runs.
+            options: Training options.
+            watcher: Is informed during training.
+            attempt: Number of times that its run, which failed, was trained again.
+        """
         self.root, self.folder = root, root / "cohorts" / name
         self.runs, self.options, self.watcher = tuple(runs), options, watcher
         self.task, self.seeds = runs[0].task, [run.seed for run in runs]
         self.fingerprint = checkpoint.fingerprint([run.describe() for run in runs])
-        self.folders = [RunFolder(root, run) for run in runs]
+        self.attempt = attempt
+        # runs that failed here and that a later attempt trains
+        self.left = {index for index, run in enumerate(runs) if attempts(root, run.id) > attempt}
+        self.folders = [
+            LeftFolder(root, run) if index in self.left else RunFolder(root, run)
+            for index, run in enumerate(runs)
+        ]
         self.progress = Progress.at_start(len(runs))
 
     # --- start and end
@@ -45,11 +74,16 @@ class Cohort:
     def is_done(self) -> bool:
         """Load the newest checkpoint; return whether it leaves nothing to do."""
         self.saved = checkpoint.load_newest(self.folder, self.fingerprint, self._check)
-        if self.saved is None:
+        if self.saved is None and not self._begins_attempt():
             check_that_nothing_was_saved(self.folders, self.options.checkpoint_every)
+        if self.saved is None:
             return False
         stored = self.saved.progress
         return bool(stored["complete"]) and not extended_runs(stored, self._steps_left(self.saved))
+
+    def _begins_attempt(self) -> bool:
+        """Return whether a run that failed before its first checkpoint is to begin again."""
+        return self.attempt > 0 and self.folders[0].status() == Status.FAILED
 
     def accept_code(self, keep_stale: bool) -> None:
         """Refuse runs that other code has trained so far, or let today's code continue them.
@@ -371,6 +405,8 @@ class Cohort:
         if detail is not None:
             self.learner.freeze(run)
             self.pool.park(run)
+        if status == Status.FAILED:
+            checkpoint.keep_newest(self.folder)  # a retry begins there
         self.folders[run].describe(status, detail)
         self.watcher.on_status(self.runs[run], status, detail)
 
@@ -398,7 +434,7 @@ class Cohort:
         Args:
             marks: Ends to which a resume cuts the logs back; None for their present ends.
         """
-        for run in range(len(self.runs)):
+        for run in set(range(len(self.runs))) - self.left:
             self.logs.save_agent(run)
         about = {
             "placement": self.placement,

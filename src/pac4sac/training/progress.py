@@ -83,6 +83,12 @@ class Progress:
         return [run for run, status in enumerate(self.status) if status == Status.RUNNING]
 
 
+def progress_of_run(stored: Mapping[str, Any], run: int) -> dict[str, Any]:
+    """Return the part of stored progress that belongs to one run."""
+    of_runs = (*PER_RUN, "logs", "replay_mismatch", "strayed")
+    return {name: [value[run]] if name in of_runs else value for name, value in stored.items()}
+
+
 def extended_runs(stored: Mapping[str, Any], steps_left: bool) -> list[int]:
     """Return the runs that ended with a smaller step budget and can continue.
 

@@ -7,6 +7,7 @@ cohort, since they differ between repetitions."""
 import contextlib
 import hashlib
 import importlib.metadata
+import itertools
 import json
 import os
 import platform
@@ -19,7 +20,7 @@ from typing import Any
 import torch
 
 from pac4sac.base.errors import DamagedCheckpoint, UserError
-from pac4sac.base.files import as_json, read_if_there, write_json
+from pac4sac.base.files import as_json, read_if_there, read_json, write_json
 from pac4sac.base.version import __version__, package_source
 from pac4sac.runs.logs import LOGS, seal_of
 from pac4sac.runs.reading import VERSION, RunRecord, read_run
@@ -27,6 +28,17 @@ from pac4sac.training.run import Run
 
 Mark = tuple[int, str]  # length of a log, and the checksum of its content
 EMPTY: Mark = (0, hashlib.sha256().hexdigest())
+
+
+def retry_folder(root: Path, run: str, attempt: int) -> Path:
+    """Return the folder of the cohort that trains a failed run of an experiment again."""
+    return root / "cohorts" / f"retry-{attempt}-{run}"
+
+
+def attempts(root: Path, run: str) -> int:
+    """Return how many times a failed run of an experiment was begun again."""
+    folders = (retry_folder(root, run, number) for number in itertools.count(1))
+    return sum(1 for _ in itertools.takewhile(Path.exists, folders))
 
 
 class RunFolder:
@@ -37,6 +49,11 @@ class RunFolder:
         self.run = run
         self.computed: dict[str, str] = {}  # device, backend and precision, once they are chosen
         self.replay_mismatch: list[int] = []  # steps at which a replay led to another observation
+        # step and cause of each attempt to train it again after a failure
+        self.retried = [
+            read_json(retry_folder(root, run.id, number + 1) / "retry.json")
+            for number in range(attempts(root, run.id))
+        ]
         self.path.mkdir(parents=True, exist_ok=True)
         self._logs = {name: self.path / f"{name}.jsonl" for name in LOGS}
 
@@ -44,6 +61,10 @@ class RunFolder:
         """Append a line to a log; NaN and infinity become null."""
         with self._logs[name].open("a") as file:
             file.write(json.dumps(as_json(row, not_finite=lambda _: None)) + "\n")
+
+    def status(self) -> str:
+        """Return the status in run.json."""
+        return str(read_json(self.path / "run.json")["status"])
 
     def marks(self) -> dict[str, Mark]:
         """Return the end of each log, after its content was synced to the disk."""
@@ -91,11 +112,26 @@ class RunFolder:
         }
         if self.replay_mismatch:
             about["replay_mismatch"] = self.replay_mismatch
+        if self.retried:
+            about["retried"] = self.retried
         if ended:
             about["logs"] = {
                 name: seal_of(read_if_there(path)) for name, path in self._logs.items()
             }
         write_json(self.path / "run.json", about)
+
+
+class LeftFolder(RunFolder):
+    """Leaves the folder of a run alone that another cohort trains again."""
+
+    def check(self, marks: Mapping[str, Mark]) -> None:
+        """Accept any logs."""
+
+    def cut_back(self, marks: Mapping[str, Mark]) -> None:
+        """Leave the logs as they are."""
+
+    def describe(self, status: str, detail: str | None = None, *, ended: bool = False) -> None:
+        """Leave run.json as it is."""
 
 
 def check_that_nothing_was_saved(folders: Sequence[RunFolder], checkpoint_every: int) -> None:

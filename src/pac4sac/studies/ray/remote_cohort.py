@@ -79,18 +79,22 @@ class FolderKeeper:
             return answers[what](self.folders[cohort], *arguments)
 
 
-def checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints of an experiment, newest first. In a study it has one cohort."""
-    return [
-        path for cohort_folder in folder.glob("cohorts/*") for path in newest_first(cohort_folder)
-    ]
+def checkpoints(folder: Path, most: int = KEPT) -> list[Path]:
+    """Return the newest checkpoints of each cohort of an experiment.
+
+    In a study it has one, and one for each attempt to train a failed run again.
+    """
+    cohorts = sorted(folder.glob("cohorts/*"))
+    return [path for cohort in cohorts for path in newest_first(cohort)[:most]]
 
 
 def kept(folder: Path) -> list[tuple[str, int]]:
     """Return path and size of the files that a cohort needs to continue: options, checkpoints,
     logs."""
     saved = [file for path in checkpoints(folder) for file in path.iterdir()]
-    needed = [folder / "experiment.json", *saved, *folder.rglob("*.jsonl")]
+    attempts = folder.glob("cohorts/*/retry.json")
+    needed = [folder / "experiment.json", *saved, *attempts, *folder.rglob("*.jsonl")]
+    needed += folder.glob("runs/*/run.json")  # says which runs failed
     return [(str(path.relative_to(folder)), path.stat().st_size) for path in needed]
 
 
@@ -163,7 +167,7 @@ class RemoteCohort(StepReporter):
         self.folder, self.ask = folder, ask
         # of the files that the keeper has: size and time of change
         self.versions: dict[Path, tuple[int, int]] = {}
-        self.newest: list[Path] | None = None  # the checkpoint that it has
+        self.newest: list[Path] | None = None  # the checkpoints that it has
 
     def fetch(self) -> None:
         """Copy the files that the keeper has to the folder here."""
@@ -180,7 +184,7 @@ class RemoteCohort(StepReporter):
         super().on_start(folder, runs, steps, step)
 
     def report(self, step: int) -> None:
-        if checkpoints(self.folder)[:1] != self.newest:
+        if checkpoints(self.folder, 1) != self.newest:
             self.push()
         if self.ask("heard", step, self.steps):
             # as the local engine does: asks for a checkpoint and the end
@@ -188,7 +192,7 @@ class RemoteCohort(StepReporter):
 
     def push(self) -> None:
         """Send the files that the keeper does not have; return when they are on its disk."""
-        newest = checkpoints(self.folder)[:1]
+        newest = checkpoints(self.folder, 1)
         versions = {path: _version(path) for path in self._files(newest)}
         changed = sorted(path for path in versions if versions[path] != self.versions.get(path))
         for number, path in enumerate(changed):
@@ -198,9 +202,9 @@ class RemoteCohort(StepReporter):
         self.versions, self.newest = versions, newest
 
     def _files(self, newest: Sequence[Path]) -> list[Path]:
-        """Return all files that the keeper is to have: of the newest checkpoint, and logs."""
+        """Return all files that the keeper is to have: of the newest checkpoints, and logs."""
         files = [path for checkpoint in newest for path in checkpoint.iterdir()]
-        files += [*self.folder.glob("cohorts/*/*.jsonl"), *self.folder.glob("runs/*/*")]
+        files += [*self.folder.glob("cohorts/*/*.json*"), *self.folder.glob("runs/*/*")]
         return [path for path in files if path.suffix != ".part"]
 
     def _send(self, number: int, path: Path) -> None:
