@@ -4,6 +4,7 @@ import importlib
 import io
 import itertools
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.envs.registration import EnvSpec
 from PIL import Image
 from rich.console import Console
 
@@ -23,7 +25,7 @@ from pac4sac.cli.training_summary import exit_code, show_result
 from pac4sac.export import onnx as onnx_export
 from pac4sac.export.tracking import TensorBoard
 from pac4sac.export.video import pictures, record_video, write_gif
-from pac4sac.tasks import Task, get_task
+from pac4sac.tasks import Task, get_task, offscreen
 from pac4sac.training.agent_file import TrainedAgent, choose_agent
 from pac4sac.training.run import make_agent, make_runs
 
@@ -196,6 +198,49 @@ def onnx():
     pytest.importorskip("onnxscript")
     importlib.import_module("onnx.reference")
     return pytest.importorskip("onnx")
+
+
+class Blind(gymnasium.Env):
+    """Cannot draw, as MuJoCo on a machine without a display."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def reset(self, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def render(self):
+        raise RuntimeError("an OpenGL platform library has not been loaded")
+
+
+def test_a_machine_that_cannot_draw_is_told_what_to_install(monkeypatch):
+    monkeypatch.setitem(gymnasium.registry, "Blind-v0", EnvSpec("Blind-v0", entry_point=Blind))
+    with pytest.raises(UserError, match=r"could not draw itself .*libegl1.*MUJOCO_GL=egl"):
+        list(pictures(untrained(Task("blind", "Blind-v0", horizon=3)), 0))
+
+
+@pytest.mark.parametrize(
+    ("environment", "libraries", "chosen"),
+    [
+        ({}, ("libEGL.so.1", "libOSMesa.so.8"), "egl"),
+        ({}, ("libOSMesa.so.8",), "osmesa"),
+        ({}, (), None),
+        ({"DISPLAY": ":0"}, ("libEGL.so.1",), None),
+        ({"MUJOCO_GL": "glfw"}, ("libEGL.so.1",), "glfw"),
+    ],
+)
+def test_without_a_display_mujoco_draws_with_what_is_installed(
+    monkeypatch, environment, libraries, chosen
+):
+    monkeypatch.setattr(os, "environ", environment)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(offscreen, "_can_be_loaded", libraries.__contains__)
+    offscreen.choose_offscreen_rendering()
+    assert environment.get("MUJOCO_GL") == chosen
 
 
 def test_an_exported_policy_gives_the_agents_actions_in_the_environments_own_units(

@@ -15,6 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 from pac4sac.base.errors import UserError, how_to_install, import_extra
 from pac4sac.tasks.catalogue import Task
 from pac4sac.tasks.episodes import simulator_seed
+from pac4sac.tasks.offscreen import advice_on, choose_offscreen_rendering
 from pac4sac.tasks.registry import make_env
 from pac4sac.training.agent_file import TrainedAgent, choose_agent, load
 from pac4sac.training.backends import on_threads, suitable_threads
@@ -49,6 +50,7 @@ def record_video(
         most: Number of pictures after which the video ends.
     """
     out = Path(out)
+    choose_offscreen_rendering()
     write = _writer(out.suffix.lower(), out.name)
     agent = load(choose_agent(path))
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -151,6 +153,12 @@ def _draw(env: gymnasium.Env[Any, Any], task: Task) -> Picture:
         raise UserError(
             f"To draw itself the environment of task {task.name!r} needs {needed}"
         ) from missing
+    except Exception as error:  # any error of an environment's code
+        cause = f"{type(error).__name__}: {error}".rstrip(".")
+        raise UserError(
+            f"The environment of task {task.name!r} could not draw itself ({cause})."
+            f"{advice_on(error)}"
+        ) from error
 
 
 def _captioned(picture: Picture, text: str) -> Picture:

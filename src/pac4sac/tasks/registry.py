@@ -10,6 +10,7 @@ import functools
 import importlib
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from pac4sac.base.errors import UserError, how_to_install
 from pac4sac.base.trust import trusted_module
 from pac4sac.tasks.catalogue import HORIZON, NAMED_TASKS, TASKS, Task
+from pac4sac.tasks.offscreen import VARIABLE, advice_on, choose_offscreen_rendering
 from pac4sac.tasks.wrappers import wrap, wrapper_class
 
 Vector = NDArray[np.float32]
@@ -126,6 +128,7 @@ def _import_home(env_id: str, module: str) -> None:
 
 def _import_dm_control(env_id: str) -> None:
     """Import what registers the environments of dm_control."""
+    choose_offscreen_rendering()
     try:
         importlib.import_module("dm_control")
         importlib.import_module("shimmy")
@@ -257,6 +260,8 @@ def _why_not_made(task: Task, kwargs: Mapping[str, Any], error: BaseException) -
             f"{', '.join(kwargs)}; leave out those it lacks."
         )
     cause = f"{type(error).__name__}: {error}"
+    if advice := advice_on(error) if VARIABLE in os.environ else "":
+        return f"The environment of task {task.name!r} cannot be made ({cause}).{advice}"
     return f"The environment of task {task.name!r} cannot be made ({cause}); fix it first."
 
 
