@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import gymnasium
 import numpy as np
@@ -203,7 +204,7 @@ def onnx():
 class Blind(gymnasium.Env):
     """Cannot draw, as MuJoCo on a machine without a display."""
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 20}
     observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
     action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
 

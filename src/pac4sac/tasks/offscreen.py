@@ -8,8 +8,9 @@ VARIABLE = "MUJOCO_GL"  # MuJoCo, Gymnasium and dm_control read it
 LIBRARIES = {"egl": "libEGL.so.1", "osmesa": "libOSMesa.so.8"}  # in the order of preference
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 ADVICE = (
-    " MuJoCo draws without a display if EGL or OSMesa is installed (on Debian and Ubuntu: apt install "
-    f"libegl1 libgl1, or libosmesa6); {VARIABLE}=egl or {VARIABLE}=osmesa chooses one of them."
+    " MuJoCo draws without a display if EGL or OSMesa is installed (on Debian and Ubuntu: "
+    f"apt install libegl1 libgl1, or libosmesa6); "
+    f"{VARIABLE}=egl or {VARIABLE}=osmesa chooses one of them."
 )
 
 
