@@ -197,7 +197,7 @@ def test_several_observations_get_an_action_each(folder: Path) -> None:
     assert (shot != agent.act(np.tile(several[0], (6, 1)))).any()  # and in each call
 
 
-def test_a_critic_tells_mean_and_deviation_of_its_value_and_draws_from_its_posterior(
+def test_a_critic_tells_mean_and_std_of_its_value_and_draws_from_its_posterior(
     folder: Path,
 ) -> None:
     agent = pac4sac.load(folder / "runs" / "pac4sac-seed0")
@@ -207,15 +207,14 @@ def test_a_critic_tells_mean_and_deviation_of_its_value_and_draws_from_its_poste
     )
     value = agent.value(s, a)
     np.testing.assert_allclose(value.mean, m[0].numpy(), rtol=1e-5)
-    np.testing.assert_allclose(value.deviation, v[0].sqrt().numpy(), rtol=1e-5)
-    mean, deviation = agent.value(s[2], [0.5])
-    assert (mean, deviation) == pytest.approx((value.mean[2], value.deviation[2]), rel=1e-4)
+    np.testing.assert_allclose(value.std, v[0].sqrt().numpy(), rtol=1e-5)
+    one = agent.value(s[2], [0.5])
+    assert one[:2] == pytest.approx((value.mean[2], value.std[2]), rel=1e-4)
+    assert one.source == value.source == "posterior"
     draws = agent.sample_value(s, a, 4000, seed=3)
     assert draws.shape == (4000, 4)
-    np.testing.assert_allclose(
-        draws.mean(0), value.mean, atol=5 * value.deviation.max() / 4000**0.5
-    )
-    np.testing.assert_allclose(draws.std(0), value.deviation, rtol=0.1)
+    np.testing.assert_allclose(draws.mean(0), value.mean, atol=5 * value.std.max() / 4000**0.5)
+    np.testing.assert_allclose(draws.std(0), value.std, rtol=0.1)
     np.testing.assert_array_equal(agent.sample_value(s, a, 4000, seed=3), draws)
     np.testing.assert_allclose(agent.sample_value(s[0], a[0], 7, seed=4).shape, (7,))
     same = agent.sample_value(s[[2, 2]], a[[2, 3]], 5)  # one critic for all pairs
@@ -252,13 +251,16 @@ def test_an_agent_acts_in_the_units_of_its_environment_whoever_made_that(tmp_pat
             agent.state, torch.from_numpy(vector).view(1, 1, -1)
         ).view(2, 1)
         np.testing.assert_allclose(action, 3 + 2 * unit.numpy(), rtol=1e-6)
-        value = agent.value(raw, action)  # twin critics have no posterior
+        value = agent.value(raw, action)
         q = agent.agent.critic(
             agent.agent.params(agent.state, "critic"),
             torch.from_numpy(vector).view(1, 1, -1),
             unit.view(1, 1, -1),
         )
-        assert value == pytest.approx((q[0].min().item(), 0.0), rel=1e-4)
+        assert value.source == "critics"  # the standard deviation that `certify` measures
+        q = q[0].double()
+        expected = q.min().item(), q.std(1, correction=0).item()
+        assert value[:2] == pytest.approx(expected, rel=1e-4)
         assert agent.sample_value(raw, action, 2).tolist() == pytest.approx([value.mean] * 2)
         assert agent.value(vector[None], action[None]).mean.shape == (1,)
         raw, vector = plain.step(action)[0], ours.step(action)[0]
@@ -269,6 +271,13 @@ def test_an_agent_acts_in_the_units_of_its_environment_whoever_made_that(tmp_pat
 def test_every_kind_of_agent_can_be_loaded_and_acts_in_both_ways(tmp_path: Path, algo: str) -> None:
     folder = train(tmp_path / "x", algo, steps=50, seeds=(0,)).folder
     agent = pac4sac.load(folder)
+    value = agent.value([0.1, 0.2, 0.3], [0.0])
+    assert (value.std is None, value.source) == {
+        "ddpg": (True, None),
+        "oac": (False, "critics"),
+        "sac": (False, "critics"),
+        "sac-auto": (False, "critics"),
+    }[algo]
     for shooting in (False, True, None):
         action = agent.act([0.1, 0.2, 0.3], shooting=shooting)
         assert action.shape == (1,)

@@ -12,6 +12,7 @@ from pac4sac.certificates.fresh_episodes import Progress
 from pac4sac.certificates.intervals import coverage
 from pac4sac.runs.statistics import Estimate
 from pac4sac.tasks import Task
+from pac4sac.training.critic_value import std_source
 from pac4sac.training.value_error import WIDTH, ValueErrors, measure_value_errors
 
 LONGEST_WALK = 200  # random steps
@@ -74,7 +75,7 @@ def calibration(where: str, name: str, errors: ValueErrors, delta: float) -> Cal
 
 def offered_by(agent: Agent) -> str:
     """Return the formula of the standard deviation that the critic of an agent offers."""
-    if not agent.critic.gaussian:
+    if std_source(agent) != "posterior":
         return "Std_k[Q_k]"
     return "√v_p" if agent.takes_minimum else "√v"
 

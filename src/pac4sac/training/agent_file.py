@@ -25,6 +25,7 @@ from pac4sac.base.trust import allow
 from pac4sac.runs.metrics import last_evaluations
 from pac4sac.runs.reading import RunRecord, read_run, run_folders_below
 from pac4sac.tasks.registry import make_env
+from pac4sac.training.critic_value import Value, mean_and_std, std_source
 from pac4sac.training.run import Run, make_agent
 
 FORMAT, VERSION = "pac4sac agent", 1
@@ -141,16 +142,6 @@ def _merit(run: RunRecord) -> tuple[bool, float]:
     return False, float(np.mean(run.returns[-LAST_EPISODES:]))
 
 
-class Value(NamedTuple):
-    """Hold the mean and standard deviation of Q(s, a): floats for one pair, arrays [B] for several.
-
-    Q is the discounted sum of the environment's rewards, with entropy if the agent learns with it.
-    """
-
-    mean: Any
-    deviation: Any  # of the critic's posterior; 0 for a critic without one
-
-
 class SpaceAdapter(NamedTuple):
     """Hold the shapes of an environment's spaces, and conversions to and from them."""
 
@@ -213,15 +204,17 @@ class TrainedAgent:
     def value(self, observation: Any, action: Any) -> Value:
         """Return the critic's mean and standard deviation of Q, in units of reward.
 
-        Of several critics it is the one with the smallest mean, as in learning; an ensemble is
-        taken as a whole. The standard deviation of a critic without a posterior is 0.
+        Of several critics the mean is the smallest, as in learning; an ensemble is taken as a
+        whole. The standard deviation is that of the posterior or, without a posterior, the spread
+        of several critics; `source` says which. It is None for a single critic without a posterior.
         """
         s, a, is_one = self._pairs(observation, action)
-        m, v = self.agent.value_estimate(self.state, s, a)
-        if v is None:
-            v = torch.zeros_like(m)
-        mean, deviation = m[0].double().numpy(), np.sqrt(v[0].double().numpy())
-        return Value(float(mean[0]), float(deviation[0])) if is_one else Value(mean, deviation)
+        m, _, deviation = mean_and_std(self.agent, self.state, s, a)
+        source, mean = std_source(self.agent), m[0].double().numpy()
+        std = None if source is None else deviation[0].double().numpy()
+        if is_one:
+            return Value(float(mean[0]), None if std is None else float(std[0]), source)
+        return Value(mean, std, source)
 
     @torch.no_grad()
     def sample_value(

@@ -29,6 +29,7 @@ from pac4sac.base.stopping import STEP_SECONDS, StopRequest
 from pac4sac.runs.statistics import CONFIDENCE, Estimate, bias_verdict, mean_interval
 from pac4sac.tasks import Task
 from pac4sac.tasks.registry import time_limit
+from pac4sac.training.critic_value import mean_and_std
 from pac4sac.training.evaluation import Episodes, play, read_draw
 
 Floats = NDArray[np.float64]
@@ -400,8 +401,7 @@ def _predictions(agent: Agent, state: State, record: _Record) -> tuple[Floats, F
         s = torch.stack(record.observations[first : first + CHUNK], 2)  # [R, E, t, ds]
         a = torch.stack(record.actions[first : first + CHUNK], 2)
         pairs = s.flatten(1, 2), a.flatten(1, 2)
-        m, v = agent.value_estimate(state, *pairs)
-        deviation = agent.members_std(state, *pairs) if v is None else v.sqrt()
+        m, v, deviation = mean_and_std(agent, state, *pairs)
         v = torch.zeros_like(m) if v is None else v
         for values, x in ((means, m), (variances, v), (deviations, deviation)):
             values.append(x.view(a.shape[:3]).flatten(0, 1))
