@@ -19,8 +19,8 @@ from pac4sac.certificates import stored_replay
 from pac4sac.certificates.returns import RewardRange, certify_returns
 from pac4sac.cli.certificate_page import show
 from pac4sac.cli.main import main
-from pac4sac.training.agent_file import load
 from pac4sac.training.checkpoint import Checkpoint
+from pac4sac.training.trained_agent import load
 
 EPISODES = 8
 QUICK = {"gamma": 0.8}  # short memory, short episodes

@@ -323,11 +323,48 @@ def test_an_agent_file_without_all_of_its_parts_is_refused(folder: Path, tmp_pat
         pac4sac.load(saved(about, tensors, version=2))
 
 
-def test_a_path_without_one_agent_is_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds 2 agents; name one of its runs"):
-        pac4sac.load(folder)
+def test_of_several_runs_the_best_agent_is_loaded_and_named(folder: Path, tmp_path: Path) -> None:
+    means = {
+        run: rows(folder, run, "evaluations")[-1]["mean"]
+        for run in ("pac4sac-seed0", "pac4sac-seed1")
+    }
+    best = max(means, key=means.__getitem__)
+    with pytest.warns(UserWarning, match=best):
+        agent = pac4sac.load(folder)
+    assert agent.run.id == best
+    assert best in repr(agent)
+    shown = repr(pac4sac.Result(folder, complete=True)).splitlines()
+    assert [best in line for line in shown[1:]] == [run == best for run in means]
+    assert all(len(line) < 120 for line in shown[1:])
+    assert repr(pac4sac.Task("x", "y", steps=5)) == "Task('x', env_id='y', steps=5)"
     with pytest.raises(UserError, match="holds no trained agent"):
         pac4sac.load(tmp_path)
+
+
+def test_predict_has_the_signature_of_stable_baselines3(folder: Path) -> None:
+    agent = pac4sac.load(folder / "runs" / "pac4sac-seed0")
+    several = np.random.default_rng(2).normal(size=(4, 3))
+    actions, state = agent.predict(several, deterministic=True)
+    assert state is None
+    np.testing.assert_array_equal(actions, agent.act(several, shooting=False))
+    drawn = [agent.predict(several[0])[0] for _ in range(20)]  # from the policy, as SB3's default
+    assert drawn[0].shape == (1,)
+    assert len(np.unique(drawn)) == 20
+    assert agent.predict(several, "kept", [True] * 4)[1] == "kept"
+
+
+def test_an_agent_is_evaluated_in_python_as_by_the_command(folder: Path) -> None:
+    path = folder / "runs" / "pac4sac-seed0"
+    found = pac4sac.evaluate(path, episodes=3, seed=4)
+    assert (found.run, found.policy, found.returns.shape) == ("pac4sac-seed0", "shooting", (3,))
+    assert found.mean == found.returns.mean()
+    assert found.std == found.returns.std(ddof=1)
+    agent = pac4sac.load(path)
+    again = pac4sac.evaluate(agent, agent.run.task, episodes=3, seed=4)
+    np.testing.assert_array_equal(again.returns, found.returns)
+    assert pac4sac.evaluate(agent, episodes=3, shooting=False).policy == "deterministic"
+    with pytest.raises(UserError, match="Pendulum-v1 has 3 and 1"):
+        pac4sac.evaluate("half-cheetah", "Pendulum-v1")
 
 
 def test_a_run_reads_back_from_its_description(folder: Path) -> None:

@@ -14,9 +14,10 @@ from pac4sac.cli.main import main
 from pac4sac.runs import reference as references
 from pac4sac.runs.metrics import score_run
 from pac4sac.tasks import get_task
-from pac4sac.training.agent_file import SHIPPED, load, read_agent_file, save_agent, shipped_agents
+from pac4sac.training.agent_file import SHIPPED, read_agent_file, save_agent, shipped_agents
 from pac4sac.training.run import make_agent, make_runs
 from pac4sac.training.run_folder import RunFolder
+from pac4sac.training.trained_agent import load
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"

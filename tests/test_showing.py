@@ -27,8 +27,9 @@ from pac4sac.export import onnx as onnx_export
 from pac4sac.export.tracking import TensorBoard
 from pac4sac.export.video import pictures, record_video, write_gif
 from pac4sac.tasks import Task, get_task, offscreen
-from pac4sac.training.agent_file import TrainedAgent, choose_agent
+from pac4sac.training.agent_file import choose_agent
 from pac4sac.training.run import make_agent, make_runs
+from pac4sac.training.trained_agent import TrainedAgent
 
 ROOT = Path(__file__).parents[1]
 SMALL = {"width": 16, "depth": 1, "warmup": 400}

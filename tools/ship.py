@@ -84,7 +84,8 @@ def smaller_agent(path: Path) -> tuple[str, float, bytes]:
 
     from pac4sac.runs.logs import POLICIES
     from pac4sac.runs.reading import read_run
-    from pac4sac.training.agent_file import agent_bytes, load, read_agent_file
+    from pac4sac.training.agent_file import agent_bytes, read_agent_file
+    from pac4sac.training.trained_agent import load
 
     about, tensors = read_agent_file(path)
     trained, last = load(path), read_run(path.parent).evaluations[-1]

@@ -22,24 +22,30 @@ if TYPE_CHECKING:
     from pac4sac.studies.compare import compare as compare
     from pac4sac.tasks import Task as Task
     from pac4sac.tasks import make_env as make_env
-    from pac4sac.training.agent_file import load as load
+    from pac4sac.training.agent_evaluation import Evaluation as Evaluation
+    from pac4sac.training.agent_evaluation import evaluate as evaluate
     from pac4sac.training.callbacks import Callback as Callback
     from pac4sac.training.experiment import Result as Result
     from pac4sac.training.experiment import resume as resume
     from pac4sac.training.experiment import train as train
+    from pac4sac.training.trained_agent import TrainedAgent as TrainedAgent
+    from pac4sac.training.trained_agent import load as load
 
 _HOMES = {
     "Agent": "agents",
     "AgentConfig": "agents.settings",
     "Callback": "training.callbacks",
     "Comparison": "studies.compare",
+    "Evaluation": "training.agent_evaluation",
     "Result": "training.experiment",
     "Task": "tasks",
+    "TrainedAgent": "training.trained_agent",
     "UserError": "base.errors",
     "__version__": "base.version",
     "certify": "certificates.certificate",
     "compare": "studies.compare",
-    "load": "training.agent_file",
+    "evaluate": "training.agent_evaluation",
+    "load": "training.trained_agent",
     "make_env": "tasks",
     "per_run": "agents.settings",
     "reference": "runs.reference",

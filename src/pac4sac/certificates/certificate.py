@@ -35,9 +35,10 @@ from pac4sac.certificates.stored_replay import StoredReplay, stored_replay
 from pac4sac.certificates.texts import CAVEATS, REMARKS
 from pac4sac.runs.reading import damage_text, read_run
 from pac4sac.tasks.registry import time_limit
-from pac4sac.training.agent_file import choose_agent, load
+from pac4sac.training.agent_file import choose_agent
 from pac4sac.training.backends import on_threads
 from pac4sac.training.evaluation import Episodes, evaluate
+from pac4sac.training.trained_agent import load
 from pac4sac.training.value_error import Bias
 
 VERSION = 1

@@ -12,7 +12,7 @@ from pac4sac.agents.replay import Batch
 from pac4sac.certificates.returns import Limits, ReturnCertificate, RewardRange, certify_returns
 from pac4sac.certificates.texts import REMARKS
 from pac4sac.runs.statistics import Estimate
-from pac4sac.training.agent_file import TrainedAgent
+from pac4sac.training.trained_agent import TrainedAgent
 from pac4sac.training.value_error import Bias, Floats, ValueErrors, measure_value_errors
 
 Progress = Callable[[str], None]

@@ -13,8 +13,8 @@ from pac4sac.base.errors import UserError
 from pac4sac.runs.logs import read_log
 from pac4sac.runs.reading import read_experiment
 from pac4sac.training import checkpoint
-from pac4sac.training.agent_file import TrainedAgent
 from pac4sac.training.run_folder import attempts, retry_folder
+from pac4sac.training.trained_agent import TrainedAgent
 
 Cohort = list[dict[str, Any]]  # the runs of a cohort, as the experiment describes them
 

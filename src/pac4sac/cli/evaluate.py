@@ -1,6 +1,5 @@
 """`pac4sac evaluate`."""
 
-import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -62,23 +61,21 @@ class Evaluate:
         self, path: Path, how: Options, status: Status, about: str
     ) -> Iterator[tuple[str, str, list[float]]]:
         """Yield run, policy and the returns of its episodes, without those that failed."""
-        from pac4sac.training.agent_file import load
-        from pac4sac.training.evaluation import Episodes, evaluate, policies_of
+        from pac4sac.training.agent_evaluation import evaluate
+        from pac4sac.training.evaluation import policies_of
+        from pac4sac.training.trained_agent import load
 
         trained = load(path)
         for policy in policies_of(trained.agent):
-            played = Episodes(
-                trained.agent,
-                trained.state,
-                trained.run.task,
-                seeds=[self.seed],
-                count=self.episodes,
-                occasion="command",
+            evaluation = evaluate(
+                trained,
+                episodes=self.episodes,
+                seed=self.seed,
+                shooting=policy == "shooting",
                 step_seconds=how.step_seconds,
                 progress=partial(_tell, status, f"{trained.run.id}, {about}: {policy} policy"),
             )
-            returns = evaluate(played, policy)[0].tolist()
-            yield trained.run.id, policy, [value for value in returns if not math.isnan(value)]
+            yield trained.run.id, policy, evaluation.returns.tolist()
 
     def agent_files(self) -> list[Path]:
         """Return the agent files to evaluate."""

@@ -20,7 +20,8 @@ from pac4sac.base.errors import UserError, import_extra
 from pac4sac.base.files import write_whole
 from pac4sac.tasks.catalogue import Task
 from pac4sac.tasks.registry import make_env
-from pac4sac.training.agent_file import TrainedAgent, choose_agent, load
+from pac4sac.training.agent_file import choose_agent
+from pac4sac.training.trained_agent import TrainedAgent, load
 
 Vectors = NDArray[np.float32]
 OBSERVATIONS = 256  # on which model and agent are compared

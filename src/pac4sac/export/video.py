@@ -17,8 +17,9 @@ from pac4sac.tasks.catalogue import Task
 from pac4sac.tasks.episodes import simulator_seed
 from pac4sac.tasks.offscreen import advice_on, choose_offscreen_rendering
 from pac4sac.tasks.registry import make_env
-from pac4sac.training.agent_file import TrainedAgent, choose_agent, load
+from pac4sac.training.agent_file import choose_agent
 from pac4sac.training.backends import on_threads, suitable_threads
+from pac4sac.training.trained_agent import TrainedAgent, load
 
 Picture = Image.Image
 Progress = Callable[[int, int], None]  # pictures drawn, pictures expected at most

@@ -28,9 +28,11 @@ from pac4sac.base.files import (
     read_json,
     read_jsonl,
 )
+from pac4sac.base.text import brief
 from pac4sac.runs.identity import check_description, identity
 from pac4sac.runs.logs import LOGS, REPORTED, LogRow, join_damage, log_rows, read_log, valid_rows
 
+LAST_EPISODES = 10  # by which runs are ranked that were not evaluated
 VERSION = 1  # of run.json and experiment.json
 HOW = ("device", "backend", "precision")
 # What run.json and a line of an archive must have.
@@ -87,6 +89,14 @@ class RunRecord:
     evaluations: tuple[LogRow, ...] = field(repr=False)
     bias: tuple[LogRow, ...] = field(repr=False)  # of the critic's values
     coverage: tuple[LogRow, ...] = field(repr=False)  # spread of the visited states
+
+    def __repr__(self) -> str:
+        last = self.returns[-LAST_EPISODES:]
+        mean = f", mean return of the last {len(last)}: {brief(last.mean())}" if len(last) else ""
+        return (
+            f"RunRecord({self.run}: {self.algo} on {self.task['name']}, {self.status}, "
+            f"{len(self.episodes)} episodes{mean})"
+        )
 
     @property
     def returns(self) -> NDArray[np.float64]:

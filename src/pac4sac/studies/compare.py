@@ -25,7 +25,7 @@ from pac4sac.training.options import make_options
 from pac4sac.training.run import settings_grid
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison(Result):
     """The result of `compare`; printed, it is the table of the command `pac4sac compare`."""
 

@@ -59,6 +59,14 @@ class Task:
         check_wrappers(self.wrappers)
         object.__setattr__(self, "wrappers", as_json(list(self.wrappers)))
 
+    def __repr__(self) -> str:
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "name"}
+        defaults = {f.name: f.default for f in fields(self)}
+        if self.env_id == self.name:
+            del values["env_id"]
+        shown = [f"{n}={v!r}" for n, v in values.items() if v != defaults[n] and v not in ({}, [])]
+        return f"Task({', '.join([repr(self.name), *shown])})"
+
     def changed(self, changes: Mapping[str, Any]) -> "Task":
         """Return the task with other values for some fields; the environment cannot change."""
         known = [f.name for f in fields(self) if f.name != "env_id"]

@@ -49,6 +49,11 @@ class Result:
     complete: bool  # False if it was interrupted; `resume` continues it
     reason: StopReason | None = None  # of the interruption
 
+    def __repr__(self) -> str:
+        state = "complete" if self.complete else f"unfinished, because {self.reason}"
+        lines = [f"  {run!r}" for run in self.runs]
+        return "\n".join([f"{type(self).__name__}({self.folder}, {state})", *lines])
+
     @property
     def runs(self) -> list[RunRecord]:
         """Return the runs, each with its folder, settings, status and logs."""

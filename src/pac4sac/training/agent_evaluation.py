@@ -1,0 +1,120 @@
+"""Evaluate a trained agent on new episodes."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pac4sac.base.errors import UserError
+from pac4sac.base.ranges import EPISODES, NON_NEGATIVE, check_value
+from pac4sac.base.stopping import STEP_SECONDS
+from pac4sac.base.text import brief
+from pac4sac.base.trust import allow, allow_named
+from pac4sac.tasks import Task, get_task, task_sizes
+from pac4sac.training.evaluation import Episodes, EvaluatedPolicy
+from pac4sac.training.evaluation import evaluate as returns_of
+from pac4sac.training.trained_agent import TrainedAgent, load
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The returns of a trained agent in new episodes.
+
+    Attributes:
+        run: Name of the run that trained the agent.
+        task: Name of the task of the episodes.
+        policy: "deterministic" or "shooting".
+        returns: Sum of rewards of each episode [E], without episodes that failed.
+    """
+
+    run: str
+    task: str
+    policy: EvaluatedPolicy
+    returns: NDArray[np.float64] = field(compare=False)
+
+    @property
+    def mean(self) -> float:
+        """Mean return; NaN if all episodes failed."""
+        return float(np.mean(self.returns)) if len(self.returns) else float("nan")
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the returns; NaN with fewer than two."""
+        return float(np.std(self.returns, ddof=1)) if len(self.returns) > 1 else float("nan")
+
+    def __repr__(self) -> str:
+        return (
+            f"Evaluation({self.run} on {self.task}, {self.policy} policy: {brief(self.mean)} ± "
+            f"{brief(self.std)} in {len(self.returns)} episodes)"
+        )
+
+
+def evaluate(
+    agent: TrainedAgent | str | Path,
+    task: str | Task | None = None,
+    *,
+    episodes: int = 10,
+    seed: int = 0,
+    shooting: bool | None = None,
+    step_seconds: int = STEP_SECONDS,
+    progress: Callable[[int, int], None] | None = None,
+    trust: str | Iterable[str] = (),
+) -> Evaluation:
+    """Evaluate a trained agent on new episodes.
+
+    Args:
+        agent: A trained agent, or what `load` takes.
+        task: Task of the episodes; None for the one that it was trained on.
+        episodes: Number of episodes.
+        seed: Seed of the episodes. All agents get the same episodes from a seed.
+        shooting: Whether to shoot; None to shoot if the agent was trained with shooting.
+        step_seconds: Seconds that a step or a reset may take before it counts as hanging.
+        progress: Is called after each step with the number of steps and the largest possible one.
+        trust: Custom modules that a file may import, as in `load`.
+
+    Returns:
+        The returns, with their mean and standard deviation.
+
+    Raises:
+        UserError: If an argument is wrong, or the task has other observations or actions.
+
+    Example:
+        >>> pac4sac.evaluate("experiments/pendulum-v1-sac", episodes=20).mean
+    """
+    check_value("episodes", episodes, int, EPISODES)
+    check_value("seed", seed, int, NON_NEGATIVE)
+    allow(trust)
+    trained = agent if isinstance(agent, TrainedAgent) else load(agent)
+    policy: EvaluatedPolicy = "deterministic"
+    if trained.shoots if shooting is None else shooting:
+        policy = "shooting"
+    played = Episodes(
+        trained.agent,
+        trained.state,
+        _task_for(trained, task),
+        seeds=[seed],
+        count=episodes,
+        occasion="command",
+        step_seconds=step_seconds,
+        progress=progress,
+    )
+    returns = returns_of(played, policy)[0]
+    return Evaluation(trained.run.id, played.task.name, policy, returns[~np.isnan(returns)])
+
+
+def _task_for(trained: TrainedAgent, task: str | Task | None) -> Task:
+    """Return the task of the episodes, after a check that it fits the agent."""
+    if task is None:
+        return trained.run.task
+    allow_named(getattr(task, "env_id", task))
+    chosen = get_task(task)
+    sizes = trained.agent.ds, trained.agent.da
+    if task_sizes(chosen) != sizes:
+        given = " and ".join(map(str, task_sizes(chosen)))
+        raise UserError(
+            f"{trained.run.id} was trained on {sizes[0]} observations and {sizes[1]} actions, and "
+            f"{chosen.name} has {given}. Choose a task with the same spaces."
+        )
+    return chosen

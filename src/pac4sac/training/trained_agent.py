@@ -1,0 +1,281 @@
+"""A trained agent that acts and values actions, and how it is loaded."""
+
+import contextlib
+import functools
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pac4sac.agents.base import Agent, State
+from pac4sac.agents.tape import BLOCK, Stream, Tape, read
+from pac4sac.base.errors import UserError
+from pac4sac.base.files import check_kinds
+from pac4sac.base.trust import allow
+from pac4sac.tasks.registry import make_env
+from pac4sac.training.agent_file import (
+    acting_tensors,
+    adopt,
+    agents_below,
+    choose_agent,
+    read_agent_file,
+)
+from pac4sac.training.critic_value import Value, mean_and_std, std_source
+from pac4sac.training.run import Run, make_agent
+
+
+class SpaceAdapter(NamedTuple):
+    """Hold the shapes of an environment's spaces, and conversions to and from them."""
+
+    observation_shape: tuple[int, ...] | None
+    action_shape: tuple[int, ...]
+    to_vector: Callable[[Any], Any]
+    from_unit: Callable[[Any], NDArray[Any]]
+    to_unit: Callable[[Any], NDArray[Any]]
+
+
+class TrainedAgent:
+    """A trained agent for the environment of its task, as `pac4sac.load` returns it.
+
+    All methods take observations and actions of the environment that `gymnasium.make` or
+    `pac4sac.make_env` makes: one, or several along a first axis. They return one result, or several
+    along a first axis.
+
+    Attributes:
+        run: How the agent was trained.
+        agent: The algorithm.
+        state: The weights.
+    """
+
+    def __init__(self, run: Run, agent: Agent, state: State, seed: int = 0) -> None:
+        self.run, self.agent, self.state = run, agent, state
+        self.shoots = max(agent.shots(evaluating=True)) > 1
+        self._seed, self._position = seed, 0
+        # of random numbers, by what they are for and the number of states
+        self._tapes: dict[tuple[str, int], Tape] = {}
+
+    def __repr__(self) -> str:
+        run = self.run
+        return f"TrainedAgent({run.id}: {run.algo} on {run.task.name}, {run.task.steps:,} steps)"
+
+    @functools.cached_property
+    def _adapter(self) -> SpaceAdapter:
+        with contextlib.closing(make_env(self.run.task)) as env:
+            shapes = env.env.observation_space.shape, env.env.action_space.shape or ()
+            return SpaceAdapter(
+                *shapes,
+                env.to_vector or np.asarray,
+                env.from_unit or np.asarray,
+                env.to_unit or np.asarray,
+            )
+
+    @torch.no_grad()
+    def act(self, observation: Any, *, shooting: bool | None = None) -> NDArray[Any]:
+        """Return actions of the deterministic policy or of the shooting policy.
+
+        Args:
+            observation: One observation or several. Instead of a dictionary it may be the vector
+                that `make_env` makes of it.
+            shooting: Whether to shoot; None to shoot if the agent was trained with shooting.
+        """
+        s, is_one = self._observations(observation)
+        shooting = self.shoots if shooting is None else shooting
+        if shooting:
+            a = self.agent.behaviour(self.state, s, self._draw("shooting", s.shape[1]))
+        else:
+            a = self.agent.deterministic_action(self.state, s)
+        return self._actions(a, is_one)
+
+    @torch.no_grad()
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[NDArray[Any], Any]:
+        """Return actions and `state`, with the signature of Stable-Baselines3.
+
+        An action is that of the policy alone, without shooting; `act` shoots.
+
+        Args:
+            observation: As in `act`.
+            state: Is returned as it is, since no agent here is recurrent.
+            episode_start: Is ignored, likewise.
+            deterministic: Whether to take the deterministic policy. Otherwise actions are drawn
+                from the policy, which is the same for an agent with a deterministic policy.
+        """
+        s, is_one = self._observations(observation)
+        if deterministic:
+            a = self.agent.deterministic_action(self.state, s)
+        else:
+            a, _ = self.agent.sample_policy(self.state, s, self._draw("policy", s.shape[1]))
+        return self._actions(a, is_one), state
+
+    @torch.no_grad()
+    def value(self, observation: Any, action: Any) -> Value:
+        """Return the critic's mean and standard deviation of Q, in units of reward.
+
+        Of several critics the mean is the smallest, as in learning; an ensemble is taken as a
+        whole. The standard deviation is that of the posterior or, without a posterior, the spread
+        of several critics; `source` says which. It is None for a single critic without a posterior.
+        """
+        s, a, is_one = self._pairs(observation, action)
+        m, _, deviation = mean_and_std(self.agent, self.state, s, a)
+        source, mean = std_source(self.agent), m[0].double().numpy()
+        std = None if source is None else deviation[0].double().numpy()
+        if is_one:
+            return Value(float(mean[0]), None if std is None else float(std[0]), source)
+        return Value(mean, std, source)
+
+    @torch.no_grad()
+    def sample_value(
+        self, observation: Any, action: Any, samples: int = 1, *, seed: int = 0
+    ) -> NDArray[np.float64]:
+        """Return draws of Q from the critic's posterior.
+
+        A draw is one critic, with the same weights for all pairs. The draws of a critic without a
+        posterior are equal. The same seed draws the same critics.
+
+        Returns:
+            Array [samples] for one pair, [samples, B] for several.
+        """
+        if not isinstance(samples, int) or samples < 1:
+            raise UserError(f"samples must be a whole number at least 1, not {samples!r}.")
+        s, a, is_one = self._pairs(observation, action)
+        critic = self.agent.critic
+        stream = Stream((critic.members, critic.trunk.width))
+        tape = Tape([seed], {"posterior": stream}, torch.device("cpu"), length=samples)
+        tape.seek(0)
+        drawn = self.agent.drawn_values(self.state, s, a, tape.blocks["posterior"])[0].T
+        values = (drawn * self.agent.reward_scale(self.state)).double().numpy()
+        return np.asarray(values[:, 0] if is_one else values)
+
+    def _actions(self, a: Tensor, is_one: bool) -> NDArray[Any]:
+        """Return actions [1, B, da] in [-1, 1] as the environment takes them."""
+        actions = [self._adapter.from_unit(action) for action in a[0].numpy()]
+        return actions[0] if is_one else np.stack(actions)
+
+    def _observations(self, observation: Any) -> tuple[Tensor, bool]:
+        """Return observations [1, B, ds], and whether a single one was given."""
+        is_array = isinstance(observation, np.ndarray | list)
+        vectors = observation if is_array else self._adapter.to_vector(observation)
+        rows, is_one = as_rows(
+            vectors, self._adapter.observation_shape, self.agent.ds, "observations"
+        )
+        return torch.from_numpy(rows).unsqueeze(0), is_one
+
+    def _pairs(self, observation: Any, action: Any) -> tuple[Tensor, Tensor, bool]:
+        """Return observations [1, B, ds], their actions [1, B, da], and whether it is one pair."""
+        s, is_one = self._observations(observation)
+        actions, is_one_action = as_rows(
+            action, self._adapter.action_shape, self.agent.da, "actions"
+        )
+        if is_one != is_one_action or len(actions) != s.shape[1]:
+            raise UserError(
+                "Each observation needs an action: "
+                f"{'one was' if is_one else f'{s.shape[1]} were'} given with "
+                f"{'one action' if is_one_action else f'{len(actions)} actions'}."
+            )
+        a = np.stack([self._adapter.to_unit(action) for action in actions]).astype(np.float32)
+        return s, torch.from_numpy(a).unsqueeze(0), is_one
+
+    def _draw(self, purpose: str, states: int) -> Mapping[str, Tensor]:
+        """Return the next random numbers for shooting or for the policy in a number of states."""
+        if (purpose, states) not in self._tapes:
+            if purpose == "shooting":
+                streams = self.agent.behaviour_streams(states, evaluating=True)
+            else:
+                streams = self.agent.policy_streams(states)
+            length = BLOCK if states == 1 else 1  # a block for many states would be large
+            tape = Tape([self._seed], streams, torch.device("cpu"), length)
+            self._tapes[purpose, states] = tape
+        tape = self._tapes[purpose, states]
+        tape.seek(self._position)
+        self._position += 1
+        return read(tape.blocks, torch.tensor(self._position - 1))
+
+
+def as_rows(
+    values: Any, shape: tuple[int, ...] | None, size: int, what: str
+) -> tuple[NDArray[np.float32], bool]:
+    """Return one or several values, shaped or flat, as [B, size]; and whether it was one.
+
+    Args:
+        values: The values as the user gave them.
+        shape: Shape of one of them in the environment; None if it has none.
+        size: Length of one of them as a vector.
+        what: Name of the values, for the message.
+    """
+    try:
+        array = np.array(values, np.float32)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"This agent takes {what} as arrays of numbers ({error}).") from error
+    shapes = {(size,), shape or (size,)}
+    is_one = array.shape in shapes
+    if is_one or (array.shape[1:] in shapes and len(array)):
+        return array.reshape(-1, size), is_one
+    each = ", ".join(map(str, shape or (size,)))
+    raise UserError(
+        f"This agent takes {what} of the shape [{each}], or several at once as [B, {each}], "
+        f"not {list(array.shape)}."
+    )
+
+
+def load(path: str | Path, *, trust: str | Iterable[str] = ()) -> TrainedAgent:
+    """Load a trained agent.
+
+    Args:
+        path: An agent file, a run folder, the folder of an experiment or a study, of which the best
+            run is taken with a warning that names it, or the name of a shipped agent such as
+            "half-cheetah".
+        trust: Custom modules that its algorithm or its environment comes from.
+
+    Raises:
+        UserError: If there is no agent, or it is damaged, or it does not fit this version.
+    """
+    allow(trust)
+    folder, path = Path(path), choose_agent(path)
+    if (count := len(agents_below(folder))) > 1:
+        warnings.warn(
+            f"{folder} holds {count} agents; took {path.parent.name}, which has the best last "
+            "returns. To take another one, name its run folder.",
+            stacklevel=2,
+        )
+    about, tensors = read_agent_file(path)
+    run, agent = _described_agent(about, path)
+    state = agent.initial_state([run.seed], torch.device("cpu"))
+    # per-run settings come from the description of the run
+    stored = {name: x for name, x in tensors.items() if not name.startswith("hyper/")}
+    needed = {name for name in acting_tensors(agent, state, 0) if not name.startswith("hyper/")}
+    if missing := sorted(needed - stored.keys()):
+        raise UserError(f"{path} is incomplete: it lacks {', '.join(missing)}.")
+    adopt(state, stored, str(path))
+    _warn_if_edited(run, path)
+    return TrainedAgent(run, agent, state)
+
+
+def _described_agent(about: Mapping[str, Any], path: Path) -> tuple[Run, Agent]:
+    """Return the run that an agent's file describes, and an agent with its settings."""
+    kinds = {"run": dict, "observation_size": int, "action_size": int}
+    try:
+        run = Run.from_description(check_kinds(about, kinds, str(path))["run"])
+        return run, make_agent([run], about["observation_size"], about["action_size"])
+    except (KeyError, TypeError, ValueError, RuntimeError, AssertionError) as error:
+        raise UserError(f"{path} describes no agent that this pac4sac knows ({error}).") from error
+
+
+def _warn_if_edited(run: Run, path: Path) -> None:
+    """Warn if other code than today's trained an agent."""
+    # The environment may be missing here; acting does not need it.
+    with contextlib.suppress(UserError):
+        if edited := run.edited():
+            warnings.warn(
+                f"{path} was trained by other code ({edited}), so that it may act otherwise.",
+                stacklevel=3,
+            )
