@@ -28,9 +28,10 @@ from torch import Tensor
 import pac4sac
 from pac4sac.agents.base import Agent, State, Target
 from pac4sac.agents.optim import BETA_1
+from pac4sac.agents.prior_function import PRIOR
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.tape import scrambled
-from pac4sac.agents.variants.mixture import PRIOR, disagreement
+from pac4sac.agents.variants.mixture import disagreement
 
 ALGO = "pac4sac-mixture"
 TWO = {"critics": 2, "kept": 1.0, "alpha": 0.0}

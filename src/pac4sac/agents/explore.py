@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from pac4sac.agents.base import Draw, Hyper, Loss, State, Target
-from pac4sac.agents.nets import Critic, Params
+from pac4sac.agents.nets import Critic, Params, Trunk
 from pac4sac.agents.posterior_sampling import PosteriorSampling, held_for
+from pac4sac.agents.prior_function import PriorCritic
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac, SacConfig, best_candidate, pairs
 from pac4sac.agents.settings import (
@@ -49,6 +50,9 @@ class ExploreConfig(SacConfig):
     outside: float = per_run(
         0.0, UNIT, "share of the candidates drawn uniformly, outside the policy's support"
     )
+    prior_scale: float = per_run(
+        0.0, NON_NEGATIVE, "scale of the fixed random function that is added to each member"
+    )
     alpha: float = new_default(SacConfig, "alpha", 0.02)
     learn_alpha: bool = new_default(SacConfig, "learn_alpha", False)
     log_std_max: float = new_default(SacConfig, "log_std_max", 1.0)
@@ -72,8 +76,16 @@ class Explore(PosteriorSampling, Sac):
     config: ExploreConfig
 
     def build_critic(self) -> Critic:
-        self.single = Critic(self.trunk(s=self.ds, a=self.da))  # a member alone
-        return super().build_critic()
+        self.single = self.ensemble_of(1)
+        return self.ensemble_of(self.config.critics)
+
+    def ensemble_of(self, members: int) -> Critic:
+        c, inputs = self.config, {"s": self.ds, "a": self.da}
+        trunk, scales = self.trunk(**inputs), self.numbers("prior_scale")
+        if not any(scales):
+            return Critic(trunk, members)
+        prior = Trunk(inputs, c.width, 1, c.norm, c.activation)
+        return PriorCritic(trunk, prior, members, scales)
 
     # --- learning. Each member regresses its own target,
     #

@@ -1,4 +1,4 @@
-"""Reward wrappers: tasks whose reward is rare, made from any environment.
+"""Wrappers of tasks: rewards that are rare, made from any environment, and repeated actions.
 
 A task names them in `wrappers`, by a name of `WRAPPERS` or as a custom `module:Class`."""
 
@@ -76,9 +76,37 @@ class PositionDelay(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, truncated, info
 
 
+class ActionRepeat(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Repeat each action; the reward of a step is the sum of its repetitions.
+
+    Args:
+        env: Any environment.
+        times: How often an action is taken in a row.
+    """
+
+    def __init__(self, env: Env, times: int = 2) -> None:
+        super().__init__(env)
+        if not isinstance(times, int) or isinstance(times, bool) or times < 1:
+            raise UserError(
+                "times of the wrapper action-repeat must be a whole number from 1 on, "
+                f"not {times!r}."
+            )
+        self._times = times
+
+    def step(self, action: Any) -> Step:
+        total = 0.0
+        for _ in range(self._times):
+            observation, reward, terminated, truncated, info = self.env.step(action)
+            total += float(reward)
+            if terminated or truncated:
+                break
+        return observation, total, terminated, truncated, info
+
+
 WRAPPERS: Mapping[str, type[gymnasium.Wrapper[Any, Any, Any, Any]]] = {
     "sparse-target": TargetReward,
     "position-delay": PositionDelay,
+    "action-repeat": ActionRepeat,
 }
 
 

@@ -24,11 +24,12 @@ from torch import Tensor
 
 from pac4sac.agents.bounds import gaussian_kl
 from pac4sac.agents.nets import Parameter, Params, Trunk
+from pac4sac.agents.prior_function import PRIOR, PriorCritic
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.settings import ANY, NON_NEGATIVE, OPEN_UNIT, Interval, per_run, structural
 from pac4sac.agents.state import Draw, Hyper, Loss, State, Target
 from pac4sac.agents.tape import Stream
-from pac4sac.agents.variants.mixture import PRIOR, Mixture, MixtureConfig, MixtureCritic
+from pac4sac.agents.variants.mixture import Mixture, MixtureConfig
 from pac4sac.base.errors import UserError
 
 
@@ -52,11 +53,11 @@ class IndexConfig(MixtureConfig):
             )
 
 
-class IndexCritic(MixtureCritic):
+class IndexCritic(PriorCritic):
     def __init__(
         self, trunk: Trunk, prior: Trunk, size: int, log_variance: float, scales: Sequence[float]
     ) -> None:
-        super().__init__(trunk, prior, 1, log_variance, scales)
+        super().__init__(trunk, prior, 1, scales, True, log_variance)
         head = {PRIOR + "head": Parameter((prior.width, size), (prior.width * size) ** -0.5)}
         # A, at first 0
         self.lay_out(self.parameters | head | {"head.index": Parameter((trunk.width, size))})

@@ -15,19 +15,10 @@ from torch import Tensor
 from pac4sac.agents import replay
 from pac4sac.agents.base import Draw, Hyper, Loss, State, Target
 from pac4sac.agents.bounds import complexity_maurer, gaussian_kl
-from pac4sac.agents.nets import (
-    OBSERVED,
-    Critic,
-    Net,
-    Parameter,
-    Params,
-    Trunk,
-    squashed_sample,
-    standard_deviation,
-    weighted_sum,
-)
+from pac4sac.agents.nets import Net, Params, Trunk, squashed_sample, standard_deviation
 from pac4sac.agents.pac4sac import Pac4SacConfig
 from pac4sac.agents.posterior_sampling import PosteriorSampling
+from pac4sac.agents.prior_function import PriorCritic
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac, best_candidate, pairs
 from pac4sac.agents.settings import (
@@ -43,7 +34,6 @@ from pac4sac.agents.settings import (
 )
 from pac4sac.agents.tape import Stream, initial_uniforms, scrambled
 
-PRIOR = "prior_function."  # before names of the weights of p_k
 SLOWEST = 1e-3  # smallest weight of a new squared error in the running mean σ̂²
 
 
@@ -74,53 +64,6 @@ class MixtureConfig(Pac4SacConfig):
     delta: float = per_run(0.05, OPEN_UNIT, "δ of the conservative term")
 
 
-class MixtureCritic(Critic):
-    """m_k(s, a) = Σ m_i φ_i + b + p_k(s, a): a learned part on the member's own features φ, and a
-    fixed random function p_k of one hidden layer, which keeps members apart where data are
-    missing."""
-
-    def __init__(
-        self, trunk: Trunk, prior: Trunk, members: int, log_variance: float, scales: Sequence[float]
-    ) -> None:
-        super().__init__(trunk, members, gaussian=True, log_variance=log_variance)
-        self.prior, self.scales = prior, scales
-        added = prior.parameters | {"head": Parameter((prior.width, 1), prior.width**-0.5)}
-        # Among the weights that are trained, but never given a gradient: copies, files and members
-        # have it with them.
-        self.lay_out(
-            self.parameters | {PRIOR + name: parameter for name, parameter in added.items()}
-        )
-
-    def initial(self, seeds: Sequence[int], stream: str, device: torch.device) -> Tensor:
-        weights = super().initial(seeds, stream, device)
-        scales = torch.tensor(self.scales, device=device).repeat_interleave(self.members)
-        self.views(weights)[PRIOR + "head"].mul_(scales.view(-1, 1, 1))
-        return weights
-
-    def __call__(self, p: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
-        """m_k and v_k, each [R, M, B]."""
-        m, v = super().__call__(p, s, a)
-        return m + self.prior_function(p, s, a), v
-
-    def prior_function(self, p: Params, s: Tensor, a: Tensor) -> Tensor:
-        fixed = self.of_prior(p)
-        return self.per_member(
-            weighted_sum(self.prior(fixed, *self.of_members(s, a)), fixed["head"])
-        )
-
-    def of_prior(self, p: Params) -> Params:
-        """The weights of the random functions, and how observations are standardised where they
-        are."""
-        return {
-            name.removeprefix(PRIOR): x.detach()
-            for name, x in p.items()
-            if name.startswith((PRIOR, OBSERVED))
-        }
-
-    def sampled(self, p: Params, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
-        return super().sampled(p, s, a, noise) + self.prior_function(p, s, a).unsqueeze(-1)
-
-
 class Mixture(PosteriorSampling, Sac):
     title = "PAC-Bayesian soft actor-critic with a mixture of critics as its posterior"
     Config = MixtureConfig
@@ -129,20 +72,22 @@ class Mixture(PosteriorSampling, Sac):
     updates_of_task: ClassVar = {"reproduction": 1}
     takes_minimum: ClassVar = False
     config: MixtureConfig
-    critic: MixtureCritic
-    single: MixtureCritic  # the critic of one member alone
+    critic: PriorCritic
+    single: PriorCritic  # the critic of one member alone
 
     def networks(self) -> dict[str, Net]:
         nets = super().networks()
         self.single = self.mixture_of(1)
         return nets
 
-    def build_critic(self) -> MixtureCritic:
+    def build_critic(self) -> PriorCritic:
         return self.mixture_of(self.config.critics)
 
-    def mixture_of(self, members: int) -> MixtureCritic:
+    def mixture_of(self, members: int) -> PriorCritic:
         scales = self.numbers("prior_scale")
-        return MixtureCritic(*self.trunks(), members, self.config.log_variance, scales)
+        return PriorCritic(
+            *self.trunks(), members, scales, gaussian=True, log_variance=self.config.log_variance
+        )
 
     def trunks(self) -> tuple[Trunk, Trunk]:
         """Return the trunk of the learned weights, and that of the random functions."""
