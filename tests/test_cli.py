@@ -71,7 +71,8 @@ COMMANDS = (
     "evaluate",
     "certify",
     "watch",
-    "export",
+    "export onnx",
+    "export csv",
     "list",
     "check",
 )

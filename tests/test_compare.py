@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -56,6 +57,22 @@ def cohorts_trained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr("pac4sac.studies.run.run_local", not_now)
     return asked
+
+
+def test_a_curve_of_another_project_is_a_further_variant(
+    compared: pac4sac.Comparison, tmp_path: Path
+) -> None:
+    file = tmp_path / "curves.csv"
+    rows = [f"simba,{TASK},{seed},avg_return,300,{seed}" for seed in range(4)]
+    file.write_text("\n".join(["exp_name,env_name,seed,metric,env_step,value", *rows]))
+    joined = pac4sac.compare(
+        TASK, **ASKED, **HOW, out=shutil.copytree(compared.folder, tmp_path / "c"), curves=[file]
+    )
+    own, foreign = joined.rows[:2], joined.rows[2]
+    assert (foreign["variant"], foreign["runs"], foreign["mean"]) == ("simba (foreign)", 4, 1.5)
+    assert {row["metric"] for row in joined.rows} == {"final_deterministic"}
+    assert foreign["difference"] == pytest.approx(1.5 - own[0]["mean"])
+    assert len(joined.runs) == 6
 
 
 def test_a_row_tells_what_became_of_an_algorithm(compared: pac4sac.Comparison) -> None:

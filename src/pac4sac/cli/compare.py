@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
-from tyro.conf import Positional, arg
+from tyro.conf import Positional, UseAppendAction, arg
 
 from pac4sac.cli import arguments
 from pac4sac.cli.arguments import optional
@@ -38,6 +38,10 @@ class Compare:
     parallel: arguments.Parallel = None
     max_minutes: arguments.MaxMinutes = None  # Stop after M minutes; the same command continues.
     keep_stale: arguments.KeepStale = False
+    # Compare also with the curves of other projects in these CSV files, on the same task.
+    curves: Annotated[UseAppendAction[list[Path]], arg(metavar="FILE")] = field(
+        default_factory=list
+    )
     track: arguments.Track = "none"
     callback: arguments.Callback = None
     trust: arguments.Trust = field(default_factory=list)

@@ -24,7 +24,7 @@ from pac4sac.cli.config_file import flags_of_file
 from pac4sac.cli.demo import Demo
 from pac4sac.cli.doctor import Doctor
 from pac4sac.cli.evaluate import Evaluate
-from pac4sac.cli.export import Export
+from pac4sac.cli.export import ExportCommand, named_onnx
 from pac4sac.cli.list import List
 from pac4sac.cli.new import New
 from pac4sac.cli.reference import Reference
@@ -50,16 +50,18 @@ Command = (  # in the order of the help, each called like its class
     | Evaluate
     | Certify
     | Watch
-    | Export
+    | ExportCommand
     | Reference
     | List
     | New
     | Check
     | Doctor
 )
+GROUPS = {StudyCommand: "study", ExportCommand: "export"}  # of commands
 NAMES = {  # that may follow the name of the program, and that of a command
-    (): ["study" if kind == StudyCommand else kind.__name__.lower() for kind in get_args(Command)],
+    (): [GROUPS.get(kind) or kind.__name__.lower() for kind in get_args(Command)],
     ("study",): ["run", "plan", "status", "collect"],
+    ("export",): ["onnx", "csv"],
 }
 
 
@@ -114,6 +116,7 @@ def parse(argv: list[str]) -> Command:
         raise SystemExit(0)
     if tuple(argv) in NAMES:
         argv = [*argv, "--help"]
+    argv = named_onnx(argv)
     check_names(argv)
     command = _parse_with_tyro(argv)
     take_consent(command)
@@ -144,7 +147,7 @@ def _train_with_file(command: Train, file: Path, argv: list[str]) -> Train:
 
 
 def check_names(argv: list[str]) -> None:
-    """Refuse an unknown command, or an unknown part of `study`, and suggest similar names."""
+    """Refuse an unknown command, or an unknown part of a group, and suggest similar names."""
     for before, known in NAMES.items():
         if tuple(argv[: len(before)]) != before or len(argv) == len(before):
             continue

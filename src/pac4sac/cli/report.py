@@ -10,6 +10,7 @@ from rich.console import Console
 from pac4sac.base.errors import UserError
 from pac4sac.cli import arguments
 from pac4sac.cli.shared import say, writing
+from pac4sac.runs.curve_files import is_curve_file
 
 if TYPE_CHECKING:
     from pac4sac.report.report import WrittenReport
@@ -20,7 +21,8 @@ class Report:
     """Write tables, figures and a page from the runs in some folders: HTML, Markdown, LaTeX, CSV,
     SVG and PDF."""
 
-    folders: arguments.Folders  # Experiment, study or run folders, or archives.
+    # Experiment, study or run folders, archives, and CSV files with curves of other projects.
+    folders: arguments.Folders
     # Write the report into this folder.
     out: Annotated[Path | None, arguments.optional("DIR", "report/ in the first folder")] = None
     # Write for a repository: a README with a Markdown page for each section, without LaTeX and PDF.
@@ -34,13 +36,20 @@ class Report:
             raise UserError(
                 "Which folders? Name at least one, as in: pac4sac report experiments/study-smoke."
             )
-        out = self.out or self.folders[0] / "report"
+        out = self.out or self.folder_of_runs() / "report"
         with writing(out):
             report = self.write(out)
         say(console, f"Report: {report.page}")
         if self.open and not webbrowser.open(report.page.resolve().as_uri()):
             say(console, "There is no browser here; open that page on another machine.")
         return 0
+
+    def folder_of_runs(self) -> Path:
+        """Return the first folder that is not a file of curves."""
+        for folder in self.folders:
+            if not is_curve_file(folder):
+                return folder
+        raise UserError("Where to? Curves have no folder for a report; name one with --out.")
 
     def write(self, out: Path) -> "WrittenReport":
         """Write the report, with the sections on the paper if they are asked for."""

@@ -272,6 +272,8 @@ def _unused_columns(rows: Sequence[Compared], task: TaskView) -> set[str]:
     if not any(row.is_baseline for row in rows):
         unused |= {"Against baseline", "difference [95 %]", "P(better than baseline) [95 %]"}
         unused |= {"means (Welch)", "ranks (Mann–Whitney)"}
+    if task.headline.key == "final_deterministic":
+        unused.add("deterministic")
     if task.r_limit is None:
         unused |= {_metric_until_solved(task).title, "solved"}
     if len({row.family for row in rows}) == 1:

@@ -22,14 +22,20 @@ NO_CURVES: dict[str, Any] = {"streak": STREAK, "tasks": []}
 
 def curves_of(context: Context, out: Path) -> dict[str, Any]:
     """Return the returns of all runs for the page in the folder `out`."""
-    return NO_CURVES | {"tasks": [_task(context, title, out) for title in context.variants]}
+    titles = [title for title in context.variants if _own(context.variants[title])]
+    return NO_CURVES | {"tasks": [_task(context, title, out) for title in titles]}
+
+
+def _own(variants: Sequence[Variant]) -> list[Variant]:
+    """Return the variants with training episodes, which curves of other projects do not have."""
+    return [variant for variant in variants if not variant.is_foreign]
 
 
 def _task(context: Context, title: str, out: Path) -> dict[str, Any]:
-    variants, groups = context.variants[title], context.groups[title]
+    variants, groups = _own(context.variants[title]), context.groups[title]
     task, baseline = variants[0].task, context.baselines.get(title)
     group_of = {variant: group.title for group in groups for variant in group.members}
-    shown = (list(groups[0].members) if groups else variants)[:AT_ONCE]
+    shown = (_own(groups[0].members) if groups else variants)[:AT_ONCE]
     digits = _digits(variants)
 
     def about(variant: Variant) -> dict[str, Any]:

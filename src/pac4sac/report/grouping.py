@@ -11,7 +11,7 @@ from pac4sac.base.files import natural
 from pac4sac.base.grouping import group_by
 from pac4sac.base.text import assignments
 from pac4sac.report.style import assign_styles
-from pac4sac.report.variants import SEVERAL_VERSIONS, STALE, TaskView, Variant, outcome_of
+from pac4sac.report.variants import FOREIGN, SEVERAL_VERSIONS, STALE, TaskView, Variant, outcome_of
 from pac4sac.runs.collection import FoundRun
 from pac4sac.runs.metrics import evaluation_episodes, has_equal_episodes
 
@@ -102,6 +102,8 @@ def _label_and_suffix(runs: Sequence[FoundRun]) -> tuple[str, str]:
 
 
 def _suffix(run: FoundRun) -> str:
+    if run.record.is_foreign:
+        return FOREIGN
     chosen_by = f" ({run.chose})" if run.chose else ""
     several = SEVERAL_VERSIONS if run.record.about.get("earlier_code") else ""
     return (STALE if run.instead else "") + several + chosen_by
@@ -149,7 +151,8 @@ def _task_view(runs: Sequence[FoundRun], tasks: Sequence[Sequence[FoundRun]]) ->
     settings = runs[0].record.task
     complete = {"horizon": None, "r_limit": None, "steps": None, "env_kwargs": {}} | settings
     equal_episodes = all(has_equal_episodes(run.record) for run in runs)
-    return TaskView(_task_title(runs, tasks), complete, equal_episodes)
+    has_foreign = any(run.record.is_foreign for run in runs)
+    return TaskView(_task_title(runs, tasks), complete, equal_episodes, has_foreign)
 
 
 def _task_title(runs: Sequence[FoundRun], tasks: Sequence[Sequence[FoundRun]]) -> str:

@@ -33,7 +33,7 @@ from pac4sac.report.figures import (
 from pac4sac.report.style import Style, assign_styles
 from pac4sac.report.variants import Variant
 from pac4sac.runs.frames import varying_settings
-from pac4sac.runs.metrics import STREAK, solved_at
+from pac4sac.runs.metrics import STREAK, evaluation_curve, solved_at
 from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.statistics import Estimate, solved_fraction_curve
 from pac4sac.runs.status import BROKEN_OFF
@@ -85,6 +85,27 @@ def learning_figure(variants: Sequence[Variant]) -> Figure:
         _draw_solved_fractions(panels[1], variants)
     add_legend(figure, panels[0])
     return figure
+
+
+def evaluation_figure(variants: Sequence[Variant]) -> Figure:
+    """Draw the evaluations of the deterministic policy during training."""
+    figure, (panel,) = new_figure(f"Evaluations on {variants[0].task.title}", 1)
+    for variant in variants:
+        label = f"{variant.style.name} ({count_seeds(len(variant.runs))})"
+        draw_mean(panel, _evaluation_curve(variant.runs), label, variant.style)
+    finish_over_steps(panel, "mean return of an evaluation")
+    add_legend(figure, panel)
+    return figure
+
+
+def _evaluation_curve(runs: Sequence[RunRecord]) -> Band | None:
+    """Return the mean of some runs with its interval, at the steps at which all were evaluated."""
+    by_step = [evaluation_curve(run) for run in runs]
+    steps = sorted(set.intersection(*(set(curve) for curve in by_step)))
+    if not steps:
+        return None
+    values = np.array([[curve[step] for step in steps] for curve in by_step])
+    return np.array(steps, dtype=np.float64), *band_of(values)
 
 
 def _draw_solved_fractions(panel: Any, variants: Sequence[Variant]) -> None:

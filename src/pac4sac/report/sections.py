@@ -19,7 +19,7 @@ from pac4sac.report.comparison import (
     metric_cell,
     variant_cell,
 )
-from pac4sac.report.learning_curves import learning_figure
+from pac4sac.report.learning_curves import evaluation_figure, learning_figure
 from pac4sac.report.provenance import mixtures
 from pac4sac.report.tables import (
     TEXTS,
@@ -67,6 +67,7 @@ def task_section(context: Context, title: str) -> Section:
             context.companions.get(title),
             is_detail=True,
         ),
+        *_evaluation_curves(f"evaluations-{name}", groups, context.companions.get(title)),
         *_profiles(f"profile-{name}", groups[0], baseline),
         _further_metrics(f"metrics-{name}", task, results),
     ]
@@ -97,10 +98,24 @@ def _about(context: Context, task: TaskView, baseline: Variant | None) -> str:
 
 def _ranked_by(task: TaskView) -> str:
     texts = TEXTS["task"]
+    if task.has_foreign:
+        return str(texts["foreign"])
     if task.r_limit is None:
         return str(texts["no_limit"])
     text = texts["episodes" if task.e_max else "steps"]
     return str(text.format(limit=setting_text(task.r_limit), e_max=task.e_max))
+
+
+def _evaluation_curves(
+    name: str, groups: Sequence[VariantGroup], companion: Variant | None
+) -> list[Picture]:
+    """Return the figures of evaluations during training, on a task with foreign curves."""
+    task = groups[0].members[0].task
+    if not task.has_foreign:
+        return []
+    caption = TEXTS["task"]["evaluations"]
+    drawn = [(f"{task.title}: {group.title}. {caption}", group.members) for group in groups]
+    return figures.pictures(name, drawn, evaluation_figure, companion, is_detail=True)
 
 
 def _profiles(name: str, group: VariantGroup, baseline: Variant | None) -> list[Picture]:

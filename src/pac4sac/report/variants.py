@@ -16,6 +16,7 @@ from pac4sac.runs.statistics import Estimate, Summary, fraction, summarise
 
 STALE = " (by older code)"
 SEVERAL_VERSIONS = " (by several versions of its code)"
+FOREIGN = " (foreign)"
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,15 @@ def outcome_of(run: FoundRun) -> Outcome:
 class TaskView:
     """Hold a task as it was trained on. The same name with other settings is another task."""
 
-    def __init__(self, title: str, settings: Mapping[str, Any], equal_episodes: bool) -> None:
+    def __init__(
+        self,
+        title: str,
+        settings: Mapping[str, Any],
+        equal_episodes: bool,
+        has_foreign: bool = False,
+    ) -> None:
         self.title, self.settings, self.name = title, settings, str(settings["name"])
+        self.has_foreign = has_foreign  # curves of other projects, of which only evaluations exist
         self.r_limit: float | None = settings.get("r_limit")
         horizon, steps = settings.get("horizon"), settings.get("steps")
         self.e_max = max(1, steps // horizon) if horizon and steps and equal_episodes else None
@@ -64,16 +72,18 @@ class TaskView:
     @property
     def headline(self) -> Metric:
         """Return the metric that variants are ranked by."""
+        if self.has_foreign:
+            return METRICS["final_deterministic"]
         return METRICS["regret" if self.has_regret else "mean_return"]
 
     @property
     def scale(self) -> float:
         """Return by what the headline is divided when shown: large regrets are in thousands."""
-        return 1000.0 if self.most_regret >= 10_000 else 1.0
+        return self.scale_of(self.headline)
 
     def scale_of(self, metric: Metric) -> float:
         """Return by what a metric is divided when shown."""
-        return self.scale if "regret" in metric.key else 1.0
+        return 1000.0 if "regret" in metric.key and self.most_regret >= 10_000 else 1.0
 
     @property
     def unit(self) -> str:
@@ -112,6 +122,10 @@ class Variant:
         return not self.chose
 
     @property
+    def is_foreign(self) -> bool:
+        return self.runs[0].is_foreign
+
+    @property
     def seeds(self) -> str:
         return seeds_text(run.seed for run in self.runs)
 
@@ -136,7 +150,9 @@ class Variant:
 
     @cached_property
     def command(self) -> str:
-        """Return the shell command that trains these runs again."""
+        """Return the shell command that trains these runs again; nothing for foreign curves."""
+        if self.is_foreign:
+            return ""
         return train_command(self.runs, self.seeds)
 
     @property
@@ -171,6 +187,8 @@ class Variant:
 
     @property
     def solved_text(self) -> str:
+        if self.is_foreign:
+            return "unknown"
         unknown = sum(outcome.solved is None for outcome in self.under_way)
         so_far = " so far" if self.under_way else ""
         return f"{self.solved} of {len(self.judged) + unknown}{so_far}"

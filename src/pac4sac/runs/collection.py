@@ -20,6 +20,7 @@ from pac4sac.runs.archive import (
     stale_runs,
     study_files,
 )
+from pac4sac.runs.curve_files import foreign_runs, is_curve_file, read_curves
 from pac4sac.runs.identity import identity
 from pac4sac.runs.merging import merge, reason_for_choice
 from pac4sac.runs.reading import RunRecord, files_below, read_below, read_experiment
@@ -131,24 +132,29 @@ class Reader:
 def collect(paths: Sequence[Path]) -> Collection:
     """Return all runs, studies and costs below some folders, and what is missing.
 
+    Args:
+        paths: Folders, and CSV files with curves of other projects.
+
     Raises:
-        UserError: If there is nothing.
+        UserError: If there is nothing, or a file of curves is wrong.
     """
-    reader = Reader(paths)
+    curves = read_curves(path for path in paths if is_curve_file(path))
+    reader = Reader([path for path in paths if not is_curve_file(path)])
     studies = reader.read(study_files(reader.roots), read_study_file)
     experiments = reader.read(files_below(reader.roots, "experiment.json"), _cohorts_of)
     contents = reader.read(cost_files(reader.roots), read_cost)
     costs = [FoundCost(reader.place(path), cost["study"], cost) for path, cost in contents.items()]
     found = _with_studies(reader.records, studies, reader.place)
     runs, replaced = _newest_code(*_each_once(found, reader.place))
-    if not (runs or costs or studies):
+    foreign = foreign_runs(curves, [run.record for run in runs])
+    if not (runs or costs or studies or foreign):
         folders = ", ".join(map(str, reader.roots)) or "Nothing"
         raise UserError(
             f"{folders} holds neither runs nor a study; give folders of experiments or studies."
         )
     expecting = [*studies.values(), *_expected_by(experiments, reader.place)]
     return Collection(
-        runs=runs,
+        runs=(*runs, *map(_foreign, foreign)),
         studies=tuple(_study(path, about, reader.place) for path, about in studies.items()),
         missing=_missing(runs, expecting),
         costs=tuple(costs),
@@ -156,6 +162,12 @@ def collect(paths: Sequence[Path]) -> Collection:
         unreadable=reader.unreadable(),
         dates=reader.dates(),
     )
+
+
+def _foreign(record: RunRecord) -> FoundRun:
+    """Return a curve of another project as a found run."""
+    place = f"{record.about['foreign']}: {record.run}"
+    return FoundRun(record, place, labels=(record.label,), studies=(), chose="")
 
 
 def _cohorts_of(experiment: Path) -> list[list[Description]]:

@@ -44,10 +44,11 @@ def score_run(run: RunRecord) -> Score | None:
     differ in length.
 
     Returns:
-        The metrics; None without a return threshold, or if episodes differ in length.
+        The metrics; None without a return threshold, if episodes differ in length, or of a curve
+        of another project.
     """
     horizon, r_limit = run.task.get("horizon"), run.task.get("r_limit")
-    if r_limit is None or not horizon or not has_equal_episodes(run):
+    if r_limit is None or not horizon or run.is_foreign or not has_equal_episodes(run):
         return None
     steps = run.task.get("steps", horizon * len(run.episodes))
     return score(run.returns, r_limit, max(1, steps // horizon))
@@ -140,6 +141,12 @@ def evaluation_at(run: RunRecord, step: int) -> float | None:
     return row["mean"] if row else None
 
 
+def evaluation_curve(run: RunRecord, policy: str = "deterministic") -> dict[int, float]:
+    """Return the mean return of a policy by step, of the evaluations that have one."""
+    rows = [row for name, row in _evaluations(run) if name == policy]
+    return {row["step"]: row["mean"] for row in rows if row["mean"] is not None}
+
+
 def is_evaluated_on_schedule(run: RunRecord) -> bool:
     """Return whether a run was evaluated during training too, not only at its end."""
     return len({row["step"] for row in run.evaluations}) > 1
@@ -160,7 +167,7 @@ def run_state(run: RunRecord) -> str:
 
 def was_solved(run: RunRecord) -> bool | None:
     """Return whether a run was solved; None if not known yet, or without a return threshold."""
-    if run.task.get("r_limit") is None:
+    if run.task.get("r_limit") is None or run.is_foreign:
         return None
     if is_solved(run):
         return True

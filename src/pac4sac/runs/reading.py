@@ -104,6 +104,11 @@ class RunRecord:
         return np.array([row["return"] for row in self.episodes], dtype=np.float64)
 
     @property
+    def is_foreign(self) -> bool:
+        """Whether the run is a curve of another project, with evaluations and nothing else."""
+        return "foreign" in self.about
+
+    @property
     def steps(self) -> NDArray[np.int64]:
         """The number of environment steps at each episode's end."""
         return np.array([row["step"] for row in self.episodes], dtype=np.int64)
@@ -213,7 +218,7 @@ def read_run(folder: Path) -> RunRecord:
     seals = seals if isinstance(seals, dict) else {}  # older runs have none
     logs = {name: read_log(folder / f"{name}.jsonl", seals.get(name)) for name in LOGS}
     damage = {name: wrong for name, (_, wrong) in logs.items() if wrong}
-    return _record(folder, about, {name: logs[name][0] for name in REPORTED}, damage)
+    return make_record(folder, about, {name: logs[name][0] for name in REPORTED}, damage)
 
 
 def read_experiment(folder: Path) -> dict[str, Any]:
@@ -243,7 +248,7 @@ def archived_run(file: Path, line: dict[str, Any]) -> RunRecord:
     _check_line_sum(file, line)
     about = {name: value for name, value in line.items() if name not in LOGS_OF_LINE}
     logs, damage = _logs_of_line(file, line)
-    return _record(file / about["run"], about, logs, damage)
+    return make_record(file / about["run"], about, logs, damage)
 
 
 def _check_line_sum(file: Path, line: dict[str, Any]) -> None:
@@ -298,7 +303,7 @@ def _check_description(about: dict[str, Any], path: str) -> None:
         )
 
 
-def _record(
+def make_record(
     folder: Path, about: dict[str, Any], logs: dict[str, list[LogRow]], damage: dict[str, str]
 ) -> RunRecord:
     """Return the record of a run from its checked description and its logs."""

@@ -14,6 +14,7 @@ from pac4sac.base.trust import allow, allow_named
 from pac4sac.report.formats import tables_as_text
 from pac4sac.report.tables import Table
 from pac4sac.runs.collection import Collection, FoundRun
+from pac4sac.runs.curve_files import check_curves_on, read_curves
 from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.seeds import seed_list
 from pac4sac.studies.definition import Study, StudyVariant
@@ -80,6 +81,7 @@ def compare(
     callbacks: str | Iterable[str] = (),
     watcher: Watcher | None = None,
     trust: str | Iterable[str] = (),
+    curves: Sequence[str | Path] = (),
     **options: Any,
 ) -> Comparison:
     """Train several algorithms on a task, and compare them with a baseline.
@@ -106,6 +108,8 @@ def compare(
         callbacks: Names of trackers ("tensorboard", "wandb", "trackio") or "module:Class".
         watcher: Is informed of the progress.
         trust: Custom modules that other runs of the folder come from.
+        curves: CSV files with learning curves of other projects on the same task, in the columns
+            exp_name, env_name, seed, metric, env_step and value. They are further variants.
         **options: Fields of `Options`, as in `train`.
 
     Returns:
@@ -124,8 +128,10 @@ def compare(
 
     study = comparison_study(task, algos, seeds, settings, steps, baseline, preset)
     make_options(study.tasks[0].steps, options)  # refuses wrong options before a folder is made
-    root = study_folder(study, out)
+    root, chosen, files = study_folder(study, out), study.tasks[0], [*map(Path, curves)]
+    check_curves_on(read_curves(files), chosen.name, chosen.env_id, chosen.steps)
     launching: Any = {
+        "curves": files,
         "parallel": parallel,
         "max_minutes": max_minutes,
         "keep_stale": keep_stale,
@@ -141,7 +147,7 @@ def compare(
         tables = main_tables(compose(context))
     return Comparison(
         **vars(result),
-        records=[run.record for run in runs],
+        records=[run.record for run in runs if not run.record.is_foreign],
         tables=tables,
         page=report.page,
         advice=" ".join(filter(None, map(seeds_advice, compared_tasks(context).values()))),
@@ -306,9 +312,14 @@ def _check_warmup(study: Study) -> None:
 
 
 def _runs_of(study: Study, collection: Collection) -> tuple[FoundRun, ...]:
-    """Return those runs of a collection that a study asks for, and stale runs kept for one."""
+    """Return those runs of a collection that a study asks for, stale runs kept for one, and curves
+    of other projects."""
     asked = {run.identity for run in study.runs()}
-    return tuple(run for run in collection.runs if (run.instead or run.record.identity) in asked)
+    return tuple(
+        run
+        for run in collection.runs
+        if run.record.is_foreign or (run.instead or run.record.identity) in asked
+    )
 
 
 def _as_list(names: str | Iterable[str]) -> list[str]:

@@ -43,6 +43,7 @@ def train_and_report(
     *,
     options: Mapping[str, Any],
     into: Path | None = None,
+    curves: Sequence[Path] = (),
     **launching: Any,
 ) -> "tuple[Result, WrittenReport]":
     """Run a study, then write the report on all runs of its folder.
@@ -54,6 +55,7 @@ def train_and_report(
         options: Training options; they override those of the study.
         into: Archive for its runs. Runs that it holds are not trained again, and the report is on
             the whole archive.
+        curves: CSV files with curves of other projects, for the report.
         **launching: Further arguments of `run_study`.
 
     Returns:
@@ -64,7 +66,7 @@ def train_and_report(
     if into is None:
         train = run_study if study.halving is None else run_rungs
         result = train(study, root, watcher, **launching, **options)
-        return result, write_report([result.folder], root / "report")
+        return result, write_report([result.folder, *curves], root / "report")
     if study.halving is not None:
         raise UserError(
             f"{study.name} is a search in rungs, which needs all its runs in one folder; "

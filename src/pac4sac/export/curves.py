@@ -1,0 +1,68 @@
+"""Write the learning curves of runs as a CSV file in the schema that several projects share."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pac4sac.base.errors import UserError
+from pac4sac.base.files import write_whole
+from pac4sac.report.report import read_context
+from pac4sac.report.variants import Variant
+from pac4sac.runs.curve_files import EVALUATION, is_curve_file, to_csv
+from pac4sac.runs.metrics import evaluation_curve
+from pac4sac.runs.reading import RunRecord, warn_of_damage
+
+EPISODE, SHOOTING = "episode_return", f"{EVALUATION}_shooting"
+
+
+def export_curves(folders: Sequence[Path], out: Path) -> str:
+    """Write the evaluations and episode returns of all runs below some folders.
+
+    Variants and tasks have the names that a report gives them, which differ.
+
+    Args:
+        folders: Experiment, study or run folders, or archives.
+        out: CSV file to write.
+
+    Returns:
+        A sentence on what was written.
+
+    Raises:
+        UserError: If there is nothing to write, or the file cannot be one.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from pac4sac.export.curves import export_curves
+        >>> export_curves([Path("experiments/sac")], Path("curves.csv"))  # doctest: +SKIP
+    """
+    out = Path(out)
+    if out.is_dir() or not is_curve_file(out):
+        raise UserError(f"{out} must name a CSV file to write, such as {out / 'curves.csv'}.")
+    context = read_context(folders)
+    variants = [variant for variant in context.all_variants if not variant.is_foreign]
+    warn_of_damage(run for variant in variants for run in variant.runs)
+    rows = [row for variant in variants for row in _rows(variant)]
+    if not rows:
+        raise UserError(
+            f"{', '.join(map(str, folders))} holds no run with an episode or an evaluation."
+        )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(out, to_csv(rows))
+    runs = sum(len(variant.runs) for variant in variants)
+    return f"{runs} runs in {len(rows)} rows were written to {out}."
+
+
+def _rows(variant: Variant) -> Iterator[Sequence[Any]]:
+    """Yield the rows of all runs of a variant."""
+    for run in variant.runs:
+        for metric, step, value in _points(run):
+            yield variant.label, variant.task.title, run.seed, metric, step, value
+
+
+def _points(run: RunRecord) -> Iterator[tuple[str, int, float]]:
+    """Yield metric, step and value of all that is known of a run."""
+    for metric, policy in ((EVALUATION, "deterministic"), (SHOOTING, "shooting")):
+        for step, mean in evaluation_curve(run, policy).items():
+            yield metric, step, mean
+    for row in run.episodes:
+        yield EPISODE, row["step"], row["return"]
