@@ -62,7 +62,7 @@ def uncertainties(results: Path) -> str:
     regrets, deviations = rows("over-tasks"), rows("deviations")
     tasks = [name for name in next(iter(regrets.values())) if "(steps=" in name]
     titles = [task.split(" (")[0].replace("-", " ").title() for task in tasks]
-    header = ["Critic", *titles, "mean [95 %]", "error ÷ deviation", "covered", "rank correlation"]
+    header = ["Critic", *titles, "mean [95%]", "error ÷ std", "covered", "rank correlation"]
     # Each change stands below what it changes, before them the others from the least regret on.
     place = {label: number for number, label in enumerate(SEARCHED)}
     ranked = sorted(regrets, key=lambda label: place.get(label, -1))
