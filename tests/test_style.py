@@ -1,7 +1,9 @@
 """One name, colour and line for each algorithm, in all figures and on all pages."""
 
 from collections import defaultdict
+from itertools import combinations
 
+import numpy as np
 import pytest
 
 from pac4sac.agents import ALGORITHMS
@@ -95,3 +97,61 @@ def test_every_colour_is_seen_on_a_white_and_on_a_dark_page() -> None:
     assert len(COLOURS) == len(DARK) == len(MARKERS) == len(set(COLOURS)) == len(set(DARK))
     assert all(1.05 / (luminance(colour) + 0.05) > 2 for colour in COLOURS)
     assert all((luminance(colour) + 0.05) / (luminance("#14181d") + 0.05) > 4 for colour in DARK)
+
+
+def lab(colour: str) -> tuple[float, float, float]:
+    """Return a colour in CIELAB, with the white of daylight."""
+    parts = np.array([int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)])
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    to_xyz = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    xyz = np.array(to_xyz) @ linear / [0.9505, 1.0, 1.089]
+    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return float(116 * f[1] - 16), float(500 * (f[0] - f[1])), float(200 * (f[1] - f[2]))
+
+
+def difference(first: str, second: str) -> float:
+    """Return the CIEDE2000 difference of two colours; 2 is just noticeable side by side."""
+    (l1, a1, b1), (l2, a2, b2) = lab(first), lab(second)
+    mean = (np.hypot(a1, b1) + np.hypot(a2, b2)) / 2
+    stretch = 1 + 0.5 * (1 - np.sqrt(mean**7 / (mean**7 + 25**7)))
+    c1, c2 = np.hypot(stretch * a1, b1), np.hypot(stretch * a2, b2)
+    h1, h2 = (np.degrees(np.arctan2(b, stretch * a)) % 360 for a, b in ((a1, b1), (a2, b2)))
+    turn = (h2 - h1 + 180) % 360 - 180
+    hue = (h1 + h2) / 2 + (180 if abs(h1 - h2) > 180 else 0)
+    lightness, chroma = (l1 + l2) / 2, (c1 + c2) / 2
+    waves = ((0.17, 1, -30), (-0.24, 2, 0), (-0.32, 3, 6), (0.2, 4, -63))
+    t = 1 - sum(size * np.cos(np.radians(n * hue + shift)) for size, n, shift in waves)
+    s_l = 1 + 0.015 * (lightness - 50) ** 2 / np.sqrt(20 + (lightness - 50) ** 2)
+    s_c, s_h = 1 + 0.045 * chroma, 1 + 0.015 * chroma * t
+    rotated = np.sin(np.radians(60 * np.exp(-(((hue - 275) / 25) ** 2))))
+    r = -2 * np.sqrt(chroma**7 / (chroma**7 + 25**7)) * rotated
+    x, y = (l2 - l1) / s_l, (c2 - c1) / s_c
+    z = 2 * np.sqrt(c1 * c2) * np.sin(np.radians(turn / 2)) / s_h
+    return float(np.sqrt(x**2 + y**2 + z**2 + r * y * z))
+
+
+def test_the_measure_of_colour_difference_gives_a_published_value() -> None:
+    assert difference("#000000", "#ffffff") == pytest.approx(100, abs=0.1)
+    assert difference("#0000ff", "#ff0000") == pytest.approx(52.88, abs=0.1)
+
+
+@pytest.mark.parametrize("palette", [COLOURS, DARK])
+def test_any_two_colours_differ_clearly(palette: tuple[str, ...]) -> None:
+    assert len(palette) == 12
+    assert min(difference(a, b) for a, b in combinations(palette, 2)) > 20
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        list(KNOWN)[:12],
+        list(KNOWN)[-12:],
+        ["sac", "sac+shooting", "sac-auto", "sac-auto+shooting", "bootstrapped-sac", "droq", "oac"],
+        [f"my_agents:Agent{k}" for k in range(12)],
+        ["pac4sac", "sac", "tqc", "pbac", *(f"my_agents:Agent{k}" for k in range(8))],
+    ],
+)
+def test_up_to_twelve_algorithms_have_a_colour_and_a_marker_each(labels: list[str]) -> None:
+    chosen = assign_styles(labels).values()
+    assert len({look.colour for look in chosen}) == len(labels)
+    assert len({look.marker for look in chosen}) == len(labels)  # also without colours

@@ -46,7 +46,7 @@ class PublishedReturn:
     task: str
     algo: str
     steps: int  # of training, before the evaluation
-    published: Summary  # without a deviation if none was given
+    published: Summary
     variant: Variant | None
 
     @property
@@ -119,25 +119,23 @@ def _published_numbers() -> Iterator[tuple[str, str, int, list[float]]]:
                 yield task, algo, int(steps), numbers
 
 
-def _summary(mean: float, sd: float | None = None) -> Summary:
-    return Summary(NUMBERS["seeds"], float(mean), None if sd is None else float(sd))
+def _summary(mean: float, sd: float) -> Summary:
+    return Summary(NUMBERS["seeds"], float(mean), float(sd))
 
 
 def _variant(context: PaperContext, task: str, algo: str, steps: int) -> Variant | None:
-    """Return the variant with the published settings on the task as Gymnasium has it; of several
-    budgets that with the most evaluations then."""
+    """Return the variant that is compared: with the first preset that was trained on the task as
+    Gymnasium has it; of several budgets that with the most evaluations then."""
 
     def evaluations(variant: Variant) -> int:
         return sum(evaluation_at(run, steps) is not None for run in variant.runs)
 
-    comparable = [
-        variant
-        for variant in context.all_variants
-        if variant.is_result
-        and has_settings(variant, algo, NUMBERS["preset"], {})
-        and _is_task(variant.task, task, steps)
-    ]
-    return max(comparable, key=evaluations, default=None)
+    on_task = [v for v in context.all_variants if v.is_result and _is_task(v.task, task, steps)]
+    for preset in NUMBERS["presets"]:
+        comparable = [v for v in on_task if has_settings(v, algo, preset, {})]
+        if comparable:
+            return max(comparable, key=evaluations)
+    return None
 
 
 def _is_task(task: TaskView, env_id: str, steps: int) -> bool:
@@ -152,7 +150,7 @@ def published_section(rows: Sequence[PublishedReturn]) -> Section | None:
         return None
     trained = [row for row in rows if row.judged.verdict != NO_DATA]
     about = TEXTS["published"].format(
-        margin=MARGIN_TEXT, preset=NUMBERS["preset"], seeds=NUMBERS["seeds"]
+        margin=MARGIN_TEXT, preset=NUMBERS["presets"][0], seeds=NUMBERS["seeds"]
     )
     blocks: list[Block] = [_in_short(rows, trained), about, _table(rows)]
     if trained:

@@ -270,7 +270,7 @@ def shooting_figure(variants: Mapping[int, Variant]) -> Figure:
         panel.set_xticks(range(len(shots)), [str(s) for s in shots])
         panel.set_xlim(-0.6, len(shots) - 0.4)
         panel.set_ylim(bottom=0)
-    add_legend(figure, panels[-1], columns=2)
+    add_legend(figure, panels[-1])
     return figure
 
 

@@ -108,20 +108,12 @@ def compare_median(ours: Sequence[float], paper: float) -> Verdict:
 
 
 def compare_returns(ours: Sequence[float], published: Summary) -> Verdict:
-    """Judge our returns against a mean that others published, by the same rule; without a standard
-    deviation it is taken as exact."""
+    """Judge our returns against a mean that others published, by the same rule."""
     if len(ours) < 2:
         return Verdict(UNDECIDED, ONE_RUN)
-    wide: Estimate
-    narrow: Estimate
-    if published.sd is None:
-        differences = [value - published.mean for value in ours]
-        wide, narrow = (statistics.mean_interval(differences, c) for c in CONFIDENCES)
-        whose = "the published value, which has no deviation and is taken as exact"
-    else:
-        summary = statistics.summarise(ours)
-        wide, narrow = (welch(summary, published, c) for c in CONFIDENCES)
-        whose = "the published value"
+    summary = statistics.summarise(ours)
+    wide, narrow = (welch(summary, published, c) for c in CONFIDENCES)
+    whose = "the published value"
     return _judge(wide, narrow, published.mean, NO_SPREAD, lower_is_better=False, whose=whose)
 
 

@@ -156,7 +156,9 @@ class Measurements:
             for variant in variants:
                 last = max(last, self.curves(variant)[0][-1])
                 ends.append((variant.style, self._draw_curve(panel, variant, name)))
-            figures.finish_over_steps(panel, axis, "Means of the seeds; right, with 95 % intervals")
+            figures.finish_over_steps(
+                panel, axis, "Mean over seeds; right: final value with 95% CI"
+            )
             figures.draw_ends(panel, last, ends)
         figures.add_legend(figure, panels[0])
         return figure
@@ -167,7 +169,7 @@ class Measurements:
         values = np.array([[row[name] for row in of_run] for of_run in rows])
         mean, low, high = figures.band_of(values)
         label = figures.drawn(f"{variant.style.name} ({figures.count_seeds(len(rows))})")
-        panel.plot(steps, mean, **figures.stroke(variant.style), linewidth=1.4, label=label)
+        panel.plot(steps, mean, **figures.curve_look(variant.style, len(steps)), label=label)
         return Estimate(mean[-1], *((low[-1], high[-1]) if np.isfinite(low[-1]) else ()))
 
     def curves(self, variant: Variant) -> tuple[list[float], list[list[Row]]]:

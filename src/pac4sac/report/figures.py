@@ -5,12 +5,14 @@ Styles of algorithms are in `style.py`."""
 import html
 import io
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
@@ -25,6 +27,10 @@ SMALL, TEXT, TITLE = 6.5, 7.5, 9.0  # points
 INK, FAINT, GRID = "#222222", "#8a8a8a", "#e8e8e8"
 DASHED: dict[str, Any] = {"color": FAINT, "linewidth": 0.9, "linestyle": (0, (5, 3)), "zorder": 1}
 AT_ONCE = 6  # variants in one picture
+USUAL_LEGEND = 0.5  # inches of height
+CHARACTER = 0.62  # mean width of a character, by the size of its font
+MARKS = 5  # on a curve
+ON_A_PAGE = 1.9  # magnification at which text has the size of the page's
 FEWEST_FOR_INTERVAL = 3  # seeds
 Floats = NDArray[np.float64]
 Band = tuple[Floats, Floats, Floats, Floats]  # steps, mean, and the ends of its interval
@@ -36,7 +42,8 @@ def new_figure(
 ) -> tuple[Figure, list[Any]]:
     """Return a figure with its panels. Without pyplot it needs no display."""
     figure = Figure(figsize=(width, height), layout="constrained")
-    figure.suptitle(drawn(title), x=0.01, ha="left", color=INK, fontsize=TITLE, fontweight="bold")
+    shown = drawn(title, characters(width, 1.1 * TITLE))
+    figure.suptitle(shown, x=0.01, ha="left", color=INK, fontsize=TITLE, fontweight="bold")
     columns = columns or panels
     grid = figure.subplots(-(-panels // columns), columns, squeeze=False).flatten()
     for unused in grid[panels:]:
@@ -44,10 +51,21 @@ def new_figure(
     return figure, list(grid[:panels])
 
 
-def drawn(name: str) -> str:
-    """Return a name as matplotlib draws it literally: no formula, and not hidden from legends."""
-    shown = "".join(c if c.isprintable() else " " for c in name).replace("$", r"\$")
+def drawn(name: str, width: int | None = None) -> str:
+    """Return a name as matplotlib draws it literally: no formula, and not hidden from legends.
+
+    A `width` in characters breaks it into lines.
+    """
+    shown = "".join(c if c.isprintable() else " " for c in name)
+    if width is not None:
+        shown = textwrap.fill(shown, width)
+    shown = shown.replace("$", r"\$")
     return f"\u200b{shown}" if shown.startswith("_") else shown
+
+
+def characters(inches: float, size: float) -> int:
+    """Return how many characters of a font size fit into a width."""
+    return max(8, int(72 * inches / (CHARACTER * size)))
 
 
 def pictures(
@@ -75,6 +93,14 @@ def stroke(style: Style) -> dict[str, Any]:
     return {"color": style.colour, "linestyle": (0, style.dashes) if style.dashes else "-"}
 
 
+def curve_look(style: Style, points: int) -> dict[str, Any]:
+    """Return the options for a curve: its line, and a few marks that tell it apart in grey."""
+    every = max(1, points // MARKS)
+    first = every * style.place // len(COLOURS)
+    look = {"linewidth": 1.5, "markersize": 3.2, "markevery": (first, every)}
+    return {**mark(style), **stroke(style), **look}
+
+
 def mark(style: Style) -> dict[str, Any]:
     """Return the options for its dots, which are hollow if its lines are dashed."""
     return {
@@ -87,11 +113,15 @@ def mark(style: Style) -> dict[str, Any]:
 
 
 def finish_panel(panel: Any, x: str, y: str, title: str = "") -> None:
+    columns, rows = panel.get_gridspec().ncols, panel.get_gridspec().nrows
+    width, height = panel.figure.get_figwidth() / columns, panel.figure.get_figheight() / rows
     panel.set_xlabel(x, color=INK, fontsize=TEXT)
-    panel.set_ylabel(y, color=INK, fontsize=TEXT)
-    panel.set_title(drawn(title), loc="left", color=INK, fontsize=TEXT)
+    panel.set_ylabel(drawn(y, characters(0.55 * height, TEXT)), color=INK, fontsize=TEXT)
+    shown = drawn(title, characters(0.9 * width, TEXT))
+    panel.set_title(shown, loc="left", color=INK, fontsize=TEXT)
     panel.margins(x=0.02, y=0.08)
-    panel.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
+    ticks = 6 if panel.figure.get_figwidth() > SINGLE else 3
+    panel.xaxis.set_major_locator(MaxNLocator(ticks, steps=[1, 2, 2.5, 5, 10]))
     panel.spines[["top", "right"]].set_visible(False)
     panel.spines[["left", "bottom"]].set_color(FAINT)
     panel.tick_params(which="both", color=FAINT, labelcolor=INK, labelsize=SMALL)
@@ -112,16 +142,28 @@ def short_count(steps: float, _position: int) -> str:
     return f"{steps:g}"
 
 
-def add_legend(figure: Figure, panel: Any, columns: int = 3) -> None:
-    """Add the legend of one panel below the figure, for all panels."""
-    style = {
-        "ncols": columns,
-        "fontsize": SMALL,
-        "frameon": False,
-        "labelcolor": INK,
-        "handlelength": 2.8,
-    }
-    figure.legend(*panel.get_legend_handles_labels(), loc="outside lower left", **style)
+def add_legend(figure: Figure, *panels: Any) -> None:
+    """Add a legend of all panels below the figure, in as many columns as its width allows."""
+    handles: dict[str, Any] = {}
+    for panel in panels:
+        handles |= dict(zip(*reversed(panel.get_legend_handles_labels()), strict=True))
+    if not handles:
+        return
+    longest = characters(0.85 * figure.get_figwidth(), SMALL)
+    labels = [textwrap.fill(label, longest) for label in handles]
+    canvas: Any = FigureCanvasAgg(figure)
+    renderer = canvas.get_renderer()
+    style = {"fontsize": SMALL, "frameon": False, "labelcolor": INK, "handlelength": 2.8}
+    for columns in (3, 2, 1):
+        legend = figure.legend(
+            list(handles.values()), labels, loc="outside lower left", ncols=columns, **style
+        )
+        box = legend.get_window_extent(renderer)
+        if box.width <= figure.bbox.width or columns == 1:
+            break
+        legend.remove()
+    # A long legend makes the figure higher, not its panels lower.
+    figure.set_figheight(figure.get_figheight() + max(0, box.height / figure.dpi - USUAL_LEGEND))
 
 
 def draw_ends(panel: Any, end: float, ends: Sequence[tuple[Style, Estimate]]) -> None:
@@ -147,7 +189,7 @@ def draw_mean(panel: Any, curve: Band | None, label: str, style: Style) -> None:
     steps, mean, low, high = curve or (np.empty(0),) * 4
     if np.isfinite(low).any():
         panel.fill_between(steps, low, high, color=style.colour, alpha=0.16, linewidth=0)
-    panel.plot(steps, mean, **stroke(style), linewidth=1.5, label=drawn(label))
+    panel.plot(steps, mean, **curve_look(style, len(steps)), label=drawn(label))
 
 
 def band_of(curves: Floats) -> tuple[Floats, Floats, Floats]:
@@ -183,10 +225,21 @@ def _coarse(path: re.Match[str]) -> str:
 
 
 def opaque(svg: str) -> str:
-    """Return a drawing for a file, with a white background: dark pages would hide its text."""
-    return re.sub(
+    """Return a drawing for a file, with a white background: dark pages would hide its text.
+
+    A drawing of one column of a paper is magnified.
+    """
+    svg = re.sub(
         r"(<svg [^>]*>)", r'\1<rect width="100%" height="100%" fill="#ffffff"/>', svg, count=1
     )
+    width = re.search(r' width="([\d.]+)pt"', svg)
+    if width is None or float(width[1]) > 72 * SINGLE:
+        return svg
+    return re.sub(r'( (?:width|height)=")([\d.]+)(?=pt")', _magnified, svg, count=2)
+
+
+def _magnified(size: re.Match[str]) -> str:
+    return f"{size[1]}{ON_A_PAGE * float(size[2]):.1f}"
 
 
 def to_pdf(figure: Figure) -> bytes:
@@ -206,6 +259,6 @@ def inline_svg(svg: str, caption: str) -> str:
     for colour, variable in variables.items():
         svg = svg.replace(colour, f"var(--{variable})")
     width = re.search(r'viewBox="0 0 ([\d.]+)', svg)
-    widest = round(1.9 * float(width[1])) if width else 1000  # text then has the size of the page's
+    widest = round(ON_A_PAGE * float(width[1])) if width else 1000
     style = f'role="img" aria-label="{html.escape(caption)}" style="max-width: {widest}px"'
     return svg.replace("<svg ", f"<svg {style} ", 1).strip()

@@ -7,17 +7,13 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from pac4sac.base.grouping import group_by
 from pac4sac.base.text import assignments
 from pac4sac.report.figures import (
     DASHED,
-    DOUBLE,
-    FAINT,
-    INK,
-    SMALL,
-    TEXT,
+    SINGLE,
     Band,
     Floats,
     add_legend,
@@ -58,10 +54,7 @@ def learning_curve_picture(path: str | Path, runs: Sequence[RunRecord]) -> None:
         }
         draw_returns(panel, shown, styles, on_task[0].task.get("r_limit"), title=task)
         panel.set_xlim(left=0)
-        place = {"loc": "upper left", "bbox_to_anchor": (0, -0.16)}
-        panel.legend(
-            **place, ncols=2, fontsize=TEXT, frameon=False, labelcolor=INK, handlelength=2.8
-        )
+    add_legend(figure, *panels)
     figure.savefig(path, dpi=200)
 
 
@@ -80,7 +73,7 @@ def learning_figure(variants: Sequence[Variant]) -> Figure:
     """Draw the returns of training episodes, and the fraction of runs that are solved."""
     task = variants[0].task
     figure, panels = new_figure(f"Learning curves on {task.title}", 2 if task.has_regret else 1)
-    draw_variants(panels[0], variants, title="Mean of the seeds, with its 95 % interval")
+    draw_variants(panels[0], variants, title="Mean over seeds with 95% CI")
     if task.has_regret:
         _draw_solved_fractions(panels[1], variants)
     add_legend(figure, panels[0])
@@ -115,7 +108,7 @@ def _draw_solved_fractions(panel: Any, variants: Sequence[Variant]) -> None:
     for place, variant in enumerate(variants):
         if end := _draw_solved(panel, variant, place - middle):
             ends.append((variant.style, end))
-    title = "Runs solved; right, with 95 % intervals"
+    title = "Runs solved; right: final value with 95% CI"
     finish_panel(panel, "training episodes", "fraction of runs solved", title)
     panel.set_ylim(-0.03, 1.03)
     panel.yaxis.set_major_formatter(PercentFormatter(1))
@@ -123,15 +116,19 @@ def _draw_solved_fractions(panel: Any, variants: Sequence[Variant]) -> None:
 
 
 def overview_figure(tasks: Mapping[str, Sequence[Variant]]) -> Figure:
-    """Draw a small panel for each task."""
+    """Draw a small panel for each task, as wide as one column of a paper: a phone shows it."""
     rows, columns = math.ceil(len(tasks) / 2), min(2, len(tasks))
     figure, panels = new_figure(
-        "Learning curves by task", len(tasks), DOUBLE, 0.7 + 1.9 * rows, columns
+        "Learning curves by task", len(tasks), SINGLE, 0.7 + 1.3 * rows, columns
     )
-    for panel, (title, variants) in zip(panels, tasks.items(), strict=True):
+    for place, (title, variants) in enumerate(tasks.items()):
+        panel = panels[place]
         draw_variants(panel, variants, title=title, count=False)
-    fullest = max(panels, key=lambda panel: len(panel.get_legend_handles_labels()[1]))
-    add_legend(figure, fullest)
+        panel.set_ylabel("return" if place % columns == 0 else "")
+        if place + columns < len(tasks):
+            panel.set_xlabel("")
+        panel.yaxis.set_major_locator(MaxNLocator(5))
+    add_legend(figure, *panels)
     return figure
 
 
@@ -159,17 +156,10 @@ def draw_returns(
         if members:
             _draw_variant(panel, members, window, styles[label], lines=lines, count=count)
     if r_limit is not None:
-        _draw_threshold(panel, r_limit)
+        value = f": {r_limit:g}" if count else ""
+        panel.axhline(r_limit, **DASHED, label=f"return threshold{value}")
     averaged = f", mean of {window}" if window > 1 else ""
     finish_over_steps(panel, f"return of an episode{averaged}", title)
-
-
-def _draw_threshold(panel: Any, r_limit: float) -> None:
-    """Draw the return above which episodes count as solved."""
-    panel.axhline(r_limit, **DASHED)
-    place = {"xy": (0, r_limit), "xycoords": ("axes fraction", "data"), "xytext": (3, 2)}
-    text = {"textcoords": "offset points", "color": FAINT, "fontsize": SMALL - 0.5}
-    panel.annotate(f"solved above {r_limit:g}", **place, **text)
 
 
 def _draw_variant(

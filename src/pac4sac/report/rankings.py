@@ -1,7 +1,7 @@
 """Figures that put variants in order: interquartile means, performance profiles and probabilities
 of improvement, as Agarwal et al. (2021) recommend for few seeds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ from pac4sac.report.style import Style
 from pac4sac.report.variants import Variant
 from pac4sac.runs.statistics import Estimate, performance_profile, probability_of_improvement
 
-ROW = 0.2  # inches
+ROW = 0.2  # inches of a line of text
+NAME = 32  # characters in a line
 Scores = Mapping[str, Sequence[Sequence[float]]]  # of each label on each task, run by run
 
 
@@ -30,9 +31,10 @@ def ranking_figure(
     baseline: str,
     unit: str,
     scale: float,
+    width: float = figures.DOUBLE,
 ) -> Figure:
     """Draw a dot with its interval for each variant, in the order of the estimates."""
-    figure, (panel,) = figures.new_figure(title, 1, figures.DOUBLE, 0.9 + ROW * len(estimates))
+    figure, (panel,) = figures.new_figure(title, 1, width, 0.9 + _height(estimates, styles))
     _draw_rows(panel, estimates, styles, scale)
     panel.axvline(estimates[baseline].value / scale, **figures.DASHED)
     _finish_rows(panel, estimates, styles, unit)
@@ -49,7 +51,9 @@ def profile_figure(
     lower_is_better: bool,
 ) -> Figure:
     """Draw the fraction of runs better than a score, and the probability of improvement."""
-    figure, (left, right) = figures.new_figure(title, 2, figures.DOUBLE, 2.2 + 0.12 * len(scores))
+    figure, (left, right) = figures.new_figure(
+        title, 2, figures.DOUBLE, 2.2 + 0.6 * _height(scores, styles)
+    )
     _draw_profiles(left, scores, styles, unit, lower_is_better=lower_is_better)
     better = {
         label: probability_of_improvement(runs, scores[baseline], lower_is_better=lower_is_better)
@@ -64,11 +68,17 @@ def profile_figure(
         ranked,
         styles,
         f"P(better than {styles[baseline].name})",
-        "Probability of improvement, with 95 % intervals",
+        "Probability of improvement",
     )
     right.set_xlim(-0.03, 1.03)
     figures.add_legend(figure, left)
     return figure
+
+
+def _height(labels: Iterable[str], styles: Mapping[str, Style]) -> float:
+    """Return the inches that a row for each label needs; all rows have as many lines."""
+    names = [figures.drawn(styles[label].name, NAME) for label in labels]
+    return ROW * len(names) * max(name.count("\n") + 1 for name in names)
 
 
 def _draw_profiles(
@@ -82,7 +92,7 @@ def _draw_profiles(
         profile = performance_profile(strata, thresholds, lower_is_better=lower_is_better)
         figures.draw_mean(panel, (thresholds, *profile), styles[label].name, styles[label])
     figures.finish_panel(
-        panel, f"{unit} τ", "fraction of runs better than τ", "Runs, with 95 % bands"
+        panel, f"{unit} τ", "runs better than τ", "Performance profile with 95% band"
     )
     panel.yaxis.set_major_formatter(PercentFormatter(1))
     panel.set_xlim(thresholds[0], thresholds[-1])
@@ -126,6 +136,6 @@ def _finish_rows(
     figures.finish_panel(panel, unit, "", title)
     panel.set_yticks(
         range(len(estimates)),
-        [figures.drawn(styles[label].name) for label in reversed(list(estimates))],
+        [figures.drawn(styles[label].name, NAME) for label in reversed(list(estimates))],
     )
     panel.set_ylim(-0.6, len(estimates) - 0.4)

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from pac4sac.report.figures import (
     DASHED,
-    FAINT,
     INK,
     add_legend,
     count_seeds,
@@ -30,14 +29,12 @@ def draw_over_reference(path: Path, run: RunRecord, label: str) -> None:
         runs, style = archived[task, algo], KNOWN[algo]
         if curve := mean_curve(runs):
             steps, *band = curve
-            name = f"{style.name}, archived: mean of {count_seeds(len(runs))}, 95 % interval"
+            name = f"{style.name}, archived: mean of {count_seeds(len(runs))}, 95% CI"
             draw_mean(panel, (steps / horizon, *band), name, style)
     line = {"color": INK, "linewidth": 1.2, "marker": "o", "markersize": 3.5, "zorder": 5}
     panel.plot(run.steps / horizon, run.returns, **line, label=drawn(label))
-    panel.axhline(r_limit, **DASHED)
-    place = {"xy": (0, r_limit), "xycoords": ("axes fraction", "data"), "xytext": (4, 4)}
-    text = {"textcoords": "offset points", "color": FAINT, "fontsize": 7}
-    panel.annotate(f"solved: five in a row above {r_limit:g}", **place, **text)
+    threshold = f"return threshold: solved if five episodes in a row are above {r_limit:g}"
+    panel.axhline(r_limit, **DASHED, label=threshold)
     finish_panel(panel, "training episode", "return of the episode")
-    add_legend(figure, panel, columns=1)
+    add_legend(figure, panel)
     figure.savefig(path, dpi=200)

@@ -224,16 +224,20 @@ def _solved_after(run: RunRecord, threshold: float, e_max: int) -> int | None:
 
 def sweep_figure(variants: Sequence[Variant]) -> Figure:
     """Draw the mean episodes until solved over the return threshold."""
-    figure, (panel,) = figures.new_figure(f"How the limit matters on {variants[0].task.title}", 1)
+    figure, (panel,) = figures.new_figure(
+        f"Episodes until solved by return threshold on {variants[0].task.title}", 1
+    )
     for variant in variants:
         swept = sweep(variant, DRAWN)
         known = {threshold: mean for threshold, mean in swept.items() if mean is not None}
         if known:
-            style, label = figures.stroke(variant.style), figures.drawn(variant.style.name)
-            panel.plot(list(known), list(known.values()), **style, linewidth=1.4, label=label)
-    panel.axvline(variants[0].task.r_limit, **figures.DASHED)
-    figures.finish_panel(panel, "return that counts as solved", "episodes until solved, mean")
+            look, label = (
+                figures.curve_look(variant.style, len(known)),
+                figures.drawn(variant.style.name),
+            )
+            panel.plot(list(known), list(known.values()), **look, label=label)
+    panel.axvline(variants[0].task.r_limit, **figures.DASHED, label="the task's threshold")
+    figures.finish_panel(panel, "return threshold", "mean episodes until solved")
     panel.set_ylim(bottom=0)
-    if panel.get_legend_handles_labels()[0]:
-        figures.add_legend(figure, panel)
+    figures.add_legend(figure, panel)
     return figure

@@ -3,15 +3,15 @@
 import re
 import tomllib
 import zlib
-from collections.abc import Container, Iterable
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
 _FILE = tomllib.loads((Path(__file__).parent / "style.toml").read_text(encoding="utf-8"))
 COLOURS: tuple[str, ...] = tuple(_FILE["palette"]["light"])
 DARK: tuple[str, ...] = tuple(_FILE["palette"]["dark"])  # the same on a dark page
-MARKERS = "os^DvPX<>p"  # of the colours, for eyes and printers that see none
+MARKERS = "os^DvPX<>ph*"  # of the colours, for print without colours
 DASHES = ((), (5, 2), (1.2, 1.6), (5, 1.6, 1.2, 1.6), (9, 2))  # of the lines, in widths of a line
 
 
@@ -40,23 +40,34 @@ NAMES: dict[str, str] = {label: style.name for label, style in KNOWN.items()} | 
 
 
 def assign_styles(labels: Iterable[str]) -> dict[str, Style]:
-    """Return the style of each label.
+    """Return the style of each label; the same labels always get the same styles.
 
-    A known label has the same style everywhere. Any other gets a colour by a checksum of the
-    label, or the next free one, in the order of the labels, so the same labels always get the
-    same styles.
+    Up to as many labels as there are colours have one each: a known label its own unless an
+    earlier one of `style.toml` has it. More labels share colours, and differ by their lines.
     """
     labels = list(dict.fromkeys(labels))
-    chosen = {label: KNOWN[label] for label in labels if label in KNOWN}
-    taken = {(style.line, style.place) for style in chosen.values()}
-    names = {style.name for style in chosen.values()}
-    for label in sorted(set(labels) - set(chosen)):
-        line, place = _free_style(label, taken)
-        name = _free_name(label, names)
-        chosen[label] = Style(name, place, line)
-        taken.add((line, place))
-        names.add(name)
+    in_order = [label for label in KNOWN if label in labels]
+    in_order += sorted(set(labels) - set(in_order))
+    few = len(labels) <= len(COLOURS)
+    chosen: dict[str, Style] = {}
+    for label in in_order:
+        taken = list(chosen.values())
+        style = KNOWN.get(label) or _new_style(label, taken)
+        chosen[label] = _in_free_colour(style, taken) if few else style
     return {label: chosen[label] for label in labels}
+
+
+def _in_free_colour(style: Style, taken: Sequence[Style]) -> Style:
+    """Return a style with its colour, or the next that is free."""
+    places = {other.place for other in taken}
+    next_places = [(style.place + k) % len(COLOURS) for k in range(len(COLOURS))]
+    return replace(style, place=next(place for place in next_places if place not in places))
+
+
+def _new_style(label: str, taken: Sequence[Style]) -> Style:
+    """Return the style of an unknown label: its first line and colour follow from a checksum."""
+    line, place = _free_look(label, {(style.line, style.place) for style in taken})
+    return Style(_free_name(label, {style.name for style in taken}), place, line)
 
 
 def _free_name(label: str, taken: Container[str]) -> str:
@@ -65,7 +76,7 @@ def _free_name(label: str, taken: Container[str]) -> str:
     return next(name for name in names if name not in taken)
 
 
-def _free_style(label: str, taken: Container[tuple[int, int]]) -> tuple[int, int]:
+def _free_look(label: str, taken: Container[tuple[int, int]]) -> tuple[int, int]:
     """Return line and colour: the first pair that is not taken, or the first if all are."""
     first = zlib.crc32(label.encode()) % len(COLOURS)
     pairs = [
