@@ -582,7 +582,8 @@ def test_the_cost_study_measures_every_algorithm(
         for v in study.variants
     )
     study = replace(study, variants=variants, repetitions=2)
-    assert run_study(study, tmp_path, Notes(), device="cpu", threads=1).complete
+    computing = {"device": "cpu", "threads": 1, "backend": "eager"}
+    assert run_study(study, tmp_path, Notes(), **computing).complete
     rows = json.loads((tmp_path / "cost.json").read_text())["rows"]
     assert [row["algo"] for row in rows] == ["ddpg", "sac", "sac-nr", "sac-fpi", "pac4sac"]
     assert all(

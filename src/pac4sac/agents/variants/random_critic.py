@@ -26,7 +26,8 @@ class RandomCritic(Explore):
     config: RandomCriticConfig
 
     def networks(self) -> dict[str, Net]:
-        self.random = Critic(self.trunk(s=self.ds, a=self.da), self.config.functions)
+        trunk = self.trunk(s=self.ds, a=self.da)
+        self.random, self.one_random = Critic(trunk, self.config.functions), Critic(trunk)
         return super().networks()
 
     @property
@@ -34,7 +35,8 @@ class RandomCritic(Explore):
         return self.config.functions
 
     def member_value(self, state: State, s: Tensor, a: Tensor) -> Tensor:
-        return self.single(self.single.views(self.held_weights(state, "random")), s, a)[0][:, 0]
+        weights = self.one_random.views(self.held_weights(state, "random"))
+        return self.one_random(weights, s, a)[0][:, 0]
 
     def extra_state(self, seeds: Sequence[int], device: torch.device) -> State:
         random = self.random.initial(seeds, "initial/random", device)
