@@ -236,7 +236,8 @@ def test_the_seeds_that_would_decide_are_counted() -> None:
     ("wrong", "sentence"),
     [
         ({"algos": []}, "algos are names such as"),
-        ({"algos": ["sac", pac4sac.Agent]}, "algos are names such as"),
+        ({"algos": ["sac", object]}, r"a name or a subclass of pac4sac\.Agent"),
+        ({"algos": ["sac", pac4sac.Agent]}, "which every agent must have"),
         (
             {"algos": "sac"},
             "To compare takes two algorithms, and sac is one; name another, or use train",

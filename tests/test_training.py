@@ -359,9 +359,10 @@ def test_settings_may_be_numbers_and_arrays_of_numpy() -> None:
 
 
 def test_what_has_no_name_is_refused_with_how_to_name_it(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="name a class of your own as module:Class"):
-        train(tmp_path / "x", Sac)
-    with pytest.raises(UserError, match="name an environment by its registered id"):
+    for other in (object, Sac.Config, 3):
+        with pytest.raises(UserError, match=r"a name or a subclass of pac4sac\.Agent"):
+            train(tmp_path / "x", other)
+    with pytest.raises(UserError, match="give its id 'Pendulum-v1'"):
         train(tmp_path / "x", task=gymnasium.make("Pendulum-v1"))
     for nameless in (":Sac", "pac4sac.agents.sac:"):
         with pytest.raises(UserError, match="as module:Class"):

@@ -100,8 +100,8 @@ class TestATask:
         ("wrappers", "message"),
         [
             ("sparse", "must be a list"),
-            (["sparse-target"], "is a table"),
-            ([{"name": "sparse-target"}], "is a table"),
+            ([3], "or a table such as"),
+            ([{"name": "sparse-target"}], "or a table such as"),
             ([{"wrapper": "sparse-targe"}], "did you mean sparse-target"),
         ],
     )

@@ -32,6 +32,7 @@ from pac4sac.agents.variants.sac_fpi import SacFpi
 from pac4sac.agents.variants.sac_nr import SacNr
 from pac4sac.agents.variants.thompson import Thompson
 from pac4sac.base.errors import UserError
+from pac4sac.base.objects import is_in_process, name_of, object_of, short_name
 from pac4sac.base.text import did_you_mean
 from pac4sac.base.trust import own_class
 
@@ -39,6 +40,7 @@ __all__ = [
     "ALGORITHMS",
     "Agent",
     "Algorithm",
+    "algorithm_name",
     "completed",
     "get_algorithm",
     "make_config",
@@ -102,19 +104,38 @@ RETIRED: Mapping[str, Any] = {
 ADDED: Mapping[str, Any] = {"log_std_max": 1.0, "alpha_beta_1": 0.5}
 
 
+def algorithm_name(algo: str | type[Agent]) -> str:
+    """Return the name of an algorithm that is given as a name or as a class.
+
+    Raises:
+        UserError: If it is neither.
+    """
+    if isinstance(algo, str):
+        return algo
+    if not (isinstance(algo, type) and issubclass(algo, Agent)):
+        raise UserError(
+            f"An algorithm is a name or a subclass of pac4sac.Agent, not {algo!r}. "
+            "List names: pac4sac list algos."
+        )
+    shipped = [name for name, known in ALGORITHMS.items() if known == Algorithm(algo)]
+    return shipped[0] if shipped else name_of(algo)
+
+
 def get_algorithm(name: str) -> Algorithm:
     """Return a shipped algorithm by name, or a custom one by "module:Class"."""
     if not isinstance(name, str):
-        raise UserError(
-            f"An algorithm is a name, not {name!r}; name a class of your own as module:Class."
-        )
+        raise UserError(f"An algorithm is a name, not {name!r}.")
     if name in ALGORITHMS:
         return ALGORITHMS[name]
     if ":" not in name:
         raise UserError(f"There is no algorithm {name!r}; {did_you_mean(name, ALGORITHMS)}")
-    agent: type[Agent] = own_class(name, "algorithm", Agent)
+    agent: type[Agent] = (
+        object_of(name, "algorithm") if is_in_process(name) else own_class(name, "algorithm", Agent)
+    )
     if missing := sorted(agent.__abstractmethods__):
-        raise UserError(f"{name!r} lacks {', '.join(missing)}, which every agent must have.")
+        raise UserError(
+            f"{short_name(name)!r} lacks {', '.join(missing)}, which every agent must have."
+        )
     check_declared(agent.Config, agent.__name__)
     return Algorithm(agent)
 

@@ -82,13 +82,13 @@ def own_class(name: str, what: str, base: type[Any]) -> type[Any]:
     module, _, class_name = name.rpartition(":")
     if not (module and class_name):
         raise UserError(f"{name!r} is no {what}; name a class of your own as module:Class.")
-    own = _import(name, what)
+    own = own_object(name, what)
     if not (isinstance(own, type) and issubclass(own, base)):
         raise UserError(f"{name!r} is not a subclass of pac4sac.{base.__name__}.")
     return own
 
 
-def _import(name: str, what: str) -> Any:
+def own_object(name: str, what: str) -> Any:
     """Return the object `module:Name` of a trusted module."""
     try:
         module = importlib.import_module(trusted_module(name))

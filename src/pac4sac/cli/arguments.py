@@ -69,6 +69,17 @@ TaskChanges = Annotated[
         ),
     ),
 ]
+Wrappers = Annotated[
+    UseAppendAction[list[list[str]]],
+    arg(
+        name="wrapper",
+        metavar="MODULE:CLASS",
+        help=(
+            "Wrap the environment, innermost first; arguments follow as NAME=VALUE, e.g. "
+            "--wrapper action-repeat times=2 --wrapper my_module:Scale."
+        ),
+    ),
+]
 Number = Annotated[int, whole_number(), arg(metavar="N")]
 NumberOrNone = Annotated[int | None, whole_number()]
 Trust = Annotated[
@@ -120,7 +131,7 @@ Folder = Annotated[Positional[Path], arg(metavar="DIR")]
 Folders = Annotated[Positional[list[Path]], arg(metavar="DIR...", help_behavior_hint="(required)")]
 
 # Flags with another name than their field.
-FLAG_NAMES = {"settings": "set", "start_from": "from"}
+FLAG_NAMES = {"settings": "set", "start_from": "from", "wrappers": "wrapper"}
 OPTIONS = {option.name: option for option in fields(Options)}
 T = TypeVar("T")
 
@@ -237,6 +248,28 @@ def parse_task_changes(groups: Sequence[Sequence[str]]) -> dict[str, Any]:
             raise UserError(f"--set-task takes NAME=VALUE, not {text!r}.")
         changes[name.strip()] = _json_or_text(value)
     return changes
+
+
+def parse_wrappers(groups: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+    """Return the table of each wrapper, such as ["my_module:Scale", "factor=0.1"]."""
+    tables = []
+    for words in groups:
+        if not words or "=" in words[0]:
+            raise UserError(
+                "--wrapper takes a name and its arguments, as in --wrapper my_module:Scale "
+                f"factor=0.1, not {' '.join(words)!r} (a task goes before --wrapper)."
+            )
+        table: dict[str, Any] = {"wrapper": words[0]}
+        for word in words[1:]:
+            name, equals, value = word.partition("=")
+            if not equals:
+                raise UserError(
+                    f"An argument of the wrapper {words[0]} is NAME=VALUE, not {word!r}. Give each "
+                    "wrapper a --wrapper of its own; a task goes before it."
+                )
+            table[name.strip()] = _json_or_text(value)
+        tables.append(table)
+    return tables
 
 
 def _json_or_text(value: str) -> Any:

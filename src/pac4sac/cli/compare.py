@@ -33,6 +33,7 @@ class Compare:
     # Change these settings of the algorithms that have them, or of one, as in sac:alpha=0.1.
     settings: arguments.SettingTexts = field(default_factory=list)
     set_task: arguments.TaskChanges = field(default_factory=list)
+    wrappers: arguments.Wrappers = field(default_factory=list)
     # Write into this study folder.
     out: Annotated[Path | None, optional("DIR", "experiments/study-compare-TASK")] = None
     parallel: arguments.Parallel = None
@@ -49,6 +50,7 @@ class Compare:
     def run(self, console: Console) -> int:
         # named as in Python
         given = {**vars(self), "settings": arguments.parse_settings(self.settings)}
+        given["wrappers"] = arguments.parse_wrappers(self.wrappers)
         changes = arguments.parse_task_changes(given.pop("set_task"))
         given["callbacks"] = arguments.callback_names(given.pop("track"), given.pop("callback"))
         from pac4sac.studies.compare import compare

@@ -1,6 +1,8 @@
 """Read a TOML file of options as flags, which the parser of the command line checks."""
 
+import itertools
 import json
+import shlex
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -24,16 +26,35 @@ def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
     for key, value in read_toml(path)[1].items():
         name = key.replace("-", "_")
         _check_key(path, key, kinds)
-        if name in ("set", "set_task"):
-            flags += _setting_flags(path, key, value)
-            continue
-        _check_truth_value(path, key, value, kinds[name] is bool)
         if name == "task":
+            _check_truth_value(path, key, value, expected=False)
             task = [_as_text(path, key, value)]
         else:
-            flags += _option_flags(path, key, value)
+            flags += _flags_of_key(path, key, value, kinds[name])
     # The task goes first and the file last: after --set, the parser would take a task as a setting.
     return [*(task if with_task else []), *flags, "--config", str(path)]
+
+
+def _flags_of_key(path: Path, key: str, value: Any, kind: type[Any]) -> list[str]:
+    """Return the flags for a key other than the task; `kind` is the type of its default."""
+    name = key.replace("-", "_")
+    if name == "wrapper":
+        return _wrapper_flags(path, value)
+    if name in ("set", "set_task"):
+        return _setting_flags(path, key, value)
+    _check_truth_value(path, key, value, kind is bool)
+    return _option_flags(path, key, value)
+
+
+def _wrapper_flags(path: Path, value: Any) -> list[str]:
+    """Return a flag for each wrapper, a text such as "my_module:Scale factor=0.1"."""
+    texts = value if isinstance(value, list) else [value]
+    if not all(isinstance(text, str) for text in texts):
+        raise UserError(
+            f'{path}: wrapper must be a text such as "my_module:Scale factor=0.1", or a list of '
+            f"texts, not {value!r}."
+        )
+    return list(itertools.chain(*(["--wrapper", *shlex.split(text)] for text in texts)))
 
 
 def _check_key(path: Path, key: str, kinds: dict[str, type[Any]]) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 from rich.console import Console
 from rich.status import Status
@@ -32,6 +33,9 @@ class Evaluate:
     folder: arguments.Folder
     episodes: arguments.Number = 10  # Play this many episodes for each run and policy.
     seed: arguments.Number = 0  # Draw the episodes from this seed.
+    # Play episodes of this task instead of that which the agents were trained on.
+    task: Annotated[str | None, arguments.optional("TASK")] = None
+    wrappers: arguments.Wrappers = field(default_factory=list)
     # Take the weights of the best scheduled evaluation instead of the last ones.
     best: bool = False
     trust: arguments.Trust = field(default_factory=list)
@@ -40,6 +44,7 @@ class Evaluate:
         check_value("--episodes", self.episodes, int, EPISODES)
         check_value("--seed", self.seed, int, NON_NEGATIVE)
         how = make_options(1, arguments.options_of(self))
+        arguments.parse_wrappers(self.wrappers)  # refuses wrong ones before reading
         from pac4sac.runs.reading import read_below, warn_of_damage
 
         agents = self.agent_files()
@@ -69,6 +74,8 @@ class Evaluate:
         for policy in policies_of(trained.agent):
             evaluation = evaluate(
                 trained,
+                self.task,
+                wrappers=arguments.parse_wrappers(self.wrappers),
                 episodes=self.episodes,
                 seed=self.seed,
                 shooting=policy == "shooting",

@@ -141,7 +141,8 @@ def _train_with_file(command: Train, file: Path, argv: list[str]) -> Train:
     merged = _parse_with_tyro(["train", *from_file, *argv[1:]])
     assert isinstance(merged, Train)
     callbacks = arguments.callback_names("none", merged.callback)
-    for name in (merged.task or "", merged.algo, *callbacks):
+    wrappers = [words[0] for words in merged.wrappers if words]
+    for name in (merged.task or "", merged.algo, *callbacks, *wrappers):
         trusted_module(name)
     return merged
 
@@ -164,5 +165,6 @@ def take_consent(command: Command) -> None:
     allow(given.get("trust", ()))
     several = ",".join(given.get(name) or "" for name in ("algos", "callback"))
     allow_named(given.get("task"), given.get("algo"), *several.split(","))
+    allow_named(*(words[0] for words in given.get("wrappers", ()) if words))
     if trusted() and "" not in sys.path:
         sys.path.append("")

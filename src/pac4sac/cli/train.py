@@ -37,6 +37,7 @@ class Train:
     # xi=0,0.01,0.1, are all tried.
     settings: arguments.SettingTexts = field(default_factory=list)
     set_task: arguments.TaskChanges = field(default_factory=list)
+    wrappers: arguments.Wrappers = field(default_factory=list)
     # Write into this folder, which must be new or empty.
     out: Annotated[Path | None, arguments.optional("DIR", "a new one in experiments/")] = None
     max_minutes: arguments.MaxMinutes = None  # Stop after M minutes; `pac4sac resume` continues.
@@ -62,6 +63,7 @@ class Train:
         left_out = ("track", "callback", "config", "set_task", "trust")
         given = {name: value for name, value in vars(self).items() if name not in left_out}
         given |= {"task": task, "seeds": seeds, "settings": settings}
+        given |= {"wrappers": arguments.parse_wrappers(self.wrappers)}
         return train_and_show(
             partial(train, **given),
             console,

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from pac4sac.base.objects import needs_this_process, short_name
 from pac4sac.base.text import assignments
 from pac4sac.runs.logs import MEASUREMENTS
 from pac4sac.runs.metrics import evaluation_episodes
@@ -19,6 +20,8 @@ TASK_FIELDS = ("name", "horizon", "r_limit", "env_kwargs", "steps", "wrappers")
 def train_command(runs: Sequence[RunRecord], seeds: str) -> str:
     """Return the command for runs that differ in their seed only."""
     first = runs[0]
+    if lost := _only_in_a_script(first):
+        return f"# Train with the script or notebook that defines {' and '.join(lost)}."
     task, task_changes = _given_task(first)
     steps = task_changes.pop("steps", None)
     # Only a solved run shows if it would stop then.
@@ -38,6 +41,13 @@ def train_command(runs: Sequence[RunRecord], seeds: str) -> str:
     for option, value in options.items():
         words += _option_words(option, value)
     return shlex.join(words)
+
+
+def _only_in_a_script(run: RunRecord) -> list[str]:
+    """Return the names of the run's algorithm, environment and wrappers that no command can use."""
+    wrappers = [each["wrapper"] for each in run.task.get("wrappers", ())]
+    names = [run.algo, str(run.task.get("env_id", "")), *wrappers]
+    return [short_name(name) for name in names if needs_this_process([name])]
 
 
 def _given_task(run: RunRecord) -> tuple[str, dict[str, Any]]:

@@ -7,8 +7,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pac4sac.agents import get_algorithm
+from pac4sac.agents import Agent, algorithm_name, get_algorithm
 from pac4sac.base.errors import UserError
+from pac4sac.base.objects import short_name
 from pac4sac.base.text import did_you_mean, file_name
 from pac4sac.base.trust import allow, allow_named
 from pac4sac.report.formats import tables_as_text
@@ -20,8 +21,9 @@ from pac4sac.runs.seeds import seed_list
 from pac4sac.studies.definition import Study, StudyVariant
 from pac4sac.studies.run import study_folder, train_and_report
 from pac4sac.studies.watcher import Watcher
-from pac4sac.tasks import Task, get_task
-from pac4sac.training.experiment import Result
+from pac4sac.tasks import Environment, chosen_task
+from pac4sac.tasks.pool import check_workers
+from pac4sac.training.experiment import Result, warn_of_objects
 from pac4sac.training.options import make_options
 from pac4sac.training.run import settings_grid
 
@@ -66,14 +68,16 @@ class Comparison(Result):
 
 
 def compare(
-    task: str | Task,
-    algos: str | Sequence[str] = ("pac4sac", "sac", "ddpg"),
+    task: Environment,
+    algos: str | Sequence[str | type[Agent]] = ("pac4sac", "sac", "ddpg"),
     *,
     seeds: int | str | Iterable[int] = range(5),
     preset: str = "default",
     settings: Mapping[str, Any] | None = None,
     steps: int | None = None,
-    baseline: str | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    wrappers: Sequence[Any] = (),
+    baseline: str | type[Agent] | None = None,
     out: str | Path | None = None,
     parallel: int | None = None,
     max_minutes: float | None = None,
@@ -88,17 +92,20 @@ def compare(
 
     Runs that the folder holds are not trained again. The same call continues an unfinished
     comparison, and a call with more seeds or algorithms extends it. The report and its figures are
-    in the folder. Cohorts train in separate processes, so a custom environment or algorithm must be
-    importable, as "module:Name".
+    in the folder. Cohorts train in separate processes, except those whose environment or algorithm
+    is defined in a script, a notebook or a function: they train in this process.
 
     Args:
-        task: Name of a task or id of an environment, or a `Task`.
-        algos: Names of the algorithms, as a list or separated by commas.
+        task: Name of a task, id of an environment, a class or a function that makes an environment,
+            or a `Task`.
+        algos: Names of the algorithms, as a list or separated by commas, or subclasses of `Agent`.
         seeds: Seeds of each algorithm.
         preset: Preset of all algorithms, or of single ones, as in "sac:mujoco,ddpg:default".
         settings: One value for each setting; an algorithm gets those that it has. A setting of
             one algorithm is named as in {"sac:alpha": 0.1}.
         steps: Environment steps of each run; None for the task's.
+        env_kwargs: Arguments of the environment.
+        wrappers: Wrappers around the environment, as in `train`.
         baseline: The algorithm that the others are compared with; None for the first.
         out: Folder; None for one in experiments/ that is named after the task.
         parallel: Number of cohorts to train at a time; None to choose.
@@ -117,6 +124,9 @@ def compare(
 
     Raises:
         UserError: If an argument is wrong, or a cohort failed.
+
+    Example:
+        >>> print(pac4sac.compare("Pendulum-v1", ["sac", MyAgent], seeds="0:5", steps=10_000))
     """
     allow(trust)
     named = _as_list(callbacks)
@@ -126,9 +136,13 @@ def compare(
     from pac4sac.report.answers import compared_tasks
     from pac4sac.report.report import compose, context_of, main_tables
 
-    study = comparison_study(task, algos, seeds, settings, steps, baseline, preset)
-    make_options(study.tasks[0].steps, options)  # refuses wrong options before a folder is made
-    root, chosen, files = study_folder(study, out), study.tasks[0], [*map(Path, curves)]
+    chosen = chosen_task(task, steps, env_kwargs, wrappers)
+    study = comparison_study(chosen, algos, seeds, settings, None, baseline, preset)
+    # both refuse wrong options before a folder is made
+    how = make_options(chosen.steps, options)
+    check_workers(chosen, how.workers)
+    warn_of_objects([*(variant.algo for variant in study.variants), *chosen.code_names])
+    root, files = study_folder(study, out), [*map(Path, curves)]
     check_curves_on(read_curves(files), chosen.name, chosen.env_id, chosen.steps)
     launching: Any = {
         "curves": files,
@@ -155,19 +169,19 @@ def compare(
 
 
 def comparison_study(
-    task: str | Task,
-    algos: str | Sequence[str],
+    task: Environment,
+    algos: str | Sequence[str | type[Agent]],
     seeds: int | str | Iterable[int],
     settings: Mapping[str, Any] | None,
     steps: int | None,
-    baseline: str | None,
+    baseline: str | type[Agent] | None,
     preset: str = "default",
 ) -> Study:
     """Return the study that compares algorithms on a task, with one variant for each.
 
     Args:
-        task: Name of a task or an environment, or a task.
-        algos: Names of at least two algorithms, as a list or separated by commas.
+        task: The task, or what `chosen_task` makes one of.
+        algos: At least two algorithms, as in `compare`.
         seeds: Seeds of every algorithm.
         settings: One value for each setting; an algorithm gets those that it has.
         steps: Number of steps; None for the task's.
@@ -178,59 +192,73 @@ def comparison_study(
         UserError: If an argument is wrong, no algorithm has a setting, one lacks the preset, or
             one would learn nothing in these steps.
     """
-    names = _algorithm_names(algos)
-    if baseline is not None and baseline not in names:
+    names = algorithm_names(algos)
+    first = names[0] if baseline is None else algorithm_name(baseline)
+    if first not in names:
         raise UserError(
-            f"The baseline {baseline!r} is not compared; it must be one of {', '.join(names)}."
+            f"The baseline {first!r} is not compared; it must be one of {', '.join(names)}."
         )
-    values, presets = _single_values(settings), _preset_by_algorithm(preset, names)
-    allow_named(*names, getattr(task, "env_id", task))
-    chosen = get_task(task, steps)
+    values, presets = _single_values(settings, names), _preset_by_algorithm(preset, names)
+    chosen = chosen_task(task, steps)
     variants = {name: _variant(name, presets[name], values) for name in names}
     _check_settings(variants, values)
     study = Study(
         name=file_name(f"compare-{chosen.name}".lower()),
-        title=f"{', '.join(names)} on {chosen.name}",
+        title=f"{', '.join(map(short_name, names))} on {chosen.name}",
         tasks=(chosen,),
         variants=tuple(variants.values()),
         seeds=tuple(seed_list(seeds)),
-        baseline=variants[baseline or names[0]].name,
+        baseline=variants[first].name,
     )
     _check_warmup(study)
     return study
 
 
-def _algorithm_names(algos: str | Sequence[str]) -> list[str]:
-    """Return the names of at least two algorithms, which differ."""
-    names = _split_names(algos)
-    if not names or not all(isinstance(name, str) for name in names):
+def algorithm_names(algos: str | Sequence[str | type[Agent]]) -> list[str]:
+    """Return the names of at least two algorithms, which differ, and trust their modules.
+
+    Args:
+        algos: Names, as a list or separated by commas, or classes of agents.
+    """
+    if not algos or not isinstance(algos, str | Sequence):
         raise UserError(
             f"algos are names such as 'pac4sac,sac' or ['pac4sac', 'sac'], not {algos!r}."
         )
+    names = [algorithm_name(algo) for algo in _split_names(algos)]
+    allow_named(*names)
     if len(names) < 2:
         raise UserError(
             f"To compare takes two algorithms, and {names[0]} is one; name another, or use train."
         )
     if len(set(names)) < len(names):
         raise UserError("An algorithm is named twice.")
+    if len({*map(short_name, names)}) < len(names):
+        raise UserError("Two algorithms have the same name; rename one of the classes.")
     return names
 
 
-def _split_names(names: str | Sequence[str]) -> list[str]:
+def _split_names(names: str | Sequence[Any]) -> list[Any]:
     """Return names that may be given as text, separated by commas."""
     if isinstance(names, str):
         return [name.strip() for name in names.split(",")]
     return list(names)
 
 
-def _single_values(settings: Mapping[str, Any] | None) -> dict[str, Any]:
+def _single_values(settings: Mapping[str, Any] | None, names: Sequence[str] = ()) -> dict[str, Any]:
     """Return the value of each setting, which must be one."""
-    grid = settings_grid(settings)
+    grid = {_with_full_name(key, names): values for key, values in settings_grid(settings).items()}
     if swept := [name for name, values in grid.items() if len(values) != 1]:
         raise UserError(
             f"compare takes one value for {swept[0]}; sweep it with train, or in a study file."
         )
     return {name: values[0] for name, values in grid.items()}
+
+
+def _with_full_name(text: str, names: Sequence[str]) -> str:
+    """Return "MyAgent:alpha" as "__main__:MyAgent:alpha", if one of the algorithms is that."""
+    owner, colon, rest = text.rpartition(":")
+    full = {short_name(name): name for name in names}
+    return f"{full.get(owner, owner)}{colon}{rest}"
 
 
 def _preset_by_algorithm(preset: str, names: Sequence[str]) -> dict[str, str]:
@@ -245,7 +273,7 @@ def _preset_by_algorithm(preset: str, names: Sequence[str]) -> dict[str, str]:
     """
     chosen = dict.fromkeys(names, "default")
     for text in map(str.strip, preset.split(",")):
-        owner, _, name = text.rpartition(":")
+        owner, _, name = _with_full_name(text, names).rpartition(":")
         if owner and owner not in names:
             raise UserError(f"The preset {text!r} is for {owner}, which is not compared.")
         chosen |= dict.fromkeys([owner] if owner else names, name)
@@ -276,7 +304,8 @@ def _variant(algo: str, preset: str, values: Mapping[str, Any]) -> StudyVariant:
         for name, value in values.items()
         if name.rpartition(":")[0] == algo
     }
-    label = algo if preset == "default" else f"{algo}-{preset}"
+    name = short_name(algo)
+    label = name if preset == "default" else f"{name}-{preset}"
     return StudyVariant(label, algo, preset, common | own)
 
 

@@ -35,8 +35,8 @@ from pac4sac.export.tracking import callbacks_named
 from pac4sac.studies.plan import PlannedCohort
 from pac4sac.studies.watcher import Watcher
 from pac4sac.training.backends import free_bytes
-from pac4sac.training.callbacks import Callback
-from pac4sac.training.experiment import resume
+from pac4sac.training.callbacks import Callback, Callbacks
+from pac4sac.training.experiment import continue_until, resume
 from pac4sac.training.run import Run
 
 log = logging.getLogger(__name__)
@@ -101,6 +101,31 @@ def run_local(
     wants_sharing = on_gpu and min(parallel, len(cohorts)) > 1
     with shared_gpu(wants_sharing) as variables:
         return _Schedule(cohorts, parallel, watcher, callbacks, variables).run(stop)
+
+
+def run_here(
+    cohorts: Sequence[PlannedCohort],
+    stop: StopRequest,
+    watcher: Watcher,
+    callbacks: Sequence[str] = (),
+) -> list[str]:
+    """Train cohorts in this process, the only one that can find their environment or agent.
+
+    The arguments and the result are those of `run_local`; one cohort is trained at a time.
+    """
+    failures = []
+    for cohort in cohorts:
+        if stop.wanted:
+            break
+        reporters = [_WatchedSteps(cohort, watcher), *callbacks_named(callbacks)]
+        try:
+            result = continue_until(cohort.folder, Callbacks(reporters), stop)
+        except UserError as error:
+            failures.append(f"{cohort.title}: {error}")
+            watcher.ended(cohort, "failed", str(error))
+        else:
+            watcher.ended(cohort, "complete" if result.complete else "stopped", "")
+    return failures
 
 
 class _Schedule:
@@ -325,6 +350,16 @@ class StepReporter(Callback):
 
     def report(self, step: int) -> None:
         print(json.dumps({"step": step, "steps": self.steps}), flush=True)
+
+
+class _WatchedSteps(StepReporter):
+    """Reports the steps of a cohort that this process trains."""
+
+    def __init__(self, cohort: PlannedCohort, watcher: Watcher) -> None:
+        self.cohort, self.watcher = cohort, watcher
+
+    def report(self, step: int) -> None:
+        self.watcher.progress(self.cohort, step, self.steps)
 
 
 def _tell_warning(

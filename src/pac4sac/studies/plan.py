@@ -22,6 +22,7 @@ import torch
 from pac4sac.agents import removed_settings
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import check_kinds, check_links, write_json
+from pac4sac.base.objects import short_name
 from pac4sac.base.text import assignments, file_name
 from pac4sac.runs.archive import read_study_file, stale_runs
 from pac4sac.runs.identity import code_changes, identity
@@ -265,7 +266,7 @@ def _new_cohorts(
     for together in plan_cohorts(runs, on_gpu):
         for part in split_by_memory(together, memory):
             digest = hashlib.sha256("".join(run.identity for run in part).encode()).hexdigest()[:8]
-            name = file_name(f"{part[0].task.name}-{part[0].algo}-{digest}")
+            name = file_name(f"{part[0].task.name}-{short_name(part[0].algo)}-{digest}")
             yield PlannedCohort(
                 _free_folder(root / "experiments" / name), tuple(part), cohort_bytes(part)
             )

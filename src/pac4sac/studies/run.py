@@ -3,11 +3,13 @@
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import read_json, write_json
+from pac4sac.base.objects import needs_this_process
 from pac4sac.base.stopping import StopRequest
 from pac4sac.export.tracking import callbacks_named
 from pac4sac.runs.archive import add_to_archive, archived
@@ -15,7 +17,7 @@ from pac4sac.runs.reading import RunRecord
 from pac4sac.studies.cost import measure_cost
 from pac4sac.studies.definition import Study
 from pac4sac.studies.halving import survivors
-from pac4sac.studies.local import run_local, side_by_side
+from pac4sac.studies.local import run_here, run_local, side_by_side
 from pac4sac.studies.plan import CohortPlace, PlannedCohort, begin, place_for_cohorts, plan
 from pac4sac.studies.watcher import Watcher
 from pac4sac.training.experiment import Result, check_computing
@@ -166,6 +168,11 @@ def run_study(
     watcher.planned(study, root, cohorts, place.memory)
     unfinished = [cohort for cohort in cohorts if not cohort.is_done()]
     train = _local_engine(parallel, place, callbacks)
+    if engine == "ray" and needs_this_process(chain(*(run.code_names for run in study.runs()))):
+        raise UserError(
+            "Other machines of a cluster cannot import what is defined in a script, a notebook or "
+            "a function. Move it to a module, or use --engine local."
+        )
     if unfinished and engine == "ray":
         train = _ray_engine(address)
     begin(study, root, cohorts, options, known)
@@ -208,8 +215,13 @@ def _local_engine(parallel: int | None, place: CohortPlace, callbacks: Sequence[
     """Return the engine that trains on this machine."""
 
     def train(cohorts: Sequence[PlannedCohort], stop: StopRequest, watcher: Watcher) -> list[str]:
-        at_a_time = parallel or side_by_side(cohorts, place.device)
-        return run_local(cohorts, at_a_time, stop, watcher, place.on_gpu, callbacks)
+        here = [cohort for cohort in cohorts if needs_this_process(cohort.runs[0].code_names)]
+        others = [cohort for cohort in cohorts if cohort not in here]
+        failures = run_here(here, stop, watcher, callbacks)
+        if others:
+            at_a_time = parallel or side_by_side(others, place.device)
+            failures += run_local(others, at_a_time, stop, watcher, place.on_gpu, callbacks)
+        return failures
 
     return train
 

@@ -1,27 +1,93 @@
 """Define tasks, make their environments, and step many environments in a pool."""
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+
+from pac4sac.base.errors import UserError
+from pac4sac.base.objects import name_and_arguments, short_name
 from pac4sac.base.trust import allow_named
 from pac4sac.tasks import registry
 from pac4sac.tasks.catalogue import TASKS, Task
 from pac4sac.tasks.registry import TaskEnv, get_task, simulator_seconds, task_sizes
+from pac4sac.tasks.wrappers import keeps_rewards
 
-__all__ = ["TASKS", "Task", "get_task", "make_env", "simulator_seconds", "task_sizes"]
+__all__ = [
+    "TASKS",
+    "Environment",
+    "Task",
+    "chosen_task",
+    "get_task",
+    "make_env",
+    "simulator_seconds",
+    "task_sizes",
+]
+
+# A task, the name of one, an id, or a class or function that makes an environment.
+Environment = str | Task | Callable[..., gymnasium.Env[Any, Any]]
+
+
+def chosen_task(
+    task: Environment,
+    steps: int | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    wrappers: Sequence[Any] = (),
+) -> Task:
+    """Return the task that the user of a call has chosen, and trust the modules that it names.
+
+    Args:
+        task: A task, the name of one, the id of an environment, or a class or function that makes
+            an environment.
+        steps: Step budget that replaces the task's.
+        env_kwargs: Arguments of the environment, in addition to the task's.
+        wrappers: Wrappers around those of the task, as in `Task`. The solve threshold is dropped,
+            unless all are observation or action wrappers.
+
+    Raises:
+        UserError: If there is no such task.
+    """
+    arguments = dict(env_kwargs or {})
+    if isinstance(task, gymnasium.Env):
+        known = f"its id {task.spec.id!r}, or " if task.spec else ""
+        raise UserError(
+            f"Every run needs an environment of its own, so {task} cannot be used; give {known}"
+            "a class or a function that makes it."
+        )
+    if callable(task):
+        task, given = name_and_arguments(task)
+        arguments = given | arguments
+    # the trust in a task from a file was checked when it was read
+    allow_named(*(task.code_names if isinstance(task, Task) else [task]))
+    chosen = get_task(task, steps)
+    name = short_name(chosen.name)
+    changed = chosen.changed({"name": name, "env_kwargs": chosen.env_kwargs | arguments})
+    if not wrappers:
+        return changed
+    wrapped = changed.changed({"wrappers": [*chosen.wrappers, *wrappers]})
+    added = wrapped.wrappers[len(chosen.wrappers) :]
+    allow_named(*(each["wrapper"] for each in added))
+    if all(keeps_rewards(each["wrapper"]) for each in added):
+        return wrapped
+    return wrapped.changed({"r_limit": None})
 
 
 def make_env(
-    task: str | Task, render_mode: str | None = None, *, unit_actions: bool = False
+    task: Environment, render_mode: str | None = None, *, unit_actions: bool = False
 ) -> TaskEnv:
     """Make the environment of a task, with observations as one vector.
 
     Args:
-        task: Name of a task or id of an environment, or a `Task`.
+        task: A task, the name of one, the id of an environment, or a class or function that makes
+            an environment.
         render_mode: Render mode of the environment.
         unit_actions: Whether actions are vectors in [-1, 1], as learners use them. By default they
             are those of the environment, as those of a trained agent are.
 
     Raises:
         UserError: If the environment cannot be made, or its spaces are not supported.
+
+    Example:
+        >>> env = pac4sac.make_env("Pendulum-v1")
     """
-    # the trust in a task from a file was checked when it was read
-    allow_named(getattr(task, "env_id", task))
-    return registry.make_env(get_task(task), render_mode, unit_actions=unit_actions)
+    return registry.make_env(chosen_task(task), render_mode, unit_actions=unit_actions)

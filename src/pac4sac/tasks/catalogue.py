@@ -11,9 +11,10 @@ from typing import Any
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import as_json
+from pac4sac.base.objects import name_and_arguments
 from pac4sac.base.ranges import ANY, AT_LEAST_ONE, check_value
 from pac4sac.base.text import did_you_mean
-from pac4sac.tasks.wrappers import check_wrappers
+from pac4sac.tasks.wrappers import wrapper_tables
 
 HORIZON = 1000
 
@@ -24,12 +25,19 @@ class Task:
 
     Attributes:
         name: Name of the task.
-        env_id: Gymnasium id of the environment.
+        env_id: Gymnasium id of the environment. A class or a function that makes the environment is
+            replaced by its name.
         horizon: Steps after which an episode is truncated; None for the environment's own limit.
         r_limit: Return above which an episode counts as solved; None for no threshold.
         steps: Environment steps of a run.
         updates_per_step: Updates after each step.
         env_kwargs: Arguments of the environment.
+        wrappers: Wrappers around the environment, innermost first. Each is a class, a function, a
+            functools.partial of one, a name, or a table such as
+            {"wrapper": "module:Class", "scale": 0.1}, and is replaced by such a table.
+
+    Example:
+        >>> Task("pendulum", lambda: gymnasium.make("Pendulum-v1", g=3.7), horizon=200)
     """
 
     name: str
@@ -44,6 +52,10 @@ class Task:
 
     def __post_init__(self) -> None:
         check_value("name", self.name, str, None)
+        if callable(self.env_id):
+            name, arguments = name_and_arguments(self.env_id)
+            object.__setattr__(self, "env_id", name)
+            object.__setattr__(self, "env_kwargs", arguments | self.env_kwargs)
         check_value("env_id", self.env_id, str, None)
         for name in ("steps", "updates_per_step"):
             check_value(name, getattr(self, name), int, AT_LEAST_ONE)
@@ -56,8 +68,7 @@ class Task:
                 f"env_kwargs must be a table of names and values, not {self.env_kwargs!r}."
             )
         object.__setattr__(self, "env_kwargs", as_json(self.env_kwargs))
-        check_wrappers(self.wrappers)
-        object.__setattr__(self, "wrappers", as_json(list(self.wrappers)))
+        object.__setattr__(self, "wrappers", as_json(wrapper_tables(self.wrappers)))
 
     def __repr__(self) -> str:
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "name"}
@@ -66,6 +77,11 @@ class Task:
             del values["env_id"]
         shown = [f"{n}={v!r}" for n, v in values.items() if v != defaults[n] and v not in ({}, [])]
         return f"Task({', '.join([repr(self.name), *shown])})"
+
+    @property
+    def code_names(self) -> list[str]:
+        """Return the names of its environment and its wrappers."""
+        return [self.env_id, *(each["wrapper"] for each in self.wrappers)]
 
     def changed(self, changes: Mapping[str, Any]) -> "Task":
         """Return the task with other values for some fields; the environment cannot change."""

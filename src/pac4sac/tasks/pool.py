@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pac4sac.base.cores import cores
 from pac4sac.base.errors import UserError
+from pac4sac.base.objects import needs_this_process
 from pac4sac.base.stopping import STEP_SECONDS, StopRequest
 from pac4sac.tasks.catalogue import Task, portable
 from pac4sac.tasks.episodes import Alarm, Board, HostInProcess, board_layout
@@ -438,6 +439,9 @@ def number_of_workers(task: Task, runs: Sequence[int], workers: int | Literal["a
         runs: Number of runs of each pool.
         workers: The number that the user wants, or "auto".
     """
+    check_workers(task, workers)
+    if needs_this_process(task.code_names):
+        return 0
     if workers == "auto":
         workers = choose_workers(sum(runs), simulator_seconds(task), cores(), len(runs))
     if workers < 0:
@@ -446,6 +450,15 @@ def number_of_workers(task: Task, runs: Sequence[int], workers: int | Literal["a
             "or 'auto'."
         )
     return min(workers, sum(runs))
+
+
+def check_workers(task: Task, workers: int | Literal["auto"]) -> None:
+    """Refuse worker processes for an environment that they cannot import."""
+    if workers not in (0, "auto") and needs_this_process(task.code_names):
+        raise UserError(
+            f"Worker processes cannot import the environment of {task.name}, which is defined in a "
+            "script, a notebook or a function. Move it to a module, or leave workers out."
+        )
 
 
 def choose_workers(runs: int, step_seconds: float, cores: int, pools: int = 1) -> int:

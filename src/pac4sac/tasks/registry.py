@@ -23,10 +23,12 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 from pac4sac.base.errors import UserError, how_to_install
+from pac4sac.base.objects import is_in_process, object_of
 from pac4sac.base.trust import trusted_module
 from pac4sac.tasks.catalogue import HORIZON, NAMED_TASKS, TASKS, Task
+from pac4sac.tasks.custom import accepted, check_new, custom_spec, made_spec
 from pac4sac.tasks.offscreen import VARIABLE, advice_on, choose_offscreen_rendering
-from pac4sac.tasks.wrappers import wrap, wrapper_class
+from pac4sac.tasks.wrappers import wrap, wrapper_maker
 
 Vector = NDArray[np.float32]
 ToVector = Callable[[Any], Vector]
@@ -60,15 +62,12 @@ def get_task(task: str | Task, steps: int | None = None) -> Task:
     if isinstance(task, str):
         task = known_task(task) or _task_of(task, find_spec(task))
     elif not isinstance(task, Task):
-        raise UserError(
-            f"A task is a name or a pac4sac.Task, not {task!r}; name an environment by its "
-            "registered id."
-        )
+        raise UserError(f"A task is a name or a pac4sac.Task, not {task!r}.")
     return task if steps is None else replace(task, steps=steps)
 
 
 def known_task(name: str) -> Task | None:
-    """Return the task of a name, or None if that needs an import."""
+    """Return the task of a name, or None if that needs an import or an object of the user."""
     register_environments()
     spec = gymnasium.registry.get(name)
     return NAMED_TASKS.get(name) or (None if spec is None else _task_of(name, spec))
@@ -104,12 +103,16 @@ def time_limit(task: Task) -> int | None:
 def find_spec(env_id: str) -> EnvSpec:
     """Return how Gymnasium makes an environment, after importing the module that registers it."""
     register_environments()
+    if is_in_process(env_id):
+        return made_spec(env_id, object_of(env_id, "environment"))
     module = trusted_module(env_id)
     if module:
         _import_home(env_id, module)
     elif env_id.startswith("dm_control/"):
         _import_dm_control(env_id)
     spec = gymnasium.registry.get(env_id.rpartition(":")[2] if module else env_id)
+    if spec is None and module:
+        spec = custom_spec(env_id)
     if spec is None:
         raise UserError(f"There is no task or environment {env_id!r}; {_nearest(env_id, module)}")
     return spec
@@ -161,7 +164,7 @@ def environment_modules(task: Task) -> set[str]:
         bases = _environment_bases(home, name) if module else set()
     else:
         home, bases = getattr(entry, "__module__", ""), set()
-    wrappers = {wrapper_class(each["wrapper"]).__module__ for each in task.wrappers}
+    wrappers = {wrapper_maker(each["wrapper"]).__module__ for each in task.wrappers}
     return {module, home, *bases, *wrappers} - {""}
 
 
@@ -236,9 +239,10 @@ def make_env(task: Task, render_mode: str | None = None, *, unit_actions: bool =
     spec.max_episode_steps = None
     kwargs = task.env_kwargs | ({} if render_mode is None else {"render_mode": render_mode})
     try:
-        env = gymnasium.make(spec, disable_env_checker=True, **kwargs)
+        env = gymnasium.make(spec, disable_env_checker=True, **accepted(spec, kwargs))
     except (Exception, SystemExit) as error:  # any error of an environment's code
         raise UserError(_why_not_made(task, kwargs, error)) from error
+    check_new(spec, env)
     try:
         return TaskEnv(wrap(env, task.wrappers), task.name, time_limit(task), unit_actions)
     except UserError:

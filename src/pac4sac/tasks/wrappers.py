@@ -2,15 +2,15 @@
 
 A task names them in `wrappers`, by a name of `WRAPPERS` or as a custom `module:Class`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
 
 from pac4sac.base.errors import UserError
+from pac4sac.base.objects import name_and_arguments, object_of, short_name
 from pac4sac.base.text import did_you_mean
-from pac4sac.base.trust import own_class
 
 Env = gymnasium.Env[Any, Any]
 Step = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
@@ -133,42 +133,72 @@ def seconds_per_step(env: Env) -> float:
     return float(robot.dt)
 
 
-def check_wrappers(wrappers: Any) -> None:
-    """Check the form of a task's wrappers, without importing any.
+def wrapper_tables(wrappers: Any) -> list[dict[str, Any]]:
+    """Return a task's wrappers as tables, without importing any.
+
+    Args:
+        wrappers: A list of classes, functions, partials of them, names, or tables.
 
     Raises:
-        UserError: If they are not a list of tables, each with the name of a wrapper.
+        UserError: If one is something else, or has a name that is not known.
     """
     if not isinstance(wrappers, list | tuple):
-        raise UserError(f"wrappers must be a list of tables, not {wrappers!r}.")
-    for each in wrappers:
-        name = each.get("wrapper") if isinstance(each, dict) else None
-        if not isinstance(name, str):
-            raise UserError(
-                f'A wrapper is a table such as {{"wrapper": "position-delay", "distance": 2}}, '
-                f"not {each!r}."
-            )
-        if name not in WRAPPERS and ":" not in name:
-            raise UserError(f"There is no wrapper {name!r}; {did_you_mean(name, WRAPPERS)}")
+        raise UserError(
+            f"wrappers must be a list of classes, functions, names or tables, not {wrappers!r}."
+        )
+    return [_table_of(each) for each in wrappers]
+
+
+def _table_of(wrapper: Any) -> dict[str, Any]:
+    """Return the table of a wrapper: its name under "wrapper", and its arguments."""
+    table = dict(wrapper) if isinstance(wrapper, Mapping) else {"wrapper": wrapper}
+    name = table.get("wrapper")
+    if callable(name):
+        table["wrapper"], arguments = name_and_arguments(name)
+        return arguments | table
+    if not isinstance(name, str):
+        raise UserError(
+            "A wrapper is a class, a function, a name, or a table such as "
+            f'{{"wrapper": "position-delay", "distance": 2}}, not {wrapper!r}.'
+        )
+    if name not in WRAPPERS and ":" not in name:
+        raise UserError(
+            f"There is no wrapper {name!r}; {did_you_mean(name, WRAPPERS)} Name your own as "
+            "module:Class."
+        )
+    return table
 
 
 def wrap(env: Env, wrappers: Sequence[Mapping[str, Any]]) -> Env:
     """Return an environment inside these wrappers, the first of which is innermost."""
     for description in wrappers:
-        arguments = {name: value for name, value in description.items() if name != "wrapper"}
-        kind = wrapper_class(description["wrapper"])
+        name = short_name(description["wrapper"])
+        arguments = {key: value for key, value in description.items() if key != "wrapper"}
+        maker = wrapper_maker(description["wrapper"])
         try:
-            env = kind(env, **arguments)
+            env = maker(env, **arguments)
         except TypeError as error:
-            raise UserError(
-                f"The wrapper {description['wrapper']} does not take {arguments}: {error}."
-            ) from error
+            raise UserError(f"The wrapper {name} does not take {arguments}: {error}.") from error
+        if not isinstance(env, gymnasium.Env):
+            raise UserError(f"The wrapper {name} returned {env!r}; it must return a gymnasium.Env.")
     return env
 
 
-def wrapper_class(name: str) -> type[gymnasium.Wrapper[Any, Any, Any, Any]]:
-    """Return the class of a wrapper, shipped or custom."""
-    return WRAPPERS.get(name) or own_class(name, "wrapper", gymnasium.Wrapper)
+def wrapper_maker(name: str) -> Callable[..., Env]:
+    """Return the class of a wrapper, shipped or custom, or the function that makes one."""
+    if name in WRAPPERS:
+        return WRAPPERS[name]
+    maker: Any = object_of(name, "wrapper")
+    if callable(maker) and (not isinstance(maker, type) or issubclass(maker, gymnasium.Wrapper)):
+        return maker
+    raise UserError(f"{name!r} is not a subclass of gymnasium.Wrapper, or a function.")
+
+
+def keeps_rewards(name: str) -> bool:
+    """Return whether a wrapper cannot change rewards or the number of steps."""
+    maker = wrapper_maker(name)
+    kinds = (gymnasium.ObservationWrapper, gymnasium.ActionWrapper)
+    return isinstance(maker, type) and issubclass(maker, kinds)
 
 
 def _limits(name: str, given: Limits, size: int, default: float) -> Any:

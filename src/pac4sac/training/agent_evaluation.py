@@ -1,8 +1,9 @@
 """Evaluate a trained agent on new episodes."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,8 @@ from pac4sac.base.errors import UserError
 from pac4sac.base.ranges import EPISODES, NON_NEGATIVE, check_value
 from pac4sac.base.stopping import STEP_SECONDS
 from pac4sac.base.text import brief
-from pac4sac.base.trust import allow, allow_named
-from pac4sac.tasks import Task, get_task, task_sizes
+from pac4sac.base.trust import allow
+from pac4sac.tasks import Environment, Task, chosen_task, task_sizes
 from pac4sac.training.evaluation import Episodes, EvaluatedPolicy
 from pac4sac.training.evaluation import evaluate as returns_of
 from pac4sac.training.trained_agent import TrainedAgent, load
@@ -53,8 +54,10 @@ class Evaluation:
 
 def evaluate(
     agent: TrainedAgent | str | Path,
-    task: str | Task | None = None,
+    task: Environment | None = None,
     *,
+    env_kwargs: Mapping[str, Any] | None = None,
+    wrappers: Sequence[Any] = (),
     episodes: int = 10,
     seed: int = 0,
     shooting: bool | None = None,
@@ -66,7 +69,10 @@ def evaluate(
 
     Args:
         agent: A trained agent, or what `load` takes.
-        task: Task of the episodes; None for the one that it was trained on.
+        task: Task of the episodes, or an environment as in `train`; None for the task that the
+            agent was trained on.
+        env_kwargs: Arguments of the environment.
+        wrappers: Wrappers around the environment, as in `train`, in addition to the task's.
         episodes: Number of episodes.
         seed: Seed of the episodes. All agents get the same episodes from a seed.
         shooting: Whether to shoot; None to shoot if the agent was trained with shooting.
@@ -82,18 +88,19 @@ def evaluate(
 
     Example:
         >>> pac4sac.evaluate("experiments/pendulum-v1-sac", episodes=20).mean
+        >>> pac4sac.evaluate(agent, "Pendulum-v1", env_kwargs={"g": 3.7}).mean
     """
     check_value("episodes", episodes, int, EPISODES)
     check_value("seed", seed, int, NON_NEGATIVE)
     allow(trust)
-    trained = agent if isinstance(agent, TrainedAgent) else load(agent)
+    trained = agent if isinstance(agent, TrainedAgent) else load(agent, task=task)
     policy: EvaluatedPolicy = "deterministic"
     if trained.shoots if shooting is None else shooting:
         policy = "shooting"
     played = Episodes(
         trained.agent,
         trained.state,
-        _task_for(trained, task),
+        _task_for(trained, task, env_kwargs, wrappers),
         seeds=[seed],
         count=episodes,
         occasion="command",
@@ -104,12 +111,14 @@ def evaluate(
     return Evaluation(trained.run.id, played.task.name, policy, returns[~np.isnan(returns)])
 
 
-def _task_for(trained: TrainedAgent, task: str | Task | None) -> Task:
+def _task_for(
+    trained: TrainedAgent,
+    task: Environment | None,
+    env_kwargs: Mapping[str, Any] | None,
+    wrappers: Sequence[Any],
+) -> Task:
     """Return the task of the episodes, after a check that it fits the agent."""
-    if task is None:
-        return trained.run.task
-    allow_named(getattr(task, "env_id", task))
-    chosen = get_task(task)
+    chosen = chosen_task(trained.task if task is None else task, None, env_kwargs, wrappers)
     sizes = trained.agent.ds, trained.agent.da
     if task_sizes(chosen) != sizes:
         given = " and ".join(map(str, task_sizes(chosen)))

@@ -14,14 +14,17 @@ from typing import Any
 
 import torch
 
+from pac4sac.agents import Agent, algorithm_name
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import check_links, write_json
+from pac4sac.base.objects import is_in_process, short_name
 from pac4sac.base.stopping import StopReason, StopRequest
 from pac4sac.base.trust import allow, allow_named
 from pac4sac.runs.metrics import Score, score_run
 from pac4sac.runs.reading import VERSION, RunRecord, read_experiment, read_runs
 from pac4sac.runs.seeds import seed_list
-from pac4sac.tasks import Task, get_task, task_sizes
+from pac4sac.tasks import Environment, chosen_task, task_sizes
+from pac4sac.tasks.pool import check_workers
 from pac4sac.training import interleaving
 from pac4sac.training.backends import choose_backend, free_bytes, pick_device
 from pac4sac.training.callbacks import Callback, Callbacks, Watchers
@@ -65,13 +68,15 @@ class Result:
 
 
 def train(
-    task: str | Task,
-    algo: str = "pac4sac",
+    task: Environment,
+    algo: str | type[Agent] = "pac4sac",
     *,
     seeds: int | str | Iterable[int] = (0,),
     preset: str = "default",
     settings: Mapping[str, Any] | None = None,
     steps: int | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    wrappers: Sequence[Any] = (),
     out: str | Path | None = None,
     max_minutes: float | None = None,
     callbacks: Watchers = (),
@@ -80,12 +85,16 @@ def train(
     """Train an algorithm on a task with all seeds in lockstep.
 
     Args:
-        task: Name of a task or id of an environment, or a `Task`.
-        algo: Name of an algorithm, or "module:Class".
+        task: Name of a task, id of an environment, a class or a function that makes an environment,
+            or a `Task`.
+        algo: Name of an algorithm, "module:Class", or a subclass of `Agent`.
         seeds: Seeds, as a number, a list, or text such as "0:5".
         preset: Name of a set of settings.
         settings: Settings of the algorithm. A list of values is swept, in one cohort if possible.
         steps: Environment steps of each run; None for the task's.
+        env_kwargs: Arguments of the environment.
+        wrappers: Wrappers around the environment, innermost first: classes, functions, partials of
+            them, names, or tables as in `Task`.
         out: New or empty folder; None for a new one in experiments/.
         max_minutes: Stop after this time; `resume` continues.
         callbacks: Objects that are informed during training.
@@ -96,24 +105,46 @@ def train(
 
     Raises:
         UserError: If an argument is wrong, or the training does not fit the memory.
+
+    Example:
+        >>> pac4sac.train("Pendulum-v1", "sac", seeds="0:5", steps=10_000)
+        >>> pac4sac.train(lambda: gymnasium.make("Pendulum-v1", g=3.7), MyAgent, steps=10_000)
     """
-    allow_named(algo, getattr(task, "env_id", task))
-    task, watcher, stop = get_task(task, steps), Callbacks(callbacks), StopRequest(max_minutes)
+    algo = algorithm_name(algo)
+    allow_named(algo)
+    task = chosen_task(task, steps, env_kwargs, wrappers)
+    watcher, stop = Callbacks(callbacks), StopRequest(max_minutes)
     how = make_options(task.steps, options)
     runs = make_runs(task, algo, preset, seed_list(seeds), settings_grid(settings))
     if how.start_from:
         agent = agent_checksum(how.start_from)
         runs = [run.starting_from(agent) for run in runs]
     cohorts = startable_cohorts(runs, how)
+    warn_of_objects([algo, *task.code_names])
     folder = (
         Path(out)
         if out is not None
-        else make_free_folder(Path("experiments"), f"{task.name}-{algo}")
+        else make_free_folder(Path("experiments"), f"{task.name}-{short_name(algo)}")
     )
     with created(folder, cohorts, how):
         _warn_of_long_warmup(runs, how.steps)
         with stop:
             return _train_cohorts(folder, *_read(folder), watcher, stop)
+
+
+def warn_of_objects(names: Sequence[str]) -> None:
+    """Warn if a name stands for an object that no later program can find.
+
+    Args:
+        names: Names of an algorithm, an environment and wrappers.
+    """
+    if lost := [short_name(name) for name in names if is_in_process(name)]:
+        warnings.warn(
+            "No other program can resume this training, and it uses one process: "
+            f"{' and '.join(dict.fromkeys(lost))} cannot be imported, as a lambda or as defined "
+            "inside a function. Define it at the top of a module to avoid both.",
+            stacklevel=3,
+        )
 
 
 def _warn_of_long_warmup(runs: Sequence[Run], steps: int) -> None:
@@ -134,6 +165,7 @@ def startable_cohorts(runs: Sequence[Run], options: Options) -> list[Sequence[Ru
         UserError: If the device, the backend, the memory or the agent to start from does not fit.
     """
     device = check_computing(options)
+    check_workers(runs[0].task, options.workers)
     cohorts: list[Sequence[Run]] = [*plan_cohorts(runs, device.type == "cuda")]
     if device.type == "cuda":
         cohorts = [part for cohort in cohorts for part in interleaving.parts(cohort)]
@@ -261,6 +293,13 @@ def resume(
             keep_stale=keep_stale,
             retries=retries,
         )
+
+
+def continue_until(folder: Path, watcher: Callback, stop: StopRequest) -> Result:
+    """Resume an experiment, with a stop that the caller has entered."""
+    options, cohorts = _read(folder)
+    with alone_in(folder):
+        return _train_cohorts(folder, options, cohorts, watcher, stop, retries=RETRIES)
 
 
 def _extended(

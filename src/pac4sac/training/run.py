@@ -18,9 +18,9 @@ from pac4sac.agents import (
 from pac4sac.agents.settings import AgentConfig
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import as_json
+from pac4sac.base.objects import check_trusted, script_checksums, short_name
 from pac4sac.base.sources import ENGINE, simulator_versions, source_checksums
 from pac4sac.base.text import file_name, setting_text
-from pac4sac.base.trust import trusted_module
 from pac4sac.runs.identity import LARGEST_SEED, check_description, code_changes, identity
 from pac4sac.tasks import Task
 from pac4sac.tasks.catalogue import portable
@@ -51,6 +51,11 @@ class Run:
     def id(self) -> str:
         """Return the name of its folder."""
         return f"{file_name(self.label, ' ,')}-seed{self.seed}"
+
+    @property
+    def code_names(self) -> list[str]:
+        """Return the names of its algorithm, its environment and its wrappers."""
+        return [self.algo, *self.task.code_names]
 
     @property
     def trained_by(self) -> dict[str, Any]:
@@ -102,9 +107,10 @@ class Run:
             UserError: If the description is damaged, or its algorithm lacks a setting that it had.
         """
         check_description(about, "The description of a run")
-        trusted_module(about["task"]["env_id"])
+        task = Task(**about["task"])
+        check_trusted(name for name in [about["algo"], *task.code_names] if ":" in name)
         return Run(
-            task=Task(**about["task"]),
+            task=task,
             algo=about["algo"],
             preset=about["preset"],
             seed=about["seed"],
@@ -158,7 +164,7 @@ def code_today(algo: str, task: Task) -> dict[str, Any]:
     modules = {home.__module__ for home in agent.__mro__} | environment | {*ENGINE}
     return {
         "revision": agent.revision,
-        "code": source_checksums(modules),
+        "code": source_checksums(modules) | script_checksums([algo, *task.code_names]),
         "simulators": simulator_versions(environment),
     }
 
@@ -242,7 +248,7 @@ def _updates_per_step(task: Task, algo: str, preset: str) -> dict[str, int]:
 
 def _label(algo: str, preset: str, swept: Mapping[str, Any]) -> str:
     """Return the name of a variant: algorithm, preset and the settings that are swept."""
-    parts = [algo.replace(":", ".")]
+    parts = [short_name(algo).replace(":", ".")]
     if preset != "default":
         parts.append(preset)
     parts += [f"{name}={setting_text(value)}" for name, value in swept.items()]

@@ -17,6 +17,7 @@ from pac4sac.agents.tape import BLOCK, Stream, Tape, read
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import check_kinds
 from pac4sac.base.trust import allow
+from pac4sac.tasks import Environment, Task, chosen_task
 from pac4sac.tasks.registry import make_env
 from pac4sac.training.agent_file import (
     acting_tensors,
@@ -48,12 +49,16 @@ class TrainedAgent:
 
     Attributes:
         run: How the agent was trained.
+        task: Task whose environment it acts in.
         agent: The algorithm.
         state: The weights.
     """
 
-    def __init__(self, run: Run, agent: Agent, state: State, seed: int = 0) -> None:
+    def __init__(
+        self, run: Run, agent: Agent, state: State, seed: int = 0, task: Task | None = None
+    ) -> None:
         self.run, self.agent, self.state = run, agent, state
+        self.task = run.task if task is None else task
         self.shoots = max(agent.shots(evaluating=True)) > 1
         self._seed, self._position = seed, 0
         # of random numbers, by what they are for and the number of states
@@ -65,7 +70,7 @@ class TrainedAgent:
 
     @functools.cached_property
     def _adapter(self) -> SpaceAdapter:
-        with contextlib.closing(make_env(self.run.task)) as env:
+        with contextlib.closing(make_env(self.task)) as env:
             shapes = env.env.observation_space.shape, env.env.action_space.shape or ()
             return SpaceAdapter(
                 *shapes,
@@ -227,17 +232,27 @@ def as_rows(
     )
 
 
-def load(path: str | Path, *, trust: str | Iterable[str] = ()) -> TrainedAgent:
+def load(
+    path: str | Path, *, task: Environment | None = None, trust: str | Iterable[str] = ()
+) -> TrainedAgent:
     """Load a trained agent.
 
     Args:
         path: An agent file, a run folder, the folder of an experiment or a study, of which the best
             run is taken with a warning that names it, or the name of a shipped agent such as
             "half-cheetah".
+        task: Task or environment to act in, as in `train`; None for that of the training. Needed if
+            this program cannot import the environment of the training.
         trust: Custom modules that its algorithm or its environment comes from.
+
+    Returns:
+        The agent.
 
     Raises:
         UserError: If there is no agent, or it is damaged, or it does not fit this version.
+
+    Example:
+        >>> agent = pac4sac.load("half-cheetah")
     """
     allow(trust)
     folder, path = Path(path), choose_agent(path)
@@ -257,7 +272,7 @@ def load(path: str | Path, *, trust: str | Iterable[str] = ()) -> TrainedAgent:
         raise UserError(f"{path} is incomplete: it lacks {', '.join(missing)}.")
     adopt(state, stored, str(path))
     _warn_if_edited(run, path)
-    return TrainedAgent(run, agent, state)
+    return TrainedAgent(run, agent, state, task=None if task is None else chosen_task(task))
 
 
 def _described_agent(about: Mapping[str, Any], path: Path) -> tuple[Run, Agent]:

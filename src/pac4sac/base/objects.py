@@ -1,0 +1,190 @@
+"""Names for the classes and functions that a user passes as objects.
+
+What can be imported is named `module:Name`. A lambda, or what is defined inside a function, is
+named `in-process:Name-TOKEN`: only the program that made this name finds the object.
+"""
+
+import contextlib
+import functools
+import hashlib
+import json
+import re
+import secrets
+import sys
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pac4sac.base.errors import UserError
+from pac4sac.base.trust import allow, own_object, trusted, trusted_module
+
+IN_PROCESS = "in-process"
+SCRIPT = "__main__"  # the module of a script or a notebook
+# Of a class: what Python writes there, and settings, which a run stores itself.
+NOT_CODE = re.compile(r"_abc_impl|__(?!init__|call__|post_init__|new__)\w+__")
+
+_objects: dict[str, Any] = {}  # by their names in this process
+
+
+def name_of(thing: Any) -> str:
+    """Return the name by which `object_of` finds a class or a function, and trust its module."""
+    module, name = getattr(thing, "__module__", ""), getattr(thing, "__qualname__", "")
+    if name and getattr(sys.modules.get(module), name, None) is thing:
+        allow(module)
+        return f"{module}:{name}"
+    for known, other in _objects.items():
+        if other is thing:
+            return known
+    called = getattr(thing, "func", thing)  # of a functools.partial
+    own = re.sub(r"\W", "", getattr(called, "__name__", type(called).__name__))
+    known = f"{IN_PROCESS}:{own}-{secrets.token_hex(4)}"
+    _objects[known] = thing
+    return known
+
+
+def name_and_arguments(thing: Any) -> tuple[str, dict[str, Any]]:
+    """Return the name of a class or a function, and the named arguments of a functools.partial.
+
+    A partial whose arguments cannot be stored as JSON is an object that only this process finds.
+    """
+    if isinstance(thing, functools.partial) and not thing.args and _is_json(thing.keywords):
+        return name_of(thing.func), dict(thing.keywords)
+    return name_of(thing), {}
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except TypeError:
+        return False
+    return True
+
+
+def object_of(name: str, what: str) -> Any:
+    """Return the object of a name.
+
+    Args:
+        name: Name from `name_of`, or `module:Name`.
+        what: What the object is, for error messages.
+
+    Raises:
+        UserError: If it is not there, or its module is not trusted.
+    """
+    if not is_in_process(name):
+        return own_object(name, what)
+    if name not in _objects:
+        raise UserError(
+            f"The {what} {short_name(name)!r} was a lambda, or defined inside a function, of a "
+            "program that has ended; only that program could find it. Define it at the top of a "
+            "module, or give it again if this call takes one."
+        )
+    return _objects[name]
+
+
+def is_in_process(name: str) -> bool:
+    """Return whether a name stands for an object that only one process can find."""
+    return name.startswith(f"{IN_PROCESS}:")
+
+
+def needs_this_process(names: Iterable[str]) -> bool:
+    """Return whether other processes cannot import one of these names."""
+    return any(is_in_process(name) or name.startswith(f"{SCRIPT}:") for name in names)
+
+
+def short_name(name: str) -> str:
+    """Return a name for people: without module and token if no command could use it anyway."""
+    if is_in_process(name):
+        return name.partition(":")[2].rpartition("-")[0]
+    return name.removeprefix(f"{SCRIPT}:")
+
+
+def check_trusted(names: Iterable[str]) -> None:
+    """Refuse names from a file that ask to import a module which the user did not name.
+
+    Names of another script or notebook are refused as well, since this program lacks their objects.
+    """
+    for name in names:
+        module, _, own = name.rpartition(":")
+        if module == SCRIPT and not (SCRIPT in trusted() and hasattr(sys.modules[SCRIPT], own)):
+            raise UserError(
+                f"{own} was defined in a script or a notebook. Define it here in the same way and "
+                f"give trust={SCRIPT!r}, or move it to a module before training."
+            )
+        if not is_in_process(name):
+            trusted_module(name)
+
+
+def script_checksums(names: Iterable[str]) -> dict[str, str]:
+    """Return a checksum of each of these objects that is defined in a script or a notebook.
+
+    It is taken of the compiled code: of a class with its bases, of the functions and of the numbers
+    that it uses, as far as the script defines them. It differs between versions of Python.
+    """
+    checksums = {}
+    for name in sorted(set(names)):
+        if name.startswith(f"{SCRIPT}:"):
+            text = "\n".join(_code_of(object_of(name, "object"), set()))
+            checksums[name] = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return checksums
+
+
+def _code_of(thing: Any, seen: set[int]) -> Iterator[str]:
+    """Yield what decides how an object of a script behaves, as text."""
+    if isinstance(thing, bool | int | float | str | bytes | None):
+        yield repr(thing)
+    elif isinstance(thing, tuple | list | set | frozenset):
+        items = ["\n".join(_code_of(item, seen)) for item in thing]
+        yield repr(items if isinstance(thing, tuple | list) else sorted(items))
+    elif isinstance(thing, staticmethod | classmethod):
+        yield from _code_of(thing.__func__, seen)
+    elif isinstance(thing, property):
+        yield from _code_of(thing.fget, seen)
+    elif getattr(thing, "__module__", "") == SCRIPT and id(thing) not in seen:
+        seen.add(id(thing))
+        if isinstance(thing, type):
+            yield from _code_of_class(thing, seen)
+        elif isinstance(thing, types.FunctionType):
+            yield from _code_of_function(thing, seen)
+
+
+def _code_of_class(thing: type, seen: set[int]) -> Iterator[str]:
+    for name, value in sorted(vars(thing).items()):
+        if not NOT_CODE.fullmatch(name):
+            yield name
+            yield from _code_of(value, seen)
+    for base in thing.__bases__:
+        yield from _code_of(base, seen)
+
+
+def _code_of_function(thing: types.FunctionType, seen: set[int]) -> Iterator[str]:
+    yield from _code_of(thing.__defaults__ or (), seen)
+    yield from _code_of(tuple((thing.__kwdefaults__ or {}).values()), seen)
+    for cell in thing.__closure__ or ():
+        with contextlib.suppress(ValueError):  # it is still empty
+            yield from _code_of(cell.cell_contents, seen)
+    for code in _nested(thing.__code__):
+        yield code.co_code.hex()
+        yield repr(code.co_names)
+        yield from _code_of(tuple(_plain_constants(code)), seen)
+        yield from _code_of_globals(code, thing.__globals__, seen)
+
+
+def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield a piece of code and all that is defined inside of it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _nested(constant)
+
+
+def _plain_constants(code: types.CodeType) -> list[Any]:
+    return [constant for constant in code.co_consts if not isinstance(constant, types.CodeType)]
+
+
+def _code_of_globals(
+    code: types.CodeType, variables: Mapping[str, Any], seen: set[int]
+) -> Iterator[str]:
+    for name in code.co_names:
+        if name in variables:
+            yield name
+            yield from _code_of(variables[name], seen)
