@@ -100,6 +100,7 @@ def test_a_deviation_is_widened_in_some_episodes_until_it_covers_and_tried_in_ot
     found = widen(measuring, errors_of([8.0, -8.9, 9.1, 70.0], 2.0), 0.05)
     assert found is not None
     assert found.deviations == pytest.approx(4.5)
+    assert found.covered is not None
     assert found.covered.value == found.constant_covered.value == 0.5
     assert found.half_width == found.constant == pytest.approx(9.0)
 
@@ -111,6 +112,7 @@ def test_a_deviation_that_knows_where_errors_are_makes_the_interval_narrower() -
     )
     assert found is not None
     assert found.deviations == found.constant == pytest.approx(10.0)
+    assert found.covered is not None
     assert found.covered.value == 1.0
     assert found.half_width == pytest.approx(13 / 4)
 
@@ -124,5 +126,8 @@ def test_every_episode_weighs_the_same_however_many_steps_of_it_are_judged() -> 
 
 
 def test_without_a_deviation_there_is_nothing_to_widen() -> None:
-    nothing = errors_of([1.0, 2.0], np.nan)
-    assert widen(nothing, nothing, 0.05) is None
+    plain = errors_of([1.0, 2.0], np.nan)
+    found = widen(plain, plain, 0.05)
+    assert found is not None
+    assert found.constant == 2.0
+    assert (found.deviations, found.covered, found.half_width) == (None, None, None)

@@ -1,7 +1,9 @@
 """`pac4sac certify` from a trained run to its page."""
 
 import dataclasses
+import itertools
 import json
+import re
 import shutil
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 import safetensors.torch
 import tiny_experiments
 import torch
+from figure_layout import layout_faults
 from PIL import Image
 from rich.console import Console
 from small_cohorts import value_errors
@@ -16,9 +19,11 @@ from small_cohorts import value_errors
 import pac4sac
 from pac4sac.base.errors import UserError
 from pac4sac.certificates import stored_replay
+from pac4sac.certificates.picture import certificate_figure
 from pac4sac.certificates.returns import RewardRange, certify_returns
 from pac4sac.cli.certificate_page import show
 from pac4sac.cli.main import main
+from pac4sac.runs.statistics import Estimate
 from pac4sac.training.checkpoint import Checkpoint
 from pac4sac.training.trained_agent import load
 
@@ -49,9 +54,11 @@ def test_the_page_tells_what_was_measured_what_bounds_say_and_what_fails(certifi
     text = page(certificate)
     for expected in (
         "pac4sac-seed1 on drift",
-        "The critic",
+        "Is the critic biased?",
+        "How wide is an interval that holds?",
+        "How good is the policy at least?",
         "m_p − G",
-        "Sign along the episode",
+        "along the episode",
         "McAllester, as printed",
         "the paper's final bound",
         "Theorem 1 needs N > 2 R_max² ‖Γ‖²",
@@ -61,7 +68,7 @@ def test_the_page_tells_what_was_measured_what_bounds_say_and_what_fails(certifi
         "certificate",
         "Assumptions that fail",
         "not independent",
-        "Calibration: do m_p ± 2 √v_p cover G?",
+        "Calibration: does m_p ± 2 √v_p cover G?",
         "after random actions",
         "empirical Bernstein",
     ):
@@ -70,13 +77,55 @@ def test_the_page_tells_what_was_measured_what_bounds_say_and_what_fails(certifi
     assert "…" not in text  # nothing is cut on a terminal of 80 characters
 
 
-def test_in_short_it_is_five_points_and_the_rest_is_left_to_the_whole_page(certificate) -> None:
+def test_the_first_screen_answers_in_words_and_the_rest_is_left_to_the_whole_page(
+    certificate,
+) -> None:
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     show(certificate, console, full=False)
     text = console.export_text()
-    assert text.count("•") - len(certificate.remarks) <= 5
     assert page(certificate).startswith(text.rstrip())
     assert "McAllester, as printed" not in text
+    assert not set(text) & set("δγπαμεκ‖√₀²Γ")
+    assert not re.search(r"m_p|v_p|\bKL\b|\bQ\b|\bG\b|rms", text)
+    assert len(text.splitlines()) <= 40
+
+
+def test_the_bias_is_told_by_the_time_in_the_episode(certificate) -> None:
+    steps = [(phase.first_step, phase.last_step) for phase in certificate.phases]
+    assert [phase.name for phase in certificate.phases] == ["early", "middle", "late"]
+    assert steps[0][0] == 1
+    assert all(last + 1 == first for (_, last), (first, _) in itertools.pairwise(steps))
+    estimates = [Estimate(45.0, 20.0, 70.0), Estimate(1.0, -5.0, 7.0), Estimate(-4.0, -5.0, -3.0)]
+    phases = [
+        dataclasses.replace(phase, bias=bias)
+        for phase, bias in zip(certificate.phases, estimates, strict=True)
+    ]
+    whole = dataclasses.replace(certificate.bias["policy"], bias=0.7, low=-1.0, high=2.4)
+    hidden = dataclasses.replace(certificate, phases=phases, bias={"policy": whole})
+    text = " ".join(page(hidden).split())
+    assert "overestimates early in the episode and underestimates late" in text
+    assert "+45 (20 to 70) overestimates" in text
+    assert "-4 (-5 to -3) underestimates" in text
+    assert "+0.7 (-1 to 2.4) no bias found" in text
+    told = hidden.to_json()["phases"]
+    assert [phase["verdict"] for phase in told] == ["overestimates", "undecided", "underestimates"]
+
+
+def test_it_says_how_many_episodes_make_the_bound_on_the_return_useful(certificate) -> None:
+    returns = [-150.0, -120.0, -300.0, -5.0] * 4
+    few = certify_returns(returns, (-3255.0, 0.0), policy="deterministic policy")
+    assert few.enough_episodes is not None
+    assert few.enough_episodes > few.episodes
+    enough = certify_returns(returns * few.enough_episodes, (-3255.0, 0.0))
+    assert enough.betting is not None
+    assert enough.betting > few.useful > few.betting
+    shown = page(dataclasses.replace(certificate, returns=[few], bias={}))
+    assert f"--episodes {few.enough_episodes}" in shown
+    assert "--episodes" not in page(dataclasses.replace(certificate, returns=[enough], bias={}))
+
+
+def test_the_picture_has_no_text_that_is_cut_off_overlaps_or_is_crossed(certificate) -> None:
+    assert layout_faults(certificate_figure(certificate)) == []
 
 
 def test_large_numbers_are_not_cut(certificate) -> None:
@@ -190,7 +239,7 @@ def test_critics_without_a_posterior_are_measured_and_certified_too(
 def test_unknown_rewards_are_scaled_by_what_was_seen_and_returns_go_uncertified_unless_a_range_is_given(
     certificate, experiments
 ) -> None:
-    assert "Nothing is known about this task's rewards" in certificate.remarks[0]
+    assert "range of this task's rewards is not known" in certificate.remarks[0]
     assert all(one.betting is None for one in certificate.returns)
     folder = experiments / "ddpg" / "runs" / "ddpg-seed0"
     given = pac4sac.certify(
@@ -287,7 +336,7 @@ def test_errors_beyond_the_largest_possible_count_as_that_on_page_and_in_json(
     text = " ".join(page(found).split())
     assert f"errors beyond {largest:g} count as {largest:g}" in text
     assert "squares beyond 250,000 count as 250,000" in text
-    assert "mean absolute error is at most" not in text
+    assert "mean absolute error of the critic is at most" not in text
     assert "mean absolute error cannot be bounded better than without any data" in text
 
 
@@ -314,12 +363,13 @@ def test_bounds_that_rest_on_a_range_which_rewards_refute_are_no_certificates(
         assert bounded or row.says != "certificate"
     text = " ".join(page(found).split())
     assert (
-        "lies outside [-39, 0.5], assumed of " + ("each step" if each_step else "an episode's mean")
+        "outside [-39, 0.5], the assumed range of "
+        + ("each step" if each_step else "an episode's mean")
         in text
     )
     assert "rewards outside their assumed range were seen" in text
     assert "lie between" not in text
-    assert "if rewards kept to their range" in text
+    assert "if rewards stayed in their range" in text
     # a step says nothing of an episode's mean
     assert all((one.betting is None) == each_step for one in found.returns)
 
@@ -335,17 +385,17 @@ def test_a_range_that_all_rewards_keep_to_but_for_rounding_stands(experiments) -
     assert (row.fails, row.says, row.clipped) == ((), "certificate", False)
     text = " ".join(page(kept).split())
     assert (
-        f"mean absolute error is at most {row.value:.3g}; values are assumed to lie between "
+        f"mean absolute error of the critic is at most {row.value:.3g}; values are assumed to lie between "
         "-495 and 5." in text
     )
-    assert "soft returns" not in text  # DDPG knows no entropy
+    assert "with entropy" not in text  # DDPG knows no entropy
 
 
 def test_a_bound_on_the_return_that_says_no_more_than_the_least_possible_is_vacuous(
     certificate,
 ) -> None:
     assert (
-        "give one with --return-range"
+        "give it with --return-range"
         in " ".join(page(certificate).split()).split("Measured value error")[0]
     )
     lost, fair = ([-500.0 + gain] * 8 for gain in (0, 200))
@@ -353,9 +403,7 @@ def test_a_bound_on_the_return_that_says_no_more_than_the_least_possible_is_vacu
     bad = dataclasses.replace(certificate, returns=returns)
     assert [told["vacuous"] for told in bad.to_json()["returns"]] == [False, True]
     text = " ".join(page(bad).split())
-    assert (
-        "is -500 in the mean of 8 episodes; its expectation cannot be bounded better than" in text
-    )
+    assert "no more than the lowest possible return of -500" in text
     assert f"vacuous {returns[0].betting:.0f} " in text  # Bernstein, betting
     assert "vacuous vacuous" in text
 
@@ -374,7 +422,7 @@ def test_steps_too_near_to_the_time_limit_are_counted_as_not_judged(
     # γ^6 > 0.01 > γ^7, in each episode that the time limit ended
     assert found.unjudged_steps % 6 == 0
     total = found.unjudged_steps + found.bias["policy"].steps
-    assert f"Not judged: {found.unjudged_steps} of π's {total} steps" in " ".join(
+    assert f"Not judged: {found.unjudged_steps} of the policy's {total} steps" in " ".join(
         page(found).split()
     )
 
@@ -427,7 +475,7 @@ def test_the_command_prints_the_page_or_json_and_writes_both(experiments, tmp_pa
     folder = str(experiments / "sac" / "runs" / "sac-seed1")
     assert main(["certify", folder, "--episodes", "4", "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
-    assert "how far can its critic and its policy be trusted" in printed
+    assert "How far can the critic and the policy of" in printed
     assert {path.name for path in tmp_path.iterdir()} == {"certificate.json", "certificate.png"}
     assert main(["certify", folder, "--episodes", "4", "--json", "--reward-range=-9,1"]) == 0
     assert json.loads(capsys.readouterr().out)["rewards"]["low"] == -9

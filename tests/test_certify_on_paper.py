@@ -65,9 +65,9 @@ def test_intervals_of_the_bias_have_the_confidence_that_was_asked_for(
 def test_the_deterministic_policy_plays_its_mean_without_shooting(certificate: Certificate) -> None:
     sampled, deterministic, shooting = certificate.returns
     assert [one.policy for one in certificate.returns] == [
-        "π, one action",
-        "deterministic",
-        "shooting",
+        "policy",
+        "deterministic policy",
+        "shooting policy",
     ]
     # a = 0, a* = ±½
     assert (deterministic.mean.low, deterministic.mean.high) == pytest.approx((-0.25, -0.25))
@@ -94,7 +94,7 @@ def test_a_critic_that_is_wrong_everywhere_is_so_after_random_actions_too(
     certificate: Certificate,
 ) -> None:
     at_home, astray = certificate.calibration
-    assert (at_home.where, astray.where) == ("π's own states", "after random actions")
+    assert (at_home.where, astray.where) == ("states of the policy", "after random actions")
     for found in (at_home, astray):
         assert LOW - CLAIM <= found.rms_error <= HIGH - CLAIM  # of −5 − r
         assert found.rms_deviation <= np.sqrt(0.02)  # v_p is 0.01 (s² + max(a, 0)²)

@@ -52,10 +52,10 @@ def calibrate(
     if measuring.uncertainty() is None:
         return []
     episodes, longest = len(measuring.judged), int(measuring.judged.sum(1).max())
-    say(f"{episodes} episodes that begin with random actions …")
+    say(f"playing {episodes} episodes that begin with random actions …")
     wandering = after_random_steps(agent, state, task, episodes, seed, longest)
     found = [
-        calibration("π's own states", offered_by(agent), measuring, delta),
+        calibration("states of the policy", offered_by(agent), measuring, delta),
         calibration("after random actions", offered_by(agent), wandering, delta),
     ]
     return [one for one in found if one is not None]

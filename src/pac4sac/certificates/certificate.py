@@ -1,4 +1,4 @@
-"""`pac4sac.certify`: measure how far a trained critic and its policy may be trusted."""
+"""Measure how far a trained critic and its policy can be trusted: `pac4sac.certify`."""
 
 import json
 import shlex
@@ -22,10 +22,12 @@ from pac4sac.certificates.critic_errors import Measured, Scales, bellman_errors,
 from pac4sac.certificates.fresh_episodes import (
     FEWEST,
     BiasAlong,
+    BiasPhase,
     PlayedEpisodes,
     Progress,
     assumed_rewards,
     bias_along,
+    bias_by_phase,
     certified_returns,
     play_episodes,
 )
@@ -48,8 +50,8 @@ NOT_FINITE = {"Infinity": "infinite", "-Infinity": "-infinite", "NaN": None}
 
 @dataclass(frozen=True)
 class Certificate:
-    """What `certify` has found: measured bias and errors, every bound with its verdict,
-    calibration, lower bounds on the return. Printed by `pac4sac certify`."""
+    """Result of `certify`: measured bias and errors, every bound with its verdict, calibration and
+    lower bounds on the return. `pac4sac certify` prints it."""
 
     run: str
     task: str
@@ -67,20 +69,21 @@ class Certificate:
     replay_tuples: int | None
     bias: dict[str, Bias]  # by policy
     along: list[BiasAlong]
+    phases: list[BiasPhase]  # of the policy: early, middle and late in the episode
     # of π's measuring episodes: too near to the time limit to know the rest of their return
     unjudged_steps: int
     measured: Measured
     rows: list[BoundRow]
     calibration: list[Calibration]
-    interval: WidenedInterval | None  # None for a critic that offers no deviation
+    interval: WidenedInterval | None  # None if no step is judged
     returns: list[ReturnCertificate]
     remarks: list[str]  # what is left out, and why
 
     def policy_name(self, policy: str) -> str:
         """Return the name of a policy with the kind of returns that it is judged by."""
         if policy == "shooting":
-            return "shooting, plain returns"
-        return f"π, {'soft' if self.alpha else 'plain'} returns"
+            return "shooting policy"
+        return "policy, with entropy" if self.alpha else "policy"
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of certificate.json, with what follows from the measurements."""
@@ -90,6 +93,7 @@ class Certificate:
         biases = {p: _with(bias, "relative", "verdict") for p, bias in self.bias.items()}
         about |= {
             "bias": biases,
+            "phases": [_with(phase, "verdict") for phase in self.phases],
             "bounds": [_with(row, "vacuous", "respected", "says") for row in self.rows],
             "returns": [
                 asdict(bound) | {"vacuous": bound.has_vacuous_bound} for bound in self.returns
@@ -118,7 +122,7 @@ class Certificate:
         return [numbers, picture]
 
 
-def _with(row: Bias | BoundRow, *derived: str) -> dict[str, Any]:
+def _with(row: Bias | BiasPhase | BoundRow, *derived: str) -> dict[str, Any]:
     """Return the fields of a row and further attributes of it."""
     return asdict(row) | {name: getattr(row, name) for name in derived}
 
@@ -156,9 +160,7 @@ def certify(
     check_value("episodes", episodes, int, EPISODES)
     check_value("seed", seed, int, NON_NEGATIVE)
     check_delta(delta)
-    given = (
-        None if reward_range is None else RewardRange(*reward_range, "you gave it", proven=False)
-    )
+    given = None if reward_range is None else RewardRange(*reward_range, "given", proven=False)
     file = saved_agent(path)
     # Batches this small are slower on several threads, and much slower if the cores are busy.
     with on_threads(1):
@@ -186,14 +188,14 @@ def _examine(
     played = play_episodes(trained, state, episodes, seed, say)
     rewards = assumed_rewards(given or RewardRange.known(task), stored.batch, played)
 
-    say("the critic on replay and fresh transitions …")
+    say("evaluating the critic on replay and fresh transitions …")
     scales = Scales(rewards.scale, played.policy.gamma, delta)
     table = _bound_table(agent, state, stored, played, scales, seed, rewards.are_outside)
     calibrations = calibrate(agent, state, task, played.measuring, seed, delta, say)
     remarks = [*about_training(file), *rewards.remarks, *about_posterior(table.kl, stored)]
     if not calibrations:
         remarks.append(REMARKS["no_uncertainty"])
-    say(f"{episodes} episodes of the deterministic policy …")
+    say(f"playing {episodes} episodes of the deterministic policy …")
     runs = Episodes(agent, state, task, [seed], episodes, "certificate")
     deterministic = evaluate(runs, "deterministic")[0]
     limit = time_limit(task)
@@ -214,6 +216,7 @@ def _examine(
         kl=table.kl,
         replay_tuples=None if table.replay is None else len(table.replay.m),
         bias=played.biases(1 - delta),
+        phases=bias_by_phase(played.measuring, delta),
         along=[bias_along(policy, e, delta) for policy, e in played.by_policy.items()],
         unjudged_steps=int(unjudged.sum()),
         measured=table.measured,

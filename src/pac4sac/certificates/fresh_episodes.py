@@ -11,7 +11,7 @@ from pac4sac.agents.base import State
 from pac4sac.agents.replay import Batch
 from pac4sac.certificates.returns import Limits, ReturnCertificate, RewardRange, certify_returns
 from pac4sac.certificates.texts import REMARKS
-from pac4sac.runs.statistics import Estimate
+from pac4sac.runs.statistics import Estimate, bias_verdict
 from pac4sac.training.trained_agent import TrainedAgent
 from pac4sac.training.value_error import Bias, Floats, ValueErrors, measure_value_errors
 
@@ -20,6 +20,7 @@ FEWEST = 4  # episodes
 # The shooting policy plays a fourth as many episodes, since it costs hundreds of times more.
 SHOOTING_SHARE = 4
 PARTS = 20  # of an episode, for the bias along it
+PHASES = ("early", "middle", "late")
 
 
 class PlayedEpisodes(NamedTuple):
@@ -52,11 +53,11 @@ def play_episodes(
 ) -> PlayedEpisodes:
     """Play twice as many episodes as measure: the second half certifies."""
     agent, task, shooting = trained.agent, trained.run.task, None
-    say(f"{2 * episodes} episodes of the policy …")
+    say(f"playing {2 * episodes} episodes of the policy …")
     (policy,) = measure_value_errors(agent, state, task, [seed], 2 * episodes, "certificate")
     if trained.shoots:
         count = max(FEWEST, episodes // SHOOTING_SHARE)
-        say(f"{count} episodes of the shooting policy, the dearest part …")
+        say(f"playing {count} episodes of the shooting policy (the slowest part) …")
         (shooting,) = measure_value_errors(
             agent, state, task, [seed], count, "certificate", shooting=True
         )
@@ -83,6 +84,30 @@ def bias_along(policy: str, errors: ValueErrors, delta: float) -> BiasAlong:
             steps.append(float(part.mean()))
             biases.append(bias.estimate)
     return BiasAlong(policy, steps, biases)
+
+
+@dataclass(frozen=True)
+class BiasPhase:
+    """The bias in a third of the episode. The intervals of all phases hold together."""
+
+    name: str  # early, middle or late
+    first_step: int
+    last_step: int
+    bias: Estimate
+
+    @property
+    def verdict(self) -> str:
+        return bias_verdict(self.bias)
+
+
+def bias_by_phase(errors: ValueErrors, delta: float) -> list[BiasPhase]:
+    """Return the bias early, in the middle and late in the episode, at steps counted from 1."""
+    last = int(np.flatnonzero(errors.judged.any(0)).max(initial=0)) + 1
+    found = []
+    for name, part in zip(PHASES, np.array_split(np.arange(last), len(PHASES)), strict=True):
+        if len(part) and (bias := errors.part(steps=part).bias(1 - delta / len(PHASES))):
+            found.append(BiasPhase(name, int(part[0]) + 1, int(part[-1]) + 1, bias.estimate))
+    return found
 
 
 # --- rewards and returns
@@ -127,14 +152,14 @@ def certified_returns(
     """Bound the expected return of each policy, by the limits that the user gave or by those that
     follow from the rewards and the time limit."""
     returns = {
-        "π, one action": played.policy.returns(limit),
-        "deterministic": deterministic[np.isfinite(deterministic)],
+        "policy": played.policy.returns(limit),
+        "deterministic policy": deterministic[np.isfinite(deterministic)],
     }
     if played.shooting is not None:
-        returns["shooting"] = played.shooting.returns(limit)
-    because = "returns in the range that you gave"
+        returns["shooting policy"] = played.shooting.returns(limit)
+    because = "returns in the given range"
     if limits is None and rewards is not None and limit is not None:
-        limits, because = rewards.of_returns(limit), f"{rewards}, {limit} steps at most"
+        limits, because = rewards.of_returns(limit), f"{rewards}, at most {limit} steps"
     return [
         certify_returns(x, limits, delta, policy=policy, because=because)
         for policy, x in returns.items()

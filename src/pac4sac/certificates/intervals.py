@@ -1,11 +1,10 @@
-"""An interval around a critic's value that can be relied on: the deviation that it offers,
-multiplied by what it takes.
+"""An interval around a critic's value that holds: as wide as its errors in fresh episodes require.
 
-How wide it must be is found in some episodes and tried in others, so that whatever the deviation is
-worth, the share of returns that it covers is an honest one. How wide it then is tells what the
-deviation is worth."""
+The width is chosen in some episodes and tested in others, so the share of returns that it covers is
+an honest estimate. One interval is equally wide everywhere; another is a multiple of the standard
+deviation that the critic offers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,44 +12,46 @@ from pac4sac.certificates.returns import betting_lower, betting_upper
 from pac4sac.runs.statistics import Estimate
 from pac4sac.training.value_error import LEAST_DEVIATION, Floats, ValueErrors
 
-# of returns would lie within two deviations, were the errors Gaussian with that deviation
+# share of returns within two standard deviations if errors are Gaussian
 NOMINAL = 0.954
 
 
 @dataclass(frozen=True)
 class WidenedInterval:
-    """m_p ± a multiple of the deviation, beside one that is equally wide everywhere."""
+    """The value ± a width that covers `NOMINAL` of the returns in the episodes that measure."""
 
-    deviations: (
-        float  # to each side: what covers NOMINAL of the returns in the episodes that measure
-    )
-    covered: Estimate  # of the returns in those that certify
-    half_width: float  # its mean there
-    constant: float  # half-width that covers as much without knowing the deviation
-    constant_covered: Estimate
+    constant: float  # half-width that is equal everywhere
+    constant_covered: Estimate  # share of the returns in the episodes that certify
+    # The same with a multiple of the critic's standard deviation; None for a critic without one.
+    deviations: float | None = None
+    covered: Estimate | None = None
+    half_width: float | None = None  # its mean
 
 
 def widen(measuring: ValueErrors, certifying: ValueErrors, delta: float) -> WidenedInterval | None:
-    """None for a critic that offers no deviation."""
-    if measuring.uncertainty() is None or certifying.uncertainty() is None:
+    """Return the interval; None if no step is judged."""
+    if not (measuring.judged.any() and certifying.judged.any()):
         return None
-    deviations, constant = (
-        quantile(measuring, _deviation(measuring)),
-        quantile(measuring, np.ones_like(measuring.m)),
-    )
+    constant = quantile(measuring, np.ones_like(measuring.m))
+    everywhere = np.full_like(certifying.m, constant)
+    found = WidenedInterval(constant, coverage(certifying, everywhere, delta))
+    if measuring.uncertainty() is None or certifying.uncertainty() is None:
+        return found
+    deviations = quantile(measuring, _deviation(measuring))
     scaled = deviations * _deviation(certifying)
-    return WidenedInterval(
-        deviations,
-        coverage(certifying, scaled, delta),
-        float(certifying.episode_means(scaled).mean()),
-        constant,
-        coverage(certifying, np.full_like(scaled, constant), delta),
+    return replace(
+        found,
+        deviations=deviations,
+        covered=coverage(certifying, scaled, delta),
+        half_width=float(certifying.episode_means(scaled).mean()),
     )
 
 
 def quantile(errors: ValueErrors, unit: Floats) -> float:
-    """The least multiple of `unit` [E, T] that covers NOMINAL of the returns, in which all episodes
-    weigh the same."""
+    """Return the least multiple of `unit` [E, T] that covers NOMINAL of the returns.
+
+    All episodes have the same weight.
+    """
     weight = np.where(errors.judged, 1 / errors.judged.sum(1, keepdims=True).clip(1), 0.0)[
         errors.judged
     ]
@@ -61,7 +62,7 @@ def quantile(errors: ValueErrors, unit: Floats) -> float:
 
 
 def coverage(errors: ValueErrors, half_width: Floats, delta: float) -> Estimate:
-    """The share of returns within, with an interval over episodes."""
+    """Return the share of returns within a half-width, with an interval over episodes."""
     shares = errors.episode_means((np.abs(errors.error) <= half_width).astype(np.float64))
     return Estimate(
         float(shares.mean()), betting_lower(shares, delta / 2), betting_upper(shares, delta / 2)

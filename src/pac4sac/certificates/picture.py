@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from pac4sac.base.files import write_whole
 from pac4sac.certificates.intervals import NOMINAL
-from pac4sac.report.figures import FAINT, GRID, INK, SMALL, TEXT, TITLE, drawn, stroke
+from pac4sac.report.figures import FAINT, GRID, INK, SMALL, TEXT, TITLE, characters, drawn, stroke
 from pac4sac.report.style import COLOURS, assign_styles
 
 if TYPE_CHECKING:
@@ -32,9 +32,16 @@ LINES = {"policy": 0, "shooting": 1}  # in the colour of the algorithm
 
 def draw(certificate: "Certificate", path: Path) -> None:
     """Write the picture of a certificate as a PNG file."""
-    height = max(3.4, 1.1 + 0.24 * len(certificate.rows))
+    picture = io.BytesIO()
+    figure = certificate_figure(certificate)
+    figure.savefig(picture, format="png", metadata={"Software": None})
+    write_whole(path, picture.getvalue())
+
+
+def certificate_figure(certificate: "Certificate") -> Figure:
+    height = max(4.2, 1.2 + 0.26 * len(certificate.rows))
     figure = Figure(figsize=(9.6, height), dpi=200, layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.1))
     left.set_axis_off()
     grid = left.get_subplotspec().subgridspec(2, 1, height_ratios=(1.5, 1))
     panels = figure.add_subplot(grid[0]), figure.add_subplot(grid[1]), right
@@ -47,15 +54,9 @@ def draw(certificate: "Certificate", path: Path) -> None:
         panel.title.set_fontsize(TEXT)
         panel.grid(color=GRID, linewidth=0.6)
         panel.set_axisbelow(True)
-    figure.suptitle(
-        drawn(f"Certificate of {certificate.run} on {certificate.task}"),
-        color=INK,
-        fontsize=TITLE,
-        weight="bold",
-    )
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", metadata={"Software": None})
-    write_whole(path, picture.getvalue())
+    title = drawn(f"Certificate of {certificate.run} on {certificate.task}", characters(9.6, TITLE))
+    figure.suptitle(title, color=INK, fontsize=TITLE, weight="bold")
+    return figure
 
 
 def _draw_bias(panel: Any, c: "Certificate") -> None:
@@ -64,21 +65,11 @@ def _draw_bias(panel: Any, c: "Certificate") -> None:
         _draw_bias_of_policy(panel, c, along)
     panel.axhline(0, color=INK, linewidth=1)
     panel.margins(y=0.12)
-    for word, offset in (("above 0: overestimates", 4), ("below: underestimates", -12)):
-        panel.annotate(
-            word,
-            xy=(1, 0),
-            xycoords=("axes fraction", "data"),
-            xytext=(-2, offset),
-            textcoords="offset points",
-            ha="right",
-            color=FAINT,
-            size=SMALL,
-        )
-    confidence = f"{100 * (1 - c.delta):g} %"
-    panel.set_title(f"What the critic claims minus what follows, m_p − G, with {confidence} bands")
+    panel.set_title(f"Bias of the critic, with {100 * (1 - c.delta):g}% CI")
     panel.set_xlabel("step of the episode", fontsize=TEXT)
-    panel.legend(frameon=False, fontsize=SMALL, loc="best")
+    panel.set_ylabel("value − return\n(above 0: overestimated)", fontsize=TEXT)
+    look = {"frameon": False, "fontsize": SMALL, "ncols": 2}
+    panel.legend(**look, loc="upper left", bbox_to_anchor=(0, -0.26))
 
 
 def _draw_bias_of_policy(panel: Any, c: "Certificate", along: "BiasAlong") -> None:
@@ -92,8 +83,7 @@ def _draw_bias_of_policy(panel: Any, c: "Certificate", along: "BiasAlong") -> No
 
 
 def _draw_bounds(panel: Any, c: "Certificate") -> None:
-    """Draw each bound divided by the measured error: right of 1 it is respected, and the nearer to
-    1 the better."""
+    """Draw each bound divided by the measured error: above 1 it holds, near 1 it is tight."""
     rows = list(reversed(c.rows))
     ratios = [_ratio(row) for row in rows]
     largest = max(filter(np.isfinite, ratios), default=1)
@@ -107,9 +97,9 @@ def _draw_bounds(panel: Any, c: "Certificate") -> None:
     panel.axvline(1, color=INK, linewidth=1)
     panel.set_xscale("log")
     names = [f"{row.name} [{row.data}]\n{row.quantity}" for row in rows]
-    panel.set_yticks(range(len(rows)), names, fontsize=SMALL - 0.5)
+    panel.set_yticks(range(len(rows)), names)
     _add_legend_of_bounds(panel, {row.says for row in rows})
-    panel.set_title("How many times the measured error a bound allows (1: the measured error)")
+    panel.set_title("Bound ÷ measured error")
 
 
 def _ratio(row: "BoundRow") -> float:
@@ -124,23 +114,20 @@ def _add_legend_of_bounds(panel: Any, verdicts: Collection[str]) -> None:
             look = {"markeredgecolor": edge, "markerfacecolor": face, "ms": 5}
             panel.plot([], [], "o", **look, label=verdict + meaning)
     panel.legend(
-        frameon=False, fontsize=SMALL, loc="upper center", bbox_to_anchor=(0.4, -0.07), ncols=4
+        frameon=False, fontsize=SMALL, loc="upper right", bbox_to_anchor=(1, -0.06), ncols=3
     )
 
 
 def _draw_calibration(panel: Any, c: "Certificate") -> None:
     """Draw the share of returns within two standard deviations, with its interval."""
     panel.axvline(NOMINAL, color=INK, linewidth=1, linestyle=(0, (5, 3)))
-    title, calibrations = "No calibration", list(reversed(c.calibration))
+    calibrations = list(reversed(c.calibration))
     colour = assign_styles([c.algo])[c.algo].colour
     for place, one in enumerate(calibrations):
-        title = f"Share of returns within m_p ± 2 {one.deviation} (dashed: {NOMINAL:.1%})"
         panel.barh(place, one.share.value, color=colour, alpha=0.75, height=0.55)
         panel.plot([one.share.low, one.share.high], [place, place], color=INK, linewidth=1.4)
-        text = f"errors are {one.ratio:.3g} × what it says"
-        panel.text(
-            (one.share.high or 0) + 0.02, place, text, va="center", fontsize=SMALL, color=INK
-        )
-    panel.set_yticks(range(len(calibrations)), [one.where for one in calibrations])
+    names = [f"{one.where}\nerror ÷ std: {one.ratio:.3g}" for one in calibrations]
+    panel.set_yticks(range(len(calibrations)), names)
     panel.set_xlim(0, 1)
-    panel.set_title(title)
+    title = f"Returns within value ± 2 std (dashed: {NOMINAL:.1%})"
+    panel.set_title(title if calibrations else "The critic has no standard deviation")

@@ -1,9 +1,9 @@
-"""What a policy's expected return exceeds with high confidence, from fresh episodes and the range
-of the rewards.
+"""Bound the expected return of a policy from below, by fresh episodes and the range of the rewards.
 
-Episodes of a fixed policy are independent, and returns within known limits are all that is asked of
-them: no normal distribution, no large number."""
+Episodes of a fixed policy are independent. The bounds assume that and a lowest possible return,
+and neither a normal distribution nor many episodes."""
 
+import bisect
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +19,8 @@ from pac4sac.tasks import Task
 Limits = tuple[float, float]  # the lower first
 BETS = (np.arange(20) + 0.5) / 20  # shares of what can be lost at once, from careful to bold
 BISECTIONS = 60
+USEFUL = 0.1  # a bound is useful this near to the mean, as a part of mean − least possible return
+MOST_EPISODES = 1_000_000  # that are worth naming
 NEGLIGIBLE = 1e-3  # relative to what is known without data: a bound that near to it is vacuous
 ROUNDING = 1e-6  # of float32, as rewards are stored
 
@@ -34,6 +36,9 @@ class ReturnCertificate:
     empirical_bernstein: float | None
     betting: float | None
     remark: str  # on what they rest, or why there are none
+    # a bound that is useful, and how many episodes like these raise the bound by betting to it
+    useful: float | None = None
+    enough_episodes: int | None = None
 
     def vacuous(self, bound: float) -> bool:
         """Return whether a bound is no more than the least possible return."""
@@ -77,7 +82,9 @@ def certify_returns(
     unit = np.minimum((x - low) / (high - low), 1.0)
     bernstein = low + (high - low) * empirical_bernstein_lower(unit, delta)
     betting = low + (high - low) * betting_lower(unit, delta)
-    return certificate(bernstein, betting, because)
+    target = (1 - USEFUL) * float(unit.mean())
+    enough = episodes_needed(unit, target, delta)
+    return certificate(bernstein, betting, because, low + (high - low) * target, enough)
 
 
 # --- bounds on the mean of samples in [0, 1]
@@ -118,6 +125,23 @@ def betting_lower(unit: ArrayLike, delta: float) -> float:
         else:
             high = middle
     return low
+
+
+def episodes_needed(unit: ArrayLike, target: float, delta: float) -> int | None:
+    """Return how many samples like these raise `betting_lower` to a target; None if none do.
+
+    Each sample is taken to occur as often as here, so its capital grows at the same rate.
+    """
+    x = np.asarray(unit, np.float64)
+    if not 0 < target < x.mean():
+        return None
+    growth = np.log1p(BETS[:, None] * (x / target - 1)).mean(1)
+
+    def is_enough(n: int) -> bool:
+        return bool(np.logaddexp.reduce(n * growth) - np.log(len(BETS)) >= -np.log(delta))
+
+    found = bisect.bisect_left(range(MOST_EPISODES), True, key=is_enough)
+    return found if found < MOST_EPISODES else None
 
 
 def betting_upper(unit: ArrayLike, delta: float) -> float:
@@ -182,10 +206,8 @@ class RewardRange:
         return float(x[excess.argmax()]) if excess.max() > rounding else None
 
     def __str__(self) -> str:
-        return (
-            f"rewards in [{self.low:g}, {self.high:g}] "
-            f"({'' if self.proven else 'assumed: '}{self.because})"
-        )
+        known = "" if self.proven else "assumed: "
+        return f"rewards in [{self.low:g}, {self.high:g}] ({known}{self.because})"
 
 
 KNOWN = {env_id: RewardRange(**about) for env_id, about in TEXTS["reward_ranges"].items()}

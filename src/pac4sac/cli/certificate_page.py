@@ -1,9 +1,8 @@
 """Print a certificate: a summary, then tables of measurement, bounds, calibration and policy."""
 
-import math
 import string
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -15,9 +14,11 @@ from pac4sac.certificates.certificate import Certificate
 from pac4sac.certificates.intervals import NOMINAL
 from pac4sac.certificates.returns import ReturnCertificate
 from pac4sac.certificates.texts import CAVEATS, TEXTS
-from pac4sac.runs.statistics import Estimate, bias_verdict
+from pac4sac.cli.certificate_numbers import estimate_text, number, percent_text
+from pac4sac.cli.certificate_summary import counted_text, summary
+from pac4sac.runs.statistics import bias_verdict
 
-FORMULAS, SHORT, PAGE = (TEXTS[part] for part in ("formulas", "short", "page"))
+FORMULAS, PAGE = TEXTS["formulas"], TEXTS["page"]
 NUMBERS = {"N": 6, "KL": 5, "risk": 6, "at most": 7}  # and the least width of their columns
 NAMES_AND_NUMBERS = 48  # characters of a line of 80
 # the others are yellow
@@ -27,9 +28,11 @@ SIGNS = {"overestimates": "+", "underestimates": "−", "undecided": "·"}
 
 def show(c: Certificate, console: Console, *, full: bool = True) -> None:
     """Print the certificate, with all its tables if `full`."""
-    console.print(Text(PAGE["title"].format(run=c.run, task=c.task), "bold"), soft_wrap=True)
-    sentences = [*in_short(c), *(Text(remark, "yellow") for remark in c.remarks)]
-    pieces: list[RenderableType] = ["", _list(("•", sentence) for sentence in sentences), ""]
+    title = TEXTS["summary"]["title"].format(run=c.run, task=c.task)
+    console.print(Text(title, "bold underline"), soft_wrap=True)
+    pieces: list[RenderableType] = ["", *summary(c), ""]
+    if c.remarks:
+        pieces += [_list(("•", Text(remark, "yellow")) for remark in c.remarks), ""]
     if full:
         pieces += [bias_table(c), *bounds_pages(c)]
         if c.calibration:
@@ -39,97 +42,12 @@ def show(c: Certificate, console: Console, *, full: bool = True) -> None:
         console.print(piece)
 
 
-def in_short(c: Certificate) -> Iterator[Text]:
-    """Yield what the certificate says in a few sentences."""
-    yield from _bias_sentence(c)
-    yield from _absolute_error_sentences(c)
-    yield from _bounds_sentences(c)
-    yield from _calibration_sentences(c)
-    yield from _return_sentence(c)
-
-
-def _bias_sentence(c: Certificate) -> Iterator[Text]:
-    bias = c.bias.get("policy")
-    if bias is None:
-        return
-    verdict = SHORT["no_bias"]
-    if bias.verdict != "undecided":
-        verdict = f"{bias.verdict} by {_percent(abs(bias.relative))} of the size of the returns"
-    yield Text(f"The critic {verdict}: m_p − G is {_text(bias.estimate)} in the mean.")
-
-
-def _absolute_error_sentences(c: Certificate) -> Iterator[Text]:
-    """Yield what is proven of the absolute error.
-
-    Other sentences report a bound that is broken or rests on an assumption that fails.
-    """
-    texts = {"certificate": SHORT["absolute"], "vacuous": SHORT["absolute_vacuous"]}
-    for row in _rows_on(c, "absolute value error"):
-        if row.fails or row.says not in texts:
-            continue
-        bound = number(row.value)
-        if row.clipped:
-            bound += f", where {_counted(row)}"
-        text, values = texts[row.says], _range_of_values(c)
-        yield Text(text.format(percent=_confidence(c), bound=bound, values=values))
-
-
-def _rows_on(c: Certificate, quantity: str) -> list[BoundRow]:
-    return [row for row in c.rows if row.quantity == quantity]
-
-
-def _range_of_values(c: Certificate) -> str:
-    low, high = map(number, c.rewards.of_values(c.gamma))
-    values = "values without entropy" if c.alpha else "values"
-    lie = "lie" if c.rewards.proven else "are assumed to lie"
-    return f"{values} {lie} between {low} and {high}"
-
-
-def _bounds_sentences(c: Certificate) -> Iterator[Text]:
-    failing = sum(bool(row.fails) for row in c.rows)
-    words = Counter(row.says for row in c.rows)
-    yield Text(SHORT["bounds"].format(bounds=len(c.rows), failing=failing, words=words))
-    broken = [
-        f"{row.name} ({row.quantity}: {number(row.value)}, measured {number(row.measured.value)})"
-        for row in c.rows
-        if row.says == "broken"
-    ]
-    if broken:
-        yield Text(f"Broken by what was measured: {'; '.join(broken)}.", "red")
-
-
-def _calibration_sentences(c: Certificate) -> Iterator[Text]:
-    for one in c.calibration[:1]:
-        covered, nominal = _text(one.share, _percent), _percent(NOMINAL)
-        text = SHORT["calibration"]
-        yield Text(text.format(one=one, covered=covered, nominal=nominal, ratio=number(one.ratio)))
-    if c.interval is not None:
-        yield Text(
-            SHORT["interval"].format(
-                deviation=c.calibration[0].deviation,
-                covered=_text(c.interval.covered, _percent),
-                deviations=number(c.interval.deviations),
-                half_width=number(c.interval.half_width),
-                constant=number(c.interval.constant),
-            )
-        )
-
-
-def _return_sentence(c: Certificate) -> Iterator[Text]:
-    for last in c.returns[-1:]:
-        bound = last.remark
-        if last.betting is not None:
-            text = SHORT["returns_vacuous" if last.vacuous(last.betting) else "returns_bound"]
-            bound = text.format(percent=_confidence(c), bound=number(last.betting))
-        yield Text(SHORT["returns"].format(last=last, mean=number(last.mean.value), bound=bound))
-
-
 def bias_table(c: Certificate) -> Table:
     """Return the measured error of each policy."""
-    headers = ("m_p − G in the mean", "rms", "mean G", "episodes", " steps")
+    headers = ("mean of m_p − G", "rms", "mean G", "episodes", " steps")
     table = _table(PAGE["bias"], _bias_caption(c), "policy", *headers, wrapped=1)
     for policy, bias in c.bias.items():
-        numbers = _text(bias.estimate), number(bias.rms), number(bias.mean_return)
+        numbers = estimate_text(bias.estimate), number(bias.rms), number(bias.mean_return)
         table.add_row(c.policy_name(policy), *numbers, str(bias.episodes), f"{bias.steps:,}")
     return table
 
@@ -151,8 +69,12 @@ def bounds_pages(c: Certificate) -> Iterator[Table | Text]:
     letters = _letters_of_caveats(c.rows)
     kl = "none" if c.kl is None else number(c.kl)
     tuples = "none" if c.replay_tuples is None else f"{c.replay_tuples:,}"
+    words, failing = Counter(row.says for row in c.rows), sum(bool(row.fails) for row in c.rows)
+    counts = {"bounds": len(c.rows), "words": words, "failing": failing}
     yield Text("\nBounds", "bold")
-    yield Text(PAGE["bounds"].format(c=c, alpha=number(c.alpha), kl=kl, tuples=tuples))
+    yield Text(PAGE["bounds"].format(c=c, alpha=number(c.alpha), kl=kl, tuples=tuples, **counts))
+    if broken := _broken(c):
+        yield Text(PAGE["broken"].format(bounds="; ".join(broken)), "red")
     for quantity in FORMULAS:
         if rows := _rows_on(c, quantity):
             yield _bounds_table(c, rows, letters)
@@ -162,6 +84,19 @@ def bounds_pages(c: Certificate) -> Iterator[Table | Text]:
         yield Text("Assumptions that fail", "bold")
         yield _list((letter, Text(CAVEATS[key])) for key, letter in letters.items())
         yield Text()
+
+
+def _rows_on(c: Certificate, quantity: str) -> list[BoundRow]:
+    return [row for row in c.rows if row.quantity == quantity]
+
+
+def _broken(c: Certificate) -> list[str]:
+    """Return the bounds that are below the measured error."""
+    return [
+        f"{row.name} ({row.quantity}: {number(row.value)}, measured {number(row.measured.value)})"
+        for row in c.rows
+        if row.says == "broken"
+    ]
 
 
 def _letters_of_caveats(rows: Iterable[BoundRow]) -> dict[str, str]:
@@ -200,16 +135,11 @@ def _number_widths(rows: Sequence[BoundRow]) -> list[int]:
 
 def _bounds_title(c: Certificate, row: BoundRow) -> str:
     name, formula = row.quantity[0].upper() + row.quantity[1:], FORMULAS[row.quantity].format(c=c)
-    known = "if rewards kept to their range" if "rewards" in row.fails else "without any data"
+    known = "if rewards stayed in their range" if "rewards" in row.fails else "without any data"
     limit = f"at most {number(row.trivial)} {known}"
     if row.clipped:
-        limit += f"; {_counted(row)}"
-    return f"{name}: {formula}\nmeasured {_text(row.measured)}; {limit}"
-
-
-def _counted(row: BoundRow) -> str:
-    what = "errors" if row.quantity == "absolute value error" else "squares"
-    return f"{what} beyond {number(row.trivial)} count as {number(row.trivial)}"
+        limit += f"; {counted_text(row)}"
+    return f"{name}: {formula}\nmeasured {estimate_text(row.measured)}; {limit}"
 
 
 def _numbers(row: BoundRow) -> tuple[str, ...]:
@@ -223,13 +153,13 @@ def _numbers(row: BoundRow) -> tuple[str, ...]:
 
 def calibration_table(c: Certificate) -> Table:
     """Return how often the intervals of the critic cover the returns, by states."""
-    deviation, nominal = c.calibration[0].deviation, _percent(NOMINAL)
+    deviation, nominal = c.calibration[0].deviation, percent_text(NOMINAL)
     title = PAGE["calibration"].format(deviation=deviation, nominal=nominal)
-    headers = ("covered", "rms error", "rms dev.", "ratio", "rank", "steps")
+    headers = ("covered", "rms error", "rms std", "ratio", "rank", "steps")
     table = _table(title, PAGE["chance"], "states", *headers)
     for one in c.calibration:
         numbers = map(number, (one.rms_error, one.rms_deviation, one.ratio, one.rank_correlation))
-        table.add_row(one.where, _text(one.share, _percent), *numbers, f"{one.steps:,}")
+        table.add_row(one.where, estimate_text(one.share, percent_text), *numbers, f"{one.steps:,}")
     return table
 
 
@@ -242,7 +172,7 @@ def policy_table(c: Certificate) -> Table:
     table = _table(title, caption, "policy", *headers, wrapped=len(headers))
     for one in c.returns:
         bounds = [_return_bound(one, x) for x in (one.empirical_bernstein, one.betting)]
-        table.add_row(one.policy, str(one.episodes), _text(one.mean), *bounds)
+        table.add_row(one.policy, str(one.episodes), estimate_text(one.mean), *bounds)
     return table
 
 
@@ -269,32 +199,3 @@ def _list(items: Iterable[tuple[str, Text]]) -> Table:
     for mark, text in items:
         grid.add_row(mark, text)
     return grid
-
-
-def number(value: float) -> str:
-    """Return a number with about three digits."""
-    size = abs(value)
-    if math.isnan(value):
-        return "?"
-    if math.isinf(value):
-        return "∞" if value > 0 else "–∞"
-    if size >= 1e6:
-        return f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
-    if size >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.0e}" if 0 < size < 0.001 else f"{value:.3g}"
-
-
-def _text(estimate: Estimate, write: Callable[[float], str] = number) -> str:
-    """Return an estimate, with its confidence interval if there is one."""
-    if estimate.low is None or estimate.high is None:
-        return write(estimate.value)
-    return f"{write(estimate.value)} ({write(estimate.low)} to {write(estimate.high)})"
-
-
-def _confidence(c: Certificate) -> str:
-    return f"{100 * (1 - c.delta):g} %"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
