@@ -79,7 +79,7 @@ def _used_by(module: str, file: Path) -> set[str]:
     if module in ENGINE:
         return set()
     parts = module.split(".")
-    return _imported(module, file) | {".".join(parts[:n]) for n in range(1, len(parts))}
+    return _imported(module, *_state_of(file)) | {".".join(parts[:n]) for n in range(1, len(parts))}
 
 
 def simulator_versions(modules: Iterable[str]) -> dict[str, str]:
@@ -134,16 +134,17 @@ def _origin(module: str) -> str:
     return getattr(found, "__file__", None) or getattr(found, "origin", None) or ""
 
 
-def _imported(module: str, file: Path) -> set[str]:
-    """Return the absolute names of all modules that a file may import."""
+@functools.lru_cache(maxsize=256)
+def _imported(module: str, file: Path, changed: int, size: int) -> frozenset[str]:
+    """Return the absolute names of all modules that a file in this state may import."""
     names = set()
-    for node in ast.walk(_parse(*_state_of(file))):
+    for node in ast.walk(_parse(file, changed, size)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             source = _source_of(node, module)
             names |= {source, *(f"{source}.{alias.name}" for alias in node.names)}
-    return names
+    return frozenset(names)
 
 
 def _source_of(node: ast.ImportFrom, module: str) -> str:
