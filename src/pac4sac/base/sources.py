@@ -9,7 +9,7 @@ import functools
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 
 from pac4sac.base.version import installed_version
@@ -71,7 +71,7 @@ def _files_of(modules: Iterable[str]) -> dict[str, Path]:
     return files
 
 
-def _used_by(module: str, file: Path) -> set[str]:
+def _used_by(module: str, file: Path) -> Set[str]:
     """Return the names of all modules that a module may import, and of its own packages.
 
     The imports of the engine are left out: it uses all agents and tasks.
