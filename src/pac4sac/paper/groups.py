@@ -112,9 +112,11 @@ def _is_block(variant: Variant, block: dict[str, Any], definition: dict[str, Any
 
 
 def find_baseline(studies: Sequence[FoundStudy], variants: Sequence[Variant]) -> Variant | None:
-    """Return the baseline that the studies name (that of Table 1 first), else SAC, else PAC4SAC,
-    else the first variant with results."""
-    table_1_first = sorted(studies, key=lambda study: (study.kind != "table-1", study.name))
+    """Return the baseline that studies of these variants name (that of Table 1 first), else SAC,
+    else PAC4SAC, else the first variant with results."""
+    present = {name for variant in variants for name in variant.studies}
+    own = [study for study in studies if study.name in present]
+    table_1_first = sorted(own, key=lambda study: (study.kind != "table-1", study.name))
     named = [study.baseline for study in table_1_first if study.baseline]
     return first_with_results(variants, [*named, "sac", OURS])
 

@@ -8,6 +8,7 @@ from pac4sac.paper.answers import study_answers
 from pac4sac.paper.calibration import calibration_section
 from pac4sac.paper.claims import JudgedClaim, claims_section, verdict_grid
 from pac4sac.paper.cost import paper_cost_section
+from pac4sac.paper.exploration import exploration_section
 from pac4sac.paper.groups import PaperContext, context_of, coverage_baseline
 from pac4sac.paper.judging import judge_claims
 from pac4sac.paper.numbers import PAPER_TASKS, SEEDS, TEXTS
@@ -57,6 +58,7 @@ def compose(context: PaperContext) -> list[Section]:
         published,
         shooting_section(context.rows.shooting),
         *study_sections(context),
+        exploration_section(context),
         across_section,
         *task_sections(context),
         bias_section(context),
