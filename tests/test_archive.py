@@ -62,10 +62,10 @@ def test_studies_find_their_runs_by_identity(runs: list[RunRecord]) -> None:
         assert expected - {None} <= present, path.name
 
 
-def test_reading_needs_no_torch() -> None:
+def test_reading_needs_no_torch(runs: list[RunRecord]) -> None:
     command = [sys.executable, "-c", WITHOUT_TORCH, str(ARCHIVE)]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.stdout.strip() == str(RUNS), done.stderr
+    assert done.stdout.strip() == str(len({run.identity for run in runs})), done.stderr
 
 
 @pytest.mark.parametrize("name", [*shipped_studies()])
