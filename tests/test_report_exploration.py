@@ -86,10 +86,7 @@ def test_runs_without_the_agent_make_no_section(tmp_path: Path) -> None:
         # never solved: running means of five
         ([0.0, 10.0, 20.0, 30.0, 40.0, 50.0], [0.0, 5.0, 10.0, 15.0, 20.0, 30.0]),
         # solved by episodes 2 to 6; what follows does not count
-        (
-            [0.0] + [100.0] * 5 + [0.0],
-            [0.0, 50.0, 200 / 3, 75.0, 80.0, 100.0, 100.0, 100.0],
-        ),
+        ([0.0] + [100.0] * 5 + [0.0], [0.0, 50.0, 200 / 3, 75.0, 80.0, 100.0, 100.0, 100.0]),
     ],
 )
 def test_a_solved_run_keeps_its_last_mean(returns: list[float], expected: list[float]) -> None:

@@ -115,7 +115,7 @@ def in_short(title: str, rows: Sequence[Explored]) -> str:
     others = [row for row in rows if not row.compared.is_baseline]
     alike = [row.variant.style.name for row in others if not row.differs]
     most = max(others, key=lambda row: row.variant.solved).variant
-    text = TEXTS["exploration"]["short"].format(
+    text: str = TEXTS["exploration"]["short"].format(
         agent=agent.style.name,
         task=title,
         solved=agent.solved_text,
@@ -134,9 +134,7 @@ def _table(name: str, title: str, rows: Sequence[Explored]) -> Table:
     columns = [
         words("Variant", lambda row: variant_cell(row.variant)),
         Column(
-            "seeds solved",
-            lambda row: Cell(row.variant.solved_text, row.variant.solved),
-            "solved",
+            "seeds solved", lambda row: Cell(row.variant.solved_text, row.variant.solved), "solved"
         ),
         Column("p (Holm): seeds solved (Fisher)", "p_solved", "p_solved", show=p_value),
         Column(task.unit, lambda row: metric_cell(row.variant, task.headline.key, task.scale)),
