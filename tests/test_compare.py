@@ -248,7 +248,7 @@ def test_the_seeds_that_would_decide_are_counted() -> None:
             "The baseline 'ddpg' is not compared; it must be one of sac, sac-auto",
         ),
         ({"settings": {"width": [8, 16]}}, "compare takes one value for width"),
-        ({"settings": {"xii": 1}}, "None of sac, sac-auto has a setting xii"),
+        ({"settings": {"xii": 1}}, "None of sac, sac-auto has a setting 'xii'"),
         ({"seeds": 0.5}, "Seeds are a whole number or several"),
         ({"seeds": [0, 0]}, "Seeds must be different"),
         ({"steps": 0}, "steps must be a whole number at least 1"),

@@ -32,6 +32,7 @@ from pac4sac.agents.variants.sac_fpi import SacFpi
 from pac4sac.agents.variants.sac_nr import SacNr
 from pac4sac.agents.variants.thompson import Thompson
 from pac4sac.base.errors import UserError
+from pac4sac.base.known_names import no_such_setting, our_settings
 from pac4sac.base.objects import is_in_process, name_of, object_of, short_name
 from pac4sac.base.text import did_you_mean
 from pac4sac.base.trust import own_class
@@ -45,6 +46,7 @@ __all__ = [
     "get_algorithm",
     "make_config",
     "removed_settings",
+    "setting_names",
     "stored_config",
 ]
 
@@ -140,6 +142,11 @@ def get_algorithm(name: str) -> Algorithm:
     return Algorithm(agent)
 
 
+def setting_names(algo: str) -> list[str]:
+    """Return the names of the settings of an algorithm."""
+    return [f.name for f in dataclasses.fields(get_algorithm(algo).agent.Config)]
+
+
 def make_config(
     algo: str, preset: str = "default", overrides: Mapping[str, Any] | None = None
 ) -> AgentConfig:
@@ -154,11 +161,9 @@ def make_config(
         raise UserError(f"{algo} has no preset {preset!r}; it has {', '.join(presets)}.")
     fields = {f.name: f for f in dataclasses.fields(algorithm.agent.Config)}
     values: dict[str, Any] = {**presets[preset], **algorithm.defaults}
-    for name, value in (overrides or {}).items():
+    for name, value in our_settings(overrides or {}, fields).items():
         if name not in fields:
-            raise UserError(
-                f"{algo} has no setting {name!r}; {did_you_mean(name, fields, 'it has')}"
-            )
+            raise no_such_setting(f"{short_name(algo)} has no", name, fields)
         values[name] = convert_value(fields[name], value) if isinstance(value, str) else value
     return algorithm.agent.Config(**values)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import read_toml
+from pac4sac.base.known_names import answer_on_option, our_options
 from pac4sac.base.text import did_you_mean
 from pac4sac.cli.arguments import FLAG_NAMES
 
@@ -23,7 +24,7 @@ def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
         if f.name not in NOT_IN_FILES
     }
     task, flags = [], []
-    for key, value in read_toml(path)[1].items():
+    for key, value in our_options(read_toml(path)[1]).items():
         name = key.replace("-", "_")
         _check_key(path, key, kinds)
         if name == "task":
@@ -58,7 +59,9 @@ def _wrapper_flags(path: Path, value: Any) -> list[str]:
 
 
 def _check_key(path: Path, key: str, kinds: dict[str, type[Any]]) -> None:
-    if key.replace("-", "_") not in kinds:
+    if (name := key.replace("-", "_")) not in kinds:
+        if advice := answer_on_option(name):
+            raise UserError(f"{path} has an unknown key {key!r}: {advice}.")
         known = [name.replace("_", "-") for name in sorted(kinds)]
         raise UserError(f"{path} has an unknown key {key!r}; {did_you_mean(key, known)}")
 

@@ -1,5 +1,5 @@
-"""`pac4sac list`: tables of tasks, algorithms, presets, settings and studies. Their titles, headers
-and captions are in list.toml.
+"""`pac4sac list`: tables of tasks, algorithms, presets, settings, studies and names of other
+libraries. Their titles, headers and captions are in list.toml.
 
 listed.json holds a copy of what the classes of the algorithms say because torch is slow to import.
 A test checks that it is up to date. `python -m pac4sac.cli.list` writes it again."""
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from rich.console import Console
 from tyro.conf import Positional, arg
 
+from pac4sac.base.known_names import OPTIONS, SETTINGS
 from pac4sac.base.ranges import ANY, Allowed
 from pac4sac.base.text import assignments, setting_text
 from pac4sac.cli.shared import plain_table, show_whole_words
@@ -32,8 +33,8 @@ class List:
 
     # What to list.
     what: Annotated[
-        Positional[Literal["tasks", "algos", "presets", "settings", "studies"]],
-        arg(metavar="tasks|algos|presets|settings|studies"),
+        Positional[Literal["tasks", "algos", "presets", "settings", "studies", "names"]],
+        arg(metavar="tasks|algos|presets|settings|studies|names"),
     ]
     algo: str = "pac4sac"  # List the settings of this algorithm.
 
@@ -50,6 +51,8 @@ class List:
         """Return the rows of the table, from listed.json if they are there."""
         if self.what == "tasks":
             return task_rows()
+        if self.what == "names":
+            return name_rows()
         listed = json.loads(LISTED.read_text(encoding="utf-8"))
         name = f"settings of {self.algo}" if self.what == "settings" else self.what
         if name not in listed:
@@ -72,6 +75,15 @@ def task_row(task: "Task", extra: str) -> Row:
     limit = "" if task.r_limit is None else f"{task.r_limit:g}"
     horizon = "" if task.horizon is None else f"{task.horizon:,}"
     return task.name, extra, f"{task.steps:,}", horizon, limit, str(task.updates_per_step)
+
+
+def name_rows() -> Iterator[Row]:
+    """Yield the names of other libraries, with ours or with what to use instead."""
+    for names in (SETTINGS, OPTIONS):
+        for name, there in names.items():
+            yield name, there.where, there.ours or there.answer
+        if names is SETTINGS:
+            yield ()
 
 
 def setting_rows(algo: str) -> Iterator[Row]:

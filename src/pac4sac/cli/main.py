@@ -25,6 +25,7 @@ from pac4sac.cli.demo import Demo
 from pac4sac.cli.doctor import Doctor
 from pac4sac.cli.evaluate import Evaluate
 from pac4sac.cli.export import ExportCommand, named_onnx
+from pac4sac.cli.known_flags import with_our_flags
 from pac4sac.cli.list import List
 from pac4sac.cli.new import New
 from pac4sac.cli.reference import Reference
@@ -118,6 +119,7 @@ def parse(argv: list[str]) -> Command:
         argv = [*argv, "--help"]
     argv = named_onnx(argv)
     check_names(argv)
+    argv = with_our_flags(argv)
     command = _parse_with_tyro(argv)
     take_consent(command)
     if isinstance(command, Train) and command.config is not None:

@@ -7,10 +7,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pac4sac.agents import Agent, algorithm_name, get_algorithm
+from pac4sac.agents import Agent, algorithm_name, get_algorithm, setting_names
 from pac4sac.base.errors import UserError
+from pac4sac.base.known_names import no_such_setting, our_setting, our_settings, takes_known_names
 from pac4sac.base.objects import short_name
-from pac4sac.base.text import did_you_mean, file_name
+from pac4sac.base.text import file_name
 from pac4sac.base.trust import allow, allow_named
 from pac4sac.report.formats import tables_as_text
 from pac4sac.report.tables import Table
@@ -67,6 +68,7 @@ class Comparison(Result):
         return f"{text}\n\nUnfinished, because {self.reason}; the same call continues."
 
 
+@takes_known_names
 def compare(
     task: Environment,
     algos: str | Sequence[str | type[Agent]] = ("pac4sac", "sac", "ddpg"),
@@ -297,8 +299,8 @@ def _variant(algo: str, preset: str, values: Mapping[str, Any]) -> StudyVariant:
         preset: Its preset.
         values: Values by setting, or by algorithm and setting, as in "sac:alpha".
     """
-    known = {setting.name for setting in dataclasses.fields(get_algorithm(algo).agent.Config)}
-    common = {name: value for name, value in values.items() if name in known}
+    known = setting_names(algo)
+    common = {name: value for name, value in values.items() if our_setting(name, known) in known}
     own = {
         name.removeprefix(f"{algo}:"): value
         for name, value in values.items()
@@ -306,6 +308,7 @@ def _variant(algo: str, preset: str, values: Mapping[str, Any]) -> StudyVariant:
     }
     name = short_name(algo)
     label = name if preset == "default" else f"{name}-{preset}"
+    common, own = our_settings(common, known), our_settings(own, known)
     return StudyVariant(label, algo, preset, common | own)
 
 
@@ -320,13 +323,9 @@ def _check_settings(variants: Mapping[str, StudyVariant], values: Mapping[str, A
                 f"The setting {name} is for {owner}, which is not compared; it must be one of "
                 f"{names}."
             )
-        if setting not in used:
-            agents = [get_algorithm(variant.algo).agent for variant in variants.values()]
-            fields = chain(*(dataclasses.fields(agent.Config) for agent in agents))
-            known = dict.fromkeys(f.name for f in fields)
-            raise UserError(
-                f"None of {names} has a setting {setting}; {did_you_mean(setting, known)}"
-            )
+        if our_setting(setting, used) not in used:
+            known = dict.fromkeys(chain(*(setting_names(v.algo) for v in variants.values())))
+            raise no_such_setting(f"None of {names} has a", setting, known)
 
 
 def _check_warmup(study: Study) -> None:

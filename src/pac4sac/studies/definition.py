@@ -13,6 +13,7 @@ from typing import Any
 from pac4sac.agents import make_config
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import read_toml
+from pac4sac.base.known_names import answer_on_option
 from pac4sac.base.text import did_you_mean
 from pac4sac.runs.seeds import parse_seeds
 from pac4sac.studies.halving import Halving
@@ -338,7 +339,8 @@ class _Reader:
         """
         for key, value in table.items():
             if key not in keys:
-                raise self._mistake(key, f"{what} has no key {key!r}; {did_you_mean(key, keys)}")
+                instead = answer_on_option(key) or did_you_mean(key, keys)
+                raise self._mistake(key, f"{what} has no key {key!r}; {instead}")
             if keys[key] in CHECKS and not CHECKS[keys[key]](value):
                 raise self._mistake(key, f"{key} must be {keys[key]}, not {value!r}")
 

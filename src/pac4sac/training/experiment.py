@@ -17,6 +17,7 @@ import torch
 from pac4sac.agents import Agent, algorithm_name
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import check_links, write_json
+from pac4sac.base.known_names import takes_known_names
 from pac4sac.base.objects import is_in_process, short_name
 from pac4sac.base.stopping import StopReason, StopRequest
 from pac4sac.base.trust import allow, allow_named
@@ -67,6 +68,7 @@ class Result:
         return {run.run: score for run in self.runs if (score := score_run(run)) is not None}
 
 
+@takes_known_names
 def train(
     task: Environment,
     algo: str | type[Agent] = "pac4sac",

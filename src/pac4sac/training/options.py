@@ -1,12 +1,14 @@
 """Training options: each with its default, its allowed values and its help text."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Literal
 
 from pac4sac.base.errors import UserError
+from pac4sac.base.known_names import SETTINGS, answer_on_option
 from pac4sac.base.ranges import AT_LEAST_ONE, EPISODES, NON_NEGATIVE, Allowed, Interval, check_value
 from pac4sac.base.stopping import STEP_SECONDS
+from pac4sac.base.text import did_you_mean
 
 AUTO = "auto"
 BACKENDS = (AUTO, "eager", "compiled", "graph")
@@ -97,11 +99,21 @@ def _kind(option: "Field[Any]") -> type:
     return bool if option.default is False else str
 
 
+def _instead(name: str, known: Iterable[str]) -> str:
+    """Return the end of the message about an unknown option: what to use instead."""
+    if advice := answer_on_option(name):
+        return f"{advice}."
+    from pac4sac.agents import ALGORITHMS, setting_names  # torch takes a second to import
+
+    if name in SETTINGS or any(name in setting_names(algo) for algo in ALGORITHMS):
+        return f"it is a setting of algorithms: settings={{{name!r}: ...}}."
+    return did_you_mean(name, sorted(known))
+
+
 def make_options(steps: int, given: Mapping[str, Any]) -> Options:
     """Return options for a number of steps; refuse names that are not options."""
     known = {option.name for option in fields(Options)} - {"steps"}
-    if unknown := sorted(set(given) - known):
-        raise UserError(
-            f"There is no option {', '.join(unknown)}; there are {', '.join(sorted(known))}."
-        )
+    for name in given:
+        if name not in known:
+            raise UserError(f"There is no option {name}; {_instead(name, known)}")
     return Options(steps=steps, **given)

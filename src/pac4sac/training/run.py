@@ -13,11 +13,13 @@ from pac4sac.agents import (
     get_algorithm,
     make_config,
     removed_settings,
+    setting_names,
     stored_config,
 )
 from pac4sac.agents.settings import AgentConfig
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import as_json
+from pac4sac.base.known_names import our_settings
 from pac4sac.base.objects import check_trusted, script_checksums, short_name
 from pac4sac.base.sources import ENGINE, simulator_versions, source_checksums
 from pac4sac.base.text import file_name, setting_text
@@ -215,6 +217,7 @@ def make_runs(
         UserError: If a seed or a setting is wrong.
     """
     _check_seeds(seeds)
+    settings = our_settings(settings, setting_names(algo))
     updates, code, runs = _updates_per_step(task, algo, preset), code_today(algo, task), []
     for chosen in combinations(settings):
         config = make_config(algo, preset, updates | chosen)

@@ -1,0 +1,167 @@
+"""Names of settings and options in Stable-Baselines3 (SB3), RL Zoo and CleanRL, and ours for them.
+
+A name that means exactly the same is accepted; for the others there is an answer."""
+
+import difflib
+import functools
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+from pac4sac.base.errors import UserError
+from pac4sac.base.text import did_you_mean
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+SB3, CLEANRL, ZOO = "SB3", "CleanRL", "RL Zoo"
+BOTH = f"{SB3}, {CLEANRL}"
+
+
+@dataclass(frozen=True)
+class KnownName:
+    """A name from another library.
+
+    Attributes:
+        where: Libraries that have it.
+        ours: Our name, if it means exactly the same.
+        answer: What to use here, if not.
+    """
+
+    where: str
+    ours: str = ""
+    answer: str = ""
+
+
+NETWORKS = "set width and depth, critic_width and critic_depth, and activation"
+TARGETS = "target networks are updated in each update of their network; set tau"
+FIXED_ALPHA = "ent_coef=0.1 is alpha=0.1 with learn_alpha=false, and ent_coef='auto' is learn_alpha"
+SEEDS = "a run has one simulator; runs with different seeds train in parallel, as with seeds='0:5'"
+
+SETTINGS: Mapping[str, KnownName] = {
+    "learning_rate": KnownName(BOTH, "lr"),
+    "policy_lr": KnownName(CLEANRL, "actor_lr"),
+    "q_lr": KnownName(CLEANRL, answer="set critic_lr, and alpha_lr, for which CleanRL uses it too"),
+    "buffer_size": KnownName(BOTH, "capacity"),
+    "learning_starts": KnownName(BOTH, "warmup"),
+    "batch_size": KnownName(BOTH, "batch"),
+    "gradient_steps": KnownName(SB3, "updates_per_step"),
+    "train_freq": KnownName(SB3, answer="each environment step has updates_per_step updates"),
+    "n_steps": KnownName(SB3, "n_step"),
+    "ent_coef": KnownName(SB3, answer=FIXED_ALPHA),
+    "autotune": KnownName(CLEANRL, "learn_alpha"),
+    "policy_frequency": KnownName(CLEANRL, "policy_delay"),
+    "target_update_interval": KnownName(SB3, answer=TARGETS),
+    "target_network_frequency": KnownName(CLEANRL, answer=TARGETS),
+    "target_policy_noise": KnownName(SB3, "smoothing"),
+    "policy_noise": KnownName(CLEANRL, "smoothing"),
+    "target_noise_clip": KnownName(SB3, "smoothing_limit"),
+    "noise_clip": KnownName(CLEANRL, "smoothing_limit"),
+    "exploration_noise": KnownName(CLEANRL, "noise"),
+    "action_noise": KnownName(SB3, answer="set noise, and noise_colour for noise over time"),
+    "use_sde": KnownName(SB3, answer="set noise_colour to correlate exploration in time"),
+    "n_critics": KnownName(SB3, "critics"),
+    "n_quantiles": KnownName(SB3, "quantiles"),
+    "top_quantiles_to_drop_per_net": KnownName(SB3, "dropped"),
+    "net_arch": KnownName(SB3, answer=NETWORKS),
+    "activation_fn": KnownName(SB3, answer="set activation to relu or silu"),
+    "policy_kwargs": KnownName(SB3, answer=NETWORKS),
+    "normalize": KnownName(ZOO, answer="set normalise_observations and normalise_rewards"),
+    "norm_obs": KnownName(SB3, answer="set normalise_observations"),
+    "norm_reward": KnownName(SB3, answer="set normalise_rewards"),
+}
+OPTIONS: Mapping[str, KnownName] = {
+    "total_timesteps": KnownName(BOTH, "steps"),
+    "n_timesteps": KnownName(ZOO, "steps"),
+    "env": KnownName(f"{SB3}, {ZOO}", "task"),
+    "env_id": KnownName(CLEANRL, "task"),
+    "seed": KnownName(BOTH, "seeds"),
+    "eval_freq": KnownName(SB3, "evaluate_every"),
+    "n_eval_episodes": KnownName(SB3, "evaluation_episodes"),
+    "eval_episodes": KnownName(ZOO, "evaluation_episodes"),
+    "save_freq": KnownName(SB3, "checkpoint_every"),
+    "n_envs": KnownName(SB3, answer=SEEDS),
+    "num_envs": KnownName(CLEANRL, answer=SEEDS),
+    "env_wrapper": KnownName(ZOO, answer="use wrappers, or --wrapper on the command line"),
+    "policy": KnownName(SB3, answer=NETWORKS),
+    "log_interval": KnownName(SB3, answer="log_every counts steps, not episodes"),
+    "tensorboard_log": KnownName(SB3, answer="use --track tensorboard on the command line"),
+    "cuda": KnownName(CLEANRL, answer="use device, which is a GPU by default if there is one"),
+    "exp_name": KnownName(CLEANRL, answer="use out for the folder"),
+    "capture_video": KnownName(CLEANRL, answer="film a trained agent with pac4sac watch"),
+    "save_model": KnownName(CLEANRL, answer="agents are always saved"),
+    "verbose": KnownName(SB3, answer="the commands show progress, and Python prints nothing"),
+    "progress_bar": KnownName(SB3, answer="the commands show progress, and Python prints nothing"),
+}
+
+
+def our_setting(name: str, known: Container[str]) -> str:
+    """Return the name that a setting has here, if an algorithm with these settings knows it."""
+    ours = SETTINGS[name].ours if name in SETTINGS else ""
+    return ours if name not in known and ours in known else name
+
+
+def our_settings(settings: Mapping[str, Any], known: Container[str]) -> dict[str, Any]:
+    """Return settings under our names.
+
+    Raises:
+        UserError: If a setting is given under two names.
+    """
+    return _renamed(settings, {name: our_setting(name, known) for name in settings})
+
+
+def our_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of training under our names, if they mean exactly the same.
+
+    Raises:
+        UserError: If an option is given under two names.
+    """
+    ours = {name: OPTIONS[name].ours for name in given if name in OPTIONS}
+    return _renamed(given, {name: ours.get(name) or name for name in given})
+
+
+def takes_known_names(function: Callable[P, T]) -> Callable[P, T]:
+    """Let a function take options of training under the names of other libraries too."""
+
+    @functools.wraps(function)
+    def call(*arguments: P.args, **named: P.kwargs) -> T:
+        return function(*arguments, **our_options(named))
+
+    return call
+
+
+def _renamed(given: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    renamed: dict[str, Any] = {}
+    for name, value in given.items():
+        if names[name] in renamed:
+            same = " and ".join(other for other in given if names[other] == names[name])
+            raise UserError(f"{same} are the same; leave one of them out.")
+        renamed[names[name]] = value
+    return renamed
+
+
+def no_such_setting(owner: str, name: str, known: Iterable[str]) -> UserError:
+    """Return the error about a setting that an algorithm, or several, lack.
+
+    Args:
+        owner: The algorithm with its verb, such as "sac has no".
+        name: The setting.
+        known: The settings that there are.
+    """
+    if name in SETTINGS:
+        there = SETTINGS[name]
+        advice = there.answer or f"it is called {there.ours} here, which some algorithms have"
+        return UserError(f"{owner} setting {name!r}: {advice}.")
+    ours = [*known]
+    names = [*ours, *(other for other, there in SETTINGS.items() if there.ours in ours)]
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
+    suggestion = did_you_mean(name, close or ours, "it has")
+    return UserError(f"{owner} setting {name!r}; {suggestion}")
+
+
+def answer_on_option(name: str) -> str:
+    """Return what to use here instead of an option of another library, or nothing."""
+    there = OPTIONS.get(name)
+    if there is None:
+        return ""
+    return there.answer or f"it is called {there.ours} here"

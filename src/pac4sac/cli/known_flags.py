@@ -1,0 +1,69 @@
+"""Flags of other libraries: take those that mean the same as ours, and answer the others."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import fields
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from pac4sac.base.errors import UserError
+from pac4sac.base.known_names import OPTIONS, SETTINGS, answer_on_option
+from pac4sac.cli.arguments import FLAG_NAMES
+from pac4sac.cli.compare import Compare
+from pac4sac.cli.train import Train
+
+COMMANDS: dict[str, type[Any]] = {"train": Train, "compare": Compare}
+TASK = "--task"  # of other libraries; here the task has no flag
+
+
+def with_our_flags(argv: Sequence[str]) -> list[str]:
+    """Return the arguments of a command with our names for the flags of other libraries.
+
+    Raises:
+        UserError: If a flag is a setting, or one of another library that has no equal here.
+    """
+    if not argv or argv[0] not in COMMANDS:
+        return list(argv)
+    own = {FLAG_NAMES.get(f.name, f.name) for f in fields(COMMANDS[argv[0]])}
+    words = list(chain(*(_in_our_words(word, own) for word in argv)))
+    if TASK in words[:-1]:
+        # first, since after --set the parser would take it as a setting
+        place = words.index(TASK)
+        task = words[place + 1]
+        del words[place : place + 2]
+        words.insert(1, task)
+    return words
+
+
+def _in_our_words(word: str, own: set[str]) -> list[str]:
+    """Return a word of a command, under our name if it is a flag of another library.
+
+    Args:
+        word: A flag, perhaps with a value after "=", or another word.
+        own: Names of the command's flags.
+    """
+    flag, equals, value = word.partition("=")
+    name = flag.removeprefix("--").replace("-", "_")
+    if not flag.startswith("--") or name.removeprefix("no_") in own - {"task"}:
+        return [word]
+    ours = OPTIONS[name].ours if name in OPTIONS else name
+    if ours in own:
+        return [f"--{ours.replace('_', '-')}", *([value] if equals else [])]
+    if advice := answer_on_option(name):
+        raise UserError(f"There is no option {flag}; {advice}.")
+    if name in SETTINGS or name in _shipped_settings():
+        given = f"{name}={value or 'VALUE'}"
+        raise UserError(f"There is no option {flag}; it is a setting: --set {given}.")
+    return [word]
+
+
+def _shipped_settings() -> set[str]:
+    """Return the names of all settings of shipped algorithms."""
+    listed = json.loads(Path(__file__).with_name("listed.json").read_text(encoding="utf-8"))
+    return {
+        line.split("\t")[0].rstrip("*")
+        for name, lines in listed.items()
+        if name.startswith("settings of ")
+        for line in lines
+    }
