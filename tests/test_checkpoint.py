@@ -1,6 +1,7 @@
 """Damaged, foreign and hostile checkpoints: never a silent wrong resume, and nothing in them is
 executed."""
 
+import contextlib
 import hashlib
 import io
 import json
@@ -11,7 +12,9 @@ import shutil
 import signal
 import struct
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 import torch
@@ -329,18 +332,20 @@ def test_a_full_disk_leaves_the_checkpoint_before_and_a_resume_goes_on(
     """The disk fills up in one after another of the writes of the second checkpoint and of the
     last."""
     folder = tmp_path / "x"
-    write = files.write_durably
+    opened = files.durable_file
     for attempt, fails_at in enumerate([12, 5, 3, 1]):
         countdown = [fails_at]
 
-        def full(path: Path, data: bytes, countdown: list[int] = countdown) -> None:
+        @contextlib.contextmanager
+        def full(path: Path, countdown: list[int] = countdown) -> Iterator[BinaryIO]:
             countdown[0] -= 1
-            if countdown[0] == 0:
-                path.write_bytes(data[:10])
-                raise OSError(28, "No space left on device", str(path))
-            write(path, data)
+            with opened(path) as file:
+                yield file
+                if countdown[0] == 0:
+                    file.truncate(10)
+                    raise OSError(28, "No space left on device", str(path))
 
-        monkeypatch.setattr(files, "write_durably", full)
+        monkeypatch.setattr(files, "durable_file", full)
         with pytest.raises(OSError, match="No space left"):
             pac4sac.resume(folder) if attempt else train(folder, steps=160)
         assert not list(folder.glob("cohorts/000/*.part"))

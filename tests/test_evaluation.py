@@ -291,10 +291,12 @@ def test_no_damaged_agent_file_is_taken_for_an_agent(folder: Path, tmp_path: Pat
         broken = bytearray(content)
         broken[luck.randrange(len(content))] ^= luck.randrange(1, 256)
         path.write_bytes(broken)
-        with pytest.raises(UserError, match=r"agent\.safetensors is (no agent of pac4sac|damaged)"):
+        with pytest.raises(
+            UserError, match=r"agent\.safetensors is (not an agent of pac4sac|damaged)"
+        ):
             pac4sac.load(path)
         path.write_bytes(content[: luck.randrange(len(content))])
-        with pytest.raises(UserError, match=r"agent\.safetensors is no agent of pac4sac"):
+        with pytest.raises(UserError, match=r"agent\.safetensors is not an agent of pac4sac"):
             pac4sac.load(path)
 
 

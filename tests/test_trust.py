@@ -14,6 +14,7 @@ from safetensors import safe_open
 
 import pac4sac
 from pac4sac import UserError
+from pac4sac.base import trust
 from pac4sac.base.trust import TRUSTED
 from pac4sac.cli.main import main
 from pac4sac.training.agent_file import FORMAT, checksum, read_agent_file
@@ -268,3 +269,87 @@ def test_a_folder_that_holds_runs_of_ones_own_is_compared_without_their_code(tra
     del sys.modules[trap.module]
     assert main([*command, "--steps", "60", "--device", "cpu", "--backend", "eager"]) == 0
     assert not trap.mark.exists()
+
+
+OPTIONAL = "pygame"  # of Gymnasium, which draws with it
+
+
+def test_an_optional_module_is_never_taken_from_the_working_directory(trap):
+    (trap.folder / f"{OPTIONAL}.py").write_text(PAYLOAD.format(mark=str(trap.mark)))
+    (trap.folder / "helper.py").write_text("NUMBER = 1\n")
+    own = trap.folder / "own_sac.py"
+    own.write_text(
+        "import helper\nfrom pac4sac.agents.sac import Sac\nclass Agent(Sac):\n"
+        "    def end_of_episode(self, state, ended):\n        import late_helper\n"
+    )
+    (trap.folder / "late_helper.py").write_text("")
+    probe = "try:\n    import {0}\nexcept ImportError:\n    print('not found')\n"
+    code = "from pac4sac.base import trust\n" + (
+        "with trust.consent_of_one_command():\n"
+        "    trust.allow(['gymnasium', 'own_sac'])\n"
+        "    trust.own_class('own_sac:Agent', 'algorithm', object)\n"
+        "    import gymnasium\n"
+    )
+    code += "".join(f"    {line}\n" for line in probe.format(f"no_{OPTIONAL}, helper").splitlines())
+    (trap.folder / f"no_{OPTIONAL}.py").write_text("")
+    variables = {name: value for name, value in os.environ.items() if name != TRUSTED}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        cwd=trap.folder, env=variables | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("not found\n", "")
+    done = trap.run("watch", "shared", "--trust", "gymnasium")
+    assert not trap.mark.exists()
+    trap.set(algo="own_sac:Agent")
+    done = trap.run("evaluate", "shared", "--episodes", "1", "--trust", "own_sac")
+    assert done.returncode == 0, done.stderr
+    own.unlink()
+    done = trap.run("evaluate", "shared", "--trust", "own_sac")
+    assert "No module named 'own_sac'" in done.stderr
+
+
+def test_a_terminal_asks_once_for_each_content_of_a_file(trap, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    questions, answers = [], [False]
+
+    def load() -> None:
+        def ask(question: str) -> bool:
+            questions.append(question)
+            return answers[-1]
+
+        with trust.consent_of_one_command(ask):
+            pac4sac.load(trap.agent)
+
+    trap.set(algo=f"{trap.module}:Agent")
+    with pytest.raises(UserError, match="--trust"):
+        load()
+    assert questions == [f"Run code from {trap.module}.py? [y/N] "]
+    assert not trap.mark.exists()
+    answers.append(True)
+    load()
+    load()
+    assert len(questions) == 2
+    assert trap.mark.exists()
+    source = trap.folder / f"{trap.module}.py"
+    source.write_text(source.read_text() + "# edited\n")
+    answers.append(False)
+    with pytest.raises(UserError, match="--trust"):
+        load()
+    assert len(questions) == 3
+    with pytest.raises(UserError, match="--trust"):
+        pac4sac.load(trap.agent)  # without a terminal nothing is remembered
+    trap.set(algo="nowhere:Agent")
+    with pytest.raises(UserError, match="--trust nowhere"):
+        load()
+    assert len(questions) == 3
+
+
+def test_sentences_about_trust_are_whole(trap, capsys):
+    Path("mine.toml").write_text(STUDY.format(task="Pendulum-v1", algo=f"{trap.module}:Agent"))
+    assert main(["study", "status", "mine.toml"]) == 2
+    said = capsys.readouterr().err
+    assert "UserError" not in said
+    assert ".." not in said.replace("...", "")
+    assert main(["study", "status", "mine.toml", "--trust", trap.module, "--out", "a b"]) == 2
+    suggested = f"pac4sac study run mine.toml --out 'a b' --trust {trap.module}"
+    assert capsys.readouterr().err.strip().endswith(suggested)

@@ -1,6 +1,7 @@
 """Experiments small enough to be trained dozens of times, and processes that train them and can be
 killed."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -8,9 +9,9 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from safetensors.torch import load_file
@@ -171,14 +172,17 @@ def _die_in_write(countdown: int) -> None:
     """Be killed in the middle of the n-th durable write, with half of it on the disk."""
     written = [0]
 
-    def half(path: Path, data: bytes) -> None:
+    @contextlib.contextmanager
+    def half(path: Path) -> Iterator[BinaryIO]:
         written[0] += 1
-        if written[0] == countdown:
-            path.write_bytes(data[: len(data) // 2])
-            os.kill(os.getpid(), signal.SIGKILL)
-        write(path, data)
+        with opened(path) as file:
+            yield file
+            if written[0] == countdown:
+                file.flush()
+                os.truncate(path, path.stat().st_size // 2)
+                os.kill(os.getpid(), signal.SIGKILL)
 
-    write, files.write_durably = files.write_durably, half
+    opened, files.durable_file = files.durable_file, half
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Writing files without half-written states, reading files that may be damaged, and JSON."""
 
+import contextlib
 import errno
 import json
 import math
@@ -8,17 +9,25 @@ import re
 import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from io import BufferedReader
 from pathlib import Path
 from types import UnionType
-from typing import Any
+from typing import Any, BinaryIO
 
 from pac4sac.base.errors import UserError
 
 
 def write_durably(path: Path, data: bytes) -> None:
     """Write a file to the disk; fail if the path is a symbolic link."""
-    with open(path, "wb", opener=_open_no_link) as file:
+    with durable_file(path) as file:
         file.write(data)
+
+
+@contextlib.contextmanager
+def durable_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing; at the end it is on the disk. Fail if it is a symbolic link."""
+    with open(path, "wb", opener=_open_no_link) as file:
+        yield file
         file.flush()
         os.fsync(file.fileno())
 
@@ -78,11 +87,30 @@ def all_below(folder: Path) -> Iterator[Path]:
             yield Path(place, name)
 
 
+@contextlib.contextmanager
+def open_regular(path: Path) -> Iterator[BufferedReader]:
+    """Open a regular file for reading; a pipe, for example, would block its reader."""
+    with open(path, "rb", opener=_open_without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is not an ordinary file", str(path))
+        yield file
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    """Open a file, also a pipe without a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def read_file(path: Path) -> bytes:
-    """Return the content of a regular file; a pipe, for example, would block its reader."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "it is no ordinary file", str(path))
-    return path.read_bytes()
+    """Return the content of a regular file.
+
+    Raises:
+        OSError: If it cannot be read, or is too large to be a file of this package.
+    """
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size > LARGEST_FILE:
+            raise OSError(errno.EFBIG, f"it has more than {LARGEST_FILE >> 20} MB", str(path))
+        return file.read()
 
 
 def read_if_there(path: Path) -> bytes:
@@ -99,6 +127,7 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+LARGEST_FILE = 2**29  # bytes of a text, such as an archive
 Kinds = Mapping[str, type | UnionType]
 ANY: Kinds = {}
 COPY = "put a whole copy in its place, or leave it out."

@@ -3,6 +3,7 @@ comes at once."""
 
 import contextlib
 import io
+import itertools
 import os
 import sys
 import warnings
@@ -10,11 +11,10 @@ from pathlib import Path
 from typing import get_args
 
 import tyro
-from rich.console import Console
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.text import did_you_mean
-from pac4sac.base.trust import allow, allow_named, consent_of_one_command, trusted, trusted_module
+from pac4sac.base.trust import allow, allow_named, consent_of_one_command, trusted_module
 from pac4sac.base.version import __version__
 from pac4sac.cli import arguments
 from pac4sac.cli.certify import Certify
@@ -31,7 +31,7 @@ from pac4sac.cli.new import New
 from pac4sac.cli.reference import Reference
 from pac4sac.cli.report import Report
 from pac4sac.cli.resume import Resume
-from pac4sac.cli.shared import INTERRUPTED, WholeWords
+from pac4sac.cli.shared import INTERRUPTED, CheckedOutput, OutputFull, Terminal, WholeWords
 from pac4sac.cli.study import StudyCommand
 from pac4sac.cli.train import Train
 from pac4sac.cli.watch import Watch
@@ -59,6 +59,8 @@ Command = (  # in the order of the help, each called like its class
     | Doctor
 )
 GROUPS = {StudyCommand: "study", ExportCommand: "export"}  # of commands
+COMPLETION = ("--tyro-print-completion", "--tyro-write-completion")  # flags of the parser
+SHELLS = ("bash", "zsh", "tcsh", "fish")
 NAMES = {  # that may follow the name of the program, and that of a command
     (): [GROUPS.get(kind) or kind.__name__.lower() for kind in get_args(Command)],
     ("study",): ["run", "plan", "status", "collect"],
@@ -71,11 +73,18 @@ def main(argv: list[str] | None = None) -> int:
     failed, 130 after Ctrl-C, 1 for other failures."""
     _print_on_every_terminal()
     try:
-        return run_command(sys.argv[1:] if argv is None else argv)
+        with contextlib.redirect_stdout(CheckedOutput(sys.stdout)):
+            try:
+                return run_command(sys.argv[1:] if argv is None else argv)
+            finally:
+                sys.stdout.flush()
+    except OutputFull as error:
+        _discard_output()
+        return complain(str(error))
     except UserError as error:
         return complain(str(error))
     except BrokenPipeError:  # the reader has closed our output
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 1
     except OSError as error:
         if error.filename is None or error.strerror is None:  # not about a file
@@ -87,6 +96,12 @@ def main(argv: list[str] | None = None) -> int:
         return asked.code if isinstance(asked.code, int) else 2
 
 
+def _discard_output() -> None:
+    """Send what is printed from now on, and what Python prints at its end, nowhere."""
+    with contextlib.suppress(OSError, ValueError):  # tests replace the stream
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _print_on_every_terminal() -> None:
     """Print ? instead of a character that the encoding of the terminal lacks, such as ±."""
     for stream in (sys.stdout, sys.stderr):
@@ -96,17 +111,23 @@ def _print_on_every_terminal() -> None:
 
 def run_command(argv: list[str]) -> int:
     """Parse the arguments and run the command that they name."""
-    with consent_of_one_command(), warnings.catch_warnings():
+    terminal = Terminal(markup=False)
+    can_ask = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+    with consent_of_one_command(terminal.ask if can_ask else None), warnings.catch_warnings():
         command = parse(argv)
-        warnings.showwarning = lambda message, *_, **__: print(
-            f"pac4sac: warning: {message}", file=sys.stderr
-        )
-        return command.run(Console(markup=False))
+        warnings.showwarning = lambda message, *_, **__: report(f"warning: {message}")
+        return command.run(terminal)
+
+
+def report(sentence: str) -> None:
+    """Print a sentence to standard error, unless that is full or closed."""
+    with contextlib.suppress(OSError):
+        print(f"pac4sac: {sentence}", file=sys.stderr, flush=True)
 
 
 def complain(sentence: str, code: int = 2) -> int:
     """Print why a command failed, and return its exit code."""
-    print(f"pac4sac: {sentence}", file=sys.stderr)
+    report(sentence)
     return code
 
 
@@ -120,6 +141,7 @@ def parse(argv: list[str]) -> Command:
     argv = named_onnx(argv)
     check_names(argv)
     argv = with_our_flags(argv)
+    _check_completion(argv)
     command = _parse_with_tyro(argv)
     take_consent(command)
     if isinstance(command, Train) and command.config is not None:
@@ -134,6 +156,13 @@ def _parse_with_tyro(argv: list[str]) -> Command:
     with contextlib.redirect_stdout(output):
         command: Command = tyro.cli(Command, prog="pac4sac", description=DESCRIPTION, args=argv)
     return command
+
+
+def _check_completion(argv: list[str]) -> None:
+    """Refuse completion for a shell that the parser does not know."""
+    for flag, shell in itertools.pairwise([*argv, ""]):
+        if flag.replace("_", "-") in COMPLETION and shell not in SHELLS:
+            raise UserError(f"{flag} takes one of {', '.join(SHELLS)}, not {shell!r}.")
 
 
 def _train_with_file(command: Train, file: Path, argv: list[str]) -> Train:
@@ -161,12 +190,9 @@ def check_names(argv: list[str]) -> None:
 
 
 def take_consent(command: Command) -> None:
-    """Trust the modules that a command names, also those in the working directory as python -m
-    does."""
+    """Trust the modules that a command names."""
     given = vars(getattr(command, "command", command))  # `study` holds its own command
     allow(given.get("trust", ()))
     several = ",".join(given.get(name) or "" for name in ("algos", "callback"))
     allow_named(given.get("task"), given.get("algo"), *several.split(","))
     allow_named(*(words[0] for words in given.get("wrappers", ()) if words))
-    if trusted() and "" not in sys.path:
-        sys.path.append("")

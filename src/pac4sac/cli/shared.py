@@ -4,13 +4,15 @@ import contextlib
 import io
 import re
 import shutil
+import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich import box
 from rich.console import Console
+from rich.status import Status
 from rich.table import Table
 
 from pac4sac.base.errors import UserError
@@ -83,6 +85,57 @@ def show_whole_words(console: Console, table: Table) -> None:
 
 def _longest(texts: Iterable[str]) -> int:
     return max(map(len, texts))
+
+
+class OutputFull(UserError):
+    """Standard output cannot be written."""
+
+
+class CheckedOutput:
+    """Standard output that reports a full device in a sentence, apart from errors of files."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        with self._sentence():
+            return self.stream.write(text)
+
+    def flush(self) -> None:
+        with self._sentence():
+            self.stream.flush()
+
+    @contextlib.contextmanager
+    def _sentence(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputFull(
+                f"Standard output cannot be written: {error.strerror}. Direct it to another file "
+                "or device."
+            ) from error
+
+
+class Terminal(Console):
+    """A console that can ask a question while it shows a spinner."""
+
+    spinner: Status | None = None
+
+    def status(self, *what: Any, **how: Any) -> Status:
+        self.spinner = super().status(*what, **how)
+        return self.spinner
+
+    def ask(self, question: str) -> bool:
+        """Ask a question on standard error; only y or yes means yes."""
+        if self.spinner is not None:
+            self.spinner.stop()  # it would write over the answer
+        print(question, end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 class WholeWords(io.TextIOBase):

@@ -13,6 +13,7 @@ from tyro.conf import OmitSubcommandPrefixes, Positional, arg, subcommand
 
 from pac4sac.base.errors import UserError
 from pac4sac.base.text import duration
+from pac4sac.base.trust import trust_flags
 from pac4sac.cli import arguments
 from pac4sac.cli.arguments import optional
 from pac4sac.cli.shared import say, writing
@@ -232,9 +233,10 @@ class StudyStatusCommand(ChosenStudy):
         if study.halving is not None:
             study, root = present_rung(study, root)
         if read_study(root) is None:
+            out = f" --out {shlex.quote(str(self.out))}" if self.out else ""
             raise UserError(
                 f"{root} holds no study yet; start it with: pac4sac study run "
-                f"{shlex.quote(self.name)}."
+                f"{shlex.quote(self.name)}{out}{trust_flags()}"
             )
         cohorts = plan(study, root, UNLIMITED_MEMORY)
         states = [counted_statuses(cohort) for cohort in cohorts]

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from pac4sac.base.trust import trusted
+from pac4sac.base.trust import trust_flags
 from pac4sac.cli.arguments import callback_flags
 from pac4sac.cli.result_table import episodes_above, result_table
 from pac4sac.cli.shared import INTERRUPTED, SOME_FAILED, say, writing
@@ -117,8 +117,8 @@ def _next_commands(folder: Path, runs: Sequence[RunRecord]) -> Iterator[str]:
     if not any((run.folder / "agent.safetensors").is_file() for run in runs):
         return
     path = shlex.quote(str(folder))
-    yield f"Film it with:    pac4sac watch {path}{_trust_flags()}"
-    yield f"Test it with:    pac4sac evaluate {path}{_trust_flags()}"
+    yield f"Film it with:    pac4sac watch {path}{trust_flags()}"
+    yield f"Test it with:    pac4sac evaluate {path}{trust_flags()}"
     yield f"Write it up:     pac4sac report {path}"
 
 
@@ -147,11 +147,7 @@ def _save_picture(folder: Path, runs: Sequence[RunRecord]) -> Path:
 
 
 def _resume_command(folder: Path, callbacks: Sequence[str]) -> str:
-    return f"pac4sac resume {shlex.quote(str(folder))}{callback_flags(callbacks)}{_trust_flags()}"
-
-
-def _trust_flags() -> str:
-    return "".join(f" --trust {module}" for module in trusted())
+    return f"pac4sac resume {shlex.quote(str(folder))}{callback_flags(callbacks)}{trust_flags()}"
 
 
 def achievement(runs: Sequence[RunRecord]) -> str:

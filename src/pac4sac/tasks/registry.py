@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from pac4sac.base.errors import UserError, how_to_install
 from pac4sac.base.objects import is_in_process, object_of
-from pac4sac.base.trust import trusted_module
+from pac4sac.base.trust import allow_registered, trusted_module
 from pac4sac.tasks.catalogue import HORIZON, NAMED_TASKS, TASKS, Task
 from pac4sac.tasks.custom import accepted, check_new, custom_spec, made_spec
 from pac4sac.tasks.offscreen import VARIABLE, advice_on, choose_offscreen_rendering
@@ -115,6 +115,8 @@ def find_spec(env_id: str) -> EnvSpec:
         spec = custom_spec(env_id)
     if spec is None:
         raise UserError(f"There is no task or environment {env_id!r}; {_nearest(env_id, module)}")
+    if module and isinstance(spec.entry_point, str):
+        allow_registered(module, spec.entry_point.partition(":")[0])
     return spec
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
 import safetensors.torch
 from torch import Tensor
 
@@ -17,6 +16,7 @@ from pac4sac.base.errors import UserError
 from pac4sac.base.files import check_kinds, check_links, parse_json, write_whole
 from pac4sac.runs.metrics import last_evaluations
 from pac4sac.runs.reading import LAST_EPISODES, RunRecord, read_run, run_folders_below
+from pac4sac.training import tensor_file
 from pac4sac.training.run import Run
 
 FORMAT, VERSION = "pac4sac agent", 1
@@ -55,7 +55,7 @@ def checksum(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     content = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for name in sorted(tensors):
         content.update(f"{name} {tensors[name].dtype} {list(tensors[name].shape)}".encode())
-        content.update(tensors[name].numpy().tobytes())
+        content.update(np.ascontiguousarray(tensors[name].numpy()).data)
     return content.hexdigest()
 
 
@@ -138,22 +138,46 @@ def adopt(state: State, tensors: Mapping[str, Tensor], source: str) -> None:
     """Copy the tensors of one run to all runs of a state."""
     for name, tensor in tensors.items():
         if name not in state or (1, *state[name].shape[1:]) != tensor.shape:
-            raise UserError(f"The agent in {source} has another structure ({name} does not fit).")
+            raise _other_structure(source, name)
         state[name].copy_(tensor.expand_as(state[name]))
 
 
+def check_networks(agent: Agent, tensors: Mapping[str, Tensor], source: str) -> None:
+    """Refuse the tensors of one run whose networks have another shape than those of an agent.
+
+    Nothing of the agent's size needs to be allocated before.
+    """
+    for name, net in agent.nets.items():
+        if name in tensors and tensors[name].shape != (1, net.members, sum(net.sizes)):
+            raise _other_structure(source, name)
+
+
+def _other_structure(source: str, name: str) -> UserError:
+    return UserError(f"The agent in {source} has another structure ({name} does not fit).")
+
+
 def read_agent_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the description and the tensors of an agent's file, after a check of its checksum."""
+    """Return the description and the tensors of an agent's file, after a check of its checksum.
+
+    Raises:
+        UserError: If it is damaged, or a weight is not a finite number.
+    """
     try:
-        # safetensors gets the bytes: it refuses paths that are not valid text, and it does not
-        # return the metadata in the JSON header.
-        content = path.read_bytes()
-        tensors = safetensors.torch.load(content)
-        header = parse_json(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        label = parse_json((header.get("__metadata__") or {})[FORMAT])
-    except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
-        raise UserError(f"{path} is no agent of pac4sac, or it is damaged ({error}).") from error
+        arrays, texts = tensor_file.read(path)
+        label = parse_json(texts[FORMAT])
+    except (OSError, KeyError, ValueError) as error:
+        reason = "it lacks its description" if isinstance(error, KeyError) else error
+        raise UserError(
+            f"{path} is not an agent of pac4sac, or it is damaged ({reason})."
+        ) from error
+    tensors = tensor_file.as_tensors(arrays)
     check_kinds(label, {"about": dict, "sha256": str}, str(path), VERSION)
     if checksum(label["about"], tensors) != label["sha256"]:
         raise UserError(f"{path} is damaged: its content does not match its checksum.")
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise UserError(
+                f"{path} is damaged: its {name} has weights that are not finite numbers. Take a "
+                "copy, or train again."
+            )
     return label["about"], tensors

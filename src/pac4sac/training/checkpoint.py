@@ -15,19 +15,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import safetensors.numpy
-import safetensors.torch
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from pac4sac.base import files
 from pac4sac.base.errors import DamagedCheckpoint, UserError
 from pac4sac.runs.identity import checkpoint_facts
+from pac4sac.training import tensor_file
 
 VERSION = 1
 KEPT_APART = "kept-"  # prefix of checkpoints from before the failure of a run
 KEPT = 2  # the newest, and the one before it in case the newest is damaged
 FILES = ("learner.safetensors", "pool.safetensors", "progress.json")
+# What every checkpoint has: numbers of dimensions, the first of which is the run, and types.
+LEARNER = {"replay": 3, "observation": 2, "action": 2, "incoming": 2}
+POOL = {"seed": 1, "episode": 1, "steps": 1, "actions": 3, "observation": 2, "parked": 1}
+POOL |= {"failures": 1}
+PROGRESS = {"status": list, "details": list, "logs": list, "placement": dict, "complete": bool}
+PLACEMENT = {"device": str, "backend": str, "threads": int}
 
 
 class Checkpoint(NamedTuple):
@@ -47,8 +53,7 @@ def save(root: Path, fingerprint: str, step: int, checkpoint: Checkpoint) -> Non
     part = final.with_suffix(".part")
     part.mkdir()
     try:
-        for name, data in _files_of(checkpoint, fingerprint).items():
-            files.write_durably(part / name, data)
+        _write_files(part, fingerprint, checkpoint)
         files.sync_folder(part)
         if final.exists():  # the same step, saved before and found damaged, or again after a resume
             shutil.rmtree(final)
@@ -61,24 +66,24 @@ def save(root: Path, fingerprint: str, step: int, checkpoint: Checkpoint) -> Non
         shutil.rmtree(old)
 
 
-def _files_of(checkpoint: Checkpoint, fingerprint: str) -> dict[str, bytes]:
-    """Return the content of each file of a checkpoint, the manifest last."""
-    pool = {name: np.ascontiguousarray(array) for name, array in checkpoint.pool.items()}
-    contents = {
-        FILES[0]: safetensors.torch.save(checkpoint.learner),
-        FILES[1]: safetensors.numpy.save(pool),
-        FILES[2]: json.dumps(checkpoint.progress, default=np.ndarray.tolist).encode(),
+def _write_files(folder: Path, fingerprint: str, checkpoint: Checkpoint) -> None:
+    """Write the files of a checkpoint, the manifest last."""
+    progress = json.dumps(checkpoint.progress, default=np.ndarray.tolist).encode()
+    files.write_durably(folder / FILES[2], progress)
+    written = {
+        FILES[0]: tensor_file.write(folder / FILES[0], checkpoint.learner),
+        FILES[1]: tensor_file.write(folder / FILES[1], checkpoint.pool),
+        FILES[2]: (hashlib.sha256(progress).hexdigest(), len(progress)),
     }
     manifest = {
         "format": "pac4sac checkpoint",
         "version": VERSION,
         "cohort": fingerprint,
         "files": {
-            name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
-            for name, data in contents.items()
+            name: {"sha256": checksum, "bytes": size} for name, (checksum, size) in written.items()
         },
     }
-    return contents | {"manifest.json": json.dumps(manifest, indent=1).encode()}
+    files.write_durably(folder / "manifest.json", json.dumps(manifest, indent=1).encode())
 
 
 def load_newest(
@@ -175,16 +180,39 @@ def _load(folder: Path, fingerprint: str) -> Checkpoint:
         DamagedCheckpoint: If it is damaged or belongs to another cohort.
     """
     checksums = _checksums(folder, fingerprint)
-    contents = [_read_file(folder / name, checksums[name]) for name in FILES]
+    for name in FILES:
+        _check_file(folder / name, checksums[name])
     try:
-        learner, pool, progress = contents
-        return Checkpoint(
-            safetensors.torch.load(learner),
-            safetensors.numpy.load(pool),
-            files.parse_json(progress),
-        )
-    except Exception as error:  # any error of a parser whose input we did not write
-        raise DamagedCheckpoint(f"its content is unreadable ({type(error).__name__})") from error
+        learner, pool = (tensor_file.read(folder / name).arrays for name in FILES[:2])
+        progress = files.parse_json(files.read_file(folder / FILES[2]))
+        checkpoint = Checkpoint(tensor_file.as_tensors(learner), pool, progress)
+        check_schema(checkpoint)
+        return checkpoint
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise DamagedCheckpoint(f"its content is unreadable ({error})") from error
+
+
+def check_schema(checkpoint: Checkpoint) -> None:
+    """Refuse a checkpoint that lacks a part which every cohort has, or has it in another shape.
+
+    Raises:
+        ValueError: If a tensor or an entry is wrong.
+    """
+    learner, pool, progress = checkpoint
+    for table, kinds in ((progress, PROGRESS), (progress["placement"], PLACEMENT)):
+        if wrong := [name for name, kind in kinds.items() if not isinstance(table[name], kind)]:
+            raise ValueError(f"its progress lacks a readable {', '.join(wrong)}")
+    runs = len(progress["status"])
+    if runs == 0 or learner["step"].shape or learner["step"].dtype != torch.int64:
+        raise ValueError("it has no step")
+    for name, dimensions in LEARNER.items():
+        if learner[name].ndim != dimensions or len(learner[name]) != runs:
+            raise ValueError(f"its {name} is not of {runs} runs")
+        if learner[name].dtype != torch.float32:
+            raise ValueError(f"its {name} has the type {learner[name].dtype}")
+    for name, dimensions in POOL.items():
+        if pool[name].ndim != dimensions or (name != "failures" and len(pool[name]) != runs):
+            raise ValueError(f"its {name} is not of {runs} simulators")
 
 
 def _checksums(folder: Path, fingerprint: str) -> dict[str, str]:
@@ -204,15 +232,15 @@ def _checksums(folder: Path, fingerprint: str) -> dict[str, str]:
     return checksums
 
 
-def _read_file(path: Path, checksum: str) -> bytes:
-    """Return the content of a file of a checkpoint, which must match its checksum."""
+def _check_file(path: Path, checksum: str) -> None:
+    """Refuse a file of a checkpoint that does not match its checksum."""
     try:
-        content = files.read_file(path)
+        with files.open_regular(path) as file:
+            is_whole = hashlib.file_digest(file, "sha256").hexdigest() == checksum
     except OSError as error:
         raise DamagedCheckpoint(f"{path.name} is unreadable ({error.strerror})") from error
-    if hashlib.sha256(content).hexdigest() != checksum:
+    if not is_whole:
         raise DamagedCheckpoint(f"{path.name} does not match its checksum")
-    return content
 
 
 def fingerprint(runs: Sequence[Mapping[str, Any]]) -> str:

@@ -339,6 +339,9 @@ def _train_cohorts(
         keep_stale: Whether today's code may continue runs that other code has trained so far.
         retries: Number of times that a failed run is trained again.
     """
+    device = pick_device(options.device)
+    for runs in runs_by_cohort:
+        _check_memory(runs, device)
     cohorts = [
         Cohort(folder, f"{number:03d}", runs, options, watcher)
         for number, runs in enumerate(runs_by_cohort)
@@ -356,7 +359,7 @@ def _train_cohorts(
             again.append(cohort)
             yield [cohort]
 
-    groups = interleaving.interleaved_groups(cohorts, pick_device(options.device))
+    groups = interleaving.interleaved_groups(cohorts, device)
     for together in itertools.chain(groups, retried()):
         if not interleaving.train_interleaved(together, stop, watcher, write_changes, keep_stale):
             return Result(folder, complete=False, reason=stop.reason)

@@ -175,11 +175,12 @@ class Learner:
     def export(self) -> Tensors:
         """Return the tensors for a checkpoint, without the empty part of the replay buffer.
 
-        Tapes are not stored: seeds and counters determine them.
+        They are views, valid until the next step. Tapes are not stored: seeds and counters
+        determine them.
         """
         filled = min(self.step, self.buffers["replay"].shape[1])
         own = self.buffers | {"replay": self.buffers["replay"][:, :filled]}
-        return {name: tensor.cpu().contiguous() for name, tensor in (self.state | own).items()}
+        return self.state | own
 
     def restore(self, tensors: Tensors) -> None:
         """Copy the tensors of a checkpoint; it may lack per-run settings that are newer."""

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pac4sac.agents.base import Agent, State
 from pac4sac.agents.tape import BLOCK, Stream, Tape, read
+from pac4sac.agents.tape import size as tape_size
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import check_kinds
 from pac4sac.base.trust import allow
@@ -23,9 +24,11 @@ from pac4sac.training.agent_file import (
     acting_tensors,
     adopt,
     agents_below,
+    check_networks,
     choose_agent,
     read_agent_file,
 )
+from pac4sac.training.backends import free_bytes
 from pac4sac.training.critic_value import Value, mean_and_std, std_source
 from pac4sac.training.run import Run, make_agent
 
@@ -264,6 +267,8 @@ def load(
         )
     about, tensors = read_agent_file(path)
     run, agent = _described_agent(about, path)
+    check_networks(agent, tensors, str(path))
+    _check_memory(agent, path)
     state = agent.initial_state([run.seed], torch.device("cpu"))
     # per-run settings come from the description of the run
     stored = {name: x for name, x in tensors.items() if not name.startswith("hyper/")}
@@ -278,11 +283,31 @@ def load(
 def _described_agent(about: Mapping[str, Any], path: Path) -> tuple[Run, Agent]:
     """Return the run that an agent's file describes, and an agent with its settings."""
     kinds = {"run": dict, "observation_size": int, "action_size": int}
+    check_kinds(about, kinds, str(path))
+    sizes = about["observation_size"], about["action_size"]
+    if min(sizes) < 1:
+        raise UserError(f"{path} is damaged: its agent has {sizes[0]} inputs, {sizes[1]} outputs.")
     try:
-        run = Run.from_description(check_kinds(about, kinds, str(path))["run"])
-        return run, make_agent([run], about["observation_size"], about["action_size"])
-    except (KeyError, TypeError, ValueError, RuntimeError, AssertionError) as error:
-        raise UserError(f"{path} describes no agent that this pac4sac knows ({error}).") from error
+        run = Run.from_description(about["run"])
+        return run, make_agent([run], *sizes)
+    except UserError:
+        raise
+    except Exception as error:  # an agent's code can raise anything
+        raise UserError(
+            f"{path} does not describe an agent that this pac4sac knows ({error})."
+        ) from error
+
+
+def _check_memory(agent: Agent, path: Path) -> None:
+    """Refuse an agent that needs more memory to act than is free."""
+    weights = sum(net.members * sum(net.sizes) for net in agent.nets.values())
+    numbers = 4 * weights + tape_size(agent.behaviour_streams(1, evaluating=True))
+    free = free_bytes(torch.device("cpu"))
+    if 4 * numbers > free:
+        raise UserError(
+            f"The agent in {path} needs {4 * numbers / 1e9:.1f} GB of memory to act, and "
+            f"{free / 1e9:.1f} GB are free."
+        )
 
 
 def _warn_if_edited(run: Run, path: Path) -> None:
