@@ -353,3 +353,14 @@ def test_sentences_about_trust_are_whole(trap, capsys):
     assert main(["study", "status", "mine.toml", "--trust", trap.module, "--out", "a b"]) == 2
     suggested = f"pac4sac study run mine.toml --out 'a b' --trust {trap.module}"
     assert capsys.readouterr().err.strip().endswith(suggested)
+
+
+def test_settings_of_matplotlib_in_the_working_directory_are_ignored(trap):
+    reports = []
+    for settings in ("", "text.usetex: True\naxes.facecolor: red\n"):
+        (trap.folder / "matplotlibrc").write_text(settings)
+        done = trap.run("report", "shared", "--out", f"out{len(reports)}")
+        assert (done.returncode, done.stderr) == (0, "")
+        reports.append({p.name: p.read_bytes() for p in Path(f"out{len(reports)}").rglob("*.svg")})
+    assert reports[0]
+    assert reports[0] == reports[1]

@@ -2,6 +2,7 @@
 comes at once."""
 
 import contextlib
+import importlib
 import io
 import itertools
 import os
@@ -72,6 +73,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 2 for a mistake of the user, 3 if some runs
     failed, 130 after Ctrl-C, 1 for other failures."""
     _print_on_every_terminal()
+    _ignore_local_matplotlibrc()
     try:
         with contextlib.redirect_stdout(CheckedOutput(sys.stdout)):
             try:
@@ -94,6 +96,16 @@ def main(argv: list[str] | None = None) -> int:
         return complain("interrupted.", INTERRUPTED)
     except SystemExit as asked:  # by the parser, which has printed the reason
         return asked.code if isinstance(asked.code, int) else 2
+
+
+def _ignore_local_matplotlibrc() -> None:
+    """Import Matplotlib elsewhere if the working directory has settings for it.
+
+    They may come with a shared folder, and could run LaTeX.
+    """
+    if os.path.lexists("matplotlibrc"):
+        with contextlib.chdir(Path(__file__).parent):
+            importlib.import_module("matplotlib")
 
 
 def _discard_output() -> None:
