@@ -73,6 +73,7 @@ COMMANDS = (
     "watch",
     "export onnx",
     "export csv",
+    "tune",
     "list",
     "check",
 )

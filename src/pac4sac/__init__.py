@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pac4sac.runs.reference import reference as reference
     from pac4sac.studies.compare import Comparison as Comparison
     from pac4sac.studies.compare import compare as compare
+    from pac4sac.studies.tuning.tune import Tuning as Tuning
+    from pac4sac.studies.tuning.tune import tune as tune
     from pac4sac.tasks import Task as Task
     from pac4sac.tasks import make_env as make_env
     from pac4sac.training.agent_evaluation import Evaluation as Evaluation
@@ -40,6 +42,7 @@ _HOMES = {
     "Result": "training.experiment",
     "Task": "tasks",
     "TrainedAgent": "training.trained_agent",
+    "Tuning": "studies.tuning.tune",
     "UserError": "base.errors",
     "__version__": "base.version",
     "certify": "certificates.certificate",
@@ -53,6 +56,7 @@ _HOMES = {
     "resume": "training.experiment",
     "structural": "agents.settings",
     "train": "training.experiment",
+    "tune": "studies.tuning.tune",
 }
 
 __all__ = sorted(_HOMES)

@@ -35,6 +35,7 @@ from pac4sac.cli.resume import Resume
 from pac4sac.cli.shared import INTERRUPTED, CheckedOutput, OutputFull, Terminal, WholeWords
 from pac4sac.cli.study import StudyCommand
 from pac4sac.cli.train import Train
+from pac4sac.cli.tune import Tune
 from pac4sac.cli.watch import Watch
 
 DESCRIPTION = """PAC-Bayesian Soft Actor-Critic and its rivals: train, watch and measure them.
@@ -48,6 +49,7 @@ Command = (  # in the order of the help, each called like its class
     | Resume
     | Compare
     | StudyCommand
+    | Tune
     | Report
     | Evaluate
     | Certify
@@ -205,6 +207,6 @@ def take_consent(command: Command) -> None:
     """Trust the modules that a command names."""
     given = vars(getattr(command, "command", command))  # `study` holds its own command
     allow(given.get("trust", ()))
-    several = ",".join(given.get(name) or "" for name in ("algos", "callback"))
-    allow_named(given.get("task"), given.get("algo"), *several.split(","))
+    several = ",".join(given.get(name) or "" for name in ("task", "algos", "callback"))
+    allow_named(given.get("algo"), *several.split(","))
     allow_named(*(words[0] for words in given.get("wrappers", ()) if words))

@@ -158,12 +158,7 @@ class StudyPlanCommand(PartOfStudy):
         study, root = self.study_and_folder()
         from pac4sac.runs.archive import archived
         from pac4sac.studies.plan import place_for_cohorts, plan
-        from pac4sac.studies.run import present_rung
 
-        if study.halving is not None:
-            rungs = study.halving.rungs
-            study, root = present_rung(study, root)
-            say(console, f"{root.name} of {rungs}; each rung chooses the runs of the next one.")
         chosen = arguments.options_of(self)
         device = {**study.options, **chosen}.get("device", "auto")
         place = place_for_cohorts(device, self.memory_in_bytes())
@@ -228,10 +223,7 @@ class StudyStatusCommand(ChosenStudy):
     def run(self, console: Console) -> int:
         study, root = self.study_and_folder()
         from pac4sac.studies.plan import plan, read_study
-        from pac4sac.studies.run import present_rung
 
-        if study.halving is not None:
-            study, root = present_rung(study, root)
         if read_study(root) is None:
             out = f" --out {shlex.quote(str(self.out))}" if self.out else ""
             raise UserError(

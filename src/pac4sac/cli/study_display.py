@@ -19,6 +19,7 @@ from rich.table import Table
 
 from pac4sac.base.text import setting_text
 from pac4sac.cli.shared import SOME_FAILED, code_of_stop, plain_table, say, show_whole_words
+from pac4sac.runs.collection import CHOOSING
 from pac4sac.runs.status import Status
 from pac4sac.studies.watcher import Watcher
 
@@ -60,7 +61,8 @@ class StudyDisplay(Watcher):
     ) -> None:
         for sentence in _about_runs(study, root, cohorts):
             say(self.console, sentence)
-        if not study.definition and (table := differing_settings_table(study)):
+        is_search = study.kind in CHOOSING
+        if not (study.definition or is_search) and (table := differing_settings_table(study)):
             show_whole_words(self.console, table)
         to_train = [cohort for cohort in cohorts if not cohort.is_done()]
         if to_train:

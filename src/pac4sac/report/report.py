@@ -25,6 +25,7 @@ from pac4sac.report.page import html_page
 from pac4sac.report.sections import task_section, threshold_section
 from pac4sac.report.style import KNOWN
 from pac4sac.report.tables import Answer, Picture, Section, Table
+from pac4sac.report.tuning import tuning_section
 from pac4sac.report.uncertainty import uncertainty_section
 from pac4sac.runs.collection import CHOOSING, Collection, FoundStudy, collect
 
@@ -69,6 +70,7 @@ def compose(context: Context) -> list[Section]:
         uncertainty_section(context),
         coverage_section(context),
         threshold_section(context),
+        tuning_section(context),
         *(search.chosen_section(context, kind) for kind in CHOOSING),
         cost_section(machines(context.collection.costs)),
         provenance.runs_section(context),

@@ -24,6 +24,7 @@ from pac4sac.runs.curve_files import foreign_runs, is_curve_file, read_curves
 from pac4sac.runs.identity import identity
 from pac4sac.runs.merging import merge, reason_for_choice
 from pac4sac.runs.reading import RunRecord, files_below, read_below, read_experiment
+from pac4sac.runs.tuning import SUMMARY, FoundSearch, read_search
 
 # kinds of studies that choose a setting, on separate seeds
 CHOOSING = ("calibration", "search")
@@ -91,6 +92,7 @@ class Collection:
     twice: tuple[str, ...]  # sentences on runs found in several folders
     unreadable: tuple[str, ...]
     dates: tuple[str, ...]  # of training, if the folders have them
+    searches: tuple[FoundSearch, ...] = ()
 
 
 class Reader:
@@ -144,6 +146,7 @@ def collect(paths: Sequence[Path]) -> Collection:
     experiments = reader.read(files_below(reader.roots, "experiment.json"), _cohorts_of)
     contents = reader.read(cost_files(reader.roots), read_cost)
     costs = [FoundCost(reader.place(path), cost["study"], cost) for path, cost in contents.items()]
+    searches = reader.read(files_below(reader.roots, SUMMARY), read_search)
     found = _with_studies(reader.records, studies, reader.place)
     runs, replaced = _newest_code(*_each_once(found, reader.place))
     foreign = foreign_runs(curves, [run.record for run in runs])
@@ -161,6 +164,9 @@ def collect(paths: Sequence[Path]) -> Collection:
         twice=replaced,
         unreadable=reader.unreadable(),
         dates=reader.dates(),
+        searches=tuple(
+            FoundSearch(reader.place(path.parent), about) for path, about in searches.items()
+        ),
     )
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import re
 import tomllib
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from pac4sac.base.files import read_toml
 from pac4sac.base.known_names import answer_on_option
 from pac4sac.base.text import did_you_mean
 from pac4sac.runs.seeds import parse_seeds
-from pac4sac.studies.halving import Halving
 from pac4sac.studies.shipped import SHIPPED_STUDIES, shipped_studies
 from pac4sac.tasks import Task, get_task
 from pac4sac.training.options import Options
@@ -39,11 +38,6 @@ def _is_list_of(kind: type, value: Any) -> bool:
     return isinstance(value, list) and {*map(type, value)} <= {kind}
 
 
-def _is_list_of_steps(value: Any) -> bool:
-    """Return whether a value is a list of at least one whole number from 1 on."""
-    return _is_list_of(int, value) and len(value) > 0 and min(value) >= 1
-
-
 CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "a text": lambda value: isinstance(value, str),
     "a whole number from 1 on": lambda value: type(value) is int and value > 0,
@@ -54,7 +48,6 @@ CHECKS: Mapping[str, Callable[[Any], bool]] = {
     ),
     "a list of tables": lambda value: _is_list_of(dict, value),
     "a list of names": lambda value: _is_list_of(str, value),
-    "a share between 0 and 1": lambda value: type(value) is float and 0 < value < 1,
 }
 
 
@@ -99,26 +92,10 @@ class Study:
     options: Mapping[str, Any] = field(default_factory=dict)
     # by name of the task
     task_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    halving: Halving | None = None
 
     def options_for(self, task: Task) -> dict[str, Any]:
         """Return the training options on a task; its own override those of the study."""
         return {**self.options, **self.task_options.get(task.name, {})}
-
-    def rung(self, number: int, labels: Container[str] | None = None) -> "Study":
-        """Return one round of successive halving.
-
-        Args:
-            number: Number of the rung, from 0.
-            labels: Names of the variants in it; None for all.
-        """
-        assert self.halving is not None
-        lengths = self.halving.steps
-        tasks = [dataclasses.replace(task, steps=lengths[task.name][number]) for task in self.tasks]
-        variants = self.variants
-        if labels is not None:
-            variants = tuple(variant for variant in variants if variant.name in labels)
-        return dataclasses.replace(self, tasks=tuple(tasks), variants=variants, halving=None)
 
     def with_seeds(self, seeds: tuple[int, ...]) -> "Study":
         """Return the study with other seeds, for all variants."""
@@ -188,7 +165,6 @@ class _Reader:
             variants=variants,
             seeds=self._seeds(self.content.get("seeds", "0:5")),
             task_options=self._task_options(),
-            halving=self._halving(variants),
             **self._as_written(),
         )
         study.runs()  # reports a wrong setting now, not when its cohort starts
@@ -276,35 +252,6 @@ class _Reader:
         for key, values in sweep.items():
             if not isinstance(values, list) or not values:
                 raise self._mistake(key, f"the sweep over {key} has no values")
-
-    # --- successive halving
-
-    def _halving(self, variants: Sequence[StudyVariant]) -> Halving | None:
-        """Return the rungs of a search, or None if the study is not one."""
-        if "halving" not in self.content:
-            return None
-        table = self.content["halving"]
-        self._check(table, FORMAT["halving"], "[halving]")
-        steps, controls = table.get("steps", {}), tuple(table.get("controls", ()))
-        self._check_rungs(steps)
-        if unknown := {*controls} - {variant.name for variant in variants}:
-            raise self._mistake(
-                "controls", f"the control {min(unknown)!r} is no variant of the study"
-            )
-        return Halving(steps, table.get("keep", Halving.keep), controls)
-
-    def _check_rungs(self, steps: Mapping[str, Any]) -> None:
-        """Refuse rungs that are not the same number of lengths for every task."""
-        numbers = {len(lengths) for lengths in steps.values() if isinstance(lengths, list)}
-        if {*steps} != {*self.content["tasks"]} or len(numbers) != 1:
-            raise self._mistake(
-                "halving", "[halving.steps] needs a list for every task, all with as many rungs"
-            )
-        for name, lengths in steps.items():
-            if not _is_list_of_steps(lengths):
-                raise self._mistake(
-                    name, f"the rungs of {name} must be numbers of steps from 1 on, not {lengths!r}"
-                )
 
     # --- checks
 

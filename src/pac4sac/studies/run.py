@@ -1,7 +1,6 @@
 """Run a study from its definition to complete folders, in one call or several."""
 
 import shutil
-import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -16,7 +15,6 @@ from pac4sac.runs.archive import add_to_archive, archived
 from pac4sac.runs.reading import RunRecord
 from pac4sac.studies.cost import measure_cost
 from pac4sac.studies.definition import Study
-from pac4sac.studies.halving import survivors
 from pac4sac.studies.local import run_here, run_local, side_by_side
 from pac4sac.studies.plan import CohortPlace, PlannedCohort, begin, place_for_cohorts, plan
 from pac4sac.studies.watcher import Watcher
@@ -51,7 +49,7 @@ def train_and_report(
     """Run a study, then write the report on all runs of its folder.
 
     Args:
-        study: The study; of a search in rungs the report is on the last rung.
+        study: The study.
         root: Folder of the study.
         watcher: Is informed of the progress.
         options: Training options; they override those of the study.
@@ -66,59 +64,11 @@ def train_and_report(
     from pac4sac.report.report import write_report  # matplotlib takes a second to import
 
     if into is None:
-        train = run_study if study.halving is None else run_rungs
-        result = train(study, root, watcher, **launching, **options)
+        result = run_study(study, root, watcher, **launching, **options)
         return result, write_report([result.folder, *curves], root / "report")
-    if study.halving is not None:
-        raise UserError(
-            f"{study.name} is a search in rungs, which needs all its runs in one folder; "
-            "leave --into out."
-        )
     result = run_study(study, root, watcher, known=archived(into), **launching, **options)
     add_to_archive([root], into)
     return result, write_report([into], root / "report")
-
-
-def run_rungs(
-    study: Study,
-    root: Path,
-    watcher: Watcher,
-    *,
-    max_minutes: float | None = None,
-    **launching: Any,
-) -> Result:
-    """Train a search rung by rung, each in a separate folder, with the survivors of the last.
-
-    Args:
-        study: A study with halving.
-        root: Folder of the study.
-        watcher: Is informed of the progress.
-        max_minutes: Time for all rungs together.
-        **launching: Further arguments of `run_study`.
-
-    Returns:
-        The result of the last rung that was begun.
-    """
-    assert study.halving is not None
-    began, kept, left = time.monotonic(), None, max_minutes
-    for number in range(study.halving.rungs):
-        if max_minutes is not None:
-            left = max(max_minutes - (time.monotonic() - began) / 60, 1e-3)
-        folder = root / f"rung-{number + 1}"
-        result = run_study(study.rung(number, kept), folder, watcher, max_minutes=left, **launching)
-        if not result.complete:
-            break
-        kept = survivors(folder, study.halving)
-        write_json(folder / "survivors.json", kept)
-    return result
-
-
-def present_rung(study: Study, root: Path) -> tuple[Study, Path]:
-    """Return the last rung that was begun, or the first, with its folder."""
-    number = max(1, len(list(root.glob("rung-*"))))
-    before = root / f"rung-{number - 1}" / "survivors.json"
-    kept = read_json(before) if number > 1 else None
-    return study.rung(number - 1, kept), root / f"rung-{number}"
 
 
 def run_study(

@@ -1,0 +1,406 @@
+"""The search itself: ask Optuna for trials, train them in batches, prune them at rungs, and tell
+Optuna their values.
+
+Optuna's storage holds the trials. The folder of a batch holds its runs, and is locked while a
+worker trains it. A batch whose worker was killed is not locked, so the next worker continues it.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from pac4sac.agents import make_config
+from pac4sac.base.errors import UserError
+from pac4sac.base.files import read_json
+from pac4sac.base.grouping import group_by
+from pac4sac.base.stopping import StopReason
+from pac4sac.runs.reading import RunRecord, read_runs
+from pac4sac.studies.definition import Study, StudyVariant
+from pac4sac.studies.run import run_study
+from pac4sac.studies.tuning.objective import BrokenOff, ScoreReference, SearchObjective
+from pac4sac.studies.tuning.sampling import SCORES, make_pruner, make_sampler
+from pac4sac.studies.tuning.space import Space
+from pac4sac.studies.watcher import Watcher
+from pac4sac.tasks import Task
+from pac4sac.training.continuation import continue_apart
+
+FOLDER, VALUES, OUTCOME, PASSED = "folder", "values", "outcome", "passed"  # of a trial
+LOST = 60  # seconds after which a trial without a folder belongs to nobody
+DEFAULTS = "defaults"
+ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is searched, and how. It is the same for all workers of a search."""
+
+    objective: SearchObjective
+    algo: str
+    preset: str
+    settings: Mapping[str, Any]  # of all trials
+    space: Space
+    seeds: tuple[int, ...]
+    rungs: tuple[float, ...]  # fractions of the steps at which trials are compared
+    options: Mapping[str, Any]
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        return self.objective.tasks
+
+    @property
+    def stages(self) -> tuple[float, ...]:
+        """Return the fractions of the steps at which training stops, the last of which is 1."""
+        return (*self.rungs, 1.0)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what must agree when a search continues."""
+        return {
+            "tasks": {task.name: task.steps for task in self.tasks},
+            "algo": self.algo,
+            "preset": self.preset,
+            "settings": dict(self.settings),
+            "space": [str(parameter) for parameter in self.space],
+            "seeds": list(self.seeds),
+            "rungs": list(self.rungs),
+            "objective": self.objective.name,
+        }
+
+    def variant(self, name: str, chosen: Mapping[str, Any]) -> StudyVariant:
+        """Return the variant with chosen settings."""
+        return StudyVariant(name, self.algo, self.preset, {**self.settings, **chosen})
+
+    def study(self, variants: Sequence[StudyVariant], part: float) -> Study:
+        """Return the study that trains variants up to a fraction of the steps."""
+        tasks = tuple(task.changed({"steps": steps_at(task, part)}) for task in self.tasks)
+        names = ", ".join(task.name for task in self.tasks)
+        title = f"Search: settings of {self.algo} on {names}"
+        options = dict(self.options)
+        return Study(
+            "tune", title, tasks, tuple(variants), self.seeds, "", "search", options=options
+        )
+
+    def defaults(self) -> dict[str, Any] | None:
+        """Return the default values of the searched settings, or None if the space lacks one."""
+        config = make_config(self.algo, self.preset, dict(self.settings))
+        values = {each.name: getattr(config, each.name) for each in self.space}
+        return values if all(values[each.name] in each for each in self.space) else None
+
+
+def steps_at(task: Task, part: float) -> int:
+    """Return the number of steps at a fraction of the budget of a task."""
+    return max(1, round(task.steps * part))
+
+
+class SearchStopped(Exception):
+    """An error that ends a search for now; the same call continues it."""
+
+    def __init__(self, reason: StopReason | None) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class Search:
+    """Trains the trials of a search until it has as many as wanted."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        storage: optuna.storages.BaseStorage,
+        root: Path,
+        watcher: Watcher,
+        *,
+        sampler: str,
+        pruner: str,
+        sampler_seed: int,
+        at_once: int,
+        max_minutes: float | None,
+        launching: Mapping[str, Any],
+    ) -> None:
+        """Begin or continue the search in a storage.
+
+        Args:
+            plan: What is searched.
+            storage: Storage of Optuna.
+            root: Folder of the search.
+            watcher: Is informed of the progress of training.
+            sampler: Name of the sampler.
+            pruner: Name of the pruner.
+            sampler_seed: Seed of the sampler.
+            at_once: Number of trials of a batch.
+            max_minutes: Time after which training stops; a later call continues.
+            launching: Further arguments of `run_study`.
+
+        Raises:
+            UserError: If the storage holds another search of the same name.
+        """
+        self.plan, self.root, self.watcher = plan, root, watcher
+        self.sampler, self.sampler_seed, self.at_once = sampler, sampler_seed, at_once
+        self.launching, self.began, self.max_minutes = launching, time.monotonic(), max_minutes
+        name = "-".join(["pac4sac", plan.algo, *(task.name for task in plan.tasks)])
+        directions = optuna.study.StudyDirection
+        lower = plan.objective.lower_is_better
+        make_sampler(sampler, plan.space, sampler_seed)  # reports a mistake before anything
+        self.study = optuna.create_study(
+            storage=storage,
+            pruner=make_pruner(pruner),
+            study_name=name,
+            direction=directions.MINIMIZE if lower else directions.MAXIMIZE,
+            load_if_exists=True,
+        )
+        self.distributions = {each.name: each.distribution() for each in plan.space}
+        self.references: dict[float, dict[str, ScoreReference]] = {}
+
+    def run(self, trials: int) -> bool:
+        """Train trials until the storage has as many as wanted; return whether all have ended.
+
+        Raises:
+            SearchStopped: If a stop was requested.
+        """
+        with self._alone():
+            self._check_facts()
+        self._train_defaults()
+        while True:
+            with contextlib.ExitStack() as working:
+                with self._alone():
+                    batch, folder = self._next_batch(trials)
+                    if batch:
+                        working.enter_context(locked(folder))
+                if not batch:
+                    return not self.trials(TrialState.RUNNING)
+                self._train(batch, folder)
+
+    def trials(self, *states: TrialState) -> list[FrozenTrial]:
+        """Return the trials in some states."""
+        found: list[FrozenTrial] = self.study.get_trials(deepcopy=False, states=states)
+        return found
+
+    def train(self, study: Study, place: Path) -> None:
+        """Train the runs of a study in the time that is left.
+
+        Raises:
+            SearchStopped: If a stop was requested, or the time is up.
+        """
+        left = None
+        if self.max_minutes is not None:
+            left = max(1e-3, self.max_minutes - (time.monotonic() - self.began) / 60)
+        result = run_study(study, place, self.watcher, max_minutes=left, **self.launching)
+        if not result.complete:
+            raise SearchStopped(result.reason)
+
+    # --- which trials are next
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other workers of this folder from choosing trials meanwhile."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _check_facts(self) -> None:
+        """Store what is searched, or refuse to continue if it is something else."""
+        facts = json.loads(json.dumps(self.plan.facts()))
+        stored = self.study.user_attrs.get("facts")
+        if stored is None:
+            self.study.set_user_attr("facts", facts)
+            if (defaults := self.plan.defaults()) is not None:
+                self.study.enqueue_trial(defaults)
+            return
+        if differing := [name for name in facts if facts[name] != stored.get(name)]:
+            name = differing[0]
+            raise UserError(
+                f"The search in {self.root} has other {name}: {stored.get(name)}, not "
+                f"{facts[name]}. Choose another folder with --out, and another --storage."
+            )
+
+    def _next_batch(self, most: int) -> tuple[list[Trial], Path]:
+        """Return a batch that a killed worker has left, or a new one; nothing if there is none."""
+        for place, left in self._left_batches().items():
+            return [Trial(self.study, trial._trial_id) for trial in left], Path(place)
+        batch: list[Trial] = []
+        while len(batch) < self.at_once and len(self.trials(*ENDED, TrialState.RUNNING)) < most:
+            if (trial := self._ask()) is not None:
+                batch.append(trial)
+        if not batch:
+            return [], self.root
+        folder = self.root / "trials" / f"{batch[0].number:04d}-{batch[-1].number:04d}"
+        folder.mkdir(parents=True, exist_ok=True)
+        for trial in batch:
+            trial.set_user_attr(FOLDER, str(folder.resolve()))
+        return batch, folder
+
+    def _left_batches(self) -> dict[str, list[FrozenTrial]]:
+        """Return the running trials of this folder that nobody trains, by the folder of a batch."""
+        running = self.trials(TrialState.RUNNING)
+        for trial in running:
+            began = trial.datetime_start or datetime.now()
+            if FOLDER not in trial.user_attrs and (datetime.now() - began).total_seconds() > LOST:
+                self.study.tell(trial.number, state=TrialState.FAIL)
+        here = [trial for trial in running if FOLDER in trial.user_attrs]
+        batches = group_by(here, key=lambda trial: str(trial.user_attrs[FOLDER]))
+        inside = str((self.root / "trials").resolve())
+        return {
+            folder: trials
+            for folder, trials in batches.items()
+            if folder.startswith(inside) and Path(folder).is_dir() and not is_locked(Path(folder))
+        }
+
+    def _ask(self) -> Trial | None:
+        """Return a new trial; None if it has the settings of one that has ended, and its value."""
+        number = len(self.study.get_trials(deepcopy=False))
+        self.study.sampler = make_sampler(
+            self.sampler, self.plan.space, self.sampler_seed * 100_003 + number
+        )
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+                trial = self.study.ask(self.distributions)
+        except (ValueError, ImportError, NotImplementedError) as error:
+            raise UserError(f"{self.sampler} cannot search this space: {error}.") from error
+        for other in self.trials(TrialState.COMPLETE):
+            if other.params == trial.params:
+                trial.set_user_attr(VALUES, other.user_attrs.get(VALUES))
+                trial.set_user_attr(OUTCOME, f"the settings of trial {other.number}")
+                self.study.tell(trial, other.value)
+                return None
+        return trial
+
+    # --- training
+
+    def _train_defaults(self) -> None:
+        """Train the default settings, by which the scores of several tasks are normalised."""
+        if len(self.plan.tasks) == 1:
+            return
+        before: Path | None = None
+        variant = self.plan.variant(DEFAULTS, {})
+        for part in self.plan.stages:
+            folder = self.root / DEFAULTS / f"{part:g}"
+            study = self.plan.study([variant], part)
+            records = self._train_stage(study, folder, before)[DEFAULTS]
+            self.references[part] = {
+                task.name: self.plan.objective.reference(records, task) for task in study.tasks
+            }
+            before = folder
+
+    def _train(self, batch: Sequence[Trial], folder: Path) -> None:
+        """Train a batch from stage to stage, with the trials that are left at each rung."""
+        left = {f"trial-{trial.number:04d}": trial for trial in batch}
+        settings = {name: dict(trial.params) for name, trial in left.items()}
+        left = {name: t for name, t in left.items() if self._is_allowed(t, settings[name])}
+        before: Path | None = None
+        for part in self.plan.stages:
+            if not left:
+                return
+            place = folder / f"{part:g}"
+            variants = [self.plan.variant(name, settings[name]) for name in left]
+            records = self._train_stage(self.plan.study(variants, part), place, before)
+            for name, trial in list(left.items()):
+                if not self._note(trial, records[name], part):
+                    del left[name]
+            if part < 1:
+                left = {name: trial for name, trial in left.items() if self._goes_on(trial, part)}
+            before = place
+
+    def _is_allowed(self, trial: Trial, settings: Mapping[str, Any]) -> bool:
+        """Return whether settings fit each other; a trial whose settings do not has failed."""
+        try:
+            make_config(self.plan.algo, self.plan.preset, {**self.plan.settings, **settings})
+        except UserError as error:
+            trial.set_user_attr(OUTCOME, str(error))
+            self.study.tell(trial, state=TrialState.FAIL)
+            return False
+        return True
+
+    def _train_stage(
+        self, study: Study, place: Path, before: Path | None
+    ) -> dict[str, list[RunRecord]]:
+        """Train variants to the steps of a stage, from where the stage before ended.
+
+        Returns:
+            The runs of each variant.
+
+        Raises:
+            SearchStopped: If a stop was requested.
+        """
+        labels = {variant.name for variant in study.variants}
+        if before is not None:
+            steps = {task.name: task.steps for task in study.tasks}
+            for source in sorted(before.glob("experiments/*/experiment.json")):
+                target = place / "experiments" / source.parent.name
+                task = read_json(source)["cohorts"][0][0]["task"]["name"]
+                if not target.exists():
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    continue_apart(source.parent, labels, target, steps[task])
+        self.train(study, place)
+        by_label = group_by(read_runs(place), key=lambda run: run.label)
+        return {label: by_label[label] for label in labels}
+
+    def _note(self, trial: Trial, runs: Sequence[RunRecord], part: float) -> bool:
+        """Store what a trial has achieved; return whether all of its runs have a result.
+
+        One that has not counts as pruned, which is worse than any trial with results.
+        """
+        objective = self.plan.objective
+        try:
+            values = objective.values(runs)
+        except BrokenOff as error:
+            trial.set_user_attr(OUTCOME, str(error))
+            self.study.tell(trial, state=TrialState.PRUNED)
+            return False
+        scores = objective.scores(values, self.references.get(part, {}))
+        trial.set_user_attr(VALUES, values)
+        if part == 1:
+            trial.set_user_attr(OUTCOME, "complete")
+            self.study.tell(trial, objective.total(scores))
+            return True
+        step = steps_at(self.plan.tasks[0], part)
+        if f"{SCORES}{step}" not in trial.user_attrs:
+            trial.set_user_attr(f"{SCORES}{step}", scores)
+            trial.report(objective.total(scores), step)
+        return True
+
+    def _goes_on(self, trial: Trial, part: float) -> bool:
+        """Return whether a trial continues after a rung; a decision is made once."""
+        if trial.user_attrs.get(PASSED, 0) >= part:
+            return True
+        if trial.should_prune():
+            step = steps_at(self.plan.tasks[0], part)
+            trial.set_user_attr(OUTCOME, f"pruned at step {step}")
+            self.study.tell(trial, state=TrialState.PRUNED)
+            return False
+        trial.set_user_attr(PASSED, part)
+        return True
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Lock the folder of a batch; the kernel frees the lock when the process ends."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether a worker trains the batch of a folder."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

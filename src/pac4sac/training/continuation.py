@@ -1,0 +1,121 @@
+"""Continue some runs of a finished experiment to more steps, in an experiment of their own."""
+
+import dataclasses
+import itertools
+import shutil
+from collections.abc import Container, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pac4sac.base.files import read_json, write_json
+from pac4sac.runs.reading import read_experiment
+from pac4sac.runs.status import Status
+from pac4sac.tasks.pool import snapshot_of_run
+from pac4sac.training import checkpoint
+from pac4sac.training.checkpoint import Checkpoint
+from pac4sac.training.experiment import create, experiment_runs
+from pac4sac.training.learner import tensors_of_run
+from pac4sac.training.options import Options
+from pac4sac.training.progress import progress_of_run
+from pac4sac.training.run import Run
+from pac4sac.training.run_folder import attempts, retry_folder
+
+LAST_AXIS = ("metrics", "metrics_count")  # of a learner's tensors, in which the last axis is runs
+COUNTERS = ("step", "update")
+
+
+def continue_apart(source: Path, labels: Container[str], target: Path, steps: int) -> bool:
+    """Make an experiment that continues those runs of a finished one that have these labels.
+
+    `resume` then trains it, as it would train the whole experiment with more steps. Matrix products
+    of a smaller cohort may differ in their last bits.
+
+    Args:
+        source: Folder of the finished experiment.
+        labels: Labels of the runs to continue.
+        target: Folder of the new experiment, which must not exist.
+        steps: Number of steps of the runs.
+
+    Returns:
+        Whether it was made; not if no run has such a label, or a checkpoint is gone.
+    """
+    about = read_experiment(source)
+    parts: list[tuple[list[Run], Checkpoint]] = []
+    for number, runs in enumerate(experiment_runs(about)):
+        retried = [run for run in runs if attempts(source, run.id)]
+        whole = source / "cohorts" / f"{number:03d}", runs
+        alone = [(retry_folder(source, run.id, attempts(source, run.id)), [run]) for run in retried]
+        for folder, trained in (whole, *alone):
+            left = retried if trained is runs else []
+            chosen = [run for run in trained if run.label in labels and run not in left]
+            if not chosen:
+                continue
+            saved = checkpoint.read_newest(folder, _fingerprint(trained))
+            if saved is None:
+                return False
+            parts.append((chosen, _of_runs(saved, [trained.index(run) for run in chosen], chosen)))
+    if parts:
+        options = dataclasses.replace(Options(**about["options"]), steps=steps)
+        _write(source, target, parts, options)
+    return bool(parts)
+
+
+def _fingerprint(runs: Sequence[Run]) -> str:
+    return checkpoint.fingerprint([run.describe() for run in runs])
+
+
+def _of_runs(saved: Checkpoint, indices: Sequence[int], runs: Sequence[Run]) -> Checkpoint:
+    """Return the part of a checkpoint that belongs to some of its runs."""
+    updates = max(run.config.updates_per_step for run in runs)
+    learners = [tensors_of_run(saved.learner, index, updates) for index in indices]
+    pools = [snapshot_of_run(saved.pool, index) for index in indices]
+    progresses = [progress_of_run(saved.progress, index) for index in indices]
+
+    def joined(name: str) -> Any:
+        """Return an entry of the progress of all runs; what is no list belongs to the cohort."""
+        values = [each[name] for each in progresses]
+        return list(itertools.chain(*values)) if isinstance(values[0], list) else values[0]
+
+    first, pool = learners[0], pools[0]
+    tensors = {
+        name: torch.cat([each[name] for each in learners], -1 if name in LAST_AXIS else 0)
+        for name in first.keys() - {*COUNTERS}
+    }
+    arrays = {
+        name: np.concatenate([each[name] for each in pools]) for name in pool.keys() - {"failures"}
+    }
+    return Checkpoint(
+        tensors | {name: first[name] for name in COUNTERS},
+        arrays | {"failures": pool["failures"]},
+        {name: joined(name) for name in progresses[0]},
+    )
+
+
+def _write(
+    source: Path, target: Path, parts: Sequence[tuple[list[Run], Checkpoint]], options: Options
+) -> None:
+    """Write the new experiment, whole or not at all."""
+    part = target.with_name(f"{target.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    cohorts = [[run.extended(options.steps) for run in runs] for runs, _ in parts]
+    create(part, cohorts, options)
+    for number, (runs, (_, saved)) in enumerate(zip(cohorts, parts, strict=True)):
+        step = int(saved.learner["step"])
+        checkpoint.save(part / "cohorts" / f"{number:03d}", _fingerprint(runs), step, saved)
+        for run in runs:
+            _copy_run(source / "runs" / run.id, part / "runs" / run.id, run)
+    part.rename(target)
+
+
+def _copy_run(source: Path, target: Path, run: Run) -> None:
+    """Copy the logs of a run, and describe it as one that was interrupted."""
+    target.mkdir(parents=True)
+    for log in source.glob("*.jsonl"):
+        shutil.copyfile(log, target / log.name)
+    about = read_json(source / "run.json") | run.describe()
+    about |= {"status": Status.INTERRUPTED, "status_detail": None}
+    about.pop("logs", None)  # their checksums at the end
+    write_json(target / "run.json", about)
