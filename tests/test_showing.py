@@ -26,7 +26,7 @@ from pac4sac.cli.training_summary import exit_code, show_result
 from pac4sac.export import onnx as onnx_export
 from pac4sac.export.tracking import TensorBoard
 from pac4sac.export.video import pictures, record_video, write_gif
-from pac4sac.tasks import Task, get_task, offscreen
+from pac4sac.tasks import Task, get_task, make_env, offscreen
 from pac4sac.training.agent_file import choose_agent
 from pac4sac.training.run import make_agent, make_runs
 from pac4sac.training.trained_agent import TrainedAgent
@@ -241,8 +241,42 @@ def test_without_a_display_mujoco_draws_with_what_is_installed(
     monkeypatch.setattr(os, "environ", environment)
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(offscreen, "_can_be_loaded", libraries.__contains__)
+    monkeypatch.setattr(offscreen, "_choices", [])
     offscreen.choose_offscreen_rendering()
     assert environment.get("MUJOCO_GL") == chosen
+
+
+@pytest.fixture
+def broken_egl(monkeypatch, tmp_path):
+    """A dm_control that cannot be imported if it is to draw with EGL."""
+    task = "dm_control/broken-v0"
+    spec = EnvSpec(task, entry_point=Blind)
+    (tmp_path / "dm_control.py").write_text(
+        "import os\nif 'MUJOCO_GL' in os.environ:\n    raise ImportError('no EGL device')\n"
+    )
+    (tmp_path / "shimmy.py").write_text("")
+    for module in ("dm_control", "shimmy"):
+        monkeypatch.setitem(sys.modules, module, None)
+        del sys.modules[module]
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(gymnasium.registry, task, spec)
+    monkeypatch.setattr(offscreen, "_can_be_loaded", lambda library: True)
+    monkeypatch.setattr(offscreen, "_choices", [])
+    for variable in ("MUJOCO_GL", *offscreen.DISPLAYS):
+        monkeypatch.delenv(variable, raising=False)
+    return Task("broken", task, horizon=3)
+
+
+def test_dm_control_trains_if_what_was_chosen_to_draw_is_broken(broken_egl, monkeypatch):
+    make_env(broken_egl).close()
+    assert "MUJOCO_GL" not in os.environ
+
+
+def test_a_broken_choice_of_the_user_is_told_in_a_sentence(broken_egl, monkeypatch):
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    with pytest.raises(UserError, match=r"cannot be imported .*no EGL device.*libegl1"):
+        make_env(broken_egl)
+    assert os.environ["MUJOCO_GL"] == "egl"
 
 
 def test_an_exported_policy_gives_the_agents_actions_in_the_environments_own_units(

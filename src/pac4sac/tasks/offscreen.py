@@ -6,6 +6,7 @@ import sys
 
 VARIABLE = "MUJOCO_GL"  # MuJoCo, Gymnasium and dm_control read it
 LIBRARIES = {"egl": "libEGL.so.1", "osmesa": "libOSMesa.so.8"}  # in the order of preference
+WITHDRAWN = "withdrawn"
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 ADVICE = (
     " MuJoCo draws without a display if EGL or OSMesa is installed (on Debian and Ubuntu: "
@@ -14,16 +15,29 @@ ADVICE = (
 )
 
 
+_choices: list[str] = []  # made by this module; WITHDRAWN is the last one
+
+
 def choose_offscreen_rendering() -> None:
     """Choose how MuJoCo draws if there is no display and the user has not chosen."""
-    if sys.platform != "linux" or VARIABLE in os.environ:
+    if sys.platform != "linux" or VARIABLE in os.environ or WITHDRAWN in _choices:
         return
     if any(os.environ.get(display) for display in DISPLAYS):
         return
     for name, library in LIBRARIES.items():
         if _can_be_loaded(library):
             os.environ[VARIABLE] = name
+            _choices.append(name)
             return
+
+
+def withdraw_choice() -> bool:
+    """Undo a choice with which dm_control cannot be imported, for good; False if there is none."""
+    if os.environ.get(VARIABLE) not in _choices:
+        return False
+    del os.environ[VARIABLE]
+    _choices.append(WITHDRAWN)
+    return True
 
 
 def advice_on(error: BaseException) -> str:

@@ -27,7 +27,7 @@ from pac4sac.base.objects import is_in_process, object_of
 from pac4sac.base.trust import allow_registered, trusted_module
 from pac4sac.tasks.catalogue import HORIZON, NAMED_TASKS, TASKS, Task
 from pac4sac.tasks.custom import accepted, check_new, custom_spec, made_spec
-from pac4sac.tasks.offscreen import VARIABLE, advice_on, choose_offscreen_rendering
+from pac4sac.tasks.offscreen import VARIABLE, advice_on, choose_offscreen_rendering, withdraw_choice
 from pac4sac.tasks.wrappers import wrap, wrapper_maker
 
 Vector = NDArray[np.float32]
@@ -137,10 +137,18 @@ def _import_dm_control(env_id: str) -> None:
     try:
         importlib.import_module("dm_control")
         importlib.import_module("shimmy")
-    except ImportError as missing:
+    except ModuleNotFoundError as missing:
         raise UserError(
             f"Task {env_id!r} needs dm_control ({missing}); {how_to_install('dmc')}."
         ) from missing
+    except Exception as error:  # of the library that it is to draw with
+        if withdraw_choice():
+            return _import_dm_control(env_id)  # training does not draw
+        cause = f"{type(error).__name__}: {error}".strip().rstrip(".")
+        raise UserError(
+            f"Task {env_id!r} needs dm_control, which cannot be imported ({cause})."
+            f"{advice_on(error)}"
+        ) from error
 
 
 def _nearest(env_id: str, module: str | None) -> str:
