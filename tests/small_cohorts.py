@@ -26,6 +26,7 @@ DS, DA = 3, 2
 TINY = {"width": 8, "depth": 2, "batch": 6, "capacity": 64, "warmup": 8}
 # what there is many of by default
 TINIER = {"tqc": {"critics": 3, "quantiles": 4}, "redq": {"critics": 4}}
+TINIER |= {"xqc": {"bins": 11}, "flashsac": {"bins": 11, "depth": 1}}
 
 
 def make_agent(

@@ -18,7 +18,7 @@ from small_cohorts import (
 
 from pac4sac.agents import droq, make_config
 from pac4sac.agents.base import Agent, State, Target
-from pac4sac.agents.crossq import CrossQ, CrossQConfig, Learning, renormalise
+from pac4sac.agents.crossq import CrossQ, CrossQConfig, Renormalised, renormalise
 from pac4sac.agents.redq import drawn_subset
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import SacConfig
@@ -256,9 +256,9 @@ def test_tqcs_target_is_soft_and_its_actor_climbs_the_mean_of_all_atoms() -> Non
 # --- CrossQ
 
 
-def weights(mean: float, sigma: float, settled: bool) -> Learning:
+def weights(mean: float, sigma: float, settled: bool) -> Renormalised:
     numbers = {"mean": mean, "variance": sigma**2 - 1e-3, "scale": 2.0, "shift": 10.0}
-    return Learning(
+    return Renormalised(
         {f"x.{name}": torch.full((1, 1, 1), number) for name, number in numbers.items()},
         torch.tensor(settled),
     )
@@ -311,7 +311,7 @@ def test_crossq_takes_q_and_its_target_from_one_pass_without_slow_copies() -> No
     following = agent.bellman_target(state, BATCH, {"target": NOISE})
     torch.testing.assert_close(following.log_pi, torch.tensor([LOG_PI]))
     theta = {name: view.requires_grad_() for name, view in agent.params(state, "critic").items()}
-    learning = Learning(theta, torch.zeros(2, 1, 1, dtype=torch.bool))
+    learning = Renormalised(theta, torch.zeros(2, 1, 1, dtype=torch.bool))
     loss, log = agent.critic_loss(state, learning, BATCH, following, {})
     # States 1, 2 | 2, 1: normalised ∓½/σ; ReLU makes 0 and c of them; normalised again ∓e. Q_1 =
     # ∓e, Q_2 = 2 Q_1 + ½.

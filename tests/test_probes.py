@@ -31,6 +31,9 @@ STEPS = 800
 FEWER_STEPS = {"pac4sac-mixture": 450, "pac4sac-index": 450, "pbac": 450}  # which are enough
 
 COMMON = {"gamma": GAMMA, "tau": 0.1, "lr": 3e-3, "warmup": 100, "width": 32, "depth": 2}
+# The values themselves are compared, so they must be within the range of the bins.
+CATEGORICAL = {"bins": 41, "value_min": -2.0, "value_max": 8.0, "normalise_rewards": False}
+CATEGORICAL |= {"policy_delay": 1, "updates_per_step": 1}
 OWN = {
     "pac4sac": {"shots": 8},
     "pac4sac-bounded": {"shots": 8, "loss_scale": 1.0, "bound": "quadratic"},  # for small rewards
@@ -50,9 +53,11 @@ OWN = {
     "redq": {"policy_delay": 1, "updates_per_step": 1, "critics": 4},
     "droq": {"policy_delay": 1, "updates_per_step": 1},
     "tqc": {"critics": 2, "quantiles": 5, "dropped": 0},
+    "xqc": {**CATEGORICAL, "batch": 64},
+    "flashsac": {**CATEGORICAL, "batch": 64},
 }
 VALUE_TOLERANCE = {"sac-nr": 0.25, "sac-fpi": 0.15, "crossq": 0.2}
-ACTION_TOLERANCE = {"sac-nr": 0.3, "pbac": 0.2}
+ACTION_TOLERANCE = {"sac-nr": 0.3, "pbac": 0.2, "xqc": 0.2, "flashsac": 0.15}
 # The helper of SAC-FPI follows its target one gradient step at a time; where a value feeds on
 # itself the critic runs away from it. The same page has numbers.
 OUT_OF_REACH = {("sac-fpi", "Endless")}
@@ -60,7 +65,14 @@ VARIANTS = [*ALGORITHMS]
 REACHABLE = [
     (name, probe) for name in VARIANTS for probe in PROBES if (name, probe) not in OUT_OF_REACH
 ]
-LONG = {"crossq", "redq", "droq", "tqc"}  # updates of many operations: `make test-slow`
+LONG = {
+    "crossq",
+    "redq",
+    "droq",
+    "tqc",
+    "xqc",
+    "flashsac",
+}  # updates of many operations: `make test-slow`
 
 
 def apart(variants: list[Any]) -> list[Any]:

@@ -10,6 +10,7 @@ from pac4sac.agents.crossq import CrossQ
 from pac4sac.agents.ddpg import Ddpg, Pac4Ddpg
 from pac4sac.agents.droq import DroQ
 from pac4sac.agents.explore import Explore
+from pac4sac.agents.flashsac import FlashSac
 from pac4sac.agents.oac import Oac, OacGauss
 from pac4sac.agents.pac4sac import Pac4Sac
 from pac4sac.agents.pbac import Pbac
@@ -31,6 +32,7 @@ from pac4sac.agents.variants.rnd import Rnd
 from pac4sac.agents.variants.sac_fpi import SacFpi
 from pac4sac.agents.variants.sac_nr import SacNr
 from pac4sac.agents.variants.thompson import Thompson
+from pac4sac.agents.xqc import Xqc
 from pac4sac.base.errors import UserError
 from pac4sac.base.known_names import no_such_setting, our_settings
 from pac4sac.base.objects import is_in_process, name_of, object_of, short_name
@@ -88,6 +90,8 @@ ALGORITHMS: dict[str, Algorithm] = {
     "redq": Algorithm(Redq),
     "droq": Algorithm(DroQ),
     "tqc": Algorithm(Tqc),
+    "xqc": Algorithm(Xqc),
+    "flashsac": Algorithm(FlashSac),
 }
 
 
@@ -103,7 +107,10 @@ RETIRED: Mapping[str, Any] = {
 
 
 # Settings that runs stored before they existed lack, with the value that was in effect.
-ADDED: Mapping[str, Any] = {"log_std_max": 1.0, "alpha_beta_1": 0.5}
+ADDED: Mapping[str, Any] = {
+    **{"log_std_max": 1.0, "alpha_beta_1": 0.5},
+    **{"lr_schedule": "constant", "lr_end": 0.1, "lr_steps": 1_000_000},
+}
 
 
 def algorithm_name(algo: str | type[Agent]) -> str:

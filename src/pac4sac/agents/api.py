@@ -5,8 +5,8 @@ computed at once, so the first axis of every tensor is that of the runs: R runs,
 ensemble, B rows of a batch.
 
 1. Subclass `Agent`, or a similar algorithm: `Sac`, `Ddpg`, `Td3`, `Oac`, `CrossQ`, `Redq`, `DroQ`,
-   `Tqc`, or the paper's `Pac4Sac`. `PacBayesCritic` before another algorithm gives it the paper's
-   critic.
+   `Tqc`, `Xqc`, `FlashSac`, or the paper's `Pac4Sac`. Before another algorithm, `PacBayesCritic`
+   gives it the paper's critic, `BatchNormalised` and `WeightNormalised` normalise its networks.
 2. Settings are fields of a frozen dataclass below the parent's `Config`, each with its range and
    its meaning: `per_run` if the runs of a cohort may differ, read as `Hyper(state).name`, a tensor
    [R]; `structural` if it decides shapes or code, read as `self.config.name`. `new_default` changes
@@ -29,10 +29,13 @@ module:Class` trains it. `docs/own-agent.md` explains one example line by line, 
 `agents/variants/` is another."""
 
 from pac4sac.agents.base import Agent, Draw, Hyper, Loss, State, Target
+from pac4sac.agents.batch_norm import BatchNormalised, BatchNormTrunk
 from pac4sac.agents.bounds import gaussian_kl
+from pac4sac.agents.categorical import CategoricalConfig, CategoricalCritic
 from pac4sac.agents.crossq import CrossQ, CrossQConfig
 from pac4sac.agents.ddpg import Ddpg, DdpgConfig
 from pac4sac.agents.droq import DroQ, DroQConfig
+from pac4sac.agents.flashsac import FlashSac, FlashSacConfig
 from pac4sac.agents.nets import (
     Critic,
     DeterministicActor,
@@ -50,6 +53,7 @@ from pac4sac.agents.oac import Oac, OacConfig
 from pac4sac.agents.pac4sac import Objective, Pac4Sac, Pac4SacConfig, PacBayesConfig, PacBayesCritic
 from pac4sac.agents.redq import Redq, RedqConfig
 from pac4sac.agents.replay import Batch
+from pac4sac.agents.residual import ResidualTrunk
 from pac4sac.agents.sac import Sac, SacConfig
 from pac4sac.agents.settings import (
     ANY,
@@ -68,6 +72,8 @@ from pac4sac.agents.settings import (
 from pac4sac.agents.tape import Stream
 from pac4sac.agents.td3 import Td3, Td3Config
 from pac4sac.agents.tqc import Tqc, TqcConfig
+from pac4sac.agents.weight_norm import WeightNormalised
+from pac4sac.agents.xqc import Xqc, XqcConfig
 
 __all__ = [
     "ANY",
@@ -80,6 +86,10 @@ __all__ = [
     "Agent",
     "AgentConfig",
     "Batch",
+    "BatchNormTrunk",
+    "BatchNormalised",
+    "CategoricalConfig",
+    "CategoricalCritic",
     "Critic",
     "CrossQ",
     "CrossQConfig",
@@ -89,6 +99,8 @@ __all__ = [
     "Draw",
     "DroQ",
     "DroQConfig",
+    "FlashSac",
+    "FlashSacConfig",
     "GaussianActor",
     "Hyper",
     "Interval",
@@ -105,6 +117,7 @@ __all__ = [
     "Params",
     "Redq",
     "RedqConfig",
+    "ResidualTrunk",
     "Sac",
     "SacConfig",
     "State",
@@ -115,6 +128,9 @@ __all__ = [
     "Tqc",
     "TqcConfig",
     "Trunk",
+    "WeightNormalised",
+    "Xqc",
+    "XqcConfig",
     "gaussian_kl",
     "linear_head",
     "linear_parameters",

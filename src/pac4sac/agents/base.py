@@ -17,8 +17,9 @@ from torch import Tensor
 
 from pac4sac.agents import coloured_noise, replay
 from pac4sac.agents.nets import OBSERVED, Critic, Net, Params, Trunk
-from pac4sac.agents.optim import adam_step, freeze_diverged, polyak_step
+from pac4sac.agents.optim import adam_step, freeze_diverged, learning_rate, polyak_step
 from pac4sac.agents.replay import Batch
+from pac4sac.agents.schedule import scheduled
 from pac4sac.agents.settings import REPRODUCTION, AgentConfig
 from pac4sac.agents.state import Draw as Draw
 from pac4sac.agents.state import Hyper as Hyper
@@ -457,8 +458,19 @@ class Agent(ABC):
         norm = gradient.square().sum((1, 2)).sqrt()
         finite = norm.isfinite() & loss.isfinite()
         freeze_diverged(state, list(self.trained()).index(name), active & ~finite)
-        adam_step(state, name, gradient, active & state["alive"])
+        rate = self.learning_rate(state, name)
+        adam_step(state, name, gradient, active & state["alive"], rate)
         return norm
+
+    def learning_rate(self, state: State, name: str) -> Tensor:
+        """Return the present learning rate [R] of a network, or of log_alpha. A schedule follows
+        the steps that the network itself has taken."""
+        rate = learning_rate(state, name)
+        if self.config.lr_schedule == "constant":
+            return rate
+        h = Hyper(state)
+        progress = state[f"{name}/count"] / (h.lr_steps * h.updates_per_step)
+        return scheduled(self.config.lr_schedule, rate, h.lr_end, progress)
 
     def _check_per_run(self, what: str, value: Tensor) -> None:
         if value.shape != (self.runs,):

@@ -2,7 +2,7 @@
 renormalisation (Ioffe 2017), and one pass of the critics over (s, a) and (s′, a′) together lets
 both share the batch's statistics."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -10,7 +10,16 @@ import torch
 from torch import Tensor
 
 from pac4sac.agents.base import Draw, Hyper, Loss, State
-from pac4sac.agents.nets import Parameter, Params, Trunk
+from pac4sac.agents.batch_norm import (
+    BatchNormalised,
+    Learning,
+    as_rows,
+    batch_norm,
+    moments,
+    norm_parameters,
+    of_members,
+)
+from pac4sac.agents.nets import Params, Trunk
 from pac4sac.agents.replay import Batch
 from pac4sac.agents.sac import Sac, SacConfig
 from pac4sac.agents.settings import (
@@ -24,7 +33,7 @@ from pac4sac.agents.settings import (
     structural,
 )
 
-DECAY, EPSILON = 0.99, 1e-3  # of the running statistics per step; added to a variance
+EPSILON = 1e-3  # added to a variance
 R_MAX, D_MAX = 3.0, 5.0  # limits of the corrections of scale and mean
 LEAST_VARIANCE = 1e-12  # under a root, whose slope is infinite at 0
 
@@ -50,36 +59,29 @@ class CrossQConfig(SacConfig):
     critic_width: int = new_default(AgentConfig, "critic_width", 2048)
 
 
-# --- batch renormalisation. Mean and variance of a layer's inputs are stored among the weights, but
-# never get a gradient: whatever copies, stores or exports a network includes them.
+# --- batch renormalisation
 
 
-class Learning(dict[str, Tensor]):
-    """The weights of a network in its own gradient step, which normalises by the batch. Any other
-    use normalises by the running statistics."""
+class Renormalised(Learning):
+    """The weights of a network in its own gradient step."""
 
     def __init__(self, weights: Params, settled: Tensor) -> None:
         super().__init__(weights)
         self.settled = settled  # [G, 1, 1], whether the warm-up is over
-        # mean and variance of this batch, by the names of the running statistics
-        self.seen: dict[str, Tensor] = {}
 
 
 def renormalise(p: Params, layer: str, x: Tensor) -> Tensor:
-    mean, variance = p[f"{layer}.mean"], p[f"{layer}.variance"]  # [G, 1, width]
-    sigma = (variance + EPSILON).sqrt()
-    if isinstance(p, Learning):
-        of_batch = x.mean(1, keepdim=True), x.var(1, correction=0, keepdim=True)
-        p.seen |= {f"{layer}.mean": of_batch[0].detach(), f"{layer}.variance": of_batch[1].detach()}
-        r = ((of_batch[1] + EPSILON).sqrt() / sigma).clamp(1 / R_MAX, R_MAX)
-        d = ((of_batch[0] - mean) / sigma).clamp(-D_MAX, D_MAX)
-        r = torch.where(p.settled, r, 1.0).detach()
-        d = torch.where(p.settled, d, 0.0).detach()
-        # ε is added after the corrections: a unit that is 0 in all of a batch stays 0.
-        shift = d * of_batch[1].clamp_min(LEAST_VARIANCE).sqrt() / r
-        x = (x - (of_batch[0] - shift)) / (of_batch[1] / r.square() + EPSILON).sqrt()
-    else:
-        x = (x - mean) / sigma
+    if not isinstance(p, Renormalised):
+        return batch_norm(p, layer, x, EPSILON)
+    sigma = (p[f"{layer}.variance"] + EPSILON).sqrt()  # [G, 1, width]
+    mean, variance = moments(p, layer, x)
+    r = ((variance + EPSILON).sqrt() / sigma).clamp(1 / R_MAX, R_MAX)
+    d = ((mean - p[f"{layer}.mean"]) / sigma).clamp(-D_MAX, D_MAX)
+    r = torch.where(p.settled, r, 1.0).detach()
+    d = torch.where(p.settled, d, 0.0).detach()
+    # ε is added after the corrections: a unit that is 0 in all of a batch stays 0.
+    shift = d * variance.clamp_min(LEAST_VARIANCE).sqrt() / r
+    x = (x - (mean - shift)) / (variance / r.square() + EPSILON).sqrt()
     return torch.addcmul(p[f"{layer}.shift"], x, p[f"{layer}.scale"])
 
 
@@ -91,13 +93,10 @@ class RenormalisedTrunk(Trunk):
     ) -> None:
         super().__init__(inputs, width, depth, norm, activation)
         for layer, size in enumerate([sum(self.inputs), *[width] * depth]):
-            for name, first in {"scale": 1.0, "shift": 0.0, "mean": 0.0, "variance": 1.0}.items():
-                self.parameters[f"renorm{layer}.{name}"] = Parameter((1, size), centre=first)
+            self.parameters |= norm_parameters(f"renorm{layer}", size)
 
     def _first(self, p: Params, inputs: tuple[Tensor, ...]) -> Tensor:
-        rows = max(x.shape[1] for x in inputs)  # a single state may come with many actions
-        x = torch.cat([x.expand(-1, rows, -1) for x in inputs], -1)
-        return super()._first(p, (renormalise(p, "renorm0", x),))
+        return super()._first(p, (renormalise(p, "renorm0", as_rows(inputs)),))
 
     def _after(self, p: Params, i: int, x: Tensor) -> Tensor:
         return renormalise(p, f"renorm{i + 1}", super()._after(p, i, x))
@@ -110,7 +109,7 @@ class Next(NamedTuple):
     log_pi: Tensor  # [R, B]
 
 
-class CrossQ(Sac):
+class CrossQ(BatchNormalised, Sac):
     """SAC with batch renormalisation instead of target networks."""
 
     title = "CrossQ: batch renormalisation instead of target networks"
@@ -149,26 +148,6 @@ class CrossQ(Sac):
     # Only in its own gradient step is a network normalised by the batch; then its running
     # statistics are updated.
 
-    def descend(
-        self, state: State, name: str, loss_of: Callable[[Params], Loss], active: Tensor
-    ) -> dict[str, Tensor]:
+    def learning(self, state: State, name: str, weights: Params) -> Renormalised:
         settled = state[f"{name}/count"] >= Hyper(state).renorm_warmup
-        members = self.nets[name].members
-        passes: list[Learning] = []
-
-        def loss_in_learning(weights: Params) -> Loss:
-            passes.append(Learning(weights, of_members(settled, members)))
-            return loss_of(passes[-1])
-
-        log = super().descend(state, name, loss_in_learning, active)
-        moving = of_members(self.due(state, name, active) & state["alive"], members)
-        running = self.params(state, name)
-        for statistic, of_batch in [item for each in passes for item in each.seen.items()]:
-            updated = running[statistic].lerp(of_batch, 1 - DECAY)
-            running[statistic].copy_(torch.where(moving, updated, running[statistic]))
-        return log
-
-
-def of_members(runs: Tensor, members: int) -> Tensor:
-    """[R] -> [G, 1, 1]"""
-    return runs.repeat_interleave(members).view(-1, 1, 1)
+        return Renormalised(weights, of_members(settled, self.nets[name].members))

@@ -74,10 +74,14 @@ class Trunk:
             mean, variance = (p[OBSERVED + part].detach() for part in ("mean", "variance"))
             standard = (inputs[0] - mean) * (variance + LEAST_VARIANCE).rsqrt()
             inputs = (standard.clamp(-FARTHEST, FARTHEST), *inputs[1:])
+        return self.layers(p, *inputs)
+
+    def layers(self, p: Params, *inputs: Tensor) -> Tensor:
+        """Return what the layers make of their inputs, φ [G, B, width]."""
         x = self._after(p, 0, self._first(p, inputs))
         for i in range(1, self.depth):
             x = self._after(p, i, torch.bmm(x, p[f"{i}.weight"]))
-        return x  # φ: [G, B, width]
+        return x
 
     def _first(self, p: Params, inputs: tuple[Tensor, ...]) -> Tensor:
         weight = p["0.weight"]
@@ -241,7 +245,7 @@ class GaussianActor(Net):
 
     def __init__(self, trunk: Trunk, da: int, log_std_max: float = 1.0) -> None:
         super().__init__(trunk, linear_parameters(trunk.width, 2 * da))
-        self.log_variance_max = 2 * log_std_max
+        self.log_std_max = log_std_max
 
     def __call__(self, p: Params, s: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation, each [R, B, da]."""
@@ -250,7 +254,7 @@ class GaussianActor(Net):
 
     def std(self, log_variance: Tensor) -> Tensor:
         """Return the standard deviation, within its limits."""
-        return (0.5 * log_variance.clamp(self.log_variance_min, self.log_variance_max)).exp()
+        return (0.5 * log_variance.clamp(self.log_variance_min, 2 * self.log_std_max)).exp()
 
 
 def squashed_sample(mean: Tensor, std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:

@@ -23,14 +23,14 @@ def first_decay(state: State, name: str) -> Tensor | float:
     return state.get("hyper/beta_1", BETA_1) if own is None else own
 
 
-def adam_step(state: State, name: str, gradient: Tensor, moving: Tensor) -> None:
+def adam_step(state: State, name: str, gradient: Tensor, moving: Tensor, rate: Tensor) -> None:
     """Take one step of Adam on the weights `name` [R, M, P] of the runs `moving` [R]; each run has
-    its own learning rate and step count."""
+    its own learning rate [R] and step count."""
     gradient = torch.where(moving.view(-1, 1, 1), gradient, 0.0)
     count = count_up(state[f"{name}/count"], moving)
     moves, steps = moving.to(gradient.dtype), count.clamp_min(1)
     beta_1 = first_decay(state, name)
-    rate = learning_rate(state, name) * moves / (1 - beta_1**steps)
+    rate = rate * moves / (1 - beta_1**steps)
     scale = (1 - BETA_2**steps).rsqrt()
     # Stacked, the numbers of a run are computed once; a compiler would put the powers into the
     # loop over weights.

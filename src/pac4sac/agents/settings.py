@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pac4sac.agents.coloured_noise import COLOURS
+from pac4sac.agents.schedule import SCHEDULES
 from pac4sac.base.errors import UserError
 from pac4sac.base.ranges import ANY as ANY  # custom agents import these from here
 from pac4sac.base.ranges import AT_LEAST_ONE as AT_LEAST_ONE
@@ -62,6 +63,13 @@ class AgentConfig:
     lr: float = per_run(3e-4, POSITIVE, "Adam's learning rate, for networks without their own")
     actor_lr: float = per_run(0.0, NON_NEGATIVE, "Adam's learning rate for the actor; 0: as lr")
     critic_lr: float = per_run(0.0, NON_NEGATIVE, "Adam's learning rate for the critic; 0: as lr")
+    lr_schedule: str = structural(
+        "constant", SCHEDULES, "how the learning rates fall with the steps of their network"
+    )
+    lr_end: float = per_run(0.1, UNIT, "share of a learning rate that a schedule ends at")
+    lr_steps: int = per_run(
+        1_000_000, AT_LEAST_ONE, "environment steps until a schedule of learning rates ends"
+    )
     warmup: int = per_run(
         10_000, NON_NEGATIVE, "steps of uniform random actions before learning starts"
     )

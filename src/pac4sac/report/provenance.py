@@ -13,6 +13,7 @@ from pac4sac.report.commands import DEFAULT_PRESET
 from pac4sac.report.comparison import Context
 from pac4sac.report.tables import TEXTS, Block, Cell, Section, Table, command, data, numbered, words
 from pac4sac.report.variants import Outcome, Variant
+from pac4sac.runs import critic_range
 from pac4sac.runs.collection import Collection, MissingRun
 from pac4sac.runs.reading import RunRecord, damage_text
 from pac4sac.runs.seeds import seeds_text
@@ -55,7 +56,8 @@ def _notes(collection: Collection) -> list[str]:
     mismatches = [f"`{run.place}`" for run in collection.runs if _has_replay_mismatch(run.record)]
     if mismatches:
         notes.insert(0, TEXTS["replay_mismatch"].format(runs=", ".join(mismatches)))
-    return notes
+    texts = [critic_range.warning_of(run.record.about) for run in collection.runs]
+    return [*notes, *filter(None, texts)]
 
 
 def _has_replay_mismatch(run: RunRecord) -> bool:

@@ -50,6 +50,7 @@ FURTHER: Kinds = {
     "started_from": str | None,
     "versions": dict,
     "machine": dict,
+    "targets_outside": int | float | None,
 }
 OF_TASK: Kinds = {
     "env_id": str,

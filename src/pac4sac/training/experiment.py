@@ -16,11 +16,12 @@ import torch
 
 from pac4sac.agents import Agent, algorithm_name
 from pac4sac.base.errors import UserError
-from pac4sac.base.files import check_links, write_json
+from pac4sac.base.files import check_links, read_json, write_json
 from pac4sac.base.known_names import takes_known_names
 from pac4sac.base.objects import is_in_process, short_name
 from pac4sac.base.stopping import StopReason, StopRequest
 from pac4sac.base.trust import allow, allow_named
+from pac4sac.runs import critic_range
 from pac4sac.runs.metrics import Score, score_run
 from pac4sac.runs.reading import VERSION, RunRecord, read_experiment, read_runs
 from pac4sac.runs.seeds import seed_list
@@ -142,10 +143,10 @@ def warn_of_objects(names: Sequence[str]) -> None:
     """
     if lost := [short_name(name) for name in names if is_in_process(name)]:
         warnings.warn(
-            f"Other programs cannot import {' and '.join(dict.fromkeys(lost))}, so none can resume "
-            "this training, and it uses one process. Define it at the top of a module to avoid "
-            "both.",
-            stacklevel=4,  # the call of train or compare, behind its decorator
+            "No other program can resume this training, and it uses one process: "
+            f"{' and '.join(dict.fromkeys(lost))} cannot be imported, as a lambda or as defined "
+            "inside a function. Define it at the top of a module to avoid both.",
+            stacklevel=3,
         )
 
 
@@ -363,7 +364,15 @@ def _train_cohorts(
     for together in itertools.chain(groups, retried()):
         if not interleaving.train_interleaved(together, stop, watcher, write_changes, keep_stale):
             return Result(folder, complete=False, reason=stop.reason)
+    _warn_of_critic_ranges(folder, [run for cohort in cohorts for run in cohort.runs])
     return Result(folder, complete=True)
+
+
+def _warn_of_critic_ranges(folder: Path, runs: Sequence[Run]) -> None:
+    """Warn of runs whose categorical critic could not represent its targets."""
+    for run in runs:
+        if text := critic_range.warning_of(read_json(folder / "runs" / run.id / "run.json")):
+            warnings.warn(text, stacklevel=2)
 
 
 def _read(folder: Path) -> tuple[Options, list[list[Run]]]:

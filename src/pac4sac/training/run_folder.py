@@ -22,6 +22,7 @@ import torch
 from pac4sac.base.errors import DamagedCheckpoint, UserError
 from pac4sac.base.files import as_json, read_if_there, read_json, write_json
 from pac4sac.base.version import __version__, package_source
+from pac4sac.runs import critic_range
 from pac4sac.runs.logs import LOGS, seal_of
 from pac4sac.runs.reading import VERSION, RunRecord, read_run
 from pac4sac.training.run import Run
@@ -115,9 +116,11 @@ class RunFolder:
         if self.retried:
             about["retried"] = self.retried
         if ended:
-            about["logs"] = {
-                name: seal_of(read_if_there(path)) for name, path in self._logs.items()
-            }
+            logs = {name: read_if_there(path) for name, path in self._logs.items()}
+            about["logs"] = {name: seal_of(content) for name, content in logs.items()}
+            outside = critic_range.mean_outside(logs["metrics"])
+            if outside is not None:
+                about[critic_range.ENTRY] = outside
         write_json(self.path / "run.json", about)
 
 

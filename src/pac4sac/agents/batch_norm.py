@@ -1,0 +1,107 @@
+"""Batch normalisation: a network is normalised by its batch in its own gradient step, and by
+running statistics in any other use. Mean and variance of a layer's inputs are stored among the
+weights, but never get a gradient: whatever copies, stores or exports a network includes them."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from pac4sac.agents.base import Agent, Loss, State
+from pac4sac.agents.nets import Parameter, Params, Trunk
+
+DECAY = 0.99  # of the running statistics per gradient step
+FIRST = {"scale": 1.0, "shift": 0.0, "mean": 0.0, "variance": 1.0}
+
+
+class Learning(dict[str, Tensor]):
+    """The weights of a network that is normalised by its batch."""
+
+    def __init__(self, weights: Params) -> None:
+        super().__init__(weights)
+        # mean and variance of this batch, by the names of the running statistics
+        self.seen: dict[str, Tensor] = {}
+
+
+def norm_parameters(layer: str, width: int) -> dict[str, Parameter]:
+    """Return the weights and the running statistics of a normalisation."""
+    return {f"{layer}.{name}": Parameter((1, width), centre=x) for name, x in FIRST.items()}
+
+
+def moments(p: Learning, layer: str, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and variance [G, 1, width] of a batch, and note them."""
+    mean, variance = x.mean(1, keepdim=True), x.var(1, correction=0, keepdim=True)
+    p.seen |= {f"{layer}.mean": mean.detach(), f"{layer}.variance": variance.detach()}
+    return mean, variance
+
+
+def batch_norm(p: Params, layer: str, x: Tensor, epsilon: float) -> Tensor:
+    """Return (x − mean)/√(variance + ε), times a scale, plus a shift if the layer has one."""
+    if isinstance(p, Learning):
+        mean, variance = moments(p, layer, x)
+    else:
+        mean, variance = p[f"{layer}.mean"], p[f"{layer}.variance"]
+    x = (x - mean) / (variance + epsilon).sqrt()
+    scale, shift = p[f"{layer}.scale"], p.get(f"{layer}.shift")
+    return x * scale if shift is None else torch.addcmul(shift, x, scale)
+
+
+def as_rows(inputs: tuple[Tensor, ...]) -> Tensor:
+    """Return the inputs of a network side by side; a single state may come with many actions."""
+    rows = max(x.shape[1] for x in inputs)
+    return torch.cat([x.expand(-1, rows, -1) for x in inputs], -1)
+
+
+class BatchNormTrunk(Trunk):
+    """BatchNorm, depth × (Linear without bias, BatchNorm, activation)."""
+
+    epsilon = 1e-3
+
+    def __init__(
+        self, inputs: Mapping[str, int], width: int, depth: int, norm: bool, activation: str
+    ) -> None:
+        super().__init__(inputs, width, depth, norm, activation)
+        for i in range(depth):
+            del self.parameters[f"{i}.bias"]
+        for layer, size in enumerate([sum(self.inputs), *[width] * depth]):
+            self.parameters |= norm_parameters(f"bn{layer}", size)
+        # The next normalisation subtracts what the first one adds. Its gradient would be rounding
+        # noise, of which Adam makes steps of full length.
+        del self.parameters["bn0.shift"]
+
+    def _first(self, p: Params, inputs: tuple[Tensor, ...]) -> Tensor:
+        return super()._first(p, (batch_norm(p, "bn0", as_rows(inputs), self.epsilon),))
+
+    def _biased(self, p: Params, i: int, x: Tensor) -> Tensor:
+        return batch_norm(p, f"bn{i + 1}", x, self.epsilon)
+
+
+class BatchNormalised(Agent):
+    """An agent whose networks are normalised by the batch in their own gradient steps, which also
+    move their running statistics."""
+
+    def learning(self, state: State, name: str, weights: Params) -> Learning:
+        """Return the weights with which a network takes its gradient step."""
+        return Learning(weights)
+
+    def descend(
+        self, state: State, name: str, loss_of: Callable[[Params], Loss], active: Tensor
+    ) -> dict[str, Tensor]:
+        passes: list[Learning] = []
+
+        def loss_in_learning(weights: Params) -> Loss:
+            passes.append(self.learning(state, name, weights))
+            return loss_of(passes[-1])
+
+        log = super().descend(state, name, loss_in_learning, active)
+        moving = of_members(self.due(state, name, active) & state["alive"], self.nets[name].members)
+        running = self.params(state, name)
+        for statistic, of_batch in [item for each in passes for item in each.seen.items()]:
+            updated = running[statistic].lerp(of_batch, 1 - DECAY)
+            running[statistic].copy_(torch.where(moving, updated, running[statistic]))
+        return log
+
+
+def of_members(runs: Tensor, members: int) -> Tensor:
+    """[R] -> [G, 1, 1]"""
+    return runs.repeat_interleave(members).view(-1, 1, 1)

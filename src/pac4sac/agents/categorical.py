@@ -1,0 +1,96 @@
+"""Categorical critics (Bellemare et al. 2017): the return has a probability for each of B values,
+the bins, and the critic learns these probabilities by their cross-entropy to those of a target."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pac4sac.agents.nets import Critic, Net, Parameter, Params, Trunk, linear_head
+from pac4sac.agents.nets import linear_parameters as linear
+from pac4sac.agents.sac import SacConfig
+from pac4sac.agents.settings import ANY, AgentConfig, Interval, new_default, structural
+from pac4sac.base.errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class CategoricalConfig(SacConfig):
+    """Settings of an agent with a categorical critic. Rewards are normalised by default, so that
+    returns are within the range of the bins."""
+
+    bins: int = structural(101, Interval(2, 1000), "B: bins of the critic's distribution")
+    value_min: float = structural(-5.0, ANY, "value of the first bin")
+    value_max: float = structural(5.0, ANY, "value of the last bin")
+    normalise_rewards: bool = new_default(AgentConfig, "normalise_rewards", True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.value_min >= self.value_max:
+            raise UserError(
+                f"value_min must be below value_max ({self.value_max:g}), not {self.value_min:g}."
+            )
+
+
+class CategoricalTarget(NamedTuple):
+    """The distribution that a categorical critic learns, and the next action behind it."""
+
+    probabilities: Tensor  # [R, B, bins]
+    outside: Tensor  # [R], share of the probability that was outside the range of the bins
+    a2: Tensor  # [R, B, da]
+
+
+class CategoricalCritic(Critic):
+    """Z(s, a): probabilities p_i(s, a) of the values z_1, …, z_B, which are equally far apart."""
+
+    def __init__(
+        self, trunk: Trunk, members: int, bins: int, value_min: float, value_max: float
+    ) -> None:
+        head = {"weight": linear(trunk.width, bins)["weight"], "bias": Parameter((1, bins))}
+        Net.__init__(self, trunk, head, members)
+        self.gaussian = False
+        self.bins, self.value_min, self.value_max = bins, value_min, value_max
+        self.distance = (value_max - value_min) / (bins - 1)
+
+    def values(self, like: Tensor) -> Tensor:
+        """z_1, …, z_B, [bins]."""
+        places = torch.arange(self.bins, device=like.device, dtype=like.dtype)
+        return self.value_min + self.distance * places
+
+    def log_probabilities(self, p: Params, s: Tensor, a: Tensor) -> Tensor:
+        """log p_i(s, a), [R, M, B, bins]."""
+        return self.per_member(linear_head(p, self.features(p, s, a)).log_softmax(-1))
+
+    def mean(self, log_p: Tensor) -> Tensor:
+        """Q = Σ_i p_i z_i, [...]."""
+        return (log_p.exp() * self.values(log_p)).sum(-1)
+
+    def __call__(self, p: Params, s: Tensor, a: Tensor) -> tuple[Tensor, None]:
+        """The mean return by each critic, [R, M, B]."""
+        return self.mean(self.log_probabilities(p, s, a)), None
+
+    def project(self, y: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the distribution over the bins of a return with the values y and their
+        probabilities p, and the share of p that is outside the range.
+
+        Each value is shared by its two neighbours among the bins, in proportion to their nearness;
+        a value outside the range goes to the first or the last bin.
+
+        Args:
+            y: Values of the return [R, B, K].
+            p: Their probabilities [R, B, K].
+
+        Returns:
+            Probabilities of the bins [R, B, bins], and what was outside [R, B].
+        """
+        beyond = (y < self.value_min) | (y > self.value_max)
+        y = y.clamp(self.value_min, self.value_max)
+        # [R, B, K, bins], far more than all else: few passes
+        nearness = 1 - (y.unsqueeze(-1) - self.values(y)).abs() / self.distance
+        projected = (p.unsqueeze(-1) * nearness.clamp_min(0)).sum(-2)
+        return projected, torch.where(beyond, p, 0.0).sum(-1)
+
+
+def cross_entropy(p: Tensor, log_q: Tensor) -> Tensor:
+    """Return −Σ_i p_i log q_i over the last axis."""
+    return -(p * log_q).sum(-1)
