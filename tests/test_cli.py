@@ -73,6 +73,8 @@ COMMANDS = (
     "watch",
     "export onnx",
     "export csv",
+    "export hub",
+    "export minari",
     "tune",
     "list",
     "check",

@@ -1,5 +1,6 @@
-"""`pac4sac export onnx|csv`."""
+"""`pac4sac export onnx|csv|hub|minari`."""
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -54,10 +55,94 @@ class ExportCsv:
 
 
 @dataclass(frozen=True)
+class ExportHub:
+    """Write a trained agent with a model card as a folder for the Hugging Face Hub, and maybe send
+    it there.
+
+    Example: pac4sac export hub experiments/sac --out sac-pendulum --push me/sac-pendulum
+    """
+
+    # Run, experiment or study folder, whose best run is taken.
+    folder: arguments.Folder
+    out: Annotated[Path, arg(metavar="DIR")]  # Folder to write, new or empty.
+    # Show what would be sent to this repository of the Hub; with --yes, send it.
+    push: Annotated[str | None, arguments.optional("USER/NAME")] = None
+    yes: bool = False  # Send without asking.
+    trust: arguments.Trust = field(default_factory=list)
+
+    def run(self, console: Console) -> int:
+        from pac4sac.export import hub
+
+        if self.push is not None:
+            check_repository(self.push)
+            if self.yes:
+                hub.client()  # reports a missing package before anything is written
+        with writing(self.out):
+            files = hub.export_hub(self.folder, self.out)
+        say(console, f"Written: {', '.join(str(file) for file in files)}")
+        names = {file.name for file in files}
+        if hub.CERTIFICATE not in names:
+            say(console, f"Without a certificate; make one with: pac4sac certify {self.folder}")
+        if not names.intersection(hub.VIDEOS):
+            say(console, f"Without a video; make one with: pac4sac watch {self.folder}")
+        if self.push is not None:
+            say(console, hub.about_sending(files, self.push))
+            if self.yes:
+                say(console, f"Sent: {hub.push(self.out, self.push)}")
+            else:
+                say(console, "Nothing was sent. Give a new --out and --yes to send it.")
+        return 0
+
+
+def check_repository(name: str) -> None:
+    """Refuse what cannot be the name of a repository of the Hub."""
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+        raise UserError(f"--push takes USER/NAME, not {name!r}.")
+
+
+@dataclass(frozen=True)
+class ExportMinari:
+    """Write fresh episodes or the replay buffer of a trained agent as a Minari data set.
+
+    Example: pac4sac export minari half-cheetah --name half-cheetah/pac4sac-v0 --episodes 10
+    """
+
+    # Run, experiment or study folder, whose best run is taken, or an agent that ships.
+    folder: arguments.Folder
+    name: Annotated[str, arg(metavar="NAME-v0")]  # Id of the data set, as Minari knows it.
+    # Write below this folder of data sets.
+    out: Annotated[Path | None, arguments.optional("DIR", "Minari's own")] = None
+    episodes: arguments.Number = 100  # Play this many fresh episodes.
+    seed: arguments.Number = 0  # Start the fresh episodes from this seed.
+    replay: bool = False  # Take the replay buffer of the training instead of fresh episodes.
+    trust: arguments.Trust = field(default_factory=list)
+
+    def run(self, console: Console) -> int:
+        from pac4sac.export.minari import export_minari
+
+        with writing(self.out or Path("Minari's folder")):
+            sentence = export_minari(
+                self.folder,
+                self.name,
+                out=self.out,
+                episodes=self.episodes,
+                seed=self.seed,
+                from_replay=self.replay,
+            )
+        say(console, sentence)
+        return 0
+
+
+@dataclass(frozen=True)
 class ExportSubcommands:
     """Write trained agents and learning curves for other programs."""
 
-    command: Annotated[ExportOnnx, subcommand("onnx")] | Annotated[ExportCsv, subcommand("csv")]
+    command: (
+        Annotated[ExportOnnx, subcommand("onnx")]
+        | Annotated[ExportCsv, subcommand("csv")]
+        | Annotated[ExportHub, subcommand("hub")]
+        | Annotated[ExportMinari, subcommand("minari")]
+    )
 
     def run(self, console: Console) -> int:
         return self.command.run(console)

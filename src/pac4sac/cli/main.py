@@ -67,7 +67,7 @@ SHELLS = ("bash", "zsh", "tcsh", "fish")
 NAMES = {  # that may follow the name of the program, and that of a command
     (): [GROUPS.get(kind) or kind.__name__.lower() for kind in get_args(Command)],
     ("study",): ["run", "plan", "status", "collect"],
-    ("export",): ["onnx", "csv"],
+    ("export",): ["onnx", "csv", "hub", "minari"],
 }
 
 
