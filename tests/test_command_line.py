@@ -107,18 +107,54 @@ def test_whole_numbers_may_be_written_as_people_write_them(
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        (["--steps", "2.5"], "'2.5' is no whole number"),
-        (["--steps", "inf"], "'inf' is no whole number"),
+        (["--steps", "2.5"], "'2.5' is not a whole number"),
+        (["--steps", "inf"], "'inf' is not a whole number"),
         (["--threads", "many"], "'many' is neither auto nor a whole number"),
     ],
 )
-def test_what_is_no_whole_number_is_told_in_a_sentence(
+def test_what_is_not_a_whole_number_is_reported_in_one_line(
     flags: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
-        parse(["train", "cartpole-swingup", *flags])
-    assert ended.value.code == 2
-    assert f"Error parsing {flags[0]}: {expected}" in " ".join(capsys.readouterr().err.split())
+    assert main(["train", "cartpole-swingup", *flags]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"pac4sac: {flags[0]}: {expected}")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "names"),
+    [
+        (["train", "Pendulum-v1", "--seed", "3"], ["--seed", "--seeds"]),
+        (["train", "Pendulum-v1", "--baackend", "eager"], ["--baackend", "--backend"]),
+        (["train", "Pendulum-v1", "--backend", "eagre"], ["--backend", "'eagre'", "eager"]),
+        (["train", "Pendulum-v1", "--seeds"], ["--seeds"]),
+        (["compare"], ["TASK"]),
+        (["list", "setings"], ["'setings'", "settings"]),
+        (["study", "status", "smoke", "--uot", "x"], ["--uot", "--out"]),
+        (["study", "plan", "tabel-1"], ["'tabel-1'", "table-1", "list studies"]),
+        (["train", "Pendulum-v1", "--preset", "bset"], ["'bset'", "best"]),
+        (["train", "half-cheeta"], ["'half-cheeta'", "half-cheetah"]),
+        (["evaluate", "a", "b"], ["'b'"]),
+    ],
+)
+def test_a_mistake_is_reported_in_one_line_with_a_suggestion_before_any_work(
+    argv: list[str], names: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("pac4sac: ")
+    assert printed.err.count("\n") == 1
+    assert [name for name in names if name not in printed.err] == []
+
+
+def test_no_similar_name_is_suggested_for_an_unknown_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["train", "Nonsense-v9"]) == 2
+    error = capsys.readouterr().err
+    assert "FrozenLake" not in error
+    assert "pac4sac list tasks" in error
 
 
 def test_lists_come_without_torch() -> None:

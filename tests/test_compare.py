@@ -249,7 +249,7 @@ def test_the_seeds_that_would_decide_are_counted() -> None:
         ),
         ({"settings": {"width": [8, 16]}}, "compare takes one value for width"),
         ({"settings": {"xii": 1}}, "None of sac, sac-auto has a setting 'xii'"),
-        ({"seeds": 0.5}, "Seeds are a whole number or several"),
+        ({"seeds": 0.5}, "Seeds must be a whole number or several"),
         ({"seeds": [0, 0]}, "Seeds must be different"),
         ({"steps": 0}, "steps must be a whole number at least 1"),
         ({"steps": 1.5}, "steps must be a whole number"),

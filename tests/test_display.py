@@ -141,11 +141,11 @@ def test_the_time_left_is_reckoned_from_when_updates_began(
 def test_before_the_start_and_between_cohorts_it_says_that_it_prepares(tmp_path: Path):
     with displayed(console(80, 24)) as display:
         assert isinstance(display, LiveDisplay)
-        assert "preparing" in drawn(display)[0]
+        assert "Preparing" in drawn(display)[0]
         begin(display, tmp_path, cartpole_runs(1))
         assert "cartpole-swingup" in drawn(display)[0]
         display.on_end(tmp_path)
-        assert "preparing" in drawn(display)[0]
+        assert "Preparing" in drawn(display)[0]
 
 
 def test_a_resumed_run_shows_the_episodes_before(tmp_path: Path):
@@ -164,7 +164,7 @@ def test_what_is_no_terminal_gets_plain_lines_and_few_of_them(tmp_path: Path):
         for step in range(1, 40_001):
             display.on_step(step)
     lines = output.getvalue().splitlines()
-    assert len(lines) == 22  # it prepares, it starts, and then twenty times
+    assert len(lines) == 21  # one at the start, and then twenty
     assert lines[1].startswith("pac4sac on cartpole-swingup: 2 runs in lockstep")
     assert lines[2].startswith("  5%  2,000 of 40,000 steps")
     assert "\x1b" not in output.getvalue()

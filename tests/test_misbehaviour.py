@@ -175,9 +175,9 @@ def test_no_child_of_a_study_outlives_it_whatever_hangs(
             "short observation",
             r"ValueError in step 4 .*: its observation has the shape \(1,\) instead of \(3,\)",
         ),
-        ("text as reward", "TypeError in step 4 of episode 0: its reward is no number: '1.5'"),
-        ("nothing as reward", "its reward is no number: None"),
-        ("two rewards", r"its reward is no number: array\(\[1\., 1\.\]\)"),
+        ("text as reward", "TypeError in step 4 of episode 0: its reward is not a number: '1.5'"),
+        ("nothing as reward", "its reward is not a number: None"),
+        ("two rewards", r"its reward is not a number: array\(\[1\., 1\.\]\)"),
         ("system exit", "SystemExit in step 4 of episode 0: licence expired"),
     ],
 )

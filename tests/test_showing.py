@@ -182,7 +182,7 @@ def test_an_environment_that_cannot_draw_itself_is_told(monkeypatch):
     monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
     monkeypatch.setattr(gymnasium, "registry", gymnasium.envs.registration.registry)
     gymnasium.register("Dark-v0", Dark)
-    with pytest.raises(UserError, match="cannot draw itself"):
+    with pytest.raises(UserError, match="cannot be rendered"):
         next(pictures(untrained(Task("dark", "Dark-v0")), 0))
 
 
@@ -221,7 +221,7 @@ class Blind(gymnasium.Env):
 
 def test_a_machine_that_cannot_draw_is_told_what_to_install(monkeypatch):
     monkeypatch.setitem(gymnasium.registry, "Blind-v0", EnvSpec("Blind-v0", entry_point=Blind))
-    with pytest.raises(UserError, match=r"could not draw itself .*libegl1.*MUJOCO_GL=egl"):
+    with pytest.raises(UserError, match=r"could not be rendered .*libegl1.*MUJOCO_GL=egl"):
         list(pictures(untrained(Task("blind", "Blind-v0", horizon=3)), 0))
 
 

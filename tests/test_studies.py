@@ -257,11 +257,11 @@ def test_a_variant_may_have_seeds_of_its_own_and_trains_in_the_cohort_of_the_oth
         ),
         (
             'tasks = ["ant"]\nseeds = "5:2"\n[[variant]]\nalgo = "sac"',
-            "line 2: The seeds 5:2 are none",
+            "line 2: There are no seeds in 5:2",
         ),
         (
             'seeds = "0:5"\ntasks = ["ant"]\n[[variant]]\nalgo = "sac"\nseeds = "5:2"',
-            "line 5: The seeds 5:2 are none",
+            "line 5: There are no seeds in 5:2",
         ),
         (
             'tasks = ["amt"]\n[[variant]]\nalgo = "sac"',
@@ -311,7 +311,7 @@ def test_a_variant_may_have_seeds_of_its_own_and_trains_in_the_cohort_of_the_oth
         ),
         (
             'tasks = ["ant"]\n[[variant]]\nalgo = "sac"\ntasks = ["nope"]',
-            "line 4: the variant 'sac' is for 'nope', no task of the study",
+            "line 4: the variant 'sac' is for 'nope', which is not a task of the study",
         ),
         (
             'tasks = ["ant"]\n[task.ant]\nsteps = "b"\n[[variant]]\nalgo = "sac"',

@@ -165,7 +165,9 @@ def make_config(
     algorithm = get_algorithm(algo)
     presets = algorithm.agent.presets
     if preset not in presets:
-        raise UserError(f"{algo} has no preset {preset!r}; it has {', '.join(presets)}.")
+        raise UserError(
+            f"{algo} has no preset {preset!r}; {did_you_mean(preset, presets, 'it has')}"
+        )
     fields = {f.name: f for f in dataclasses.fields(algorithm.agent.Config)}
     values: dict[str, Any] = {**presets[preset], **algorithm.defaults}
     for name, value in our_settings(overrides or {}, fields).items():

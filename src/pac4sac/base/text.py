@@ -96,7 +96,7 @@ def file_name(text: str, also: str = "") -> str:
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "there are") -> str:
     """Return the end of an error message about an unknown name: similar names, or all names."""
-    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.4)
+    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
     if close:
         return f"did you mean {' or '.join(close)}?"
     return f"{otherwise} {', '.join(known)}."

@@ -109,7 +109,7 @@ def own_class(name: str, what: str, base: type[Any]) -> type[Any]:
     """
     module, _, class_name = name.rpartition(":")
     if not (module and class_name):
-        raise UserError(f"{name!r} is no {what}; name a class of your own as module:Class.")
+        raise UserError(f"{name!r} is no {what}; name a custom class as module:Class.")
     own = own_object(name, what)
     if not (isinstance(own, type) and issubclass(own, base)):
         raise UserError(f"{name!r} is not a subclass of pac4sac.{base.__name__}.")

@@ -50,11 +50,11 @@ def _read_whole_number(text: str, words: Sequence[str]) -> int:
         number = math.nan
     if number.is_integer():
         return int(number)
-    expected = f"neither {' nor '.join(words)} nor a" if words else "no"
-    raise ValueError(f"{text!r} is {expected} whole number.")
+    expected = f"neither {' nor '.join(words)} nor" if words else "not"
+    raise ValueError(f"{text!r} is {expected} a whole number.")
 
 
-TASK_HELP = "Name from `pac4sac list tasks`, or any Gymnasium id with continuous actions."
+TASK_HELP = "Train on this task: a name from `pac4sac list tasks` or a Gymnasium id."
 Seeds = Annotated[
     str, arg(metavar="SEEDS", help="Train with these seeds: 3, 0:5 (0 to 4) or 0,2,7.")
 ]
@@ -64,7 +64,7 @@ TaskChanges = Annotated[
     arg(
         metavar="NAME=VALUE",
         help=(
-            "Override task fields with values as in JSON, e.g. r_limit=500, horizon=100 or "
+            "Override fields of the task with JSON values, e.g. r_limit=500, horizon=100 or "
             "'env_kwargs={\"g\": 3.7}'."
         ),
     ),
@@ -91,20 +91,14 @@ Trust = Annotated[
 ]
 Track = Annotated[
     Literal["none", "tensorboard", "wandb", "trackio"],
-    arg(
-        help=(
-            "Show every run in this tracker too, offline unless it is configured otherwise; see "
-            "docs/command-line.md."
-        )
-    ),
+    arg(help=("Log every run to this tracker too, offline by default; see docs/command-line.md.")),
 ]
 Callback = Annotated[
     str | None,
     arg(
         metavar="MODULE:CLASS",
         help=(
-            "Call a custom subclass of pac4sac.Callback during training, which may end a run; or "
-            "several."
+            "Call these custom subclasses of pac4sac.Callback during training, separated by commas."
         ),
         help_behavior_hint="(optional)",
     ),
@@ -114,7 +108,7 @@ Parallel = Annotated[
     NumberOrNone,
     arg(
         metavar="N",
-        help="Train this many cohorts side by side.",
+        help="Train N cohorts at the same time.",
         help_behavior_hint="(default: based on available cores)",
     ),
 ]
@@ -122,8 +116,8 @@ KeepStale = Annotated[
     bool,
     arg(
         help=(
-            "Keep runs that an older code version has trained, marked in every table, instead of "
-            "training them again."
+            "Keep runs that another version of the code has trained, marked in every table, "
+            "instead of training them again."
         )
     ),
 ]

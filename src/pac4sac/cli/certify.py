@@ -25,9 +25,9 @@ class Certify:
     Example: pac4sac certify experiments/cartpole-swingup-pac4sac
     """
 
-    # Run, experiment or study folder, whose best run is taken, or an agent that ships.
+    # Use the best run of this run, experiment or study folder, or a shipped agent.
     folder: arguments.Folder
-    # Measure on this many episodes, and certify on as many others; a quarter each with shooting.
+    # Measure on N episodes and certify on N others; a quarter of each with shooting.
     episodes: arguments.Number = 64
     # Let each bound be wrong with at most this probability.
     delta: Annotated[float, arg(metavar="δ")] = 0.05
@@ -41,7 +41,7 @@ class Certify:
         Path | None,
         optional("DIR", "that of the run, or the working directory for a shipped agent"),
     ] = None
-    # Show every bound with its assumptions, calibration and the policy's returns too.
+    # Also print every bound with its assumptions, calibration and returns.
     full: bool = False
     json: bool = False  # Print the certificate as JSON instead of a page.
     trust: arguments.Trust = field(default_factory=list)

@@ -13,13 +13,12 @@ from pac4sac.cli.shared import say
 
 @dataclass(frozen=True)
 class Check:
-    """Check a custom algorithm on made-up data: shapes, streams, gradients, repeatability,
-    independence.
+    """Check a custom algorithm on synthetic data: shapes, streams, gradients, determinism.
 
     Takes seconds and trains nothing. The exit code is 1 if a check fails.
     """
 
-    # Algorithm to check; naming it allows its module to run.
+    # Check this algorithm; naming it allows its module to run.
     algo: Annotated[Positional[str], arg(metavar="MODULE:CLASS")]
 
     def run(self, console: Console) -> int:

@@ -16,7 +16,7 @@ from pac4sac.cli.study_display import StudyDisplay, show_end
 @arguments.with_options(*(name for name in arguments.OPTIONS if name != "start_from"))
 @dataclass(frozen=True)
 class Compare:
-    """Train several algorithms on a task and compare them, with intervals.
+    """Train several algorithms on a task, test them against a baseline, and write a report.
 
     Example: pac4sac compare Pendulum-v1 --algos pac4sac,sac,ddpg --seeds 0:5
     """
@@ -27,10 +27,10 @@ class Compare:
     seeds: arguments.Seeds = "0:5"
     # Test the others against this algorithm.
     baseline: Annotated[str | None, optional("A", "the first of --algos")] = None
-    # Use this set of settings from `pac4sac list presets`, which all algorithms must have, or one
-    # for each of some algorithms, as in sac:mujoco,ddpg:default.
+    # Use this preset of all algorithms from `pac4sac list presets`, or one for each, as in
+    # sac:mujoco,ddpg:default.
     preset: Annotated[str, arg(metavar="NAME")] = "default"
-    # Change these settings of the algorithms that have them, or of one, as in sac:alpha=0.1.
+    # Change these settings of all algorithms that have them, or of one, as in sac:alpha=0.1.
     settings: arguments.SettingTexts = field(default_factory=list)
     set_task: arguments.TaskChanges = field(default_factory=list)
     wrappers: arguments.Wrappers = field(default_factory=list)
@@ -39,7 +39,7 @@ class Compare:
     parallel: arguments.Parallel = None
     max_minutes: arguments.MaxMinutes = None  # Stop after M minutes; the same command continues.
     keep_stale: arguments.KeepStale = False
-    # Compare also with the curves of other projects in these CSV files, on the same task.
+    # Compare with learning curves of other projects too, from these CSV files.
     curves: Annotated[UseAppendAction[list[Path]], arg(metavar="FILE")] = field(
         default_factory=list
     )

@@ -25,10 +25,9 @@ OPTIONS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Demo:
-    """Show PAC4SAC at work within four minutes: a video of a trained agent, a live training, and
-    archived runs to compare.
+    """Show a video of a trained agent, train one, and compare it with archived runs.
 
-    All files are written into a new folder in experiments/.
+    It takes about four minutes and writes into a new folder in experiments/.
     """
 
     full: bool = False  # Train with the paper's settings, for up to ten minutes.

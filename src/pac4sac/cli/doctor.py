@@ -38,7 +38,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Doctor:
-    """Show versions, device, cores, the speed of one step, and what could break reproducibility."""
+    """Check whether training works here: versions, device, speed and reproducibility."""
 
     def run(self, console: Console) -> int:
         """Return 0 if training would work, 1 if something essential is missing."""

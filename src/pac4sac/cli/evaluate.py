@@ -27,16 +27,17 @@ HINTS = {  # how to get a file that a run does not have yet
 @arguments.with_options("step_seconds")
 @dataclass(frozen=True)
 class Evaluate:
-    """Evaluate trained agents on new episodes, the same for every run, and show their returns."""
+    """Evaluate trained agents on new episodes, which are the same for every run."""
 
-    # Folder of a run, an experiment or a study, an agent file, or an agent that ships.
+    # Evaluate the agents of this run, experiment or study folder, this agent file, or a
+    # shipped agent.
     folder: arguments.Folder
     episodes: arguments.Number = 10  # Play this many episodes for each run and policy.
     seed: arguments.Number = 0  # Draw the episodes from this seed.
-    # Play episodes of this task instead of that which the agents were trained on.
+    # Evaluate on this task instead of that of the training.
     task: Annotated[str | None, arguments.optional("TASK")] = None
     wrappers: arguments.Wrappers = field(default_factory=list)
-    # Take the weights of the best scheduled evaluation instead of the last ones.
+    # Use the weights of the best scheduled evaluation instead of the last ones.
     best: bool = False
     trust: arguments.Trust = field(default_factory=list)
 

@@ -15,15 +15,14 @@ from pac4sac.cli.shared import say, writing
 
 @dataclass(frozen=True)
 class ExportOnnx:
-    """Write the deterministic policy of a trained agent as ONNX, and check that it acts like the
-    agent.
+    """Write the deterministic policy of a trained agent as ONNX, and check its actions.
 
     Example: pac4sac export onnx half-cheetah --out policy.onnx
     """
 
-    # Run, experiment or study folder, whose best run is taken, or an agent that ships.
+    # Use the best run of this run, experiment or study folder, or a shipped agent.
     folder: arguments.Folder
-    out: Annotated[Path, arg(metavar="FILE")]  # ONNX file to write.
+    out: Annotated[Path, arg(metavar="FILE")]  # Write this ONNX file.
     trust: arguments.Trust = field(default_factory=list)
 
     def run(self, console: Console) -> int:
@@ -56,8 +55,7 @@ class ExportCsv:
 
 @dataclass(frozen=True)
 class ExportHub:
-    """Write a trained agent with a model card as a folder for the Hugging Face Hub, and maybe send
-    it there.
+    """Write a trained agent with a model card for the Hugging Face Hub, and optionally send it.
 
     Example: pac4sac export hub experiments/sac --out sac-pendulum --push me/sac-pendulum
     """
@@ -135,14 +133,15 @@ class ExportMinari:
 
 @dataclass(frozen=True)
 class ExportSubcommands:
-    """Write trained agents and learning curves for other programs."""
+    """Export trained agents and learning curves for other programs."""
 
-    command: (
+    command: Annotated[
         Annotated[ExportOnnx, subcommand("onnx")]
         | Annotated[ExportCsv, subcommand("csv")]
         | Annotated[ExportHub, subcommand("hub")]
-        | Annotated[ExportMinari, subcommand("minari")]
-    )
+        | Annotated[ExportMinari, subcommand("minari")],
+        arg(name=""),
+    ]
 
     def run(self, console: Console) -> int:
         return self.command.run(console)

@@ -29,9 +29,9 @@ Row = Sequence[str]
 
 @dataclass(frozen=True)
 class List:
-    """List what there is to choose from."""
+    """List tasks, algorithms, presets, settings or studies."""
 
-    # What to list.
+    # List these.
     what: Annotated[
         Positional[Literal["tasks", "algos", "presets", "settings", "studies", "names"]],
         arg(metavar="tasks|algos|presets|settings|studies|names"),

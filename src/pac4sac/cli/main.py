@@ -29,6 +29,7 @@ from pac4sac.cli.export import ExportCommand, named_onnx
 from pac4sac.cli.known_flags import with_our_flags
 from pac4sac.cli.list import List
 from pac4sac.cli.new import New
+from pac4sac.cli.parse_errors import in_sentences
 from pac4sac.cli.reference import Reference
 from pac4sac.cli.report import Report
 from pac4sac.cli.resume import Resume
@@ -38,7 +39,7 @@ from pac4sac.cli.train import Train
 from pac4sac.cli.tune import Tune
 from pac4sac.cli.watch import Watch
 
-DESCRIPTION = """PAC-Bayesian Soft Actor-Critic and its rivals: train, watch and measure them.
+DESCRIPTION = """Train, compare and measure PAC-Bayesian soft actor-critic and its baselines.
 
 Example: pac4sac train Pendulum-v1 --steps 5000
 
@@ -167,7 +168,9 @@ def _parse_with_tyro(argv: list[str]) -> Command:
     output = sys.stdout
     if "-h" in argv or "--help" in argv:
         output = WholeWords(sys.stdout)
-    with contextlib.redirect_stdout(output):
+    program = program_of(argv)
+    sentences = in_sentences(program, lambda: help_of(program))
+    with contextlib.redirect_stdout(output), sentences:
         command: Command = tyro.cli(Command, prog="pac4sac", description=DESCRIPTION, args=argv)
     return command
 
@@ -177,6 +180,25 @@ def _check_completion(argv: list[str]) -> None:
     for flag, shell in itertools.pairwise([*argv, ""]):
         if flag.replace("_", "-") in COMPLETION and shell not in SHELLS:
             raise UserError(f"{flag} takes one of {', '.join(SHELLS)}, not {shell!r}.")
+
+
+def program_of(argv: list[str]) -> str:
+    """Return the command that arguments name, such as "pac4sac study run"."""
+    words: tuple[str, ...] = ()
+    for word in argv:
+        if word not in NAMES.get(words, ()):
+            break
+        words += (word,)
+    return " ".join(["pac4sac", *words])
+
+
+def help_of(program: str) -> str:
+    """Return the help of a command, such as "pac4sac train"."""
+    _, *words = program.split()
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
+        tyro.cli(Command, prog="pac4sac", args=[*words, "--help"])
+    return text.getvalue()
 
 
 def _train_with_file(command: Train, file: Path, argv: list[str]) -> Train:

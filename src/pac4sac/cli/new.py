@@ -32,14 +32,14 @@ HEADER = """\
 
 @dataclass(frozen=True)
 class New:
-    """Write a file for a custom agent: a copy of a shipped algorithm, ready to be changed.
+    """Copy a shipped algorithm to a new file for a custom agent.
 
     Example: pac4sac new my_agent --from sac
     """
 
-    # Name of the module; NAME.py is written into the working directory, with the class Name.
+    # Write NAME.py, with the class Name, into the working directory.
     module: Annotated[Positional[str], arg(metavar="NAME")]
-    # Algorithm to copy, from `pac4sac list algos`.
+    # Copy this algorithm from `pac4sac list algos`.
     source: Annotated[str, arg(name="from", metavar="ALGO")] = "sac"
 
     def run(self, console: Console) -> int:

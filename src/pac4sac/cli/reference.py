@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reference:
-    """Show the archived runs that ship with the package, to compare yours with them.
+    """Show the results of the archived runs that ship with the package.
 
     In Python, pac4sac.reference() gives their learning curves.
     """

@@ -18,18 +18,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Report:
-    """Write tables, figures and a page from the runs in some folders: HTML, Markdown, LaTeX, CSV,
-    SVG and PDF."""
+    """Write a report on the runs in some folders: HTML, Markdown, LaTeX, CSV, SVG and PDF."""
 
-    # Experiment, study or run folders, archives, and CSV files with curves of other projects.
+    # Read these folders of experiments, studies or runs, archives, and CSV files with curves.
     folders: arguments.Folders
     # Write the report into this folder.
     out: Annotated[Path | None, arguments.optional("DIR", "report/ in the first folder")] = None
-    # Write for a repository: a README with a Markdown page for each section, without LaTeX and PDF.
+    # Write Markdown pages for a repository, without LaTeX and PDF.
     pages: bool = False
     # Compare these runs with the tables, claims and published returns of the paper.
     paper: bool = False
-    open: bool = False  # Open the page in the browser.
+    open: bool = False  # Open the report in the browser.
 
     def run(self, console: Console) -> int:
         if not self.folders:

@@ -11,17 +11,20 @@ from pac4sac.cli import arguments
 
 @dataclass(frozen=True)
 class Resume:
-    """Resume an experiment from its last checkpoint, exactly as if it had never stopped."""
+    """Resume an experiment from its last checkpoint.
 
-    folder: arguments.Folder  # Experiment folder, or one of its run folders.
-    # Extend the experiment to this number of steps.
+    On a CPU the result equals that of an uninterrupted training byte by byte.
+    """
+
+    folder: arguments.Folder  # Resume this experiment folder, or that of this run.
+    # Extend the experiment to N steps.
     steps: Annotated[arguments.NumberOrNone, arguments.optional("N")] = None
-    max_minutes: arguments.MaxMinutes = None  # Stop after this many minutes.
+    max_minutes: arguments.MaxMinutes = None  # Stop after M minutes.
     track: arguments.Track = "none"
     callback: arguments.Callback = None
-    # Continue runs that other code has trained so far, and record both versions.
+    # Continue runs that another version of the code has trained, and record both versions.
     keep_stale: bool = False
-    # Train a failed run again, alone and from its last checkpoint, up to N times in all.
+    # Train a failed run again from its last checkpoint, up to N times in all.
     retries: arguments.Number = 3
     trust: arguments.Trust = field(default_factory=list)
 

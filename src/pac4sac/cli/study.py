@@ -33,11 +33,13 @@ UNLIMITED_MEMORY = 10**15
 
 @dataclass(frozen=True)
 class ChosenStudy:
-    """Take a study by its name or its file."""
+    """Select a study by its name or its file."""
 
-    # Name from `pac4sac list studies`, or a custom TOML file.
+    # Use this study: a name from `pac4sac list studies`, or a TOML file.
     name: Annotated[Positional[str], arg(metavar="NAME|FILE.toml")]
-    out: Annotated[Path | None, optional("DIR", "experiments/study-NAME")] = None  # Study folder.
+    out: Annotated[Path | None, optional("DIR", "experiments/study-NAME")] = (
+        None  # Use this study folder.
+    )
     trust: arguments.Trust = field(default_factory=list)
 
     def study_and_folder(self) -> "tuple[Study, Path]":
@@ -50,12 +52,12 @@ class ChosenStudy:
 
 @dataclass(frozen=True)
 class PartOfStudy(ChosenStudy):
-    """Take a study, or only some of its seeds, tasks and variants."""
+    """Select a study, or some of its seeds, tasks and variants."""
 
     # Train with these seeds instead of the study's.
     seeds: Annotated[str | None, optional("SEEDS")] = None
-    tasks: Annotated[str | None, optional("A,B")] = None  # Take only these tasks of the study.
-    # Take only these variants of the study, by name.
+    tasks: Annotated[str | None, optional("A,B")] = None  # Use only these tasks of the study.
+    # Use only these variants of the study.
     variants: Annotated[str | None, optional("A,B")] = None
     # Add runs to this archive (see study collect), and train none that it holds.
     into: Annotated[Path | None, optional("DIR")] = None
@@ -101,7 +103,7 @@ class StudyRunCommand(PartOfStudy):
     Example: pac4sac study run smoke
     """
 
-    # Train on this machine, or as tasks of a Ray cluster.
+    # Train on this machine or on a Ray cluster.
     engine: Literal["local", "ray"] = "local"
     # Connect to an existing Ray cluster.
     address: Annotated[str | None, optional("HOST:PORT")] = None
@@ -110,8 +112,8 @@ class StudyRunCommand(PartOfStudy):
     keep_stale: arguments.KeepStale = False
     track: arguments.Track = "none"
     callback: arguments.Callback = None
-    serve: bool = False  # Show the study on a page in a browser of this machine while it trains.
-    # Serve that page on this port.
+    serve: bool = False  # Serve a live page of the study on this machine while it trains.
+    # Serve the live page on this port.
     port: Annotated[arguments.NumberOrNone, optional("PORT", "any that is free")] = None
 
     def run(self, console: Console) -> int:
@@ -145,13 +147,12 @@ class StudyRunCommand(PartOfStudy):
 @arguments.with_options("device", otherwise=AS_THE_STUDY_SAYS)
 @dataclass(frozen=True)
 class StudyPlanCommand(PartOfStudy):
-    """Show the cohorts of a study, their memory, and their time estimated from a short measured
-    trial.
+    """Show the cohorts of a study, and estimate their memory and time.
 
-    With --memory, the --device may also be a GPU that this machine lacks.
+    With --memory, --device may be a GPU that this machine does not have.
     """
 
-    trial: bool = True  # Measure the time of each cohort in a trial.
+    trial: bool = True  # Estimate the time of each cohort by a short trial.
     keep_stale: arguments.KeepStale = False
 
     def run(self, console: Console) -> int:
@@ -244,18 +245,17 @@ def counted_statuses(cohort: "PlannedCohort") -> str:
 
 @dataclass(frozen=True)
 class StudyCollectCommand:
-    """Put finished runs, of one study in several pieces or of many, into an archive that reports
-    are made from.
+    """Add finished runs of studies or experiments to an archive.
 
     Example: pac4sac study collect piece-1 piece-2 --into results
     """
 
-    folders: arguments.Folders  # Study or experiment folders, or archives.
+    folders: arguments.Folders  # Read these study folders, experiment folders or archives.
     # Add the runs to this archive; finished runs replace unfinished ones in it.
     into: Annotated[Path, arg(metavar="DIR")]
-    unfinished: bool = False  # Take unfinished runs too.
-    # Keep the first of two runs that differ in their returns: that in the archive, then by the
-    # order of folders.
+    unfinished: bool = False  # Add unfinished runs too.
+    # Keep the first of two runs with different returns: that of the archive, else of the first
+    # folder.
     keep_first: bool = False
 
     def run(self, console: Console) -> int:
@@ -296,12 +296,13 @@ def collected(archive: Path, added: "ArchiveChanges") -> Iterator[str]:
 class StudySubcommands:
     """Plan, run and follow studies, which are sets of runs that answer one question."""
 
-    command: (
+    command: Annotated[
         Annotated[StudyRunCommand, subcommand("run")]
         | Annotated[StudyPlanCommand, subcommand("plan")]
         | Annotated[StudyStatusCommand, subcommand("status")]
-        | Annotated[StudyCollectCommand, subcommand("collect")]
-    )
+        | Annotated[StudyCollectCommand, subcommand("collect")],
+        arg(name=""),
+    ]
 
     def run(self, console: Console) -> int:
         return self.command.run(console)

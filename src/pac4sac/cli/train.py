@@ -32,9 +32,9 @@ class Train:
     # Train this algorithm: a name from `pac4sac list algos`, or a custom class as module:Class.
     algo: str = "pac4sac"
     seeds: arguments.Seeds = "0"
-    preset: str = "default"  # Use this set of settings from `pac4sac list presets`.
-    # Change settings of the algorithm, see `pac4sac list settings`; several values, as in
-    # xi=0,0.01,0.1, are all tried.
+    preset: str = "default"  # Use this preset from `pac4sac list presets`.
+    # Change settings of the algorithm, see `pac4sac list settings`; several values,
+    # as in xi=0,0.01,0.1, are all trained.
     settings: arguments.SettingTexts = field(default_factory=list)
     set_task: arguments.TaskChanges = field(default_factory=list)
     wrappers: arguments.Wrappers = field(default_factory=list)

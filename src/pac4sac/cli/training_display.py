@@ -22,7 +22,7 @@ from pac4sac.runs.status import BROKEN_OFF, Status
 from pac4sac.training.callbacks import Callback
 from pac4sac.training.run import Run
 
-PREPARING = "preparing: simulators, networks, compiler, number of threads …"
+PREPARING = "Preparing simulators, networks and compiler …"
 SPINNER = Spinner("dots", f"{PREPARING} (Ctrl-C twice stops)")
 OTHER_LINES = 9  # of the live picture, without its rows of runs
 TERMINAL_WIDTHS = {  # columns of the live table, and the least width of a terminal to show them
@@ -212,6 +212,9 @@ def _cells(row: RunProgress, scale: tuple[float, float]) -> dict[str, Renderable
 class PlainDisplay(TrainingDisplay):
     """Print a line at each twentieth of the steps, and at least one a minute."""
 
+    def on_prepare(self) -> None:
+        say(self.console, PREPARING)
+
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
         super().on_start(folder, runs, steps, step)
         from_step = f", from step {step:,}" if step else ""
@@ -238,7 +241,6 @@ class PlainDisplay(TrainingDisplay):
 def displayed(console: Console, max_minutes: float | None = None) -> Iterator[TrainingDisplay]:
     """Show a training on the console, and yield the callback to train with."""
     if not console.is_terminal or console.is_dumb_terminal:
-        say(console, PREPARING)
         yield PlainDisplay(console, max_minutes)
         return
     live = LiveDisplay(console, max_minutes)

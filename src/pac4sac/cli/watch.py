@@ -13,13 +13,13 @@ from pac4sac.cli.shared import say, writing
 
 @dataclass(frozen=True)
 class Watch:
-    """Film one episode of a trained agent; no display is needed."""
+    """Record a video of one episode of a trained agent; no display is needed."""
 
-    # Run, experiment or study folder, whose best run is taken, or an agent that ships.
+    # Use the best run of this run, experiment or study folder, or a shipped agent.
     folder: arguments.Folder
-    # File to write: a .gif, or an .mp4 with the extra pac4sac[video].
+    # Write this .gif, or .mp4 with the extra pac4sac[video].
     video: Annotated[Path | None, arguments.optional("FILE", "episode.gif in that folder")] = None
-    seed: arguments.Number = 0  # Seed of the episode.
+    seed: arguments.Number = 0  # Draw the episode from this seed.
     trust: arguments.Trust = field(default_factory=list)
 
     def run(self, console: Console) -> int:

@@ -74,7 +74,7 @@ def _writer(suffix: str, name: str) -> Callable[[Path, Iterator[Picture]], None]
     if suffix == ".gif":
         return write_gif
     if suffix != ".mp4":
-        raise UserError(f"A video is a .gif or an .mp4, so that {name!r} needs another ending.")
+        raise UserError(f"A video is a .gif or an .mp4 file, not {name!r}.")
     imageio = import_extra(
         "video",
         "An mp4 needs an encoder",
@@ -114,7 +114,7 @@ def _check_rendering(task: Task) -> None:
     with contextlib.closing(make_env(task)) as env:
         if "rgb_array" not in env.metadata.get("render_modes", ()):
             raise UserError(
-                f"The environment of task {task.name!r} cannot draw itself; it has no mode "
+                f"The environment of task {task.name!r} cannot be rendered; it has no mode "
                 "'rgb_array'."
             )
 
@@ -152,12 +152,12 @@ def _draw(env: gymnasium.Env[Any, Any], task: Task) -> Picture:
             else f"more: {missing}"
         )
         raise UserError(
-            f"To draw itself the environment of task {task.name!r} needs {needed}"
+            f"To be rendered, the environment of task {task.name!r} needs {needed}"
         ) from missing
     except Exception as error:  # any error of an environment's code
         cause = f"{type(error).__name__}: {error}".rstrip(".")
         raise UserError(
-            f"The environment of task {task.name!r} could not draw itself ({cause})."
+            f"The environment of task {task.name!r} could not be rendered ({cause})."
             f"{advice_on(error)}"
         ) from error
 

@@ -160,7 +160,7 @@ def check_folders(folders: Iterable[Path]) -> None:
     """Raise a UserError if one of some folders does not exist."""
     for folder in folders:
         if not folder.is_dir():
-            raise UserError(f"{folder} is no folder; give folders of experiments or studies.")
+            raise UserError(f"{folder} is not a folder; give folders of experiments or studies.")
 
 
 def _runs_below(folder: Path, experiments: bool = True) -> Iterator[RunRecord]:

@@ -233,7 +233,7 @@ def read_experiment(folder: Path) -> dict[str, Any]:
     what = f"A run in {path}"
     for cohort in about["cohorts"]:
         if not isinstance(cohort, list) or not cohort:
-            raise UserError(f"{path} is damaged: a cohort is no list of runs; {COPY}")
+            raise UserError(f"{path} is damaged: a cohort is not a list of runs; {COPY}")
         for run in cohort:
             check_kinds(check_description(run, what), {"run": str}, what)
     return about
@@ -300,7 +300,8 @@ def _check_description(about: dict[str, Any], path: str) -> None:
             raise UserError(f"The config in {path} is damaged: it lacks a readable {name}; {COPY}")
     if not is_file_name(about["run"]):
         raise UserError(
-            f"{path} is damaged: it lacks a readable run; {about['run']!r} is no name of a folder."
+            f"{path} is damaged: it lacks a readable run; {about['run']!r} is not the name "
+            "of a folder."
         )
 
 

@@ -9,14 +9,16 @@ MOST_SEEDS = 10_000
 
 
 def parse_seeds(text: str) -> list[int]:
-    """Return the seeds of a text such as "3", "0:5" (without the 5), "0,2,7", or a mixture."""
+    """Return the seeds of a text such as "3", "0:5" (0 to 4), "0,2,7", or a mixture."""
     seeds: list[int] = []
     for part in text.split(","):
         chosen = _seed_range(part.strip(), text)
         if not chosen:
-            raise UserError(f"The seeds {text} are none; give some, such as 0:5.")
+            raise UserError(f"There are no seeds in {text}; give some, such as 0:5.")
         if len(seeds) + len(chosen) > MOST_SEEDS:
-            raise UserError(f"The seeds {text} are too many; give some, such as 0:5.")
+            raise UserError(
+                f"There are more than {MOST_SEEDS} seeds in {text}; give fewer, such as 0:5."
+            )
         seeds += chosen
     return seeds
 
@@ -27,7 +29,7 @@ def _seed_range(part: str, text: str) -> range:
     numbers = [first, end] if colon else [first]
     if not all(number.isdecimal() for number in numbers):
         raise UserError(
-            f"{text!r} are no seeds; give whole numbers such as 3, 0:5 (without the 5) or 0,2,7."
+            f"{text!r} are not seeds; give whole numbers such as 3, 0:5 (0 to 4) or 0,2,7."
         )
     return range(int(first), int(end) if colon else int(first) + 1)
 
@@ -43,7 +45,7 @@ def seed_list(seeds: int | str | Iterable[int]) -> list[int]:
         return [operator.index(seed) for seed in several]
     except TypeError:
         raise UserError(
-            f"Seeds are a whole number or several, such as range(5), not {seeds!r}."
+            f"Seeds must be a whole number or several, such as range(5), not {seeds!r}."
         ) from None
 
 

@@ -230,7 +230,8 @@ def algorithm_names(algos: str | Sequence[str | type[Agent]]) -> list[str]:
     allow_named(*names)
     if len(names) < 2:
         raise UserError(
-            f"To compare takes two algorithms, and {names[0]} is one; name another, or use train."
+            f"compare needs at least two algorithms, not only {names[0]}; name another one, "
+            "or use train."
         )
     if len(set(names)) < len(names):
         raise UserError("An algorithm is named twice.")

@@ -132,8 +132,10 @@ def load_study(name: str) -> Study:
     is_own = Path(name).suffix == ".toml"
     path = Path(name) if is_own else SHIPPED_STUDIES / f"{name}.toml"
     if not is_own and not path.is_file():
-        known = ", ".join(shipped_studies())
-        raise UserError(f"There is no study {name!r}; there are {known}, or give a .toml file.")
+        raise UserError(
+            f"There is no study {name!r}; {did_you_mean(name, shipped_studies())} A custom study "
+            "is a .toml file. List studies: pac4sac list studies."
+        )
     return _Reader(path, *read_toml(path)).study()
 
 
@@ -243,7 +245,8 @@ class _Reader:
             return None
         if unknown := [task for task in tasks if task not in self.content["tasks"]]:
             raise self._mistake(
-                unknown[0], f"the variant {name!r} is for {unknown[0]!r}, no task of the study"
+                unknown[0],
+                f"the variant {name!r} is for {unknown[0]!r}, which is not a task of the study",
             )
         return tuple(tasks)
 
@@ -262,7 +265,9 @@ class _Reader:
     def _check_baseline(self, variants: Sequence[StudyVariant]) -> None:
         baseline = self.content.get("baseline")
         if baseline is not None and baseline not in {variant.name for variant in variants}:
-            raise self._mistake("baseline", f"the baseline {baseline!r} is no variant of the study")
+            raise self._mistake(
+                "baseline", f"the baseline {baseline!r} is not a variant of the study"
+            )
 
     def _check_kind(self) -> None:
         kind = self.content.get("kind", KINDS[0])

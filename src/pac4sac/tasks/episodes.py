@@ -72,7 +72,7 @@ def simulator_seed(run_seed: int, purpose: str, episode: int) -> int:
 def number(reward: Any) -> float:
     """Return a reward as a float; refuse what is not one number, such as text."""
     if not isinstance(reward, SupportsFloat) or np.size(cast(Any, reward)) != 1:
-        raise TypeError(f"its reward is no number: {reward!r}")
+        raise TypeError(f"its reward is not a number: {reward!r}")
     return float(np.asarray(reward, np.float64).item())
 
 

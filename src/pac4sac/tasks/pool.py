@@ -365,8 +365,8 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
             warnings.warn(  # not logged: a study shows warnings
                 f"{self.task.env_id} is not deterministic given its seed, or this is another "
                 "machine: the same actions "
-                f"led to another observation. Seed {seeds} goes on from there, not exactly as "
-                "if it had never stopped.",
+                f"led to another observation. Seed {seeds} continues from it, so its results "
+                "can differ from those of an uninterrupted run.",
                 stacklevel=2,
             )
 

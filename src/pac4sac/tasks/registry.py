@@ -155,10 +155,13 @@ def _nearest(env_id: str, module: str | None) -> str:
     """Return the end of a sentence about an unknown id: those that were probably meant."""
     own = _registered_by(module) if module else set()
     known = {known.lower(): known for known in (own or {*gymnasium.registry, *NAMED_TASKS})}
-    name, cutoff = env_id.rpartition(":")[2].lower(), 0.0 if own else 0.5
+    name, cutoff = env_id.rpartition(":")[2].lower(), 0.0 if own else 0.65
     close = difflib.get_close_matches(name, known, n=3, cutoff=cutoff)
     if not close:
-        return f"use one of {', '.join(TASKS)}, or any Gymnasium id with continuous actions."
+        return (
+            f"use one of {', '.join(TASKS)}, or any Gymnasium id with continuous actions. "
+            "List tasks: pac4sac list tasks."
+        )
     prefix = f"{module}:" if own else ""
     return f"did you mean {' or '.join(prefix + known[match] for match in close)}?"
 

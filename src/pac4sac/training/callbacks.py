@@ -15,6 +15,9 @@ class Callback:
     A callback may end a run. It has no other effect on the results of training.
     """
 
+    def on_prepare(self) -> None:
+        """Handle the start of preparation: all arguments are valid, nothing is trained yet."""
+
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
         """Handle the start of a cohort, or its resume, at `step` of `steps`."""
 

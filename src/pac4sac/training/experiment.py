@@ -343,6 +343,7 @@ def _train_cohorts(
     device = pick_device(options.device)
     for runs in runs_by_cohort:
         _check_memory(runs, device)
+    watcher.on_prepare()
     cohorts = [
         Cohort(folder, f"{number:03d}", runs, options, watcher)
         for number, runs in enumerate(runs_by_cohort)

@@ -21,62 +21,57 @@ def _option(default: Any, allowed: Allowed, help: str, metavar: str | None = Non
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How to train, as opposed to what.
+    """Options of training, which `train` and `compare` take as keyword arguments.
 
     On the same kind of device the options do not change what a run learns, except `precision`,
     `start_from` and `stop_when_solved`.
     """
 
-    steps: int = _option(MISSING, AT_LEAST_ONE, "Environment steps of each run.")
-    device: str = _option(AUTO, None, "Device to train on: cpu, cuda, cuda:1 or auto.", "DEVICE")
+    steps: int = _option(MISSING, AT_LEAST_ONE, "Train each run for N environment steps.")
+    device: str = _option(AUTO, None, "Train on this device: cpu, cuda, cuda:1 or auto.", "DEVICE")
     backend: str = _option(
-        AUTO, BACKENDS, "How to compute: as written (eager), compiled, or as a CUDA graph."
+        AUTO, BACKENDS, "Compute updates as written (eager), compiled, or as a CUDA graph."
     )
-    precision: str = _option("float32", PRECISIONS, "Precision of matrix products on a GPU.")
+    precision: str = _option(
+        "float32", PRECISIONS, "Multiply matrices on a GPU with this precision."
+    )
     workers: int | Literal["auto"] = _option(
-        AUTO, NON_NEGATIVE, "Processes for the simulators; 0 keeps them in the process that learns."
+        AUTO, NON_NEGATIVE, "Simulate in N worker processes; 0 simulates in the learning process."
     )
     step_seconds: int = _option(
         STEP_SECONDS,
         AT_LEAST_ONE,
-        "Seconds that a step or a reset of an environment may take before it counts as hanging.",
+        "Treat an environment as hanging if a step or reset takes more than N seconds.",
     )
     threads: int | Literal["auto"] = _option(
         AUTO,
         Interval(1, 1024),
-        "Threads for the networks; auto gives large networks and cohorts more of them, by a rule.",
+        "Compute networks with N threads; auto uses more for large networks and cohorts.",
     )
-    log_every: int = _option(1000, AT_LEAST_ONE, "Steps between lines of metrics.jsonl.")
-    checkpoint_every: int = _option(20_000, AT_LEAST_ONE, "Steps between checkpoints.")
+    log_every: int = _option(1000, AT_LEAST_ONE, "Write a line of metrics.jsonl every N steps.")
+    checkpoint_every: int = _option(20_000, AT_LEAST_ONE, "Write a checkpoint every N steps.")
     evaluate_every: int = _option(
         0,
         NON_NEGATIVE,
-        "Steps between evaluations, of which the best weights are kept; 0 evaluates at the "
-        "end only.",
+        "Evaluate every N steps and keep the best weights; 0 evaluates at the end only.",
     )
     evaluation_episodes: int = _option(
-        5, Interval(0, EPISODES.high), "Episodes of each evaluation."
+        5, Interval(0, EPISODES.high), "Play N episodes in each evaluation."
     )
     bias_every: int = _option(
-        0,
-        NON_NEGATIVE,
-        "Steps between measurements of how far the critic over- or underestimates; 0 makes none.",
+        0, NON_NEGATIVE, "Measure the bias of the critic every N steps; 0 never measures it."
     )
-    bias_episodes: int = _option(3, EPISODES, "Episodes of each such measurement.")
+    bias_episodes: int = _option(3, EPISODES, "Play N episodes in each measurement of the bias.")
     coverage_every: int = _option(
         0,
         NON_NEGATIVE,
-        "Steps between measurements of how widely the visited states are spread; 0 makes none.",
+        "Measure the spread of the visited states every N steps; 0 never measures it.",
     )
     stop_when_solved: bool = _option(
-        False, None, "End a run once it is solved: five episodes in a row above the task's limit."
+        False, None, "End a run once it is solved: five episodes in a row above the threshold."
     )
     start_from: str | None = _option(
-        None,
-        None,
-        "Trained agent to start from: a run folder or an agent.safetensors. Runs are named "
-        "after it.",
-        "AGENT",
+        None, None, "Start from this trained agent: a run folder or an agent.safetensors.", "AGENT"
     )
 
     def __post_init__(self) -> None:

@@ -152,7 +152,7 @@ def check_that_nothing_was_saved(folders: Sequence[RunFolder], checkpoint_every:
         raise UserError(
             f"The runs in {folders[0].path.parent} are {how}, but their checkpoints are gone, "
             "so that there is nothing "
-            "to go on from; train again into another folder."
+            "to resume from; train again into another folder."
         )
 
 

@@ -91,7 +91,7 @@ class _Dispatch:
         except self.ray.exceptions.RayActorError as error:
             raise UserError(
                 f"The process that writes the cluster's results here has ended ({error}); run "
-                "the study again to go on."
+                "the study again to continue."
             ) from error
         return self.failures
 
