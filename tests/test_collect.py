@@ -361,7 +361,7 @@ def test_the_command_tells_what_it_took(
     assert "1 unfinished runs were left out" in told
     assert "table-1: 1 of 2 expected runs" in told
     assert main(["study", "collect", "b", "--into", "archive"]) == 2
-    assert "b is no folder" in capsys.readouterr().err
+    assert "b is not a folder" in capsys.readouterr().err
 
 
 def test_a_run_that_started_from_an_agent_is_kept_beside_the_one_from_scratch_and_apart_from_it(

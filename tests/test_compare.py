@@ -240,7 +240,7 @@ def test_the_seeds_that_would_decide_are_counted() -> None:
         ({"algos": ["sac", pac4sac.Agent]}, "which every agent must have"),
         (
             {"algos": "sac"},
-            "To compare takes two algorithms, and sac is one; name another, or use train",
+            "compare needs at least two algorithms, not only sac; name another one, or use train",
         ),
         ({"algos": "sac,sacc"}, "There is no algorithm 'sacc'"),
         (

@@ -320,7 +320,7 @@ def test_an_environment_that_its_seed_does_not_determine_is_named_and_goes_on_fr
         play(pool, range(4))
         snapshot = pool.snapshot()
         with pytest.warns(
-            UserWarning, match=r"not deterministic given its seed.* Seed 5 goes on from there"
+            UserWarning, match=r"not deterministic given its seed.* Seed 5 continues from it"
         ):
             seen = resumed.restore(snapshot)
         differs = (seen != snapshot["observation"]).any(axis=1)
@@ -462,7 +462,7 @@ def test_a_run_whose_replay_strays_after_a_death_goes_on_with_a_warning():
         for worker in children():
             os.kill(worker, signal.SIGKILL)
         with pytest.warns(
-            UserWarning, match=r"not deterministic given its seed.* Seed 5 goes on from there"
+            UserWarning, match=r"not deterministic given its seed.* Seed 5 continues from it"
         ):
             seen += play(pool, range(4, 30))
         assert pool.failures == {}

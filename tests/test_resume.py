@@ -301,7 +301,7 @@ def test_a_run_that_cannot_be_brought_back_to_where_it_was_is_not_lost(tmp_path:
     task = Task("unseeded", "pool_environments:Faulty-v0", 20, env_kwargs=kwargs)
     # amid the first episodes
     folder = train(tmp_path / "x", task=task, steps=6, settings={"warmup": 8}).folder
-    with pytest.warns(UserWarning, match="Seed 0 goes on from there, not exactly"):
+    with pytest.warns(UserWarning, match="Seed 0 continues from it"):
         assert pac4sac.resume(folder, steps=60).complete
     assert about(folder, RUNS[0])["replay_mismatch"] == [
         6

@@ -155,7 +155,7 @@ def test_a_plan_is_for_the_device_of_the_study(
             ["study", "plan", "controls", "--variants", "sac-auto,sac"],
             "has no variant sac; it has pac4sac, pac4sac-with",
         ),
-        (["study", "run", "tiny.toml", "--into", "tiny.toml"], "tiny.toml is no folder"),
+        (["study", "run", "tiny.toml", "--into", "tiny.toml"], "tiny.toml is not a folder"),
         (["compare", "Pendulum-v1", "--algos", "sac,sac"], "An algorithm is named twice"),
         (["compare", "Pendulum-v1", "--set", "width=8,16"], "compare takes one value for width"),
         (
@@ -164,7 +164,7 @@ def test_a_plan_is_for_the_device_of_the_study(
         ),
         (
             ["compare", "Pendulum-v1", "--algos", "sac"],
-            "To compare takes two algorithms, and sac is one",
+            "compare needs at least two algorithms, not only sac",
         ),
         (["report", "nowhere"], "nowhere"),
         (

@@ -35,9 +35,26 @@ LEAST_VARIANCE = 1e-8  # of discounted returns that vary
 
 
 class Agent(ABC):
-    """An algorithm for a cohort. A subclass gives its networks and the functions of its paper:
-    `bellman_target`, `actor_loss`, `behaviour`, `deterministic_action` and, if it is not the
-    squared Bellman error, `critic_loss`."""
+    """An algorithm, for all runs of a cohort.
+
+    A subclass defines `networks` and the functions of its publication: `bellman_target`,
+    `actor_loss`, `behaviour`, `deterministic_action` and, if it is not the squared Bellman error,
+    `critic_loss`.
+
+    Args:
+        configs: Settings of each run.
+        ds: Size of an observation.
+        da: Number of action dimensions.
+
+    Raises:
+        UserError: If a setting does not fit the agent.
+
+    Example:
+        >>> from pac4sac.agents.api import Sac, SacConfig
+        >>> agent = Sac([SacConfig(), SacConfig(alpha=0.1)], ds=3, da=1)
+        >>> agent.runs
+        2
+    """
 
     title: ClassVar[str]  # one line for `pac4sac list algos`
     revision: ClassVar[int] = 1  # raise it when results of the algorithm change
@@ -90,58 +107,116 @@ class Agent(ABC):
 
     @abstractmethod
     def networks(self) -> dict[str, Net]:
-        """Build the networks, by the names under which the state keeps their weights: "critic",
-        "actor" and so on."""
+        """Build the networks.
+
+        Returns:
+            The networks by the names under which the state holds their weights: "critic", "actor"
+            and so on.
+        """
 
     @abstractmethod
     def bellman_target(self, state: State, batch: Batch, draw: Draw) -> Any:
-        """A `Target`, or whatever else of the next state the critic's loss needs; taken without
-        gradient."""
+        """Compute the target of the critic, without gradient.
+
+        Args:
+            state: State of the cohort.
+            batch: Transitions of all runs.
+            draw: Random numbers of `update_streams`.
+
+        Returns:
+            A `Target`, or whatever else `critic_loss` needs of the next state.
+        """
 
     def critic_loss(
         self, state: State, theta: Params, batch: Batch, target: Any, draw: Draw
     ) -> Loss:
-        """The squared Bellman error of every critic; algorithms with another objective replace
-        it."""
+        """Compute the loss of the critic: the squared Bellman error of every member, unless
+        overridden.
+
+        Args:
+            state: State of the cohort.
+            theta: Weights of the critic, with gradient.
+            batch: Transitions of all runs.
+            target: What `bellman_target` returned.
+            draw: Random numbers of `update_streams`.
+
+        Returns:
+            The loss [R], and metrics to log, each [R].
+        """
         m, _ = self.critic(theta, batch.s, batch.a)  # [R, M, B]
         return (target.y[:, None] - m).square().mean(-1).sum(-1), {"q": m.mean((1, 2))}
 
     @abstractmethod
     def actor_loss(self, state: State, pi: Params, batch: Batch, draw: Draw) -> Loss:
-        """What the actor with the weights `pi` descends, [R], and what to log of it."""
+        """Compute the loss of the actor.
+
+        Args:
+            state: State of the cohort.
+            pi: Weights of the actor, with gradient.
+            batch: Transitions of all runs.
+            draw: Random numbers of `update_streams`.
+
+        Returns:
+            The loss [R], and metrics to log, each [R].
+        """
 
     @abstractmethod
     def behaviour(self, state: State, s: Tensor, draw: Draw) -> Tensor:
-        """Actions [R, B, da] with which to gather data in states [R, B, ds]."""
+        """Return actions for training, with exploration.
+
+        Args:
+            state: State of the cohort.
+            s: States [R, B, ds].
+            draw: Random numbers of `behaviour_streams`.
+
+        Returns:
+            Actions in [−1, 1], [R, B, da].
+        """
 
     @abstractmethod
     def deterministic_action(self, state: State, s: Tensor) -> Tensor:
-        """The deterministic policy, for evaluation."""
+        """Return actions of the deterministic policy, for evaluation.
+
+        Args:
+            state: State of the cohort.
+            s: States [R, B, ds].
+
+        Returns:
+            Actions in [−1, 1], [R, B, da].
+        """
 
     def sample_policy(self, state: State, s: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
-        """An action [R, B, da] of π itself, whose value the critic is to learn: no shooting, no
-        exploration; and its log-density [R, B], which is 0 for a deterministic policy."""
+        """Sample actions of the policy π that the critic evaluates: no shooting, no exploration.
+
+        Args:
+            state: State of the cohort.
+            s: States [R, B, ds].
+            draw: Random numbers of `policy_streams`.
+
+        Returns:
+            Actions [R, B, da] and their log-densities [R, B], 0 for a deterministic policy.
+        """
         a = self.deterministic_action(state, s)
         return a, torch.zeros_like(a[..., 0])
 
     def policy_streams(self, states: int) -> dict[str, Stream]:
-        """Random numbers that `sample_policy` needs for a number of states per run."""
+        """Return the random numbers that `sample_policy` needs for a number of states per run."""
         return {}
 
     def alpha(self, state: State) -> Tensor:
-        """Weight [R] of the entropy in the value that the critic is to learn."""
+        """Return the weight [R] of the entropy in the value that the critic learns."""
         return torch.zeros_like(Hyper(state).gamma)
 
     def logged(self) -> tuple[str, ...]:
-        """Names of what the losses report."""
+        """Return the names of the metrics that the losses return."""
         return ("q",)
 
     def behaviour_streams(self, states: int, evaluating: bool = False) -> dict[str, Stream]:
-        """Random numbers that `behaviour` needs for a number of states per run."""
+        """Return the random numbers that `behaviour` needs for a number of states per run."""
         return {}
 
     def shots(self, evaluating: bool) -> tuple[int, ...]:
-        """Per run, the candidates among which `behaviour` chooses an action."""
+        """Return for each run the number of candidates from which `behaviour` chooses an action."""
         return (1,) * self.runs
 
     def update_streams(self) -> dict[str, Stream]:
@@ -163,15 +238,16 @@ class Agent(ABC):
     # --- the value of several critics: their minimum
 
     def build_critic(self) -> Critic:
-        """The network whose value the actor follows; `PacBayesCritic` makes it a randomised one."""
+        """Return the critic that the actor follows; `PacBayesCritic` makes it a randomised one."""
         return Critic(self.trunk(s=self.ds, a=self.da))
 
     def value(self, theta: Params, s: Tensor, a: Tensor, noise: Tensor | None) -> Tensor:
-        """What the actor maximises, [R, B]."""
+        """Return what the actor maximises, [R, B]."""
         return self.critic(theta, s, a)[0].amin(1)
 
     def target_value(self, state: State, s2: Tensor, a2: Tensor, draw: Draw) -> Tensor:
-        """The value of the next state in a target, [R, B]: the minimum of the target critics."""
+        """Return the value of the next state in a target, [R, B]: the minimum of the target
+        critics."""
         return self.critic(self.params(state, "critic/target"), s2, a2)[0].amin(1)
 
     def mean_and_variance(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -193,7 +269,7 @@ class Agent(ABC):
     # --- shared machinery
 
     def trunk(self, kind: type[Trunk] = Trunk, /, **inputs: int) -> Trunk:
-        """The layers below a head, as the settings want them, for inputs of these sizes."""
+        """Return the layers below a head, as in the settings, for inputs of these sizes."""
         c = self.config
         own = (c.critic_width, c.critic_depth) if "a" in inputs else (0, 0)
         trunk = kind(inputs, own[0] or c.width, own[1] or c.depth, c.norm, c.activation)
@@ -242,11 +318,12 @@ class Agent(ABC):
         return state
 
     def params(self, state: State, name: str) -> Params:
-        """The weights of a network by layer; "critic/target" names the target network."""
+        """Return the weights of a network by layer; "critic/target" names the target network."""
         return self.nets[name.split("/")[0]].views(state[name])
 
     def act(self, state: State, s: Tensor, draw: Draw) -> Tensor:
-        """Actions [R, da] in states [R, ds]: uniform during a run's warm-up, then its behaviour."""
+        """Return actions [R, da] in states [R, ds]: uniform during a run's warm-up, then its
+        behaviour."""
         if self.config.normalise_observations:
             self.update_observation_statistics(state, s)
         if self.innovations is not None:
@@ -280,7 +357,7 @@ class Agent(ABC):
 
     @property
     def innovations(self) -> Stream | None:
-        """What noise processes draw in a step, [N, K, ...]; None if the noise is white."""
+        """Return what noise processes draw in a step, [N, K, ...]; None if the noise is white."""
         count = len(coloured_noise.TIME_CONSTANTS[self.config.noise_colour])
         if not count:
             return None
@@ -330,7 +407,7 @@ class Agent(ABC):
         )
 
     def value_estimate(self, state: State, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
-        """As `mean_and_variance`, in units of the environment's rewards."""
+        """Return `mean_and_variance` in units of the environment's rewards."""
         scale = self.reward_scale(state)[:, None]
         m, v = self.mean_and_variance(state, s, a)
         return m * scale, None if v is None else v * scale.square()
@@ -344,16 +421,16 @@ class Agent(ABC):
         return q.std(1, correction=0) * self.reward_scale(state)[:, None]
 
     def entropy_weight(self, state: State) -> Tensor:
-        """As `alpha`, in the same units."""
+        """Return `alpha` in units of the environment's rewards."""
         return self.alpha(state) * self.reward_scale(state)
 
     def learning_starts(self) -> list[int]:
-        """Per run, the first step with an update: after the warm-up, and never before a whole batch
-        was seen."""
+        """Return for each run the first step with an update: after the warm-up, and once a whole
+        batch is stored."""
         return [max(config.warmup, config.batch) for config in self.configs]
 
     def update(self, state: State, data: Tensor, draw: Draw) -> None:
-        """One update of every active run from its replay ring [R, capacity, width]."""
+        """Update every active run once, from its replay ring [R, capacity, width]."""
         batch = self.sample_batch(state, data, draw["replay"])
         active = state["alive"] & (
             state["step"] >= Hyper(state).warmup.clamp_min(self.config.batch)
@@ -382,7 +459,8 @@ class Agent(ABC):
         return batch
 
     def measured(self, log: Mapping[str, Tensor]) -> Tensor:
-        """What the losses report, [metrics, R]; NaN for what rests."""
+        """Return the metrics of the losses, [metrics, R]; NaN for parts that this update leaves
+        out."""
         who, missing = type(self).__name__, [name for name in self.metric_names if name not in log]
         if missing and not self.resting:
             names = ", ".join(missing)
@@ -399,7 +477,7 @@ class Agent(ABC):
         return torch.stack([log.get(name, nothing) for name in self.metric_names])
 
     def learn(self, state: State, batch: Batch, draw: Draw, active: Tensor) -> dict[str, Tensor]:
-        """Update the active runs [R]: the critic, then the actor. Returns what to log."""
+        """Update the active runs [R]: the critic, then the actor. Return what to log."""
         with torch.no_grad():
             target = self.bellman_target(state, batch, draw)
         log = self.descend(
@@ -498,7 +576,8 @@ class Agent(ABC):
 
     @property
     def period(self) -> int:
-        """Updates after which all delayed parts of all runs are due in the same update again."""
+        """Return the number of updates after which all delayed parts of all runs are due
+        together again."""
         return math.lcm(
             *(int(delay) for setting in self.delayed.values() for delay in self.numbers(setting))
         )

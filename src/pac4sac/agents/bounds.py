@@ -19,8 +19,26 @@ Real = Tensor | float
 
 
 def gaussian_kl(m: Real, v: Real, m0: Real = 0.0, v0: Real = 1.0) -> Tensor:
-    """D_KL(N(m, v) ‖ N(m₀, v₀)), paper section 3.2: the sum over the weights of a layer, which are
-    the last axis."""
+    """Return D_KL(N(m, v) ‖ N(m₀, v₀)), summed over the last axis.
+
+    Args:
+        m: Means of the weights [..., K].
+        v: Variances [..., K].
+        m0: Means of the prior.
+        v0: Variances of the prior.
+
+    Returns:
+        The divergence [...].
+
+    Raises:
+        UserError: If a variance is not positive.
+
+    Example:
+        >>> import torch
+        >>> from pac4sac.agents.api import gaussian_kl
+        >>> gaussian_kl(torch.tensor([1.0, 1.0]), torch.ones(2))
+        tensor(1.)
+    """
     m, m0, v, v0 = _checked(m, m0, v=v, v0=v0)
     return (0.5 * (v / v0 + (m - m0).square() / v0 - 1 - torch.log(v / v0))).sum(-1)
 

@@ -40,7 +40,16 @@ LEAST_VARIANCE = 1e-12  # under a root, whose slope is infinite at 0
 
 @dataclass(frozen=True, kw_only=True)
 class CrossQConfig(SacConfig):
-    """Settings of CrossQ."""
+    """Settings of CrossQ.
+
+    Raises:
+        UserError: If a value is not allowed.
+
+    Example:
+        >>> from pac4sac.agents.api import CrossQConfig
+        >>> CrossQConfig(critic_width=512).critic_width
+        512
+    """
 
     norm: bool = structural(False, None, "layer normalisation too, after each hidden linear layer")
     policy_delay: int = per_run(
@@ -110,7 +119,18 @@ class Next(NamedTuple):
 
 
 class CrossQ(BatchNormalised, Sac):
-    """SAC with batch renormalisation instead of target networks."""
+    """CrossQ: SAC with batch renormalisation instead of target networks.
+
+    Args:
+        configs: Settings of each run.
+        ds: Size of an observation.
+        da: Number of action dimensions.
+
+    Example:
+        >>> from pac4sac.agents.api import CrossQ, CrossQConfig
+        >>> CrossQ([CrossQConfig()], ds=3, da=1).runs
+        1
+    """
 
     title = "CrossQ: batch renormalisation instead of target networks"
     Config = CrossQConfig

@@ -22,7 +22,16 @@ FADED = 1e5  # (index of the episode) × (step in it) from which on this noise g
 
 @dataclass(frozen=True, kw_only=True)
 class DdpgConfig(AgentConfig):
-    """Settings of DDPG."""
+    """Settings of DDPG.
+
+    Raises:
+        UserError: If a value is not allowed.
+
+    Example:
+        >>> from pac4sac.agents.api import DdpgConfig
+        >>> DdpgConfig(noise=0.3).noise
+        0.3
+    """
 
     noise: float = per_run(
         0.1, NON_NEGATIVE, "std of the Gaussian exploration noise; its first value if it fades"
@@ -35,8 +44,18 @@ class DdpgConfig(AgentConfig):
 
 
 class Ddpg(Agent):
-    """Deep deterministic policy gradient: a deterministic actor that ascends one critic, with noise
-    for exploration."""
+    """Deep deterministic policy gradient: a deterministic actor and one critic.
+
+    Args:
+        configs: Settings of each run.
+        ds: Size of an observation.
+        da: Number of action dimensions.
+
+    Example:
+        >>> from pac4sac.agents.api import Ddpg, DdpgConfig
+        >>> Ddpg([DdpgConfig()], ds=3, da=1).runs
+        1
+    """
 
     title = "Deep deterministic policy gradient"
     Config = DdpgConfig

@@ -18,7 +18,16 @@ from pac4sac.agents.tape import Stream, hashed_uniforms
 
 @dataclass(frozen=True, kw_only=True)
 class DroQConfig(RedqConfig):
-    """Settings of DroQ."""
+    """Settings of DroQ.
+
+    Raises:
+        UserError: If a value is not allowed.
+
+    Example:
+        >>> from pac4sac.agents.api import DroQConfig
+        >>> DroQConfig(dropout=0.1).dropout
+        0.1
+    """
 
     critics: int = structural(2, AT_LEAST_ONE, "number of critics")
     dropout: float = per_run(
@@ -47,7 +56,18 @@ class DropoutTrunk(Trunk):
 
 
 class DroQ(Redq):
-    """REDQ with two critics that drop units in place of a large ensemble."""
+    """DroQ: REDQ with two critics with dropout instead of a large ensemble.
+
+    Args:
+        configs: Settings of each run.
+        ds: Size of an observation.
+        da: Number of action dimensions.
+
+    Example:
+        >>> from pac4sac.agents.api import DroQ, DroQConfig
+        >>> DroQ([DroQConfig()], ds=3, da=1).runs
+        1
+    """
 
     title = "Dropout Q-functions: two critics with dropout, many updates per step"
     Config = DroQConfig

@@ -25,7 +25,18 @@ ALIGNMENT = 4  # numbers: on a GPU products read weights that begin at 16 bytes 
 
 @dataclass(frozen=True)
 class Parameter:
-    """The shape of some weights, and how they begin."""
+    """The shape of some weights, and their initial values: uniform in `centre` ± `bound`.
+
+    Attributes:
+        shape: Shape for one run and member.
+        bound: Largest distance of an initial value from `centre`.
+        centre: Middle of the initial values.
+
+    Example:
+        >>> from pac4sac.agents.api import Parameter
+        >>> Parameter((1, 256), centre=1.0).shape
+        (1, 256)
+    """
 
     shape: tuple[int, ...]
     bound: float = 0.0  # initial value: uniform in ±bound …
@@ -33,13 +44,39 @@ class Parameter:
 
 
 def linear_parameters(inputs: int, outputs: int) -> dict[str, Parameter]:
-    """PyTorch's default initialisation: weights and biases uniform in ±1/√fan_in."""
+    """Return the weights and the bias of a linear layer, initialised as PyTorch does.
+
+    Args:
+        inputs: Number of inputs.
+        outputs: Number of outputs.
+
+    Returns:
+        The parameters "weight" and "bias", uniform in ±1/√inputs.
+
+    Example:
+        >>> from pac4sac.agents.api import linear_parameters
+        >>> linear_parameters(4, 2)["weight"].shape
+        (4, 2)
+    """
     bound = 1 / math.sqrt(inputs)
     return {"weight": Parameter((inputs, outputs), bound), "bias": Parameter((1, outputs), bound)}
 
 
 class Trunk:
-    """depth × (Linear, LayerNorm, activation): the paper's architecture table."""
+    """The layers below a head: `depth` times a linear layer, layer normalisation and activation.
+
+    Args:
+        inputs: Sizes of the inputs by name, such as {"s": 3, "a": 1}.
+        width: Units of a layer.
+        depth: Number of layers.
+        norm: Whether layers are normalised.
+        activation: "relu" or "silu".
+
+    Example:
+        >>> from pac4sac.agents.api import Trunk
+        >>> Trunk({"s": 3, "a": 1}, width=64, depth=2, norm=False, activation="relu").inputs
+        [3, 1]
+    """
 
     def __init__(
         self, inputs: Mapping[str, int], width: int, depth: int, norm: bool, activation: str
@@ -59,8 +96,8 @@ class Trunk:
 
     def normalise_observations(self) -> None:
         """Standardise observations, the first input, with running mean and std. Both are stored
-        among the weights, but never get a gradient: whatever copies, stores or exports a network
-        includes them."""
+        among the weights, but never get a gradient: whatever copies, stores or exports a
+        network includes them."""
         ds = self.inputs[0]
         first = {
             "count": Parameter((1, 1)),
@@ -106,7 +143,19 @@ class Trunk:
 
 
 class Net:
-    """A trunk, a head and a number of members, with the layout of their weights in one tensor."""
+    """A network: a trunk, a head and a number of members, with all weights in one tensor [R, M, P].
+
+    Args:
+        trunk: Layers below the head.
+        head: Parameters of the head, by name.
+        members: Number of members M.
+
+    Example:
+        >>> from pac4sac.agents.api import Net, Trunk, linear_parameters
+        >>> trunk = Trunk({"s": 3}, width=64, depth=2, norm=False, activation="relu")
+        >>> Net(trunk, linear_parameters(64, 1)).members
+        1
+    """
 
     def __init__(self, trunk: Trunk, head: Mapping[str, Parameter], members: int = 1) -> None:
         self.trunk, self.members = trunk, members
@@ -121,7 +170,7 @@ class Net:
         self.sizes = [size + padding for size, padding in zip(sizes, self.padding, strict=True)]
 
     def initial(self, seeds: Sequence[int], stream: str, device: torch.device) -> Tensor:
-        """[R, M, P], each run from its own tape."""
+        """Return the initial weights [R, M, P], each run from its own tape."""
         count = sum(self.sizes)
         u = initial_uniforms(seeds, stream, self.members * count, device)
         weights = torch.zeros(len(seeds), self.members, count, device=device)
@@ -132,7 +181,7 @@ class Net:
         return weights
 
     def views(self, weights: Tensor) -> dict[str, Tensor]:
-        """The weights [R, M, P] layer by layer, {name: [G, ...]}, without a copy."""
+        """Return the weights [R, M, P] layer by layer, {name: [G, ...]}, without a copy."""
         parts = torch.split(weights.view(-1, weights.shape[-1]), self.sizes, -1)
         return {
             name: part[:, : size - padding].view(-1, *self.parameters[name].shape)
@@ -142,18 +191,18 @@ class Net:
         }
 
     def flatten(self, views: Sequence[Tensor], like: Tensor) -> Tensor:
-        """The inverse of `views`, for gradients."""
+        """Join gradients by layer to one tensor, the inverse of `views`."""
         rows = []
         for view, padding in zip(views, self.padding, strict=True):
             rows += [view.flatten(1)] + ([view.new_zeros(len(view), padding)] if padding else [])
         return torch.cat(rows, -1).view_as(like)
 
     def features(self, p: Params, *inputs: Tensor) -> Tensor:
-        """φ [G, B, width] of inputs [R, B, ·], the same for all members of a run."""
+        """Return φ [G, B, width] of inputs [R, B, ·], which all members of a run share."""
         return self.trunk(p, *self.of_members(*inputs))
 
     def of_members(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """[R, ...] -> [G, ...]"""
+        """Repeat tensors [R, ...] for each member: [G, ...]."""
         return (
             tuple(x.repeat_interleave(self.members, 0) for x in inputs)
             if self.members > 1
@@ -161,12 +210,27 @@ class Net:
         )
 
     def per_member(self, x: Tensor) -> Tensor:
-        """[G, ...] -> [R, M, ...]"""
+        """Split the first axis of [G, ...] into runs and members: [R, M, ...]."""
         return x.view(-1, self.members, *x.shape[1:])
 
 
 def linear_head(p: Params, phi: Tensor) -> Tensor:
-    """The last layer of a network, on the features below it."""
+    """Apply the last layer of a network to the features below it.
+
+    Args:
+        p: Weights by layer.
+        phi: Features [G, B, K].
+
+    Returns:
+        Outputs [G, B, outputs].
+
+    Example:
+        >>> import torch
+        >>> from pac4sac.agents.api import linear_head
+        >>> p = {"head.weight": torch.ones(1, 4, 2), "head.bias": torch.zeros(1, 1, 2)}
+        >>> linear_head(p, torch.ones(1, 8, 4)).shape
+        torch.Size([1, 8, 2])
+    """
     return torch.bmm(phi, p["head.weight"]) + p["head.bias"]  # [G, B, outputs]
 
 
@@ -180,14 +244,41 @@ STD_FLOOR = 1e-6  # of √v_p, whose slope is infinite at 0
 
 
 def standard_deviation(v: Tensor) -> Tensor:
-    """Return √v, with a floor near 0, since its slope there is infinite."""
+    """Return √v, with a floor near 0, because its slope there is infinite.
+
+    Args:
+        v: Variances.
+
+    Returns:
+        Standard deviations, of the same shape.
+
+    Example:
+        >>> import torch
+        >>> from pac4sac.agents.api import standard_deviation
+        >>> standard_deviation(torch.tensor([4.0]))
+        tensor([2.])
+    """
     return v.clamp_min(STD_FLOOR**2).sqrt()
 
 
 class Critic(Net):
-    """Q(s, a) with a plain linear head (v is None), or with the Gaussian head of the paper, Section
-    3.2: weights w_i ~ N(m_i, v_i) and a deterministic bias, so Q | s, a ~ N(m_p, v_p) in closed
-    form."""
+    """A critic Q(s, a) with a linear head, or with the Gaussian head of the paper's Section 3.2.
+
+    The Gaussian head has weights w_i ~ N(m_i, v_i) and a deterministic bias, so Q | s, a ~ N(m_p,
+    v_p) in closed form.
+
+    Args:
+        trunk: Layers below the head.
+        members: Number of critics M.
+        gaussian: Whether the head is Gaussian.
+        log_variance: Initial log-variance of the weights of a Gaussian head.
+
+    Example:
+        >>> from pac4sac.agents.api import Critic, Trunk
+        >>> trunk = Trunk({"s": 3, "a": 1}, width=64, depth=2, norm=False, activation="relu")
+        >>> Critic(trunk, members=2).members
+        2
+    """
 
     def __init__(
         self, trunk: Trunk, members: int = 1, gaussian: bool = False, log_variance: float = 0.0
@@ -199,7 +290,7 @@ class Critic(Net):
         self.gaussian = gaussian
 
     def __call__(self, p: Params, s: Tensor, a: Tensor) -> tuple[Tensor, Tensor | None]:
-        """m_p and v_p, each [R, M, B]."""
+        """Return m_p and v_p, each [R, M, B]; v_p is None for a linear head."""
         return self.head(p, self.features(p, s, a))
 
     def head(self, p: Params, phi: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -210,26 +301,37 @@ class Critic(Net):
         return self.per_member(m), self.per_member(v)
 
     def posterior(self, p: Params) -> tuple[Tensor, Tensor]:
-        """Mean and log-variance of the head's weights, each [R, M, K]."""
+        """Return mean and log-variance of the head's weights, each [R, M, K]."""
         return self.per_member(p["head.weight"].squeeze(-1)), self.per_member(
             p["head.log_variance"].squeeze(-1)
         )
 
     def sampled_weights(self, p: Params, noise: Tensor) -> Tensor:
-        """A draw of the head's weights, [G, K, 1], from noise [R, M, K]."""
+        """Return a sample of the head's weights, [G, K, 1], from noise [R, M, K]."""
         m, log_v = self.posterior(p)
         return (m + noise * (0.5 * log_v).exp()).view(-1, noise.shape[-1], 1)
 
     def sampled(self, p: Params, s: Tensor, a: Tensor, noise: Tensor) -> Tensor:
-        """Q [R, M, B, S] with S draws of the head's weights, each for all pairs, from noise [R, S,
-        M, K]."""
+        """Return Q [R, M, B, S] for S samples of the head's weights, each for all pairs, from
+        noise [R, S, M, K]."""
         # [G, K, S]
         weights = torch.cat([self.sampled_weights(p, each) for each in noise.unbind(1)], -1)
         return self.per_member(torch.bmm(self.features(p, s, a), weights) + p["head.bias"])
 
 
 class DeterministicActor(Net):
-    """An action in [−1, 1] for each state."""
+    """An actor that returns one action in [−1, 1] for each state.
+
+    Args:
+        trunk: Layers below the head.
+        da: Number of action dimensions.
+
+    Example:
+        >>> from pac4sac.agents.api import DeterministicActor, Trunk
+        >>> trunk = Trunk({"s": 3}, width=64, depth=2, norm=False, activation="relu")
+        >>> DeterministicActor(trunk, da=1).members
+        1
+    """
 
     def __init__(self, trunk: Trunk, da: int) -> None:
         super().__init__(trunk, linear_parameters(trunk.width, da))
@@ -239,7 +341,19 @@ class DeterministicActor(Net):
 
 
 class GaussianActor(Net):
-    """Mean and log-variance of the action before the tanh."""
+    """An actor that returns mean and standard deviation of the action before the tanh.
+
+    Args:
+        trunk: Layers below the head.
+        da: Number of action dimensions.
+        log_std_max: Largest log standard deviation.
+
+    Example:
+        >>> from pac4sac.agents.api import GaussianActor, Trunk
+        >>> trunk = Trunk({"s": 3}, width=64, depth=2, norm=False, activation="relu")
+        >>> GaussianActor(trunk, da=1, log_std_max=2.0).members
+        1
+    """
 
     log_variance_min = -10.0
 
@@ -248,7 +362,7 @@ class GaussianActor(Net):
         self.log_std_max = log_std_max
 
     def __call__(self, p: Params, s: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation, each [R, B, da]."""
+        """Return mean and standard deviation, each [R, B, da]."""
         mean, log_variance = linear_head(p, self.trunk(p, s)).chunk(2, -1)
         return mean, self.std(log_variance)
 
@@ -258,8 +372,26 @@ class GaussianActor(Net):
 
 
 def squashed_sample(mean: Tensor, std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Action tanh(u), u = mean + std·noise, and its log-density. The density is taken from u, never
-    from atanh of the action, which is infinite for a saturated one."""
+    """Return the action tanh(u) with u = mean + std · noise, and its log-density.
+
+    The density is computed from u, not from atanh of the action, which is infinite for a saturated
+    one.
+
+    Args:
+        mean: Mean before the tanh [..., da].
+        std: Standard deviation before the tanh [..., da].
+        noise: Standard normal numbers [..., da].
+
+    Returns:
+        Actions [..., da] and log-densities [...].
+
+    Example:
+        >>> import torch
+        >>> from pac4sac.agents.api import squashed_sample
+        >>> action, log_density = squashed_sample(torch.zeros(2), torch.ones(2), torch.zeros(2))
+        >>> action
+        tensor([0., 0.])
+    """
     u = mean + std * noise
     gaussian = -0.5 * noise.square() - std.log() - 0.5 * math.log(2 * math.pi)
     log_slope = 2 * (LOG_2 - u - F.softplus(-2 * u))  # log(1 - tanh² u), stable for large |u|

@@ -15,7 +15,16 @@ from pac4sac.agents.settings import ANY, NON_NEGATIVE, new_default, per_run
 
 @dataclass(frozen=True, kw_only=True)
 class OacConfig(SacConfig):
-    """Settings of OAC."""
+    """Settings of OAC.
+
+    Raises:
+        UserError: If a value is not allowed.
+
+    Example:
+        >>> from pac4sac.agents.api import OacConfig
+        >>> OacConfig(beta=2.0).beta
+        2.0
+    """
 
     beta: float = per_run(
         4.66, ANY, "β_UB: upper bound of Q, in standard deviations above its mean"
@@ -32,7 +41,18 @@ def optimistic_mean(mean: Tensor, std: Tensor, gradient: Tensor, shift: Tensor) 
 
 
 class Oac(Sac):
-    """SAC that explores with a policy shifted towards an upper bound of Q."""
+    """Optimistic actor-critic: SAC that explores towards an upper bound of Q.
+
+    Args:
+        configs: Settings of each run.
+        ds: Size of an observation.
+        da: Number of action dimensions.
+
+    Example:
+        >>> from pac4sac.agents.api import Oac, OacConfig
+        >>> Oac([OacConfig()], ds=3, da=1).runs
+        1
+    """
 
     title = "Optimistic actor-critic"
     Config = OacConfig

@@ -33,7 +33,16 @@ from pac4sac.agents.tape import Stream
 
 @dataclass(frozen=True, kw_only=True)
 class PacBayesConfig(AgentConfig):
-    """Settings of the PAC-Bayes critic, with the networks, optimiser and replay of the paper."""
+    """Settings of the PAC-Bayes critic, with the networks of the paper.
+
+    Raises:
+        UserError: If a value is not allowed.
+
+    Example:
+        >>> from pac4sac.agents.api import PacBayesConfig
+        >>> PacBayesConfig(xi=0.1).xi
+        0.1
+    """
 
     xi: float = per_run(0.01, BELOW_ONE, "ξ: weight of the exploration term")
     conservative: float = per_run(
@@ -51,7 +60,20 @@ class PacBayesConfig(AgentConfig):
 
 
 class Objective(NamedTuple):
-    """What the critic minimises and the terms it is made of, each [R, M]."""
+    """The loss of the PAC-Bayes critic and its terms, each [R, M].
+
+    Attributes:
+        loss: Sum of the terms with their weights.
+        bellman: Bellman consistency.
+        conservative: Conservative term.
+        exploration: Exploration term.
+
+    Example:
+        >>> import torch
+        >>> from pac4sac.agents.api import Objective
+        >>> Objective(*torch.ones(4, 2, 1)).loss.shape
+        torch.Size([2, 1])
+    """
 
     loss: Tensor
     bellman: Tensor
@@ -60,9 +82,19 @@ class Objective(NamedTuple):
 
 
 class PacBayesCritic(Agent):
-    """A randomised critic with a PAC-Bayes bound as its objective.
+    """A randomised critic that minimises a PAC-Bayes bound.
 
-    It suits any actor-critic, as the paper says, so it is a separate class: SAC with it is PAC4SAC.
+    Put it before an actor-critic in the list of base classes: with `Sac` it is PAC4SAC.
+
+    Args:
+        configs: Settings of each run.
+        ds: Size of an observation.
+        da: Number of action dimensions.
+
+    Example:
+        >>> from pac4sac.agents.api import PacBayesCritic, Sac
+        >>> class MyPac4Sac(PacBayesCritic, Sac):
+        ...     title = "SAC with the PAC-Bayes critic, without shooting"
     """
 
     config: PacBayesConfig
@@ -141,7 +173,7 @@ class PacBayesCritic(Agent):
     # "The Q function is sampled each time it is evaluated": m_p(s, a) + ε √v_p(s, a), ε ~ N(0, 1).
 
     def sample(self, theta: Params, s: Tensor, a: Tensor, epsilon: Tensor) -> Tensor:
-        """[R, M, B], with an ε for each pair (s, a)."""
+        """Return sampled values [R, M, B], with one ε for each pair (s, a)."""
         m_p, v_p = self.critic(theta, s, a)
         assert v_p is not None
         return m_p + epsilon * standard_deviation(v_p)
@@ -162,7 +194,16 @@ class PacBayesCritic(Agent):
 
 @dataclass(frozen=True, kw_only=True)
 class Pac4SacConfig(PacBayesConfig, SacConfig):
-    """Settings of PAC4SAC: those of its critic and those of SAC."""
+    """Settings of PAC4SAC: those of its critic and those of SAC.
+
+    Raises:
+        UserError: If a value is not allowed.
+
+    Example:
+        >>> from pac4sac.agents.api import Pac4SacConfig
+        >>> Pac4SacConfig(shots=50).shots
+        50
+    """
 
     alpha: float = new_default(SacConfig, "alpha", 0.2)
     learn_alpha: bool = new_default(SacConfig, "learn_alpha", False)
@@ -171,7 +212,18 @@ class Pac4SacConfig(PacBayesConfig, SacConfig):
 
 
 class Pac4Sac(PacBayesCritic, Sac):
-    """SAC with the PAC-Bayes critic, acting by multiple shooting."""
+    """PAC4SAC: SAC with the PAC-Bayes critic, acting by shooting.
+
+    Args:
+        configs: Settings of each run.
+        ds: Size of an observation.
+        da: Number of action dimensions.
+
+    Example:
+        >>> from pac4sac.agents.api import Pac4Sac, Pac4SacConfig
+        >>> Pac4Sac([Pac4SacConfig(), Pac4SacConfig(xi=0.1)], ds=3, da=1).runs
+        2
+    """
 
     title = "PAC-Bayesian soft actor-critic: the paper"
     Config = Pac4SacConfig

@@ -27,7 +27,16 @@ from pac4sac.base.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class RedqConfig(SacConfig):
-    """Settings of REDQ."""
+    """Settings of REDQ.
+
+    Raises:
+        UserError: If a value is not allowed.
+
+    Example:
+        >>> from pac4sac.agents.api import RedqConfig
+        >>> RedqConfig(critics=5).critics
+        5
+    """
 
     critics: int = structural(10, AT_LEAST_ONE, "N: critics of the ensemble")
     subset: int = per_run(
@@ -48,8 +57,18 @@ class RedqConfig(SacConfig):
 
 
 class Redq(Sac):
-    """SAC with an ensemble of critics, a random subset of them in each target, and many updates per
-    step."""
+    """REDQ: SAC with an ensemble of critics and many updates per step.
+
+    Args:
+        configs: Settings of each run.
+        ds: Size of an observation.
+        da: Number of action dimensions.
+
+    Example:
+        >>> from pac4sac.agents.api import Redq, RedqConfig
+        >>> Redq([RedqConfig()], ds=3, da=1).runs
+        1
+    """
 
     title = "Randomized ensembled double Q-learning"
     Config = RedqConfig

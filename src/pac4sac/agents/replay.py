@@ -8,7 +8,23 @@ from torch import Tensor
 
 
 class Batch(NamedTuple):
-    """Transitions of every run, drawn from its own replay."""
+    """Transitions of every run, drawn from its own replay buffer.
+
+    Attributes:
+        s: States [R, B, ds].
+        a: Actions [R, B, da].
+        r: Rewards [R, B].
+        s2: Next states [R, B, ds]; at a time limit the true next state.
+        terminated: 1 if the episode terminated, 0 at a time limit [R, B]. With n-step targets it
+            includes their discount, so the target is r + γ (1 − terminated) · value.
+
+    Example:
+        >>> import torch
+        >>> from pac4sac.agents.api import Batch
+        >>> s, a, r = torch.zeros(2, 32, 3), torch.zeros(2, 32, 1), torch.zeros(2, 32)
+        >>> Batch(s, a, r, s, r).s.shape
+        torch.Size([2, 32, 3])
+    """
 
     s: Tensor  # [R, B, ds]
     a: Tensor  # [R, B, da]

@@ -31,7 +31,16 @@ from pac4sac.agents.tape import Stream
 
 @dataclass(frozen=True, kw_only=True)
 class SacConfig(AgentConfig):
-    """Settings of SAC. Defaults are those of Haarnoja et al. (2018b), with learned α."""
+    """Settings of SAC. Defaults are those of Haarnoja et al. (2018b), with learned α.
+
+    Raises:
+        UserError: If a value is not allowed.
+
+    Example:
+        >>> from pac4sac.agents.api import SacConfig
+        >>> SacConfig(alpha=0.1).alpha
+        0.1
+    """
 
     alpha: float = per_run(1.0, NON_NEGATIVE, "weight of the entropy; if learned, its first value")
     learn_alpha: bool = per_run(True, None, "learn α towards the target entropy")
@@ -52,8 +61,18 @@ class SacConfig(AgentConfig):
 
 
 class Sac(Agent):
-    """Soft actor-critic: twin critics whose minimum is the target, a squashed Gaussian actor, fixed
-    or learned α."""
+    """Soft actor-critic: two critics, a squashed Gaussian actor, fixed or learned α.
+
+    Args:
+        configs: Settings of each run.
+        ds: Size of an observation.
+        da: Number of action dimensions.
+
+    Example:
+        >>> from pac4sac.agents.api import Sac, SacConfig
+        >>> Sac([SacConfig()], ds=3, da=1).runs
+        1
+    """
 
     title = "Soft actor-critic with twin critics"
     Config = SacConfig

@@ -36,25 +36,89 @@ PUBLISHED_CURVES: Mapping[str, Any] = {"lr": 1e-3, "warmup": 5_000, "alpha_loss"
 
 
 def per_run(default: T, allowed: Allowed, help: str) -> T:
-    """Declare a setting in which the runs of one cohort may differ; the agent sees it as a tensor
-    of shape [R], a choice by its index among those allowed."""
+    """Declare a setting that may differ between the runs of a cohort.
+
+    The agent reads it as a tensor of shape [R], a choice as its index among the allowed values.
+
+    Args:
+        default: Default value.
+        allowed: Interval of a number, or the allowed words; None for a truth value.
+        help: What it is, for `pac4sac list settings`.
+
+    Returns:
+        A dataclass field.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from pac4sac.agents.api import NON_NEGATIVE, AgentConfig, per_run
+        >>> @dataclass(frozen=True, kw_only=True)
+        ... class MyConfig(AgentConfig):
+        ...     noise: float = per_run(0.1, NON_NEGATIVE, "std of the exploration noise")
+        >>> MyConfig().noise
+        0.1
+    """
     return field(default=default, metadata={"per_run": True, "allowed": allowed, "help": help})
 
 
 def structural(default: T, allowed: Allowed, help: str) -> T:
-    """Declare a setting that all runs of a cohort share, since it decides shapes or code."""
+    """Declare a setting that all runs of a cohort share, because it decides shapes or code.
+
+    Args:
+        default: Default value.
+        allowed: Interval of a number, or the allowed words; None for a truth value.
+        help: What it is, for `pac4sac list settings`.
+
+    Returns:
+        A dataclass field.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from pac4sac.agents.api import AT_LEAST_ONE, AgentConfig, structural
+        >>> @dataclass(frozen=True, kw_only=True)
+        ... class MyConfig(AgentConfig):
+        ...     critics: int = structural(2, AT_LEAST_ONE, "number of critics")
+        >>> MyConfig(critics=5).critics
+        5
+    """
     return field(default=default, metadata={"per_run": False, "allowed": allowed, "help": help})
 
 
 def new_default(config: "type[AgentConfig]", name: str, default: T) -> T:
-    """Declare a setting of a parent again, with another default."""
+    """Declare a setting of a parent again, with another default.
+
+    Args:
+        config: Settings of the parent.
+        name: Name of the setting.
+        default: New default value.
+
+    Returns:
+        A dataclass field.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from pac4sac.agents.api import AgentConfig, new_default
+        >>> @dataclass(frozen=True, kw_only=True)
+        ... class MyConfig(AgentConfig):
+        ...     warmup: int = new_default(AgentConfig, "warmup", 25_000)
+        >>> MyConfig().warmup
+        25000
+    """
     (setting,) = (f for f in dataclasses.fields(config) if f.name == name)
     return field(default=default, metadata=setting.metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentConfig:
-    """Settings that every agent has. Defaults are those usual in publications on MuJoCo."""
+    """Settings of every agent. Defaults are the usual ones of publications on MuJoCo.
+
+    Raises:
+        UserError: If a value is not allowed.
+
+    Example:
+        >>> from pac4sac.agents.api import AgentConfig
+        >>> AgentConfig(batch=64).batch
+        64
+    """
 
     gamma: float = per_run(0.99, BELOW_ONE, "discount factor")
     tau: float = per_run(

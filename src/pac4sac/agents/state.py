@@ -19,7 +19,20 @@ Loss = tuple[Tensor, dict[str, Tensor]]
 
 
 class Hyper:
-    """Per-run settings as tensors of shape [R]."""
+    """Per-run settings as tensors of shape [R], read as attributes.
+
+    Args:
+        state: State of the cohort.
+
+    Raises:
+        UserError: If the agent has no per-run setting of that name.
+
+    Example:
+        >>> import torch
+        >>> from pac4sac.agents.api import Hyper
+        >>> Hyper({"hyper/gamma": torch.tensor([0.9, 0.5])}).gamma
+        tensor([0.9000, 0.5000])
+    """
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -36,7 +49,18 @@ class Hyper:
 
 
 class Target(NamedTuple):
-    """What the critic regresses, and the next action behind it."""
+    """The target of the critic, as `bellman_target` returns it.
+
+    Attributes:
+        y: Value that the critic regresses [R, B].
+        a2: Next action that it was computed with [R, B, da].
+
+    Example:
+        >>> import torch
+        >>> from pac4sac.agents.api import Target
+        >>> Target(torch.zeros(2, 32), torch.zeros(2, 32, 1)).y.shape
+        torch.Size([2, 32])
+    """
 
     y: Tensor  # [R, B], what the critic regresses
     a2: Tensor  # [R, B, da], the next action behind it

@@ -18,8 +18,18 @@ BLOCK = 64  # readings per block: long enough to make drawing cheap, short enoug
 
 @dataclass(frozen=True)
 class Stream:
-    """What one reading of a stream is: its shape, and for a run with fewer rows than the widest,
-    how many it has."""
+    """The random numbers that one reading of a stream returns.
+
+    Attributes:
+        shape: Shape for one run.
+        uniform: Whether they are uniform on [0, 1); otherwise standard normal.
+        rows: Per run, the length of the first axis if runs differ in it; the rest stays zero.
+
+    Example:
+        >>> from pac4sac.agents.api import Stream
+        >>> Stream((32, 1)).uniform
+        False
+    """
 
     shape: tuple[int, ...]
     uniform: bool = False  # uniform on [0, 1); otherwise standard normal

@@ -24,7 +24,16 @@ from pac4sac.agents.tape import Stream
 
 @dataclass(frozen=True, kw_only=True)
 class Td3Config(AgentConfig):
-    """Settings of TD3."""
+    """Settings of TD3.
+
+    Raises:
+        UserError: If a value is not allowed.
+
+    Example:
+        >>> from pac4sac.agents.api import Td3Config
+        >>> Td3Config(policy_delay=1).policy_delay
+        1
+    """
 
     noise: float = per_run(0.1, NON_NEGATIVE, "std of the Gaussian exploration noise")
     smoothing: float = per_run(0.2, NON_NEGATIVE, "σ̃: std of the noise on the target's action")
@@ -37,7 +46,18 @@ class Td3Config(AgentConfig):
 
 
 class Td3(Agent):
-    """DDPG with two critics, smoothed targets and a delayed actor."""
+    """TD3: DDPG with two critics, smoothed targets and a delayed actor.
+
+    Args:
+        configs: Settings of each run.
+        ds: Size of an observation.
+        da: Number of action dimensions.
+
+    Example:
+        >>> from pac4sac.agents.api import Td3, Td3Config
+        >>> Td3([Td3Config()], ds=3, da=1).runs
+        1
+    """
 
     title = "Twin delayed deep deterministic policy gradient"
     Config = Td3Config

@@ -29,7 +29,16 @@ from pac4sac.base.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class TqcConfig(SacConfig):
-    """Settings of TQC."""
+    """Settings of TQC.
+
+    Raises:
+        UserError: If a value is not allowed.
+
+    Example:
+        >>> from pac4sac.agents.api import TqcConfig
+        >>> TqcConfig(dropped=5).dropped
+        5
+    """
 
     critics: int = structural(5, AT_LEAST_ONE, "N: number of critics")
     quantiles: int = structural(
@@ -67,7 +76,18 @@ class QuantileCritic(Critic):
 
 
 class Tqc(Sac):
-    """SAC whose critics give quantiles of the return; targets leave out the largest."""
+    """TQC: SAC with quantile critics whose targets drop the largest quantiles.
+
+    Args:
+        configs: Settings of each run.
+        ds: Size of an observation.
+        da: Number of action dimensions.
+
+    Example:
+        >>> from pac4sac.agents.api import Tqc, TqcConfig
+        >>> Tqc([TqcConfig()], ds=3, da=1).runs
+        1
+    """
 
     title = "Truncated quantile critics"
     Config = TqcConfig

@@ -17,7 +17,19 @@ NUMBERS: dict[type, tuple[str, tuple[type[Any], ...], float]] = {
 
 @dataclass(frozen=True)
 class Interval:
-    """Numbers from `low` to `high`, each end included unless it is open."""
+    """An interval of numbers, each end included unless it is open.
+
+    Attributes:
+        low: Lower end.
+        high: Upper end.
+        low_open: Whether `low` is excluded.
+        high_open: Whether `high` is excluded.
+
+    Example:
+        >>> from pac4sac.agents.api import Interval
+        >>> 0 in Interval(0, 1, low_open=True)
+        False
+    """
 
     low: float
     high: float = math.inf

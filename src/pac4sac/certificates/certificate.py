@@ -50,8 +50,37 @@ NOT_FINITE = {"Infinity": "infinite", "-Infinity": "-infinite", "NaN": None}
 
 @dataclass(frozen=True)
 class Certificate:
-    """Result of `certify`: measured bias and errors, every bound with its verdict, calibration and
-    lower bounds on the return. `pac4sac certify` prints it."""
+    """The result of `certify`, as the command `pac4sac certify` prints it.
+
+    Attributes:
+        run: Name of the run.
+        task: Name of the task.
+        algo: Name of the algorithm.
+        agent_file: The agent file.
+        seed: Seed of the episodes.
+        delta: Probability that a bound may fail.
+        episodes: Number of episodes that measure; as many certify.
+        gamma: Discount factor.
+        alpha: Weight of the entropy.
+        rewards: Range of the rewards.
+        epsilon: Scale of the bounded loss for Bellman errors.
+        epsilon_value: Scale of the bounded loss for value errors.
+        kl: KL divergence of the last layer; None for plain weights.
+        replay_tuples: Number of stored transitions; None without a replay buffer.
+        bias: Value bias by policy.
+        along: Bias along the episode.
+        unjudged_steps: Steps of measuring episodes that are too close to the time limit.
+        measured: Measured errors.
+        rows: The bounds.
+        calibration: Coverage of the critic's intervals.
+        interval: Calibrated interval; None for a critic without a standard deviation.
+        returns: Lower bounds on the expected return.
+        remarks: What is left out, and why.
+
+    Example:
+        >>> certificate = pac4sac.certify("cartpole-swingup", episodes=4)  # doctest: +SKIP
+        >>> certificate.write("certificates")  # doctest: +SKIP
+    """
 
     run: str
     task: str
@@ -139,18 +168,28 @@ def certify(
     progress: Progress | None = None,
     trust: str | Iterable[str] = (),
 ) -> Certificate:
-    """Measure the errors of an agent on fresh episodes and certify its bounds on others.
+    """Measure the errors of an agent on fresh episodes, and certify bounds on others.
 
     Args:
         path: An agent file, a run, or an experiment, of which the best run is taken.
-        episodes: Episodes that measure; as many again certify.
+        episodes: Number of episodes that measure; as many others certify.
         delta: Probability that a bound may fail.
         seed: Seed of the episodes.
-        reward_range: Least and greatest reward of a step, if you know them.
-        return_range: Least and greatest return of an episode, if you know them.
+        reward_range: Smallest and largest reward of a step, if you know them.
+        return_range: Smallest and largest return of an episode, if you know them.
         out: Folder for certificate.json and certificate.png.
         progress: Called with a line of text before each slow part.
         trust: Custom modules that the agent or its environment comes from.
+
+    Returns:
+        The certificate, with measurements, bounds and calibration.
+
+    Raises:
+        UserError: If an argument is wrong, or there is no agent.
+
+    Example:
+        >>> certificate = pac4sac.certify("cartpole-swingup", episodes=4)  # doctest: +SKIP
+        >>> certificate.bias["policy"].verdict  # doctest: +SKIP
     """
     allow(trust)
     if episodes < FEWEST:

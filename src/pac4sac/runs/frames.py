@@ -20,14 +20,14 @@ IN_EVERY_ROW = ("run", "task", "algo", "seed")
 
 
 def results(path: str | Path, kind: str = "episodes") -> Any:
-    """Return what a run, experiment, study or archive has logged.
+    """Return the logs of a run, an experiment, a study or an archive as a data frame.
 
     The columns are run, task, algo and seed, those of the log, and each setting in which the runs
     differ. A setting that is logged too has a column such as `setting alpha`. If runs of an
     algorithm on a task differ in their length, in the code or in the simulators that trained them,
     there are columns `run_steps`, `code` and `simulators`. If two runs on a task have the same
-    name, there is a column `experiment`. Damaged rows are left out with a warning. The warnings
-    are also in the frame's `attrs["left_out"]`.
+    name, there is a column `experiment`. Damaged rows are left out with a warning, which is also in
+    the frame's `attrs["left_out"]`.
 
     Args:
         path: Folder of a run, an experiment or a study, or an archive.
@@ -39,6 +39,11 @@ def results(path: str | Path, kind: str = "episodes") -> Any:
 
     Raises:
         UserError: If there are no such logs.
+
+    Example:
+        >>> frame = pac4sac.results("experiments/pendulum-v1-sac")
+        >>> sorted(set(frame["run"]))
+        ['sac-seed0', 'sac-seed1']
     """
     if kind not in LOGS:
         raise UserError(f"There are no results of the kind {kind!r}; {did_you_mean(kind, LOGS)}")

@@ -25,7 +25,22 @@ Returns = Sequence[float] | NDArray[np.floating]
 
 @dataclass(frozen=True)
 class Score:
-    """The paper's metrics of a run; those of an incomplete score may still change."""
+    """The score of a run. An incomplete score may still change.
+
+    Attributes:
+        episodes: Episodes before the task was solved, or E_max.
+        regret: Sum of max(0, threshold − return) over these episodes.
+        regret_unclipped: The same sum without the maximum.
+        fixed_horizon_regret: Clipped regret over all E_max episodes; None if the run ended before.
+        mean_return: Area under the learning curve per episode; None before the first episode.
+        solved: Whether the run solved its task.
+        complete: Whether the score is final.
+
+    Example:
+        >>> result = pac4sac.resume("experiments/pendulum-v1-sac")
+        >>> result.scores()  # Pendulum has no solve threshold
+        {}
+    """
 
     episodes: int
     regret: float

@@ -66,7 +66,37 @@ LINE_SUM = "sha256"  # of a line of an archive
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run as its folder or an archive stores it."""
+    """A run as its folder or an archive stores it.
+
+    Attributes:
+        folder: Folder of the run; of an archived run, the file of the archive and the run's name.
+        about: Content of run.json.
+        run: Name of the run, such as "sac-seed0".
+        label: Name of its variant, such as "sac".
+        task: Fields of its task.
+        algo: Name of the algorithm.
+        preset: Name of the preset.
+        seed: Seed of the run.
+        config: All settings in force.
+        given: Settings that were chosen in addition to the preset.
+        started_from: Checksum of the agent file that it started from; None for new weights.
+        identity: Checksum of what was trained; equal for copies of a run.
+        status: running, interrupted, finished, stopped, diverged or failed.
+        status_detail: Reason of the status; None if there is none.
+        computed: Device, backend and precision; empty for older runs.
+        versions: Versions of Python and of packages.
+        machine: Description of the machine.
+        damage: What is damaged in each log, in words.
+        episodes: Lines of episodes.jsonl.
+        evaluations: Lines of evaluations.jsonl.
+        bias: Lines of bias.jsonl.
+        coverage: Lines of coverage.jsonl.
+
+    Example:
+        >>> run = pac4sac.resume("experiments/pendulum-v1-sac").runs[0]
+        >>> run.algo, run.seed, len(run.returns)
+        ('sac', 0, 2)
+    """
 
     folder: Path  # of an archived run: the file of the archive, and the run's name
     about: dict[str, Any] = field(repr=False)  # all that is stored of it except its logs
@@ -101,17 +131,17 @@ class RunRecord:
 
     @property
     def returns(self) -> NDArray[np.float64]:
-        """The return of each training episode."""
+        """Return the return of each training episode."""
         return np.array([row["return"] for row in self.episodes], dtype=np.float64)
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the run is a curve of another project, with evaluations and nothing else."""
+        """Return whether the run is a curve of another project, with evaluations only."""
         return "foreign" in self.about
 
     @property
     def steps(self) -> NDArray[np.int64]:
-        """The number of environment steps at each episode's end."""
+        """Return the number of environment steps at the end of each episode."""
         return np.array([row["step"] for row in self.episodes], dtype=np.int64)
 
 

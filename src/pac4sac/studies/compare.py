@@ -31,7 +31,21 @@ from pac4sac.training.run import settings_grid
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Result):
-    """The result of `compare`; printed, it is the table of the command `pac4sac compare`."""
+    """The result of `compare`. Printing it shows the table of the command `pac4sac compare`.
+
+    Attributes:
+        folder: Study folder.
+        complete: Whether all runs are trained. If not, the same call continues.
+        reason: Why training stopped early; None if it did not.
+        records: The runs that were compared.
+        tables: The tables, as the report has them.
+        page: The report, an HTML page.
+        advice: How many seeds would show the difference that was found; empty if it is shown.
+
+    Example:
+        >>> comparison = pac4sac.compare("Pendulum-v1", "sac,td3")  # doctest: +SKIP
+        >>> [row["mean"] for row in comparison.rows]  # doctest: +SKIP
+    """
 
     records: Sequence[RunRecord] = field(repr=False, kw_only=True)
     tables: Sequence[Table] = field(repr=False, kw_only=True)

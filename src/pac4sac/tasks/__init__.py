@@ -82,12 +82,18 @@ def make_env(
             an environment.
         render_mode: Render mode of the environment.
         unit_actions: Whether actions are vectors in [-1, 1], as learners use them. By default they
-            are those of the environment, as those of a trained agent are.
+            have the units of the environment.
+
+    Returns:
+        A Gymnasium environment.
 
     Raises:
         UserError: If the environment cannot be made, or its spaces are not supported.
 
     Example:
         >>> env = pac4sac.make_env("Pendulum-v1")
+        >>> observation, info = env.reset(seed=0)
+        >>> observation.shape
+        (3,)
     """
     return registry.make_env(chosen_task(task), render_mode, unit_actions=unit_actions)

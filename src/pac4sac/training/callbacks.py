@@ -10,19 +10,37 @@ from pac4sac.training.run import Run
 
 
 class Callback:
-    """Override the methods that you need.
+    """Watch training: override the methods that you need.
 
     A callback may end a run. It has no other effect on the results of training.
+
+    Example:
+        >>> class Patience(pac4sac.Callback):
+        ...     def on_log(self, run, kind, row):
+        ...         if kind == "episodes" and row["return"] < -1500:
+        ...             return "a return below -1500"
+        >>> pac4sac.train("Pendulum-v1", "sac", steps=5_000, callbacks=Patience())  # doctest: +SKIP
     """
 
     def on_prepare(self) -> None:
         """Handle the start of preparation: all arguments are valid, nothing is trained yet."""
 
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
-        """Handle the start of a cohort, or its resume, at `step` of `steps`."""
+        """Handle the start of a cohort, or its resume.
+
+        Args:
+            folder: Experiment folder.
+            runs: Runs of the cohort.
+            steps: Environment steps of each run.
+            step: Step at which training starts; above 0 after a resume.
+        """
 
     def on_step(self, step: int) -> None:
-        """Handle the end of a lockstep step."""
+        """Handle the end of a lockstep step.
+
+        Args:
+            step: Number of steps that each run has taken.
+        """
 
     def on_log(self, run: Run, kind: str, row: dict[str, Any]) -> str | None:
         """Handle a new line in a log of a run.
@@ -30,18 +48,28 @@ class Callback:
         Args:
             run: The run.
             kind: Name of the log: episodes, metrics, evaluations, bias or coverage.
-            row: The line.
+            row: The line, with the columns that `docs/metrics.md` explains.
 
         Returns:
-            None; or, to end this run after the present step, the reason in a few words. Its status
-            is then `stopped`, and its cohort continues.
+            None to continue. A reason in a few words ends this run after the present step, with the
+            status `stopped`; its cohort continues.
         """
 
     def on_status(self, run: Run, status: str, detail: str | None) -> None:
-        """Handle the end of a run: it finished, diverged, failed or was stopped by a callback."""
+        """Handle the end of a run.
+
+        Args:
+            run: The run.
+            status: finished, diverged, failed or stopped.
+            detail: Reason, if there is one.
+        """
 
     def on_end(self, folder: Path) -> None:
-        """Handle the end or the interruption of a cohort."""
+        """Handle the end or the interruption of a cohort.
+
+        Args:
+            folder: Experiment folder.
+        """
 
 
 Watchers = Callback | Iterable[Callback]

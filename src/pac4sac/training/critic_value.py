@@ -18,9 +18,14 @@ class Value(NamedTuple):
     Attributes:
         mean: Mean of Q.
         std: Standard deviation of Q; None for a critic without one.
-        source: "posterior" for the posterior of a randomised critic, "critics" for the spread
+        source: "posterior" for the posterior of a randomised critic, "critics" for the distance
             between several plain critics, None for a single plain critic. `certify` measures this
             standard deviation.
+
+    Example:
+        >>> agent = pac4sac.load("half-cheetah")
+        >>> agent.value([0.0] * 17, [0.0] * 6).source
+        'posterior'
     """
 
     mean: Any

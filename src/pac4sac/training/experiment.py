@@ -48,7 +48,18 @@ from pac4sac.training.warm_start import agent_checksum, start_from
 
 @dataclass(frozen=True)
 class Result:
-    """The result of an experiment."""
+    """The result of an experiment: where it is, and whether it is complete.
+
+    Attributes:
+        folder: Experiment folder.
+        complete: Whether all runs ended. If not, `resume` continues them.
+        reason: Why training was stopped early; None if it was not.
+
+    Example:
+        >>> result = pac4sac.resume("experiments/pendulum-v1-sac")
+        >>> [run.status for run in result.runs]
+        ['finished', 'finished']
+    """
 
     folder: Path
     complete: bool  # False if it was interrupted; `resume` continues it
@@ -65,7 +76,12 @@ class Result:
         return read_runs(self.folder)
 
     def scores(self) -> dict[str, Score]:
-        """Return the paper's metrics (see `score_run`) of those runs that have them."""
+        """Return the score of each run by its name, as on the metrics page of the docs.
+
+        Returns:
+            Scores of those runs that have one: their task has a solve threshold, and their episodes
+            have equal length.
+        """
         return {run.run: score for run in self.runs if (score := score_run(run)) is not None}
 
 
@@ -261,7 +277,9 @@ def resume(
     keep_stale: bool = False,
     retries: int = RETRIES,
 ) -> Result:
-    """Resume an experiment from its last checkpoints, exactly as if it had never stopped.
+    """Resume an experiment from its last checkpoints.
+
+    On a CPU the result equals that of an uninterrupted training byte by byte.
 
     Args:
         folder: Experiment folder.
@@ -269,13 +287,20 @@ def resume(
         max_minutes: Stop after this time; a later call continues.
         callbacks: Objects that are informed during training.
         trust: Custom modules that its algorithms or its environment come from.
-        keep_stale: Continue runs that other code has trained so far, and record both versions.
-            By default they are refused.
-        retries: Number of times that a failed run is trained again in all, alone and from its last
+        keep_stale: Continue runs that another version of the code has trained, and record both
+            versions. By default they are refused.
+        retries: Number of times that a failed run is trained again, alone and from its last
             checkpoint before the failure.
 
     Returns:
         The experiment, complete or stopped.
+
+    Raises:
+        UserError: If there is no experiment to resume, or it was trained by other code.
+
+    Example:
+        >>> pac4sac.resume("experiments/pendulum-v1-sac").complete
+        True
     """
     allow(trust)
     if retries < 0:

@@ -44,9 +44,9 @@ class SpaceAdapter(NamedTuple):
 
 
 class TrainedAgent:
-    """A trained agent for the environment of its task, as `pac4sac.load` returns it.
+    """A trained agent, as `pac4sac.load` returns it.
 
-    All methods take observations and actions of the environment that `gymnasium.make` or
+    Methods take observations and actions of the environment that `gymnasium.make` or
     `pac4sac.make_env` makes: one, or several along a first axis. They return one result, or several
     along a first axis.
 
@@ -55,6 +55,14 @@ class TrainedAgent:
         task: Task whose environment it acts in.
         agent: The algorithm.
         state: The weights.
+
+    Example:
+        >>> agent = pac4sac.load("experiments/pendulum-v1-sac/runs/sac-seed0")
+        >>> env = pac4sac.make_env("Pendulum-v1")
+        >>> observation, _ = env.reset(seed=0)
+        >>> action = agent.act(observation)
+        >>> agent.value(observation, action).source
+        'critics'
     """
 
     def __init__(
@@ -90,6 +98,9 @@ class TrainedAgent:
             observation: One observation or several. Instead of a dictionary it may be the vector
                 that `make_env` makes of it.
             shooting: Whether to shoot; None to shoot if the agent was trained with shooting.
+
+        Returns:
+            One action or several, in the units of the environment.
         """
         s, is_one = self._observations(observation)
         shooting = self.shoots if shooting is None else shooting
@@ -113,10 +124,13 @@ class TrainedAgent:
 
         Args:
             observation: As in `act`.
-            state: Is returned as it is, since no agent here is recurrent.
-            episode_start: Is ignored, likewise.
-            deterministic: Whether to take the deterministic policy. Otherwise actions are drawn
-                from the policy, which is the same for an agent with a deterministic policy.
+            state: Returned unchanged, because no agent is recurrent.
+            episode_start: Ignored, for the same reason.
+            deterministic: Whether to use the deterministic policy. Otherwise actions are sampled
+                from the policy.
+
+        Returns:
+            The actions as in `act`, and `state`.
         """
         s, is_one = self._observations(observation)
         if deterministic:
@@ -127,11 +141,18 @@ class TrainedAgent:
 
     @torch.no_grad()
     def value(self, observation: Any, action: Any) -> Value:
-        """Return the critic's mean and standard deviation of Q, in units of reward.
+        """Return mean and standard deviation of Q that the critic predicts, in units of reward.
 
         Of several critics the mean is the smallest, as in learning; an ensemble is taken as a
-        whole. The standard deviation is that of the posterior or, without a posterior, the spread
-        of several critics; `source` says which. It is None for a single critic without a posterior.
+        whole. The standard deviation is that of the posterior or, without a posterior, the distance
+        between several critics. It is None for a single critic without a posterior.
+
+        Args:
+            observation: One observation or several.
+            action: One action or as many as observations.
+
+        Returns:
+            Mean, standard deviation, and the source of the latter.
         """
         s, a, is_one = self._pairs(observation, action)
         m, _, deviation = mean_and_std(self.agent, self.state, s, a)
@@ -145,10 +166,16 @@ class TrainedAgent:
     def sample_value(
         self, observation: Any, action: Any, samples: int = 1, *, seed: int = 0
     ) -> NDArray[np.float64]:
-        """Return draws of Q from the critic's posterior.
+        """Return samples of Q from the critic's posterior.
 
-        A draw is one critic, with the same weights for all pairs. The draws of a critic without a
-        posterior are equal. The same seed draws the same critics.
+        A sample is one critic, with the same weights for all pairs. All samples of a critic without
+        a posterior are equal.
+
+        Args:
+            observation: One observation or several.
+            action: One action or as many as observations.
+            samples: Number of samples.
+            seed: Seed of the samples.
 
         Returns:
             Array [samples] for one pair, [samples, B] for several.
@@ -241,21 +268,22 @@ def load(
     """Load a trained agent.
 
     Args:
-        path: An agent file, a run folder, the folder of an experiment or a study, of which the best
-            run is taken with a warning that names it, or the name of a shipped agent such as
-            "half-cheetah".
+        path: An agent file, a run folder, or a shipped agent such as "half-cheetah". Of the folder
+            of an experiment or a study, the best run is taken with a warning that names it.
         task: Task or environment to act in, as in `train`; None for that of the training. Needed if
             this program cannot import the environment of the training.
         trust: Custom modules that its algorithm or its environment comes from.
 
     Returns:
-        The agent.
+        The agent, ready to act in the environment of its task.
 
     Raises:
         UserError: If there is no agent, or it is damaged, or it does not fit this version.
 
     Example:
-        >>> agent = pac4sac.load("half-cheetah")
+        >>> agent = pac4sac.load("experiments/pendulum-v1-sac/runs/sac-seed0")
+        >>> agent.act([-1.0, 0.0, 0.0]).shape
+        (1,)
     """
     allow(trust)
     folder, path = Path(path), choose_agent(path)
