@@ -124,7 +124,7 @@ def test_what_is_not_a_whole_number_is_reported_in_one_line(
 @pytest.mark.parametrize(
     ("argv", "names"),
     [
-        (["train", "Pendulum-v1", "--seed", "3"], ["--seed", "--seeds"]),
+        (["train", "Pendulum-v1", "--sedes", "3"], ["--sedes", "--seeds"]),
         (["train", "Pendulum-v1", "--baackend", "eager"], ["--baackend", "--backend"]),
         (["train", "Pendulum-v1", "--backend", "eagre"], ["--backend", "'eagre'", "eager"]),
         (["train", "Pendulum-v1", "--seeds"], ["--seeds"]),

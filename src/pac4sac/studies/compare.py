@@ -142,7 +142,8 @@ def compare(
         UserError: If an argument is wrong, or a cohort failed.
 
     Example:
-        >>> print(pac4sac.compare("Pendulum-v1", ["sac", MyAgent], seeds="0:5", steps=10_000))
+        >>> comparison = pac4sac.compare("Pendulum-v1", ["sac", MyAgent])  # doctest: +SKIP
+        >>> print(comparison)  # doctest: +SKIP
     """
     allow(trust)
     named = _as_list(callbacks)

@@ -37,7 +37,9 @@ class Task:
             {"wrapper": "module:Class", "scale": 0.1}, and is replaced by such a table.
 
     Example:
-        >>> Task("pendulum", lambda: gymnasium.make("Pendulum-v1", g=3.7), horizon=200)
+        >>> task = pac4sac.Task("pendulum", "Pendulum-v1", horizon=100, env_kwargs={"g": 3.7})
+        >>> task.horizon
+        100
     """
 
     name: str

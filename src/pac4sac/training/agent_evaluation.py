@@ -28,6 +28,11 @@ class Evaluation:
         task: Name of the task of the episodes.
         policy: "deterministic" or "shooting".
         returns: Sum of rewards of each episode [E], without episodes that failed.
+
+    Example:
+        >>> evaluation = pac4sac.evaluate("experiments/pendulum-v1-sac/runs/sac-seed0", episodes=2)
+        >>> len(evaluation.returns)
+        2
     """
 
     run: str
@@ -87,8 +92,10 @@ def evaluate(
         UserError: If an argument is wrong, or the task has other observations or actions.
 
     Example:
-        >>> pac4sac.evaluate("experiments/pendulum-v1-sac", episodes=20).mean
-        >>> pac4sac.evaluate(agent, "Pendulum-v1", env_kwargs={"g": 3.7}).mean
+        >>> agent = pac4sac.load("experiments/pendulum-v1-sac")
+        >>> evaluation = pac4sac.evaluate(agent, "Pendulum-v1", env_kwargs={"g": 3.7}, episodes=2)
+        >>> len(evaluation.returns)
+        2
     """
     check_value("episodes", episodes, int, EPISODES)
     check_value("seed", seed, int, NON_NEGATIVE)

@@ -126,8 +126,9 @@ def train(
         UserError: If an argument is wrong, or the training does not fit the memory.
 
     Example:
-        >>> pac4sac.train("Pendulum-v1", "sac", seeds="0:5", steps=10_000)
-        >>> pac4sac.train(lambda: gymnasium.make("Pendulum-v1", g=3.7), MyAgent, steps=10_000)
+        >>> pac4sac.train("Pendulum-v1", "sac", seeds="0:5", steps=30_000)  # doctest: +SKIP
+        >>> make = lambda: gymnasium.make("Pendulum-v1", g=3.7)
+        >>> pac4sac.train(make, MyAgent, steps=30_000)  # doctest: +SKIP
     """
     algo = algorithm_name(algo)
     allow_named(algo)
