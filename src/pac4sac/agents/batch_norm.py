@@ -53,7 +53,20 @@ def as_rows(inputs: tuple[Tensor, ...]) -> Tensor:
 
 
 class BatchNormTrunk(Trunk):
-    """BatchNorm, depth × (Linear without bias, BatchNorm, activation)."""
+    """Layers below a head: BatchNorm, then depth × (Linear without bias, BatchNorm, activation).
+
+    Args:
+        inputs: Sizes of the inputs by name.
+        width: Units of a layer.
+        depth: Number of layers or blocks.
+        norm: As in `Trunk`.
+        activation: "relu" or "silu".
+
+    Example:
+        >>> from pac4sac.agents.api import BatchNormTrunk
+        >>> BatchNormTrunk({"s": 3}, width=64, depth=2, norm=False, activation="relu").inputs
+        [3]
+    """
 
     epsilon = 1e-3
 
@@ -77,8 +90,22 @@ class BatchNormTrunk(Trunk):
 
 
 class BatchNormalised(Agent):
-    """An agent whose networks are normalised by the batch in their own gradient steps, which also
-    move their running statistics."""
+    """An agent whose networks use batch statistics in their own gradient steps.
+
+    Those steps also update the running statistics.
+
+    Put it before an algorithm in the list of base classes.
+
+    Args:
+        configs: Settings of each run.
+        ds: Size of an observation.
+        da: Number of action dimensions.
+
+    Example:
+        >>> from pac4sac.agents.api import BatchNormalised, Sac
+        >>> class MySac(BatchNormalised, Sac):
+        ...     title = "SAC with other networks"
+    """
 
     def learning(self, state: State, name: str, weights: Params) -> Learning:
         """Return the weights with which a network takes its gradient step."""

@@ -16,8 +16,18 @@ from pac4sac.base.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class CategoricalConfig(SacConfig):
-    """Settings of an agent with a categorical critic. Rewards are normalised by default, so that
-    returns are within the range of the bins."""
+    """Settings of an agent with a categorical critic.
+
+    Rewards are normalised by default, so returns are within the range of the bins.
+
+    Raises:
+        UserError: If a value is not allowed.
+
+    Example:
+        >>> from pac4sac.agents.api import CategoricalConfig
+        >>> CategoricalConfig(batch=64).batch
+        64
+    """
 
     bins: int = structural(101, Interval(2, 1000), "B: bins of the critic's distribution")
     value_min: float = structural(-5.0, ANY, "value of the first bin")
@@ -41,7 +51,21 @@ class CategoricalTarget(NamedTuple):
 
 
 class CategoricalCritic(Critic):
-    """Z(s, a): probabilities p_i(s, a) of the values z_1, …, z_B, which are equally far apart."""
+    """A critic Z(s, a): probabilities p_i(s, a) of equally spaced values z_1, …, z_B.
+
+    Args:
+        trunk: Layers below the head.
+        members: Number of critics M.
+        bins: Number of values B.
+        value_min: Smallest value.
+        value_max: Largest value.
+
+    Example:
+        >>> from pac4sac.agents.api import CategoricalCritic, Trunk
+        >>> trunk = Trunk({"s": 3, "a": 1}, width=64, depth=2, norm=False, activation="relu")
+        >>> CategoricalCritic(trunk, members=2, bins=101, value_min=-5.0, value_max=5.0).members
+        2
+    """
 
     def __init__(
         self, trunk: Trunk, members: int, bins: int, value_min: float, value_max: float

@@ -35,7 +35,16 @@ EXPONENT = 2.0  # of the distribution of how long noise is held
 
 @dataclass(frozen=True, kw_only=True)
 class FlashSacConfig(XqcConfig):
-    """Settings of FlashSAC."""
+    """Settings of FlashSAC.
+
+    Raises:
+        UserError: If a value is not allowed.
+
+    Example:
+        >>> from pac4sac.agents.api import FlashSacConfig
+        >>> FlashSacConfig(batch=64).batch
+        64
+    """
 
     held_max: int = structural(
         16, Interval(1, 1000), "largest number of steps for which exploration noise is held"
@@ -73,7 +82,18 @@ class BoundedStdActor(GaussianActor):
 
 
 class FlashSac(Xqc):
-    """XQC with residual networks, bounded rewards, one update per step and held noise."""
+    """FlashSAC: XQC with residual networks, bounded rewards, one update per step and held noise.
+
+    Args:
+        configs: Settings of each run.
+        ds: Size of an observation.
+        da: Number of action dimensions.
+
+    Example:
+        >>> from pac4sac.agents.api import FlashSac, FlashSacConfig
+        >>> FlashSac([FlashSacConfig()], ds=3, da=1).runs
+        1
+    """
 
     title = "FlashSAC: residual networks, categorical critic, one update per step"
     Config = FlashSacConfig

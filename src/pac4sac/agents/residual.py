@@ -14,8 +14,22 @@ RMS_EPSILON = 1e-6
 
 
 class ResidualTrunk(Trunk):
-    """BatchNorm, Linear, depth × block, RMSNorm; no layer has a bias. With the activation f, a
-    block is x + f(BatchNorm(W₂ f(BatchNorm(W₁ x))))."""
+    """Layers below a head: BatchNorm, Linear, `depth` residual blocks, RMSNorm.
+
+    No layer has a bias. With the activation f, a block is x + f(BatchNorm(W₂ f(BatchNorm(W₁ x)))).
+
+    Args:
+        inputs: Sizes of the inputs by name.
+        width: Units of a layer.
+        depth: Number of layers or blocks.
+        norm: As in `Trunk`.
+        activation: "relu" or "silu".
+
+    Example:
+        >>> from pac4sac.agents.api import ResidualTrunk
+        >>> ResidualTrunk({"s": 3}, width=64, depth=2, norm=False, activation="relu").inputs
+        [3]
+    """
 
     epsilon = 1e-5
 

@@ -51,7 +51,20 @@ def normalise_scales(net: Net, weights: Tensor, moving: Tensor) -> None:
 
 
 class WeightNormalised(Agent):
-    """An agent that normalises the weights of its networks at the start and after each step."""
+    """An agent that normalises the weights of its networks at the start and after each step.
+
+    Put it before an algorithm in the list of base classes.
+
+    Args:
+        configs: Settings of each run.
+        ds: Size of an observation.
+        da: Number of action dimensions.
+
+    Example:
+        >>> from pac4sac.agents.api import WeightNormalised, Sac
+        >>> class MySac(WeightNormalised, Sac):
+        ...     title = "SAC with other networks"
+    """
 
     normalises_heads: ClassVar[bool] = True
 

@@ -31,7 +31,16 @@ from pac4sac.agents.weight_norm import WeightNormalised
 
 @dataclass(frozen=True, kw_only=True)
 class XqcConfig(CategoricalConfig):
-    """Settings of XQC."""
+    """Settings of XQC.
+
+    Raises:
+        UserError: If a value is not allowed.
+
+    Example:
+        >>> from pac4sac.agents.api import XqcConfig
+        >>> XqcConfig(batch=64).batch
+        64
+    """
 
     policy_delay: int = per_run(
         3, AT_LEAST_ONE, "d: the actor and α are updated in every d-th update"
@@ -57,7 +66,18 @@ class LogStdActor(GaussianActor):
 
 
 class Xqc(BatchNormalised, WeightNormalised, Sac):
-    """SAC with batch normalisation, weight normalisation and a categorical critic."""
+    """XQC: SAC with batch normalisation, weight normalisation and a categorical critic.
+
+    Args:
+        configs: Settings of each run.
+        ds: Size of an observation.
+        da: Number of action dimensions.
+
+    Example:
+        >>> from pac4sac.agents.api import Xqc, XqcConfig
+        >>> Xqc([XqcConfig()], ds=3, da=1).runs
+        1
+    """
 
     title = "XQC: batch and weight normalisation, categorical critic"
     Config = XqcConfig

@@ -43,15 +43,22 @@ FEWEST_FOR_IMPORTANCE = 4  # trials with a value
 
 @dataclass(frozen=True)
 class Tuning:
-    """The result of `tune`; printed, it is what the command `pac4sac tune` says.
+    """The result of `tune`. Printing it shows what the command `pac4sac tune` prints.
 
     Attributes:
         folder: Folder of the search.
-        complete: Whether all trials and the final training have ended; the same call continues.
+        complete: Whether all trials and the final training have ended; if not, the same call
+            continues.
         reason: Why it is not complete.
         settings: The best settings found; empty if no trial has a result.
-        summary: All that tune.json holds: trials, scores, importance of the settings.
+        summary: Content of tune.json: trials, scores, importance of the settings.
         page: The report.
+
+    Example:
+        >>> found = pac4sac.tune(  # doctest: +SKIP
+        ...     "Pendulum-v1", "sac", space={"lr": "1e-4:1e-2:log"}, trials=20, steps=30_000
+        ... )
+        >>> found.settings  # doctest: +SKIP
     """
 
     folder: Path
