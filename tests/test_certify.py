@@ -23,6 +23,7 @@ from pac4sac.certificates.picture import certificate_figure
 from pac4sac.certificates.returns import RewardRange, certify_returns
 from pac4sac.cli.certificate_page import show
 from pac4sac.cli.main import main
+from pac4sac.runs.reading import sealed
 from pac4sac.runs.statistics import Estimate
 from pac4sac.training.checkpoint import Checkpoint
 from pac4sac.training.trained_agent import load
@@ -437,7 +438,7 @@ def test_an_agent_of_an_unfinished_training_is_certified_as_such_and_one_not_sav
         "status": "interrupted",
         "status_detail": "the time is up",
     }
-    (folder / "run.json").write_text(json.dumps(about))
+    (folder / "run.json").write_text(json.dumps(sealed(about)))
     found = pac4sac.certify(folder, episodes=EPISODES)
     assert (
         "The training of this agent is unfinished (interrupted: the time is up)." in found.remarks

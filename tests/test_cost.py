@@ -304,3 +304,15 @@ def test_a_solved_run_costs_the_steps_of_all_runs_over_those_solved(tmp_path: Pa
         "SAC on Cartpole Swingup (1 min 00 s). Soonest on A GPU: SAC on Cartpole Swingup (15 s)."
     )
     assert "with one update per step" not in page  # that is the other study
+
+
+def test_a_cost_study_is_planned_without_cohorts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pac4sac.cli.main import main
+
+    assert main(["study", "plan", "cost", "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "1000 steps of ddpg, sac, " in said
+    assert "cost.json" in said
+    assert "GB" not in said

@@ -150,7 +150,7 @@ class TestTheSchema:
 
     def test_what_is_no_file_is_told(self, tmp_path: Path) -> None:
         (tmp_path / "bias.jsonl").mkdir()
-        assert read_log(tmp_path / "bias.jsonl") == ([], "it is no ordinary file")
+        assert read_log(tmp_path / "bias.jsonl") == ([], "it is not an ordinary file")
         assert read_log(tmp_path / "coverage.jsonl") == ([], "")
 
     def test_a_seal_that_makes_no_sense_is_told_and_none_is_no_complaint(

@@ -62,7 +62,7 @@ def with_evaluations(experiment: Path, to: Path, **means: float | None) -> Path:
         folder = to / "runs" / f"sac-{run}"
         (folder / "evaluations.jsonl").write_text(text)
         about = json.loads((folder / "run.json").read_text())
-        del about["logs"]  # their checksums, which are those of other lines
+        del about["logs"], about["sha256"]  # checksums, which are those of other lines
         (folder / "run.json").write_text(json.dumps(about))
     return to
 

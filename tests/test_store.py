@@ -18,8 +18,9 @@ from pac4sac.report.learning_curves import (
     mean_curve,
     smooth,
 )
+from pac4sac.runs.archive import add_to_archive
 from pac4sac.runs.frames import results, varying_settings
-from pac4sac.runs.reading import RunRecord, find_runs, read_run, read_runs
+from pac4sac.runs.reading import RunRecord, find_runs, read_run, read_runs, sealed
 
 TASK = {
     "name": "cartpole-swingup",
@@ -378,3 +379,30 @@ def test_reporting_works_without_simulators_and_a_display() -> None:
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_description_that_was_changed_is_reported(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, "sac-s0", [1.0])
+    write_run(tmp_path, "sac-s1", [1.0])
+    about = sealed(json.loads((folder / "run.json").read_text()))
+    (folder / "run.json").write_text(json.dumps(about))
+    assert read_run(folder).config["gamma"] == 0.99
+    for change in ({"gamma": "x"}, {"gamma": 0.9}, {"gamma": True}, {"extra": 1}):
+        changed = about | {"config": about["config"] | change}
+        (folder / "run.json").write_text(json.dumps(changed))
+        with pytest.raises(UserError, match=r"run\.json was changed since it was written"):
+            read_run(folder)
+        with pytest.warns(UserWarning, match="was changed since it was written"):
+            results(tmp_path)
+
+
+def test_a_repeated_line_of_an_archive_is_read_once_and_reported(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs", "sac-s0", [1.0])
+    add_to_archive([tmp_path / "runs"], tmp_path / "archive")
+    (file,) = (tmp_path / "archive" / "runs").iterdir()
+    before = results(tmp_path / "archive")
+    file.write_text(2 * file.read_text())
+    with pytest.warns(UserWarning, match="1 lines that repeat another one"):
+        assert len(results(tmp_path / "archive")["episode"]) == len(before["episode"])
+    with pytest.raises(UserError, match="repeat another one"):
+        add_to_archive([tmp_path / "runs"], tmp_path / "archive")

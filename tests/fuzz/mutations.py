@@ -8,6 +8,7 @@ import os
 import random
 import re
 import shutil
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -187,13 +188,16 @@ def mutate(path: Path, form: str, chance: random.Random, outside: Path) -> str:
         how = "values"
     if chance.random() < 0.7:
         _sign(path)
+        how += ", signed"
     return how
 
 
-def is_damage(before: bytes, path: Path, form: str) -> bool:
+def is_damage(before: bytes, path: Path, form: str, how: str) -> bool:
     """What can be told for certain: in JSON, values of another kind. Other values may be what was
     trained, and a run that is gone is a missing one, as the page of a report tells; a log that is
-    gone is not."""
+    gone is not. Whoever signs a run anew makes another run."""
+    if "signed" in how and (path.name == "run.json" or path.parent.parent.name == "archive"):
+        return False
     if form not in ("json", "jsonl") or not path.is_file():
         return form == "jsonl" or (form == "json" and os.path.lexists(path))
     try:
@@ -261,18 +265,52 @@ def _change_toml(data: bytes, chance: random.Random, outside: Path) -> bytes:
 
 
 def _change_safetensors(data: bytes, chance: random.Random, outside: Path) -> bytes:
-    """The header, in which an agent is described; the label in it is signed anew."""
+    """The header, in which an agent is described, the type of a tensor, or its numbers."""
     size = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + size])
+    header, body = json.loads(data[8 : 8 + size]), data[8 + size :]
     label = header.get("__metadata__", {}).get("pac4sac agent")
-    if label is None or chance.random() < 0.2:
+    way = chance.random()
+    if way < 0.2:
+        header = change_value(header, chance, outside)
+    elif way < 0.35:
+        _change_dtype(header, chance)
+    elif way < 0.5:
+        body = _change_numbers(header, body, chance)
+    elif label is None:
         header = change_value(header, chance, outside)
     else:
         about = change_value(json.loads(label), chance, outside)
         header["__metadata__"]["pac4sac agent"] = json.dumps(about, sort_keys=True)
     new = json.dumps(header).encode()
     new += b" " * (-len(new) % 8)
-    return len(new).to_bytes(8, "little") + new + data[8 + size :]
+    return len(new).to_bytes(8, "little") + new + body
+
+
+SIZES = {"F64": 8, "I64": 8, "U64": 8, "C64": 8, "F32": 4, "I32": 4, "U32": 4}
+SIZES |= {"F16": 2, "BF16": 2, "I16": 2, "U8": 1, "I8": 1, "BOOL": 1, "F8_E4M3": 1, "F8_E5M2": 1}
+
+
+def _change_dtype(header: dict[str, Any], chance: random.Random) -> None:
+    """Another type, of the same size or with a shape of the same number of bytes."""
+    entry = chance.choice([e for name, e in header.items() if name != "__metadata__"])
+    before, after = SIZES[entry["dtype"]], chance.choice(sorted(SIZES))
+    entry["dtype"] = after
+    if entry["shape"] and chance.random() < 0.8:
+        entry["shape"][-1] = entry["shape"][-1] * before // SIZES[after]
+
+
+def _change_numbers(header: dict[str, Any], body: bytes, chance: random.Random) -> bytes:
+    """NaN, infinity or another number in a tensor."""
+    entry = chance.choice([e for name, e in header.items() if name != "__metadata__"])
+    begin, end = entry["data_offsets"]
+    width = SIZES[entry["dtype"]]
+    if end - begin < width:
+        return body
+    place = begin + width * chance.randrange((end - begin) // width)
+    number = chance.choice((float("nan"), float("inf"), -1e30, 0.0))
+    form = {8: "<d", 4: "<f", 2: "<e"}.get(width)
+    bits = struct.pack(form, number if width > 2 else 1.0) if form else b"\xff"
+    return body[:place] + bits + body[place + width :]
 
 
 def _sign(path: Path) -> None:
@@ -285,22 +323,40 @@ def _sign(path: Path) -> None:
             manifest.write_text(json.dumps(about))
     if path.name in ("agent.safetensors", "best.safetensors"):
         _sign_agent(path)
+    if path.name == "run.json" or path.parent.parent.name == "archive":
+        _sign_run(path)
+
+
+def _sign_run(path: Path) -> None:
+    """A run.json, or the lines of an archive."""
+    from pac4sac.runs.reading import sealed
+
+    try:
+        if path.suffix == ".json":
+            path.write_text(json.dumps(sealed(json.loads(path.read_bytes()))))
+        else:
+            lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+            path.write_text("".join(json.dumps(sealed(line)) + "\n" for line in lines))
+    except Exception:  # it is beyond signing, and stays as it is
+        return
 
 
 def _sign_agent(path: Path) -> None:
-    import safetensors
     import safetensors.torch
 
     from pac4sac.training.agent_file import FORMAT, checksum
 
     try:
-        with safetensors.safe_open(path, "pt") as file:
-            label = json.loads((file.metadata() or {})[FORMAT])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        data = path.read_bytes()
+        size = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8 : 8 + size])
+        label = json.loads(header["__metadata__"][FORMAT])
+        tensors = safetensors.torch.load(data)
         label["sha256"] = checksum(label["about"], tensors)
-        path.write_bytes(
-            safetensors.torch.save(tensors, {FORMAT: json.dumps(label, sort_keys=True)})
-        )
+        header["__metadata__"][FORMAT] = json.dumps(label, sort_keys=True)
+        new = json.dumps(header).encode()
+        new += b" " * (-len(new) % 8)
+        path.write_bytes(len(new).to_bytes(8, "little") + new + data[8 + size :])
     except Exception:  # it is beyond signing, and stays as it is
         return
 
@@ -447,6 +503,47 @@ def change_line(words: list[str], chance: random.Random, outside: Path) -> list[
                 words[chance.choice(values)] = word
         words = words or ["train"]
     return [word.replace("\x00", "") for word in words]  # which no shell can give
+
+
+SMALL = {"width": 4, "depth": 1, "batch": 4, "warmup": 10}
+HOW = {"device": "cpu", "backend": "eager", "workers": 0, "threads": 1, "steps": 20}
+HOW |= {"evaluation_episodes": 0, "settings": SMALL, "out": "new"}
+RUN = "x/runs/sac-seed0"
+CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("train", {"task": "Pendulum-v1", "algo": "sac", "seeds": [0], "preset": "default", **HOW}),
+    ("train", {"task": "Pendulum-v1", "algo": "sac", "max_minutes": 1, "callbacks": [], **HOW}),
+    ("train", {"task": "Pendulum-v1", "algo": "sac", "start_from": RUN, "log_every": 5, **HOW}),
+    ("resume", {"folder": "x", "steps": 70, "max_minutes": 1, "keep_stale": False, "retries": 3}),
+    ("resume", {"folder": "x", "trust": [], "callbacks": []}),
+    ("load", {"path": RUN, "trust": []}),
+    ("results", {"path": "x", "kind": "episodes"}),
+    ("results", {"path": "x", "kind": "bias"}),
+    ("evaluate", {"agent": RUN, "episodes": 1, "seed": 0, "shooting": None, "trust": []}),
+    ("evaluate", {"agent": RUN, "task": "Pendulum-v1", "episodes": 1, "step_seconds": 60}),
+    ("certify", {"path": RUN, "episodes": 4, "delta": 0.05, "seed": 0, "out": "out"}),
+    ("certify", {"path": RUN, "episodes": 4, "reward_range": [-17, 0], "return_range": [-170, 0]}),
+    ("reference", {"task": "cartpole-swingup"}),
+    ("Task", {"name": "a", "env_id": "Pendulum-v1", "horizon": 10, "r_limit": 1.0, "steps": 20}),
+    ("Task", {"name": "a", "env_id": "Pendulum-v1", "env_kwargs": {"g": 9.8}, "steps": 20}),
+    ("compare", {"task": "Pendulum-v1", "algos": "sac", "seeds": 1, "baseline": "sac", **HOW}),
+    ("compare", {"task": "Pendulum-v1", "algos": ["sac"], "parallel": 1, "watcher": None, **HOW}),
+)
+
+
+def change_call(seed: int, chance: random.Random) -> tuple[str, dict[str, Any]]:
+    """A function and its arguments, one or two of another kind or another value."""
+    name, usual = CALLS[seed % len(CALLS)]
+    given = copy.deepcopy(usual)
+    for _ in range(chance.choice((1, 1, 2))):
+        key = chance.choice(sorted(given))
+        value = copy.deepcopy(chance.choice(VALUES))
+        if isinstance(value, str):
+            value = value.replace("OUTSIDE", "../outside")
+        if isinstance(given[key], dict) and given[key] and chance.random() < 0.6:
+            given[key][chance.choice(sorted(given[key]))] = value
+        else:
+            given[key] = value
+    return name, {"args": [], "kwargs": given}
 
 
 def copy_material(material: Path, to: Path) -> None:

@@ -2,8 +2,10 @@
 touched."""
 
 # All that commands import is imported here, once, since each of them runs in a fork.
+import contextlib
 import faulthandler
 import hashlib
+import json
 import os
 import random
 import resource
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import histories
 import mutations
 import pandas  # noqa: F401
 from material import COMMANDS, FILES
@@ -34,6 +37,8 @@ from pac4sac.report import figures
 PATIENCE = 30.0  # seconds; the slowest command takes three
 MOST_MEMORY = 12 * 2**30  # of addresses, of which torch takes many
 SLOW = ("certify", "watch", "export")  # which come more rarely
+IN_PYTHON = ("results", "load", "call")
+MISSING = "missing-runs.csv"  # table of runs that are expected and not there
 BROKE = 99  # exit code of an exception that nobody caught
 
 
@@ -50,6 +55,10 @@ class Outcome:
 
 
 def call(arguments: list[str]) -> int:
+    if arguments[:1] == ["history"]:
+        return histories.run(int(arguments[1]))
+    if arguments[:1] == ["call"]:
+        return call_function(*arguments[1:])
     if arguments[:1] == ["results"] or arguments[:1] == ["load"]:
         warnings.simplefilter("always")
         warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}")
@@ -62,12 +71,40 @@ def call(arguments: list[str]) -> int:
     return main(arguments)
 
 
+def call_function(name: str, text: str) -> int:
+    """A function of the package with arguments as JSON; refusals name a parameter or say why."""
+    function = pac4sac
+    for part in name.split("."):
+        function = getattr(function, part)
+    try:
+        given = json.loads(text)
+        print(function(*given["args"], **given["kwargs"]))
+    except pac4sac.UserError as error:
+        print(f"pac4sac: {error}")
+        return 2
+    except (TypeError, ValueError) as error:
+        print(f"pac4sac: {error}")
+        own = "unexpected keyword" in str(error) or "required" in str(error)
+        named = any(word in str(error) for word in given["kwargs"])
+        return 2 if own or named else BROKE
+    return 0
+
+
 def _no_drawing(*_: object) -> Any:
     return b"" if len(_) == 1 else '<svg viewBox="0 0 1 1"></svg>'
 
 
-def watched(arguments: list[str], sandbox: Path, quick: bool = True) -> tuple[int | None, str]:
-    """Exit code, None where it hung, and all that was said."""
+def watched(
+    arguments: list[str], sandbox: Path, quick: bool = True, full: bool = False
+) -> tuple[int | None, str]:
+    """Exit code, None where it hung, and all that was said.
+
+    Args:
+        arguments: The command.
+        sandbox: Folder of the case.
+        quick: Whether to leave out the drawing of figures.
+        full: Whether standard output is a device without space.
+    """
     log = sandbox / "said"
     child = os.fork()
     if not child:
@@ -79,6 +116,8 @@ def watched(arguments: list[str], sandbox: Path, quick: bool = True) -> tuple[in
             with log.open("w") as out:
                 os.dup2(out.fileno(), 1)
                 os.dup2(out.fileno(), 2)
+            if full:
+                os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
             sys.stdout, sys.stderr = (os.fdopen(os.dup(k), "w", buffering=1) for k in (1, 2))
             faulthandler.enable(sys.stderr)
             os.environ["PAC4SAC_FUZZ_OUTSIDE"] = str(sandbox / "outside")
@@ -89,8 +128,9 @@ def watched(arguments: list[str], sandbox: Path, quick: bool = True) -> tuple[in
         except BaseException:  # what a user would see as a traceback
             traceback.print_exc()
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            with contextlib.suppress(OSError):
+                sys.stdout.flush()
+                sys.stderr.flush()
             os._exit(code)
     deadline, pause = time.monotonic() + PATIENCE, 0.002
     while time.monotonic() < deadline:
@@ -134,7 +174,7 @@ def trouble_of(
         return "hang"
     if code == BROKE or code < 0 or "Traceback (most recent call last)" in said:
         return "traceback"
-    if code not in (0, 1, 2):
+    if code not in (0, 1, 2, 3):
         return f"exit code {code}"
     if content(sandbox / "outside") != before:
         return "import" if (sandbox / "outside" / "imported").exists() else "outside write"
@@ -179,9 +219,12 @@ class Fuzzer:
         path = chance.choice(sorted((sandbox / "work").glob(pattern)))
         whole = path.read_bytes()
         how = mutations.mutate(path, form, chance, sandbox / "outside")
-        is_damage = mutations.is_damage(whole, path, form)
-        code, said = watched(command.split(), sandbox, quick=chance.random() < 0.9)
-        differs = is_damage and tables(sandbox / "work", command, said) != as_usual
+        is_damage = mutations.is_damage(whole, path, form, how)
+        full = chance.random() < 0.05 and not command.startswith(IN_PYTHON)
+        code, said = watched(command.split(), sandbox, chance.random() < 0.9, full)
+        now = tables(sandbox / "work", command, said)
+        is_missed = MISSING in now and now[MISSING] != as_usual.get(MISSING)  # as the page tells
+        differs = is_damage and now != as_usual and not is_missed
         trouble = trouble_of(code, said, sandbox, self.outside, differs)
         return Outcome(
             f"file case {seed}, {path.relative_to(sandbox / 'work')}, {how}",
@@ -198,9 +241,28 @@ class Fuzzer:
             mutations.LINES[seed % len(mutations.LINES)].split(), chance, Path("../outside")
         )
         sandbox = self._fresh()
-        code, said = watched(words, sandbox)
+        code, said = watched(words, sandbox, full=chance.random() < 0.1)
         trouble = trouble_of(code, said, sandbox, self.outside | self._meant(words, sandbox))
         return Outcome(f"line case {seed}", "line", repr(words), trouble, said)
+
+    def call_case(self, seed: int) -> Outcome:
+        """A call of a function with an argument of another kind."""
+        chance = random.Random(f"call {seed}")
+        name, given = mutations.change_call(seed, chance)
+        sandbox = self._fresh()
+        words = ["call", name, json.dumps(given)]
+        code, said = watched(words, sandbox)
+        meant = self.outside | self._meant(words, sandbox)
+        return Outcome(
+            f"call case {seed}", "call", repr(words), trouble_of(code, said, sandbox, meant), said
+        )
+
+    def history_case(self, seed: int) -> Outcome:
+        """An experiment that is stopped, extended, retried, edited and asked with other options."""
+        sandbox = self._fresh()
+        code, said = watched(["history", str(seed)], sandbox)
+        trouble = trouble_of(code, said, sandbox, self.outside)
+        return Outcome(f"history case {seed}", "history", f"history {seed}", trouble, said)
 
     def _meant(self, words: list[str], sandbox: Path) -> dict[str, str]:
         """A folder outside that the command line itself names may be written, and a module that it

@@ -42,3 +42,11 @@ def test_damaged_and_malicious_files_are_told(fuzzer: Fuzzer):
 
 def test_malformed_command_lines_are_told(fuzzer: Fuzzer):
     no_trouble(fuzzer.line_case)
+
+
+def test_wrong_calls_are_told(fuzzer: Fuzzer):
+    no_trouble(fuzzer.call_case)
+
+
+def test_histories_end_as_one_training(fuzzer: Fuzzer):
+    no_trouble(fuzzer.history_case)

@@ -1,7 +1,6 @@
 """Errors with a message for the user, which the command line prints before it exits with 2."""
 
 import importlib
-from types import UnionType
 from typing import Any
 
 
@@ -15,32 +14,6 @@ class WrongType(UserError, TypeError):
 
 class WrongValue(UserError, ValueError):
     """An argument has a value that is not accepted."""
-
-
-def check_type(name: str, value: Any, kinds: type | UnionType, expected: str) -> None:
-    """Refuse an argument of another type; a truth value is not accepted as a number.
-
-    Args:
-        name: Name of the parameter.
-        value: Its value.
-        kinds: Accepted types.
-        expected: The accepted types in words.
-
-    Raises:
-        WrongType: If the value has another type.
-    """
-    if isinstance(value, bool) and isinstance(True, kinds):
-        is_right = kinds is bool or bool in getattr(kinds, "__args__", ())
-    else:
-        is_right = isinstance(value, kinds)
-    if not is_right:
-        raise WrongType(f"{name} must be {expected}, not {type(value).__name__} {brief(value)}.")
-
-
-def brief(value: Any) -> str:
-    """Return a value as a text of limited length."""
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 def how_to_install(extra: str) -> str:

@@ -90,15 +90,10 @@ def all_below(folder: Path) -> Iterator[Path]:
 @contextlib.contextmanager
 def open_regular(path: Path) -> Iterator[BufferedReader]:
     """Open a regular file for reading; a pipe, for example, would block its reader."""
-    with open(path, "rb", opener=_open_without_waiting) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is not an ordinary file", str(path))
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is not an ordinary file", str(path))
+    with path.open("rb") as file:
         yield file
-
-
-def _open_without_waiting(path: str, flags: int) -> int:
-    """Open a file, also a pipe without a writer."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read_file(path: Path) -> bytes:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from pac4sac.base.errors import UserError
+from pac4sac.base.errors import WrongType, WrongValue
 
 LARGEST = 3.4e38  # of float32, in which a learner computes
 LARGEST_WHOLE = 2**63 - 1  # of int64
@@ -70,13 +70,15 @@ def check_value(name: str, value: Any, kind: type, allowed: Allowed, other: str 
         other: Word that may stand for a number.
 
     Raises:
-        UserError: If the value is not allowed; it says what is expected.
+        WrongValue, WrongType: If the value is not allowed; it says what is expected.
     """
     is_right, expected = _check(value, kind, allowed)
     if other and isinstance(allowed, Interval):
         is_right, expected = is_right or value == other, f"{other} or {expected}"
     if not is_right:
-        raise UserError(f"{name} must be {expected}, not {_short(value)}.")
+        accepted = str if isinstance(allowed, tuple) else NUMBERS.get(kind, ("", (kind,), 0))[1]
+        error = WrongValue if isinstance(value, accepted) else WrongType
+        raise error(f"{name} must be {expected}, not {_short(value)}.")
 
 
 def _check(value: Any, kind: type, allowed: Allowed) -> tuple[bool, str]:

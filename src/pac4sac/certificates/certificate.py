@@ -12,6 +12,7 @@ import torch
 
 from pac4sac.agents.base import Agent, State
 from pac4sac.agents.bounds import check_delta
+from pac4sac.base.argument_types import check_types
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import write_whole
 from pac4sac.base.ranges import EPISODES, NON_NEGATIVE, check_value
@@ -191,6 +192,7 @@ def certify(
         >>> certificate = pac4sac.certify("cartpole-swingup", episodes=4)  # doctest: +SKIP
         >>> certificate.bias["policy"].verdict  # doctest: +SKIP
     """
+    check_types(certify, locals())
     allow(trust)
     if episodes < FEWEST:
         raise UserError(f"A certificate needs at least {FEWEST} episodes, not {episodes}.")

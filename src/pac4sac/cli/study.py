@@ -160,6 +160,9 @@ class StudyPlanCommand(PartOfStudy):
         from pac4sac.runs.archive import archived
         from pac4sac.studies.plan import place_for_cohorts, plan
 
+        if study.kind == "cost":
+            say(console, about_cost(study, root))
+            return 0
         chosen = arguments.options_of(self)
         device = {**study.options, **chosen}.get("device", "auto")
         place = place_for_cohorts(device, self.memory_in_bytes())
@@ -180,6 +183,19 @@ class StudyPlanCommand(PartOfStudy):
         if self.trial:
             say(console, total_time(study, cohorts, place, seconds))
         return 0
+
+
+def about_cost(study: "Study", root: Path) -> str:
+    """Return in sentences what a cost study measures, and whether it has done so."""
+    from pac4sac.studies.cost import MEASURED_STEPS, timed_runs
+
+    runs = timed_runs(study)
+    names = ", ".join(dict.fromkeys(run.label for run in runs))
+    state = "The results are" if (root / "cost.json").exists() else "It will write the results"
+    return (
+        f"{study.name} trains no runs to their end. It times {MEASURED_STEPS} steps of {names}, "
+        f"{study.repetitions} times each. {state} in {root / 'cost.json'}."
+    )
 
 
 def trial_seconds(
@@ -231,6 +247,9 @@ class StudyStatusCommand(ChosenStudy):
                 f"{root} holds no study yet; start it with: pac4sac study run "
                 f"{shlex.quote(self.name)}{out}{trust_flags()}"
             )
+        if study.kind == "cost":
+            say(console, about_cost(study, root))
+            return 0
         cohorts = plan(study, root, UNLIMITED_MEMORY)
         states = [counted_statuses(cohort) for cohort in cohorts]
         console.print(cohort_table(study, cohorts, {"Status": states}))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pac4sac.base.argument_types import check_types
 from pac4sac.base.errors import UserError
 from pac4sac.base.grouping import group_by
 from pac4sac.base.text import did_you_mean
@@ -45,6 +46,7 @@ def results(path: str | Path, kind: str = "episodes") -> Any:
         >>> sorted(set(frame["run"]))
         ['sac-seed0', 'sac-seed1']
     """
+    check_types(results, locals())
     if kind not in LOGS:
         raise UserError(f"There are no results of the kind {kind!r}; {did_you_mean(kind, LOGS)}")
     runs, unreadable = read_below(Path(path))

@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from pac4sac.base.files import (
     COPY,
     Kinds,
     all_below,
+    as_bytes,
     check_if_there,
     check_inside,
     check_kinds,
@@ -61,7 +62,7 @@ OF_TASK: Kinds = {
 }
 LOGS_OF_LINE = (*REPORTED, "damage")  # the rest of a line describes the run
 SETTING = bool | int | float | str | None
-LINE_SUM = "sha256"  # of a line of an archive
+LINE_SUM = "sha256"  # of a line of an archive, and of a run.json
 
 
 @dataclass(frozen=True)
@@ -225,14 +226,13 @@ def _archive_lines(
         if file.parent.name != "runs":
             continue
         content, skipped = read_jsonl(file)
-        lines += [(file, line) for line in content]
-        if skipped:
-            unreadable.append(
-                UserError(
-                    f"{file} has {skipped} lines that are not JSON; repair it before you add "
-                    "runs to it."
-                )
-            )
+        distinct = {json.dumps(line): line for line in content}
+        lines += [(file, line) for line in distinct.values()]
+        repeated = len(content) - len(distinct)
+        for count, what in ((skipped, "that are not JSON"), (repeated, "that repeat another one")):
+            if count:
+                problem = f"{file} has {count} lines {what}; repair it before you add runs to it."
+                unreadable.append(UserError(problem))
     return lines, unreadable
 
 
@@ -245,6 +245,9 @@ def read_run(folder: Path) -> RunRecord:
     check_links(folder)
     about = read_json(folder / "run.json")
     _check_description(about, str(folder / "run.json"))
+    if is_changed(about):
+        raise UserError(f"{folder / 'run.json'} was changed since it was written; {COPY}")
+    about.pop(LINE_SUM, None)
     seals = about.get("logs")
     seals = seals if isinstance(seals, dict) else {}  # older runs have none
     logs = {name: read_log(folder / f"{name}.jsonl", seals.get(name)) for name in LOGS}
@@ -283,11 +286,8 @@ def archived_run(file: Path, line: dict[str, Any]) -> RunRecord:
 
 
 def _check_line_sum(file: Path, line: dict[str, Any]) -> None:
-    """Raise a UserError if the checksum of a line does not match; older lines have none."""
-    if LINE_SUM not in line:
-        return
-    content = {name: value for name, value in line.items() if name != LINE_SUM}
-    if line[LINE_SUM] != sum_of_line(content):
+    """Raise a UserError if the checksum of a line does not match."""
+    if is_changed(line):
         raise UserError(
             f"The line of {line['run']} in {file} was changed since it was written; take it "
             "from a copy."
@@ -312,8 +312,21 @@ def _logs_of_line(
     return logs, damage
 
 
+def is_changed(about: Mapping[str, Any]) -> bool:
+    """Return whether the checksum of a stored run does not match; older ones have none."""
+    content = {name: value for name, value in about.items() if name != LINE_SUM}
+    return LINE_SUM in about and about[LINE_SUM] != sum_of_line(content)
+
+
+def sealed(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a description as a file can store it, with its checksum."""
+    text = as_bytes(json.dumps(about, ensure_ascii=False))
+    content = {name: value for name, value in json.loads(text).items() if name != LINE_SUM}
+    return content | {LINE_SUM: sum_of_line(content)}
+
+
 def sum_of_line(line: dict[str, Any]) -> str:
-    """Return the checksum of a line of an archive."""
+    """Return the checksum of a line of an archive or of a run.json."""
     return hashlib.sha256(json.dumps(line).encode()).hexdigest()
 
 

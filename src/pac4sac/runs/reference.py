@@ -7,6 +7,7 @@ makes this archive from `results/`, with rounded returns.
 from pathlib import Path
 from typing import Any
 
+from pac4sac.base.argument_types import check_types
 from pac4sac.base.errors import UserError
 from pac4sac.base.text import did_you_mean
 from pac4sac.runs.frames import results
@@ -34,6 +35,7 @@ def reference(task: str | None = None) -> Any:
         >>> "pac4sac" in set(curves["algo"])
         True
     """
+    check_types(reference, locals())
     check_task(task)
     episodes = results(SHIPPED)
     if task is None:

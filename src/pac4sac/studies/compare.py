@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pac4sac.agents import Agent, algorithm_name, get_algorithm, setting_names
+from pac4sac.base.argument_types import check_types
 from pac4sac.base.errors import UserError
 from pac4sac.base.known_names import no_such_setting, our_setting, our_settings, takes_known_names
 from pac4sac.base.objects import short_name
@@ -145,6 +146,7 @@ def compare(
         >>> comparison = pac4sac.compare("Pendulum-v1", ["sac", MyAgent])  # doctest: +SKIP
         >>> print(comparison)  # doctest: +SKIP
     """
+    check_types(compare, locals())
     allow(trust)
     named = _as_list(callbacks)
     allow_named(*named)

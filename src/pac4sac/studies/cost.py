@@ -35,7 +35,7 @@ def measure_cost(study: Study, root: Path, options: Options) -> None:
     timed = []
     # every turn sets the number of threads, which is restored here
     with backends.on_threads(torch.get_num_threads()), ExitStack() as pools:
-        for run in _timed_runs(study):
+        for run in timed_runs(study):
             pool = pools.enter_context(EnvPool(run.task, [run.seed], 0))
             timed.append(TimedRun(run, pool, study.repetitions, options))
         take_turns(timed, study.repetitions)
@@ -52,7 +52,7 @@ def measure_cost(study: Study, root: Path, options: Options) -> None:
     write_json(root / "cost.json", about)
 
 
-def _timed_runs(study: Study) -> list[Run]:
+def timed_runs(study: Study) -> list[Run]:
     """Return the first run of each algorithm on each task, of variants named by their algorithm.
 
     In a study that also trains, only the first task is timed.

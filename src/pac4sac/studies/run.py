@@ -12,7 +12,7 @@ from pac4sac.base.objects import needs_this_process
 from pac4sac.base.stopping import StopRequest
 from pac4sac.export.tracking import callbacks_named
 from pac4sac.runs.archive import add_to_archive, archived
-from pac4sac.runs.reading import RunRecord
+from pac4sac.runs.reading import RunRecord, sealed
 from pac4sac.studies.cost import measure_cost
 from pac4sac.studies.definition import Study
 from pac4sac.studies.local import run_here, run_local, side_by_side
@@ -241,4 +241,4 @@ def _copy_under_name(folder: Path, original: Run, run: Run) -> None:
     shutil.copytree(folder / original.id, copy)
     about = read_json(copy / "run.json")
     about |= {"run": run.id, "label": run.label, "same_as": original.id}
-    write_json(copy / "run.json", about)
+    write_json(copy / "run.json", sealed(about))

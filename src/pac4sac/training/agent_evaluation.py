@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pac4sac.base.argument_types import check_types
 from pac4sac.base.errors import UserError
 from pac4sac.base.ranges import EPISODES, NON_NEGATIVE, check_value
 from pac4sac.base.stopping import STEP_SECONDS
@@ -97,6 +98,7 @@ def evaluate(
         >>> len(evaluation.returns)
         2
     """
+    check_types(evaluate, locals())
     check_value("episodes", episodes, int, EPISODES)
     check_value("seed", seed, int, NON_NEGATIVE)
     allow(trust)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from pac4sac.agents import Agent, algorithm_name
+from pac4sac.base.argument_types import check_types
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import check_links, read_json, write_json
 from pac4sac.base.known_names import takes_known_names
@@ -130,6 +131,7 @@ def train(
         >>> make = lambda: gymnasium.make("Pendulum-v1", g=3.7)
         >>> pac4sac.train(make, MyAgent, steps=30_000)  # doctest: +SKIP
     """
+    check_types(train, locals())
     algo = algorithm_name(algo)
     allow_named(algo)
     task = chosen_task(task, steps, env_kwargs, wrappers)
@@ -303,6 +305,7 @@ def resume(
         >>> pac4sac.resume("experiments/pendulum-v1-sac").complete
         True
     """
+    check_types(resume, locals())
     allow(trust)
     if retries < 0:
         raise UserError(f"retries must be a whole number at least 0, not {retries}.")

@@ -17,7 +17,7 @@ from pac4sac.agents import (
     stored_config,
 )
 from pac4sac.agents.settings import AgentConfig
-from pac4sac.base.errors import UserError
+from pac4sac.base.errors import UserError, WrongType
 from pac4sac.base.files import as_json
 from pac4sac.base.known_names import our_settings
 from pac4sac.base.objects import check_trusted, script_checksums, short_name
@@ -187,6 +187,8 @@ def settings_grid(settings: Mapping[str, Any] | None) -> dict[str, Sequence[Any]
     Args:
         settings: Values by name; a single value need not be in a list.
     """
+    if not all(isinstance(name, str) for name in settings or {}):
+        raise WrongType("settings must be a table whose names are texts.")
     given = as_json(dict(settings or {}))
     grid: dict[str, Sequence[Any]] = {
         name: value if isinstance(value, list) else [value] for name, value in given.items()

@@ -24,7 +24,7 @@ from pac4sac.base.files import as_json, read_if_there, read_json, write_json
 from pac4sac.base.version import __version__, package_source
 from pac4sac.runs import critic_range
 from pac4sac.runs.logs import LOGS, seal_of
-from pac4sac.runs.reading import VERSION, RunRecord, read_run
+from pac4sac.runs.reading import VERSION, RunRecord, read_run, sealed
 from pac4sac.training.run import Run
 
 Mark = tuple[int, str]  # length of a log, and the checksum of its content
@@ -121,7 +121,7 @@ class RunFolder:
             outside = critic_range.mean_outside(logs["metrics"])
             if outside is not None:
                 about[critic_range.ENTRY] = outside
-        write_json(self.path / "run.json", about)
+        write_json(self.path / "run.json", sealed(about))
 
 
 class LeftFolder(RunFolder):

@@ -15,6 +15,7 @@ from torch import Tensor
 from pac4sac.agents.base import Agent, State
 from pac4sac.agents.tape import BLOCK, Stream, Tape, read
 from pac4sac.agents.tape import size as tape_size
+from pac4sac.base.argument_types import check_types
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import check_kinds
 from pac4sac.base.trust import allow
@@ -102,6 +103,7 @@ class TrainedAgent:
         Returns:
             One action or several, in the units of the environment.
         """
+        check_types(TrainedAgent.act, locals())
         s, is_one = self._observations(observation)
         shooting = self.shoots if shooting is None else shooting
         if shooting:
@@ -132,6 +134,7 @@ class TrainedAgent:
         Returns:
             The actions as in `act`, and `state`.
         """
+        check_types(TrainedAgent.predict, locals())
         s, is_one = self._observations(observation)
         if deterministic:
             a = self.agent.deterministic_action(self.state, s)
@@ -180,6 +183,7 @@ class TrainedAgent:
         Returns:
             Array [samples] for one pair, [samples, B] for several.
         """
+        check_types(TrainedAgent.sample_value, locals())
         if not isinstance(samples, int) or samples < 1:
             raise UserError(f"samples must be a whole number at least 1, not {samples!r}.")
         s, a, is_one = self._pairs(observation, action)
@@ -285,6 +289,7 @@ def load(
         >>> agent.act([-1.0, 0.0, 0.0]).shape
         (1,)
     """
+    check_types(load, locals())
     allow(trust)
     folder, path = Path(path), choose_agent(path)
     if (count := len(agents_below(folder))) > 1:

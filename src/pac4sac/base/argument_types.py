@@ -1,0 +1,86 @@
+"""Check the arguments of public functions against their annotations."""
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral, Real
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pac4sac.base.errors import WrongType, WrongValue
+
+WORDS: dict[Any, str] = {
+    **{bool: "true or false", int: "a whole number", float: "a number", str: "a text"},
+    **{Path: "a path", NoneType: "None", Mapping: "a table of names and values"},
+    tuple: "a pair of numbers",
+    **{Sequence: "a list", Iterable: "a list", Callable: "a function"},
+}
+NUMBERS: dict[Any, type[Any]] = {int: Integral, float: Real}
+
+
+def check_types(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    """Refuse arguments of another type than a function declares.
+
+    Args:
+        function: The function, which calls this before anything else.
+        given: Its arguments by name, as `locals()` has them.
+
+    Raises:
+        WrongType: If one has another type; it names the parameter and what is expected.
+        WrongValue: If a text has characters that no file name can have.
+    """
+    for name, hint in _types_of(function).items():
+        if name in given and not _accepts(hint, given[name]):
+            expected = " or ".join(dict.fromkeys(_words(hint)))
+            raise WrongType(f"{name} must be {expected}, not {_brief(given[name])}.")
+        if isinstance(given.get(name), str | Path) and not _is_text(str(given[name])):
+            raise WrongValue(f"{name} has characters that are not text: {_brief(given[name])}.")
+
+
+_types_of = functools.cache(get_type_hints)
+
+
+def _accepts(hint: Any, value: Any) -> bool:
+    """Return whether a value has a type; of containers only pairs are looked into."""
+    if hint is Any:
+        return True
+    if get_origin(hint) in (Union, UnionType):
+        return any(_accepts(part, value) for part in get_args(hint))
+    kind = get_origin(hint) or hint
+    if kind is Literal:
+        return isinstance(value, str) and value in get_args(hint)
+    if kind is Callable:
+        return callable(value)
+    if kind in NUMBERS:
+        return isinstance(value, NUMBERS[kind]) and not isinstance(value, bool)
+    if kind is tuple:
+        parts = get_args(hint)
+        is_pair = isinstance(value, tuple | list) and len(value) == len(parts)
+        return is_pair and all(map(_accepts, parts, value))
+    if kind is Path:
+        return isinstance(value, os.PathLike)
+    return not isinstance(kind, type) or isinstance(value, kind)
+
+
+def _is_text(text: str) -> bool:
+    """Return whether a text can be stored, printed and used as a path."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+
+
+def _words(hint: Any) -> list[str]:
+    """Return the accepted types in words."""
+    if get_origin(hint) in (Union, UnionType):
+        return [word for part in get_args(hint) for word in _words(part)]
+    kind = get_origin(hint) or hint
+    if kind is Literal:
+        return [repr(word) for word in get_args(hint)]
+    return [WORDS.get(kind) or f"a {getattr(kind, '__name__', kind)}"]
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"
