@@ -140,7 +140,7 @@ def test_the_command_gives_the_same_numbers_and_prints_the_same_table(
     printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     shown = str(compared).splitlines()
     assert printed[printed.index(shown[0]) :][: len(shown)] == shown
-    assert "IQM [95 %]" in str(compared)
+    assert "IQM [95%]" in str(compared)
     assert [row["algo"] for row in csv.DictReader(table.open())] == ["sac", "sac-auto"]
 
 

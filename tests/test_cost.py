@@ -245,11 +245,11 @@ def test_rounds_are_shown_by_their_median_and_extremes_with_the_rule_of_the_verd
         [write_cost(tmp_path, content(2, times, {"sac": 1, "pac4sac": 2}))], tmp_path / "out"
     )
     page = (tmp_path / "out" / "report.md").read_text()
-    assert "| 3.00 (3.00 to 6.00) | 1.50 [1.50, 1.50] |" in page
+    assert "| 3.00 (3.00–6.00) | 1.50 [1.50, 1.50] |" in page
     assert "4 rounds" in page
     assert "threads 1 (sac) and 2 (pac4sac)" in page
-    assert f"comparable where the interval of the ratio lies below {COMPARABLE}" in page
-    assert "Not taken in turns" not in page
+    assert f"comparable if the interval of the ratio is below {COMPARABLE}" in page
+    assert "timed one after another" not in page
 
 
 def test_an_older_measurement_is_shown_by_its_mean_and_said_not_to_be_taken_in_turns(
@@ -260,7 +260,7 @@ def test_an_older_measurement_is_shown_by_its_mean_and_said_not_to_be_taken_in_t
     page = (tmp_path / "out" / "report.md").read_text()
     assert "| 3.10 ± 0.14 | 1.48 |" in page
     assert "2 repetitions" in page
-    assert "Not taken in turns" in page
+    assert "timed one after another" in page
     assert "in each round" not in page
 
 
@@ -299,9 +299,9 @@ def test_a_solved_run_costs_the_steps_of_all_runs_over_those_solved(tmp_path: Pa
         "`pac4sac study run cost-to-solve --tasks cartpole-swingup --device cuda --precision tf32`"
         in page
     )
-    (answer,) = (line for line in page.splitlines() if "Soonest" in line)
+    (answer,) = (line for line in page.splitlines() if "Fastest" in line)
     assert answer.endswith(
-        "SAC on Cartpole Swingup (1 min 00 s). Soonest on A GPU: SAC on Cartpole Swingup (15 s)."
+        "SAC on Cartpole Swingup (1 min 00 s). Fastest on A GPU: SAC on Cartpole Swingup (15 s)."
     )
     assert "with one update per step" not in page  # that is the other study
 

@@ -83,16 +83,16 @@ def test_each_variant_is_told_to_be_wider_or_narrower_or_neither(tmp_path: Path)
     }
     assert told == {
         "pac4sac": ["baseline", "baseline"],
-        WITHOUT_TERM: ["narrower", "no difference shown"],
+        WITHOUT_TERM: ["narrower", "no significant difference"],
         WITHOUT_SHOOTING: ["wider", "narrower"],
     }
     text = (tmp_path / "out" / "report.md").read_text()
     assert (
-        "On cartpole-swingup at the end of training, against `pac4sac`. By distance to the "
-        "nearest state, wider: "
-        f"`{WITHOUT_SHOOTING}`; narrower: `{WITHOUT_TERM}`. By log-volume, narrower: "
+        "On cartpole-swingup at the end of training, compared with `pac4sac`. By distance to the "
+        "nearest state: wider: "
+        f"`{WITHOUT_SHOOTING}`; narrower: `{WITHOUT_TERM}`. By log-volume: narrower: "
         f"`{WITHOUT_SHOOTING}`; "
-        f"no difference shown: `{WITHOUT_TERM}`."
+        f"no significant difference: `{WITHOUT_TERM}`."
     ) in text
     drawing = (tmp_path / "out" / "figures" / "coverage-cartpole-swingup.svg").read_text()
     assert {label for label in SETTINGS if f"{plain_name(label)} (5 seeds)" in drawing} == set(
@@ -152,7 +152,7 @@ def test_a_damaged_log_has_no_last_measurement_and_does_no_other_harm(tmp_path: 
     (variant,) = read_context([tmp_path]).all_variants
     assert [row["nearest"] for row in COVERAGE.of(variant.runs[0])] == [1.0, 2.0]
     _, sentence, _, table = section_of(tmp_path).blocks
-    assert "against `sac`. By distance to the nearest state, nothing to compare." in sentence
+    assert "compared with `sac`. By distance to the nearest state: nothing to compare." in sentence
     assert table.cells[0][3].text == "—"  # what came last is not known
 
 

@@ -99,10 +99,9 @@ def test_evaluations_at_the_same_step_are_set_beside_them(tmp_path: Path) -> Non
     assert found.pop((CHEETAH, "sac", 250_000)) == REPRODUCED
     assert set(found.values()) == {NO_DATA}
     told = sections(tmp_path)["published"]
-    numbers = "HalfCheetah-v4, SAC: 8,167 against 8,159, reproduced"
+    numbers = "HalfCheetah-v4, SAC: 8,167 vs 8,159 (reproduced)"
     assert told.blocks[0] == (
-        "Of 18 published returns, 1 have runs of ours: 1 reproduced. Ours against theirs: "
-        f"{numbers}."
+        f"Of 18 published returns, 1 have runs of ours: 1 reproduced. Ours vs published: {numbers}."
     )
     table = told.blocks[2]
     assert [cell.text for cell in table.cells[0]][2:4] == ["8,167 ± 153", "8,159 ± 893"]
@@ -134,7 +133,7 @@ def test_a_study_of_them_without_a_run_says_what_is_missing(tmp_path: Path) -> N
     write_study(tmp_path, "mujoco", load_study("mujoco").kind, "sac", expected)
     told = sections(tmp_path)
     answer = told["summary"].blocks[0][0]
-    assert answer.text == "Of 18 published returns, 0 have runs of ours; none was trained here yet."
+    assert answer.text == "Of 18 published returns, 0 have runs of ours."
     assert answer.section == "published"
     assert [row[0].text for row in told["runs"].blocks[0].cells] == [CHEETAH]
 

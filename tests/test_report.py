@@ -280,7 +280,7 @@ class TestThePapersRows:
             if (r["task"], r["row"], r["metric"]) == ("cartpole-swingup", "oac", "episodes")
         )
         assert row["verdict"] == "better"
-        assert "5 of 5 runs solved, none of the paper's 5" in row["reason"]
+        assert "5 of our 5 runs solved, none of the paper's 5" in row["reason"]
 
     def test_a_diverged_run_forbids_a_good_verdict(self, tmp_path: Path) -> None:
         for seed in range(5):
@@ -294,7 +294,7 @@ class TestThePapersRows:
         write_report([tmp_path / "in"], tmp_path / "out")
         row = next(r for r in rows_of(table) if r["row"] == "sac")
         assert (row["verdict"], row["complete_runs"], row["runs"]) == ("undecided", "5", "6")
-        assert "1 diverged run is left out" in row["reason"]
+        assert "leaves out 1 diverged run" in row["reason"]
 
 
 class TestCommands:

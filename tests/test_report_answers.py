@@ -38,23 +38,25 @@ class TestAComparisonOfOnesOwn:
         levels = {"sac": -200.0, "ddpg": -150.0, "pac4sac": -300.0}
         (answer,) = answers(write_comparison(tmp_path, levels), general_report)
         assert answer.question == "Is it so?"
-        assert answer.text.startswith("DDPG is better than SAC by 50.0 [47.7, 52.3] in mean return")
-        assert "(p < 0.001, P(better) = 1.00)" in answer.text
-        assert answer.text.endswith("The others, against SAC: worse: PAC4SAC.")
+        first, second = answer.text.split(" Others against SAC: worse: PAC4SAC.")[:2]
+        assert first.startswith("DDPG has a higher final evaluation")
+        assert "Δ = 50.0, 95% CI [47.7, 52.3], p < 0.001, n = 5 vs 5" in first
+        assert "DDPG has a higher mean return (area under the curve) than SAC" in second
 
     def test_tells_the_lead_of_a_baseline_that_is_ahead(self, tmp_path: Path) -> None:
         (answer,) = answers(
             write_comparison(tmp_path, {"sac": -100.0, "ddpg": -150.0}), general_report
         )
-        assert answer.text.startswith("SAC is better than DDPG by 50.0 [47.7, 52.3]")
-        assert "P(better) = 1.00" in answer.text
+        assert answer.text.startswith("DDPG has a lower final evaluation")
+        assert "Δ = −50.0, 95% CI [−52.3, −47.7]" in answer.text
 
     def test_says_so_where_no_difference_is_shown(self, tmp_path: Path) -> None:
         (answer,) = answers(
             write_comparison(tmp_path, {"sac": -100.0, "ddpg": -101.0}, spread=20.0), general_report
         )
-        assert answer.verdict == "no difference shown"
-        assert answer.text.startswith("DDPG against SAC, Δ mean return")
+        assert answer.text.startswith("We found no significant difference in final evaluation")
+        assert "between DDPG and SAC" in answer.text
+        assert "between DDPG and SAC" in answer.text.partition("area under the curve")[2]
 
     def test_mentions_no_paper(self, tmp_path: Path) -> None:
         text = told(write_comparison(tmp_path / "in", {"sac": -200.0, "pac4sac": -300.0}))
@@ -69,7 +71,7 @@ class TestAComparisonOfOnesOwn:
 
     def test_of_one_algorithm_tells_what_it_reached(self, tmp_path: Path) -> None:
         (answer,) = answers(write_comparison(tmp_path, {"sac": -100.0}), general_report)
-        assert answer.text == "SAC −98.0 ± 1.6; there is nothing to compare it with."
+        assert answer.text.count("SAC −98.0 ± 1.6") == 2  # final evaluation, mean return
 
 
 class TestAStudyOfThePaper:
@@ -82,8 +84,8 @@ class TestAStudyOfThePaper:
         write_study(tmp_path / "away", "away", "comparison", "sac", [])
         *_, answer = answers(tmp_path)
         assert answer.text.split(". ") == [
-            "Pendulum-v1, against SAC: better: PAC4SAC",
-            "Reacher-v5, against SAC: no difference shown: PAC4SAC.",
+            "On Pendulum-v1, against SAC: better: PAC4SAC",
+            "On Reacher-v5, against SAC: no significant difference: PAC4SAC.",
         ]
 
     def test_answers_with_verdict_counts_and_the_clearest_number(self, tmp_path: Path) -> None:
@@ -95,14 +97,14 @@ class TestAStudyOfThePaper:
             "table-1",
         )
         assert re.match(
-            r"6 of 6 comparisons speak for it\. Clearest: Δ .*\(p < 0\.001\)\. ", answer.text
+            r"6 of 6 comparisons support this\. The clearest: Δ .*\(p < 0\.001\)\. ", answer.text
         )
-        assert "Of 8 numbers beside the paper's: " in answer.text
+        assert "Of 8 cells that the paper reports: " in answer.text
 
     def test_that_nothing_decides_yet_says_so(self, tmp_path: Path) -> None:
         write_study(tmp_path, "shooting", "shooting", None, [])
         (answer,) = answers(tmp_path)
-        assert answer.text == "No complete run decides it yet."
+        assert answer.text == "No complete run answers this yet."
 
     def test_come_before_those_of_runs_that_chose_a_setting_which_are_told_where_nothing_else_is_asked(
         self, tmp_path: Path
@@ -118,7 +120,7 @@ class TestAStudyOfThePaper:
 class TestControls:
     @pytest.mark.parametrize(
         ("control", "ending"),
-        [(800.0, "Better than PAC4SAC: SAC that shoots on cartpole-swingup."), (500.0, "")],
+        [(800.0, "Controls better than PAC4SAC: SAC + shooting on cartpole-swingup."), (500.0, "")],
     )
     def test_name_those_that_do_better_than_what_they_explain(
         self, tmp_path: Path, control: float, ending: str

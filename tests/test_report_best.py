@@ -110,8 +110,8 @@ class TestBesideThePaper:
         assert found["half-cheetah", "regret"]["command"].endswith("--seeds 0:5 --preset best")
         told = sentences_of(section)
         assert told[1] == (
-            "The preset is better than the paper's PAC4SAC in 3 of 4 cells; "
-            "not on Half Cheetah by episodes until solved (worse)."
+            "The preset is better than the paper's PAC4SAC in 3 of 4 cells. "
+            "The others: on Half Cheetah by episodes until solved (worse)."
         )
         assert "`pac4sac study run best --tasks ant,humanoid`" in told[2]
 
@@ -124,7 +124,7 @@ class TestBesideThePaper:
         assert {row["verdict"] for row in tables_of(section)["best-details"].records} == {
             "unfinished"
         }
-        assert "in 0 of 2 cells; not on" in sentences_of(section)[1]
+        assert "in 0 of 2 cells. The others: on" in sentences_of(section)[1]
         assert set(tables_of(section)) == {"best", "best-details"}
 
     def test_another_length_of_training_is_not_the_papers_task(self, tmp_path: Path) -> None:
@@ -151,14 +151,14 @@ class TestAgainstItsControls:
             "pac4sac-best": "baseline",
             "pac4sac": "worse",
             "sac-auto": "worse",
-            "sac+shooting": "no difference shown",
+            "sac+shooting": "no significant difference",
             "sac-auto+shooting-u4": "better",
         }
         told = (
-            "On cartpole-swingup, against `pac4sac-best`: better: sac-auto+shooting-u4; worse: "
+            "On cartpole-swingup, compared with `pac4sac-best`: better: sac-auto+shooting-u4; worse: "
             "pac4sac, sac-auto; "
         )
-        assert told + "no difference shown: sac+shooting." in sentences_of(section)
+        assert told + "no significant difference: sac+shooting." in sentences_of(section)
 
     def test_the_answer_counts_rival_by_rival(self, tmp_path: Path) -> None:
         for name, rival in {"cartpole-swingup": 600.0, "half-cheetah": 800.0}.items():
@@ -167,11 +167,11 @@ class TestAgainstItsControls:
         write_study(tmp_path, "best", "best", "pac4sac-best", [])
         (answer,) = (answer for answer in answers(tmp_path) if answer.section == "best")
         beats = (
-            "PAC4SAC, preset best, beats PAC4SAC on 1 of 2 tasks; SAC that shoots on 0 of 2 tasks."
+            "PAC4SAC, preset best is better than PAC4SAC on 1 of 2 tasks; SAC + shooting on 0 of 2"
         )
         assert answer.verdict == "in part"
         assert answer.text.startswith(
-            f"{beats} It loses to PAC4SAC on 1. Clearest: PAC4SAC on cartpole-swingup"
+            f"{beats} tasks. It is worse than PAC4SAC on 1. The clearest: PAC4SAC has higher"
         )
 
     def test_trained_by_hand_they_are_the_same_but_other_runs_are_not_among_them(

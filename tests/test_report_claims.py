@@ -74,14 +74,14 @@ class TestClaims:
             self.write(tmp_path, algo, level)
         claim = ("PAC4SAC", "Cartpole Swingup", "OAC")
         assert self.judged(tmp_path)[claim] == "in part"
-        assert "OAC no data" in self.evidence(tmp_path, "PAC4SAC: less regret than its rivals")
+        assert "OAC no data" in self.evidence(tmp_path, "PAC4SAC: less regret than its baselines")
         self.write(tmp_path, "oac", 100.0, tau=0.5)  # of another setting than the paper's
         assert self.judged(tmp_path)[claim] == "in part"
 
     def test_are_shown_in_thousands_and_written_in_units_of_return(self, tmp_path: Path) -> None:
         for algo, level in (("pac4sac", 500.0), ("sac", 400.0)):
             self.write(tmp_path, algo, level)
-        assert "thousands: " in self.evidence(tmp_path, "PAC4SAC: less regret than its rivals")
+        assert "thousands: " in self.evidence(tmp_path, "PAC4SAC: less regret than its baselines")
         row = next(
             r
             for r in self.records(tmp_path)
@@ -93,7 +93,7 @@ class TestClaims:
     def test_show_the_corrected_p_that_decides(self, tmp_path: Path) -> None:
         for algo, level in (("pac4sac", 500.0), ("sac", 497.0), ("ddpg", 497.0), ("oac", 497.0)):
             self.write(tmp_path, algo, level)
-        told = self.evidence(tmp_path, "PAC4SAC: less regret than its rivals")
+        told = self.evidence(tmp_path, "PAC4SAC: less regret than its baselines")
         assert told.count("(p = 0.051)") == 3  # three times that of one difference
         assert self.judged(tmp_path)["PAC4SAC", "Cartpole Swingup", "SAC"] == "not shown"
 
@@ -113,7 +113,7 @@ class TestClaims:
             for algo in ("sac", "ddpg", "oac"):
                 for k in (0, 5):  # ten seeds, so that four of five are enough for three comparisons
                     write_run(tmp_path, cartpole, algo, seed + k, [0.0] * 40)
-        claim = "PAC4SAC: fewer episodes until solved than its rivals"
+        claim = "PAC4SAC: fewer episodes until solved than its baselines"
         context = read_context([tmp_path])
         section = claims_section(context, judge_claims(context))
         assert section is not None
@@ -122,7 +122,7 @@ class TestClaims:
         ]
         sac = next(row for row in rows if row["claim"] == claim and row["compared"] == "SAC")
         assert (sac["verdict"], sac["low"]) == (verdict, None)
-        assert f"solved {solved} of 5 and 0 of 10 (p = " in self.evidence(tmp_path, claim)
+        assert f"solved {solved} of 5 vs 0 of 10 (p = " in self.evidence(tmp_path, claim)
 
     @pytest.mark.parametrize(
         ("ours", "theirs", "verdict"),
@@ -146,11 +146,11 @@ class TestClaims:
         self.write(tmp_path, "sac", 600.0, "sac+shooting", shots=500)
         judged = self.judged(tmp_path)
         assert judged == {
-            ("The critic makes the gain", "Cartpole Swingup", "SAC that shoots"): "contradicted",
+            ("The critic makes the gain", "Cartpole Swingup", "SAC + shooting"): "contradicted",
             (
                 "The critic makes the gain",
                 "Cartpole Swingup",
-                "one plain critic that shoots",
+                "one plain critic + shooting",
             ): "contradicted",
         }
 
@@ -203,9 +203,9 @@ class TestClaims:
         self.write(tmp_path, "pac4sac", 600.0)
         for algo, level in (("sac", 600.0), ("ddpg", 200.0)):
             self.write(tmp_path, algo, level)
-        evidence = self.evidence(tmp_path, "PAC4SAC: less regret than its rivals")
-        assert re.search(r"SAC 0\.0 \[[^]]*\] \(p = 1\.000\), equal within 15 %", evidence)
-        assert evidence.count("equal within") == 1
+        evidence = self.evidence(tmp_path, "PAC4SAC: less regret than its baselines")
+        assert re.search(r"SAC 0\.0 \[[^]]*\] \(p = 1\.000\), equivalent within 15%", evidence)
+        assert evidence.count("equivalent within") == 1
 
     def test_are_not_judged_by_runs_in_miniature(self, tmp_path: Path) -> None:
         for algo in ("pac4sac", "sac"):
@@ -235,7 +235,9 @@ class TestCalibration:
         section = calibration_section(read_context([tmp_path]))
         assert section is not None
         told = next(
-            block for block in section.blocks if str(block).startswith("On cartpole-swingup")
+            block
+            for block in section.blocks
+            if str(block).startswith("Settings on cartpole-swingup")
         )
         nearest, farthest = re.findall(r"`(updates_per_step=\d)` \(a factor of ([\d.]+)\)", told)
         assert (nearest[0], farthest[0]) == ("updates_per_step=4", "updates_per_step=1")
@@ -261,7 +263,7 @@ class TestCalibration:
         _, _, told, table = section.blocks
         assert (
             told
-            == "On cartpole-swingup the settings are not ranked: runs of `sac-updates_per_step=1` are unfinished."
+            == "The settings on cartpole-swingup are not ranked, because runs of `sac-updates_per_step=1` are unfinished."
         )
         verdicts = {row["variant"]: row["regret_verdict"] for row in table.records}
         assert verdicts["sac-updates_per_step=1"] == "unfinished"
@@ -311,10 +313,10 @@ class TestCalibration:
         section = calibration_section(read_context([tmp_path]))
         assert section is not None
         told = [block for block in section.blocks[1:] if isinstance(block, str)]
-        over = "SAC over cartpole-swingup, ant, with the updates per step that suit each task best"
-        assert f"{over}, from the nearest to the paper's regret: `sac-alpha=0.1` (a factor of 1.21, with 2, 1), then " \
+        over = "Settings of SAC over cartpole-swingup, ant by closeness to the paper's regret"
+        assert f"{over}, with the best updates per step of each task: `sac-alpha=0.1` (a factor of 1.21, with 2, 1), then " \
                "`sac-alpha=0.2` (a factor of 2.00, with 1, 2)." in told  # fmt: skip
-        assert "On ant the settings are not ranked: runs of `sac` are unfinished." in told
+        assert "The settings on ant are not ranked, because runs of `sac` are unfinished." in told
         tables = {block.name: block for block in section.blocks if isinstance(block, Table)}
         assert list(tables) == [
             "calibrate-rivals-cartpole-swingup",
@@ -332,7 +334,9 @@ class TestCalibration:
         write_study(tmp_path, "calibrate-oac", "calibration", None, [])
         section = calibration_section(read_context([tmp_path]))
         assert section is not None
-        (told,) = [block for block in section.blocks if str(block).startswith("OAC over")]
+        (told,) = [
+            block for block in section.blocks if str(block).startswith("Settings of OAC over")
+        ]
         assert told.endswith(
             "`oac-lab` (a factor of 1.10, with 4), then `oac` (a factor of 1.50, with 4)."
         )
@@ -451,5 +455,5 @@ class TestCalibration:
         assert found is not None
         section, _ = found
         intro, table = section.blocks[:2]
-        assert intro.startswith("Over cartpole-swingup, humanoid: ")
+        assert intro.startswith("Over cartpole-swingup, humanoid.")
         assert {row[0].text for row in table.cells} == {"pac4sac", "sac"}

@@ -97,7 +97,7 @@ def test_missing_runs_are_gone_on_with_by_whole_commands(tmp_path: Path):
         [{"task": "a b", "label": "x", "seed": 0}],
     )
     write_report([tmp_path / "in"], tmp_path / "out")
-    assert {row["Go on with"] for row in rows_of(tmp_path / "out/tables/missing-runs.csv")} == {
+    assert {row["Train with"] for row in rows_of(tmp_path / "out/tables/missing-runs.csv")} == {
         "pac4sac resume 'in/two words'",
         "pac4sac study run 'my study' --tasks 'a b' --seeds 0",
     }
@@ -116,8 +116,8 @@ def test_a_study_of_ones_own_is_gone_on_with_by_its_file(
     assert main(["study", "run", "my tiny.toml", "--out", "in", "--max-minutes", "0.00001"]) == 0
     write_report([tmp_path / "in"], tmp_path / "out")
     (row,) = rows_of(tmp_path / "out/tables/missing-runs.csv")
-    assert row["Go on with"] == "pac4sac study run 'my tiny.toml' --tasks Pendulum-v1 --seeds 0"
-    assert main([*shlex.split(row["Go on with"])[1:], "--out", "in"]) == 0
+    assert row["Train with"] == "pac4sac study run 'my tiny.toml' --tasks Pendulum-v1 --seeds 0"
+    assert main([*shlex.split(row["Train with"])[1:], "--out", "in"]) == 0
     assert [run.status for run in read_runs("in")] == ["finished"]
 
 

@@ -24,7 +24,7 @@ class TestWhatIsNotThere:
         write_table_1(study, ("cartpole-swingup",), seeds=2)
         shutil.rmtree(study / "experiments/cartpole-swingup/runs/sac-seed1")
         text = write_report([study], tmp_path / "out").page.read_text()
-        assert "Not finished: table-1 lacks 1 run." in text
+        assert "1 planned but not started (table-1 1)" in text
         assert rows_of(tmp_path / "out/tables/missing-runs.csv") == [
             {
                 "Task": "cartpole-swingup",
@@ -32,7 +32,7 @@ class TestWhatIsNotThere:
                 "Seeds": "1",
                 "Runs": "1",
                 "Studies": "table-1",
-                "Go on with": "pac4sac study run table-1 --tasks cartpole-swingup --seeds 1",
+                "Train with": "pac4sac study run table-1 --tasks cartpole-swingup --seeds 1",
             }
         ]
 
@@ -65,7 +65,7 @@ class TestWhatIsNotThere:
             ("controls", "shooting")
         ]
         text = write_report([tmp_path / "in"], tmp_path / "out").page.read_text()
-        assert "Not finished: controls lacks 1 run, shooting lacks 1 run (1 in all)." in text
+        assert "1 planned but not started (controls 1, shooting 1)" in text
 
     def test_a_study_without_any_run_is_reported_too(self, tmp_path: Path) -> None:
         expected = [
@@ -73,7 +73,7 @@ class TestWhatIsNotThere:
         ]
         write_study(tmp_path / "in", "table-1", "table-1", "sac", expected)
         text = write_report([tmp_path / "in"], tmp_path / "out").page.read_text()
-        assert "table-1 lacks 5 runs" in text
+        assert "5 planned but not started (table-1 5)" in text
 
     def test_unfinished_and_broken_runs_are_listed(self, tmp_path: Path) -> None:
         cartpole = task("cartpole-swingup")
@@ -172,7 +172,7 @@ class TestWhatIsNotThere:
         assert told.count("\n") == 1
         text = (tmp_path / "out" / "report.html").read_text()
         assert "Not readable: in/runs/sac-seed1/run.json" in text
-        assert "1 of 2" in text
+        assert "1 unreadable" in text
 
     @pytest.mark.parametrize("setting", [{"norm": ["x"]}, {"lr": {}}, {"activation": [1]}])
     def test_a_setting_of_another_kind_is_damage(
@@ -194,5 +194,5 @@ class TestWhatIsNotThere:
         write_run(tmp_path / "in", task("cartpole-swingup"), "sac", 0)
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "thesis.tex").write_text("years")
-        with pytest.raises(UserError, match="no report"):
+        with pytest.raises(UserError, match="not a report"):
             write_report([tmp_path / "in"], tmp_path / "out")

@@ -48,7 +48,7 @@ class TestPagesForARepository:
 
     def test_a_table_of_two_tasks_says_which_are_not_trained(self, two_tasks: str) -> None:
         assert (
-            "Not trained yet: Ant, Humanoid. Train them with `pac4sac study run table-1 "
+            "Not trained yet: Ant, Humanoid. Train them: `pac4sac study run table-1 "
             "--tasks ant,humanoid`." in two_tasks
         )
         assert "no data" not in two_tasks.split("## Table 2")[0].split("## Table 1")[1]
@@ -94,7 +94,7 @@ class TestPagesForARepository:
             3.05 / 2.05
         )
         assert (
-            "Repeat with `pac4sac study run cost --device cuda`"
+            "Repeat it with `pac4sac study run cost --device cuda`"
             in (tmp_path / "out" / "report.md").read_text()
         )
 
@@ -175,7 +175,7 @@ class TestAgainstTheBaseline:
         (row,) = compare_headline([groups["ddpg"]], groups["sac"])
         assert row.p is not None
         assert row.p > 0.05
-        assert row.verdict == "worse more often than not"
+        assert row.verdict == "usually worse"
 
     def test_where_the_means_decide_they_have_the_word(self, tmp_path: Path) -> None:
         for seed in range(5):

@@ -69,9 +69,9 @@ def _shooting_table(rows: Sequence[AblationRow]) -> Table:
         words("Critic", "name", "critic"),
         numbers("one candidate", "once", ("once", "once_sd")),
         numbers(f"{SHOOTING} candidates", "shooting", ("shooting", "shooting_sd")),
-        numbers("difference [95 %]", "overall", with_ends("difference")),
+        numbers("difference [95%]", "overall", with_ends("difference")),
     ]
-    caption = "What shooting gives. Regret, thousands"
+    caption = "Effect of shooting on regret (thousands)"
     return Table("gain-of-shooting", caption, columns, rows)
 
 
@@ -79,15 +79,12 @@ def _critic_table(rows: Sequence[AblationRow]) -> Table:
     numbers = partial(Column, scale=1000.0)
     columns = [
         words("Task", "task", "task"),
-        words("Minus", "name", "minus"),
+        words("Compared with", "name", "minus"),
         numbers("one candidate", "once", with_ends("once")),
         numbers(f"{SHOOTING} candidates", "shooting", with_ends("shooting")),
         numbers("mean of both", "overall", with_ends("both")),
     ]
-    caption = (
-        "What the PAC-Bayes critic gives. Regret, thousands: PAC4SAC's minus that of plain critics "
-        "[95 %]"
-    )
+    caption = "Effect of the PAC-Bayes critic on regret (thousands): PAC4SAC − plain critics [95%]"
     return Table("gain-of-critic", caption, columns, rows)
 
 

@@ -18,7 +18,7 @@ from pac4sac.paper.claims import (
 from pac4sac.paper.cost import SOLVING, CostUntilSolved
 from pac4sac.paper.groups import BEST, BEYOND, CONTROLS, PUBLISHED, PaperContext
 from pac4sac.paper.study_sections import compare_study_on_all_tasks
-from pac4sac.report.answers import how_much
+from pac4sac.report.answers import effect_sentence
 from pac4sac.report.comparison import BETTER, WORSE, Compared
 from pac4sac.report.search import chosen_answer, chosen_by, studies_of_kind
 from pac4sac.report.tables import Answer
@@ -30,8 +30,8 @@ from pac4sac.studies.shipped import shipped_study
 CLAIMED = ("table-1", "table-2", "controls", "shooting", "overestimation", "cost")
 SECTIONS = {"overestimation": "bias"}  # by kind, if the two names differ
 # What the comparisons speak for, by kind, if it is not what the study asks.
-SUBJECTS = {"controls": "a gain by the critic itself", "overestimation": "a cure"}
-UNDECIDED = "No complete run decides it yet."
+SUBJECTS = {"controls": "a gain from the critic itself", "overestimation": "the claim"}
+UNDECIDED = "No complete run answers this yet."
 
 
 def study_answers(
@@ -117,16 +117,16 @@ def _answer_of_claims(question: str, claims: Sequence[JudgedClaim], kind: str) -
     answer = partial(Answer, question, verdict=verdict, section=SECTIONS.get(kind, kind))
     clearest = _clearest_test(claims, verdict)
     if clearest is None:
-        return answer("Runs are under way.")
+        return answer("Runs are in progress.")
     claim, test = clearest
     number = f"{claim.measure}{claim.shown_in}, {claim.on}: {test.name} {test.text}."
     if len(tests) == 1:
         return answer(number)
     counts = Counter(test.speaks_for_it for test in tests)
-    text = f"{counts[True]} of {len(tests)} comparisons speak for {SUBJECTS.get(kind, 'it')}"
+    text = f"{counts[True]} of {len(tests)} comparisons support {SUBJECTS.get(kind, 'this')}"
     if counts[False]:
-        text += f", {counts[False]} against it"
-    return answer(f"{text}. Clearest: {number}")
+        text += f", {counts[False]} contradict it" if counts[False] > 1 else ", 1 contradicts it"
+    return answer(f"{text}. The clearest: {number}")
 
 
 def _clearest_test(
@@ -147,7 +147,7 @@ def _better_controls(context: PaperContext) -> str:
     """Return which controls are better than what they are to explain."""
     rows = compare_study_on_all_tasks(context, CONTROLS)
     better = ", ".join(_name_on_task(row) for row in rows if row.verdict == BETTER)
-    return f"Better than {rows[0].variant.style.name}: {better}." if better else ""
+    return f"Controls better than {rows[0].variant.style.name}: {better}." if better else ""
 
 
 def _name_on_task(row: Compared) -> str:
@@ -175,9 +175,9 @@ def _answer_of_comparisons(question: str, compared: Sequence[Compared], kind: st
     ranks = {hoped: 0, feared: 1}
     clearest = min(rows, key=lambda row: (ranks.get(row.verdict, 2), row.p or 0.0))
     text = _wins_and_losses(rows) if kind == BEST else _better_and_worse(rows)
-    example = f"{_name_on_task(clearest)} is {clearest.verdict}, {how_much(clearest)}"
+    example = effect_sentence(clearest)
     verdict = _verdict_on_comparisons([row.verdict == hoped for row in rows])
-    return Answer(question, f"{text}. Clearest: {example}.", verdict, kind)
+    return Answer(question, f"{text}. The clearest: {example}", verdict, kind)
 
 
 def _verdict_on_comparisons(as_hoped: Sequence[bool]) -> str:
@@ -190,7 +190,7 @@ def _better_and_worse(rows: Sequence[Compared]) -> str:
     """Return how many variants are better and worse than their baseline."""
     counts = Counter(row.verdict for row in rows)
     return (
-        f"Of {len(rows)} comparisons with {_baseline_name(rows)} {counts[BETTER]} are better and "
+        f"Of {len(rows)} comparisons with {_baseline_name(rows)}, {counts[BETTER]} are better and "
         f"{counts[WORSE]} worse"
     )
 
@@ -206,8 +206,8 @@ def _wins_and_losses(rows: Sequence[Compared]) -> str:
         won.append(f"{name} on {on_tasks.count(WORSE)} of {len(on_tasks)} tasks")
         if BETTER in on_tasks:
             lost.append(f"{name} on {on_tasks.count(BETTER)}")
-    text = f"{_baseline_name(rows)}, beats {'; '.join(won)}"
-    return f"{text}. It loses to {'; '.join(lost)}" if lost else text
+    text = f"{_baseline_name(rows)} is better than {'; '.join(won)}"
+    return f"{text}. It is worse than {'; '.join(lost)}" if lost else text
 
 
 def _baseline_name(rows: Sequence[Compared]) -> str:

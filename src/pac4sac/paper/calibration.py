@@ -66,7 +66,7 @@ def calibration_answer(context: PaperContext, study: FoundStudy) -> str:
     if not nearest:
         on_each = [_nearest_in_brief(members) for members in comparable.values()]
         nearest = [brief for brief in on_each if brief]
-    return f"Nearest to the paper's regret: {', '.join(nearest)}." if nearest else NOTHING_COMPLETE
+    return f"Closest to the paper's regret: {', '.join(nearest)}." if nearest else NOTHING_COMPLETE
 
 
 def _comparable(on_tasks: OnTasks) -> dict[str, Sequence[Variant]]:
@@ -87,7 +87,7 @@ def _calibration_table(name: str, caption: str, members: Sequence[Variant]) -> T
         Column("Runs", runs_cell, "runs"),
         *_metric_columns("regret"),
         *_metric_columns("episodes"),
-        Column("regret, × paper", regret_ratio, "regret_times_paper", digits=2),
+        Column("regret ÷ paper's", regret_ratio, "regret_times_paper", digits=2),
         Column("solved", lambda v: Cell(v.solved_text, v.solved), "solved"),
         command("command", "command"),
     ]
@@ -170,19 +170,19 @@ def _nearest_on_task(members: Sequence[Variant]) -> list[str]:
     title, choices = members[0].task.title, _choices(members)
     if waiting := _unfinished_baselines(members):
         names = ", ".join(f"`{_name(v.algo, choices[v])}`" for v in waiting)
-        return [f"On {title} the settings are not ranked: runs of {names} are unfinished."]
+        return [f"The settings on {title} are not ranked, because runs of {names} are unfinished."]
     ranked = _rank(_shared_choices(members))
     if not ranked:
         return []
     names = ", then ".join(f"`{choice}` (a factor of {factor:.2f})" for choice, factor in ranked)
-    return [f"On {title}, from the nearest to the paper's regret of DDPG and SAC: {names}."]
+    return [f"Settings on {title} by closeness to the paper's regret of DDPG and SAC: {names}."]
 
 
 def _nearest_in_brief(members: Sequence[Variant]) -> str:
     """Return the nearest setting on one task; nothing if there is none to choose from."""
     title = members[0].task.title
     if _unfinished_baselines(members):
-        return f"not ranked on {title}, where runs are unfinished"
+        return f"not ranked on {title} (unfinished runs)"
     ranked = _rank(_shared_choices(members))
     if not ranked:
         return ""
@@ -228,8 +228,8 @@ def nearest_over_tasks(on_tasks: OnTasks) -> list[str]:
         if names:
             tasks = ", ".join(next(iter(found.values())))
             sentences.append(
-                f"{algorithm} over {tasks}, with the updates per step that suit each task best, "
-                f"from the nearest to the paper's regret: {', then '.join(names)}."
+                f"Settings of {algorithm} over {tasks} by closeness to the paper's regret, "
+                f"with the best updates per step of each task: {', then '.join(names)}."
             )
     return sentences
 

@@ -82,7 +82,7 @@ def claims_section(context: PaperContext, judged: Sequence[JudgedClaim]) -> Sect
     )
     notes = mixtures([*context.rows.table_1.values(), *context.rows.table_2.values()])
     about = TEXTS["claims"].format(comparable=COMPARABLE, margin=MARGIN_TEXT)
-    return Section("claims", "What the paper claims", [table, about, *notes])
+    return Section("claims", "Claims of the paper", [table, about, *notes])
 
 
 def verdict_grid(judged: Sequence[JudgedClaim]) -> Table | None:
@@ -103,5 +103,5 @@ def verdict_grid(judged: Sequence[JudgedClaim]) -> Table | None:
     for task in TASKS.values():
         if task in judged_tasks:
             columns.append(words(task, partial(cell, task)))
-    caption = "What the paper claims, and what our runs say of it"
+    caption = "Claims of the paper and their verdicts by our runs"
     return Table("claims-by-task", caption, columns, list(claims))

@@ -69,7 +69,7 @@ class CostUntilSolved:
                 for task, (seconds, algo) in self._soonest(machine).items()
             ]
             if on_tasks:
-                sentences.append(f"Soonest on {machine.title}: {', '.join(on_tasks)}.")
+                sentences.append(f"Fastest on {machine.title}: {', '.join(on_tasks)}.")
         return " ".join(sentences)
 
     def _soonest(self, machine: Machine) -> dict[str, tuple[float, str]]:
@@ -105,8 +105,8 @@ class CostUntilSolved:
         for machine in self.machines:
             on_machine = partial(Column, group=machine.title)
             needed = partial(self.seconds, machine)
-            columns.append(on_machine("seconds per 1000", machine.median_of, digits=2))
+            columns.append(on_machine("seconds per 1,000 steps", machine.median_of, digits=2))
             columns.append(on_machine("per solved run", needed, show=duration))
-        caption = "Wall-clock time of a solved run, one run at a time"
+        caption = "Wall-clock time per solved run, one run at a time"
         table = Table("cost-to-solve", caption, columns, self.places, numbers)
         return [TEXTS["cost_to_solve"], table, [machine.about for machine in self.machines]]

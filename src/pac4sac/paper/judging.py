@@ -41,8 +41,8 @@ from pac4sac.runs.statistics import (
 )
 
 SHOOTING_RIVALS = {
-    "SAC that shoots": {"shots": PAPER_SHOTS},
-    "one plain critic that shoots": {"critics": 1, "shots": PAPER_SHOTS},
+    "SAC + shooting": {"shots": PAPER_SHOTS},
+    "one plain critic + shooting": {"critics": 1, "shots": PAPER_SHOTS},
 }
 LESS = {"episodes": "fewer episodes until solved", "regret": "less regret"}
 SCALES = {"episodes": 1.0, "regret": 1000.0}  # numbers are divided by it when shown
@@ -148,7 +148,7 @@ class Pair:
     def text(self, difference: Difference, p: float | None) -> str:
         text = in_digits(difference, SCALES[self.metric], 1)
         if self.is_by_solved:
-            text += f", solved {self.own.solved_text} and {self.other.solved_text}"
+            text += f", solved {self.own.solved_text} vs {self.other.solved_text}"
         return _with_p(text, p)
 
 
@@ -166,11 +166,11 @@ def _test(name: str, row: Compared | None, own: Variant, metric: str) -> ClaimTe
     speaks = {HOLDS: True, CONTRADICTED: False}.get(row.verdict)
     text = pair.text(row.difference, row.p)
     if speaks is None and pair.is_same:
-        text += f", equal within {MARGIN_TEXT}"
+        text += f", equivalent within {MARGIN_TEXT}"
     # A diverged run has no result, so leaving it out favours its side.
     diverged = (own if speaks else row.variant).count("diverged")
     if speaks is not None and diverged:
-        speaks, text = None, f"{text} ({diverged} diverged left out)"
+        speaks, text = None, f"{text} (without {diverged} diverged)"
     runs = f"{len(own.values(metric))} and {len(row.values)}"
     return ClaimTest(name, text, speaks, row.difference, row.p, runs)
 
@@ -203,7 +203,7 @@ def _bias_test(own: Variant, sac: Variant) -> ClaimTest | None:
         return None
     p = NOTHING if row.p is None else p_text(row.p)
     bias = in_digits(final_bias(own), digits=1)
-    text = f"{in_digits(row.difference, digits=1)} ({p}), PAC4SAC's own bias {bias}"
+    text = f"{in_digits(row.difference, digits=1)} ({p}), bias of PAC4SAC {bias}"
     runs = f"{len(row.values)} and {len(theirs.values)}"
     return ClaimTest("SAC", text, _is_cured(row, own), row.difference, row.p, runs)
 
@@ -231,7 +231,7 @@ def _shots(context: PaperContext) -> Iterator[JudgedClaim]:
         groups["S > 1"] = _values_by_shots(shooting, metric)
         if tests := _trends(groups):
             claim = f"More shots are better: {better}"
-            measure = f"τ of S and {METRICS[metric].title}"
+            measure = f"Kendall's τ of S and {METRICS[metric].title}"
             yield JudgedClaim("shooting", claim, TASKS[SHOOTING_TASK], measure, tests)
 
 
@@ -261,7 +261,7 @@ def _trends(groups: Mapping[str, Sequence[tuple[int, float]]]) -> list[ClaimTest
 def _costs(context: PaperContext) -> Iterator[JudgedClaim]:
     """Judge the cost of a step on each machine that the study on cost has timed."""
     printed = COST[OURS].mean / COST[BASELINE].mean
-    measure = f"seconds, times those of SAC (paper {printed:.2f})"
+    measure = f"seconds ÷ those of SAC (paper: {printed:.2f})"
     for machine in timed_per_step(context.collection.costs):
         if machine.study == "cost" and (test := _cost_test(machine)):
             claim = "PAC4SAC costs about as much as SAC"

@@ -76,13 +76,13 @@ class PublishedReturn:
     def judged(self) -> Verdict:
         """Return the verdict on our mean against the published one."""
         if not self.evaluations:
-            return Verdict(NO_DATA, "not trained here")
+            return Verdict(NO_DATA, "not trained")
         # By their status: a run that is solved is complete for other metrics, and may still be
         # training.
         lacking = [run.status for run, value in self.evaluations if value is None]
         diverged = lacking.count("diverged")
         if waiting := len(lacking) - diverged - lacking.count("finished"):
-            return Verdict(UNFINISHED, f"{waiting} of {len(self.evaluations)} runs are under way")
+            return Verdict(UNFINISHED, f"{waiting} of {len(self.evaluations)} runs are in progress")
         if not self.values:
             return Verdict(NO_DATA, f"no run was evaluated after {self.steps:,} steps")
         return without_diverged(compare_returns(self.values, self.published), diverged)
@@ -157,7 +157,7 @@ def published_section(rows: Sequence[PublishedReturn]) -> Section | None:
         blocks.append([f"{row.name}: {row.judged.reason}." for row in trained])
     variants = {row.variant.label: row.variant for row in trained if row.variant}
     blocks += mixtures(variants.values())
-    return Section(PUBLISHED, "Beside published returns", blocks)
+    return Section(PUBLISHED, "Comparison with published returns", blocks)
 
 
 def _table(rows: Sequence[PublishedReturn]) -> Table:
@@ -167,13 +167,13 @@ def _table(rows: Sequence[PublishedReturn]) -> Table:
         words("Verdict", lambda row: verdict_cell(row.judged.verdict, row.judged.reason)),
         Column("Ours", "summary", ("mean", "sd"), digits=0),
         Column("Published", "published", ("published_mean", "published_sd"), digits=0),
-        Column("Ours − published [95 %]", "difference", with_ends("difference"), digits=0),
+        Column("Ours − published [95%]", "difference", with_ends("difference"), digits=0),
         Column("Runs", "runs", "runs"),
         data("task", "algo", "steps", get=attrgetter("task", "algo", "steps")),
         data("verdict", "reason", get=attrgetter("judged.verdict", "judged.reason")),
         command(lambda row: row.variant.command if row.values else "", "command"),
     ]
-    caption = f"Mean ± sd of evaluations, ours and theirs ({NUMBERS['source']})"
+    caption = f"Mean ± std of evaluations, ours and published ({NUMBERS['source']})"
     return Table(PUBLISHED, caption, columns, rows)
 
 
@@ -181,12 +181,12 @@ def _in_short(rows: Sequence[PublishedReturn], trained: Sequence[PublishedReturn
     """Return the verdicts and numbers in a sentence each."""
     beside = f"Of {len(rows)} published returns, {len(trained)} have runs of ours"
     if not trained:
-        return f"{beside}; none was trained here yet."
+        return f"{beside}."
     beside += f": {tally(row.judged.verdict for row in trained)}."
     name_of = attrgetter("short_name" if len({row.steps for row in trained}) == 1 else "name")
     numbers = []
     for row in trained:
         if row.summary:
-            means = f"{row.summary.mean:,.0f} against {row.published.mean:,.0f}"
-            numbers.append(f"{name_of(row)}: {means}, {row.judged.verdict}")
-    return f"{beside} Ours against theirs: {'; '.join(numbers)}." if numbers else beside
+            means = f"{row.summary.mean:,.0f} vs {row.published.mean:,.0f}"
+            numbers.append(f"{name_of(row)}: {means} ({row.judged.verdict})")
+    return f"{beside} Ours vs published: {'; '.join(numbers)}." if numbers else beside

@@ -93,7 +93,7 @@ def _study_on_task(context: PaperContext, kind: str, title: str) -> list[Block]:
     heading = f"{STUDY_TITLES[kind]} on {title}"
     picture = ranking_picture(context, name, heading.replace("`", ""), compared)
     return [
-        f"On {title}, against `{baseline.label}`: {tally(compared)}.",
+        f"On {title}, compared with `{baseline.label}`: {tally(compared)}.",
         *([picture] if picture else []),
         comparison_table(name, heading, compared, baseline.task),
         *mixtures([row.variant for row in compared]),
@@ -103,7 +103,7 @@ def _study_on_task(context: PaperContext, kind: str, title: str) -> list[Block]:
 def _preset_beside_the_paper(context: PaperContext) -> list[Block]:
     """Return the preset in the place of PAC4SAC in the paper's Table 1: other settings, but the
     same tasks."""
-    row, title = "pac4sac-best", "The preset beside the paper's PAC4SAC"
+    row, title = "pac4sac-best", "The preset compared with the paper's PAC4SAC"
     variants = {(v.task.name, row): v for v in context.all_variants if _is_preset_on_paper_task(v)}
     if not variants:
         return []
@@ -127,4 +127,4 @@ def _preset_in_short(compared: Sequence[ComparedCell]) -> str:
     ]
     counts = f"{len(compared) - len(others)} of {len(compared)} cells"
     better = f"The preset is better than the paper's PAC4SAC in {counts}"
-    return f"{better}; not {', '.join(names)}." if names else f"{better}."
+    return f"{better}. The others: {', '.join(names)}." if names else f"{better}."

@@ -33,7 +33,7 @@ from pac4sac.report.variants import Variant
 from pac4sac.runs.statistics import Estimate, Summary, interquartile_mean, median, summarise
 
 METRICS = {"regret": ("regret, k", 1000.0), "episodes": ("episodes", 1.0)}  # with their scales
-OURS_ABOVE = "Regret in thousands and episodes until solved, mean ± sd, ours"
+OURS_ABOVE = "Regret in thousands and episodes until solved, mean ± std: ours"
 LONG_TITLES = {"regret": "regret, thousands", "episodes": "episodes until solved"}
 
 
@@ -125,7 +125,7 @@ def table_section(table: PaperTable) -> Section:
     """Return the section on a table of the paper."""
     blocks, compared = beside_the_paper(table)
     beside = (
-        f"Of {len(compared)} numbers beside the paper's: "
+        f"Of {len(compared)} cells that the paper reports: "
         f"{tally(cell.judged.verdict for cell in compared)}."
     )
     return Section(table.name, table.title, [beside, *blocks])
@@ -169,7 +169,7 @@ def _not_trained(table: PaperTable, trained: Sequence[str]) -> list[Block]:
         return []
     names = ", ".join(TASKS[task] for task in absent)
     resume = f"`pac4sac study run {table.name} --tasks {','.join(absent)}`"
-    return [f"Not trained yet: {names}. Train them with {resume}."]
+    return [f"Not trained yet: {names}. Train them: {resume}."]
 
 
 def _is_trained(table: PaperTable, task: str) -> bool:
@@ -201,15 +201,15 @@ def _details(table: PaperTable, compared: Sequence[ComparedCell]) -> Table:
         data("runs", get=lambda c: len(c.variant.outcomes) if c.variant else 0),
         Column("Solved", solved, "solved"),
         Column("Ours", "summary", ("mean", "sd"), scale=scale),
-        Column("IQM [95 %]", "iqm", with_ends("iqm"), scale=scale),
+        Column("IQM [95%]", "iqm", with_ends("iqm"), scale=scale),
         Column("Paper", "paper", ("paper_mean", "paper_sd"), scale=scale),
-        Column("Ours − paper [95 %]", "difference", scale=scale),
+        Column("Ours − paper [95%]", "difference", scale=scale),
         data("difference_low", "difference_high", get=attrgetter("judged.low", "judged.high")),
         data("verdict", get="judged.verdict"),
         words("Because", "judged.reason", "reason", folded=True),
         command(lambda c: Cell(c.command, c.command), "command"),
     ]
-    caption = "Every cell with its interval and the command that repeats it"
+    caption = "Every cell with its CI and command"
     return Table(f"{table.name}-details", caption, columns, compared, folded=True)
 
 
@@ -240,10 +240,10 @@ def shooting_section(variants: Mapping[int, Variant]) -> Section | None:
     columns = [Column("S", int)]
     for metric, title in LONG_TITLES.items():
         columns.append(Column("verdict", partial(verdict, metric), group=f"median {title}"))
-        columns.append(Column("ours [95 %]", partial(ours, metric), group=f"median {title}"))
+        columns.append(Column("ours [95%]", partial(ours, metric), group=f"median {title}"))
     columns += [Column("Runs", runs), command(repeat)]
     caption = (
-        "Cartpole Swingup by the number of candidate actions; the paper's medians are read off "
+        "Cartpole Swingup by the number of candidate actions S. The paper's medians were read off "
         "its figure"
     )
     picture = Picture("shooting", caption, partial(shooting_figure, variants))
@@ -264,7 +264,7 @@ def shooting_figure(variants: Mapping[int, Variant]) -> Figure:
         panel.plot(
             list(known), list(known.values()), "D", color=INK, markersize=4, label="paper's median"
         )
-        ours = "ours: box of the seeds, bar at the median"
+        ours = "our seeds, with the median"
         panel.plot([], [], "s-", color=KNOWN["pac4sac"].colour, fillstyle="none", label=ours)
         finish_panel(panel, "S, candidate actions per step", title)
         panel.set_xticks(range(len(shots)), [str(s) for s in shots])

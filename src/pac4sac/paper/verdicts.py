@@ -26,13 +26,13 @@ VERDICTS = (REPRODUCED, BETTER, WORSE, UNDECIDED, UNFINISHED, NOT_COMPARABLE, NO
 # Of the other's value: what differs by less is the same. Do not change it: it was fixed before
 # the results.
 MARGIN = 0.15
-MARGIN_TEXT = f"{100 * MARGIN:.0f} %"
+MARGIN_TEXT = f"{100 * MARGIN:.0f}%"
 REASONS = {
-    REPRODUCED: f"equal within {MARGIN_TEXT}",
-    UNDECIDED: f"neither a difference nor equality within {MARGIN_TEXT} is shown",
+    REPRODUCED: f"equivalent within {MARGIN_TEXT}",
+    UNDECIDED: f"neither different nor equivalent within {MARGIN_TEXT}",
 }
 ONE_RUN = "one complete run gives no interval"
-NO_SPREAD = "neither side has any spread, so there is no interval"
+NO_SPREAD = "neither side has a spread, so there is no interval"
 CONFIDENCES = (CONFIDENCE, EQUIVALENCE)  # of the two intervals by which a difference is judged
 
 
@@ -40,7 +40,7 @@ CONFIDENCES = (CONFIDENCE, EQUIVALENCE)  # of the two intervals by which a diffe
 class Verdict:
     verdict: str = ""  # none if the paper has no number
     reason: str = ""  # in words
-    low: float | None = None  # 95 % interval of ours minus the paper's
+    low: float | None = None  # 95% interval of ours minus the paper's
     high: float | None = None
 
 
@@ -59,7 +59,7 @@ def compare_cell(
     if reasons := departures(variant, free):
         return Verdict(NOT_COMPARABLE, "not the paper's setting: " + ", ".join(reasons))
     if variant.under_way:
-        open_runs = f"{len(variant.under_way)} of {len(variant.outcomes)} runs are under way"
+        open_runs = f"{len(variant.under_way)} of {len(variant.outcomes)} runs are in progress"
         return Verdict(UNFINISHED, open_runs)
     if isinstance(paper, Summary):
         return _compare_mean(variant, metric, paper)
@@ -83,15 +83,15 @@ def without_diverged(judged: Verdict, diverged: int) -> Verdict:
     """Return the verdict if `diverged` runs have no result, which favours our mean."""
     if not diverged or judged.verdict not in (REPRODUCED, BETTER):
         return judged
-    reason = f"{diverged} diverged {'run is' if diverged == 1 else 'runs are'} left out of the mean"
+    reason = f"the mean leaves out {diverged} diverged {'run' if diverged == 1 else 'runs'}"
     return Verdict(UNDECIDED, reason, judged.low, judged.high)
 
 
 def compare_means(ours: Summary, paper: Summary, is_capped: bool = False) -> Verdict:
     """Judge by Welch's intervals of the difference, with the paper's own standard deviation.
 
-    It is reproduced if the 90 % interval is within the margin; otherwise better or worse if the
-    95 % interval leaves out zero. What is capped may differ, but cannot be shown to be the same.
+    It is reproduced if the 90% interval is within the margin; otherwise better or worse if the
+    95% interval leaves out zero. What is capped may differ, but cannot be shown to be the same.
     """
     if ours.sd is None:
         return Verdict(UNDECIDED, ONE_RUN)
@@ -125,7 +125,7 @@ def is_same(ours: Summary, theirs: Summary) -> bool:
 def compare_solved(solved: int, n: int) -> Verdict:
     """Judge against a cell at E_max ± 0, of which none of the paper's runs was solved: means would
     compare a constant, so the numbers of solved runs are compared instead."""
-    counts = f"{solved} of {n} runs solved, none of the paper's {SEEDS}"
+    counts = f"{solved} of our {n} runs solved, none of the paper's {SEEDS}"
     if solved:
         p = statistics.fisher((solved, n), (0, SEEDS))
         verdict = BETTER if p < SIGNIFICANT else UNDECIDED
@@ -148,19 +148,19 @@ def _judge(
     lower_is_better: bool = True,
     whose: str = "the paper's value",
 ) -> Verdict:
-    """Judge by the 95 % and the 90 % interval of the difference from a published value."""
+    """Judge by the 95% and the 90% interval of the difference from a published value."""
     if narrow.low is None or narrow.high is None:
         return Verdict(UNDECIDED, without_interval)
     above, below = (WORSE, BETTER) if lower_is_better else (BETTER, WORSE)
     verdict = statistics.side_of_zero(wide, above, below, UNDECIDED)
     if is_within(narrow, MARGIN * abs(paper)) and not is_capped:
         verdict = REPRODUCED
-    lies = "the 95 % interval of the difference lies"
+    lies = "the 95% CI of the difference is"
     reasons = REASONS | {above: f"{lies} above zero", below: f"{lies} below zero"}
     low, high = (decimals(100 * end / abs(paper), 0) for end in (narrow.low, narrow.high))
-    reason = f"{reasons[verdict]}; 90 % interval {low} to {high} % of {whose}"
+    reason = f"{reasons[verdict]}; 90% CI {low} to {high}% of {whose}"
     if is_capped:
-        reason += ", of runs that were never solved"
+        reason += "; no run of ours was solved"
     return Verdict(verdict, reason, wide.low, wide.high)
 
 

@@ -58,15 +58,15 @@ class AcrossTasks:
         columns = [
             words("Variant", str),
             Column("Runs", self._runs_cell),
-            Column("IQM of normalised regret [95 %]", self.means().__getitem__, digits=3),
-            Column(f"P(better than {self.baseline}) [95 %]", self.improvements().get, digits=2),
+            Column("IQM of normalised regret [95%]", self.means().__getitem__, digits=3),
+            Column(f"P(better than {self.baseline}) [95%]", self.improvements().get, digits=2),
         ]
         return Table(NAME, TEXTS["across_tasks"]["caption"], columns, list(self.variants))
 
     def _runs_cell(self, label: str) -> Cell:
         runs = sum(map(len, self.scores[label]))
         diverged = sum(variant.count("diverged") for variant in self.variants[label])
-        return Cell(str(runs), runs, note=f"{diverged} diverged left out" if diverged else "")
+        return Cell(str(runs), runs, note=f"without {diverged} diverged" if diverged else "")
 
     def overview(self) -> Picture:
         """Return learning curves of the baseline and of what all figures show, task by task."""

@@ -9,7 +9,9 @@ from operator import itemgetter
 from pac4sac.base.text import file_name, p_text
 from pac4sac.report.comparison import (
     BETTER,
+    NO_DIFFERENCE,
     UNFINISHED,
+    USUALLY,
     VERDICTS,
     WORSE,
     Compared,
@@ -19,6 +21,8 @@ from pac4sac.report.comparison import (
     metric_cell,
     variant_cell,
 )
+from pac4sac.report.figures import DOUBLE, SINGLE
+from pac4sac.report.provenance import incomplete_runs
 from pac4sac.report.rankings import best_first, ranking_figure
 from pac4sac.report.tables import (
     Answer,
@@ -33,8 +37,8 @@ from pac4sac.report.tables import (
 )
 from pac4sac.report.variants import Metric
 from pac4sac.runs.collection import FoundStudy
-from pac4sac.runs.statistics import Difference, Estimate
 
+IN_FIRST_FIGURE = 12  # variants
 OnTasks = Mapping[str, Sequence[Compared]]  # by the title of the task
 
 
@@ -46,27 +50,31 @@ def compare_on_task(context: Context, task: str, metric: Metric | None = None) -
     return rows
 
 
-def answer_on_task(rows: Sequence[Compared], question: str = "") -> Answer:
+def compared_by_answers(context: Context, title: str) -> list[list[Compared]]:
+    """Return the comparisons on a task by each metric that its answers have, if it has values."""
+    task = context.variants[title][0].task
+    by_metric = [compare_on_task(context, title, metric) for metric in task.answers_by]
+    return [rows for rows in by_metric if any(row.values for row in rows)] or by_metric[-1:]
+
+
+def answer_on_task(by_metric: Sequence[Sequence[Compared]], question: str = "") -> Answer:
     """Return how the best variant compares with the baseline, and the verdicts on the others."""
+    rows = by_metric[-1]
     task = rows[0].variant.task
-    question = question or f"Which is better on {task.title}, by {task.headline.title}?"
-    text, verdict = _best_and_baseline(rows) or _without_comparison(rows)
+    question = question or f"Which algorithm is better on {task.title}?"
+    texts = [text for each in by_metric if (text := _best_and_baseline(each))]
+    text, verdict = (" ".join(texts), "") if texts else _without_comparison(by_metric)
     return Answer(question, text, verdict, section=f"task-{file_name(task.title)}")
 
 
-def _best_and_baseline(rows: Sequence[Compared]) -> tuple[str, str] | None:
-    """Return a text, and a verdict if none is better; None if nothing was compared."""
+def _best_and_baseline(rows: Sequence[Compared]) -> str:
+    """Return how the best variant compares with the baseline, and the verdicts on the others."""
     baseline, ranked = rows[0].baseline, _best_first(rows)
     if baseline is None or not ranked:
-        return None
+        return ""
     first, *others = ranked
-    ours, theirs = first.variant.style.name, baseline.style.name
-    rest = f" The others, against {theirs}: {_verdicts_in_words(others)}." if others else ""
-    if first.verdict == BETTER:
-        return f"{ours} is better than {theirs} by {by_how_much(first)}.{rest}", ""
-    if first.verdict == WORSE:
-        return f"{theirs} is better than {ours} by {by_how_much(first)}.{rest}", ""
-    return f"{ours} against {theirs}, {how_much(first)}.{rest}", first.verdict
+    rest = f" Others against {baseline.style.name}: {_verdicts_in_words(others)}." if others else ""
+    return effect_sentence(first) + rest
 
 
 def _verdicts_in_words(rows: Sequence[Compared]) -> str:
@@ -75,21 +83,60 @@ def _verdicts_in_words(rows: Sequence[Compared]) -> str:
 
 def _best_first(rows: Sequence[Compared]) -> list[Compared]:
     """Return what was compared with the baseline, sorted by the difference."""
-    lower_is_better = rows[0].variant.task.headline.lower_is_better
     differences = [(row.difference.value, row) for row in rows if row.difference]
-    differences.sort(key=itemgetter(0), reverse=not lower_is_better)
+    differences.sort(key=itemgetter(0), reverse=not rows[0].metric.lower_is_better)
     return [row for _, row in differences]
 
 
-def _without_comparison(rows: Sequence[Compared]) -> tuple[str, str]:
+def _without_comparison(by_metric: Sequence[Sequence[Compared]]) -> tuple[str, str]:
     """Return a text with the numbers that are known, and a verdict."""
-    metric = rows[0].variant.task.headline.key
-    known = [row.variant for row in rows if row.variant.has_results]
-    numbers = ", ".join(f"{v.style.name} {metric_cell(v, metric).text}" for v in known)
-    start = f"{numbers};" if known else "No result yet:"
+    rows = by_metric[-1]
+    numbers = [text for each in by_metric if (text := _known_numbers(each))]
+    start = " ".join(numbers) or "There is no result yet."
     if any(row.variant.under_way for row in rows):
-        return f"{start} runs are under way.", UNFINISHED
-    return f"{start} there is nothing to compare it with.", ""
+        return f"{start} Runs are in progress.", UNFINISHED
+    return f"{start} There is nothing to compare with.", ""
+
+
+def _known_numbers(rows: Sequence[Compared]) -> str:
+    """Return the mean of each variant by one metric; nothing without results."""
+    metric, task = rows[0].metric, rows[0].variant.task
+    known = [row.variant for row in rows if row.variant.values(metric.key)]
+    numbers = [
+        f"{v.style.name} {metric_cell(v, metric.key, task.scale_of(metric)).text}" for v in known
+    ]
+    return f"By {metric.title}: {', '.join(numbers)}." if numbers else ""
+
+
+def effect_sentence(row: Compared) -> str:
+    """Return a comparison in a sentence that names both sides."""
+    if row.baseline is None or row.difference is None:
+        return ""
+    ours, theirs = row.variant.style.name, row.baseline.style.name
+    metric, where = row.metric, f"on {row.variant.task.title}"
+    numbers = _numbers_of_effect(row)
+    if row.verdict in (BETTER, WORSE):
+        side = "lower" if row.difference.value < 0 else "higher"
+        return f"{ours} has {metric.with_article(side)} than {theirs} {where} ({numbers})."
+    if USUALLY in row.verdict:
+        side = "lower" if (BETTER in row.verdict) == metric.lower_is_better else "higher"
+        start = f"{ours} usually has {metric.with_article(side)} than {theirs} {where}"
+        ranks = f"rank test: {p_text(row.p_ranks)}" if row.p_ranks is not None else "rank test"
+        return f"{start} ({ranks}; means: {numbers})."
+    if row.verdict == NO_DIFFERENCE:
+        start = f"We found no significant difference in {metric.title} between {ours} and {theirs}"
+        return f"{start} {where} ({numbers})."
+    return f"{ours} against {theirs} {where}, by {metric.title}: {row.verdict} ({numbers})."
+
+
+def _numbers_of_effect(row: Compared) -> str:
+    """Return the difference with its interval, p-value and numbers of runs."""
+    value, *ends = in_digits(row.difference, row.scale).split(" ", 1)
+    parts = [f"Δ = {value}" + (" thousand" if row.scale > 1 else "")]
+    parts += [f"95% CI {end}" for end in ends]
+    parts += [p_text(row.p)] if row.p is not None else []
+    theirs = row.quantity.values(row.baseline) if row.baseline else []
+    return ", ".join([*parts, f"n = {len(row.values)} vs {len(theirs)}"])
 
 
 def answer_on_tasks(on_tasks: Sequence[Sequence[Compared]], question: str) -> Answer:
@@ -99,7 +146,7 @@ def answer_on_tasks(on_tasks: Sequence[Sequence[Compared]], question: str) -> An
         task, baseline = rows[0].variant.task.title, rows[0].baseline
         if baseline:
             verdicts = _verdicts_in_words([row for row in rows if row.difference])
-            sentences.append(f"{task}, against {baseline.style.name}: {verdicts}.")
+            sentences.append(f"On {task}, against {baseline.style.name}: {verdicts}.")
     section = f"task-{file_name(on_tasks[0][0].variant.task.title)}"
     return Answer(question, " ".join(sentences), section=section)
 
@@ -107,7 +154,7 @@ def answer_on_tasks(on_tasks: Sequence[Sequence[Compared]], question: str) -> An
 def answers_on_tasks(context: Context, tasks: OnTasks) -> list[Answer]:
     """Answer which variant is better on each task."""
     question = asked_question(context) if len(tasks) == 1 else ""
-    return [answer_on_task(rows, question) for rows in tasks.values()]
+    return [answer_on_task(compared_by_answers(context, title), question) for title in tasks]
 
 
 def asked_question(context: Context) -> str:
@@ -148,7 +195,7 @@ def summary_section(
     Without a grid or a figure, those of the comparisons on tasks are shown.
     """
     if tasks := compared_tasks(context):
-        grid = grid or verdict_grid(tasks)
+        grid = grid or verdict_grid(_columns_of_grid(context, tasks))
         figure = figure or _first_ranking(context, tasks)
     further: list[Block | None] = [grid, figure, unfinished(context)]
     blocks: list[Block] = [answers or "Nothing to compare yet."]
@@ -157,9 +204,10 @@ def summary_section(
 
 
 def _first_ranking(context: Context, tasks: OnTasks) -> Picture | None:
-    """Return the ranking of all variants on the first task."""
-    title, rows = next(iter(tasks.items()))
-    return ranking_picture(context, "ranking", f"All variants on {title}", rows)
+    """Return the ranking of the best variants on the first task, by its first answer."""
+    title = next(iter(tasks))
+    rows = compared_by_answers(context, title)[0]
+    return ranking_picture(context, "ranking", f"Variants on {title}", rows, most=IN_FIRST_FIGURE)
 
 
 def compared_tasks(context: Context) -> OnTasks:
@@ -169,54 +217,25 @@ def compared_tasks(context: Context) -> OnTasks:
 
 
 def unfinished(context: Context) -> str:
-    """Return a sentence on how many runs each study lacks; nothing if none."""
-    missing = context.collection.missing
-    if not missing:
+    """Return how many runs are not in the results, and which studies lack some; nothing if none."""
+    parts = [f"{n} {state}" for state, n in incomplete_runs(context).items()]
+    if missing := context.collection.missing:
+        lacking = Counter(study for run in missing for study in run.studies or ["an experiment"])
+        named = ", ".join(f"{study} {n}" for study, n in sorted(lacking.items()))
+        parts.append(f"{len(missing)} planned but not started ({named})")
+    if not parts:
         return ""
-    lacking = Counter[str]()
-    for run in missing:
-        lacking.update(run.studies or ["an experiment"])
-    parts = [f"{study} lacks {n} {_runs(n)}" for study, n in sorted(lacking.items())]
-    shared = f" ({len(missing)} in all)" if lacking.total() > len(missing) else ""
-    return f"Not finished: {', '.join(parts)}{shared}."
+    return f"Runs without a result: {', '.join(parts)} ."
 
 
-def _runs(n: int) -> str:
-    return "run" if n == 1 else "runs"
-
-
-def how_much(row: Compared) -> str:
-    """Return the difference from the baseline in a clause, with its p-value and P(better)."""
-    task = row.variant.task
-    difference = in_digits(row.difference, task.scale)
-    return f"Δ {task.unit}: {difference}{_how_sure(row.p, row.improvement)}"
-
-
-def by_how_much(row: Compared) -> str:
-    """Return the size of a difference, with P(better) of the side that is better."""
-    task, better = row.variant.task, row.improvement
-    if better and row.verdict == WORSE:
-        better = Estimate(1 - better.value)
-    return (
-        f"{in_digits(_size(row.difference), task.scale)} in {task.unit}{_how_sure(row.p, better)}"
-    )
-
-
-def _size(difference: Difference | None) -> Estimate | None:
-    """Return the absolute value of a difference with its interval."""
-    if difference is None:
-        return None
-    ends = [abs(end) for end in (difference.low, difference.high) if end is not None]
-    return Estimate(abs(difference.value), *sorted(ends))
-
-
-def _how_sure(p: float | None, better: Estimate | None) -> str:
-    sure = []
-    if p is not None:
-        sure.append(p_text(p))
-    if better:
-        sure.append(f"P(better) = {better.value:.2f}")
-    return f" ({', '.join(sure)})" if sure else ""
+def _columns_of_grid(context: Context, tasks: OnTasks) -> OnTasks:
+    """Return the comparisons of the grid by the head of their column."""
+    columns: dict[str, Sequence[Compared]] = {}
+    for title in tasks:
+        by_metric = compared_by_answers(context, title)
+        for rows in by_metric:
+            columns[title if len(by_metric) == 1 else f"{title}, {rows[0].metric.title}"] = rows
+    return columns
 
 
 def verdict_grid(on_tasks: OnTasks) -> Table:
@@ -232,34 +251,52 @@ def verdict_grid(on_tasks: OnTasks) -> Table:
         words("Variant", named.__getitem__),
         *(words(task, partial(cell, task)) for task in on_tasks),
     ]
-    units = dict.fromkeys(rows[0].variant.task.unit for rows in on_tasks.values())
+    units = dict.fromkeys(unit_of(rows[0]) for rows in on_tasks.values())
     caption = (
-        f"Against the baseline: difference of the means [95 %] in {' or '.join(units)}; of the "
-        "baseline, mean ± sd"
+        f"Difference from the baseline in {' or '.join(units)}, with 95% CI; "
+        "for the baseline its mean ± std"
     )
     return Table("verdicts", caption, columns, list(named))
 
 
+def unit_of(row: Compared) -> str:
+    return row.metric.title + (", thousands" if row.scale > 1 else "")
+
+
 def _grid_cell(row: Compared) -> Cell:
     """Return the verdict with the difference, or with the mean of what has no difference."""
-    task = row.variant.task
-    text = in_digits(row.difference, task.scale)
+    text = in_digits(row.difference, row.scale)
     if row.difference is None:
-        text = metric_cell(row.variant, task.headline.key, task.scale).text
+        text = metric_cell(row.variant, row.metric.key, row.scale).text
     return verdict_cell(row.verdict, text=text)
 
 
 def ranking_picture(
-    context: Context, name: str, title: str, rows: Sequence[Compared]
+    context: Context, name: str, title: str, rows: Sequence[Compared], most: int | None = None
 ) -> Picture | None:
-    """Return the figure of interquartile means, best on top; None if the baseline has none."""
-    task, baseline = rows[0].variant.task, _baseline_label(rows)
+    """Return the figure of interquartile means, best on top; None if the baseline has none.
+
+    With `most` it has that many variants, and the width of a phone.
+    """
+    task, baseline, metric = rows[0].variant.task, _baseline_label(rows), rows[0].metric
     known = {row.variant.label: row.iqm for row in rows if row.iqm}
     if baseline not in known:
         return None
-    ranked = best_first(known, lower_is_better=task.headline.lower_is_better)
-    caption = f"{task.title}: interquartile mean with bootstrap 95 % interval, best on top"
-    draw = partial(ranking_figure, title, ranked, context.styles, baseline, task.unit, task.scale)
+    ranked = best_first(known, lower_is_better=metric.lower_is_better)
+    if most is not None:
+        first = list(ranked)[:most]
+        ranked = {label: iqm for label, iqm in ranked.items() if label in (*first, baseline)}
+    caption = f"{task.title}: interquartile mean with bootstrap 95% CI, best on top"
+    draw = partial(
+        ranking_figure,
+        title,
+        ranked,
+        context.styles,
+        baseline,
+        unit_of(rows[0]),
+        rows[0].scale,
+        SINGLE if most is not None else DOUBLE,
+    )
     return Picture(name, caption, draw)
 
 

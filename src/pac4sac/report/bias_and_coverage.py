@@ -217,13 +217,13 @@ def bias_section(context: Context) -> Section | None:
     """Return the section on the value bias of critics; None if it was not measured."""
     columns = [
         words("Critic", lambda variant: verdict_cell(critic_verdict(variant))),
-        Column("bias [95 %]", final_bias, with_ends("bias")),
-        Column("mean value G", partial(_mean_end, name="mean_return"), "mean_return"),
+        Column("bias [95%]", final_bias, with_ends("bias")),
+        Column("mean return G", partial(_mean_end, name="mean_return"), "mean_return"),
         Column(
             "bias / |G|",
             _relative_bias,
             "relative_bias",
-            show=lambda part: f"{100 * part:+.1f} %".replace("-", "−"),
+            show=lambda part: f"{100 * part:+.1f}%".replace("-", "−"),
         ),
         Column("root-mean-square error", partial(_mean_end, name="rms"), "rms"),
         data("verdict", get=critic_verdict),
@@ -264,7 +264,7 @@ def _relative_bias(variant: Variant) -> float | None:
 def bias_figure(variants: Sequence[Variant]) -> Figure:
     """Draw the bias and the root-mean-square error over the steps of training."""
     figure = BIAS.figure(
-        variants, {"bias": "bias, above 0 overestimated", "rms": "root-mean-square error"}
+        variants, {"bias": "bias (above 0: overestimated)", "rms": "root-mean-square error"}
     )
     left, right = figure.axes
     left.axhline(0, **figures.DASHED)
@@ -297,10 +297,10 @@ def coverage_section(context: Context, choose: Choose | None = None) -> Section 
             columns += _coverage_columns(name, quantity, rows)
             verdicts = [(row.verdict, f"`{variant.label}`") for variant, row in rows.items()]
             told_apart = in_words(verdicts, WIDTHS) or "nothing to compare"
-            sentences.append(f"By {quantity}, {told_apart}.")
+            sentences.append(f"By {quantity}: {told_apart}.")
         if baseline is None:
             return [], columns
-        against = f"On {title} at the end of training, against `{baseline.label}`."
+        against = f"On {title} at the end of training, compared with `{baseline.label}`."
         return [" ".join([against, *sentences])], columns
 
     return COVERAGE.compose(context, about, coverage_figure)
@@ -312,8 +312,8 @@ def _coverage_columns(name: str, title: str, rows: Mapping[Variant, Compared]) -
     mean = partial(over_training, name=name)
     return [
         group("against baseline", lambda v: verdict_cell(rows[v].verdict), numeric=False),
-        group("at the end [95 %]", end, with_ends(name)),
-        group("difference [95 %]", lambda v: rows[v].difference, with_ends(f"{name}_difference")),
+        group("at the end [95%]", end, with_ends(name)),
+        group("difference [95%]", lambda v: rows[v].difference, with_ends(f"{name}_difference")),
         group("p (Holm)", lambda v: rows[v].p, f"{name}_p_holm", show=p_value),
         group("mean over training", mean, f"{name}_over_training"),
         data(f"{name}_against_baseline", get=lambda v: rows[v].verdict),

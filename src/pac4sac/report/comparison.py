@@ -27,13 +27,13 @@ from pac4sac.runs.statistics import Difference, Estimate, summarise
 from pac4sac.runs.status import CUT_SHORT
 
 BASELINE, UNFINISHED, UNKNOWN = "baseline", "unfinished", "unknown"
-NO_DIFFERENCE = "no difference shown"
-BETTER, WORSE, MORE_OFTEN = "better", "worse", "more often than not"
+NO_DIFFERENCE = "no significant difference"
+BETTER, WORSE, USUALLY = "better", "worse", "usually"  # usually: by ranks
 VERDICTS = (
     BETTER,
-    f"{BETTER} {MORE_OFTEN}",
+    f"{USUALLY} {BETTER}",
     WORSE,
-    f"{WORSE} {MORE_OFTEN}",
+    f"{USUALLY} {WORSE}",
     NO_DIFFERENCE,
     UNFINISHED,
     UNKNOWN,
@@ -86,6 +86,7 @@ class Quantity:
     less: str
     test: Callable[[Variant, Variant], Difference] | None = None  # instead of Welch's of the values
     lower_is_better: bool | None = None  # None: ranks decide nothing
+    metric: Metric | None = None  # if it is one
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,16 @@ class Compared:
     @property
     def is_baseline(self) -> bool:
         return self.variant is self.baseline
+
+    @property
+    def metric(self) -> Metric:
+        """Return what variants are compared by."""
+        return self.quantity.metric or self.variant.task.headline
+
+    @property
+    def scale(self) -> float:
+        """Return by what the difference is divided when shown."""
+        return self.variant.task.scale_of(self.metric)
 
     @cached_property
     def values(self) -> Sequence[float]:
@@ -131,7 +142,7 @@ class Compared:
         if is_significant(self.p):
             return self.quantity.more if self.difference.value > 0 else self.quantity.less
         if is_significant(self.p_ranks) and self.improvement:
-            return f"{BETTER if self.improvement.value > 0.5 else WORSE} {MORE_OFTEN}"
+            return f"{USUALLY} {BETTER if self.improvement.value > 0.5 else WORSE}"
         return NO_DIFFERENCE
 
     @property
@@ -188,6 +199,7 @@ def compare_headline(
         more,
         less,
         lower_is_better=metric.lower_is_better,
+        metric=metric,
     )
     return compare(variants, baseline, quantity, family)
 
@@ -228,7 +240,7 @@ def tally(rows: Sequence[Compared]) -> str:
 
 def _label_and_chance(row: Compared) -> str:
     """Return the label, with P(better) if ranks decide."""
-    if MORE_OFTEN not in row.verdict or row.improvement is None:
+    if USUALLY not in row.verdict or row.improvement is None:
         return row.variant.label
     return f"{row.variant.label} (P(better) = {row.improvement.value:.2f})"
 
@@ -244,11 +256,11 @@ def comparison_table(name: str, caption: str, rows: Sequence[Compared], task: Ta
         words("Variant", lambda row: variant_cell(row.variant)),
         words("Against baseline", lambda row: verdict_cell(row.verdict)),
         Column(task.unit, lambda row: metric_cell(row.variant, metric.key, task.scale)),
-        Column("difference [95 %]", "difference", scale=task.scale),
+        Column("difference [95%]", "difference", scale=task.scale),
         Column(until_solved.title, lambda row: metric_cell(row.variant, until_solved.key)),
         Column("solved", lambda row: Cell(row.variant.solved_text, row.variant.solved)),
-        Column("IQM [95 %]", "iqm", scale=task.scale),
-        Column("P(better than baseline) [95 %]", "improvement", digits=2),
+        Column("IQM [95%]", "iqm", scale=task.scale),
+        Column("P(better than baseline) [95%]", "improvement", digits=2),
         Column("means (Welch)", "p", group="p (Holm)", show=p_value),
         Column("ranks (Mann–Whitney)", "p_ranks", group="p (Holm)", show=p_value),
         Column("Runs", lambda row: runs_cell(row.variant)),
@@ -270,7 +282,7 @@ def _unused_columns(rows: Sequence[Compared], task: TaskView) -> set[str]:
     """Return the titles of columns that would say nothing."""
     unused: set[str] = set()
     if not any(row.is_baseline for row in rows):
-        unused |= {"Against baseline", "difference [95 %]", "P(better than baseline) [95 %]"}
+        unused |= {"Against baseline", "difference [95%]", "P(better than baseline) [95%]"}
         unused |= {"means (Welch)", "ranks (Mann–Whitney)"}
     if task.headline.key == "final_deterministic":
         unused.add("deterministic")
@@ -319,14 +331,14 @@ def _columns_of_end(place: int, key: str) -> list[Column]:
 
     group = partial(Column, group=METRICS[key].title)
     return [
-        group("mean [95 %]", mean, with_ends(key)),
+        group("mean [95%]", mean, with_ends(key)),
         group(
             "against baseline",
             lambda row: verdict_cell(row[place].verdict),
             f"{key}_against_baseline",
         ),
         group(
-            "difference [95 %]", lambda row: row[place].difference, with_ends(f"{key}_difference")
+            "difference [95%]", lambda row: row[place].difference, with_ends(f"{key}_difference")
         ),
         data(f"{key}_p_holm", get=lambda row: row[place].p),
     ]

@@ -48,7 +48,7 @@ class Machine:
         """Return how the times were measured, with the command that repeats the measurement."""
         note = "" if self.in_turns else f" {TEXTS['cost']['one_after_another']}"
         facts = ", ".join(self._facts())
-        return f"{self.title}: {facts}. Repeat with `{self._command()}`.{note}"
+        return f"{self.title}: {facts}. Repeat it with `{self._command()}`.{note}"
 
     def _facts(self) -> list[str]:
         """Return machine, versions, backend, precision, number of repetitions and date."""
@@ -104,7 +104,7 @@ class Machine:
         if not self.in_turns:
             return summarise(self.seconds[label])
         _, middle, _, least, largest = self.numbers(label)
-        return Cell(f"{middle:.2f} ({least:.2f} to {largest:.2f})", middle)
+        return Cell(f"{middle:.2f} ({least:.2f}–{largest:.2f})", middle)
 
     def relative_shown(self, label: str) -> Estimate | None:
         """Return the time relative to SAC, with an interval if timed in turns."""
@@ -174,7 +174,7 @@ def cost_blocks(
     labels = [*(published or []), *(label for machine in timed for label in machine.seconds)]
     table = Table(
         "cost",
-        "Seconds per 1000 steps, and how many times those of SAC",
+        "Seconds per 1,000 steps, and relative to SAC",
         columns,
         list(dict.fromkeys(labels)),
         lambda label: [(machine, label) for machine in timed],
@@ -186,7 +186,7 @@ def _shown_columns(group: str, seconds: Get, relative: Get) -> list[Column]:
     """Return the columns of one machine, for rows that are labels."""
     return [
         Column("seconds", seconds, group=group, digits=2),
-        Column("× SAC", relative, group=group, digits=2),
+        Column("÷ SAC", relative, group=group, digits=2),
     ]
 
 

@@ -37,6 +37,8 @@ def _task(context: Context, title: str, out: Path) -> dict[str, Any]:
     group_of = {variant: group.title for group in groups for variant in group.members}
     shown = (_own(groups[0].members) if groups else variants)[:AT_ONCE]
     digits = _digits(variants)
+    # Without a threshold the page has nothing to score again: it shows these means.
+    answers_by = task.answers_by if task.r_limit is None else []
 
     def about(variant: Variant) -> dict[str, Any]:
         return {
@@ -47,18 +49,25 @@ def _task(context: Context, title: str, out: Path) -> dict[str, Any]:
             "line": variant.style.dashes,
             "shown": variant in shown,
             "baseline": variant is baseline,
+            "metrics": [_mean(variant, metric.key) for metric in answers_by],
             "runs": [_run(outcome, variant, digits, out) for outcome in variant.outcomes],
         }
 
     return {
         "title": title,
         "limit": task.r_limit,
+        "metrics": [metric.title for metric in answers_by],
         "e_max": task.e_max,
         "horizon": task.settings.get("horizon"),
         "steps": task.settings.get("steps"),
         "scale": 10**digits,
         "variants": [about(variant) for variant in variants],
     }
+
+
+def _mean(variant: Variant, metric: str) -> float | None:
+    summary = variant.summary(metric)
+    return None if summary is None else round(summary.mean, 3)
 
 
 def _digits(variants: Sequence[Variant]) -> int:

@@ -35,18 +35,17 @@ def check_folder(out: Path, mark: str) -> None:
         _check_place(folder)
     is_report = (out / mark).exists() or (out / MANIFEST).exists()
     if not is_report and out.is_dir() and any(out.iterdir()):
-        raise UserError(f"{out} holds something that is no report; name another folder with --out.")
+        raise UserError(f"{out} has files that are not a report; choose another folder with --out.")
 
 
 def _check_place(folder: Path) -> None:
     """Refuse what is neither a folder nor missing."""
     if folder.is_symlink():
         raise UserError(
-            f"{folder} is a symbolic link; name the folder that it leads to with --out, "
-            "or remove it."
+            f"{folder} is a symbolic link; give its target with --out, or remove the link."
         )
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file; name a folder with --out.")
+        raise UserError(f"{folder} is a file; give a folder with --out.")
 
 
 def write_files(out: Path, files: Mapping[str, bytes]) -> None:
@@ -71,8 +70,8 @@ def write_files(out: Path, files: Mapping[str, bytes]) -> None:
     write_whole(out / MANIFEST, json.dumps(about, indent=1).encode() + b"\n")
     if kept:
         warnings.warn(
-            f"{len(kept)} files in {out} were not, or no longer, as a report wrote them; they "
-            f"were kept beside the new ones, as {kept[0].relative_to(out)}.",
+            f"{len(kept)} files in {out} were changed since a report wrote them. The old versions "
+            f"are kept, as {kept[0].relative_to(out)}.",
             stacklevel=3,
         )
 

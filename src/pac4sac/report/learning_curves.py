@@ -214,7 +214,7 @@ def smooth(returns: Floats, window: int) -> Floats:
 
 
 def mean_curve(runs: Sequence[RunRecord], window: int = 1) -> Band | None:
-    """Return steps, mean return and its bootstrap 95 % interval (NaN below three seeds).
+    """Return steps, mean return and its bootstrap 95% interval (NaN below three seeds).
 
     The curve covers the steps for which all runs have data. Returns are interpolated between
     episode ends, which changes nothing if all episodes end together.

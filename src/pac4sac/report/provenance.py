@@ -25,16 +25,27 @@ HOW = ("device", "backend", "precision")
 
 
 def facts(context: Context) -> list[tuple[str, str]]:
-    """Return the numbers at the top of the page: runs by their state, and tasks."""
-    collection, tasks = context.collection, len(context.task_names)
-    states = Counter(
+    """Return the numbers at the top of the page: complete runs, and tasks."""
+    runs, tasks = _states(context)["complete"], len(context.task_names)
+    return [
+        (f"{runs:,}", "complete run" if runs == 1 else "complete runs"),
+        (str(tasks), "task" if tasks == 1 else "tasks"),
+    ]
+
+
+def _states(context: Context) -> Counter[str]:
+    """Return the number of runs by their state."""
+    return Counter(
         outcome.state for variant in context.all_variants for outcome in variant.outcomes
     )
-    states["not started"] = len(collection.missing)
-    expected = len(collection.runs) + len(collection.missing) + len(collection.unreadable)
-    lacking = [(str(states[s]), s) for s in ("unfinished", *CUT_SHORT, "not started") if states[s]]
-    complete = (f"{states['complete']} of {expected}", "runs complete")
-    return [complete, *lacking, (str(tasks), "task" if tasks == 1 else "tasks")]
+
+
+def incomplete_runs(context: Context) -> dict[str, int]:
+    """Return the number of runs that began and have no result, by their state."""
+    states = _states(context)
+    found = {state: states[state] for state in ("unfinished", *CUT_SHORT)}
+    found["unreadable"] = len(context.collection.unreadable)
+    return {state: n for state, n in found.items() if n}
 
 
 def runs_section(context: Context) -> Section:
@@ -94,7 +105,7 @@ def _missing_table(collection: Collection) -> Table:
         resume = _resume_command(collection, runs[0], seeds.text)
         rows.append((task, label, seeds, len(runs), ", ".join(studies), resume))
     columns = numbered(("Task", "Variant", "Seeds", "Runs", "Studies"), ("Seeds", "Runs"))
-    columns.append(command(itemgetter(5), title="Go on with"))
+    columns.append(command(itemgetter(5), title="Train with"))
     return Table("missing-runs", "Expected runs that have not started", columns, rows)
 
 
@@ -115,7 +126,7 @@ def left_out(collection: Collection) -> list[str]:
     ]
     if damaged:
         shown = "; ".join(sorted(damaged))
-        notes.append(f"Damaged logs, of which the whole lines were read: {shown}.")
+        notes.append(f"Damaged logs, of which only complete lines were read: {shown}.")
     return notes
 
 
@@ -125,7 +136,7 @@ def left_out(collection: Collection) -> list[str]:
 def method_section(further: Sequence[str] = ()) -> Section:
     """Return the section on how numbers are computed."""
     items = [text.format(resamples=RESAMPLES, tests=TEXTS["tests"]) for text in TEXTS["method"]]
-    return Section("method", "How to read this", [[*items, *further, TEXTS["few_seeds"]]])
+    return Section("method", "Definitions and statistics", [[*items, *further, TEXTS["few_seeds"]]])
 
 
 def provenance_section(context: Context) -> Section:
@@ -201,7 +212,7 @@ def _settings_table(variants: Sequence[Variant]) -> Table:
     ]
     return Table(
         "settings",
-        "Settings of every variant; the CSV has them in full",
+        "Settings of every variant (all values are in the CSV)",
         columns,
         variants,
         folded=True,
@@ -235,11 +246,11 @@ def _mixture(task: str, variants: Iterable[Variant]) -> str:
         labels = dict.fromkeys(f"`{variant.label}`" for variant, _ in ways[way])
         exceptions.append(f"{', '.join(labels)} {way}")
     named = "; ".join(exceptions)
-    return f"On {task} runs were not all computed alike: {named}; the others {usual}."
+    return f"Devices and precisions on {task} differ: {named}; all others {usual}."
 
 
 def _precision_and_device(of_variant: tuple[Variant, RunRecord]) -> str:
     computed = of_variant[1].computed
     if not computed:
         return NOT_RECORDED
-    return f"in {computed['precision']} on {computed['device']}"
+    return f"{computed['precision']} on {computed['device']}"

@@ -213,20 +213,16 @@ class Curves {
     this.hover = make("div", {className: "hover", hidden: true});
     this.mark = make("div", {className: "mark", hidden: true});
     this.plot = make("div", {className: "plot"}, this.hover, this.mark);
-    const heads = ["Variant", "solved", "until solved", "regret"].map((title, k) => {
-      const head = make("th", {className: k ? "n" : "t", scope: "col"}, make("button", {}, title));
-      head.setAttribute("aria-sort", "none");
-      return head;
-    });
-    this.table = make("table", {id: "scores"}, make("thead", {}, make("tr", {}, ...heads)), make("tbody"));
+    this.table = make("table", {id: "scores"}, make("thead", {}, make("tr")), make("tbody"));
+    this.limitLabel = make("label", {}, "return threshold ", this.slider, " ", this.limitText, " ", own);
     this.table.createCaption();
     this.table.detailOf = row => this.runsOf(row.variant);
     place.append(
       make("div", {className: "controls"},
         choose("task", "task", tasks.map(task => [task.title, task.title]), () => this.setTask(chosenTask())),
         choose("returns", "smoothing", [["smoothed", "smoothed"], ["raw", "raw"]], () => this.draw()),
-        choose("bold", "middle", [["mean", "mean"], ["iqm", "interquartile mean"]], () => this.draw()),
-        make("label", {}, "solved above ", this.slider, " ", this.limitText), own),
+        choose("bold line", "middle", [["mean", "mean"], ["iqm", "interquartile mean"]], () => this.draw()),
+        this.limitLabel),
       this.legend, make("div", {className: "beside"}, make("div", {}, this.plot), make("div", {className: "scroll"}, this.table)));
     equip(this.table);
     let width = 0;
@@ -250,8 +246,15 @@ class Curves {
     }
     const values = task.variants.flatMap(variant => variant.runs.flatMap(run => run.values)).filter(isFinite);
     const low = values.reduce((a, b) => Math.min(a, b), 0), high = values.reduce((a, b) => Math.max(a, b), task.limit ?? -Infinity);
-    this.usualLimit = task.limit ?? (low + high) / 2;
+    this.usualLimit = task.limit;
     Object.assign(this.slider, {min: low, max: high});
+    this.limitLabel.hidden = task.limit === null;
+    const titles = task.limit === null ? ["runs", ...task.metrics] : ["solved", "until solved", "regret"];
+    this.table.tHead.rows[0].replaceChildren(...["Variant", ...titles].map((title, k) => {
+      const head = make("th", {className: k ? "n" : "t", scope: "col"}, make("button", {}, title));
+      head.setAttribute("aria-sort", "none");
+      return head;
+    }));
     this.drawLegend();
     this.setLimit(this.usualLimit);
     this.draw();
@@ -260,7 +263,7 @@ class Curves {
   setLimit(limit) {
     this.limit = limit;
     this.slider.value = limit;
-    this.limitText.value = oneDecimal(limit) + (limit === this.task.limit ? " (the task's own)" : "");
+    this.limitText.value = limit === null ? "" : oneDecimal(limit) + (limit === this.task.limit ? " (the task's)" : "");
     this.drawScores();
     this.chart?.redraw();
   }
@@ -297,26 +300,32 @@ class Curves {
       return made;
     };
     const rows = task.variants.filter(variant => variant.shown).map(variant => {
-      const {solved, judged, until, regret} = scoreVariant(variant, limit, task);
-      const row = make("tr", {}, cell(variant.name, variant.name, "t"), cell(`${solved} of ${judged}`, solved), cell(oneDecimal(until), until),
-        cell(oneDecimal(regret), regret));
+      const row = make("tr", {}, cell(variant.name, variant.name, "t"));
+      if (limit === null) {
+        row.append(cell(String(variant.runs.length), variant.runs.length), ...variant.metrics.map(mean => cell(oneDecimal(mean ?? NaN), mean ?? NaN)));
+      } else {
+        const {solved, judged, until, regret} = scoreVariant(variant, limit, task);
+        row.append(cell(`${solved} of ${judged}`, solved), cell(oneDecimal(until), until), cell(oneDecimal(regret), regret));
+      }
       row.variant = variant;
       addMore(row);
       return row;
     });
     this.table.tBodies[0].replaceChildren(...rows);
-    this.table.caption.textContent = `Solved means ${streak} episodes in a row above the limit. Means over the seeds, computed in this page` +
-      ` for the limit ${oneDecimal(limit)}: ${task.e_max ? "episodes" : "steps"} until solved, cumulative regret`;
+    this.table.caption.textContent = limit === null ? "Means over seeds" :
+      `Solved means ${streak} consecutive episodes above the threshold. Means over seeds for the threshold ${oneDecimal(limit)}:` +
+      ` ${task.e_max ? "episodes" : "steps"} until solved, cumulative regret`;
     for (const head of this.table.querySelectorAll("th")) head.setAttribute("aria-sort", "none");
     fit(this.table);
   }
 
   runsOf(variant) {
     return variant.runs.map(run => {
-      const {solved, until, regret} = score(run, this.limit, this.task);
-      const text = `seed ${run.seed} (${run.status}): ${solved ? "solved after" : "not solved in"} ${until} ${this.task.e_max ? "episodes" : "steps"}` +
+      const {solved, until, regret} = this.limit === null ? {} : score(run, this.limit, this.task);
+      const scored = `${solved ? "solved after" : "not solved in"} ${until} ${this.task.e_max ? "episodes" : "steps"}` +
         (Number.isNaN(regret) ? "" : `, regret ${oneDecimal(regret)}`);
-      const film = run.film ? [", ", make("a", {href: run.film, className: "film"}, "film")] : [];
+      const text = `seed ${run.seed} (${run.status})` + (this.limit === null ? "" : `: ${scored}`);
+      const film = run.film ? [", ", make("a", {href: run.film, className: "film"}, "video")] : [];
       return make("div", {title: run.run}, text, ...film);
     });
   }
@@ -370,7 +379,7 @@ class Curves {
   redraw() { this.chart?.redraw(); }
 
   drawLimit(chart) {
-    if (this.limit === undefined) return;
+    if (this.limit == null) return;
     const y = chart.valToPos(this.limit, "y", true), {left, top, width, height} = chart.bbox;
     if (y < top || y > top + height) return;
     Object.assign(chart.ctx, {strokeStyle: colourOf("faint"), lineWidth: devicePixelRatio});

@@ -165,6 +165,12 @@ def _title(context: Context) -> str:
 
 
 def main_tables(sections: Sequence[Section]) -> list[Table]:
-    """Return the first table of every section that a terminal shows."""
-    shown = [section for section in sections if section.name.startswith(MAIN_TABLES)]
-    return [_blocks_of([section], Table)[0] for section in shown]
+    """Return the tables that a terminal shows: of each section up to that with its name."""
+    shown: list[Table] = []
+    for section in sections:
+        if section.name.startswith(MAIN_TABLES):
+            tables = _blocks_of([section], Table)
+            names = [table.name for table in tables]
+            last = names.index(section.name) if section.name in names else 0
+            shown += tables[: last + 1]
+    return shown

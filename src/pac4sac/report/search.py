@@ -32,7 +32,7 @@ OnTasks = Mapping[str, Sequence[Variant]]  # by the title of the task
 Factors = Mapping[str, float]  # of a variant, likewise
 Row = tuple[str, Factors]  # with the label of the variant
 T = TypeVar("T")
-NOTHING_COMPLETE = "No setting is complete yet."
+NOTHING_COMPLETE = "No setting has complete runs yet."
 
 
 def chosen_by(context: Context, study: FoundStudy) -> dict[str, list[Variant]]:
@@ -82,11 +82,11 @@ def chosen_answer(on_tasks: OnTasks) -> str:
             f"`{label}` ({geometric_mean(factors):.2f})" for label, factors in ranked.items()
         ]
         return (
-            f"Least regret over {len(on_tasks)} tasks, as so many times the least on each: "
-            f"{', then '.join(ranking[:2])}."
+            f"Lowest regret over {len(on_tasks)} tasks (geometric mean of regret ÷ lowest regret "
+            f"of the task): {', then '.join(ranking[:2])}."
         )
     best = [text for members in on_tasks.values() if (text := _best_on_task(members))]
-    return f"Best of those complete: {'; '.join(best)}." if best else NOTHING_COMPLETE
+    return f"Best among complete settings: {'; '.join(best)}." if best else NOTHING_COMPLETE
 
 
 def _best_on_task(members: Sequence[Variant]) -> str:
@@ -184,7 +184,7 @@ def _regret_table(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
     compared = over_the_baseline(on_tasks, label) if study.baseline else {}
     if not compared:
         mean = Column("geometric mean", lambda row: geometric_mean(row[1]), "times", digits=2)
-        caption = "regret as so many times the least on a task"
+        caption = "regret ÷ lowest regret of the task"
         return [_table(study, "over-tasks", caption, on_tasks, rows, mean)]
     scaled: dict[str, Factors] = {}
     for other, factors in rows.items():
@@ -197,10 +197,10 @@ def _regret_table(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
         return compared[row[0]].p if row[0] in compared else None
 
     columns = [
-        Column("geometric mean [95 %]", times, with_ends("times"), digits=2),
+        Column("geometric mean [95%]", times, with_ends("times"), digits=2),
         Column("p (Holm)", p, "p", show=p_value),
     ]
-    caption = f"regret as so many times that of {study.baseline}"
+    caption = f"regret ÷ regret of {study.baseline}"
     return [_table(study, "over-tasks", caption, on_tasks, scaled, *columns)]
 
 
@@ -248,11 +248,13 @@ def _deviation_table(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
             "geometric mean", lambda row: geometric_mean(row[1]), "error_by_deviation", digits=2
         ),
         Column("off by a factor of", lambda row: typical_factor(row[1]), "off_by", digits=2),
-        Column("of root mean squares", of_root_mean_squares, "of_root_mean_squares", digits=2),
-        Column("covered by ± 2", partial(mean, "covered"), "covered", digits=2),
+        Column(
+            "ratio of root mean squares", of_root_mean_squares, "of_root_mean_squares", digits=2
+        ),
+        Column("covered by ± 2 std", partial(mean, "covered"), "covered", digits=2),
         Column("rank correlation", partial(mean, "rank"), "rank", digits=2),
     ]
-    caption = "error ÷ deviation at the end of training"
+    caption = "error ÷ std at the end of training"
     return [_table(study, "deviations", caption, on_tasks, rows, *columns)]
 
 

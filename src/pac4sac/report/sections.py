@@ -49,15 +49,16 @@ def task_section(context: Context, title: str) -> Section:
     results, groups = context.results(title), context.groups[title]
     task, name, baseline = results[0].task, file_name(title), context.baselines[title]
     compared = compare_on_task(context, title)
-    curves = TEXTS["task"]["curves"]
+    curves, ends = TEXTS["task"]["curves"], _ends(context, title, f"ends-{name}")
     if task.has_regret:
         curves += TEXTS["task"]["curves_solved"]
     drawn = [(f"{title}: {group.title}. {curves}", group.members) for group in groups]
     blocks: list[Block] = [
         _about(context, task, baseline),
+        *(ends if task.r_limit is None else []),  # what counts then
         comparison_table(f"task-{name}", f"All variants on {title}", compared, task),
         *([advice] if (advice := seeds_advice(compared)) else []),
-        *_ends(context, title, f"ends-{name}"),
+        *([] if task.r_limit is None else ends),
         *differing_settings_table(title, results),
         *mixtures(results),
         *figures.pictures(
@@ -76,10 +77,16 @@ def task_section(context: Context, title: str) -> Section:
 
 def _ends(context: Context, title: str, name: str) -> list[Table]:
     """Return the table of returns at the end of training, if any are known."""
-    by_metric = {key: compare_on_task(context, title, METRICS[key]) for key in ENDS}
-    if not any(row.values for row in by_metric[ENDS[0]]):
+    task = context.variants[title][0].task
+    has_threshold = task.r_limit is not None
+    first = [] if has_threshold else [metric.key for metric in task.answers_by]
+    keys = dict.fromkeys([*first, *ENDS])
+    by_metric = {key: compare_on_task(context, title, METRICS[key]) for key in keys}
+    known = {key: rows for key, rows in by_metric.items() if any(row.values for row in rows)}
+    if not known:
         return []
-    return [ends_table(name, TEXTS["task"]["ends"].format(title=title), by_metric)]
+    caption = TEXTS["task"]["ends" if has_threshold else "without_threshold"].format(title=title)
+    return [ends_table(name, caption, known)]
 
 
 def _about(context: Context, task: TaskView, baseline: Variant | None) -> str:
@@ -142,7 +149,7 @@ def _further_metrics(name: str, task: TaskView, variants: Sequence[Variant]) -> 
         data("variant", "seed", "state", "solved", *keys, get=lambda numbers: numbers),
     ]
     unit = " (regrets in thousands)" if task.scale > 1 else ""
-    caption = f"All metrics on {task.title}, mean ± sd{unit}; the CSV has every run"
+    caption = f"All metrics on {task.title}, mean ± std{unit}; the CSV has every run"
     return Table(name, caption, columns, variants, partial(_runs_of, metrics=keys), folded=True)
 
 
@@ -165,7 +172,7 @@ def threshold_section(context: Context, intro: str = "") -> Section | None:
     if not blocks:
         return None
     about = f"{intro} {TEXTS['threshold']}".strip()
-    return Section("threshold", "How much the limit for “solved” matters", [about, *blocks])
+    return Section("threshold", "Effect of the return threshold", [about, *blocks])
 
 
 def _threshold_on_task(context: Context, title: str) -> list[Block]:
@@ -177,10 +184,10 @@ def _threshold_on_task(context: Context, title: str) -> list[Block]:
         return []
     rows = [(label, *means.values()) for label, means in swept.items()]
     name = f"threshold-{file_name(title)}"
-    caption = f"{title}: mean episodes until solved as the limit is moved"
+    caption = f"{title}: mean episodes until solved by return threshold"
     heads = [f"{threshold:g}" for threshold in swept[results[0].label]]
     first = context.groups[title][0]  # the page has a slider for all others
-    drawn = [(f"{caption}; dashed, the task's own. {first.title}", first.members)]
+    drawn = [(f"{caption} (dashed: the task's threshold). {first.title}", first.members)]
     return [
         *figures.pictures(name, drawn, sweep_figure, context.companions.get(title), is_detail=True),
         Table(name, caption, numbered(("Variant", *heads), heads), rows),

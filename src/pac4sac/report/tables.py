@@ -88,7 +88,7 @@ class Column:
 words = partial(Column, numeric=False)
 
 
-def command(get: Get, key: str = "", title: str = "Repeat with") -> Column:
+def command(get: Get, key: str = "", title: str = "Command") -> Column:
     return words(title, get, key, code=True, folded=True)
 
 

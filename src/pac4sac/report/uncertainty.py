@@ -59,7 +59,7 @@ def uncertainty_answer(context: Context) -> str:
     """Return on each task the critics whose deviations are nearest to the errors, and farthest."""
     sentences = [_nearest_and_farthest(context, title) for title in context.variants]
     known = [sentence for sentence in sentences if sentence]
-    return " ".join(known) or "No complete run decides it yet."
+    return " ".join(known) or "No complete run answers this yet."
 
 
 def _nearest_and_farthest(context: Context, title: str) -> str:
@@ -69,7 +69,7 @@ def _nearest_and_farthest(context: Context, title: str) -> str:
         return ""
     ranked = sorted(known, key=lambda variant: abs(math.log(known[variant].value)))
     ends = dict.fromkeys([ranked[0], ranked[-1]])
-    parts = [f"{in_digits(known[v])} times what {v.style.name} claims" for v in ends]
+    parts = [f"{in_digits(known[v])} times the std of {v.style.name}" for v in ends]
     return f"On {title} errors are {' and '.join(parts)}."
 
 
@@ -77,15 +77,18 @@ def uncertainty_section(context: Context) -> Section | None:
     """Return the section on the standard deviations of critics; None if none was measured."""
     mean = OFFERED.mean_end
     columns = [
-        words("Deviation", lambda variant: verdict_cell(verdict(variant))),
-        Column("error ÷ deviation [95 %]", error_by_deviation, with_ends("ratio"), digits=2),
+        words("std", lambda variant: verdict_cell(verdict(variant))),
+        Column("error ÷ std [95%]", error_by_deviation, with_ends("ratio"), digits=2),
         Column(
-            "covered by ± 2 [95 %]", partial(mean, name="covered"), with_ends("covered"), digits=2
+            "covered by ± 2 std [95%]",
+            partial(mean, name="covered"),
+            with_ends("covered"),
+            digits=2,
         ),
-        Column("rank correlation [95 %]", partial(mean, name="rank"), with_ends("rank"), digits=2),
+        Column("rank correlation [95%]", partial(mean, name="rank"), with_ends("rank"), digits=2),
         Column("root-mean-square error", partial(mean, name="rms"), with_ends("rms"), digits=1),
         Column(
-            "root-mean-square deviation",
+            "root-mean-square std",
             partial(mean, name="deviation"),
             with_ends("deviation"),
             digits=2,
@@ -104,7 +107,7 @@ def uncertainty_section(context: Context) -> Section | None:
 def figure(variants: Sequence[Variant]) -> Figure:
     """Draw error ÷ deviation, and the fraction of returns within two deviations."""
     drawn = OFFERED.figure(
-        variants, {"ratio": "error ÷ deviation, 1 is right", "covered": "covered by ± 2 deviations"}
+        variants, {"ratio": "error ÷ std (1 is right)", "covered": "covered by ± 2 std"}
     )
     left, right = drawn.axes
     left.set_yscale("log")

@@ -25,6 +25,11 @@ class Metric:
     title: str
     lower_is_better: bool
 
+    def with_article(self, side: str) -> str:
+        """Return `lower` or `higher` with the title, as in `a higher mean return`."""
+        article = "" if "regret" in self.key else "a "
+        return f"{article}{side} {self.title}"
+
 
 METRICS = {key: Metric(key, **about) for key, about in TEXTS["metrics"].items()}
 
@@ -75,6 +80,14 @@ class TaskView:
         if self.has_foreign:
             return METRICS["final_deterministic"]
         return METRICS["regret" if self.has_regret else "mean_return"]
+
+    @property
+    def answers_by(self) -> list[Metric]:
+        """Return the metrics of the first answers: without a threshold, the final evaluation and
+        the area under the learning curve."""
+        if self.r_limit is None and not self.has_foreign:
+            return [METRICS["final_deterministic"], self.headline]
+        return [self.headline]
 
     @property
     def scale(self) -> float:
