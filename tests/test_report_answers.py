@@ -97,7 +97,8 @@ class TestAStudyOfThePaper:
             "table-1",
         )
         assert re.match(
-            r"6 of 6 comparisons support this\. The clearest: Δ .*\(p < 0\.001\)\. ", answer.text
+            r"6 of 6 comparisons support this\. The clearest: .* PAC4SAC − .*\(p < 0\.001\)\. ",
+            answer.text,
         )
         assert "Of 8 cells that the paper reports: " in answer.text
 

@@ -167,7 +167,7 @@ class TestAgainstItsControls:
         write_study(tmp_path, "best", "best", "pac4sac-best", [])
         (answer,) = (answer for answer in answers(tmp_path) if answer.section == "best")
         beats = (
-            "PAC4SAC, preset best is better than PAC4SAC on 1 of 2 tasks; SAC + shooting on 0 of 2"
+            "PAC4SAC (preset best) is better than PAC4SAC on 1 of 2 tasks; SAC + shooting on 0 of 2"
         )
         assert answer.verdict == "in part"
         assert answer.text.startswith(

@@ -31,6 +31,7 @@ CLAIMED = ("table-1", "table-2", "controls", "shooting", "overestimation", "cost
 SECTIONS = {"overestimation": "bias"}  # by kind, if the two names differ
 # What the comparisons speak for, by kind, if it is not what the study asks.
 SUBJECTS = {"controls": "a gain from the critic itself", "overestimation": "the claim"}
+DELTA = "Δ "  # with which measures of differences begin
 UNDECIDED = "No complete run answers this yet."
 
 
@@ -119,7 +120,9 @@ def _answer_of_claims(question: str, claims: Sequence[JudgedClaim], kind: str) -
     if clearest is None:
         return answer("Runs are in progress.")
     claim, test = clearest
-    number = f"{claim.measure}{claim.shown_in}, {claim.on}: {test.name} {test.text}."
+    is_difference = claim.measure.startswith(DELTA)
+    measure = f"{claim.measure.removeprefix(DELTA)}{claim.shown_in} on {claim.on}"
+    number = f"{measure}, {'PAC4SAC − ' if is_difference else ''}{test.name}: {test.text}."
     if len(tests) == 1:
         return answer(number)
     counts = Counter(test.speaks_for_it for test in tests)

@@ -169,7 +169,8 @@ def tally(verdicts: Iterable[str]) -> str:
     counts = Counter(verdicts)
     ways = _counted(counts, (BETTER, WORSE))
     others = [verdict for verdict in VERDICTS if verdict not in (REPRODUCED, BETTER, WORSE)]
-    different = f"{counts[BETTER] + counts[WORSE]} different ({ways})" if ways else ""
+    both = counts[BETTER] and counts[WORSE]
+    different = f"{counts[BETTER] + counts[WORSE]} different ({ways})" if both else ways
     parts = [_counted(counts, [REPRODUCED]), different, _counted(counts, others)]
     return ", ".join(filter(None, parts))
 

@@ -225,7 +225,7 @@ def unfinished(context: Context) -> str:
         parts.append(f"{len(missing)} planned but not started ({named})")
     if not parts:
         return ""
-    return f"Runs without a result: {', '.join(parts)} ."
+    return f"Runs without a result: {', '.join(parts)}."
 
 
 def _columns_of_grid(context: Context, tasks: OnTasks) -> OnTasks:

@@ -2,7 +2,7 @@
 p-value, and a verdict in words. Every comparison of a report is made here."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from operator import attrgetter, itemgetter
 
@@ -314,14 +314,20 @@ def _data_columns(task: TaskView) -> list[Column]:
     ]
 
 
-def ends_table(name: str, caption: str, by_metric: Mapping[str, Sequence[Compared]]) -> Table:
-    """Return the table of all variants by several metrics at the end of training."""
+def ends_table(
+    name: str,
+    caption: str,
+    by_metric: Mapping[str, Sequence[Compared]],
+    only_csv: Sequence[str] = (),
+) -> Table:
+    """Return the table of all variants by several metrics, some of them in the CSV only."""
     columns = [
         words("Variant", lambda row: variant_cell(row[0].variant)),
         data("variant", get=lambda row: row[0].variant.label),
     ]
     for place, key in enumerate(by_metric):
-        columns += _columns_of_end(place, key)
+        of_metric = _columns_of_end(place, key)
+        columns += [replace(c, title="") for c in of_metric] if key in only_csv else of_metric
     return Table(name, caption, columns, list(zip(*by_metric.values(), strict=True)))
 
 
@@ -329,7 +335,7 @@ def _columns_of_end(place: int, key: str) -> list[Column]:
     def mean(row: Sequence[Compared]) -> Estimate | None:
         return mean_of(row[place].values)
 
-    group = partial(Column, group=METRICS[key].title)
+    group = partial(Column, group=METRICS[key].title.split(" (")[0])  # the caption has the rest
     return [
         group("mean [95%]", mean, with_ends(key)),
         group(

@@ -86,7 +86,7 @@ def _ends(context: Context, title: str, name: str) -> list[Table]:
     if not known:
         return []
     caption = TEXTS["task"]["ends" if has_threshold else "without_threshold"].format(title=title)
-    return [ends_table(name, caption, known)]
+    return [ends_table(name, caption, known, only_csv=[] if has_threshold else ENDS[:1])]
 
 
 def _about(context: Context, task: TaskView, baseline: Variant | None) -> str:
