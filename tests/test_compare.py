@@ -273,6 +273,30 @@ def test_what_cannot_be_is_told_before_a_folder_is_made(
     assert not (tmp_path / "none").exists()
 
 
+def test_a_file_names_what_to_compare(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], cohorts_trained: list[Any]
+) -> None:
+    file, out = tmp_path / "compare.toml", tmp_path / "out"
+    file.write_text(
+        'task = "Pendulum-v1"\nalgos = ["sac", "td3"]\nseeds = "0:2"\ntotal_timesteps = 900\n'
+        'keep-stale = true\n[set]\nwarmup = 100\n"sac:alpha" = 0.1\n'
+    )
+    main(["compare", "--config", str(file), "--out", str(out), "--steps", "800"])
+    study = json.loads((out / "study.json").read_text())
+    assert study["baseline"] == "sac"
+    runs = [run for cohort in cohorts_trained for run in cohort.runs]
+    assert {(run.label, run.task.steps, run.config.warmup) for run in runs} == {
+        ("sac", 800, 100),
+        ("td3", 800, 100),
+    }
+    assert {run.config.alpha for run in runs if run.label == "sac"} == {0.1}
+    file.write_text('task = "Pendulum-v1"\nalgos = "sac,nowhere:Agent"\n')
+    assert main(["compare", "--config", str(file)]) == 2
+    assert "--trust nowhere" in capsys.readouterr().err
+    assert main(["compare"]) == 2
+    assert "Which task?" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("call", [pac4sac.compare, pac4sac.train])
 def test_a_task_that_is_none_is_told(call: Any, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"A task is a name or a pac4sac\.Task, not 3"):

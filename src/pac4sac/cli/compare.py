@@ -7,6 +7,7 @@ from typing import Annotated
 from rich.console import Console
 from tyro.conf import Positional, UseAppendAction, arg
 
+from pac4sac.base.errors import UserError
 from pac4sac.cli import arguments
 from pac4sac.cli.arguments import optional
 from pac4sac.cli.shared import writing
@@ -21,7 +22,14 @@ class Compare:
     Example: pac4sac compare Pendulum-v1 --algos pac4sac,sac,ddpg --seeds 0:5
     """
 
-    task: Annotated[Positional[str], arg(metavar="TASK", help=arguments.TASK_HELP)]
+    task: Annotated[
+        Positional[str | None],
+        arg(
+            metavar="TASK",
+            help=arguments.TASK_HELP,
+            help_behavior_hint="(required here or in --config)",
+        ),
+    ] = None
     # Train these: names from `pac4sac list algos`, or custom classes as module:Class.
     algos: Annotated[str, arg(metavar="A,B,C")] = "pac4sac,sac,ddpg"
     seeds: arguments.Seeds = "0:5"
@@ -45,11 +53,18 @@ class Compare:
     )
     track: arguments.Track = "none"
     callback: arguments.Callback = None
+    # Read these options from a TOML file, with settings in a table [set]; flags override it.
+    config: Annotated[Path | None, optional("FILE")] = None
     trust: arguments.Trust = field(default_factory=list)
 
     def run(self, console: Console) -> int:
+        if self.task is None:
+            raise UserError(
+                "Which task? Name one, as in: pac4sac compare Pendulum-v1. See pac4sac list tasks."
+            )
         # named as in Python
         given = {**vars(self), "settings": arguments.parse_settings(self.settings)}
+        del given["config"]  # its options are among the others
         given["wrappers"] = arguments.parse_wrappers(self.wrappers)
         changes = arguments.parse_task_changes(given.pop("set_task"))
         given["callbacks"] = arguments.callback_names(given.pop("track"), given.pop("callback"))

@@ -69,7 +69,7 @@ def _check_key(path: Path, key: str, kinds: dict[str, type[Any]]) -> None:
 def _check_truth_value(path: Path, key: str, value: Any, expected: bool) -> None:
     """Refuse true or false for an option that takes another value, and the reverse."""
     if isinstance(value, bool) != expected:
-        raise UserError(f"{path}: {key} cannot be {str(value).lower()}; see pac4sac train --help.")
+        raise UserError(f"{path}: {key} cannot be {str(value).lower()}; see the command's --help.")
 
 
 def _setting_flags(path: Path, key: str, table: Any) -> list[str]:

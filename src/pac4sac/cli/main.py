@@ -159,8 +159,8 @@ def parse(argv: list[str]) -> Command:
     _check_completion(argv)
     command = _parse_with_tyro(argv)
     take_consent(command)
-    if isinstance(command, Train) and command.config is not None:
-        return _train_with_file(command, command.config, argv)
+    if isinstance(command, Train | Compare) and command.config is not None:
+        return _with_file(command, command.config, argv)
     return command
 
 
@@ -201,15 +201,16 @@ def help_of(program: str) -> str:
     return text.getvalue()
 
 
-def _train_with_file(command: Train, file: Path, argv: list[str]) -> Train:
+def _with_file(command: Train | Compare, file: Path, argv: list[str]) -> Train | Compare:
     """Return the command with the options of a config file. Flags override the file."""
-    from_file = flags_of_file(file, Train, with_task=command.task is None)
+    from_file = flags_of_file(file, type(command), with_task=command.task is None)
     # The last of equal flags counts.
-    merged = _parse_with_tyro(["train", *from_file, *argv[1:]])
-    assert isinstance(merged, Train)
+    merged = _parse_with_tyro([argv[0], *from_file, *argv[1:]])
+    assert isinstance(merged, Train | Compare)
     callbacks = arguments.callback_names("none", merged.callback)
     wrappers = [words[0] for words in merged.wrappers if words]
-    for name in (merged.task or "", merged.algo, *callbacks, *wrappers):
+    algos = merged.algo if isinstance(merged, Train) else merged.algos
+    for name in (merged.task or "", *algos.split(","), *callbacks, *wrappers):
         trusted_module(name)
     return merged
 
