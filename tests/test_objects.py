@@ -207,6 +207,16 @@ class TestScripts:
         with pytest.raises(UserError, match="Mine was defined in a script or a notebook"):
             Run.from_description(about)
 
+    def test_an_agent_of_an_environment_of_a_script_acts_elsewhere(
+        self, script: Any, tmp_path: Path
+    ) -> None:
+        code = "from training_environments import Drift\nclass Mine(Drift):\n    pass\n"
+        folder = pac4sac.train(script(code)["Mine"], "sac", out=tmp_path / "a", **QUICK).folder
+        script("del Mine")
+        with pytest.raises(UserError, match="Mine was defined in a script or a notebook"):
+            pac4sac.evaluate(folder)
+        assert pac4sac.evaluate(folder, "Drift-v0", episodes=1).task == "Drift-v0"
+
     @staticmethod
     def runs(mine: Any) -> list[Run]:
         from pac4sac.training.run import make_runs

@@ -70,6 +70,7 @@ def object_of(name: str, what: str) -> Any:
     Raises:
         UserError: If it is not there, or its module is not trusted.
     """
+    check_script(name)
     if not is_in_process(name):
         return own_object(name, what)
     if name not in _objects:
@@ -98,19 +99,28 @@ def short_name(name: str) -> str:
     return name.removeprefix(f"{SCRIPT}:")
 
 
-def check_trusted(names: Iterable[str]) -> None:
+def check_script(name: str) -> None:
+    """Refuse a name of another script or notebook, since this program lacks its object."""
+    module, _, own = name.rpartition(":")
+    if module == SCRIPT and not (SCRIPT in trusted() and hasattr(sys.modules[SCRIPT], own)):
+        raise UserError(
+            f"{own} was defined in a script or a notebook, which no command can import. Use "
+            f"pac4sac.resume or pac4sac.load there with trust={SCRIPT!r}, or move {own} to a "
+            "module before training."
+        )
+
+
+def check_trusted(algo: str, environment: Iterable[str]) -> None:
     """Refuse names from a file that ask to import a module which the user did not name.
 
-    Names of another script or notebook are refused as well, since this program lacks their objects.
+    Args:
+        algo: Name of an algorithm.
+        environment: Names of an environment and its wrappers. Those of a script or of another
+            program are refused when they are made: an agent can act elsewhere.
     """
-    for name in names:
-        module, _, own = name.rpartition(":")
-        if module == SCRIPT and not (SCRIPT in trusted() and hasattr(sys.modules[SCRIPT], own)):
-            raise UserError(
-                f"{own} was defined in a script or a notebook. Define it here in the same way and "
-                f"give trust={SCRIPT!r}, or move it to a module before training."
-            )
-        if not is_in_process(name):
+    check_script(algo)
+    for name in [algo, *environment]:
+        if ":" in name and not needs_this_process([name]):
             trusted_module(name)
 
 

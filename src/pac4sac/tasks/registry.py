@@ -23,7 +23,7 @@ from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 from pac4sac.base.errors import UserError, how_to_install
-from pac4sac.base.objects import is_in_process, object_of
+from pac4sac.base.objects import check_script, is_in_process, object_of
 from pac4sac.base.trust import allow_registered, trusted_module
 from pac4sac.tasks.catalogue import HORIZON, NAMED_TASKS, TASKS, Task
 from pac4sac.tasks.custom import accepted, check_new, custom_spec, made_spec
@@ -105,6 +105,7 @@ def find_spec(env_id: str) -> EnvSpec:
     register_environments()
     if is_in_process(env_id):
         return made_spec(env_id, object_of(env_id, "environment"))
+    check_script(env_id)
     module = trusted_module(env_id)
     if module:
         _import_home(env_id, module)

@@ -110,7 +110,7 @@ class Run:
         """
         check_description(about, "The description of a run")
         task = Task(**about["task"])
-        check_trusted(name for name in [about["algo"], *task.code_names] if ":" in name)
+        check_trusted(about["algo"], task.code_names)
         return Run(
             task=task,
             algo=about["algo"],
