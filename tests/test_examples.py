@@ -13,6 +13,7 @@ SAID = {
     "compare_algorithms": "against the baseline\nsac: regret ",
     "own_environment": "sac-seed0 finished",
     "own_agent": "beta=0.25-seed0",
+    "bring_your_own": "Report: experiments",
     "callback_to_a_tracker": "run,step,name,value",
 }
 

@@ -109,7 +109,13 @@ class TestTasks:
         with pytest.raises(UserError, match="returns the same environment every time"):
             make_env(lambda: env)
 
-    @pytest.mark.parametrize("wrapper", [lambda env: None, lambda env, far: env])
+    def test_wrappers_know_the_time_limit(self) -> None:
+        env = make_env(chosen_task("Drift-v0", wrappers=[gymnasium.wrappers.TimeAwareObservation]))
+        assert env.reset(seed=0)[0].shape == (4,)
+
+    @pytest.mark.parametrize(
+        "wrapper", [lambda env: None, lambda env, far: env, lambda env: env.nothing]
+    )
     def test_a_wrapper_that_does_not_wrap_is_refused(self, wrapper: Any) -> None:
         with pytest.raises(UserError, match="The wrapper lambda"):
             make_env(chosen_task("Drift-v0", wrappers=[wrapper]))
@@ -120,7 +126,7 @@ def test_objects_train_as_their_names_do_and_resume_in_the_same_program(tmp_path
         pass
 
     wrappers = [functools.partial(Scaled, factor=2.0)]
-    with pytest.warns(UserWarning, match="Local and lambda cannot be imported") as warned:
+    with pytest.warns(UserWarning, match="cannot import Local and lambda") as warned:
         given = pac4sac.train(
             drifting_lambda, Local, env_kwargs={}, wrappers=wrappers, out=tmp_path / "a", **QUICK
         )
@@ -137,7 +143,7 @@ def test_objects_train_as_their_names_do_and_resume_in_the_same_program(tmp_path
 def test_a_later_program_loads_an_agent_and_is_told_why_it_cannot_resume(
     tmp_path: Path, later_program: Any
 ) -> None:
-    with pytest.warns(UserWarning, match="No other program can resume"):
+    with pytest.warns(UserWarning, match="none can resume"):
         folder = pac4sac.train(drifting_lambda, "sac", out=tmp_path / "a", **QUICK).folder
     later_program()
     with pytest.raises(UserError, match="Define it at the top of a module"):

@@ -257,6 +257,8 @@ def make_env(task: Task, render_mode: str | None = None, *, unit_actions: bool =
     except (Exception, SystemExit) as error:  # any error of an environment's code
         raise UserError(_why_not_made(task, kwargs, error)) from error
     check_new(spec, env)
+    if env.unwrapped.spec is not None:
+        env.unwrapped.spec.max_episode_steps = time_limit(task)  # some wrappers read it
     try:
         return TaskEnv(wrap(env, task.wrappers), task.name, time_limit(task), unit_actions)
     except UserError:

@@ -177,8 +177,13 @@ def wrap(env: Env, wrappers: Sequence[Mapping[str, Any]]) -> Env:
         maker = wrapper_maker(description["wrapper"])
         try:
             env = maker(env, **arguments)
+        except UserError:
+            raise
         except TypeError as error:
             raise UserError(f"The wrapper {name} does not take {arguments}: {error}.") from error
+        except Exception as error:  # any error of the user's code
+            cause = f"{type(error).__name__}: {error}".rstrip(".")
+            raise UserError(f"The wrapper {name} cannot wrap the environment ({cause}).") from error
         if not isinstance(env, gymnasium.Env):
             raise UserError(f"The wrapper {name} returned {env!r}; it must return a gymnasium.Env.")
     return env

@@ -162,10 +162,10 @@ def warn_of_objects(names: Sequence[str]) -> None:
     """
     if lost := [short_name(name) for name in names if is_in_process(name)]:
         warnings.warn(
-            "No other program can resume this training, and it uses one process: "
-            f"{' and '.join(dict.fromkeys(lost))} cannot be imported, as a lambda or as defined "
-            "inside a function. Define it at the top of a module to avoid both.",
-            stacklevel=3,
+            f"Other programs cannot import {' and '.join(dict.fromkeys(lost))}, so none can resume "
+            "this training, and it uses one process. Define it at the top of a module to avoid "
+            "both.",
+            stacklevel=4,  # the call of train or compare, behind its decorator
         )
 
 
