@@ -30,18 +30,13 @@ SEARCHED = {
 
 
 def verdicts(results: Path) -> str:
-    """On the paper's claims, as on the report's first page."""
+    """Return the table of the paper's claims on the report's first page."""
     report = (results / "README.md").read_text()
-    return (
-        report.split("**What the paper claims, and what our runs say of it**\n")[1]
-        .strip()
-        .split("\n\n")[0]
-    )
+    return report[report.index("| Claim |") :].split("\n\n")[0]
 
 
 def uncertainties(results: Path) -> str:
-    """What came of the search: regret as so many times that of its baseline, and what deviations
-    are worth."""
+    """Return the results of the search: regret ÷ that of its baseline, and calibration."""
 
     def rows(name: str) -> dict[str, dict[str, str]]:
         with (results / "tables" / f"search-mixture-{name}.csv").open(encoding="utf-8") as file:
@@ -75,8 +70,7 @@ def uncertainties(results: Path) -> str:
 
 
 def gains(results: Path) -> str:
-    """What shooting gives to each critic, and what the PAC-Bayes critic gives where all shoot, on
-    each task."""
+    """Return the effects of shooting and of the PAC-Bayes critic on regret, by task."""
 
     def rows(table: str, key: str, value: str) -> dict[tuple[str, str], str]:
         with (results / "tables" / f"gain-of-{table}.csv").open(encoding="utf-8") as file:
@@ -91,14 +85,14 @@ def gains(results: Path) -> str:
         }
 
     shooting, critic = rows("shooting", "critic", "difference"), rows("critic", "minus", "shooting")
-    named = {name: f"{name}: shooting minus not" for name, _ in shooting}
+    named = {name: f"{name}: with − without shooting" for name, _ in shooting}
     lines = [["Difference in regret", *TASKS.values()], ["---", *["---:"] * len(TASKS)]]
     lines += [
         [title, *(shooting.get((name, task), "–") for task in TASKS)]
         for name, title in named.items()
     ]
     for name in (ONE, TWO):
-        title = f"PAC4SAC minus {name}, all shooting"
+        title = f"PAC4SAC − {name}, both with shooting"
         lines.append([title, *(critic.get((name, task), "–") for task in TASKS)])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
