@@ -10,15 +10,18 @@ from measuring import seconds_each
 
 from pac4sac.agents.base import Agent
 from pac4sac.agents.explore import Explore
+from pac4sac.agents.flashsac import FlashSac
 from pac4sac.agents.nets import DeterministicActor
 from pac4sac.agents.oac import Oac
 from pac4sac.agents.own_policies import OwnPolicies
 from pac4sac.agents.pac4sac import PacBayesCritic
+from pac4sac.agents.residual import EXPANSION
 from pac4sac.agents.variants.index_head import IndexHead
 from pac4sac.agents.variants.mixture import Mixture
 from pac4sac.agents.variants.rnd import Rnd
 from pac4sac.agents.variants.sac_fpi import SacFpi
 from pac4sac.agents.variants.sac_nr import SacNr
+from pac4sac.agents.xqc import Xqc
 
 
 class Passes:
@@ -28,6 +31,8 @@ class Passes:
         self, agent: Agent, action: int, outputs: int, members: int = 1, depth: int | None = None
     ) -> None:
         width, inner = agent.config.width, ((depth or agent.config.depth) - 1) * agent.config.width
+        if isinstance(agent, FlashSac):
+            inner = agent.config.depth * 2 * EXPANSION * width
         self.state = members * agent.ds * width
         first = self.state + members * action * width
         self.forward = first + members * width * (inner + outputs)
@@ -44,6 +49,8 @@ def passes(agent: Agent) -> tuple[Passes, Passes]:
     heads = 2 if agent.critic.gaussian else 1  # mean, and variance
     if isinstance(agent, IndexHead):
         heads += agent.config.critics
+    if isinstance(agent, Xqc):
+        heads = agent.config.bins
     policies = agent.config.critics if isinstance(agent, OwnPolicies) else 1
     return (
         Passes(agent, 0, policies * (agent.da if deterministic else 2 * agent.da)),
@@ -87,6 +94,10 @@ def update_flops(agent: Agent) -> int:
     if isinstance(agent, SacFpi):
         # the target learns too, and the helper is a critic
         rows += 2 * critic.learn + critic.forward
+    if isinstance(agent, Xqc):
+        # The statistics of a batch couple the rows of a joint pass, which are twice as many.
+        rows += critic.forward + critic.learn
+        rows += actor.learn if isinstance(agent, FlashSac) else 0
     if isinstance(agent, Rnd):
         # the fixed network and the predictor for the bonus, then both for the predictor's loss
         features = Passes(agent, 0, agent.config.features)

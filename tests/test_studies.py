@@ -208,6 +208,47 @@ def test_variants_that_differ_per_run_share_a_cohort_and_those_with_other_struct
     assert spans == [[1], [200, 400], [600, 800, 1000]]
 
 
+def test_a_variant_may_have_steps_of_its_own_by_task(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    blocks = TINY.replace('tasks = ["Pendulum-v1"]', 'tasks = ["Pendulum-v1", "half-cheetah"]')
+    blocks += """
+[[variant]]
+name = "long"
+algo = "sac"
+tasks = ["Pendulum-v1"]
+steps = 400
+
+[[variant]]
+name = "long"
+algo = "sac"
+tasks = ["half-cheetah"]
+steps = 500
+"""
+    file.write_text(blocks)
+    steps = {(run.label, run.task.name): run.task.steps for run in load_study(str(file)).runs()}
+    assert steps["long", "Pendulum-v1"] == 400
+    assert steps["long", "half-cheetah"] == 500
+    assert steps["sac", "Pendulum-v1"] == 300
+    text = TINY.replace('algo = "sac"', 'algo = "sac"\nsteps = 0')
+    assert "steps must be a whole number from 1 on" in mistake(tmp_path, text)
+
+
+def test_the_study_of_published_returns_trains_the_settings_that_were_published() -> None:
+    study = load_study(str(Path(__file__).parents[1] / "benchmarks/studies/published.toml"))
+    runs = [run for run in study.runs() if run.seed == 0]
+    sac = [run for run in runs if run.algo == "sac"]
+    assert {(run.config.warmup, run.config.alpha_loss) for run in sac} == {(5_000, "plain")}
+    assert sorted((run.config.lr, run.config.alpha_lr or run.config.lr) for run in sac) == [
+        (3e-4, 1e-3),
+        *[(1e-3, 1e-3)] * 3,
+    ]
+    steps = {(run.algo, run.task.name): run.task.steps for run in runs}
+    assert steps["flashsac", "Humanoid-v4"] == 500_000
+    assert steps["redq", "HalfCheetah-v4"] == steps["droq", "HalfCheetah-v4"] == 100_000
+    assert {*steps.values()} == {100_000, 250_000, 500_000}
+    assert len(runs) == 12
+
+
 def test_a_variant_may_have_seeds_of_its_own_and_trains_in_the_cohort_of_the_others(
     tmp_path: Path,
 ) -> None:

@@ -61,13 +61,17 @@ class StudyVariant:
     settings: Mapping[str, Any] = field(default_factory=dict)
     tasks: tuple[str, ...] | None = None  # None: all tasks of the study
     seeds: tuple[int, ...] | None = None  # None: those of the study
+    steps: int | None = None  # None: those of the task
 
     def is_for(self, task: Task) -> bool:
         """Return whether the variant is trained on a task."""
         return self.tasks is None or task.name in self.tasks
 
     def runs(self, task: Task, seeds: Sequence[int]) -> list[Run]:
-        """Return the runs of the variant on a task, with its own seeds or those of the study."""
+        """Return the runs of the variant on a task, with its own seeds or those of the study, and
+        its own number of steps or that of the task."""
+        if self.steps is not None:
+            task = task.changed({"steps": self.steps})
         grid = {name: [value] for name, value in self.settings.items()}
         made = make_runs(
             task, self.algo, self.preset, seeds if self.seeds is None else self.seeds, grid
@@ -236,7 +240,9 @@ class _Reader:
             label = "-".join([name, *(f"{key}={value}" for key, value in swept.items())])
             settings = {**self.content.get("set", {}), **block.get("set", {}), **swept}
             self._located(algo, make_config, algo, preset, settings)
-            variants.append(StudyVariant(label, algo, preset, settings, tasks, seeds))
+            variants.append(
+                StudyVariant(label, algo, preset, settings, tasks, seeds, block.get("steps"))
+            )
         return variants
 
     def _tasks_of_variant(self, name: str, tasks: list[str] | None) -> tuple[str, ...] | None:
