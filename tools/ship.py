@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from pac4sac.runs.reading import RunRecord
 
 SHIPPED = Path(__file__).parents[1] / "src" / "pac4sac" / "shipped"
-# with the study of each
-LABELS = {"pac4sac": "table-1", "sac": "table-1", "ddpg": "table-1", "oac": "table-1"}
-LABELS |= {"sac-auto": "controls", "sac+shooting": "controls"}
+# Labels of each study whose curves ship, in the order of their lines.
+CURVES = {
+    "table-1": ("pac4sac", "sac", "ddpg", "oac"),
+    "controls": ("sac-auto", "sac+shooting"),
+    "exploration": ("pac4sac-explore", "sac-auto", "sac+shooting"),
+}
 KEPT = (
     "version",
     "run",
@@ -31,6 +34,8 @@ KEPT = (
     "status",
     "status_detail",
     "computed",
+    "code",
+    "simulators",
 )
 DIGITS = 1  # of a return
 
@@ -41,16 +46,17 @@ def write_curves(archive: Path, out: Path = SHIPPED) -> list["RunRecord"]:
     from pac4sac.runs.logs import episode_columns
     from pac4sac.runs.reading import read_runs
 
-    asked: dict[str, str] = {}
-    for label, study in LABELS.items():
+    order = [(study, label) for study, labels in CURVES.items() for label in labels]
+    asked: dict[str, int] = {}  # the place in that order, by identity
+    for place, (study, label) in enumerate(order):
         rows = read_study_file(archive / "studies" / f"{study}.json")["expected_runs"]
-        asked |= {row["identity"]: label for row in rows if row["label"] == label}
+        asked |= {row["identity"]: place for row in rows if row["label"] == label}
     lines: dict[str, list[str]] = {}
     runs = [run for run in read_runs(archive) if run.identity in asked]
-    for run in sorted(runs, key=lambda run: (list(LABELS).index(asked[run.identity]), run.seed)):
-        label = asked[run.identity]
+    for run in sorted(runs, key=lambda run: (asked[run.identity], run.seed)):
+        study, label = order[asked[run.identity]]
         about = {name: run.about[name] for name in KEPT if name in run.about}
-        about |= {"run": f"{label}-seed{run.seed}", "label": label, "source": LABELS[label]}
+        about |= {"run": f"{label}-seed{run.seed}", "label": label, "source": study}
         about |= {"config": run.config, "given": run.given}
         about["episodes"] = episode_columns(
             [row | {"return": round(row["return"], DIGITS)} for row in run.episodes]

@@ -29,15 +29,16 @@ class Reference:
 
         numbers = ("seeds\nsolved", "regret\n(1000s)", "episodes\nuntil\nsolved")
         table = plain_table(
-            "Archived runs, mean ± std over seeds", "task", "algorithm", right=numbers
+            "Archived runs, mean ± std over seeds", "task, algorithm", right=numbers
         )
         table.add_column("source", no_wrap=True)
         table.columns[0].no_wrap = True
         previous = ""
         for (task, label), runs in reference_runs(self.task).items():
-            name = "" if task == previous else task
-            table.add_row(name, label, *metric_cells(runs), runs[0].about["source"])
-            previous = task
+            if task != previous:
+                table.add_row(task)
+                previous = task
+            table.add_row(f"  {label}", *metric_cells(runs), runs[0].about["source"])
         console.print(table)
         say(
             console,

@@ -1,7 +1,7 @@
 """Archived runs that ship with the package, for comparison with your runs.
 
-They are of the algorithms of the paper's Table 1 and of two controls for PAC4SAC. `tools/ship.py`
-makes this archive from `results/`, with rounded returns.
+They are of the algorithms of the paper's Table 1, of two controls for PAC4SAC, and of exploration
+where reward is rare. `tools/ship.py` makes this archive from `results/`, with rounded returns.
 """
 
 from pathlib import Path
@@ -14,14 +14,14 @@ from pac4sac.runs.frames import results
 from pac4sac.runs.reading import RunRecord, read_runs
 
 SHIPPED = Path(__file__).parents[1] / "shipped"
-TASKS = ("cartpole-swingup", "half-cheetah", "ant", "humanoid")
+TASKS = ("cartpole-swingup", "half-cheetah", "ant", "humanoid", "cartpole-swingup-sparse")
 
 
 def reference(task: str | None = None) -> Any:
     """Return every training episode of the archived runs that ship with the package.
 
     Args:
-        task: Name of one of the paper's four tasks; None for all four.
+        task: Name of one of the paper's four tasks, or `cartpole-swingup-sparse`; None for all.
 
     Returns:
         A pandas DataFrame with the columns of `pac4sac.results`, or a dict of arrays if pandas is
@@ -47,7 +47,7 @@ def reference(task: str | None = None) -> Any:
 
 
 def reference_runs(task: str | None = None) -> dict[tuple[str, str], list[RunRecord]]:
-    """Return the archived runs on a task, or on all four tasks, by task and label."""
+    """Return the archived runs on a task, or on all tasks, by task and label."""
     check_task(task)
     runs: dict[tuple[str, str], list[RunRecord]] = {}
     for run in sorted(read_runs(SHIPPED), key=lambda run: TASKS.index(run.task["name"])):
