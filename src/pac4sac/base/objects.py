@@ -140,21 +140,26 @@ def script_checksums(names: Iterable[str]) -> dict[str, str]:
 
 def _code_of(thing: Any, seen: set[int]) -> Iterator[str]:
     """Yield what decides how an object of a script behaves, as text."""
+    if isinstance(thing, staticmethod | classmethod):
+        thing = thing.__func__
+    elif isinstance(thing, property):
+        thing = thing.fget
     if isinstance(thing, bool | int | float | str | bytes | None):
         yield repr(thing)
     elif isinstance(thing, tuple | list | set | frozenset):
         items = ["\n".join(_code_of(item, seen)) for item in thing]
         yield repr(items if isinstance(thing, tuple | list) else sorted(items))
-    elif isinstance(thing, staticmethod | classmethod):
-        yield from _code_of(thing.__func__, seen)
-    elif isinstance(thing, property):
-        yield from _code_of(thing.fget, seen)
     elif getattr(thing, "__module__", "") == SCRIPT and id(thing) not in seen:
         seen.add(id(thing))
-        if isinstance(thing, type):
-            yield from _code_of_class(thing, seen)
-        elif isinstance(thing, types.FunctionType):
-            yield from _code_of_function(thing, seen)
+        yield from _code_in_script(thing, seen)
+
+
+def _code_in_script(thing: Any, seen: set[int]) -> Iterator[str]:
+    """Yield the code of a class or a function of a script; nothing of its other objects."""
+    if isinstance(thing, type):
+        yield from _code_of_class(thing, seen)
+    elif isinstance(thing, types.FunctionType):
+        yield from _code_of_function(thing, seen)
 
 
 def _code_of_class(thing: type, seen: set[int]) -> Iterator[str]:
