@@ -127,8 +127,8 @@ def test_other_seeds_are_refused(text: str):
         (["train", "cartpole-swingupp"], "did you mean cartpole-swingup"),
         (["train", "CartPole-v1"], "continuous"),
         (["train", "Pendulum-v1", "--algo", "pacsac"], "did you mean pac4sac"),
-        (["train", "Pendulum-v1", "--preset", "reprod"], "default, reproduction"),
-        (["train", "Pendulum-v1", "--set", "xj=0.1"], "did you mean xi"),
+        (["train", "Pendulum-v1", "--preset", "reprod"], "did you mean reproduction"),
+        (["train", "Pendulum-v1", "--set", "xj=0.1"], "'xj'; did you mean xi"),
         (["train", "Pendulum-v1", "--set", "xi=1.5"], "xi must be a number in [0, 1), not 1.5"),
         (["train", "Pendulum-v1", "--set", "xi"], "NAME=VALUE"),
         (["train", "Pendulum-v1", "--set", "xi=0,,1"], "NAME=VALUE"),
@@ -483,4 +483,5 @@ def test_it_runs_as_a_module():
         timeout=60,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert "no seeds" in done.stderr
+    assert "'x'" in done.stderr
+    assert "0:5" in done.stderr

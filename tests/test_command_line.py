@@ -128,7 +128,7 @@ def test_what_is_not_a_whole_number_is_reported_in_one_line(
         (["train", "Pendulum-v1", "--baackend", "eager"], ["--baackend", "--backend"]),
         (["train", "Pendulum-v1", "--backend", "eagre"], ["--backend", "'eagre'", "eager"]),
         (["train", "Pendulum-v1", "--seeds"], ["--seeds"]),
-        (["compare"], ["TASK"]),
+        (["compare"], ["Which task", "list tasks"]),
         (["list", "setings"], ["'setings'", "settings"]),
         (["study", "status", "smoke", "--uot", "x"], ["--uot", "--out"]),
         (["study", "plan", "tabel-1"], ["'tabel-1'", "table-1", "list studies"]),

@@ -165,8 +165,8 @@ def test_what_is_no_terminal_gets_plain_lines_and_few_of_them(tmp_path: Path):
             display.on_step(step)
     lines = output.getvalue().splitlines()
     assert len(lines) == 21  # one at the start, and then twenty
-    assert lines[1].startswith("pac4sac on cartpole-swingup: 2 runs in lockstep")
-    assert lines[2].startswith("  5%  2,000 of 40,000 steps")
+    assert lines[0].startswith("pac4sac on cartpole-swingup: 2 runs in lockstep")
+    assert lines[1].startswith("  5%  2,000 of 40,000 steps")
     assert "\x1b" not in output.getvalue()
 
 

@@ -268,10 +268,10 @@ def test_where_nothing_could_be_evaluated_commands_say_why_and_do_not_end_well(
     assert "step_seconds" in capfd.readouterr().err
 
 
-# --- replays that stray
+# --- replays that differ
 
 
-def test_a_report_tells_which_runs_strayed(tmp_path: Path) -> None:
+def test_a_report_lists_runs_with_a_replay_mismatch(tmp_path: Path) -> None:
     about_task = task("cartpole-swingup")
     for seed in (0, 1):
         write_run(
@@ -283,4 +283,4 @@ def test_a_report_tells_which_runs_strayed(tmp_path: Path) -> None:
             strayed=[7][seed:],
         )
     text = write_report([tmp_path / "e"], tmp_path / "out").page.read_text()
-    assert re.search("led elsewhere: <code>[^,]*sac-seed0</code>", text)
+    assert re.search("mismatch in the replay[^:]*: <code>[^,]*sac-seed0</code>", text)

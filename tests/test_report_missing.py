@@ -187,7 +187,7 @@ class TestWhatIsNotThere:
     def test_a_folder_without_runs_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(UserError, match="neither runs nor a study"):
             write_report([tmp_path], tmp_path / "out")
-        with pytest.raises(UserError, match="no folder"):
+        with pytest.raises(UserError, match="nowhere is not a folder"):
             write_report([tmp_path / "nowhere"], tmp_path / "out")
 
     def test_a_folder_of_something_else_is_not_written_into(self, tmp_path: Path) -> None:

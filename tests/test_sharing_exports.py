@@ -18,6 +18,7 @@ from pac4sac.base.errors import UserError
 from pac4sac.cli.main import main
 from pac4sac.export import hub
 from pac4sac.export.hub import export_hub
+from pac4sac.runs.reading import sealed
 
 PENDULUM = Task("Pendulum-v1", "Pendulum-v1", 50)
 
@@ -77,7 +78,8 @@ def test_the_hub_reads_the_card(trained: Path, tmp_path: Path):
 def test_nothing_is_written_for_a_run_that_is_not_finished(trained: Path, tmp_path: Path):
     copy = shutil.copytree(trained, tmp_path / "copy")
     about = copy / "runs" / "sac-seed0" / "run.json"
-    about.write_text(json.dumps({**json.loads(about.read_text()), "status": "interrupted"}))
+    stopped = json.loads(about.read_text()) | {"status": "interrupted"}
+    about.write_text(json.dumps(sealed(stopped)))
     with pytest.raises(UserError, match="not finished"):
         export_hub(copy / "runs" / "sac-seed0", tmp_path / "model")
     with pytest.raises(UserError, match="run"):

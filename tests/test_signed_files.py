@@ -2,7 +2,9 @@
 sentence, before memory is taken."""
 
 import json
+import re
 import struct
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -197,4 +199,9 @@ def test_a_header_that_does_not_fit_its_file_is_refused(tmp_path: Path, entry: A
 
 
 def test_saving_and_loading_a_checkpoint_take_little_memory() -> None:
-    assert max(checkpoint_memory.measure(400_000)) <= 1.3
+    # a process of its own, since this one may use memory again that it has freed
+    command = [sys.executable, checkpoint_memory.__file__, "--rows", "400000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    ratios = [float(ratio) for ratio in re.findall(r"([\d.]+) times", done.stdout)]
+    assert len(ratios) == 2, done.stderr
+    assert max(ratios) <= 1.3

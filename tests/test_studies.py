@@ -294,7 +294,7 @@ def test_a_variant_may_have_seeds_of_its_own_and_trains_in_the_cohort_of_the_oth
         ),
         (
             'tasks = ["ant"]\nbaseline = "ddpg"\n[[variant]]\nalgo = "sac"',
-            "line 2: the baseline 'ddpg' is no variant",
+            "line 2: the baseline 'ddpg' is not a variant",
         ),
         (
             'tasks = ["ant"]\nseeds = "5:2"\n[[variant]]\nalgo = "sac"',
@@ -402,8 +402,8 @@ def test_a_definition_that_is_no_text_is_refused(tmp_path: Path) -> None:
         load_study(str(tmp_path / "wrong.toml"))
 
 
-def test_an_unknown_study_is_answered_with_the_names_of_all() -> None:
-    with pytest.raises(UserError, match=f"'table1'; there are {', '.join(shipped_studies())}"):
+def test_an_unknown_study_is_answered_with_similar_names() -> None:
+    with pytest.raises(UserError, match=r"'table1'.*table-1.*list studies"):
         load_study("table1")
 
 

@@ -360,7 +360,7 @@ def test_settings_may_be_numbers_and_arrays_of_numpy() -> None:
 
 def test_what_has_no_name_is_refused_with_how_to_name_it(tmp_path: Path) -> None:
     for other in (object, Sac.Config, 3):
-        with pytest.raises(UserError, match=r"a name or a subclass of pac4sac\.Agent"):
+        with pytest.raises(TypeError, match=r"^algo must be .* subclass of pac4sac\.Agent, not "):
             train(tmp_path / "x", other)
     with pytest.raises(UserError, match="give its id 'Pendulum-v1'"):
         train(tmp_path / "x", task=gymnasium.make("Pendulum-v1"))
@@ -368,7 +368,7 @@ def test_what_has_no_name_is_refused_with_how_to_name_it(tmp_path: Path) -> None
         with pytest.raises(UserError, match="as module:Class"):
             train(tmp_path / "x", nameless)
     for callbacks in ([pac4sac.Callback], print, [None]):
-        with pytest.raises(UserError, match=r"callbacks must be .*pac4sac\.Callback"):
+        with pytest.raises(UserError, match=r"callbacks must be .*Callback"):
             train(tmp_path / "x", callbacks=callbacks)
     assert not (tmp_path / "x").exists()
 

@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 import pac4sac
 from pac4sac import Callback, Result, Task
 from pac4sac.base import files
+from pac4sac.runs.reading import LINE_SUM
 from pac4sac.training import experiment
 
 DRIFT = Task("drift", "training_environments:Drift-v0", 30, env_kwargs={"cliff": 1.0})
@@ -101,7 +102,8 @@ def assert_trained_alike(measured: Path, plain: Path) -> None:
         expected = logs(plain, run)
         assert set(expected) == {"episodes.jsonl", "metrics.jsonl", "evaluations.jsonl"}
         assert {name: logs(measured, run)[name] for name in expected} == expected
-        descriptions = [{**about(folder, run), "logs": None} for folder in (measured, plain)]
+        sums = {"logs": None, LINE_SUM: None}  # of logs, and of the file with them
+        descriptions = [about(folder, run) | sums for folder in (measured, plain)]
         assert descriptions[0] == descriptions[1]
     ours, theirs = (load_file(newest(place) / "learner.safetensors") for place in (measured, plain))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

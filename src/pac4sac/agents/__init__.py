@@ -33,7 +33,7 @@ from pac4sac.agents.variants.sac_fpi import SacFpi
 from pac4sac.agents.variants.sac_nr import SacNr
 from pac4sac.agents.variants.thompson import Thompson
 from pac4sac.agents.xqc import Xqc
-from pac4sac.base.errors import UserError
+from pac4sac.base.errors import UserError, WrongType
 from pac4sac.base.known_names import no_such_setting, our_settings
 from pac4sac.base.objects import is_in_process, name_of, object_of, short_name
 from pac4sac.base.text import did_you_mean
@@ -122,8 +122,8 @@ def algorithm_name(algo: str | type[Agent]) -> str:
     if isinstance(algo, str):
         return algo
     if not (isinstance(algo, type) and issubclass(algo, Agent)):
-        raise UserError(
-            f"An algorithm is a name or a subclass of pac4sac.Agent, not {algo!r}. "
+        raise WrongType(
+            f"algo must be a name or a subclass of pac4sac.Agent, not {algo!r}. "
             "List names: pac4sac list algos."
         )
     shipped = [name for name, known in ALGORITHMS.items() if known == Algorithm(algo)]

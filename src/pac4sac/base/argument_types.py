@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
@@ -19,22 +19,27 @@ WORDS: dict[Any, str] = {
 NUMBERS: dict[Any, type[Any]] = {int: Integral, float: Real}
 
 
-def check_types(function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+def check_types(
+    function: Callable[..., Any], given: Mapping[str, Any], leave: Collection[str] = ()
+) -> None:
     """Refuse arguments of another type than a function declares.
 
     Args:
         function: The function, which calls this before anything else.
         given: Its arguments by name, as `locals()` has them.
+        leave: Arguments that are checked elsewhere, with a better message.
 
     Raises:
         WrongType: If one has another type; it names the parameter and what is expected.
         WrongValue: If a text has characters that no file name can have.
     """
     for name, hint in _types_of(function).items():
-        if name in given and not _accepts(hint, given[name]):
+        if name not in given or name in leave:
+            continue
+        if not _accepts(hint, given[name]):
             expected = " or ".join(dict.fromkeys(_words(hint)))
             raise WrongType(f"{name} must be {expected}, not {_brief(given[name])}.")
-        if isinstance(given.get(name), str | Path) and not _is_text(str(given[name])):
+        if isinstance(given[name], str | Path) and not _is_text(str(given[name])):
             raise WrongValue(f"{name} has characters that are not text: {_brief(given[name])}.")
 
 

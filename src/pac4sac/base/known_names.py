@@ -2,7 +2,6 @@
 
 A name that means exactly the same is accepted; for the others there is an answer."""
 
-import difflib
 import functools
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
@@ -154,8 +153,7 @@ def no_such_setting(owner: str, name: str, known: Iterable[str]) -> UserError:
         return UserError(f"{owner} setting {name!r}: {advice}.")
     ours = [*known]
     names = [*ours, *(other for other, there in SETTINGS.items() if there.ours in ours)]
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
-    suggestion = did_you_mean(name, close or ours, "it has")
+    suggestion = did_you_mean(name, names, "it has", cutoff=0.4)
     return UserError(f"{owner} setting {name!r}; {suggestion}")
 
 

@@ -94,9 +94,11 @@ def file_name(text: str, also: str = "") -> str:
     return f"{clean.strip('-')[: LONGEST_NAME // 4]}~{digest}"
 
 
-def did_you_mean(name: str, known: Iterable[str], otherwise: str = "there are") -> str:
+def did_you_mean(
+    name: str, known: Iterable[str], otherwise: str = "there are", cutoff: float = 0.6
+) -> str:
     """Return the end of an error message about an unknown name: similar names, or all names."""
-    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    close = difflib.get_close_matches(name, list(known), n=3, cutoff=cutoff)
     if close:
         return f"did you mean {' or '.join(close)}?"
     return f"{otherwise} {', '.join(known)}."

@@ -146,7 +146,7 @@ def compare(
         >>> comparison = pac4sac.compare("Pendulum-v1", ["sac", MyAgent])  # doctest: +SKIP
         >>> print(comparison)  # doctest: +SKIP
     """
-    check_types(compare, locals())
+    check_types(compare, locals(), leave=["task"])
     allow(trust)
     named = _as_list(callbacks)
     allow_named(*named)

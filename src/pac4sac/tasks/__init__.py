@@ -5,7 +5,7 @@ from typing import Any
 
 import gymnasium
 
-from pac4sac.base.errors import UserError
+from pac4sac.base.errors import WrongType
 from pac4sac.base.objects import name_and_arguments, short_name
 from pac4sac.base.trust import allow_named
 from pac4sac.tasks import registry
@@ -50,8 +50,8 @@ def chosen_task(
     arguments = dict(env_kwargs or {})
     if isinstance(task, gymnasium.Env):
         known = f"its id {task.spec.id!r}, or " if task.spec else ""
-        raise UserError(
-            f"Every run needs an environment of its own, so {task} cannot be used; give {known}"
+        raise WrongType(
+            f"Every run needs an environment of its own, so task cannot be {task}; give {known}"
             "a class or a function that makes it."
         )
     if callable(task):

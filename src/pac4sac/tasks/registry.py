@@ -22,7 +22,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
-from pac4sac.base.errors import UserError, how_to_install
+from pac4sac.base.errors import UserError, WrongType, how_to_install
 from pac4sac.base.objects import check_script, is_in_process, object_of
 from pac4sac.base.trust import allow_registered, trusted_module
 from pac4sac.tasks.catalogue import HORIZON, NAMED_TASKS, TASKS, Task
@@ -62,7 +62,10 @@ def get_task(task: str | Task, steps: int | None = None) -> Task:
     if isinstance(task, str):
         task = known_task(task) or _task_of(task, find_spec(task))
     elif not isinstance(task, Task):
-        raise UserError(f"A task is a name or a pac4sac.Task, not {task!r}.")
+        raise WrongType(
+            "task must be a name, a pac4sac.Task, or a class or a function that makes an "
+            f"environment, not {task!r}."
+        )
     return task if steps is None else replace(task, steps=steps)
 
 

@@ -98,7 +98,7 @@ def evaluate(
         >>> len(evaluation.returns)
         2
     """
-    check_types(evaluate, locals())
+    check_types(evaluate, locals(), leave=["task"])
     check_value("episodes", episodes, int, EPISODES)
     check_value("seed", seed, int, NON_NEGATIVE)
     allow(trust)

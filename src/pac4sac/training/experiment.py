@@ -131,7 +131,7 @@ def train(
         >>> make = lambda: gymnasium.make("Pendulum-v1", g=3.7)
         >>> pac4sac.train(make, MyAgent, steps=30_000)  # doctest: +SKIP
     """
-    check_types(train, locals())
+    check_types(train, locals(), leave=["task", "algo"])
     algo = algorithm_name(algo)
     allow_named(algo)
     task = chosen_task(task, steps, env_kwargs, wrappers)
