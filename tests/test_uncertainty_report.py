@@ -12,7 +12,7 @@ from pac4sac.report.bias_and_coverage import bias_section
 from pac4sac.report.report import read_context, write_report
 from pac4sac.report.search import chosen_section
 from pac4sac.report.tables import Table
-from pac4sac.report.uncertainty import error_by_deviation, uncertainty_answer, uncertainty_section
+from pac4sac.report.uncertainty import error_over_std, uncertainty_answer, uncertainty_section
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 RATIOS = {
@@ -76,7 +76,7 @@ def test_logs_without_a_deviation_make_no_section(tmp_path: Path) -> None:
     context = read_context([tmp_path])
     assert uncertainty_section(context) is None
     assert uncertainty_answer(context) == "No complete run answers this yet."
-    assert error_by_deviation(context.all_variants[0]) is None
+    assert error_over_std(context.all_variants[0]) is None
 
 
 def test_seeds_that_differ_beyond_all_measure_leave_the_interval_open(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_seeds_that_differ_beyond_all_measure_leave_the_interval_open(tmp_path: 
             [1.0] * len(STEPS),
             **offered,
         )
-    found = error_by_deviation(read_context([tmp_path]).all_variants[0])
+    found = error_over_std(read_context([tmp_path]).all_variants[0])
     assert found is not None
     assert (found.value, found.low, found.high) == (pytest.approx(1.0), 0.0, math.inf)
 

@@ -191,7 +191,7 @@ def _nearest_in_brief(members: Sequence[Variant]) -> str:
 
 
 def _unfinished_baselines(members: Sequence[Variant]) -> list[Variant]:
-    return [variant for variant in members if _is_baseline(variant) and variant.under_way]
+    return [variant for variant in members if _is_baseline(variant) and variant.in_progress]
 
 
 def _shared_choices(members: Sequence[Variant]) -> dict[str, list[float]]:

@@ -54,12 +54,12 @@ def compare_cell(
     make the rows of a table, so no departures from the paper's."""
     if paper is None:
         return Verdict()
-    if variant is None or not (variant.judged or variant.under_way):
+    if variant is None or not (variant.judged or variant.in_progress):
         return NO_RUN
     if reasons := departures(variant, free):
         return Verdict(NOT_COMPARABLE, "not the paper's setting: " + ", ".join(reasons))
-    if variant.under_way:
-        open_runs = f"{len(variant.under_way)} of {len(variant.outcomes)} runs are in progress"
+    if variant.in_progress:
+        open_runs = f"{len(variant.in_progress)} of {len(variant.outcomes)} runs are in progress"
         return Verdict(UNFINISHED, open_runs)
     if isinstance(paper, Summary):
         return _compare_mean(variant, metric, paper)

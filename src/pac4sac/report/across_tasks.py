@@ -26,7 +26,7 @@ class AcrossTasks:
         self.variants = {
             label: members for label, members in by_label.items() if self._is_everywhere(members)
         }
-        # of each label on each task, run by run
+        # label -> one list of normalised regrets per task
         self.scores = {
             label: [normalised_regrets(variant) for variant in members]
             for label, members in self.variants.items()
@@ -46,7 +46,7 @@ class AcrossTasks:
         return {label: interquartile_mean(scores) for label, scores in self.scores.items()}
 
     def improvements(self) -> dict[str, Estimate]:
-        """Return the probability of each to be better than the baseline."""
+        """Return P(better than the baseline) of each variant."""
         theirs = self.scores[self.baseline]
         return {
             label: probability_of_improvement(scores, theirs, lower_is_better=True)
@@ -69,7 +69,7 @@ class AcrossTasks:
         return Cell(str(runs), runs, note=f"without {diverged} diverged" if diverged else "")
 
     def overview(self) -> Picture:
-        """Return learning curves of the baseline and of what all figures show, task by task."""
+        """Return learning curves of the baseline and its companions, one panel per task."""
         drawn: dict[str, list[Variant]] = {}
         for title in self.tasks:
             both = self.context.companions.get(title), self.context.baselines[title]
@@ -108,8 +108,8 @@ class AcrossTasks:
 
 
 def across_tasks_section(across: AcrossTasks) -> tuple[Section, Picture] | None:
-    """Return the section and the overview, which a report shows first; None without two tasks and
-    two variants."""
+    """Return the section and the overview for the first screen; None below two tasks or two
+    variants."""
     if len(across.tasks) < 2 or len(across.variants) < 2:
         return None
     compared = [variant for members in across.variants.values() for variant in members]
@@ -124,11 +124,13 @@ def across_tasks_section(across: AcrossTasks) -> tuple[Section, Picture] | None:
 
 
 def _is_compared(variants: Sequence[Variant]) -> bool:
-    """Return whether a task has results of two variants: with one it would leave out all others."""
+    """Return whether a task has results of two variants; with one, no other label would be on all
+    tasks."""
     return sum(bool(normalised_regrets(variant)) for variant in variants) > 1
 
 
 def normalised_regrets(variant: Variant) -> list[float]:
-    """Return the regret of each run as a fraction of the largest; nothing if not defined."""
+    """Return the regret of each run divided by the largest possible; empty if regret is not
+    defined."""
     most = variant.task.most_regret
     return [value / most for value in variant.values("regret")] if most > 0 else []

@@ -1,5 +1,4 @@
-"""What a comparison should be told: in which settings its variants differ, and how many seeds it
-needs."""
+"""Advice on a comparison: the settings in which its variants differ, and the seeds it needs."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -14,7 +13,7 @@ from pac4sac.runs.statistics import MOST_SEEDS, seeds_needed, summarise
 
 
 def differing_settings(variants: Sequence[Variant]) -> dict[str, dict[str, Any]]:
-    """Return the settings that variants share by name but not by value: their values by label."""
+    """Return the settings that all variants have with different values, as values by label."""
     values: dict[str, dict[str, Any]] = {}
     for variant in variants:
         for name, value in variant.config.items():
@@ -42,9 +41,9 @@ def _value(differing: Mapping[str, Mapping[str, Any]], label: str, setting: str)
 
 
 def seeds_advice(rows: Sequence[Compared]) -> str:
-    """Return how many seeds would decide what this comparison has not; nothing if it decided all.
+    """Return the number of seeds that the undecided comparisons need; empty if all are decided.
 
-    The level of the tests is divided by the number of comparisons.
+    The significance level is divided by the number of comparisons.
     """
     texts = TEXTS["advice"]
     tested = [row for row in rows if row.difference is not None]

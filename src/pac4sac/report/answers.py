@@ -1,5 +1,5 @@
-"""The first screen of a report: on each task which variant is better, by how much and how surely,
-and all verdicts at a glance."""
+"""The first screen of a report: the better variant on each task with its effect and CI, and a grid
+of all verdicts."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
@@ -39,7 +39,7 @@ from pac4sac.report.variants import Metric
 from pac4sac.runs.collection import FoundStudy
 
 IN_FIRST_FIGURE = 12  # variants
-OnTasks = Mapping[str, Sequence[Compared]]  # by the title of the task
+OnTasks = Mapping[str, Sequence[Compared]]  # title of a task -> comparisons
 
 
 def compare_on_task(context: Context, task: str, metric: Metric | None = None) -> list[Compared]:
@@ -51,14 +51,14 @@ def compare_on_task(context: Context, task: str, metric: Metric | None = None) -
 
 
 def compared_by_answers(context: Context, title: str) -> list[list[Compared]]:
-    """Return the comparisons on a task by each metric that its answers have, if it has values."""
+    """Return the comparisons on a task, one list per answering metric that has values."""
     task = context.variants[title][0].task
     by_metric = [compare_on_task(context, title, metric) for metric in task.answers_by]
     return [rows for rows in by_metric if any(row.values for row in rows)] or by_metric[-1:]
 
 
 def answer_on_task(by_metric: Sequence[Sequence[Compared]], question: str = "") -> Answer:
-    """Return how the best variant compares with the baseline, and the verdicts on the others."""
+    """Answer the question on a task: best variant against baseline, then the other verdicts."""
     rows = by_metric[-1]
     task = rows[0].variant.task
     question = question or f"Which algorithm is better on {task.title}?"
@@ -68,7 +68,7 @@ def answer_on_task(by_metric: Sequence[Sequence[Compared]], question: str = "") 
 
 
 def _best_and_baseline(rows: Sequence[Compared]) -> str:
-    """Return how the best variant compares with the baseline, and the verdicts on the others."""
+    """Compare the best variant with the baseline in a sentence; list the other verdicts."""
     baseline, ranked = rows[0].baseline, _best_first(rows)
     if baseline is None or not ranked:
         return ""
@@ -82,24 +82,24 @@ def _verdicts_in_words(rows: Sequence[Compared]) -> str:
 
 
 def _best_first(rows: Sequence[Compared]) -> list[Compared]:
-    """Return what was compared with the baseline, sorted by the difference."""
+    """Return the variants other than the baseline, sorted by their difference, best first."""
     differences = [(row.difference.value, row) for row in rows if row.difference]
     differences.sort(key=itemgetter(0), reverse=not rows[0].metric.lower_is_better)
     return [row for _, row in differences]
 
 
 def _without_comparison(by_metric: Sequence[Sequence[Compared]]) -> tuple[str, str]:
-    """Return a text with the numbers that are known, and a verdict."""
+    """Return a sentence with the known means and a verdict, for a task without a comparison."""
     rows = by_metric[-1]
     numbers = [text for each in by_metric if (text := _known_numbers(each))]
     start = " ".join(numbers) or "There is no result yet."
-    if any(row.variant.under_way for row in rows):
+    if any(row.variant.in_progress for row in rows):
         return f"{start} Runs are in progress.", UNFINISHED
     return f"{start} There is nothing to compare with.", ""
 
 
 def _known_numbers(rows: Sequence[Compared]) -> str:
-    """Return the mean of each variant by one metric; nothing without results."""
+    """Return the mean of each variant by one metric in a sentence; empty without results."""
     metric, task = rows[0].metric, rows[0].variant.task
     known = [row.variant for row in rows if row.variant.values(metric.key)]
     numbers = [
@@ -109,7 +109,7 @@ def _known_numbers(rows: Sequence[Compared]) -> str:
 
 
 def effect_sentence(row: Compared) -> str:
-    """Return a comparison in a sentence that names both sides."""
+    """Describe a comparison in one sentence that names both sides."""
     if row.baseline is None or row.difference is None:
         return ""
     ours, theirs = row.variant.style.name, row.baseline.style.name
@@ -158,13 +158,14 @@ def answers_on_tasks(context: Context, tasks: OnTasks) -> list[Answer]:
 
 
 def asked_question(context: Context) -> str:
-    """Return the question of the only comparison that asks one; nothing if several do."""
+    """Return the question of the comparison if exactly one study asks a question, else ""."""
     questions = [study.question for study in _asking(context)]
     return questions[0] if len(questions) == 1 else ""
 
 
 def answers_in_brief(context: Context, tasks: OnTasks) -> list[Answer]:
-    """Answer the comparisons only, for a report that answers other questions first."""
+    """Answer only the comparisons that ask a question, for a report that puts other questions
+    first."""
     names = {study.name for study in _asking(context)}
     asked = {title: rows for title, rows in tasks.items() if _is_asked(rows, names)}
     question = asked_question(context)
@@ -174,12 +175,12 @@ def answers_in_brief(context: Context, tasks: OnTasks) -> list[Answer]:
 
 
 def _is_asked(rows: Sequence[Compared], studies: Set[str]) -> bool:
-    """Return whether one of these studies has runs of a variant."""
+    """Return whether one of these studies has runs of a compared variant."""
     return any(row.variant.studies & studies for row in rows)
 
 
 def _asking(context: Context) -> list[FoundStudy]:
-    """Return the comparisons that ask a question."""
+    """Return the comparison studies that state a question."""
     studies = context.collection.studies
     return [study for study in studies if study.kind == "comparison" and study.question]
 
@@ -190,9 +191,9 @@ def summary_section(
     grid: Table | None = None,
     figure: Picture | None = None,
 ) -> Section:
-    """Return the first screen: answers, verdicts at a glance, a figure, what is missing.
+    """Return the first screen: answers, grid of verdicts, a figure, missing runs.
 
-    Without a grid or a figure, those of the comparisons on tasks are shown.
+    If no grid or figure is given, they are made from the comparisons on tasks.
     """
     if tasks := compared_tasks(context):
         grid = grid or verdict_grid(_columns_of_grid(context, tasks))
@@ -217,7 +218,8 @@ def compared_tasks(context: Context) -> OnTasks:
 
 
 def unfinished(context: Context) -> str:
-    """Return how many runs are not in the results, and which studies lack some; nothing if none."""
+    """Describe the runs without a result and the studies they belong to; empty if there are
+    none."""
     parts = [f"{n} {state}" for state, n in incomplete_runs(context).items()]
     if missing := context.collection.missing:
         lacking = Counter(study for run in missing for study in run.studies or ["an experiment"])
@@ -229,7 +231,7 @@ def unfinished(context: Context) -> str:
 
 
 def _columns_of_grid(context: Context, tasks: OnTasks) -> OnTasks:
-    """Return the comparisons of the grid by the head of their column."""
+    """Return the comparisons of the grid, by the title of their column."""
     columns: dict[str, Sequence[Compared]] = {}
     for title in tasks:
         by_metric = compared_by_answers(context, title)
@@ -264,7 +266,8 @@ def unit_of(row: Compared) -> str:
 
 
 def _grid_cell(row: Compared) -> Cell:
-    """Return the verdict with the difference, or with the mean of what has no difference."""
+    """Return a cell with the verdict and the difference, or with the mean if there is no
+    difference."""
     text = in_digits(row.difference, row.scale)
     if row.difference is None:
         text = metric_cell(row.variant, row.metric.key, row.scale).text
@@ -276,7 +279,7 @@ def ranking_picture(
 ) -> Picture | None:
     """Return the figure of interquartile means, best on top; None if the baseline has none.
 
-    With `most` it has that many variants, and the width of a phone.
+    `most` limits the number of variants and makes the figure as narrow as a phone.
     """
     task, baseline, metric = rows[0].variant.task, _baseline_label(rows), rows[0].metric
     known = {row.variant.label: row.iqm for row in rows if row.iqm}
@@ -301,5 +304,5 @@ def ranking_picture(
 
 
 def _baseline_label(rows: Sequence[Compared]) -> str:
-    """Return the label of the row that is the baseline; nothing if none is."""
+    """Return the label of the baseline's row; empty if there is none."""
     return next((row.variant.label for row in rows if row.is_baseline), "")

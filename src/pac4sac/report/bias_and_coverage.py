@@ -1,5 +1,5 @@
-"""Sections on what runs measured during training: the value bias of their critics, and how widely
-they visited states. A table has the last measurements, a figure the curves over the steps."""
+"""Sections on two measurements during training: the value bias of critics and the coverage of
+states. A table shows the last measurements, a figure the curves over training steps."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ WIDER, NARROWER = "wider", "narrower"
 WIDTHS = (WIDER, NARROWER, *VERDICTS)
 QUANTITIES = {"nearest": "distance to the nearest state", "log_volume": "log-volume"}
 Choose = Callable[[Sequence[Variant]], Variant | None]
-# of a task and the variants measured on it
+# (title of a task, its measured variants) -> sentences and columns
 About = Callable[[str, Sequence[Variant]], tuple[list[str], list[Column]]]
 Row = Mapping[str, float]
 WIDE = 30.0  # ratio of biases above which a linear axis hides the small ones
@@ -57,10 +57,10 @@ WIDE = 30.0  # ratio of biases above which a linear axis hides the small ones
 
 @dataclass(frozen=True)
 class Measurements:
-    log: str  # its name, as a record has it
-    numbers: tuple[str, ...]  # without which a row is not whole
-    study: str = ""  # the kind of which the variants come first
-    section: str = ""  # its name, if it is not that of the log
+    log: str  # attribute of a `RunRecord` that holds the rows
+    numbers: tuple[str, ...]  # keys that a complete row has
+    study: str = ""  # kind of the studies whose variants come first
+    section: str = ""  # name of the section, if it is not that of the log
     is_detail: bool = False  # figures for the HTML page only
 
     @property
@@ -68,27 +68,27 @@ class Measurements:
         return self.section or self.log
 
     def of(self, run: RunRecord) -> list[Row]:
-        """Return the rows of a run that have all numbers: a diverged run has some without."""
+        """Return the complete rows of a run; a diverged run can have rows without a number."""
         rows = getattr(run, self.log)
         return [row for row in rows if all(is_number(row.get(name)) for name in self.numbers)]
 
     def measured(self, variants: Sequence[Variant]) -> list[Variant]:
-        """Return the variants of which a run was measured."""
+        """Return the variants with at least one measured run."""
         return [variant for variant in variants if any(map(self.of, variant.runs))]
 
     def at_the_end(self, variant: Variant) -> list[list[Row]]:
         """Return all rows of each run that is complete and was measured at its end.
 
-        There are none while others are under way, since the first to be complete are those solved
-        early.
+        The list is empty while runs are in progress, because the first complete runs are the early
+        solved ones.
         """
-        if variant.under_way:
+        if variant.in_progress:
             return []
         logs = [self._up_to_the_end(outcome.run.record) for outcome in variant.complete]
         return [rows for rows in logs if rows]
 
     def _up_to_the_end(self, run: RunRecord) -> list[Row]:
-        """Return the rows of a run; nothing if its log is damaged or lacks the end."""
+        """Return the rows of a run; empty if its log is damaged or ends early."""
         rows = self.of(run)
         if not rows or self.log in run.damage:
             return []
@@ -106,7 +106,7 @@ class Measurements:
     def compose(self, context: Context, about: About, draw: figures.Draw) -> Section | None:
         """Return the section on all tasks with measured results.
 
-        `about` makes the sentences on a task and the further columns of its table.
+        `about` returns the sentences on a task and further columns of its table.
         """
         blocks: list[Block] = []
         for title in context.variants:
@@ -148,7 +148,8 @@ class Measurements:
         ]
 
     def figure(self, variants: Sequence[Variant], quantities: Mapping[str, str]) -> Figure:
-        """Draw a panel for each quantity, with the title of its axis, over the training steps."""
+        """Draw one panel per quantity over the training steps; `quantities` maps keys to axis
+        titles."""
         title = f"{variants[0].task.title}: {TEXTS[self.name]['title']}"
         figure, panels = figures.new_figure(title, len(quantities))
         for panel, (name, axis) in zip(panels, quantities.items(), strict=True):
@@ -164,7 +165,7 @@ class Measurements:
         return figure
 
     def _draw_curve(self, panel: Any, variant: Variant, name: str) -> Estimate:
-        """Draw the mean of the seeds, and return the end."""
+        """Draw the mean over seeds, and return its final value."""
         steps, rows = self.curves(variant)
         values = np.array([[row[name] for row in of_run] for of_run in rows])
         mean, low, high = figures.band_of(values)
@@ -175,7 +176,7 @@ class Measurements:
     def curves(self, variant: Variant) -> tuple[list[float], list[list[Row]]]:
         """Return the steps at which all runs were measured, and the rows of each run there.
 
-        At other steps a mean would be of other runs.
+        At other steps the mean would be over fewer runs.
         """
         logs = self._rows_by_step(variant)
         if not logs:
@@ -184,7 +185,8 @@ class Measurements:
         return steps, [[log[step] for step in steps] for log in logs]
 
     def _rows_by_step(self, variant: Variant) -> list[dict[float, Row]]:
-        """Return the rows of each measured run, without runs that broke off unless all did."""
+        """Return the rows of each measured run by step, without runs that ended early unless all
+        did."""
         unbroken = [run for run in variant.runs if run.status not in BROKEN_OFF]
         logs = [self.of(run) for run in unbroken or variant.runs]
         return [{row["step"]: row for row in rows} for rows in logs if rows]
@@ -198,7 +200,7 @@ COVERAGE = Measurements("coverage", ("step", "nearest", "log_volume"), is_detail
 
 
 def final_bias(variant: Variant) -> Estimate | None:
-    """Return the bias at the end of training, over the seeds that reached it."""
+    """Return the mean bias at the end of training over the seeds that reached it."""
     rows = [rows[-1] for rows in BIAS.at_the_end(variant)]
     if len(rows) == 1 and all(is_number(rows[0].get(end)) for end in ("low", "high")):
         return Estimate(rows[0]["bias"], rows[0]["low"], rows[0]["high"])
@@ -207,7 +209,7 @@ def final_bias(variant: Variant) -> Estimate | None:
 
 def critic_verdict(variant: Variant) -> str:
     """Return whether the critic overestimates at the end of training."""
-    if variant.under_way:
+    if variant.in_progress:
         return UNFINISHED
     bias = final_bias(variant)
     return bias_verdict(bias) if bias else NOT_MEASURED
@@ -236,7 +238,7 @@ def bias_section(context: Context) -> Section | None:
 
 
 def _critics_in_words(title: str, variants: Sequence[Variant]) -> str:
-    """Return the verdicts on the critics of a task, without shooting and with it."""
+    """Return sentences with the verdicts on the critics of a task, without shooting and with it."""
     by_shooting = {
         "without": [variant for variant in variants if variant.shots <= 1],
         "with": [variant for variant in variants if variant.shots > 1],
@@ -282,7 +284,7 @@ def _bias_sizes(variant: Variant) -> list[float]:
     return [abs(row["bias"]) for row in rows if row["bias"]]
 
 
-# --- how widely states were visited: does anything foster exploration?
+# --- coverage of states
 
 
 def coverage_section(context: Context, choose: Choose | None = None) -> Section | None:
@@ -335,7 +337,7 @@ def over_training(variant: Variant, name: str) -> float | None:
 
 
 def coverage_figure(variants: Sequence[Variant]) -> Figure:
-    """Draw how widely states were visited over the steps of training."""
+    """Draw the coverage of states over the training steps."""
     figure = COVERAGE.figure(
         variants, QUANTITIES | {"nearest": "mean distance to the nearest state"}
     )

@@ -24,7 +24,7 @@ def train_command(runs: Sequence[RunRecord], seeds: str) -> str:
         return f"# Train with the script or notebook that defines {' and '.join(lost)}."
     task, task_changes = _given_task(first)
     steps = task_changes.pop("steps", None)
-    # Only a solved run shows if it would stop then.
+    # Only a solved run shows whether `stop_when_solved` was set.
     stops_when_solved = any((run.status_detail or "").startswith("solved") for run in runs)
     options: dict[str, Any] = {
         "--algo": first.algo,
@@ -51,23 +51,23 @@ def _only_in_a_script(run: RunRecord) -> list[str]:
 
 
 def _given_task(run: RunRecord) -> tuple[str, dict[str, Any]]:
-    """Return the name by which `train` finds the task, and its fields that were changed."""
+    """Return the task name that `train` accepts, and the task fields that were overridden."""
     given = run.about.get("given_task", {})
     name, changes = given.get("task"), given.get("changes")
     if isinstance(name, str) and isinstance(changes, dict):
         return name, dict(changes)
-    # Older runs do not show which fields were changed: all are given.
+    # Older runs do not record which fields were overridden, so all of them are given.
     stored = {key: run.task[key] for key in TASK_FIELDS if run.task.get(key)}
     return str(run.task.get("env_id", run.task["name"])), stored
 
 
 def _unless(default: T, value: T) -> T | None:
-    """Return a value; None if it is the default, which no option needs to set."""
+    """Return the value, or None if it is the default and needs no option."""
     return None if value == default else value
 
 
 def _option_words(option: str, value: Any) -> list[str]:
-    """Return an option with its values; nothing without a value."""
+    """Return the words of an option and its values; empty if the value is None or False."""
     if not value:
         return []
     if value is True:
@@ -78,7 +78,7 @@ def _option_words(option: str, value: Any) -> list[str]:
 
 
 def _measuring_options(run: RunRecord) -> dict[str, Any]:
-    """Return how a run was computed and measured, as far as its folder shows it."""
+    """Return the options of device and measurements that the folder of a run records."""
     options: dict[str, Any] = {
         "--precision": _unless("float32", run.computed.get("precision")),
         "--device": run.computed.get("device"),
@@ -86,14 +86,14 @@ def _measuring_options(run: RunRecord) -> dict[str, Any]:
     }
     for log in ("evaluations", *MEASUREMENTS):
         steps = sorted({row["step"] for row in getattr(run, log) if type(row.get("step")) is int})
-        # All have a measurement at the end, which is the default for evaluations only.
+        # Every log has a final row, but only evaluations are at the end by default.
         if len(steps) > (log == "evaluations"):
             options[f"--{log.replace('evaluations', 'evaluate')}-every"] = steps[0]
     return options
 
 
 def _common(options: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the options that all have in common."""
+    """Return the options that have the same value in all mappings."""
     first, *others = options
     return {
         name: value

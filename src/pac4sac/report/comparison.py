@@ -43,7 +43,7 @@ SIGNIFICANT = 0.05
 
 @dataclass(frozen=True)
 class VariantGroup:
-    """Hold variants of one task that are a family: p-values are corrected for its members."""
+    """Hold variants of one task that form a family: p-values are corrected over its members."""
 
     title: str
     members: Sequence[Variant]
@@ -51,13 +51,13 @@ class VariantGroup:
 
 @dataclass(frozen=True)
 class Context:
-    """Hold what all sections show. Tasks are known by their titles."""
+    """Hold the data that all sections show; tasks are identified by their titles."""
 
     collection: Collection
     variants: Mapping[str, Sequence[Variant]]  # by task
-    groups: Mapping[str, Sequence[VariantGroup]]  # of the results on a task: each is in one
-    baselines: Mapping[str, Variant | None]  # of the results on a task
-    companions: Mapping[str, Variant]  # what is drawn in the figures of all groups of a task
+    groups: Mapping[str, Sequence[VariantGroup]]  # title of a task -> groups; each result is in one
+    baselines: Mapping[str, Variant | None]  # title of a task -> its baseline
+    companions: Mapping[str, Variant]  # title of a task -> the variant drawn in all its figures
 
     def results(self, task: str) -> list[Variant]:
         return [variant for variant in self.variants[task] if variant.is_result]
@@ -79,14 +79,14 @@ class Context:
 
 @dataclass(frozen=True)
 class Quantity:
-    """Say what variants are compared by, with the verdicts on more and less than the baseline."""
+    """Define a compared quantity, with the verdicts for above and below the baseline."""
 
     values: Callable[[Variant], Sequence[float]]
     more: str
     less: str
-    test: Callable[[Variant, Variant], Difference] | None = None  # instead of Welch's of the values
-    lower_is_better: bool | None = None  # None: ranks decide nothing
-    metric: Metric | None = None  # if it is one
+    test: Callable[[Variant, Variant], Difference] | None = None  # default: Welch's test
+    lower_is_better: bool | None = None  # None: no rank test
+    metric: Metric | None = None  # the metric with these values, if any
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Compared:
     baseline: Variant | None
     quantity: Quantity
     difference: Difference | None = None
-    # p-values, corrected for the other variants of the family
+    # p-values, corrected over the family
     p: float | None = None
     p_ranks: float | None = None
     family: str = ""
@@ -106,12 +106,12 @@ class Compared:
 
     @property
     def metric(self) -> Metric:
-        """Return what variants are compared by."""
+        """Return the metric of the comparison."""
         return self.quantity.metric or self.variant.task.headline
 
     @property
     def scale(self) -> float:
-        """Return by what the difference is divided when shown."""
+        """Return the divisor of the displayed difference."""
         return self.variant.task.scale_of(self.metric)
 
     @cached_property
@@ -132,7 +132,8 @@ class Compared:
 
     @cached_property
     def verdict(self) -> str:
-        """Return the verdict in words: by the means, else by the ranks."""
+        """Return the verdict in words, by the means or, if they are not significant, by the
+        ranks."""
         if self.is_baseline:
             return BASELINE
         if self._is_under_way:
@@ -148,7 +149,7 @@ class Compared:
     @property
     def _is_under_way(self) -> bool:
         both = (self.variant, self.baseline)
-        return any(variant is not None and variant.under_way for variant in both)
+        return any(variant is not None and variant.in_progress for variant in both)
 
 
 def is_significant(p: float | None) -> bool:
@@ -158,7 +159,7 @@ def is_significant(p: float | None) -> bool:
 def compare(
     variants: Sequence[Variant], baseline: Variant | None, quantity: Quantity, family: str = ""
 ) -> list[Compared]:
-    """Compare variants with a baseline; p-values are corrected for all of them."""
+    """Compare variants with a baseline; p-values are corrected over all of them (Holm)."""
     tests = [_test(variant, baseline, quantity) for variant in variants]
     p_means = statistics.holm([difference.p if difference else None for difference, _ in tests])
     p_ranks = statistics.holm([p_rank for _, p_rank in tests])
@@ -173,7 +174,8 @@ def compare(
 def _test(
     variant: Variant, baseline: Variant | None, quantity: Quantity
 ) -> tuple[Difference | None, float | None]:
-    """Return the difference from the baseline and the p-value of the ranks, before correction."""
+    """Return the difference from the baseline and the rank test's p-value, both before
+    correction."""
     if baseline is None or variant is baseline:
         return None, None
     ours, theirs = quantity.values(variant), quantity.values(baseline)
@@ -191,7 +193,7 @@ def compare_headline(
     family: str = "",
     metric: Metric | None = None,
 ) -> list[Compared]:
-    """Compare variants of a task by what they are ranked by, or another metric."""
+    """Compare variants of a task by the task's headline metric, or by another one."""
     metric = metric or variants[0].task.headline
     more, less = (WORSE, BETTER) if metric.lower_is_better else (BETTER, WORSE)
     quantity = Quantity(
@@ -205,7 +207,7 @@ def compare_headline(
 
 
 def first_with_results(variants: Sequence[Variant], names: Iterable[str] = ()) -> Variant | None:
-    """Return the variant of the first of the names that has results, else the first that has."""
+    """Return the variant of the first name with results, else the first variant with results."""
     known = [variant for variant in variants if variant.has_results]
     for name in names:
         for variant in known:
@@ -233,13 +235,13 @@ def in_words(labels: Iterable[tuple[str, str]], order: Sequence[str]) -> str:
 
 
 def tally(rows: Sequence[Compared]) -> str:
-    """Return all verdicts in words, with P(better) if ranks decide."""
+    """Return all verdicts in words, with P(better) if the rank test decides."""
     others = [row for row in rows if not row.is_baseline]
     return in_words([(row.verdict, _label_and_chance(row)) for row in others], VERDICTS)
 
 
 def _label_and_chance(row: Compared) -> str:
-    """Return the label, with P(better) if ranks decide."""
+    """Return the label, with P(better) if the rank test decides."""
     if USUALLY not in row.verdict or row.improvement is None:
         return row.variant.label
     return f"{row.variant.label} (P(better) = {row.improvement.value:.2f})"
@@ -251,7 +253,7 @@ def _label_and_chance(row: Compared) -> str:
 def comparison_table(name: str, caption: str, rows: Sequence[Compared], task: TaskView) -> Table:
     metric, until_solved = task.headline, _metric_until_solved(task)
     evaluation = partial(Column, group="final evaluation")
-    # The most important columns come first, since a narrow page folds the last ones.
+    # The most important columns come first, because narrow pages fold the last ones.
     columns = [
         words("Variant", lambda row: variant_cell(row.variant)),
         words("Against baseline", lambda row: verdict_cell(row.verdict)),
@@ -279,7 +281,7 @@ def _metric_until_solved(task: TaskView) -> Metric:
 
 
 def _unused_columns(rows: Sequence[Compared], task: TaskView) -> set[str]:
-    """Return the titles of columns that would say nothing."""
+    """Return the titles of columns without information for these rows."""
     unused: set[str] = set()
     if not any(row.is_baseline for row in rows):
         unused |= {"Against baseline", "difference [95%]", "P(better than baseline) [95%]"}
@@ -320,7 +322,7 @@ def ends_table(
     by_metric: Mapping[str, Sequence[Compared]],
     only_csv: Sequence[str] = (),
 ) -> Table:
-    """Return the table of all variants by several metrics, some of them in the CSV only."""
+    """Return the table of all variants with several metrics, some of them in the CSV only."""
     columns = [
         words("Variant", lambda row: variant_cell(row[0].variant)),
         data("variant", get=lambda row: row[0].variant.label),
@@ -335,7 +337,8 @@ def _columns_of_end(place: int, key: str) -> list[Column]:
     def mean(row: Sequence[Compared]) -> Estimate | None:
         return mean_of(row[place].values)
 
-    group = partial(Column, group=METRICS[key].title.split(" (")[0])  # the caption has the rest
+    # The caption has the part of the title in brackets.
+    group = partial(Column, group=METRICS[key].title.split(" (")[0])
     return [
         group("mean [95%]", mean, with_ends(key)),
         group(
@@ -351,7 +354,7 @@ def _columns_of_end(place: int, key: str) -> list[Column]:
 
 
 def mean_of(values: Sequence[float]) -> Estimate | None:
-    """Return the mean of values with its interval; None of no values."""
+    """Return the mean of values with its interval; None without values."""
     return statistics.mean_interval(values) if values else None
 
 
@@ -360,17 +363,18 @@ def variant_cell(variant: Variant) -> Cell:
 
 
 def metric_cell(variant: Variant, metric: str, scale: float = 1.0) -> Cell:
-    """Return mean ± standard deviation of a metric."""
+    """Return a cell with mean ± standard deviation of a metric."""
     values, note = variant.shown(metric)
     if not values:
         return Cell(note=note)
     summary = summarise(values)
-    # What may yet grow has no place in an order.
+    # Without a sort value, because regret may still grow.
     return Cell(in_digits(summary, scale), None if note else summary.mean, note=note)
 
 
 def runs_cell(variant: Variant) -> Cell:
-    """Return how many runs are complete, and how many ended otherwise or have damaged logs."""
+    """Return a cell with the number of complete runs, and a note on other states and damaged
+    logs."""
     counts = {state: variant.count(state) for state in (*CUT_SHORT, "unfinished")}
     counts["with damaged logs"] = sum(bool(run.damage) for run in variant.runs)
     text = variant.complete_text

@@ -12,7 +12,7 @@ from pac4sac.runs.statistics import Estimate, Summary, median, summarise
 
 BASELINE = "sac"
 NORMAL_97_5 = 1.959964
-TURNS = 2  # the version of cost.json since which the algorithms are timed in turns
+TURNS = 2  # since this version of cost.json, algorithms are timed in turns
 
 
 class Machine:
@@ -23,11 +23,11 @@ class Machine:
         self.in_turns = int(self.content.get("version", 1)) >= TURNS
         self.device = str(self.content.get("device", "cpu"))
         rows = self.content["rows"]
-        # Of a study on several tasks, the first is shown.
+        # If a study has several tasks, the first one is shown.
         shown_task = rows[0].get("task") if rows else None
         shown = [row for row in rows if row.get("task") == shown_task]
         timed = [row for row in rows if _times(row)]
-        # by task and label, round by round
+        # (task, label) -> seconds of each round
         self.times = {(row.get("task"), _label(row)): _times(row) for row in timed}
         self.seconds = {_label(row): _times(row) for row in shown if row in timed}
         self.rows = {_label(row): row for row in shown}
@@ -45,13 +45,14 @@ class Machine:
 
     @property
     def about(self) -> str:
-        """Return how the times were measured, with the command that repeats the measurement."""
+        """Describe the measurement, with the command that repeats it."""
         note = "" if self.in_turns else f" {TEXTS['cost']['one_after_another']}"
         facts = ", ".join(self._facts())
         return f"{self.title}: {facts}. Repeat it with `{self._command()}`.{note}"
 
     def _facts(self) -> list[str]:
-        """Return machine, versions, backend, precision, number of repetitions and date."""
+        """Return machine, versions, backend, precision, number of repetitions and date, each as a
+        phrase."""
         content, versions = self.content, self.content.get("versions", {})
         known = {
             **content.get("machine", {}),
@@ -78,7 +79,8 @@ class Machine:
         return shlex.join(words)
 
     def _how(self, name: str) -> str | None:
-        """Return how algorithms were computed: one value if all agree; None if not recorded."""
+        """Return the backend or precision of the algorithms: one value if all agree, None if not
+        recorded."""
         stored = {label: row.get(name) for label, row in self.rows.items()}
         known = {label: str(value) for label, value in stored.items() if value is not None}
         if len(set(known.values())) <= 1:
@@ -86,11 +88,12 @@ class Machine:
         return " and ".join(f"{value} ({label})" for label, value in known.items())
 
     def median_of(self, place: tuple[str, str]) -> float | None:
-        """Return seconds per 1000 steps of a task and an algorithm that the measurement names."""
+        """Return the median seconds per 1,000 steps of a (task, label) pair."""
         return float(np.median(self.times[place])) if place in self.times else None
 
     def numbers(self, label: str) -> tuple[Any, ...]:
-        """Return how often an algorithm was timed, the middle, standard deviation and ends."""
+        """Return count, median or mean, standard deviation, minimum and maximum of an algorithm's
+        times."""
         if label not in self.seconds:
             return (0,)
         seconds, times = self.seconds[label], summarise(self.seconds[label])
@@ -98,7 +101,7 @@ class Machine:
         return times.n, middle, times.sd, min(seconds), max(seconds)
 
     def seconds_shown(self, label: str) -> Cell | Summary | None:
-        """Return the median and the ends if timed in turns, else the mean and its deviation."""
+        """Return the median and range if timed in turns, else the mean and standard deviation."""
         if label not in self.seconds:
             return None
         if not self.in_turns:
@@ -107,14 +110,15 @@ class Machine:
         return Cell(f"{middle:.2f} ({least:.2f}–{largest:.2f})", middle)
 
     def relative_shown(self, label: str) -> Estimate | None:
-        """Return the time relative to SAC, with an interval if timed in turns."""
+        """Return the time relative to SAC as displayed, with an interval if timed in turns."""
         ratio = self.relative(label)
         return Estimate(ratio.value) if ratio and not self.in_turns else ratio
 
     def relative(self, label: str) -> Estimate | None:
         """Return the time relative to SAC.
 
-        If timed in turns it is the median of the ratios within rounds, else the ratio of the means.
+        If timed in turns, this is the median of the ratios within rounds, else the ratio of the
+        means.
         """
         if not {label, BASELINE} <= self.seconds.keys():
             return None
@@ -133,13 +137,13 @@ def _label(row: Mapping[str, Any]) -> str:
 
 
 def _times(row: Mapping[str, Any]) -> list[float]:
-    """Return the seconds per 1000 steps that are numbers."""
+    """Return the numeric times, in seconds per 1,000 steps."""
     values = row.get("seconds_per_1000_steps", [])
     return [float(value) for value in values if isinstance(value, int | float)]
 
 
 def _ratio_of_means(ours: Summary, theirs: Summary) -> Estimate:
-    """Return the ratio of two means, with the interval for means with small errors."""
+    """Return the ratio of two means, with the interval of the delta method."""
     ratio = ours.mean / theirs.mean
     if ours.sd is None or theirs.sd is None:
         return Estimate(ratio)
@@ -149,7 +153,7 @@ def _ratio_of_means(ours: Summary, theirs: Summary) -> Estimate:
 
 
 def machines(costs: Sequence[FoundCost]) -> list[Machine]:
-    """Return the machines that have times."""
+    """Return the machines with at least one time."""
     return [machine for machine in map(Machine, costs) if machine.seconds]
 
 
@@ -163,7 +167,7 @@ def cost_section(timed: Sequence[Machine]) -> Section | None:
 def cost_blocks(
     timed: Sequence[Machine], intro: str, published: Mapping[str, Summary] | None = None
 ) -> list[Block]:
-    """Return the table of all machines, with seconds that others published for theirs if given."""
+    """Return the table of all machines, with published seconds if given."""
     columns = [words("Algorithm", str), *_data_columns()]
     if published:
         columns += _published_columns(published)
@@ -183,7 +187,7 @@ def cost_blocks(
 
 
 def _shown_columns(group: str, seconds: Get, relative: Get) -> list[Column]:
-    """Return the columns of one machine, for rows that are labels."""
+    """Return the columns of one machine; rows are labels."""
     return [
         Column("seconds", seconds, group=group, digits=2),
         Column("÷ SAC", relative, group=group, digits=2),
@@ -202,7 +206,7 @@ def _published_columns(times: Mapping[str, Summary]) -> list[Column]:
 
 
 def _data_columns() -> list[Column]:
-    """Return the columns of the CSV, of lines that are a machine and a label."""
+    """Return the columns of the CSV; each line is a machine and a label."""
     times = ("repetitions", "seconds", "sd", "least", "largest")
     relative = ("relative_to_sac", "relative_low", "relative_high")
     return [

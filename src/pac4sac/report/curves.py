@@ -1,5 +1,5 @@
-"""The returns of all runs for the page of a report, on which they are drawn and scored again: the
-script of the page (`report.js`) computes solved episodes and regret as `runs/metrics.py` does."""
+"""The returns of all runs for the page of a report. The page draws and scores them again: its
+script (`report.js`) computes solved episodes and regret as `runs/metrics.py` does."""
 
 import math
 import os
@@ -15,7 +15,7 @@ from pac4sac.runs.metrics import STREAK
 from pac4sac.runs.reading import RunRecord
 
 VIDEOS = ("episode.gif", "episode.mp4")  # as `pac4sac watch` names them in the folder of a run
-DIGITS = 5  # of the largest return of a task
+DIGITS = 5  # significant digits of the largest return of a task
 
 NO_CURVES: dict[str, Any] = {"streak": STREAK, "tasks": []}
 
@@ -27,7 +27,7 @@ def curves_of(context: Context, out: Path) -> dict[str, Any]:
 
 
 def _own(variants: Sequence[Variant]) -> list[Variant]:
-    """Return the variants with training episodes, which curves of other projects do not have."""
+    """Return the variants with training episodes; curves of other projects have none."""
     return [variant for variant in variants if not variant.is_foreign]
 
 
@@ -37,7 +37,7 @@ def _task(context: Context, title: str, out: Path) -> dict[str, Any]:
     group_of = {variant: group.title for group in groups for variant in group.members}
     shown = (_own(groups[0].members) if groups else variants)[:AT_ONCE]
     digits = _digits(variants)
-    # Without a threshold the page has nothing to score again: it shows these means.
+    # Without a threshold the page cannot score runs again, so it shows these means.
     answers_by = task.answers_by if task.r_limit is None else []
 
     def about(variant: Variant) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def _mean(variant: Variant, metric: str) -> float | None:
 
 
 def _digits(variants: Sequence[Variant]) -> int:
-    """Return the decimals in which returns are stored."""
+    """Return the number of decimals that stored returns keep."""
     returns = [abs(value) for variant in variants for run in variant.runs for value in run.returns]
     largest = max(filter(math.isfinite, returns), default=1.0)
     return max(0, DIGITS - math.ceil(math.log10(largest or 1.0) + 1e-9))
@@ -81,7 +81,7 @@ def _run(outcome: Outcome, variant: Variant, digits: int, out: Path) -> dict[str
     record = outcome.run.record
     about: dict[str, Any] = {"run": outcome.run.place, "seed": record.seed, "status": record.status}
     about["returns"] = [_whole(float(value), digits, variant.task) for value in record.returns]
-    if variant.task.e_max is None:  # otherwise all episodes are of one length
+    if variant.task.e_max is None:  # otherwise all episodes have the same length
         about["steps"] = record.steps.tolist()
     if video := _video(record):
         place = Path(os.path.relpath(video.resolve(), out.resolve())).as_posix()
@@ -90,7 +90,7 @@ def _run(outcome: Outcome, variant: Variant, digits: int, out: Path) -> dict[str
 
 
 def _video(run: RunRecord) -> Path | None:
-    """Return the video in the folder of a run. No link is followed."""
+    """Return the video in the folder of a run, or None. Symbolic links are not followed."""
     for name in VIDEOS:
         path = run.folder / name
         if path.is_file() and not path.is_symlink():
@@ -99,7 +99,8 @@ def _video(run: RunRecord) -> Path | None:
 
 
 def _whole(value: float, digits: int, task: TaskView) -> int | None:
-    """Return a return as a whole number of its last digit, on the same side of the threshold."""
+    """Return a return in units of its last decimal, rounded so that it stays on its side of the
+    threshold."""
     if not math.isfinite(value):
         return None
     scale: int = 10**digits

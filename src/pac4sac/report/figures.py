@@ -1,4 +1,4 @@
-"""What all figures share, and their bytes, which are the same for the same data.
+"""Sizes, styles and parts that all figures share; the same data give the same bytes.
 
 Styles of algorithms are in `style.py`."""
 
@@ -26,11 +26,11 @@ SINGLE, DOUBLE = 3.3, 6.8  # inches: one column of a paper, and two
 SMALL, TEXT, TITLE = 6.5, 7.5, 9.0  # points
 INK, FAINT, GRID = "#222222", "#8a8a8a", "#e8e8e8"
 DASHED: dict[str, Any] = {"color": FAINT, "linewidth": 0.9, "linestyle": (0, (5, 3)), "zorder": 1}
-AT_ONCE = 6  # variants in one picture
+AT_ONCE = 6  # variants in one figure
 USUAL_LEGEND = 0.5  # inches of height
-CHARACTER = 0.62  # mean width of a character, by the size of its font
-MARKS = 5  # on a curve
-ON_A_PAGE = 1.9  # magnification at which text has the size of the page's
+CHARACTER = 0.62  # mean width of a character ÷ font size
+MARKS = 5  # markers on a curve
+ON_A_PAGE = 1.9  # magnification that gives text the page's size
 FEWEST_FOR_INTERVAL = 3  # seeds
 Floats = NDArray[np.float64]
 Band = tuple[Floats, Floats, Floats, Floats]  # steps, mean, and the ends of its interval
@@ -40,7 +40,7 @@ Draw = Callable[[list[Variant]], Figure]
 def new_figure(
     title: str, panels: int, width: float = DOUBLE, height: float = 2.9, columns: int | None = None
 ) -> tuple[Figure, list[Any]]:
-    """Return a figure with its panels. Without pyplot it needs no display."""
+    """Return a figure with its panels. It avoids pyplot and so needs no display."""
     figure = Figure(figsize=(width, height), layout="constrained")
     shown = drawn(title, characters(width, 1.1 * TITLE))
     figure.suptitle(shown, x=0.01, ha="left", color=INK, fontsize=TITLE, fontweight="bold")
@@ -52,7 +52,8 @@ def new_figure(
 
 
 def drawn(name: str, width: int | None = None) -> str:
-    """Return a name as matplotlib draws it literally: no formula, and not hidden from legends.
+    """Escape a name so that matplotlib draws it literally: not as a formula, nor hidden from
+    legends.
 
     A `width` in characters breaks it into lines.
     """
@@ -64,7 +65,7 @@ def drawn(name: str, width: int | None = None) -> str:
 
 
 def characters(inches: float, size: float) -> int:
-    """Return how many characters of a font size fit into a width."""
+    """Return the number of characters of a font size that fit into a width."""
     return max(8, int(72 * inches / (CHARACTER * size)))
 
 
@@ -76,7 +77,7 @@ def pictures(
     *,
     is_detail: bool = False,
 ) -> list[Picture]:
-    """Return pictures of variants with their captions, a few in each, the companion in all."""
+    """Return figures with captions, a few variants in each and the companion in all."""
     drawn: list[Picture] = []
     for caption, members in sets:
         first = [companion] if companion and companion not in members else []
@@ -94,7 +95,8 @@ def stroke(style: Style) -> dict[str, Any]:
 
 
 def curve_look(style: Style, points: int) -> dict[str, Any]:
-    """Return the options for a curve: its line, and a few marks that tell it apart in grey."""
+    """Return the options for a curve: its line, and a few markers that distinguish it in
+    greyscale."""
     every = max(1, points // MARKS)
     first = every * style.place // len(COLOURS)
     look = {"linewidth": 1.5, "markersize": 3.2, "markevery": (first, every)}
@@ -102,7 +104,7 @@ def curve_look(style: Style, points: int) -> dict[str, Any]:
 
 
 def mark(style: Style) -> dict[str, Any]:
-    """Return the options for its dots, which are hollow if its lines are dashed."""
+    """Return the options for the dots of an algorithm, hollow if its lines are dashed."""
     return {
         "color": style.colour,
         "marker": style.marker,
@@ -162,12 +164,12 @@ def add_legend(figure: Figure, *panels: Any) -> None:
         if box.width <= figure.bbox.width or columns == 1:
             break
         legend.remove()
-    # A long legend makes the figure higher, not its panels lower.
+    # A long legend makes the figure taller instead of shrinking its panels.
     figure.set_figheight(figure.get_figheight() + max(0, box.height / figure.dpi - USUAL_LEGEND))
 
 
 def draw_ends(panel: Any, end: float, ends: Sequence[tuple[Style, Estimate]]) -> None:
-    """Draw the end of each curve with its interval to the right, since bands hide one another."""
+    """Draw the final value and interval of each curve at the right, because bands overlap."""
     for place, (style, estimate) in enumerate(ends):
         x = end * (1.05 + 0.035 * place)
         if estimate.low is not None and estimate.high is not None:
@@ -185,7 +187,7 @@ def count_seeds(n: int) -> str:
 
 
 def draw_mean(panel: Any, curve: Band | None, label: str, style: Style) -> None:
-    """Draw a curve with its band. Without a curve only the legend has the label."""
+    """Draw a curve with its band; without a curve, only add the label to the legend."""
     steps, mean, low, high = curve or (np.empty(0),) * 4
     if np.isfinite(low).any():
         panel.fill_between(steps, low, high, color=style.colour, alpha=0.16, linewidth=0)
@@ -207,10 +209,9 @@ def to_svg(figure: Figure, name: str) -> str:
     out = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
         figure.savefig(out, format="svg", metadata={"Date": None}, transparent=True)
-    # settled by now; to find it again would take as long as to draw
+    # The layout is final here; computing it again would take as long as drawing.
     figure.set_layout_engine("none")
-    # A tenth of a point is finer than a screen, and a curve of many points half as long; the dots
-    # of markers need more.
+    # A tenth of a point is finer than a screen and halves long curves; markers need more digits.
     return re.sub(r"(?<= d=\")[^\"]+|(?<=\")translate[^\"]+", _coarse, out.getvalue().decode())
 
 
@@ -225,9 +226,9 @@ def _coarse(path: re.Match[str]) -> str:
 
 
 def opaque(svg: str) -> str:
-    """Return a drawing for a file, with a white background: dark pages would hide its text.
+    """Return a drawing for a file, with a white background, because dark pages would hide its text.
 
-    A drawing of one column of a paper is magnified.
+    A drawing as narrow as one column of a paper is magnified.
     """
     svg = re.sub(
         r"(<svg [^>]*>)", r'\1<rect width="100%" height="100%" fill="#ffffff"/>', svg, count=1
@@ -249,7 +250,7 @@ def to_pdf(figure: Figure) -> bytes:
 
 
 def inline_svg(svg: str, caption: str) -> str:
-    """Return a drawing for a page: no parts of a file, no ids, and colours that the theme sets."""
+    """Return a drawing to inline in a page: no XML header, no ids, and colours from the theme."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'<g id="[a-zA-Z0-9.]+_\d+">', "<g>", svg)

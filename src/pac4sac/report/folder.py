@@ -1,7 +1,7 @@
 """The folder of a report, and its manifest.
 
-The manifest lists the files that a report wrote, with checksums. Nothing else is ever removed or
-overwritten, and nothing is written through a link.
+The manifest lists the files that a report wrote, with checksums. Other files are never removed or
+overwritten, and symbolic links are not followed.
 """
 
 import hashlib
@@ -26,10 +26,10 @@ def check_folder(out: Path, mark: str) -> None:
 
     Args:
         out: The folder.
-        mark: A file that only a report has, also one without a manifest.
+        mark: A file that identifies a report without a manifest.
 
     Raises:
-        UserError: If it is a link or a file, or has other files.
+        UserError: If it is a link or a file, or contains files that are not a report.
     """
     for folder in (out, *(out / name for name in FOLDERS)):
         _check_place(folder)
@@ -39,7 +39,7 @@ def check_folder(out: Path, mark: str) -> None:
 
 
 def _check_place(folder: Path) -> None:
-    """Refuse what is neither a folder nor missing."""
+    """Refuse a path that exists and is not a folder."""
     if folder.is_symlink():
         raise UserError(
             f"{folder} is a symbolic link; give its target with --out, or remove the link."
@@ -49,9 +49,9 @@ def _check_place(folder: Path) -> None:
 
 
 def write_files(out: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files of a report by their names, in place of those of the earlier report.
+    """Write the files of a report by name, replacing those of the earlier report.
 
-    A file that somebody else wrote or changed is kept under another name.
+    A file that was changed since, or that no report wrote, is kept under another name.
     """
     before, kept = _written_before(out), []
     checksums = {name: _sha256(content) for name, content in sorted(files.items())}
@@ -70,8 +70,8 @@ def write_files(out: Path, files: Mapping[str, bytes]) -> None:
     write_whole(out / MANIFEST, json.dumps(about, indent=1).encode() + b"\n")
     if kept:
         warnings.warn(
-            f"{len(kept)} files in {out} were changed since a report wrote them. The old versions "
-            f"are kept, as {kept[0].relative_to(out)}.",
+            f"{len(kept)} changed files in {out} were kept under another name, such as "
+            f"{kept[0].relative_to(out)}.",
             stacklevel=3,
         )
 
@@ -87,17 +87,17 @@ def _sha256(content: bytes) -> str:
 
 
 def _checksum(path: Path) -> str | None:
-    """Return the checksum of a file; None if there is none, and a text for a link or a folder."""
+    """Return the checksum of a file, None if it is missing, or a word for a link or folder."""
     if path.is_symlink() or path.is_dir():
         return "no file"
     return _sha256(path.read_bytes()) if path.exists() else None
 
 
 def _written_before(out: Path) -> dict[str, str]:
-    """Return the checksums of the files that a report wrote."""
+    """Return the checksums in the manifest of the earlier report; empty if there is none."""
     try:
         about = read_json(out / MANIFEST, {"files": dict})
-    except UserError:  # then nothing is replaced
+    except UserError:  # an unreadable manifest protects all files
         return {}
     files = about["files"] if about.get("format") == FORMAT else {}
     return {name: value for name, value in files.items() if _is_sound(name, value)}

@@ -1,6 +1,5 @@
-"""A table for a terminal, as CSV, LaTeX and Markdown, and a report as Markdown: in one file, or, as
-code hosts show it best, as a README with a page for each section. Its page for a browser is in
-`page.py`."""
+"""Formats of tables (terminal, CSV, LaTeX, Markdown) and of whole reports in Markdown: one file, or
+a README with a page per section. The HTML page is in `page.py`."""
 
 import csv
 import html
@@ -49,17 +48,17 @@ def _cell_in_one_line(cell: Cell) -> str:
 
 
 def plain(value: Any) -> str:
-    """Return a value as text; nothing for None."""
+    """Return a value as text; an empty string for None."""
     if value is None:
         return ""
     if isinstance(value, float):
-        # Ten digits are more than any result has. Two machines may differ in later ones.
+        # Ten digits suffice for any result; later digits may differ between machines.
         return f"{value:.10g}"
     return str(value)
 
 
 def _no_formula(text: str) -> str:
-    """Return text that a spreadsheet does not compute: a quote marks what looks like a formula."""
+    """Put a quote before text that a spreadsheet would compute as a formula."""
     if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
         return text
     is_number = re.fullmatch(r"[-+](inf|[\d.]+(e[-+]?\d+)?)", text)
@@ -77,7 +76,8 @@ def _without_commands(table: Table) -> tuple[list[Column], list[list[Cell]]]:
 
 
 def _groups(columns: Sequence[Column]) -> list[tuple[str, int]]:
-    """Return each head over neighbours with the number of its columns; nothing if none has one."""
+    """Return each group title with its number of adjacent columns; empty if no column has a
+    group."""
     spans = [(group, len(list(members))) for group, members in groupby(c.group for c in columns)]
     return spans if any(group for group, _ in spans) else []
 
@@ -86,10 +86,10 @@ def _groups(columns: Sequence[Column]) -> list[tuple[str, int]]:
 
 
 def tables_as_text(tables: Sequence[Table]) -> str:
-    """Return tables as `show_tables` shows them."""
+    """Return tables as the text that `show_tables` prints."""
     from rich.console import Console
 
-    # The default console of a notebook knows its width, but shows tables at once.
+    # A notebook's default console would display tables directly; only its width is used.
     console = Console(width=Console().width, force_jupyter=False, color_system=None)
     with console.capture() as captured:
         show_tables(console, tables)
@@ -138,14 +138,15 @@ def _show_columns(console: "Console", title: str | None, columns: Sequence[_Text
 
 
 def _parts_that_fit(columns: Sequence[_TextColumn], width: int) -> list[list[_TextColumn]]:
-    """Return as few parts as the width of a console allows, and those as narrow as possible."""
+    """Split columns into as few parts as fit the width, each as narrow as possible."""
     fewest = len(_parts_within(columns, width))
     narrower = (_parts_within(columns, w) for w in range(width // 2, width + 1))
     return next(parts for parts in narrower if len(parts) == fewest)
 
 
 def _parts_within(columns: Sequence[_TextColumn], width: int) -> list[list[_TextColumn]]:
-    """Return columns in parts of at most this width, the first column in each: it names a row."""
+    """Split columns into parts of at most this width; the first column names the row and is in
+    each."""
     first, *others = columns
     parts = [[first]]
     for column in others:
@@ -179,7 +180,7 @@ def to_latex(table: Table) -> str:
 
 
 def _latex_lines(row: Sequence[Cell]) -> list[str]:
-    """Return the line of a row, and a line below it for notes and published values."""
+    """Return the line of a row, followed by a line of notes and published values if it has any."""
     line = _latex_row([_latex(cell.text or cell.verdict) for cell in row])
     if not any(cell.published or cell.note for cell in row):
         return [line]
@@ -209,7 +210,8 @@ def _latex(text: str) -> str:
 
 
 def to_markdown(table: Table) -> str:
-    """Return a table with its commands below it: in it, they would make it too wide to read."""
+    """Return a table in Markdown. Its commands follow below, because they would make it too
+    wide."""
     columns, rows = _without_commands(table)
     heads = _markdown_row([_markdown(column.head) for column in columns])
     rule = "|" + "|".join("---:" if column.numeric else "---" for column in columns) + "|"
@@ -226,7 +228,7 @@ def _markdown_row(cells: Sequence[str]) -> str:
 
 
 def _commands(table: Table) -> str:
-    """Return all commands of a table, each below the names that its rows have in common."""
+    """Return all commands of a table, each below the names that identify its rows."""
     named_commands = _named_commands(table)
     if not named_commands:
         return ""
@@ -251,19 +253,19 @@ def _named_commands(table: Table) -> list[tuple[str, list[str]]]:
 
 
 def _in_common(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the texts that are the same in all rows."""
+    """Return the texts that have the same value in all rows."""
     return [texts[0] for texts in zip(*rows, strict=True) if len(set(texts)) == 1]
 
 
 def _code_block(text: str) -> str:
-    """Return shell code in a fence that is longer than any in the text."""
+    """Return shell code between fences longer than any fence inside it."""
     longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"\n{fence}sh\n{text}\n{fence}\n"
 
 
 def _naming_columns(table: Table) -> list[int]:
-    """Return the places of up to two columns that name a row: text without verdicts."""
+    """Return the indices of up to two columns that name a row: text without verdicts."""
     names = []
     for k, column in enumerate(table.shown[:2]):
         if column.numeric:
@@ -285,9 +287,9 @@ def _markdown(text: str) -> str:
 
 
 def _markdown_line(text: str) -> str:
-    """Return a text that may have code in it as a line of Markdown.
+    """Return a text, which may contain code, as a line of Markdown.
 
-    A name in it begins neither a line, nor HTML, nor a link.
+    Names in it are escaped, so they start no list, HTML tag or link.
     """
     code_or_not = re.split(r"(`[^`]*`)", _one_line(text))
     for k in range(0, len(code_or_not), 2):  # not code

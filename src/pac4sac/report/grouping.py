@@ -1,4 +1,4 @@
-"""Group runs by task and variant, and give each a name that no other has."""
+"""Group runs by task and variant, and give each group a unique name."""
 
 import hashlib
 import json
@@ -19,7 +19,8 @@ from pac4sac.runs.metrics import evaluation_episodes, has_equal_episodes
 def variants_by_task(
     runs: Sequence[FoundRun], first_tasks: Sequence[str] = (), first_labels: Sequence[str] = ()
 ) -> dict[str, list[Variant]]:
-    """Return the variants of each task by its title: first those named, then others by name."""
+    """Return the variants of each task by its title, the named ones first, the others sorted by
+    name."""
     on_tasks = list(group_by(runs, _task_key).values())
     views = {_task_view(members, on_tasks): members for members in on_tasks}
     in_order = sorted(views, key=lambda task: (_place(task.name, first_tasks), task.title))
@@ -32,12 +33,12 @@ def variants_by_task(
 def _task_key(run: FoundRun) -> str:
     """Return the settings of the task of a run as text."""
     settings = dict(run.record.task)
-    settings.pop("updates_per_step", None)  # a setting of the run
+    settings.pop("updates_per_step", None)  # belongs to the run, not to the task
     return json.dumps(settings, sort_keys=True)
 
 
 def _rank(variant: Variant, first_labels: Sequence[str]) -> tuple[int, bool, list[tuple[int, str]]]:
-    """Return what variants are sorted by: the first labels, other results, then the rest."""
+    """Return the sort key of a variant: first labels, then other results, then the rest."""
     place = _place(variant.label, first_labels)
     is_last = place == len(first_labels) and not variant.is_result
     return place, is_last, natural(variant.label)
@@ -48,7 +49,7 @@ def _place(name: str, order: Sequence[str]) -> int:
 
 
 def _share_styles(variants: Sequence[Variant]) -> None:
-    """Give variants of the same label one style, and others different ones."""
+    """Give variants of the same label the same style, and other labels different styles."""
     styles = assign_styles(variant.label for variant in variants)
     for variant in variants:
         variant.style = styles[variant.label]
@@ -70,7 +71,8 @@ def _variants(task: TaskView, runs: Sequence[FoundRun]) -> list[Variant]:
 
 
 def _by_evaluation_protocol(runs: Sequence[FoundRun]) -> list[tuple[Sequence[FoundRun], str]]:
-    """Split runs by the number of their evaluation episodes, each part with its name.
+    """Split runs by their number of evaluation episodes; return each part with a suffix for its
+    name.
 
     Runs without evaluations join the largest part.
     """
@@ -83,7 +85,7 @@ def _by_evaluation_protocol(runs: Sequence[FoundRun]) -> list[tuple[Sequence[Fou
 
 
 def _variant_key(run: FoundRun) -> str:
-    """Return all that the runs of a variant have in common as text."""
+    """Return the facts that all runs of a variant share, as text."""
     key = [run.record.algo, _settings(run), run.chose, _code(run), bool(run.instead)]
     return json.dumps(key, sort_keys=True)
 
@@ -110,13 +112,13 @@ def _suffix(run: FoundRun) -> str:
 
 
 def _settings(run: FoundRun) -> dict[str, Any]:
-    """Return the settings of a run; weights that it began with set it apart like a setting."""
+    """Return the settings of a run; its initial weights count as a setting."""
     record = run.record
     return record.config | ({"started_from": record.started_from} if record.started_from else {})
 
 
 def _code(run: FoundRun) -> dict[str, Any]:
-    """Return what trained a run: runs of different code or simulators are never taken together."""
+    """Return code and simulators of a run; runs that differ in these are never averaged."""
     about = run.record.about
     versions = about.get("simulators") or {}
     return {
@@ -128,14 +130,15 @@ def _code(run: FoundRun) -> dict[str, Any]:
 
 
 def _checksum(facts: Any) -> str:
-    """Return a short checksum of facts; nothing if there are none."""
+    """Return a short checksum of facts; an empty string if there are none."""
     if not facts:
         return ""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def _label(members: Sequence[FoundRun]) -> str:
-    """Return the name of the algorithm if runs have it as a label, else the plainest label.
+    """Return the algorithm's name if it is one of the runs' labels, else the shortest label without
+    "=".
 
     A label made of the values of a sweep has an equals sign. Other tasks may lack it.
     """
@@ -147,7 +150,7 @@ def _label(members: Sequence[FoundRun]) -> str:
 
 
 def _task_view(runs: Sequence[FoundRun], tasks: Sequence[Sequence[FoundRun]]) -> TaskView:
-    """Return the task of some runs, with a title that no other task has."""
+    """Return the task of some runs with a unique title."""
     settings = runs[0].record.task
     complete = {"horizon": None, "r_limit": None, "steps": None, "env_kwargs": {}} | settings
     equal_episodes = all(has_equal_episodes(run.record) for run in runs)
@@ -158,7 +161,7 @@ def _task_view(runs: Sequence[FoundRun], tasks: Sequence[Sequence[FoundRun]]) ->
 def _task_title(runs: Sequence[FoundRun], tasks: Sequence[Sequence[FoundRun]]) -> str:
     """Return the name of a task with the settings that distinguish it from others of its name.
 
-    If only one of these has runs that count as results, that one has the plain name.
+    If only one of the tasks with this name has results, it keeps the plain name.
     """
     settings = runs[0].record.task
     name = str(settings["name"])
@@ -171,7 +174,7 @@ def _task_title(runs: Sequence[FoundRun], tasks: Sequence[Sequence[FoundRun]]) -
 
 
 def _has_results(runs: Sequence[FoundRun]) -> bool:
-    """Return whether some runs count as results: those that chose a setting do not."""
+    """Return whether some runs count as results; runs that chose a setting do not."""
     return not all(run.chose for run in runs)
 
 
@@ -180,7 +183,7 @@ def _differences(settings: Mapping[str, Any], others: Sequence[Mapping[str, Any]
 
 
 def set_apart(settings: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the settings that are not the same for all."""
+    """Return the settings whose values are not the same in all the others."""
     return {
         name: value
         for name, value in settings.items()

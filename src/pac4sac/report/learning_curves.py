@@ -34,14 +34,14 @@ from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.statistics import Estimate, solved_fraction_curve
 from pac4sac.runs.status import BROKEN_OFF
 
-THIN_LINES = 5  # single runs in one panel
-POINTS = 400  # of a curve
+THIN_LINES = 5  # single runs drawn in one panel
+POINTS = 400  # points on a curve
 
 
 def learning_curve_picture(path: str | Path, runs: Sequence[RunRecord]) -> None:
-    """Draw one panel per task, one colour per algorithm and variant.
+    """Draw learning curves with one panel per task and one colour per variant.
 
-    The suffix of `path` chooses the format.
+    The suffix of `path` selects the format.
     """
     by_task = group_by(runs, key=lambda run: str(run.task["name"]))
     variants = group_by_variant(runs)
@@ -59,7 +59,7 @@ def learning_curve_picture(path: str | Path, runs: Sequence[RunRecord]) -> None:
 
 
 def group_by_variant(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
-    """Return runs by a name such as `pac4sac, xi=0.1`; those of a name differ in seed and task."""
+    """Group runs by a name such as `pac4sac, xi=0.1`; runs of one name differ in seed and task."""
     settings = varying_settings(runs)
 
     def name(run: RunRecord) -> str:
@@ -70,7 +70,7 @@ def group_by_variant(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
 
 
 def learning_figure(variants: Sequence[Variant]) -> Figure:
-    """Draw the returns of training episodes, and the fraction of runs that are solved."""
+    """Draw the returns of training episodes and the fraction of solved runs."""
     task = variants[0].task
     figure, panels = new_figure(f"Learning curves on {task.title}", 2 if task.has_regret else 1)
     draw_variants(panels[0], variants, title="Mean over seeds with 95% CI")
@@ -92,7 +92,8 @@ def evaluation_figure(variants: Sequence[Variant]) -> Figure:
 
 
 def _evaluation_curve(runs: Sequence[RunRecord]) -> Band | None:
-    """Return the mean of some runs with its interval, at the steps at which all were evaluated."""
+    """Return the mean of runs with its interval, at the steps at which all of them were
+    evaluated."""
     by_step = [evaluation_curve(run) for run in runs]
     steps = sorted(set.intersection(*(set(curve) for curve in by_step)))
     if not steps:
@@ -102,7 +103,7 @@ def _evaluation_curve(runs: Sequence[RunRecord]) -> Band | None:
 
 
 def _draw_solved_fractions(panel: Any, variants: Sequence[Variant]) -> None:
-    """Draw the fraction of runs solved over the episodes, and its end with an interval."""
+    """Draw the fraction of solved runs over episodes, and its final value with an interval."""
     middle = (len(variants) - 1) / 2
     ends = []
     for place, variant in enumerate(variants):
@@ -116,7 +117,7 @@ def _draw_solved_fractions(panel: Any, variants: Sequence[Variant]) -> None:
 
 
 def overview_figure(tasks: Mapping[str, Sequence[Variant]]) -> Figure:
-    """Draw a small panel for each task, as wide as one column of a paper: a phone shows it."""
+    """Draw one small panel per task, as wide as one column of a paper so that it fits a phone."""
     rows, columns = math.ceil(len(tasks) / 2), min(2, len(tasks))
     figure, panels = new_figure(
         "Learning curves by task", len(tasks), SINGLE, 0.7 + 1.3 * rows, columns
@@ -148,7 +149,7 @@ def draw_returns(
     *,
     count: bool = True,
 ) -> None:
-    """Draw the runs of each variant, by its label, and the return threshold."""
+    """Draw the runs of each variant, given by label, and the return threshold."""
     with_episodes = [run for members in runs.values() for run in members if run.episodes]
     window = 1 + max((len(run.episodes) for run in with_episodes), default=0) // 100
     lines = len(with_episodes) <= THIN_LINES
@@ -165,9 +166,9 @@ def draw_returns(
 def _draw_variant(
     panel: Any, runs: Sequence[RunRecord], window: int, style: Style, *, lines: bool, count: bool
 ) -> None:
-    """Draw the mean of some runs; `lines` adds each run, and `count` their number to the legend.
+    """Draw the mean of runs; `lines` draws each run too, `count` adds their number to the legend.
 
-    A run that broke off would end the mean early for all. It is crossed out and counted instead.
+    A run that ended early would cut the mean short, so it is marked with a cross and only counted.
     """
     started = [run for run in runs if run.episodes]
     broken = [run for run in started if run.status in BROKEN_OFF]
@@ -182,33 +183,33 @@ def _draw_variant(
 
 
 def _counted(runs: Sequence[RunRecord]) -> str:
-    """Return the number of seeds, and how many of the runs broke off or are under way."""
+    """Return the number of seeds, with the numbers of runs that ended early or are in progress."""
     started = [run for run in runs if run.episodes]
     broken = sum(run.status in BROKEN_OFF for run in started)
-    under_way = len(started) - broken - len(_averaged(started))
+    in_progress = len(started) - broken - len(_averaged(started))
     notes = [count_seeds(len(runs))]
     if broken:
-        notes.append(f"{broken} broke off")
-    if under_way:
-        notes.append(f"{under_way} under way")
+        notes.append(f"{broken} ended early")
+    if in_progress:
+        notes.append(f"{in_progress} in progress")
     return ", ".join(notes)
 
 
 def _averaged(runs: Sequence[RunRecord]) -> list[RunRecord]:
-    """Return the finished runs, or if none is, those that did not break off."""
+    """Return the finished runs or, if there are none, the runs in progress."""
     finished = [run for run in runs if run.status == "finished"]
     return finished or [run for run in runs if run.status not in BROKEN_OFF]
 
 
 def _draw_run(panel: Any, run: RunRecord, window: int, style: Style) -> None:
-    """Draw a thin line with a point for every `window` episodes, which is their mean."""
+    """Draw a thin line through the means of every `window` episodes."""
     ends = slice((len(run.episodes) - 1) % window, None, window)
     returns = smooth(run.returns, window)[ends]
     panel.plot(run.steps[ends], returns, color=style.colour, linewidth=0.5, alpha=0.5)
 
 
 def smooth(returns: Floats, window: int) -> Floats:
-    """Return the mean of each return and those before it, `window` in all, fewer at the start."""
+    """Return the running mean over the last `window` returns, over fewer at the start."""
     counts = np.minimum(np.arange(1, len(returns) + 1), window)
     return np.asarray(np.convolve(returns, np.ones(window))[: len(returns)] / counts)
 
@@ -227,7 +228,7 @@ def mean_curve(runs: Sequence[RunRecord], window: int = 1) -> Band | None:
 
 
 def _common_steps(runs: Sequence[RunRecord]) -> Floats:
-    """Return at most `POINTS` ends of episodes, at steps for which all runs have data."""
+    """Return at most `POINTS` steps at which episodes end and all runs have data."""
     start, end = max(run.steps[0] for run in runs), min(run.steps[-1] for run in runs)
     steps = np.unique(np.concatenate([run.steps for run in runs]))
     steps = steps[(steps >= start) & (steps <= end)].astype(np.float64)
@@ -238,23 +239,23 @@ def _common_steps(runs: Sequence[RunRecord]) -> Floats:
 
 
 def _draw_solved(panel: Any, variant: Variant, place: float) -> Estimate | None:
-    """Draw the fraction of runs solved, and return its end if that is known."""
+    """Draw the fraction of solved runs, and return its final value if it is known."""
     e_max, r_limit = variant.task.e_max or 0, variant.task.r_limit or 0.0
-    outcomes = (*variant.judged, *variant.under_way)
+    outcomes = (*variant.judged, *variant.in_progress)
     if not outcomes:
         return None
     solved = [solved_at(outcome.run.record.returns[:e_max], r_limit) for outcome in outcomes]
     episodes, fractions = solved_fraction_curve(solved, _known_until(variant, e_max))
-    apart = 0.006 * place  # shows all lines of the same fraction
+    apart = 0.006 * place  # shifts lines of equal fractions apart
     heights = [fraction.value + apart for fraction in fractions]
     panel.step(episodes, heights, where="post", **stroke(variant.style), linewidth=1.5)
-    return None if variant.under_way or len(solved) < 2 else fractions[-1]
+    return None if variant.in_progress or len(solved) < 2 else fractions[-1]
 
 
 def _known_until(variant: Variant, e_max: int) -> int:
-    """Return the last episode for which it is known which runs are solved."""
-    if not variant.under_way:
+    """Return the last episode at which the solved runs are known."""
+    if not variant.in_progress:
         return e_max
-    # The last episodes may be the first of the five in a row that make a run solved.
-    fewest = min(len(outcome.run.record.episodes) for outcome in variant.under_way)
+    # The last episodes may turn out to begin the five consecutive ones that solve a run.
+    fewest = min(len(outcome.run.record.episodes) for outcome in variant.in_progress)
     return max(0, fewest - STREAK)

@@ -1,6 +1,6 @@
-"""The page of a report: one file that needs nothing but a browser, and fetches nothing. Answers
-come first; all else is folded. Tables fold the columns that a screen has no room for into the
-detail of a row (`report.js`)."""
+"""The HTML page of a report: one file that loads nothing from a network. Answers come first; other
+sections are folded. On a narrow screen, tables fold columns into the details of a row
+(`report.js`)."""
 
 import html
 import json
@@ -25,7 +25,7 @@ def html_page(
     drawings: Mapping[str, str],
     curves: Mapping[str, Any],
 ) -> str:
-    """Return the page, with the first section unfolded. `drawings` are SVG by name of a figure."""
+    """Return the page, with the first section unfolded. `drawings` maps names of figures to SVG."""
     summary, *others = sections
     known = {section.name for section in others}
     answers, *evidence = [_html_block(block, drawings, known) for block in summary.blocks]
@@ -40,7 +40,7 @@ def html_page(
         answers=answers,
         evidence="\n".join(evidence),
         sections=folded,
-        # No name in it can end the element that it stands in.
+        # Escaped so that no name in it can close the script element.
         curves=json.dumps(curves, separators=(",", ":")).replace("<", "\\u003c"),
     )
 
@@ -115,7 +115,7 @@ def _html_cell(cell: Cell, column: Column) -> str:
 
 
 def _pill(verdict: str) -> str:
-    """Return a verdict in its colour; nothing without one."""
+    """Return a verdict as a coloured label; empty without a verdict."""
     if not verdict:
         return ""
     return f'<span class="verdict {verdict.replace(" ", "-")}">{_html(verdict)}</span>'

@@ -1,4 +1,4 @@
-"""Sections on missing and broken runs, on how numbers are computed, and on where they come from."""
+"""Sections on missing and broken runs, definitions of the numbers, and the origin of the runs."""
 
 import json
 import shlex
@@ -20,12 +20,12 @@ from pac4sac.runs.seeds import seeds_text
 from pac4sac.runs.statistics import RESAMPLES
 from pac4sac.runs.status import BROKEN_OFF, CUT_SHORT
 
-NOT_RECORDED = "not recorded"  # of runs of an older kind
+NOT_RECORDED = "not recorded"  # in runs of older versions
 HOW = ("device", "backend", "precision")
 
 
 def facts(context: Context) -> list[tuple[str, str]]:
-    """Return the numbers at the top of the page: complete runs, and tasks."""
+    """Return the (title, value) pairs at the top of the page: complete runs, tasks and so on."""
     runs, tasks = _states(context)["complete"], len(context.task_names)
     return [
         (f"{runs:,}", "complete run" if runs == 1 else "complete runs"),
@@ -41,7 +41,7 @@ def _states(context: Context) -> Counter[str]:
 
 
 def incomplete_runs(context: Context) -> dict[str, int]:
-    """Return the number of runs that began and have no result, by their state."""
+    """Return the number of started runs without a result, by their state."""
     states = _states(context)
     found = {state: states[state] for state in ("unfinished", *CUT_SHORT)}
     found["unreadable"] = len(context.collection.unreadable)
@@ -49,7 +49,7 @@ def incomplete_runs(context: Context) -> dict[str, int]:
 
 
 def runs_section(context: Context) -> Section:
-    """Return the section on runs that are missing, not complete or damaged."""
+    """Return the section on missing, incomplete and damaged runs."""
     collection = context.collection
     blocks: list[Block] = []
     if broken := _broken_runs(context.all_variants):
@@ -62,7 +62,7 @@ def runs_section(context: Context) -> Section:
 
 
 def _notes(collection: Collection) -> list[str]:
-    """Return sentences on runs that differ from an uninterrupted one, are double or damaged."""
+    """Return sentences on runs with a replay mismatch, duplicates and damaged logs."""
     notes = [*collection.twice, *left_out(collection)]
     mismatches = [f"`{run.place}`" for run in collection.runs if _has_replay_mismatch(run.record)]
     if mismatches:
@@ -76,7 +76,7 @@ def _has_replay_mismatch(run: RunRecord) -> bool:
 
 
 def _broken_runs(variants: Iterable[Variant]) -> list[tuple[Variant, Outcome]]:
-    """Return the runs that are not complete or broke off."""
+    """Return the runs that are incomplete or ended early."""
     outcomes = [(variant, outcome) for variant in variants for outcome in variant.outcomes]
     return [
         (variant, outcome)
@@ -97,7 +97,7 @@ def _broken_table(broken: Iterable[tuple[Variant, Outcome]]) -> Table:
 
 
 def _missing_table(collection: Collection) -> Table:
-    """Return the missing runs of each variant, with the command that trains them."""
+    """Return the table of missing runs by variant, with the commands that train them."""
     missing = group_by(collection.missing, attrgetter("task", "label", "studies", "experiment"))
     rows = []
     for (task, label, studies, _), runs in missing.items():
@@ -119,22 +119,22 @@ def _resume_command(collection: Collection, run: MissingRun, seeds: str) -> str:
 
 
 def left_out(collection: Collection) -> list[str]:
-    """Return sentences on what is damaged and therefore not in the report."""
+    """Return sentences on damaged files that the report leaves out."""
     notes = [f"Not readable: {sentence}" for sentence in collection.unreadable]
     damaged = [
         f"`{run.place}`: {damage_text(run.record)}" for run in collection.runs if run.record.damage
     ]
     if damaged:
         shown = "; ".join(sorted(damaged))
-        notes.append(f"Damaged logs, of which only complete lines were read: {shown}.")
+        notes.append(f"Only complete lines were read of damaged logs: {shown}.")
     return notes
 
 
-# --- how numbers are computed, and where they come from
+# --- definitions and origin of the numbers
 
 
 def method_section(further: Sequence[str] = ()) -> Section:
-    """Return the section on how numbers are computed."""
+    """Return the section on definitions and statistics."""
     items = [text.format(resamples=RESAMPLES, tests=TEXTS["tests"]) for text in TEXTS["method"]]
     return Section("method", "Definitions and statistics", [[*items, *further, TEXTS["few_seeds"]]])
 
@@ -160,7 +160,7 @@ def _date_range(dates: Sequence[str]) -> str:
 
 
 def _versions_and_machines(collection: Collection) -> list[tuple[str, str, int]]:
-    """Return each version and machine with the number of its runs."""
+    """Return each pair of version and machine with its number of runs."""
     records = [run.record for run in collection.runs]
     versions = Counter((name, str(v)) for record in records for name, v in record.versions.items())
     machines = Counter(("machine", _machine(record)) for record in records if record.machine)
@@ -174,8 +174,8 @@ def _machine(run: RunRecord) -> str:
 
 
 def _computing_table(variants: Sequence[Variant]) -> Table:
-    """Return how runs were computed; the CSV has a line for each variant."""
-    ways = group_by(_runs(variants), key=_task_and_way)
+    """Return the table of devices, backends and precisions; the CSV has a line per variant."""
+    ways = group_by(_runs(variants), key=_task_and_computing)
     counts = {way: Counter(variant.label for variant, _ in runs) for way, runs in ways.items()}
     rows = [(*way, Cell(", ".join(labels)), labels.total()) for way, labels in counts.items()]
 
@@ -192,7 +192,7 @@ def _runs(variants: Iterable[Variant]) -> list[tuple[Variant, RunRecord]]:
     return [(variant, run) for variant in variants for run in variant.runs]
 
 
-def _task_and_way(of_variant: tuple[Variant, RunRecord]) -> tuple[str, ...]:
+def _task_and_computing(of_variant: tuple[Variant, RunRecord]) -> tuple[str, ...]:
     """Return the task of a run, its device, backend and precision."""
     variant, run = of_variant
     return variant.task.title, *(run.computed.get(name, NOT_RECORDED) for name in HOW)
@@ -226,9 +226,9 @@ def _given(variant: Variant) -> list[str]:
 
 
 def mixtures(variants: Iterable[Variant]) -> list[str]:
-    """Return a sentence for each task whose runs were computed in several ways.
+    """Return a sentence for each task whose runs used several devices or precisions.
 
-    Runs may differ for that reason alone.
+    Results may differ for that reason alone.
     """
     by_task = group_by(variants, key=lambda variant: variant.task.title)
     sentences = [_mixture(task, on_task) for task, on_task in by_task.items()]
@@ -236,7 +236,7 @@ def mixtures(variants: Iterable[Variant]) -> list[str]:
 
 
 def _mixture(task: str, variants: Iterable[Variant]) -> str:
-    """Return a sentence on the ways in which runs on a task were computed; nothing if one."""
+    """Describe the devices and precisions of runs on a task; empty if all are the same."""
     ways = group_by(_runs(variants), key=_precision_and_device)
     if len(ways) < 2:
         return ""

@@ -1,5 +1,5 @@
-"""Figures that put variants in order: interquartile means, performance profiles and probabilities
-of improvement, as Agarwal et al. (2021) recommend for few seeds."""
+"""Figures that rank variants: interquartile means, performance profiles and probabilities of
+improvement, as Agarwal et al. (2021) recommend for few seeds."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,13 +13,13 @@ from pac4sac.report.style import Style
 from pac4sac.report.variants import Variant
 from pac4sac.runs.statistics import Estimate, performance_profile, probability_of_improvement
 
-ROW = 0.2  # inches of a line of text
-NAME = 32  # characters in a line
-Scores = Mapping[str, Sequence[Sequence[float]]]  # of each label on each task, run by run
+ROW = 0.2  # inches per line of text
+NAME = 32  # characters per line of a name
+Scores = Mapping[str, Sequence[Sequence[float]]]  # label -> one list of run scores per task
 
 
 def best_first(estimates: Mapping[str, Estimate], *, lower_is_better: bool) -> dict[str, Estimate]:
-    """Return the estimates sorted by value."""
+    """Return the estimates sorted from best to worst."""
     ranked = sorted(estimates.items(), key=lambda item: item[1].value, reverse=not lower_is_better)
     return dict(ranked)
 
@@ -50,7 +50,7 @@ def profile_figure(
     *,
     lower_is_better: bool,
 ) -> Figure:
-    """Draw the fraction of runs better than a score, and the probability of improvement."""
+    """Draw performance profiles and the probability of improvement over the baseline."""
     figure, (left, right) = figures.new_figure(
         title, 2, figures.DOUBLE, 2.2 + 0.6 * _height(scores, styles)
     )
@@ -76,7 +76,8 @@ def profile_figure(
 
 
 def _height(labels: Iterable[str], styles: Mapping[str, Style]) -> float:
-    """Return the inches that a row for each label needs; all rows have as many lines."""
+    """Return the height in inches of one row per label; every row is as tall as the longest name
+    needs."""
     names = [figures.drawn(styles[label].name, NAME) for label in labels]
     return ROW * len(names) * max(name.count("\n") + 1 for name in names)
 
@@ -101,7 +102,7 @@ def _draw_profiles(
 
 
 def task_profile(baseline: Variant, variants: Sequence[Variant]) -> Figure:
-    """Draw the profiles of variants of one task, by what they are ranked by."""
+    """Draw the performance profiles of variants of one task, by its headline metric."""
     task = baseline.task
     known = {v.label: v for v in (baseline, *variants) if v.has_results}
     scores = {label: [_scaled_values(variant)] for label, variant in known.items()}
@@ -111,7 +112,7 @@ def task_profile(baseline: Variant, variants: Sequence[Variant]) -> Figure:
 
 
 def _scaled_values(variant: Variant) -> list[float]:
-    """Return what a variant is ranked by, as it is shown."""
+    """Return the headline metric of each run, scaled for display."""
     task = variant.task
     return [value / task.scale for value in variant.values(task.headline.key)]
 

@@ -1,4 +1,4 @@
-"""Draw a run over the archived runs of its task."""
+"""A figure of a run in front of the archived runs of its task."""
 
 from pathlib import Path
 
@@ -21,10 +21,10 @@ BASELINES = ("sac", "pac4sac")
 
 
 def draw_over_reference(path: Path, run: RunRecord, label: str) -> None:
-    """Draw a run on a task with archived runs; the suffix of `path` chooses the format."""
+    """Draw a run in front of archived runs of its task; the suffix of `path` selects the format."""
     task, horizon, r_limit = (run.task[name] for name in ("name", "horizon", "r_limit"))
     archived = reference_runs(task)
-    figure, (panel,) = new_figure(f"{task}: this run over archived ones", 1, height=4.4)
+    figure, (panel,) = new_figure(f"{task}: this run compared with archived runs", 1, height=4.4)
     for algo in BASELINES:
         runs, style = archived[task, algo], KNOWN[algo]
         if curve := mean_curve(runs):

@@ -1,6 +1,5 @@
 "use strict";
-// What a page of a report does by itself: its theme, its tables, its learning curves. Names of runs come into the page as
-// text alone, never as HTML.
+// The script of a report's page: theme, tables and learning curves. Names of runs are inserted as text, never as HTML.
 
 const make = (tag, about = {}, ...children) => {
   const element = Object.assign(document.createElement(tag), about);
@@ -35,7 +34,7 @@ addEventListener("beforeprint", () => {
 });
 addEventListener("afterprint", () => { for (const one of opened) one.open = false; });
 
-// --- tables: sorted, filtered, and folded to the room that there is
+// --- tables: sort, filter, and fold columns to the width of the screen
 
 const rowsOf = table => [...table.tBodies[0].rows].filter(row => row.className !== "detail");
 const closeDetails = table => {
@@ -45,12 +44,12 @@ const closeDetails = table => {
 
 function fit(table) {
   const room = table.parentElement.clientWidth, heads = [...table.tHead.rows[0].cells];
-  if (!room) return;  // it is folded away itself
+  if (!room) return;  // inside a closed details element
   closeDetails(table);
   const rows = [table.tHead.rows[0], ...rowsOf(table)];
   const show = (column, shown) => { for (const row of rows) row.cells[column].hidden = !shown; };
   heads.forEach((_, column) => show(column, true));
-  // The name and the verdict stay; of the others, the first tell most.
+  // The name and the verdict stay; the other columns are ordered by importance.
   for (let column = heads.length - 1; column > 1 && table.offsetWidth > room; column--) show(column, false);
   table.classList.toggle("narrowed", heads.some(isFolded) || Boolean(table.detailOf));
 }
@@ -80,7 +79,7 @@ function sortBy(button) {
   const key = row => row.cells[column].dataset.value || "";
   table.tBodies[0].append(...rowsOf(table).sort((a, b) => {
     const x = key(a), y = key(b);
-    if (x === "" || y === "") return (x === "") - (y === "");  // what is missing stays last
+    if (x === "" || y === "") return (x === "") - (y === "");  // missing values stay last
     const order = isNaN(x) || isNaN(y) ? x.localeCompare(y, undefined, {numeric: true}) : x - y;
     return down ? -order : order;
   }));
@@ -95,7 +94,7 @@ const resized = new ResizeObserver(entries => {
 });
 
 function addMore(row) {
-  const more = make("button", {type: "button", className: "more", textContent: "+", title: "more of this row"});
+  const more = make("button", {type: "button", className: "more", textContent: "+", title: "show the other columns of this row"});
   more.setAttribute("aria-expanded", "false");
   row.cells[0].prepend(more);
 }
@@ -130,7 +129,7 @@ document.addEventListener("click", event => {
 
 const {streak, tasks} = JSON.parse(document.getElementById("returns").textContent);
 
-/** A colour of the style sheet as a canvas understands it. */
+/** Resolve a colour of the style sheet for a canvas. */
 function colourOf(variable, alpha = 1) {
   const probe = make("i");
   probe.style.color = `var(--${variable})`;
@@ -140,7 +139,7 @@ function colourOf(variable, alpha = 1) {
   return alpha < 1 ? colour.replace("rgb(", "rgba(").replace(")", `, ${alpha})`) : colour;
 }
 
-/** The same as `score` in runs/metrics.py; without a number of episodes to end at, steps take the place of episodes. */
+/** Score a run as `score` in runs/metrics.py does; without E_max, steps replace episodes. */
 function score(run, limit, task) {
   const returns = task.e_max ? run.values.slice(0, task.e_max) : run.values;
   let first = -1;
@@ -154,7 +153,7 @@ function score(run, limit, task) {
   return {solved, complete: run.status === "finished", until: solved ? [0, ...run.x][first] : task.steps || 0, regret: NaN};
 }
 
-/** Means over the complete runs; none while others are under way, since the first to be complete are solved early. */
+/** Average the complete runs; no means while runs are in progress, because the first complete runs are the early solved ones. */
 function scoreVariant(variant, limit, task) {
   const scores = variant.runs.map(run => score(run, limit, task));
   const underWay = variant.runs.some((run, k) => !scores[k].complete && run.status !== "diverged" && run.values.length);
@@ -172,7 +171,7 @@ function smooth(values, window) {
   });
 }
 
-/** At `x` of a curve whose places ascend, between its first and its last. */
+/** Interpolate a curve with ascending steps at `x`, between its first and last step. */
 function interpolate(places, values, x) {
   let low = 0, high = places.length - 1;
   while (high - low > 1) {
@@ -195,7 +194,7 @@ const middles = {
 
 class Curves {
   constructor(place) {
-    // A page that is loaded again, as that of a study that trains, looks as it did.
+    // A reloaded page, as of a study in training, keeps its settings.
     this.remembered = {task: tasks[0].title, smoothing: "smoothed", middle: "mean", ...JSON.parse(sessionStorage.getItem("curves") || "{}")};
     const choose = (title, name, options, chosen) => {
       const select = make("select", {name}, ...options.map(([value, text]) => make("option", {value}, text)));
@@ -342,7 +341,7 @@ class Curves {
     this.runs = runs;
     const xs = [...new Set(runs.flatMap(({run}) => run.x))].sort((a, b) => a - b), placeOf = new Map(xs.map((x, k) => [x, k]));
     const aligned = (x, y) => {
-      const column = new Array(xs.length);  // what is undefined is no gap in a line
+      const column = new Array(xs.length);  // undefined values leave no gap in a line
       x.forEach((place, k) => { column[placeOf.get(place)] = y[k]; });
       return column;
     };
@@ -391,7 +390,7 @@ class Curves {
     chart.ctx.setLineDash([]);
   }
 
-  /** Of the run nearest to the pointer. */
+  /** Show the values of the run nearest to the pointer. */
   tell(chart) {
     const {left, top} = chart.cursor;
     this.hover.hidden = this.mark.hidden = true;

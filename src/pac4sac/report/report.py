@@ -1,8 +1,7 @@
 """Write a report on the runs below some folders: HTML, Markdown, LaTeX, CSV, SVG and PDF.
 
-A report is a function of the folders: the same folders give the same bytes, whatever their order
-and whenever it is written. What it says is handed over as sections; `compose` makes those that
-suit any runs."""
+A report is a function of the folders: the same folders give the same bytes, in any order and at any
+time. Its content is a list of sections; `compose` makes the sections that suit any runs."""
 
 import warnings
 from collections.abc import Sequence
@@ -32,7 +31,12 @@ from pac4sac.runs.collection import CHOOSING, Collection, FoundStudy, collect
 B = TypeVar("B", Table, Picture)
 MARK = "report.html"
 ALL_VARIANTS = "All variants"
-MAIN_TABLES = ("table-", "published", "task-", "cost")  # names of sections begin with them
+MAIN_TABLES = (
+    "table-",
+    "published",
+    "task-",
+    "cost",
+)  # prefixes of sections whose tables a terminal shows
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ def read_context(paths: Sequence[Path]) -> Context:
 
 
 def context_of(collection: Collection) -> Context:
-    """Return the runs as variants, with all of a task in one group."""
+    """Return the context of a report on these runs, with one group of variants per task."""
     variants = variants_by_task(collection.runs, first_labels=list(KNOWN))
     context = Context(collection, variants, groups={}, baselines={}, companions={})
     groups, baselines = {}, {}
@@ -59,7 +63,7 @@ def context_of(collection: Collection) -> Context:
 
 
 def compose(context: Context) -> list[Section]:
-    """Return the sections of any runs: answers first, then what they rest on."""
+    """Return the sections that suit any runs: answers first, then the results behind them."""
     across = across_tasks_section(AcrossTasks(context, context.variants))
     section, overview = across or (None, None)
     sections = [
@@ -85,7 +89,7 @@ def task_sections(context: Context) -> list[Section]:
 
 
 def _answers(context: Context) -> list[Answer]:
-    """Answer which variant is better; of runs that only chose a setting, which was chosen."""
+    """Answer which variant is better or, for runs that only choose a setting, which was chosen."""
     if tasks := compared_tasks(context):
         return answers_on_tasks(context, tasks)
     studies = [study for kind in CHOOSING for study in search.studies_of_kind(context, kind)]
@@ -106,10 +110,10 @@ def write_report(paths: Sequence[Path], out: Path, *, in_pages: bool = False) ->
 def write_sections(
     context: Context, sections: Sequence[Section], out: Path, *, in_pages: bool
 ) -> WrittenReport:
-    """Write the sections into a folder, over an earlier report if there is one.
+    """Write the sections into a folder, replacing an earlier report.
 
-    `in_pages` is for a repository: Markdown in several files, without the figures of detail, and
-    neither LaTeX nor PDF.
+    `in_pages` is for a repository: it writes Markdown in several files, omits figures of detail,
+    and writes neither LaTeX nor PDF.
     """
     out = Path(out)
     check_folder(out, MARK)
@@ -140,7 +144,7 @@ def _blocks_of(sections: Sequence[Section], kind: type[B]) -> list[B]:
 def _draw(
     pictures: Sequence[Picture], *, with_pdf: bool
 ) -> tuple[dict[str, str], dict[str, bytes]]:
-    """Draw each picture once. Return the SVG by name, and the PDF by file."""
+    """Draw each picture once; return SVG by name and PDF by file name."""
     svgs, pdfs = {}, {}
     for picture in pictures:
         figure = picture.draw()
@@ -165,7 +169,7 @@ def _title(context: Context) -> str:
 
 
 def main_tables(sections: Sequence[Section]) -> list[Table]:
-    """Return the tables that a terminal shows: of each section up to that with its name."""
+    """Return the tables that a terminal shows: those of each main section up to its namesake."""
     shown: list[Table] = []
     for section in sections:
         if section.name.startswith(MAIN_TABLES):

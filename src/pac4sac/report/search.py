@@ -1,6 +1,6 @@
-"""Sections on runs that chose a setting, by search or calibration, on each task and over tasks.
+"""Sections on runs that chose a setting, by search or calibration, on each task and across tasks.
 
-Regrets differ by factors between tasks, so means over seeds and tasks are of logarithms.
+Regrets differ by factors between tasks, so logarithms are averaged over seeds and tasks.
 """
 
 import math
@@ -16,7 +16,7 @@ from pac4sac.base.grouping import group_by
 from pac4sac.base.text import file_name, number, p_value
 from pac4sac.report.comparison import Context, compare_headline, comparison_table
 from pac4sac.report.tables import TEXTS, Block, Column, Section, Table, with_ends, words
-from pac4sac.report.uncertainty import OFFERED, error_by_deviation, in_times
+from pac4sac.report.uncertainty import OFFERED, error_over_std, in_times
 from pac4sac.report.variants import Variant
 from pac4sac.runs.collection import FoundStudy
 from pac4sac.runs.statistics import (
@@ -28,15 +28,16 @@ from pac4sac.runs.statistics import (
     welch_over_strata,
 )
 
-OnTasks = Mapping[str, Sequence[Variant]]  # by the title of the task
-Factors = Mapping[str, float]  # of a variant, likewise
-Row = tuple[str, Factors]  # with the label of the variant
+OnTasks = Mapping[str, Sequence[Variant]]  # title of a task -> variants
+Factors = Mapping[str, float]  # title of a task -> factor of a variant
+Row = tuple[str, Factors]  # (label of a variant, its factors)
 T = TypeVar("T")
 NOTHING_COMPLETE = "No setting has complete runs yet."
 
 
 def chosen_by(context: Context, study: FoundStudy) -> dict[str, list[Variant]]:
-    """Return the variants of a study by task, with its own runs: another may have begun more."""
+    """Return the variants of a study by task, with only its own runs: other studies may add
+    seeds."""
     own = [v for v in context.all_variants if v.chose == study.kind and study.name in v.studies]
     by_task = group_by(own, key=lambda variant: variant.task.title)
     return {
@@ -76,7 +77,7 @@ def chosen_blocks(study: FoundStudy, on_tasks: OnTasks) -> list[Block]:
 
 
 def chosen_answer(on_tasks: OnTasks) -> str:
-    """Return the first of what the section ranks, in a line."""
+    """Return the best settings of the section in one sentence."""
     if len(on_tasks) > 1 and (ranked := over_the_least(on_tasks)):
         ranking = [
             f"`{label}` ({geometric_mean(factors):.2f})" for label, factors in ranked.items()
@@ -108,14 +109,14 @@ def geometric_mean(factors: Factors) -> float:
 
 
 def typical_factor(factors: Factors) -> float:
-    """Return by what factor they miss 1 on average: 2 and 0.5 miss it by the same factor."""
+    """Return the mean factor by which values differ from 1; 2 and 0.5 differ by the same factor."""
     return math.exp(fmean(abs(math.log(factor)) for factor in factors.values()))
 
 
 def _on_all_tasks(
     on_tasks: OnTasks, measure: Callable[[Variant], T | None]
 ) -> dict[str, dict[str, T]]:
-    """Return a measure by label and task, of the variants that have it on all tasks."""
+    """Return a measure by label and task, for the variants that have it on all tasks."""
     found: dict[str, dict[str, T]] = {}
     for title, members in on_tasks.items():
         for variant in members:
@@ -128,7 +129,7 @@ def _on_all_tasks(
 def _sorted_by(
     measure: Callable[[Factors], float], rows: Mapping[str, Factors]
 ) -> dict[str, Factors]:
-    """Return rows from the least measure on."""
+    """Return rows sorted by a measure, lowest first."""
     return dict(sorted(rows.items(), key=lambda row: (measure(row[1]), row[0])))
 
 
@@ -136,7 +137,7 @@ def _sorted_by(
 
 
 def log_regrets(on_tasks: OnTasks) -> dict[str, dict[str, Summary]]:
-    """Return logarithms of regrets by label and task, of the variants with regrets on all tasks."""
+    """Return log-regrets by label and task, for the variants with regrets on all tasks."""
     return _on_all_tasks(on_tasks, _log_regrets)
 
 
@@ -148,7 +149,7 @@ def _log_regrets(variant: Variant) -> Summary | None:
 
 
 def over_the_least(on_tasks: OnTasks) -> dict[str, Factors]:
-    """Return how many times the least regret of a task each variant has, sorted by the mean."""
+    """Return regret ÷ lowest regret of the task by variant, sorted by the geometric mean."""
     logs = log_regrets(on_tasks)
     if len(logs) < 2:
         return {}
@@ -161,9 +162,9 @@ def over_the_least(on_tasks: OnTasks) -> dict[str, Factors]:
 
 
 def over_the_baseline(on_tasks: OnTasks, baseline: str) -> dict[str, Difference]:
-    """Return the logarithm of how many times the baseline's regret each other variant has.
+    """Return log(regret ÷ regret of the baseline) of each other variant.
 
-    p-values are Holm's. There is nothing if the baseline lacks a task.
+    p-values are corrected by Holm's method. The result is empty if the baseline lacks a task.
     """
     logs = log_regrets(on_tasks)
     theirs = logs.pop(baseline, None)
@@ -207,23 +208,23 @@ def _regret_table(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
 # --- deviations
 
 
-def deviations_over_tasks(on_tasks: OnTasks) -> dict[str, Factors]:
-    """Return the errors ÷ deviation at the end by variant and task, from the nearest to 1 on."""
-    return _sorted_by(typical_factor, _on_all_tasks(on_tasks, _error_by_deviation))
+def std_ratios_over_tasks(on_tasks: OnTasks) -> dict[str, Factors]:
+    """Return error ÷ std at the end by variant and task, nearest to 1 first."""
+    return _sorted_by(typical_factor, _on_all_tasks(on_tasks, _error_over_std))
 
 
-def _error_by_deviation(variant: Variant) -> float | None:
-    ratio = error_by_deviation(variant)
+def _error_over_std(variant: Variant) -> float | None:
+    ratio = error_over_std(variant)
     return ratio.value if ratio and ratio.value > 0 else None
 
 
 def _deviation_table(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
-    rows = deviations_over_tasks(on_tasks)
+    rows = std_ratios_over_tasks(on_tasks)
     if not rows:
         return []
 
     def ends(name: str, row: Row) -> list[list[float]]:
-        """Return the values of the seeds, by task."""
+        """Return the final values of the seeds on each task."""
         variants = [v for members in on_tasks.values() for v in members if v.label == row[0]]
         return [OFFERED.ends(variant, name) for variant in variants]
 
@@ -232,10 +233,10 @@ def _deviation_table(study: FoundStudy, on_tasks: OnTasks) -> list[Table]:
         return fmean(map(fmean, of_tasks)) if all(of_tasks) else None
 
     def of_root_mean_squares(row: Row) -> float | None:
-        """Return error ÷ deviation of root mean squares.
+        """Return the ratio of the root mean squares of error and std.
 
-        If two critics agree, their deviation is nearly 0. A mean of quotients would be mostly that
-        one.
+        If two critics agree, their std is nearly 0, and such a state would dominate a mean of
+        quotients.
         """
         logs = []
         for errors, deviations in zip(ends("rms", row), ends("deviation", row), strict=True):
@@ -266,7 +267,7 @@ def _table(
     rows: Mapping[str, Factors],
     *over_tasks: Column,
 ) -> Table:
-    """Return the table of what each variant has over all tasks, and its factor on each."""
+    """Return a table with summary columns over all tasks and a factor for each task."""
 
     def on_task(title: str, row: Row) -> float:
         return row[1][title]

@@ -36,8 +36,8 @@ from pac4sac.report.variants import METRICS, TaskView, Variant
 from pac4sac.runs.metrics import solved_at
 from pac4sac.runs.reading import RunRecord
 
-# Thresholds as fractions of the task's own. They are finest at the returns at which runs end, since
-# steps of a tenth would hide a change of order.
+# Thresholds as fractions of the task's own. They are finest near final returns, where steps of a
+# tenth would hide a change of order.
 DRAWN = tuple(round(0.5 + 0.02 * k, 3) for k in range(20)) + tuple(
     round(0.9 + 0.005 * k, 3) for k in range(41)
 )
@@ -55,7 +55,7 @@ def task_section(context: Context, title: str) -> Section:
     drawn = [(f"{title}: {group.title}. {curves}", group.members) for group in groups]
     blocks: list[Block] = [
         _about(context, task, baseline),
-        *(ends if task.r_limit is None else []),  # what counts then
+        *(ends if task.r_limit is None else []),  # the headline without a threshold
         comparison_table(f"task-{name}", f"All variants on {title}", compared, task),
         *([advice] if (advice := seeds_advice(compared)) else []),
         *([] if task.r_limit is None else ends),
@@ -90,7 +90,7 @@ def _ends(context: Context, title: str, name: str) -> list[Table]:
 
 
 def _about(context: Context, task: TaskView, baseline: Variant | None) -> str:
-    """Return by what variants are ranked, and how they are compared with the baseline."""
+    """Describe the ranking metric and the comparison with the baseline."""
     if not baseline:
         return _ranked_by(task)
     texts, groups = TEXTS["task"], context.groups[task.title]
@@ -116,7 +116,8 @@ def _ranked_by(task: TaskView) -> str:
 def _evaluation_curves(
     name: str, groups: Sequence[VariantGroup], companion: Variant | None
 ) -> list[Picture]:
-    """Return the figures of evaluations during training, on a task with foreign curves."""
+    """Return the figures of evaluations during training; empty unless the task has foreign
+    curves."""
     task = groups[0].members[0].task
     if not task.has_foreign:
         return []
@@ -137,7 +138,7 @@ def _profiles(name: str, group: VariantGroup, baseline: Variant | None) -> list[
 
 
 def _further_metrics(name: str, task: TaskView, variants: Sequence[Variant]) -> Table:
-    """Return the table of all metrics, whose CSV has a line for each run."""
+    """Return the table of all metrics; its CSV has a line for each run."""
     known = [m for m in METRICS.values() if any(variant.shown(m.key)[0] for variant in variants)]
     keys = [m.key for m in known]
     columns = [
@@ -154,7 +155,7 @@ def _further_metrics(name: str, task: TaskView, variants: Sequence[Variant]) -> 
 
 
 def _runs_of(variant: Variant, metrics: Iterable[str]) -> list[tuple[Any, ...]]:
-    """Return label, seed, state, whether it is solved, and the metrics of each run."""
+    """Return label, seed, state, solved and the metrics of each run."""
     return [
         (variant.label, o.run.record.seed, o.state, o.solved, *map(o.metrics.get, metrics))
         for o in variant.outcomes
@@ -165,7 +166,7 @@ def _runs_of(variant: Variant, metrics: Iterable[str]) -> list[tuple[Any, ...]]:
 
 
 def threshold_section(context: Context, intro: str = "") -> Section | None:
-    """Return the section on the return threshold; None without results to count episodes of."""
+    """Return the section on the return threshold; None without results in episodes."""
     blocks: list[Block] = []
     for title in context.variants:
         blocks += _threshold_on_task(context, title)
@@ -186,7 +187,7 @@ def _threshold_on_task(context: Context, title: str) -> list[Block]:
     name = f"threshold-{file_name(title)}"
     caption = f"{title}: mean episodes until solved by return threshold"
     heads = [f"{threshold:g}" for threshold in swept[results[0].label]]
-    first = context.groups[title][0]  # the page has a slider for all others
+    first = context.groups[title][0]  # the page's slider covers the other groups
     drawn = [(f"{caption} (dashed: the task's threshold). {first.title}", first.members)]
     return [
         *figures.pictures(name, drawn, sweep_figure, context.companions.get(title), is_detail=True),
@@ -200,16 +201,17 @@ def _has_known_mean(means: Mapping[float, float | None]) -> bool:
 
 
 def sweep(variant: Variant, parts: Iterable[float]) -> dict[float, float | None]:
-    """Return the mean episodes until solved, by threshold; `parts` are fractions of the task's."""
+    """Return the mean episodes until solved by threshold; `parts` are fractions of the task's
+    own."""
     task_threshold = variant.task.r_limit or 0.0
     thresholds = sorted(round(task_threshold * part, 6) for part in parts)
     return {threshold: _mean_episodes(variant, threshold) for threshold in thresholds}
 
 
 def _mean_episodes(variant: Variant, threshold: float) -> float | None:
-    """Return the mean episodes until solved; None if a run ended too early.
+    """Return the mean episodes until solved, or None if a run ended too early to tell.
 
-    A diverged run will never be solved: it is left out.
+    Diverged runs are left out.
     """
     episodes = []
     for run in variant.runs:
@@ -222,7 +224,8 @@ def _mean_episodes(variant: Variant, threshold: float) -> float | None:
 
 
 def _solved_after(run: RunRecord, threshold: float, e_max: int) -> int | None:
-    """Return the episodes until solved, E_max for a run that never was; None if it ended early."""
+    """Return the episodes until solved, E_max if never solved, or None if the run ended too
+    early."""
     first = solved_at(run.returns[:e_max], threshold)
     if first is None and len(run.episodes) >= e_max:
         return e_max

@@ -1,4 +1,4 @@
-"""Assign each algorithm one plain name, colour, line and marker for all figures and pages."""
+"""Names, colours, lines and markers of algorithms, the same in all figures and pages."""
 
 import re
 import tomllib
@@ -10,16 +10,22 @@ from pathlib import Path
 
 _FILE = tomllib.loads((Path(__file__).parent / "style.toml").read_text(encoding="utf-8"))
 COLOURS: tuple[str, ...] = tuple(_FILE["palette"]["light"])
-DARK: tuple[str, ...] = tuple(_FILE["palette"]["dark"])  # the same on a dark page
-MARKERS = "os^DvPX<>ph*"  # of the colours, for print without colours
-DASHES = ((), (5, 2), (1.2, 1.6), (5, 1.6, 1.2, 1.6), (9, 2))  # of the lines, in widths of a line
+DARK: tuple[str, ...] = tuple(_FILE["palette"]["dark"])  # the same colours for dark pages
+MARKERS = "os^DvPX<>ph*"  # one per colour, for greyscale print
+DASHES = (
+    (),
+    (5, 2),
+    (1.2, 1.6),
+    (5, 1.6, 1.2, 1.6),
+    (9, 2),
+)  # of lines, in multiples of the line width
 
 
 @dataclass(frozen=True)
 class Style:
-    name: str  # in plain words
-    place: int  # of its colour in the palette; on a page it is `var(--series-PLACE)`
-    line: int  # of the dashes
+    name: str  # display name
+    place: int  # index of its colour; on a page it is `var(--series-PLACE)`
+    line: int  # index of its dashes
 
     @property
     def colour(self) -> str:
@@ -31,7 +37,7 @@ class Style:
 
     @property
     def dashes(self) -> tuple[float, ...]:
-        """Return lengths of strokes and gaps; nothing for a solid line."""
+        """Return the lengths of strokes and gaps; empty for a solid line."""
         return DASHES[self.line]
 
 
@@ -42,8 +48,8 @@ NAMES: dict[str, str] = {label: style.name for label, style in KNOWN.items()} | 
 def assign_styles(labels: Iterable[str]) -> dict[str, Style]:
     """Return the style of each label; the same labels always get the same styles.
 
-    Up to as many labels as there are colours have one each: a known label its own unless an
-    earlier one of `style.toml` has it. More labels share colours, and differ by their lines.
+    Labels have different colours as long as there are enough. A known label has its own colour
+    unless an earlier one in `style.toml` took it. Labels that share a colour have different lines.
     """
     labels = list(dict.fromkeys(labels))
     in_order = [label for label in KNOWN if label in labels]
@@ -58,14 +64,15 @@ def assign_styles(labels: Iterable[str]) -> dict[str, Style]:
 
 
 def _in_free_colour(style: Style, taken: Sequence[Style]) -> Style:
-    """Return a style with its colour, or the next that is free."""
+    """Return a style with its own colour, or with the next free one."""
     places = {other.place for other in taken}
     next_places = [(style.place + k) % len(COLOURS) for k in range(len(COLOURS))]
     return replace(style, place=next(place for place in next_places if place not in places))
 
 
 def _new_style(label: str, taken: Sequence[Style]) -> Style:
-    """Return the style of an unknown label: its first line and colour follow from a checksum."""
+    """Return the style of an unknown label; a checksum selects its first choice of line and
+    colour."""
     line, place = _free_look(label, {(style.line, style.place) for style in taken})
     return Style(_free_name(label, {style.name for style in taken}), place, line)
 
@@ -77,7 +84,7 @@ def _free_name(label: str, taken: Container[str]) -> str:
 
 
 def _free_look(label: str, taken: Container[tuple[int, int]]) -> tuple[int, int]:
-    """Return line and colour: the first pair that is not taken, or the first if all are."""
+    """Return the first free pair of line and colour, or the first pair if all are taken."""
     first = zlib.crc32(label.encode()) % len(COLOURS)
     pairs = [
         (line, (first + k) % len(COLOURS))
@@ -87,7 +94,8 @@ def _free_look(label: str, taken: Container[tuple[int, int]]) -> tuple[int, int]
 
 
 def plain_name(label: str) -> str:
-    """Return the plain name of an algorithm with its settings; any other label stays as it is.
+    """Return the display name of an algorithm with its settings; other labels are returned
+    unchanged.
 
     For `sac-alpha=0.1` it is `SAC, α = 0.1`.
     """
@@ -108,7 +116,7 @@ def _settings(text: str) -> str:
 
 
 def series() -> str:
-    """Return the palette as variables of a style sheet, for light pages and for dark ones."""
+    """Return the palette as CSS variables for light and dark pages."""
     both = enumerate(zip(COLOURS, DARK, strict=True))
     return " ".join(
         f"--series-{place}: light-dark({light}, {dark});" for place, (light, dark) in both

@@ -1,5 +1,5 @@
-"""Tables and the sections around them: a table is columns and rows, from which all formats
-follow."""
+"""Tables and sections of a report. A table consists of columns and rows, and all formats are made
+from these."""
 
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
@@ -18,15 +18,15 @@ TEXTS = tomllib.loads((Path(__file__).parent / "texts.toml").read_text(encoding=
 
 @dataclass(frozen=True)
 class Cell:
-    """Hold a value as it is shown."""
+    """Hold a value and its displayed text."""
 
     text: str = NOTHING
-    value: float | int | str | None = None  # to sort by
-    published: str = ""  # what others found, shown below ours
+    value: float | int | str | None = None  # sort key
+    published: str = ""  # published value, shown below ours
     verdict: str = ""
     hint: str = ""
-    note: str = ""  # on how many runs, if not on all
-    name: str = ""  # plain words for the text, on a page
+    note: str = ""  # number of runs, if not all
+    name: str = ""  # display name of the text, for HTML
 
     @property
     def lines(self) -> list[str]:
@@ -34,7 +34,7 @@ class Cell:
 
 
 def verdict_cell(verdict: str, hint: str = "", text: str = "") -> Cell:
-    """Return a cell with a verdict, by which it is sorted."""
+    """Return a cell that shows a verdict and is sorted by it."""
     if not verdict:
         return Cell(text or NOTHING, "")
     return Cell(text, verdict, verdict=verdict, hint=hint)
@@ -45,22 +45,22 @@ Get = Callable[[Any], Any] | str
 
 @dataclass(frozen=True)
 class Column:
-    """Take a value from a row and show it.
+    """Define how to get a value from a row and how to show it.
 
     `get` is a function of a row, or the name of an attribute. It returns a number, text, Estimate,
     Summary, Difference, tuple or cell. `keys` are the names in a CSV: an estimate has a value and
     two ends, a summary has a mean and a standard deviation.
     """
 
-    title: str  # without one it is for CSV alone
+    title: str  # empty: only in the CSV
     get: Get
     keys: str | tuple[str, ...] = ()
-    group: str = ""  # a common head over neighbours
+    group: str = ""  # common title above adjacent columns
     numeric: bool = True
     code: bool = False
-    folded: bool = False  # on a page, into the detail of its row
+    folded: bool = False  # in HTML, folded into the details of a row
     show: Callable[[Any], str] | None = None
-    scale: float | Callable[[Any], float] = 1.0  # by which it is divided when shown
+    scale: float | Callable[[Any], float] = 1.0  # divisor of the displayed value
     digits: int | None = None
 
     @property
@@ -98,7 +98,7 @@ def data(*keys: str, get: Get) -> Column:
 
 
 def numbered(titles: Sequence[str], numeric: Sequence[str] = ()) -> list[Column]:
-    """Return the columns of rows that are tuples, in their order."""
+    """Return one column per title for rows that are tuples."""
     return [
         Column(title, itemgetter(place), numeric=title in numeric)
         for place, title in enumerate(titles)
@@ -111,11 +111,11 @@ def with_ends(key: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Table:
-    name: str  # of its files
+    name: str  # stem of its file names
     caption: str
     columns: Sequence[Column]
     rows: Sequence[Any]
-    parts: Callable[[Any], Iterable[Any]] = lambda row: [row]  # of a row, each a line of the CSV
+    parts: Callable[[Any], Iterable[Any]] = lambda row: [row]  # splits a row into lines of the CSV
     folded: bool = False
 
     @property
@@ -128,7 +128,7 @@ class Table:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """Return the lines of the CSV by the keys of columns; nothing if no column has one."""
+        """Return the lines of the CSV as dictionaries; empty if no column has keys."""
         keyed = [column for column in self.columns if column.keys]
         if not keyed:
             return []
@@ -147,18 +147,18 @@ def _record(columns: Iterable[Column], line: Any) -> dict[str, Any]:
 class Picture:
     name: str
     caption: str
-    draw: Callable[[], Any]  # a figure, when it is written
-    is_detail: bool = False  # too many or too large for a repository: on the HTML page only
+    draw: Callable[[], Any]  # called when the figure is written
+    is_detail: bool = False  # shown on the HTML page only
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Hold a question, and the result with the number that decides it."""
+    """Hold a question, its answer and the verdict."""
 
     question: str
     text: str
     verdict: str = ""
-    section: str = ""  # that has it in full
+    section: str = ""  # name of the section with the details
 
 
 @dataclass(frozen=True)
@@ -168,11 +168,11 @@ class Section:
     blocks: Sequence["Block"]
 
 
-Block = str | Sequence[str | Answer] | Table | Picture  # a sequence has an item for each sentence
+Block = str | Sequence[str | Answer] | Table | Picture  # a sequence is a list of items
 
 
 def _numbers(content: Any) -> tuple[Any, ...]:
-    """Return what the CSV shows of a content: a value, or several."""
+    """Return the values that the CSV shows for a content."""
     if isinstance(content, tuple):
         return content
     if isinstance(content, Estimate):
@@ -185,8 +185,7 @@ def _numbers(content: Any) -> tuple[Any, ...]:
 def in_digits(content: Any, scale: float = 1.0, digits: int | None = None) -> str:
     """Return a number, mean ± standard deviation, or estimate [interval] as text.
 
-    All numbers have as many digits as the first, so they can be compared. Other content is shown
-    as it is.
+    All numbers have as many digits as the first. Other content is converted by `str`.
     """
     if content is None:
         return NOTHING

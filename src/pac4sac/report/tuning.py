@@ -1,5 +1,5 @@
-"""The section on a search of settings: the best ones, how much the search overestimated them, which
-settings matter, and all trials."""
+"""The section on a search of settings: best settings, bias of the search's estimate, importance of
+settings, and all trials."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from pac4sac.report.variants import METRICS
 from pac4sac.runs.tuning import FoundSearch, mean_score, score_difference
 
 Search = Mapping[str, Any]  # the content of tune.json
-AT_MOST = 12  # settings of which slices are drawn
+AT_MOST = 12  # settings with a slice plot
 
 
 def tuning_section(context: Context) -> Section | None:
@@ -60,7 +60,7 @@ def _blocks(search: FoundSearch) -> list[Block]:
 
 
 def about_search(about: Search) -> list[str]:
-    """Return sentences on the trials, the best settings, and how they do with fresh seeds."""
+    """Return sentences on the trials, the best settings, and their result with fresh seeds."""
     states = Counter(trial["state"] for trial in about["trials"])
     counts = ", ".join(f"{n} {state}" for state, n in states.items())
     sentences = [f"{len(about['trials'])} trials of {len(about['seeds'])} seeds each: {counts}."]
@@ -70,16 +70,16 @@ def about_search(about: Search) -> list[str]:
     settings = ", ".join(f"{name} = {_short(x)}" for name, x in winner["settings"].items())
     estimate = mean_score(winner["scores"])
     sentences.append(
-        f"Best: trial {winner['number']} with {settings}. By the search its {unit(about)} is "
+        f"Best: trial {winner['number']} with {settings}. Its {unit(about)} in the search is "
         f"{in_digits(estimate)}."
     )
     if "broken_off" in about:
-        return [*sentences, f"With fresh seeds there is no result: {about['broken_off']}."]
+        return [*sentences, f"There is no result with fresh seeds: {about['broken_off']}."]
     return sentences + (_fresh(about) if "fresh" in about else [])
 
 
 def unit(about: Search) -> str:
-    """Return in words what trials are compared by."""
+    """Return the name of the trials' metric with its unit."""
     title = METRICS[about["metric"]].title
     return f"normalised {title}" if len(about["tasks"]) > 1 else title
 
@@ -93,7 +93,7 @@ def _fresh(about: Search) -> list[str]:
     bias = score_difference(better, worse)
     if bias.value > 0:
         sentences.append(
-            f"The estimate of the search is too good by {in_digits(bias)}, because the best of "
+            f"The search's estimate is too optimistic by {in_digits(bias)}: the best of "
             "many trials was also lucky."
         )
     difference = score_difference(fresh, defaults)
@@ -125,7 +125,7 @@ def _with_value(about: Search) -> list[dict[str, Any]]:
 
 
 def _trials(name: str, about: Search) -> Table:
-    """Return the table of all trials, the best ones first."""
+    """Return the table of all trials, best first."""
     settings = list(dict.fromkeys(key for t in about["trials"] for key in t["settings"]))
     sign = 1 if about["lower_is_better"] else -1
 
@@ -145,11 +145,11 @@ def _trials(name: str, about: Search) -> Table:
         data(*settings, get=lambda trial: tuple(map(trial["settings"].get, settings))),
     ]
     rows = sorted(about["trials"], key=rank)
-    return Table(f"trials-{name}", "All trials, the best first", columns, rows)
+    return Table(f"trials-{name}", "All trials, best first", columns, rows)
 
 
 def importance_figure(about: Search) -> Figure:
-    """Draw how much each setting matters."""
+    """Draw the importance of each setting."""
     ranked = sorted(about["importance"].items(), key=lambda item: item[1])
     height = 0.9 + 0.24 * len(ranked)
     figure, (panel,) = figures.new_figure("Importance of settings", 1, height=height)
@@ -186,7 +186,7 @@ def slices_figure(about: Search) -> Figure:
 
 
 def _finish_slice(panel: Any, name: str, title: str, labels: Sequence[str]) -> None:
-    """Label a panel; a logarithmic axis keeps its own ticks."""
+    """Label a panel; a logarithmic axis keeps its default ticks."""
     locator = panel.xaxis.get_major_locator()
     figures.finish_panel(panel, name, title)
     if labels:

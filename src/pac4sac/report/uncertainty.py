@@ -1,4 +1,5 @@
-"""The standard deviations that critics offer, compared with their errors at the end of training."""
+"""The section on critics' standard deviations, compared with their errors at the end of
+training."""
 
 import math
 from collections.abc import Sequence
@@ -17,24 +18,24 @@ from pac4sac.runs.statistics import UNDECIDED, Estimate, mean_interval
 OFFERED = Measurements(
     "bias", ("step", "rms", "deviation", "ratio", "covered"), "uncertainty", section="uncertainty"
 )
-MARGIN = 3.0  # a deviation within this factor of the error counts as right
+MARGIN = 3.0  # a std within this factor of the error counts as about right
 RIGHT, TOO_SMALL, TOO_LARGE = "about right", "too small", "too large"
 VERDICTS = (RIGHT, TOO_SMALL, TOO_LARGE, UNDECIDED)
 
 
-def error_by_deviation(variant: Variant) -> Estimate | None:
-    """Return error ÷ deviation: the geometric mean over seeds of root mean squares, with interval.
+def error_over_std(variant: Variant) -> Estimate | None:
+    """Return error ÷ std (root mean squares): the geometric mean over seeds with its interval.
 
-    An error twice as large as the deviation is as wrong as one half as large.
+    Logarithms are averaged, so errors of twice and of half the std count alike.
     """
     logs = np.log(OFFERED.ends(variant, "ratio"))
     return in_times(mean_interval(logs)) if len(logs) else None
 
 
 def in_times(logarithm: Estimate) -> Estimate:
-    """Return how many times something is another, from the logarithm.
+    """Convert the logarithm of a ratio and its interval to the ratio.
 
-    The ends can be infinite if two seeds differ much.
+    The ends of the interval can be infinite if two seeds differ greatly.
     """
     with np.errstate(over="ignore"):
         ends = [
@@ -44,8 +45,8 @@ def in_times(logarithm: Estimate) -> Estimate:
 
 
 def verdict(variant: Variant) -> str:
-    """Return whether the deviation is right, by the whole interval; undecided for a single seed."""
-    ratio = error_by_deviation(variant)
+    """Return the verdict on a std by the whole interval; a single seed is undecided."""
+    ratio = error_over_std(variant)
     if ratio is None or ratio.low is None or ratio.high is None:
         return UNDECIDED
     if ratio.low > MARGIN:
@@ -56,7 +57,8 @@ def verdict(variant: Variant) -> str:
 
 
 def uncertainty_answer(context: Context) -> str:
-    """Return on each task the critics whose deviations are nearest to the errors, and farthest."""
+    """Return a sentence per task on the critics whose std is nearest to and farthest from the
+    errors."""
     sentences = [_nearest_and_farthest(context, title) for title in context.variants]
     known = [sentence for sentence in sentences if sentence]
     return " ".join(known) or "No complete run answers this yet."
@@ -64,7 +66,7 @@ def uncertainty_answer(context: Context) -> str:
 
 def _nearest_and_farthest(context: Context, title: str) -> str:
     measured = OFFERED.measured(context.results(title))
-    known = {v: ratio for v in measured if (ratio := error_by_deviation(v)) is not None}
+    known = {v: ratio for v in measured if (ratio := error_over_std(v)) is not None}
     if not known:
         return ""
     ranked = sorted(known, key=lambda variant: abs(math.log(known[variant].value)))
@@ -78,7 +80,7 @@ def uncertainty_section(context: Context) -> Section | None:
     mean = OFFERED.mean_end
     columns = [
         words("std", lambda variant: verdict_cell(verdict(variant))),
-        Column("error ÷ std [95%]", error_by_deviation, with_ends("ratio"), digits=2),
+        Column("error ÷ std [95%]", error_over_std, with_ends("ratio"), digits=2),
         Column(
             "covered by ± 2 std [95%]",
             partial(mean, name="covered"),
@@ -105,7 +107,7 @@ def uncertainty_section(context: Context) -> Section | None:
 
 
 def figure(variants: Sequence[Variant]) -> Figure:
-    """Draw error ÷ deviation, and the fraction of returns within two deviations."""
+    """Draw error ÷ std and the fraction of returns within two std."""
     drawn = OFFERED.figure(
         variants, {"ratio": "error ÷ std (1 is right)", "covered": "covered by ± 2 std"}
     )

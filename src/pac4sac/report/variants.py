@@ -1,4 +1,4 @@
-"""Runs of one task that differ in their seed only, and what they achieved."""
+"""Variants: runs of one task that differ in their seed only, and their results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ METRICS = {key: Metric(key, **about) for key, about in TEXTS["metrics"].items()}
 class Outcome:
     run: FoundRun
     state: str  # complete, unfinished, diverged, failed or stopped
-    solved: bool | None  # None: not known yet, or the task has no threshold
+    solved: bool | None  # None: unknown so far, or no threshold
     metrics: Mapping[str, float]
 
 
@@ -49,7 +49,7 @@ def outcome_of(run: FoundRun) -> Outcome:
 
 
 class TaskView:
-    """Hold a task as it was trained on. The same name with other settings is another task."""
+    """Hold a task with its settings; the same name with other settings is another task."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class TaskView:
         has_foreign: bool = False,
     ) -> None:
         self.title, self.settings, self.name = title, settings, str(settings["name"])
-        self.has_foreign = has_foreign  # curves of other projects, of which only evaluations exist
+        self.has_foreign = has_foreign  # has curves of other projects
         self.r_limit: float | None = settings.get("r_limit")
         horizon, steps = settings.get("horizon"), settings.get("steps")
         self.e_max = max(1, steps // horizon) if horizon and steps and equal_episodes else None
@@ -71,7 +71,7 @@ class TaskView:
 
     @property
     def most_regret(self) -> float:
-        """Return the regret of a run that never gets a return; 0 if regret is not defined."""
+        """Return the largest possible regret, r_limit × E_max; 0 if regret is not defined."""
         return (self.r_limit or 0) * (self.e_max or 0)
 
     @property
@@ -83,19 +83,19 @@ class TaskView:
 
     @property
     def answers_by(self) -> list[Metric]:
-        """Return the metrics of the first answers: without a threshold, the final evaluation and
-        the area under the learning curve."""
+        """Return the metrics of the answers: the headline or, without a threshold, the final
+        evaluation and the area under the learning curve."""
         if self.r_limit is None and not self.has_foreign:
             return [METRICS["final_deterministic"], self.headline]
         return [self.headline]
 
     @property
     def scale(self) -> float:
-        """Return by what the headline is divided when shown: large regrets are in thousands."""
+        """Return the divisor of the displayed headline: large regrets are in thousands."""
         return self.scale_of(self.headline)
 
     def scale_of(self, metric: Metric) -> float:
-        """Return by what a metric is divided when shown."""
+        """Return the divisor of a displayed metric."""
         return 1000.0 if "regret" in metric.key and self.most_regret >= 10_000 else 1.0
 
     @property
@@ -112,8 +112,8 @@ class Variant:
     task: TaskView
     config: Mapping[str, Any]
     outcomes: Sequence[Outcome]
-    chose: str  # kind of the study that chose a setting by these runs; such runs are no results
-    style: Style = field(init=False)  # the report sets it: it depends on the other variants
+    chose: str  # kind of the study that chose a setting by these runs; they are not results
+    style: Style = field(init=False)  # set later: it depends on the other variants
 
     def __post_init__(self) -> None:
         self.style = assign_styles([self.label])[self.label]
@@ -148,7 +148,7 @@ class Variant:
 
     @cached_property
     def labels(self) -> list[str]:
-        """Return all names under which the runs were found."""
+        """Return all labels that the runs have."""
         return sorted({name for outcome in self.outcomes for name in outcome.run.labels})
 
     @cached_property
@@ -157,13 +157,14 @@ class Variant:
 
     @cached_property
     def given(self) -> dict[str, Any]:
-        """Return settings that differ from the preset, and the agent that training began with."""
+        """Return the settings that differ from the preset, and the agent that training started
+        from."""
         run = self.runs[0]
         return run.given | ({"started_from": run.started_from} if run.started_from else {})
 
     @cached_property
     def command(self) -> str:
-        """Return the shell command that trains these runs again; nothing for foreign curves."""
+        """Return the shell command that trains these runs again; empty for foreign curves."""
         if self.is_foreign:
             return ""
         return train_command(self.runs, self.seeds)
@@ -184,14 +185,14 @@ class Variant:
         return f"{len(self.complete)} of {len(self.outcomes)}" + (STALE if self.code_note else "")
 
     @cached_property
-    def under_way(self) -> list[Outcome]:
-        """Return runs that have begun and may continue: it is not known how they end."""
+    def in_progress(self) -> list[Outcome]:
+        """Return the runs in progress; their outcome is unknown."""
         open_states = ("unfinished", "failed", "stopped")
         return [o for o in self.outcomes if o.state in open_states and o.run.record.episodes]
 
     @cached_property
     def judged(self) -> list[Outcome]:
-        """Return runs of which it is known if they were solved; a diverged run never will be."""
+        """Return the runs known to be solved or not; a diverged run counts as not solved."""
         return [outcome for outcome in self.outcomes if outcome.solved is not None]
 
     @property
@@ -202,13 +203,13 @@ class Variant:
     def solved_text(self) -> str:
         if self.is_foreign:
             return "unknown"
-        unknown = sum(outcome.solved is None for outcome in self.under_way)
-        so_far = " so far" if self.under_way else ""
+        unknown = sum(outcome.solved is None for outcome in self.in_progress)
+        so_far = " so far" if self.in_progress else ""
         return f"{self.solved} of {len(self.judged) + unknown}{so_far}"
 
     @property
     def solved_fraction(self) -> Estimate | None:
-        if not self.judged or self.under_way:
+        if not self.judged or self.in_progress:
             return None
         return fraction(self.solved, len(self.judged))
 
@@ -222,9 +223,9 @@ class Variant:
         return bool(self.values(self.task.headline.key))
 
     def values(self, metric: str) -> list[float]:
-        """Return the metric of each complete run; nothing while others are under way, since the
-        first to be complete are those solved early."""
-        if self.under_way:
+        """Return the metric of each complete run; empty while runs are in progress, because the
+        first complete runs are the early solved ones."""
+        if self.in_progress:
             return []
         return [outcome.metrics[metric] for outcome in self.complete if metric in outcome.metrics]
 
@@ -233,20 +234,20 @@ class Variant:
         return summarise(values) if values else None
 
     def shown(self, metric: str) -> tuple[list[float], str]:
-        """Return values for a table, with a note: while runs are under way, the regret of all at
-        the last episode that all have reached."""
-        if metric != "regret" or not self.under_way:
+        """Return the values for a table with a note. While runs are in progress, the values are the
+        regrets of all runs at the last episode that all have reached."""
+        if metric != "regret" or not self.in_progress:
             return self.values(metric), ""
         r_limit = self.task.r_limit
         if r_limit is None or not self.task.has_regret:
             return [], ""
-        episode = min(len(outcome.run.record.episodes) for outcome in self.under_way)
-        runs = [*self.complete, *self.under_way]
+        episode = min(len(outcome.run.record.episodes) for outcome in self.in_progress)
+        runs = [*self.complete, *self.in_progress]
         regrets = [score(outcome.run.record.returns, r_limit, episode).regret for outcome in runs]
         return regrets, f"so far, at episode {episode}"
 
     def of_study(self, study: str) -> "Variant":
-        """Return the variant with the runs of one study only."""
+        """Return a copy of the variant with only the runs of one study."""
         outcomes = [outcome for outcome in self.outcomes if study in outcome.run.studies]
         variant = Variant(self.label, self.task, self.config, outcomes, self.chose)
         variant.style = self.style
