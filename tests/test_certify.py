@@ -219,7 +219,7 @@ def test_an_agent_file_alone_is_certified_without_the_bounds_on_its_replay(
     shutil.copy(experiments / "pac4sac" / "runs" / "pac4sac-seed0" / "agent.safetensors", tmp_path)
     alone = pac4sac.certify(tmp_path / "agent.safetensors", episodes=EPISODES)
     assert {row.data for row in alone.rows} == {"fresh"}
-    assert "left out: the agent file lies in no experiment folder" in page(alone, width=200)
+    assert "left out: the agent file is not in an experiment folder" in page(alone, width=200)
 
 
 @pytest.mark.parametrize(("algo", "deviation"), [("sac", "Std_k[Q_k]"), ("ddpg", None)])
@@ -502,7 +502,7 @@ def test_of_an_agent_that_ships_nothing_is_written_into_the_package(
         (["--delta", "1.5"], "between 0 and 1"),
         (["--seed=-1"], "seed must be 0"),
         (["--reward-range", "3"], "two numbers"),
-        (["--return-range", "3,2"], "the lower first"),
+        (["--return-range", "3,2"], "3 and 2"),
         (["--return-range=0,inf"], "two finite numbers"),
     ],
 )

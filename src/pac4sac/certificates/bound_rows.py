@@ -1,9 +1,10 @@
-"""Every bound on one critic, side by side: what it says, what it rests on, which of its assumptions
-fail, and whether what was measured respects it.
+"""All bounds on one critic: value, data, failing assumptions, and comparison with the measured
+error.
 
-Bounds on the replay are PAC-Bayes bounds, with the KL of the last layer's weights. Bounds on fresh
-episodes need no KL, since nothing was fitted to those; their independent units are the episodes,
-not the steps."""
+Bounds on the replay buffer are PAC-Bayes bounds, with the KL of the last layer's weights. Bounds on
+fresh episodes need no KL, because the critic was not fitted to them; their independent samples are
+the episodes, not the steps.
+"""
 
 import math
 from collections.abc import Callable, Iterator
@@ -34,15 +35,15 @@ class BoundRow:
     quantity: ErrorQuantity
     data: Literal["replay", "fresh"] = "fresh"
     n: int
-    kl: float | None = None  # None: the bound has none
+    kl: float | None = None  # None: the bound has no KL
     delta: float
     risk: float  # empirical, on that data
     value: float  # the bound
-    trivial: float  # what needs no data: the largest possible value of the quantity
-    measured: Estimate  # on fresh episodes that no bound has seen
-    fails: tuple[str, ...]  # assumptions, of CAVEATS
+    trivial: float  # the largest possible value of the quantity
+    measured: Estimate  # on fresh episodes that no bound uses
+    fails: tuple[str, ...]  # failing assumptions, keys of CAVEATS
     remark: str = ""
-    clipped: bool  # some fresh errors were beyond `trivial` and count as that
+    clipped: bool  # some fresh errors exceeded `trivial` and were clipped to it
 
     @property
     def vacuous(self) -> bool:
@@ -57,8 +58,8 @@ class BoundRow:
 
     @property
     def says(self) -> Literal["vacuous", "broken", "certificate", "holds here", "undecided"]:
-        """Return the verdict on the bound. If an assumption fails, it proves nothing, even if it
-        holds for what was measured."""
+        """Return the verdict on the bound; with a failing assumption it proves nothing, even if it
+        holds for the measured error."""
         if self.vacuous:
             return "vacuous"
         if self.respected == "no":
@@ -70,19 +71,19 @@ class BoundRow:
 
 @dataclass(frozen=True)
 class BoundTable:
-    """All bounds on one critic.
+    """Compute all bounds on one critic.
 
-    Rows that need a replay buffer or a KL are left out if there is none. A critic with plain
-    weights has no KL.
+    Rows that need a replay buffer or a KL are omitted without one. A critic with plain weights has
+    no KL.
     """
 
     replay: BellmanErrors | None
-    fresh: CriticErrors  # in episodes other than those behind `measured`
+    fresh: CriticErrors  # in other episodes than those of `measured`
     measured: Measured
     kl: float | None
-    posterior_fails: tuple[str, ...] = ()  # what posterior or prior of this critic violate
+    posterior_fails: tuple[str, ...] = ()  # assumptions that its posterior or prior violates
     seed: int = 0
-    rewards_outside: bool = False  # rewards refute the range in the scales
+    rewards_outside: bool = False  # observed rewards refute the assumed range
 
     @property
     def scales(self) -> Scales:
@@ -163,7 +164,7 @@ class BoundTable:
             "sign",
             **known,
         )
-        if n < 8:  # what follows asks for more
+        if n < 8:  # the bounds below need at least 8 samples
             return
         scaled = {
             "McAllester 2003 × range": bounds.mcallester_2003,
@@ -178,17 +179,17 @@ class BoundTable:
         yield row("PAC-Bayes-kl", "bounded Bellman error", bounds.kl_bound)
 
     def _theorem_1(self, kl: float) -> Iterator[BoundRow]:
-        """Yield Theorem 1 on what it was made for: a single episode of a fixed policy."""
+        """Yield Theorem 1 in its intended setting: a single episode of a fixed policy."""
         bellman, r_max = self.fresh.bellman, self.scales.rewards.width
         one = bellman.episode == bellman.episode[0]
         losses, variance = bellman.squared[one], float(bellman.next_variance[one].mean())
         n, fails = len(losses), ("correlation", "shift", "sign", *self.posterior_fails)
-        # If no step ever forgot its beginning, all entries of Γ on and above the diagonal would be
-        # 2; its norm then:
+        # If no step forgot the beginning, all entries of Γ on and above the diagonal would be 2,
+        # with this norm:
         never_forgets = 1 / math.sin(math.pi / (4 * n + 2))
         meanings = (
-            (2.0, "each step forgets all before it"),
-            (never_forgets, "no step ever forgets its beginning"),
+            (2.0, "each step is independent of all earlier ones"),
+            (never_forgets, "every step depends on the first one"),
         )
         for norm, meaning in meanings:
             known = {
@@ -200,12 +201,12 @@ class BoundTable:
             value = float(bounds.theorem_1(float(losses.mean()), kl, n, self.scales.delta, **known))
             remark = f"if {meaning}: {bounds.theorem_1_verdict(n, r_max, norm)}"
             if self.scales.largest["value error"] <= value < math.inf:
-                remark += ", but it allows more than any values could err"
+                remark += ", but it exceeds the largest possible error"
             name = f"Theorem 1, ‖Γ‖ = {norm:.0f}"
             yield self._row(name, "value error", losses, value, *fails, kl=kl, remark=remark)
 
     def _on_fresh(self) -> Iterator[BoundRow]:
-        """Yield the test-set bounds: Chernoff's for one step per episode, betting on the means of
+        """Yield the test-set bounds: Chernoff for one step per episode, betting for means of
         episodes."""
         delta, bellman, values = self.scales.delta, self.fresh.bellman, self.fresh.values
 
@@ -240,6 +241,6 @@ class BoundTable:
 
 
 def chernoff(losses: Floats, delta: float) -> float:
-    """Return the test-set bound kl⁻¹(R̂ | ln(1/δ)/n) for independent losses in [0, 1] of a critic
-    that has not seen them."""
+    """Return the test-set bound kl⁻¹(R̂ | ln(1/δ)/n) for independent losses in [0, 1] that were not
+    used in training."""
     return float(bounds.kl_inverse(float(losses.mean()), math.log(1 / delta) / len(losses)))

@@ -1,4 +1,4 @@
-"""Compare the errors of a critic with the standard deviation that it offers."""
+"""Compare the errors of a critic with its standard deviation."""
 
 import itertools
 from dataclasses import dataclass, replace
@@ -20,15 +20,16 @@ LONGEST_WALK = 200  # random steps
 
 @dataclass(frozen=True)
 class Calibration:
-    """How well the standard deviation that a critic offers matches its errors."""
+    """Hold how well a critic's standard deviation matches its errors."""
 
     where: str
-    deviation: str  # what the critic offers as its uncertainty
-    share: Estimate  # of returns within m_p ± 2 deviations
-    ratio: float  # root mean square of error by deviation: 1 if the critic knows its error
+    deviation: str  # formula of the critic's standard deviation
+    share: Estimate  # of returns within m_p ± 2 std
+    ratio: float  # root mean square of error ÷ std; 1 is right
     rms_error: float
     rms_deviation: float
-    # Spearman's, of |error| and deviation over states: 0 if the deviation says nothing of errors
+    # Spearman's, of |error| and std over states: 0 if the std does not indicate where errors are
+    # large
     rank_correlation: float
     steps: int
 
@@ -42,12 +43,12 @@ def calibrate(
     delta: float,
     say: Progress,
 ) -> list[Calibration]:
-    """Return how often m_p ± 2√v_p cover the return that follows.
+    """Return how often m_p ± 2√v_p contains the return that follows.
 
-    A single plain critic offers no uncertainty, so there is nothing to return.
+    A single plain critic has no standard deviation, so the list is empty.
 
-    In distribution, the states are those of π's own episodes. Out of distribution, an episode
-    begins with random actions, and the last of these is judged by the return that π gets after it.
+    In-distribution states come from episodes of π. Out of distribution, an episode begins with
+    random actions, and the last of these is judged by the return that π obtains after it.
     """
     if measuring.uncertainty() is None:
         return []
@@ -55,8 +56,8 @@ def calibrate(
     say(f"playing {episodes} episodes that begin with random actions …")
     wandering = after_random_steps(agent, state, task, episodes, seed, longest)
     found = [
-        calibration("states of the policy", offered_by(agent), measuring, delta),
-        calibration("after random actions", offered_by(agent), wandering, delta),
+        calibration("states of the policy", formula_of_std(agent), measuring, delta),
+        calibration("after random actions", formula_of_std(agent), wandering, delta),
     ]
     return [one for one in found if one is not None]
 
@@ -64,7 +65,7 @@ def calibrate(
 def calibration(where: str, name: str, errors: ValueErrors, delta: float) -> Calibration | None:
     """Return the calibration on the judged steps, with an interval over episodes.
 
-    It is None if the critic offers no uncertainty.
+    The result is None if the critic has no standard deviation.
     """
     bias, u = errors.bias(), errors.uncertainty()
     if bias is None or u is None:
@@ -73,8 +74,8 @@ def calibration(where: str, name: str, errors: ValueErrors, delta: float) -> Cal
     return Calibration(where, name, share, u.ratio, bias.rms, u.deviation, u.rank, bias.steps)
 
 
-def offered_by(agent: Agent) -> str:
-    """Return the formula of the standard deviation that the critic of an agent offers."""
+def formula_of_std(agent: Agent) -> str:
+    """Return the formula of the standard deviation of an agent's critic."""
     if std_source(agent) != "posterior":
         return "Std_k[Q_k]"
     return "√v_p" if agent.takes_minimum else "√v"
@@ -83,8 +84,8 @@ def offered_by(agent: Agent) -> str:
 def after_random_steps(
     agent: Agent, state: State, task: Task, episodes: int, seed: int, longest: int
 ) -> ValueErrors:
-    """Return the errors in episodes that begin with up to `longest` random steps, of which the last
-    is judged."""
+    """Return the errors in episodes that begin with up to `longest` random steps; the last random
+    step is judged."""
     generator = torch.Generator().manual_seed(seed)
     last = torch.randint(max(1, min(longest, LONGEST_WALK)), (1, episodes), generator=generator)
     time = itertools.count()

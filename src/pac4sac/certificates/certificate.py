@@ -1,4 +1,4 @@
-"""Measure how far a trained critic and its policy can be trusted: `pac4sac.certify`."""
+"""Certificates of trained critics and policies: `pac4sac.certify`."""
 
 import json
 import shlex
@@ -45,13 +45,13 @@ from pac4sac.training.trained_agent import load
 from pac4sac.training.value_error import Bias
 
 VERSION = 1
-# JSON has no such numbers
+# JSON has no infinity
 NOT_FINITE = {"Infinity": "infinite", "-Infinity": "-infinite", "NaN": None}
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """The result of `certify`, as the command `pac4sac certify` prints it.
+    """Hold the result of `certify`, which the command `pac4sac certify` prints.
 
     Attributes:
         run: Name of the run.
@@ -60,7 +60,7 @@ class Certificate:
         agent_file: The agent file.
         seed: Seed of the episodes.
         delta: Probability that a bound may fail.
-        episodes: Number of episodes that measure; as many certify.
+        episodes: Number of measuring episodes, and of certifying episodes.
         gamma: Discount factor.
         alpha: Weight of the entropy.
         rewards: Range of the rewards.
@@ -69,14 +69,14 @@ class Certificate:
         kl: KL divergence of the last layer; None for plain weights.
         replay_tuples: Number of stored transitions; None without a replay buffer.
         bias: Value bias by policy.
-        along: Bias along the episode.
-        unjudged_steps: Steps of measuring episodes that are too close to the time limit.
+        along: Bias along the episode, by policy.
+        unjudged_steps: Steps of measuring episodes too close to the time limit to be judged.
         measured: Measured errors.
         rows: The bounds.
         calibration: Coverage of the critic's intervals.
         interval: Calibrated interval; None for a critic without a standard deviation.
         returns: Lower bounds on the expected return.
-        remarks: What is left out, and why.
+        remarks: Omitted parts, with the reasons.
 
     Example:
         >>> certificate = pac4sac.certify("cartpole-swingup", episodes=4)  # doctest: +SKIP
@@ -99,24 +99,24 @@ class Certificate:
     replay_tuples: int | None
     bias: dict[str, Bias]  # by policy
     along: list[BiasAlong]
-    phases: list[BiasPhase]  # of the policy: early, middle and late in the episode
-    # of π's measuring episodes: too near to the time limit to know the rest of their return
+    phases: list[BiasPhase]  # bias of the policy early, middle and late in the episode
+    # of π's measuring episodes: too close to the time limit to know the rest of the return
     unjudged_steps: int
     measured: Measured
     rows: list[BoundRow]
     calibration: list[Calibration]
-    interval: WidenedInterval | None  # None if no step is judged
+    interval: WidenedInterval | None  # None if no step could be judged
     returns: list[ReturnCertificate]
-    remarks: list[str]  # what is left out, and why
+    remarks: list[str]  # omitted parts, with the reasons
 
     def policy_name(self, policy: str) -> str:
-        """Return the name of a policy with the kind of returns that it is judged by."""
+        """Return the name of a policy, with "with entropy" if its returns include entropy."""
         if policy == "shooting":
             return "shooting policy"
         return "policy, with entropy" if self.alpha else "policy"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the content of certificate.json, with what follows from the measurements."""
+        """Return the content of certificate.json, with values derived from the measurements."""
         about = asdict(self)
         for written_below in ("rows", "agent_file", "bias"):
             del about[written_below]
@@ -136,7 +136,7 @@ class Certificate:
         return plain
 
     def _failing_assumptions(self) -> dict[str, str]:
-        """Return the assumptions that fail for any bound, in words."""
+        """Return the assumptions that fail for at least one bound, in words."""
         failing = set(chain.from_iterable(row.fails for row in self.rows))
         return {key: text for key, text in CAVEATS.items() if key in failing}
 
@@ -153,7 +153,7 @@ class Certificate:
 
 
 def _with(row: Bias | BiasPhase | BoundRow, *derived: str) -> dict[str, Any]:
-    """Return the fields of a row and further attributes of it."""
+    """Return the fields of a row with further attributes of it."""
     return asdict(row) | {name: getattr(row, name) for name in derived}
 
 
@@ -169,18 +169,18 @@ def certify(
     progress: Progress | None = None,
     trust: str | Iterable[str] = (),
 ) -> Certificate:
-    """Measure the errors of an agent on fresh episodes, and certify bounds on others.
+    """Measure the errors of an agent on fresh episodes, and certify bounds with other episodes.
 
     Args:
-        path: An agent file, a run, or an experiment, of which the best run is taken.
-        episodes: Number of episodes that measure; as many others certify.
+        path: An agent file, a run, or an experiment, whose best run is used.
+        episodes: Number of measuring episodes; as many others certify.
         delta: Probability that a bound may fail.
         seed: Seed of the episodes.
-        reward_range: Smallest and largest reward of a step, if you know them.
-        return_range: Smallest and largest return of an episode, if you know them.
+        reward_range: Smallest and largest possible reward of a step, if known.
+        return_range: Smallest and largest possible return of an episode, if known.
         out: Folder for certificate.json and certificate.png.
         progress: Called with a line of text before each slow part.
-        trust: Custom modules that the agent or its environment comes from.
+        trust: Custom modules that define the agent or its environment.
 
     Returns:
         The certificate, with measurements, bounds and calibration.
@@ -203,7 +203,7 @@ def certify(
     check_delta(delta)
     given = None if reward_range is None else RewardRange(*reward_range, "given", proven=False)
     file = saved_agent(path)
-    # Batches this small are slower on several threads, and much slower if the cores are busy.
+    # Small batches are slower on several threads, and much slower if the cores are busy.
     with on_threads(1):
         certificate = _examine(
             file, episodes, delta, seed, given, return_range, progress or (lambda text: None)
@@ -278,8 +278,8 @@ def _bound_table(
     seed: int,
     rewards_outside: bool,
 ) -> BoundTable:
-    """Return all bounds: made of the replay buffer and of the episodes that certify, compared with
-    what the other episodes measured."""
+    """Return all bounds, computed from the replay buffer and the certifying episodes and compared
+    with the measuring episodes."""
     on_replay = None
     if stored.batch is not None:
         on_replay = bellman_errors(agent, state, stored.batch, seed)
@@ -290,7 +290,7 @@ def _bound_table(
 
 
 def about_posterior(kl: float | None, stored: StoredReplay) -> list[str]:
-    """Return why bounds are left out: the weights have no distribution, or there is no replay
+    """Return the reasons for omitted bounds: weights without a distribution, or no replay
     buffer."""
     if kl is None:
         return [REMARKS["plain_weights"]]
@@ -300,11 +300,11 @@ def about_posterior(kl: float | None, stored: StoredReplay) -> list[str]:
 
 
 def posterior(agent: Agent, state: State) -> tuple[float | None, tuple[str, ...]]:
-    """Return the KL of the critic's weights, and the assumptions of the theorems that they violate.
+    """Return the KL of the critic's weights, and the assumptions that they violate.
 
-    The KL is None if the weights have no distribution. Several critics are either one posterior
-    over all of their weights (the product, whose KL is the sum), or one over the weights of one of
-    them (a mixture, whose KL is at most the mean).
+    The KL is None if the weights have no distribution. Several critics form either a product
+    posterior over all their weights, whose KL is the sum, or a mixture, whose KL is at most the
+    mean.
     """
     if not agent.critic.gaussian or not hasattr(agent, "divergence"):
         return None, ()
@@ -323,7 +323,7 @@ def posterior(agent: Agent, state: State) -> tuple[float | None, tuple[str, ...]
 
 
 def saved_agent(path: str | Path) -> Path:
-    """Return the agent file that a path names."""
+    """Return the agent file of a path."""
     path = Path(path)
     if not _has_agent(path):
         for experiment in (path, path.resolve().parent.parent):
@@ -334,14 +334,14 @@ def saved_agent(path: str | Path) -> Path:
 
 
 def _has_agent(path: Path) -> bool:
-    """Return whether a path is a file, or the folder of a run or experiment with an agent."""
+    """Return whether a path is a file, or a run or experiment folder with an agent."""
     patterns = ("agent.safetensors", "runs/*/agent.safetensors")
     return path.is_file() or any(any(path.glob(pattern)) for pattern in patterns)
 
 
 def about_training(agent_file: Path) -> list[str]:
-    """Return why the training of an agent is not finished, and which of its logs are damaged;
-    nothing if the run is not known."""
+    """Return remarks on unfinished training and damaged logs of an agent; empty if its run is
+    unknown."""
     try:
         run = read_run(agent_file.parent)
     except UserError:

@@ -1,4 +1,4 @@
-"""Measure the errors of a critic on transitions of its replay buffer and of fresh episodes."""
+"""Errors of a critic on transitions of its replay buffer and of fresh episodes."""
 
 import math
 from dataclasses import dataclass, replace
@@ -26,36 +26,38 @@ ErrorQuantity = Literal[
     "bounded value error",
 ]
 QUANTITIES: tuple[ErrorQuantity, ...] = get_args(ErrorQuantity)
-CHUNK = 2000  # transitions that go through the networks at once
-NEXT_ACTIONS = 4  # of which the target's expectation over a′ ~ π is the mean
+CHUNK = 2000  # transitions per batch through the networks
+NEXT_ACTIONS = 4  # samples of a′ ~ π in the target's expectation
 
 
 @dataclass(frozen=True)
 class BellmanErrors:
-    """A critic's estimates and its own targets: arrays [N] of transitions, all of one run."""
+    """Hold a critic's estimates and its own targets, arrays [N] over transitions of one run."""
 
     m: Floats  # m_p(s, a)
     v: Floats  # v_p(s, a); 0 for a critic without a variance
     y: Floats  # r + γ (1 − terminated) E_{a′~π}[m_p(s′, a′) − α log π(a′|s′)]
     next_variance: Floats  # v_p(s′, a′), 0 after the end
-    episode: NDArray[np.int64]  # from which episode; all 0 for a replay, which does not remember
+    episode: NDArray[
+        np.int64
+    ]  # index of the episode; all 0 for a replay buffer, which does not store it
 
     @property
     def squared(self) -> Floats:
-        """E over Q ~ μ of the squared Bellman error: the paper's loss."""
+        """Return E_{Q~μ} of the squared Bellman error, the paper's loss."""
         return (self.y - self.m) ** 2 + self.v
 
     def bounded(self, epsilon: float) -> Floats:
-        """E over Q ~ μ of 1 − exp(−(Q − y)²/ε²), within [0, 1]."""
+        """Return E_{Q~μ} of 1 − exp(−(Q − y)²/ε²), within [0, 1]."""
         return bounded_error(self.m, self.v, self.y, epsilon)
 
     def episode_means(self, values: Floats) -> Floats:
-        """Return the mean of each episode: episodes are the independent units of fresh data."""
+        """Return the mean of each episode; episodes are the independent samples of fresh data."""
         _, index = np.unique(self.episode, return_inverse=True)
         return np.asarray(np.bincount(index, values) / np.bincount(index))
 
     def one_per_episode(self, values: Floats, seed: int) -> Floats:
-        """Return the value at a random time of each episode: independent samples too."""
+        """Return the value at a random step of each episode, which are independent samples too."""
         order = np.random.default_rng(seed).permutation(len(values))
         _, first = np.unique(self.episode[order], return_index=True)
         return np.asarray(values[order[first]])
@@ -65,8 +67,8 @@ class BellmanErrors:
 def bellman_errors(agent: Agent, state: State, batch: replay.Batch, seed: int) -> BellmanErrors:
     """Return the errors on a batch [1, N, ·] of any length.
 
-    The target is that of the critic itself, as the paper's inequality between Bellman error and
-    value error asks, not of the target network that it was trained with.
+    The target uses the critic itself, as the paper's inequality between Bellman error and value
+    error requires, not the target network.
     """
     generator = torch.Generator().manual_seed(seed)
     gamma = Hyper(state).gamma[:, None]
@@ -85,8 +87,8 @@ def bellman_errors(agent: Agent, state: State, batch: replay.Batch, seed: int) -
 def _next_values(
     agent: Agent, state: State, s2: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Return the soft value and the variance of the critic in next states, each as a mean over
-    actions of the policy."""
+    """Return soft value and variance of the critic in next states, averaged over actions of the
+    policy."""
     alpha = agent.entropy_weight(state)[:, None]
     streams = agent.policy_streams(s2.shape[1])
     values, variances = [], []
@@ -112,12 +114,12 @@ def _estimate(agent: Agent, state: State, s: Tensor, a: Tensor) -> tuple[Tensor,
     return m, torch.zeros_like(m) if v is None else v
 
 
-# --- what bounds are compared with
+# --- measured errors, with which bounds are compared
 
 
 @dataclass(frozen=True)
 class Scales:
-    """The scales by which errors are judged, fixed before fresh episodes are played.
+    """Hold the scales of errors, which are fixed before fresh episodes are played.
 
     The bounded losses are 1 − exp(−error²/ε²). For Bellman errors, ε is the width of the range of
     rewards; for value errors, a tenth of the width of the range of values.
@@ -137,7 +139,7 @@ class Scales:
 
     @property
     def largest(self) -> dict[ErrorQuantity, float]:
-        """Return the largest possible value of each quantity, which is known without data."""
+        """Return the largest possible value of each quantity."""
         low, high = self.rewards.of_values(self.gamma)
         width = high - low
         return {
@@ -151,14 +153,14 @@ class Scales:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Means over fresh episodes with their intervals: what the bounds are held against."""
+    """Hold the means over fresh episodes with their intervals, with which bounds are compared."""
 
     bellman: Estimate  # squared Bellman error
-    value: Estimate  # from below without, from above with the chance in a single return
+    value: Estimate  # lower end without, upper end with the variance of a single return
     absolute: Estimate  # E |m_p − G|
     bounded_bellman: Estimate
     bounded_value: Estimate
-    # those of which some errors counted less than they were
+    # quantities with clipped errors
     beyond: tuple[ErrorQuantity, ...]
 
     @property
@@ -174,15 +176,15 @@ class Measured:
 
 @dataclass(frozen=True)
 class CriticErrors:
-    """Bellman errors and value errors of a critic in the same fresh episodes."""
+    """Hold Bellman errors and value errors of a critic in the same fresh episodes."""
 
     bellman: BellmanErrors
     values: ValueErrors
     scales: Scales
 
     def episode_means(self) -> dict[ErrorQuantity, Floats]:
-        """Return the mean of each quantity in each episode; larger squared and absolute errors
-        count as the largest possible."""
+        """Return the mean of each quantity in each episode; squared and absolute errors are clipped
+        to the largest possible value."""
         bellman, values, largest = self.bellman, self.values, self.scales.largest
         square, width = largest["value error"], largest["absolute value error"]
         return {
@@ -194,9 +196,9 @@ class CriticErrors:
         }
 
     def beyond(self) -> tuple[ErrorQuantity, ...]:
-        """Return the quantities with errors that are larger than possible values allow."""
+        """Return the quantities with errors above the largest possible value."""
         judged, largest = self.values.judged, self.scales.largest
-        sizes: dict[ErrorQuantity, Floats] = {  # bounded errors never are
+        sizes: dict[ErrorQuantity, Floats] = {  # bounded errors cannot exceed it
             "squared Bellman error": self.bellman.squared,
             "value error": self.values.squared[judged],
             "absolute value error": np.abs(self.values.error[judged]),
@@ -222,11 +224,11 @@ class CriticErrors:
 
 
 def value_error(values: ValueErrors, delta: float) -> Estimate:
-    """Estimate E‖Q_π − Q‖², which a single return G per step only brackets.
+    """Estimate E‖Q_π − Q‖², for which a single return G per step gives only an interval.
 
-    Above: the mean of (Q − G)², which adds the chance in G. Below: the square of the mean error at
-    each time of the episode; by Jensen's inequality the error itself is at least that. Its interval
-    is by the jackknife over episodes.
+    Upper end: the mean of (Q − G)², which includes the variance of G. Lower end: the squared mean
+    error at each time of the episode, a lower bound by Jensen's inequality. Its interval uses the
+    jackknife over episodes.
     """
     above = mean_interval(values.episode_means(values.squared), 1 - delta)
     has_judged = values.judged.any(1)
@@ -247,9 +249,9 @@ def value_error(values: ValueErrors, delta: float) -> Estimate:
 
 
 def _squared_mean_error(weight: Floats, error: Floats) -> float:
-    """Return the square of the mean error at each time, averaged over times, of arrays [E, T].
+    """Return the squared mean error at each time, averaged over times, for arrays [E, T].
 
-    It is made of products of different episodes, so that chance cancels.
+    It averages products of different episodes, so it is unbiased.
     """
     pairs = weight.sum(0) ** 2 - (weight**2).sum(0)
     product = (weight * error).sum(0) ** 2 - ((weight * error) ** 2).sum(0)
@@ -265,15 +267,15 @@ def fresh_errors(
 ) -> CriticErrors:
     """Return the errors of both kinds in fresh episodes.
 
-    Bellman errors are on the judged steps, except for a step before a time limit, whose next state
-    is not known.
+    Bellman errors are on the judged steps, except a step before a time limit, whose next state is
+    not known.
     """
     last = np.arange(values.judged.shape[1]) == values.length[:, None] - 1
     at = episode, step = np.nonzero(values.judged & (~last | values.terminated[:, None]))
     if not len(step):
         raise UserError(
-            "No step of the fresh episodes can be judged; the task's episodes are too short "
-            "for its γ."
+            "No step of the fresh episodes can be judged, because they are too short for its γ. "
+            "Use an agent with a smaller γ, or a task with longer episodes."
         )
     following = values.observation[episode, np.minimum(step + 1, last.shape[1] - 1)]
 

@@ -1,5 +1,5 @@
-"""Play the fresh episodes of a certificate, and derive the bias along an episode, the range of the
-rewards and lower bounds on the return."""
+"""Fresh episodes of a certificate, with the bias along an episode, the range of rewards and lower
+bounds on the return."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,23 +17,24 @@ from pac4sac.training.value_error import Bias, Floats, ValueErrors, measure_valu
 
 Progress = Callable[[str], None]
 FEWEST = 4  # episodes
-# The shooting policy plays a fourth as many episodes, since it costs hundreds of times more.
+# The shooting policy plays a quarter of the episodes, because it is hundreds of times slower.
 SHOOTING_SHARE = 4
-PARTS = 20  # of an episode, for the bias along it
+PARTS = 20  # parts of an episode in the curve of the bias
 PHASES = ("early", "middle", "late")
 
 
 class PlayedEpisodes(NamedTuple):
-    """Fresh episodes of the stochastic policy and, if the agent shoots, of the shooting policy."""
+    """Hold fresh episodes of the stochastic policy and, if the agent shoots, of the shooting
+    policy."""
 
-    policy: ValueErrors  # both of the following
+    policy: ValueErrors  # both halves
     measuring: ValueErrors
     certifying: ValueErrors
     shooting: ValueErrors | None
 
     @property
     def by_policy(self) -> dict[str, ValueErrors]:
-        """Return the episodes that measure."""
+        """Return the measuring episodes by policy."""
         shooting = {} if self.shooting is None else {"shooting": self.shooting}
         return {"policy": self.measuring, **shooting}
 
@@ -43,7 +44,7 @@ class PlayedEpisodes(NamedTuple):
         return [errors.rewards() for errors in played]
 
     def biases(self, confidence: float) -> dict[str, Bias]:
-        """Return the bias of the critic by policy, if any step is judged."""
+        """Return the bias of the critic by policy, where a step could be judged."""
         found = {policy: errors.bias(confidence) for policy, errors in self.by_policy.items()}
         return {policy: bias for policy, bias in found.items() if bias}
 
@@ -51,7 +52,7 @@ class PlayedEpisodes(NamedTuple):
 def play_episodes(
     trained: TrainedAgent, state: State, episodes: int, seed: int, say: Progress
 ) -> PlayedEpisodes:
-    """Play twice as many episodes as measure: the second half certifies."""
+    """Play twice `episodes` episodes; the first half measures, the second half certifies."""
     agent, task, shooting = trained.agent, trained.run.task, None
     say(f"playing {2 * episodes} episodes of the policy …")
     (policy,) = measure_value_errors(agent, state, task, [seed], 2 * episodes, "certificate")
@@ -67,16 +68,15 @@ def play_episodes(
 
 @dataclass(frozen=True)
 class BiasAlong:
-    """The mean of m_p − G in parts of the episode, with intervals over episodes."""
+    """Hold the mean of m_p − G in parts of the episode, with intervals over episodes."""
 
     policy: str
-    step: list[float]  # the middle of each part
+    step: list[float]  # middle step of each part
     bias: list[Estimate]
 
 
 def bias_along(policy: str, errors: ValueErrors, delta: float) -> BiasAlong:
-    """Return the bias in up to `PARTS` parts of the episode; parts without a judged step are left
-    out."""
+    """Return the bias in up to `PARTS` parts of the episode, except parts without a judged step."""
     last = int(np.flatnonzero(errors.judged.any(0)).max(initial=0)) + 1
     steps, biases = [], []
     for part in np.array_split(np.arange(last), min(PARTS, last)):
@@ -88,7 +88,7 @@ def bias_along(policy: str, errors: ValueErrors, delta: float) -> BiasAlong:
 
 @dataclass(frozen=True)
 class BiasPhase:
-    """The bias in a third of the episode. The intervals of all phases hold together."""
+    """Hold the bias in a third of the episode; the intervals of all thirds hold simultaneously."""
 
     name: str  # early, middle or late
     first_step: int
@@ -114,19 +114,19 @@ def bias_by_phase(errors: ValueErrors, delta: float) -> list[BiasPhase]:
 
 
 class AssumedRewards(NamedTuple):
-    """What bounds take for the range of a task's rewards."""
+    """Hold the range of a task's rewards that bounds assume."""
 
-    scale: RewardRange  # by which errors are judged
-    assumed: RewardRange | None  # what bounds on returns rest on
-    are_outside: bool  # some rewards refute the range
+    scale: RewardRange  # scale of the errors
+    assumed: RewardRange | None  # assumed by bounds on returns; None: nothing is
+    are_outside: bool  # whether observed rewards refute the range
     remarks: list[str]
 
 
 def assumed_rewards(
     known: RewardRange | None, batch: Batch | None, played: PlayedEpisodes
 ) -> AssumedRewards:
-    """Return the known range, or that of the rewards that were seen: then nothing is assumed, since
-    extremes that were merely seen are no limits."""
+    """Return the known range or, without one, the range of observed rewards, which bounds do not
+    assume."""
     replayed = [] if batch is None else [batch.r[0].double().numpy()]
     scale, assumed, remarks = known, known, []
     if scale is None:
@@ -149,8 +149,8 @@ def certified_returns(
     limit: int | None,
     delta: float,
 ) -> list[ReturnCertificate]:
-    """Bound the expected return of each policy, by the limits that the user gave or by those that
-    follow from the rewards and the time limit."""
+    """Bound the expected return of each policy, with the given limits or those that follow from
+    rewards and time limit."""
     returns = {
         "policy": played.policy.returns(limit),
         "deterministic policy": deterministic[np.isfinite(deterministic)],

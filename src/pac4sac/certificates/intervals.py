@@ -1,8 +1,9 @@
-"""An interval around a critic's value that holds: as wide as its errors in fresh episodes require.
+"""Calibrated intervals around a critic's value, as wide as its errors in fresh episodes require.
 
-The width is chosen in some episodes and tested in others, so the share of returns that it covers is
-an honest estimate. One interval is equally wide everywhere; another is a multiple of the standard
-deviation that the critic offers."""
+The width is chosen on some episodes and tested on others, so its coverage is estimated without
+bias. One interval has the same width everywhere; the other is a multiple of the critic's standard
+deviation.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -12,16 +13,16 @@ from pac4sac.certificates.returns import betting_lower, betting_upper
 from pac4sac.runs.statistics import Estimate
 from pac4sac.training.value_error import LEAST_DEVIATION, Floats, ValueErrors
 
-# share of returns within two standard deviations if errors are Gaussian
+# coverage of ± 2 std for Gaussian errors
 NOMINAL = 0.954
 
 
 @dataclass(frozen=True)
 class WidenedInterval:
-    """The value ± a width that covers `NOMINAL` of the returns in the episodes that measure."""
+    """Hold value ± a width that covers `NOMINAL` of the returns in the measuring episodes."""
 
-    constant: float  # half-width that is equal everywhere
-    constant_covered: Estimate  # share of the returns in the episodes that certify
+    constant: float  # half-width of the constant interval
+    constant_covered: Estimate  # its coverage in the certifying episodes
     # The same with a multiple of the critic's standard deviation; None for a critic without one.
     deviations: float | None = None
     covered: Estimate | None = None
@@ -29,7 +30,7 @@ class WidenedInterval:
 
 
 def widen(measuring: ValueErrors, certifying: ValueErrors, delta: float) -> WidenedInterval | None:
-    """Return the interval; None if no step is judged."""
+    """Return the calibrated interval; None if no step could be judged."""
     if not (measuring.judged.any() and certifying.judged.any()):
         return None
     constant = quantile(measuring, np.ones_like(measuring.m))
@@ -48,7 +49,7 @@ def widen(measuring: ValueErrors, certifying: ValueErrors, delta: float) -> Wide
 
 
 def quantile(errors: ValueErrors, unit: Floats) -> float:
-    """Return the least multiple of `unit` [E, T] that covers NOMINAL of the returns.
+    """Return the smallest multiple of `unit` [E, T] that covers `NOMINAL` of the returns.
 
     All episodes have the same weight.
     """
@@ -62,7 +63,7 @@ def quantile(errors: ValueErrors, unit: Floats) -> float:
 
 
 def coverage(errors: ValueErrors, half_width: Floats, delta: float) -> Estimate:
-    """Return the share of returns within a half-width, with an interval over episodes."""
+    """Return the coverage of a half-width, with an interval over episodes."""
     shares = errors.episode_means((np.abs(errors.error) <= half_width).astype(np.float64))
     return Estimate(
         float(shares.mean()), betting_lower(shares, delta / 2), betting_upper(shares, delta / 2)

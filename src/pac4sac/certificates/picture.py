@@ -1,4 +1,4 @@
-"""Draw a certificate: bias along the episode, bounds divided by the measured error, calibration."""
+"""The figure of a certificate: bias along the episode, bounds ÷ measured error, calibration."""
 
 import io
 from collections.abc import Collection
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from pac4sac.certificates.fresh_episodes import BiasAlong
 
 GREEN, ORANGE, RED = COLOURS[2], COLOURS[5], COLOURS[1]
-LOOK = {  # by verdict: colours of edge and face, and what the verdict means
+LOOK = {  # verdict -> colours of edge and face, and a note for the legend
     "certificate": (GREEN, GREEN, ""),
     "holds here": (ORANGE, ORANGE, ": an assumption fails"),
     "undecided": (ORANGE, "white", ""),
-    "broken": (RED, RED, " by what was measured"),
+    "broken": (RED, RED, " by the measured error"),
     "vacuous": (FAINT, "white", ""),
 }
-LINES = {"policy": 0, "shooting": 1}  # in the colour of the algorithm
+LINES = {"policy": 0, "shooting": 1}  # index of the dashes; the colour is the algorithm's
 
 
 def draw(certificate: "Certificate", path: Path) -> None:
@@ -60,7 +60,7 @@ def certificate_figure(certificate: "Certificate") -> Figure:
 
 
 def _draw_bias(panel: Any, c: "Certificate") -> None:
-    """Draw the bias along the episode, a curve with a band for each policy."""
+    """Draw the bias along the episode as one curve with a band per policy."""
     for along in c.along:
         _draw_bias_of_policy(panel, c, along)
     panel.axhline(0, color=INK, linewidth=1)
@@ -87,7 +87,7 @@ def _draw_bounds(panel: Any, c: "Certificate") -> None:
     rows = list(reversed(c.rows))
     ratios = [_ratio(row) for row in rows]
     largest = max(filter(np.isfinite, ratios), default=1)
-    far = 10 ** np.ceil(np.log10(largest * 1.01)) * 10  # in place of infinity
+    far = 10 ** np.ceil(np.log10(largest * 1.01)) * 10  # stands for infinity
     for place, (row, ratio) in enumerate(zip(rows, ratios, strict=True)):
         edge, face, _ = LOOK[row.says]
         shown = min(max(ratio, 1e-3), far)

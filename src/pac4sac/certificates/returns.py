@@ -1,7 +1,8 @@
-"""Bound the expected return of a policy from below, by fresh episodes and the range of the rewards.
+"""Lower bounds on the expected return of a policy, from fresh episodes and the range of rewards.
 
-Episodes of a fixed policy are independent. The bounds assume that and a lowest possible return,
-and neither a normal distribution nor many episodes."""
+The bounds assume independent episodes and a lowest possible return. They require neither normal
+returns nor many episodes.
+"""
 
 import bisect
 from dataclasses import dataclass
@@ -16,32 +17,34 @@ from pac4sac.certificates.texts import TEXTS
 from pac4sac.runs.statistics import Estimate, mean_interval
 from pac4sac.tasks import Task
 
-Limits = tuple[float, float]  # the lower first
-BETS = (np.arange(20) + 0.5) / 20  # shares of what can be lost at once, from careful to bold
+Limits = tuple[float, float]  # (lower, upper)
+BETS = (np.arange(20) + 0.5) / 20  # fractions of the largest safe bet
 BISECTIONS = 60
-USEFUL = 0.1  # a bound is useful this near to the mean, as a part of mean − least possible return
-MOST_EPISODES = 1_000_000  # that are worth naming
-NEGLIGIBLE = 1e-3  # relative to what is known without data: a bound that near to it is vacuous
-ROUNDING = 1e-6  # of float32, as rewards are stored
+USEFUL = (
+    0.1  # a useful bound is this close to the mean, as a fraction of mean − lowest possible return
+)
+MOST_EPISODES = 1_000_000  # largest number of episodes to suggest
+NEGLIGIBLE = 1e-3  # a bound this close (relative) to the trivial one is vacuous
+ROUNDING = 1e-6  # relative error of stored float32 rewards
 
 
 @dataclass(frozen=True)
 class ReturnCertificate:
     policy: str
     episodes: int
-    mean: Estimate  # with Student's interval, which trusts the returns to be normal
+    mean: Estimate  # with Student's interval, which assumes normal returns
     delta: float
     range: Limits | None
     # lower bounds on the expected return, each with confidence 1 − δ
     empirical_bernstein: float | None
     betting: float | None
-    remark: str  # on what they rest, or why there are none
-    # a bound that is useful, and how many episodes like these raise the bound by betting to it
+    remark: str  # their assumption, or the reason for their absence
+    # a useful bound, and the number of such episodes with which betting reaches it
     useful: float | None = None
     enough_episodes: int | None = None
 
     def vacuous(self, bound: float) -> bool:
-        """Return whether a bound is no more than the least possible return."""
+        """Return whether a bound does not exceed the lowest possible return."""
         return self.range is not None and bound <= self.range[0] + NEGLIGIBLE * abs(self.range[0])
 
     @property
@@ -59,8 +62,8 @@ def certify_returns(
 ) -> ReturnCertificate:
     """Return lower bounds on the expected return.
 
-    Only the lower limit is an assumption: returns above the upper one are cut to it, which can only
-    lower the mean.
+    Only the lower limit is an assumption. Returns above the upper limit are clipped to it, which
+    can only lower the mean.
     """
     x = np.asarray(returns, np.float64)
     if not len(x) or not np.isfinite(x).all():
@@ -74,7 +77,8 @@ def certify_returns(
     low, high = limits
     if not -np.inf < low < high < np.inf:
         raise UserError(
-            f"A range of returns needs two finite limits, the lower first, not {low:g} and "
+            f"A range of returns needs two finite limits, the lower one first, not {low:g} and "
+            f""
             f"{high:g}."
         )
     if x.min() < low:
@@ -93,7 +97,7 @@ def certify_returns(
 def empirical_bernstein_lower(unit: ArrayLike, delta: float) -> float:
     """Return the bound of Maurer and Pontil (2009), theorem 4.
 
-    It is mean − √(2 V ln(2/δ)/n) − 7 ln(2/δ)/(3(n − 1)), with the sample variance V.
+    The bound is mean − √(2 V ln(2/δ)/n) − 7 ln(2/δ)/(3(n − 1)), with the sample variance V.
     """
     x = np.asarray(unit, np.float64)
     if len(x) < 2:
@@ -104,13 +108,13 @@ def empirical_bernstein_lower(unit: ArrayLike, delta: float) -> float:
 
 
 def betting_lower(unit: ArrayLike, delta: float) -> float:
-    """Return the least mean at which betting has not won 1/δ times the stake (Waudby-Smith and
-    Ramdas 2023).
+    """Return the lower bound by betting (Waudby-Smith and Ramdas 2023).
 
-    Against a mean m the gambler bets a share f that the next sample lies above it: the capital Π(1
-    + f (x/m − 1)) has expectation 1 if m is the mean, so that by Markov's inequality it reaches 1/δ
-    with probability δ at most. The stake is spread evenly over `BETS`. Capital falls as m grows,
-    hence bisection."""
+    It is the smallest mean m that betting does not refute. With bet f on samples above m, the
+    capital is Π(1 + f (x/m − 1)). If m is the mean, the capital has expectation 1, and by Markov's
+    inequality it reaches 1/δ with probability at most δ. The stake is spread evenly over `BETS`.
+    Capital decreases in m, so bisection finds the bound.
+    """
     x = np.asarray(unit, np.float64)
 
     def refuted(m: float) -> bool:
@@ -128,9 +132,10 @@ def betting_lower(unit: ArrayLike, delta: float) -> float:
 
 
 def episodes_needed(unit: ArrayLike, target: float, delta: float) -> int | None:
-    """Return how many samples like these raise `betting_lower` to a target; None if none do.
+    """Return the number of such samples with which `betting_lower` reaches a target; None if none
+    does.
 
-    Each sample is taken to occur as often as here, so its capital grows at the same rate.
+    Every value is assumed to occur as often as here, so the capital grows at the same rate.
     """
     x = np.asarray(unit, np.float64)
     if not 0 < target < x.mean():
@@ -145,11 +150,11 @@ def episodes_needed(unit: ArrayLike, target: float, delta: float) -> int | None:
 
 
 def betting_upper(unit: ArrayLike, delta: float) -> float:
-    """Return an upper bound on the expectation in the same way."""
+    """Return the upper bound by betting."""
     return 1.0 - betting_lower(1.0 - np.asarray(unit, np.float64), delta)
 
 
-# --- between which numbers a task's rewards lie: what a bound for bounded losses or returns has to
+# --- ranges of rewards, which bounds on bounded losses or returns have to
 # assume
 
 
@@ -158,8 +163,8 @@ class RewardRange:
     low: float
     high: float
     because: str
-    proven: bool  # by the task's definition; otherwise an assumption that data can only refute
-    each_step: bool = True  # otherwise it is about the mean of an episode's rewards
+    proven: bool  # follows from the task's definition; otherwise an assumption
+    each_step: bool = True  # False: the range of an episode's mean reward
 
     def __post_init__(self) -> None:
         if not -np.inf < self.low < self.high < np.inf:
@@ -174,31 +179,31 @@ class RewardRange:
 
     @staticmethod
     def observed(rewards: ArrayLike) -> "RewardRange":
-        """Return the range of the rewards that were seen: a scale to judge errors by, not a
-        limit."""
+        """Return the range of observed rewards, which is a scale for errors, not a limit."""
         low, high = float(np.min(rewards)), float(np.max(rewards))
-        if low == high:  # a constant reward is on the scale of its own size
+        if low == high:  # the scale of a constant reward is its absolute value
             low, high = min(low, 0.0), max(high, 0.0) or 1.0
-        return RewardRange(low, high, "the extremes seen so far; others may come", proven=False)
+        return RewardRange(
+            low, high, "the observed extremes; more extreme rewards are possible", proven=False
+        )
 
     @property
     def width(self) -> float:
         return self.high - self.low
 
     def of_values(self, gamma: float) -> Limits:
-        """Return the limits of any discounted sum of rewards, however long."""
+        """Return the limits of discounted sums of rewards of any length."""
         return min(self.low, 0.0) / (1 - gamma), max(self.high, 0.0) / (1 - gamma)
 
     def of_returns(self, horizon: int) -> Limits:
-        """Return the limits of the return of an episode of at least one and at most `horizon`
-        steps."""
+        """Return the limits of the return of an episode of 1 to `horizon` steps."""
         return (
             self.low * (horizon if self.low < 0 else 1),
             self.high * (horizon if self.high > 0 else 1),
         )
 
     def farthest_outside(self, rewards: ArrayLike) -> float | None:
-        """Return the reward farthest outside the range; None if all are within it, except for
+        """Return the reward farthest outside the range; None if all are within it up to
         rounding."""
         x = np.asarray(rewards, np.float64)
         excess = np.maximum(self.low - x, x - self.high)

@@ -1,4 +1,4 @@
-"""What a certificate says in words, which is data."""
+"""The texts of a certificate."""
 
 import tomllib
 from pathlib import Path
@@ -8,4 +8,4 @@ TEXTS: dict[str, Any] = tomllib.loads(
     Path(__file__).with_name("texts.toml").read_text(encoding="utf-8")
 )
 CAVEATS: dict[str, str] = TEXTS["caveats"]  # assumptions of bounds that fail
-REMARKS: dict[str, str] = TEXTS["remarks"]  # what is left out of a certificate, and why
+REMARKS: dict[str, str] = TEXTS["remarks"]  # omitted parts of a certificate, with the reasons

@@ -1,5 +1,5 @@
-"""Where PAC4SAC's lower regret comes from: what shooting gives to each kind of critic, and what the
-PAC-Bayes critic gives compared with plain ones."""
+"""Tables that separate two causes of PAC4SAC's lower regret: shooting, with each kind of critic,
+and the PAC-Bayes critic, compared with plain ones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from pac4sac.runs.statistics import Difference, Summary, welch_over_strata
 
 TWO, ONE, OURS = "two plain critics (SAC)", "one plain critic", "one PAC-Bayes critic (PAC4SAC)"
 ONCE, SHOOTING = 1, PAPER_SHOTS  # candidate actions
-# Labels with one candidate and with many; the first three differ in their critics alone.
+# Labels with one candidate and with many; the first three rows differ only in their critics.
 CRITICS = {
     TWO: {ONCE: "sac", SHOOTING: "sac+shooting"},
     ONE: {ONCE: "one-plain-critic", SHOOTING: "one-plain-critic+shooting"},
@@ -21,16 +21,16 @@ CRITICS = {
     "SAC, calibrated α": {ONCE: "sac-calibrated", SHOOTING: "sac-calibrated+shooting"},
     "SAC, learned α": {ONCE: "sac-auto", SHOOTING: "sac-auto+shooting"},
 }
-ABLATED = ("shots", "critics")  # settings that make the rows, so no departures from the paper's
+ABLATED = ("shots", "critics")  # settings that the rows vary
 THREE = [TWO, ONE, OURS]
 Side = tuple[str, int]  # a critic and a number of candidates
-Regrets = Mapping[Side, Summary]  # on one task
-Pair = tuple[Side, Side]  # what is compared, and with what
+Regrets = Mapping[Side, Summary]  # regrets on one task
+Pair = tuple[Side, Side]  # the first side minus the second
 
 
 @dataclass(frozen=True)
 class AblationRow:
-    """A row of either table: regrets, or differences of regrets, by the number of candidates."""
+    """Hold a row of either table: regrets, or differences of regrets, by number of candidates."""
 
     task: str
     name: str
@@ -40,7 +40,7 @@ class AblationRow:
 
     @property
     def numbers(self) -> list[Summary | Difference]:
-        """Return the numbers that are known."""
+        """Return the cells that are not empty."""
         found = (self.once, self.shooting, self.overall)
         return [number for number in found if number is not None]
 
@@ -50,7 +50,7 @@ class AblationRow:
 
 
 def ablation_tables(context: PaperContext) -> list[Table]:
-    """Return the tables on the paper's tasks that show any difference."""
+    """Return the two tables on the paper's tasks, without rows that have no difference."""
     of_shooting: list[AblationRow] = []
     of_critic: list[AblationRow] = []
     for title, members in context.variants.items():
@@ -89,7 +89,7 @@ def _critic_table(rows: Sequence[AblationRow]) -> Table:
 
 
 def _regrets(context: PaperContext, title: str) -> Regrets:
-    """Return the regrets on a task of all variants with the paper's setting."""
+    """Return the regrets of all variants with the paper's setting on a task."""
     regrets: dict[Side, Summary] = {}
     for critic, labels in CRITICS.items():
         for shots, label in labels.items():
@@ -101,14 +101,14 @@ def _regrets(context: PaperContext, title: str) -> Regrets:
 
 
 def _mean_difference(regrets: Regrets, *pairs: Pair) -> Difference | None:
-    """Return the mean difference of pairs with the same weight; None if a side is unknown."""
+    """Return the unweighted mean of the pairs' differences; None if a side is unknown."""
     if not regrets.keys() >= set(chain.from_iterable(pairs)):
         return None
     return welch_over_strata([(regrets[ours], regrets[theirs]) for ours, theirs in pairs])
 
 
 def _rows_of_shooting(title: str, regrets: Regrets) -> list[AblationRow]:
-    """Return a row for each critic, and the mean of the first three after them."""
+    """Return a row for each critic, with the mean of the first three below them."""
     pairs = {critic: ((critic, SHOOTING), (critic, ONCE)) for critic in CRITICS}
     rows = []
     for critic, pair in pairs.items():
@@ -120,7 +120,7 @@ def _rows_of_shooting(title: str, regrets: Regrets) -> list[AblationRow]:
 
 
 def _rows_of_critic(title: str, regrets: Regrets) -> list[AblationRow]:
-    """Return a row for each plain critic that PAC4SAC is compared with."""
+    """Return a row for each plain critic, compared with PAC4SAC."""
     rows = []
     for critic in (ONE, TWO):
         pairs = [((OURS, shots), (critic, shots)) for shots in (ONCE, SHOOTING)]

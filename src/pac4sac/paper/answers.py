@@ -1,4 +1,4 @@
-"""Answer what each study of the paper asks, for the first screen of its report."""
+"""Answers to the questions of the paper's studies, for the first screen of its report."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,21 +26,22 @@ from pac4sac.report.uncertainty import uncertainty_answer
 from pac4sac.runs.collection import FoundStudy
 from pac4sac.studies.shipped import shipped_study
 
-# In the order of their answers: these ask about claims of the paper.
+# Kinds of studies that ask about claims of the paper, in the order of their answers.
 CLAIMED = ("table-1", "table-2", "controls", "shooting", "overestimation", "cost")
-SECTIONS = {"overestimation": "bias"}  # by kind, if the two names differ
-# What the comparisons speak for, by kind, if it is not what the study asks.
+SECTIONS = {"overestimation": "bias"}  # kind of study -> section, if their names differ
+# What the comparisons support, by kind, if it differs from the study's question.
 SUBJECTS = {"controls": "a gain from the critic itself", "overestimation": "the claim"}
-DELTA = "Δ "  # with which measures of differences begin
+DELTA = "Δ "  # prefix of measures that are differences
 UNDECIDED = "No complete run answers this yet."
 
 
 def study_answers(
     context: PaperContext, judged: Sequence[JudgedClaim], beside: Mapping[str, str]
 ) -> list[Answer]:
-    """Return the answers of all studies; those that chose a setting only if nothing else was asked.
+    """Return the answers of all studies; studies that chose a setting answer only if no other study
+    does.
 
-    `beside` has sentences on our numbers beside the paper's tables and published ones, by kind.
+    `beside` maps a kind of study to a sentence that compares our numbers with published ones.
     """
     answers = [
         *_claimed_answers(context, judged, beside),
@@ -61,7 +62,7 @@ def _question(study: FoundStudy) -> str:
 
 
 def _cost_answers(context: PaperContext) -> Iterator[Answer]:
-    """Answer which algorithm solves each task soonest."""
+    """Answer which algorithm needs the least time to solve each task."""
     by_name = {study.name: study for study in context.collection.studies}
     if study := by_name.get(SOLVING):
         soonest = CostUntilSolved(context.collection.costs, context.rows.table_1).answer()
@@ -69,19 +70,19 @@ def _cost_answers(context: PaperContext) -> Iterator[Answer]:
 
 
 def _uncertainty_answers(context: PaperContext) -> Iterator[Answer]:
-    """Answer whether critics know how far they err."""
+    """Answer whether critics know the size of their errors."""
     for study in _studies(context, "uncertainty")[:1]:
         yield Answer(_question(study), uncertainty_answer(context), section="uncertainty")
 
 
 def _published_answers(context: PaperContext, beside: Mapping[str, str]) -> Iterator[Answer]:
-    """Answer how near we come to published returns."""
+    """Answer whether our returns match published ones."""
     for study in _studies(context, PUBLISHED):
         yield Answer(_question(study), beside[PUBLISHED], section=PUBLISHED)
 
 
 def _calibration_answers(context: PaperContext) -> Iterator[Answer]:
-    """Answer which setting comes nearest to the paper's numbers."""
+    """Answer which setting is closest to the paper's numbers."""
     for study in _studies(context, "calibration"):
         yield Answer(_question(study), calibration_answer(context, study), section=study.kind)
 
@@ -98,7 +99,7 @@ def _search_answers(context: PaperContext) -> Iterator[Answer]:
 def _claimed_answers(
     context: PaperContext, judged: Sequence[JudgedClaim], beside: Mapping[str, str]
 ) -> Iterator[Answer]:
-    """Answer each question that is about claims, if a study asks it or runs judge its claims."""
+    """Answer each question about claims that a study asks or that runs can judge."""
     for kind in CLAIMED:
         asking = _studies(context, kind)
         question = _question(asking[0]) if asking else str(shipped_study(kind)["question"])
@@ -111,7 +112,7 @@ def _claimed_answers(
 
 
 def _answer_of_claims(question: str, claims: Sequence[JudgedClaim], kind: str) -> Answer:
-    """Return how many comparisons speak for the claims, and the clearest that supports the
+    """Return the number of comparisons that support the claims, and the clearest one behind the
     verdict."""
     tests = [test for claim in claims for test in claim.tests]
     verdict = verdict_of(tests)
@@ -135,7 +136,7 @@ def _answer_of_claims(question: str, claims: Sequence[JudgedClaim], kind: str) -
 def _clearest_test(
     claims: Sequence[JudgedClaim], verdict: str
 ) -> tuple[JudgedClaim, ClaimTest] | None:
-    """Return the test with the least p-value among those that support the verdict."""
+    """Return the test with the smallest p-value among those that support the verdict."""
     speaks = {HOLDS: True, IN_PART: True, CONTRADICTED: False}.get(verdict)
 
     def rank(found: tuple[JudgedClaim, ClaimTest]) -> tuple[bool, float]:
@@ -147,7 +148,7 @@ def _clearest_test(
 
 
 def _better_controls(context: PaperContext) -> str:
-    """Return which controls are better than what they are to explain."""
+    """Return the controls that are better than the baseline whose gain they should explain."""
     rows = compare_study_on_all_tasks(context, CONTROLS)
     better = ", ".join(_name_on_task(row) for row in rows if row.verdict == BETTER)
     return f"Controls better than {rows[0].variant.style.name}: {better}." if better else ""
@@ -157,11 +158,11 @@ def _name_on_task(row: Compared) -> str:
     return f"{row.variant.style.name} on {row.variant.task.title}"
 
 
-# --- what the paper does not claim
+# --- comparisons without a claim of the paper
 
 
 def _comparison_answers(context: PaperContext) -> Iterator[Answer]:
-    """Answer what goes beyond the paper, and how good the preset `best` is."""
+    """Answer the studies of changes beyond the paper and of the preset `best`."""
     for kind in (BEYOND, BEST):
         if asking := _studies(context, kind):
             compared = compare_study_on_all_tasks(context, kind)
@@ -169,11 +170,11 @@ def _comparison_answers(context: PaperContext) -> Iterator[Answer]:
 
 
 def _answer_of_comparisons(question: str, compared: Sequence[Compared], kind: str) -> Answer:
-    """Return the verdicts of a study in short, and its clearest comparison."""
+    """Return a summary of a study's verdicts and its clearest comparison."""
     rows = [row for row in compared if row.difference]
     if not rows:
         return Answer(question, UNDECIDED, section=kind)
-    # The preset is the baseline of its study, so it is good for it if others are worse.
+    # The preset is the baseline of its study, so verdicts "worse" of the others favour it.
     hoped, feared = (WORSE, BETTER) if kind == BEST else (BETTER, WORSE)
     ranks = {hoped: 0, feared: 1}
     clearest = min(rows, key=lambda row: (ranks.get(row.verdict, 2), row.p or 0.0))
@@ -190,7 +191,8 @@ def _verdict_on_comparisons(as_hoped: Sequence[bool]) -> str:
 
 
 def _better_and_worse(rows: Sequence[Compared]) -> str:
-    """Return how many variants are better and worse than their baseline."""
+    """Return a sentence with the numbers of variants that are better and worse than the
+    baseline."""
     counts = Counter(row.verdict for row in rows)
     return (
         f"Of {len(rows)} comparisons with {_baseline_name(rows)}, {counts[BETTER]} are better and "
@@ -199,8 +201,8 @@ def _better_and_worse(rows: Sequence[Compared]) -> str:
 
 
 def _wins_and_losses(rows: Sequence[Compared]) -> str:
-    """Return against each other variant on how many tasks the baseline wins and loses: a win over a
-    weak one says nothing of a strong one."""
+    """Return, for each other variant, the number of tasks on which the baseline is better or
+    worse."""
     verdicts: dict[str, list[str]] = defaultdict(list)
     for row in rows:
         verdicts[row.variant.style.name].append(row.verdict)

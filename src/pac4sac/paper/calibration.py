@@ -1,4 +1,5 @@
-"""The section on calibration: how near a setting brings the baselines to the paper's numbers."""
+"""The section on calibration: the settings with which the baselines are closest to the paper's
+numbers."""
 
 import math
 from collections import defaultdict
@@ -31,13 +32,13 @@ from pac4sac.runs.collection import FoundStudy
 from pac4sac.runs.statistics import Summary, summarise
 
 KIND = "calibration"
-BASELINES = ("ddpg", "sac")  # that choose a setting common to all algorithms
-ROWS = {"oac-gauss": "oac", "oac-lab": "oac"}  # further readings of one row of the paper
+BASELINES = ("ddpg", "sac")  # a setting common to all algorithms is chosen by these
+ROWS = {"oac-gauss": "oac", "oac-lab": "oac"}  # other readings of a row of the paper
 OnTasks = Mapping[str, Sequence[Variant]]
 
 
 def calibration_section(context: PaperContext) -> Section | None:
-    """Return the section on all studies that chose a setting by the paper's numbers."""
+    """Return the section on all studies that choose a setting by the paper's numbers."""
     blocks: list[Block] = []
     for study in studies_of_kind(context, KIND):
         if on_tasks := chosen_by(context, study):
@@ -48,8 +49,8 @@ def calibration_section(context: PaperContext) -> Section | None:
 
 
 def _blocks_on_task(study: FoundStudy, title: str, members: Sequence[Variant]) -> list[Block]:
-    """Return the ranked settings and the table on a task; without the paper's numbers if the paper
-    has no such task."""
+    """Return the ranked settings and the table on a task; only the latter if the paper lacks the
+    task."""
     if task_differences(members[0].task):
         return chosen_blocks(study, {title: members})
     name, caption = file_name(f"{study.name}-{title}"), f"Calibration on {title}"
@@ -57,7 +58,7 @@ def _blocks_on_task(study: FoundStudy, title: str, members: Sequence[Variant]) -
 
 
 def calibration_answer(context: PaperContext, study: FoundStudy) -> str:
-    """Return the setting nearest to the paper's numbers, in a line."""
+    """Return a sentence with the setting closest to the paper's numbers."""
     on_tasks = chosen_by(context, study)
     comparable = _comparable(on_tasks)
     if not comparable:
@@ -70,7 +71,7 @@ def calibration_answer(context: PaperContext, study: FoundStudy) -> str:
 
 
 def _comparable(on_tasks: OnTasks) -> dict[str, Sequence[Variant]]:
-    """Return the tasks as the paper has them."""
+    """Return the tasks that have the paper's settings."""
     return {
         title: members
         for title, members in on_tasks.items()
@@ -79,7 +80,8 @@ def _comparable(on_tasks: OnTasks) -> dict[str, Sequence[Variant]]:
 
 
 def _calibration_table(name: str, caption: str, members: Sequence[Variant]) -> Table:
-    """Return the variants on a task beside the rows of the paper that they are to reach."""
+    """Return a table of variants on a task next to the rows of the paper that they correspond
+    to."""
     names = {variant: _name(variant.algo, own) for variant, own in _choices(members).items()}
     columns = [
         data("task", get="task.title"),
@@ -96,7 +98,7 @@ def _calibration_table(name: str, caption: str, members: Sequence[Variant]) -> T
 
 
 def _metric_columns(metric: str) -> list[Column]:
-    """Return the columns on a metric: ours above the paper's on a page, apart in the CSV."""
+    """Return the columns of a metric: one with ours above the paper's, separate ones in the CSV."""
 
     def beside(variant: Variant) -> Cell:
         theirs, free = _published(variant, metric), ["preset", *variant.config]
@@ -122,7 +124,7 @@ def _name(algo: str, settings: Mapping[str, Any]) -> str:
 
 
 def _choices(members: Sequence[Variant]) -> dict[Variant, dict[str, Any]]:
-    """Return the settings in which the variants of an algorithm differ."""
+    """Return the settings of each variant that differ between variants of its algorithm."""
     choices = {}
     for variant in members:
         same_algo = [other.config for other in members if other.algo == variant.algo]
@@ -131,7 +133,7 @@ def _choices(members: Sequence[Variant]) -> dict[Variant, dict[str, Any]]:
 
 
 def _row(variant: Variant) -> str:
-    """Return the row of the paper's Table 1 that a variant is to reach."""
+    """Return the row of the paper's Table 1 that a variant corresponds to."""
     return ROWS.get(variant.algo, variant.algo)
 
 
@@ -150,19 +152,19 @@ def regret_ratio(variant: Variant) -> float | None:
 
 
 def _distance(ratio: float) -> float:
-    """Return how far a ratio is from 1: twice and half as much are as far."""
+    """Return |ln ratio|, the distance of a ratio from 1; 2 and 0.5 have the same distance."""
     return abs(math.log(ratio))
 
 
 def _rank(distances: Mapping[str, Sequence[float]]) -> list[tuple[str, float]]:
-    """Return choices with the factor by which they miss the paper's regrets on average, the nearest
-    first; nothing if there is none to choose from."""
+    """Return choices with their mean factor from the paper's regrets, closest first; empty if there
+    is only one choice."""
     factors = {choice: math.exp(fmean(each)) for choice, each in distances.items()}
     ranked = sorted(factors.items(), key=lambda found: (found[1], found[0]))
     return ranked if len(ranked) > 1 else []
 
 
-# --- which setting comes nearest on one task
+# --- the closest setting on one task
 
 
 def _nearest_on_task(members: Sequence[Variant]) -> list[str]:
@@ -179,7 +181,7 @@ def _nearest_on_task(members: Sequence[Variant]) -> list[str]:
 
 
 def _nearest_in_brief(members: Sequence[Variant]) -> str:
-    """Return the nearest setting on one task; nothing if there is none to choose from."""
+    """Return the closest setting on one task as a phrase; empty if there is only one."""
     title = members[0].task.title
     if _unfinished_baselines(members):
         return f"not ranked on {title} (unfinished runs)"
@@ -195,7 +197,7 @@ def _unfinished_baselines(members: Sequence[Variant]) -> list[Variant]:
 
 
 def _shared_choices(members: Sequence[Variant]) -> dict[str, list[float]]:
-    """Return the distances from the paper's regret, by settings that all baselines have."""
+    """Return the distances from the paper's regret, by settings that all baselines share."""
     distances: dict[str, list[float]] = defaultdict(list)
     for variant, settings in _choices(members).items():
         ratio = regret_ratio(variant)
@@ -204,13 +206,12 @@ def _shared_choices(members: Sequence[Variant]) -> dict[str, list[float]]:
     return {choice: each for choice, each in distances.items() if len(each) == len(BASELINES)}
 
 
-# --- which setting comes nearest over tasks, with updates per step that are chosen for each task
+# --- the closest setting over tasks, with updates per step chosen for each task
 
 
 @dataclass(frozen=True, order=True)
 class Nearest:
-    """The least distance from the paper's regret on a task, and the updates per step that give
-    it."""
+    """Hold the smallest distance from the paper's regret on a task, with its updates per step."""
 
     distance: float
     updates_per_step: int
@@ -235,14 +236,14 @@ def nearest_over_tasks(on_tasks: OnTasks) -> list[str]:
 
 
 def _nearest_over_tasks_in_brief(on_tasks: OnTasks) -> list[str]:
-    """Return the nearest choice of each baseline that has some."""
+    """Return phrases with the closest choice of each baseline that has one."""
     ranked = [_rank_over_tasks(_found_on_all_tasks(row, on_tasks)) for row in ALGORITHMS]
     nearest = [choices[0] for choices in ranked if choices]
     return [f"`{choice}` (a factor of {factor:.2f})" for choice, factor in nearest]
 
 
 def _rank_over_tasks(found: Mapping[str, Mapping[str, Nearest]]) -> list[tuple[str, float]]:
-    """Rank choices by their distances on all tasks."""
+    """Rank choices by their mean distance over all tasks."""
     distances = {}
     for choice, by_task in found.items():
         distances[choice] = [nearest.distance for nearest in by_task.values()]
@@ -250,8 +251,8 @@ def _rank_over_tasks(found: Mapping[str, Mapping[str, Nearest]]) -> list[tuple[s
 
 
 def _found_on_all_tasks(row: str, on_tasks: OnTasks) -> dict[str, dict[str, Nearest]]:
-    """Return what comes nearest to a row of the paper, by choice and task, of choices on all tasks
-    that any choice has."""
+    """Return the closest results to a row of the paper by choice and task, for choices trained on
+    all tasks."""
     found: dict[str, dict[str, Nearest]] = defaultdict(dict)
     for title, members in on_tasks.items():
         for choice, nearest in _nearest_by_choice(row, members).items():
@@ -261,8 +262,8 @@ def _found_on_all_tasks(row: str, on_tasks: OnTasks) -> dict[str, dict[str, Near
 
 
 def _nearest_by_choice(row: str, members: Sequence[Variant]) -> dict[str, Nearest]:
-    """Return what comes nearest to a row of the paper on one task, by choice of settings; nothing
-    if any regret is unknown."""
+    """Return the closest result to a row of the paper on one task, by choice of settings; empty if
+    any regret is unknown."""
     choices = _choices(members)
     ratios = {v: regret_ratio(v) for v in members if _is_baseline(v) and _row(v) == row}
     found: dict[str, Nearest] = {}

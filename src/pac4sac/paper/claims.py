@@ -1,4 +1,4 @@
-"""The claims of the paper, each with its verdict by our runs, and how they are shown."""
+"""The claims of the paper, their verdicts by our runs, and the section that shows them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ HOLDS, IN_PART, CONTRADICTED, NOT_SHOWN = "holds", "in part", "contradicted", "n
 
 @dataclass(frozen=True)
 class ClaimTest:
-    """The result of one comparison that a claim makes."""
+    """Hold the result of one comparison that a claim makes."""
 
     name: str
     text: str
-    speaks_for_it: bool | None = None  # None: cannot be told from chance
-    estimate: Estimate | Difference | None = None  # None: runs are under way, or there are none
+    speaks_for_it: bool | None = None  # None: not significant
+    estimate: Estimate | Difference | None = None  # None: runs in progress or missing
     p: float | None = None
     runs: str = ""
 
@@ -43,14 +43,14 @@ def verdict_of(tests: Sequence[ClaimTest]) -> str:
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """A claim on one task or machine, with the comparisons that it makes."""
+    """Hold a claim on one task or machine, with the comparisons that it makes."""
 
-    study: str  # the kind that asks about it
+    study: str  # kind of the study that asks about it
     claim: str
     on: str
     measure: str
     tests: Sequence[ClaimTest]
-    shown_in: str = ""  # the unit of the page; the CSV has units of return
+    shown_in: str = ""  # unit on the page; the CSV has plain returns
 
     @property
     def verdict(self) -> str:
@@ -63,7 +63,7 @@ class JudgedClaim:
 
 
 def claims_section(context: PaperContext, judged: Sequence[JudgedClaim]) -> Section | None:
-    """Return the section with all claims; its CSV has a line for each comparison."""
+    """Return the section on all claims; its CSV has a line for each comparison."""
     if not judged:
         return None
     row = attrgetter("claim", "on", "verdict", "measure")

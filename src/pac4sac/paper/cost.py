@@ -1,4 +1,4 @@
-"""The section on cost beside the paper's, with what a solved task costs."""
+"""The section on cost: seconds per step compared with the paper's, and time per solved run."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -13,20 +13,20 @@ from pac4sac.report.tables import Block, Cell, Column, Section, Table, data, wor
 from pac4sac.report.variants import Variant
 from pac4sac.runs.collection import FoundCost
 
-COMPARABLE = 1.25  # times the cost of SAC, at most
-SOLVING = "cost-to-solve"  # the study that times all tasks, with their own updates per step
-Place = tuple[str, str]  # a task and an algorithm
+COMPARABLE = 1.25  # largest ratio to SAC that counts as comparable
+SOLVING = "cost-to-solve"  # study that times all tasks with their updates per step
+Place = tuple[str, str]  # (task, algorithm)
 
 
 def timed_per_step(costs: Sequence[FoundCost]) -> list[Machine]:
-    """Return the machines on which the cost of a step was measured."""
+    """Return the machines on which the cost study was run."""
     return [machine for machine in machines(costs) if machine.study != SOLVING]
 
 
 def paper_cost_section(
     costs: Sequence[FoundCost], table_1: Mapping[Place, Variant]
 ) -> Section | None:
-    """Return the section on the cost of a step and of a solved run."""
+    """Return the section on the cost per step and per solved run."""
     blocks: list[Block] = []
     if timed := timed_per_step(costs):
         intro = TEXTS["cost"].format(comparable=COMPARABLE)
@@ -38,8 +38,10 @@ def paper_cost_section(
 
 
 class CostUntilSolved:
-    """The cost of a solved run: the steps of all runs until they were solved or ended, divided by
-    the number of solved runs, times the seconds of a step on each machine."""
+    """Compute the cost of a solved run.
+
+    It is the steps of all runs until solved or ended, divided by the number of solved runs, times
+    the seconds per step on each machine."""
 
     def __init__(self, costs: Sequence[FoundCost], table_1: Mapping[Place, Variant]) -> None:
         self.table_1 = table_1
@@ -48,7 +50,7 @@ class CostUntilSolved:
         self.places = [place for place in product(TASKS, ALGORITHMS) if place in known]
 
     def thousand_steps(self, place: Place) -> float | None:
-        """Return the steps for each solved run, in thousands."""
+        """Return the thousands of steps per solved run."""
         variant = at_paper_setting(self.table_1.get(place))
         episodes = variant.values("episodes") if variant else []
         if variant is None or not episodes or not variant.solved:
@@ -56,12 +58,12 @@ class CostUntilSolved:
         return sum(episodes) * HORIZON / 1000 / variant.solved
 
     def seconds(self, machine: Machine, place: Place) -> float | None:
-        """Return the seconds for each solved run on a machine."""
+        """Return the seconds per solved run on a machine."""
         seconds, thousands = machine.median_of(place), self.thousand_steps(place)
         return seconds * thousands if seconds and thousands else None
 
     def answer(self) -> str:
-        """Return which algorithm solves each task soonest, machine by machine."""
+        """Return sentences with the fastest algorithm on each task, one per machine."""
         sentences = []
         for machine in self.machines:
             on_tasks = [
@@ -73,7 +75,7 @@ class CostUntilSolved:
         return " ".join(sentences)
 
     def _soonest(self, machine: Machine) -> dict[str, tuple[float, str]]:
-        """Return seconds and algorithm, by task."""
+        """Return seconds and algorithm of the fastest, by task."""
         soonest: dict[str, tuple[float, str]] = {}
         for task, algo in self.places:
             if seconds := self.seconds(machine, (task, algo)):
@@ -81,7 +83,7 @@ class CostUntilSolved:
         return soonest
 
     def blocks(self) -> list[Block]:
-        """Return the text, the table and what is known of the machines."""
+        """Return the text, the table and the notes on machines."""
 
         def solved(place: Place) -> Cell | None:
             variant = self.table_1.get(place)

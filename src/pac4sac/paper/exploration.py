@@ -1,5 +1,5 @@
-"""The section on exploration: which agents solve tasks whose reward is rare, and which part of the
-exploring agent is needed for it."""
+"""The section on exploration: the agents that solve tasks with a sparse reward, and the parts of
+the exploring agent that this requires."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,12 +44,13 @@ from pac4sac.runs.statistics import fisher, holm
 
 STUDY, AGENT = "exploration", "pac4sac-explore"
 SIGNIFICANT = 0.05
-ROW, NAME = 0.19, 32  # inches of a bar, and characters in a line of its name
+ROW, NAME = 0.19, 32  # inches per bar, characters per line of its name
 
 
 @dataclass(frozen=True)
 class Explored:
-    """A variant next to the exploring agent: solved seeds, regret, and two corrected tests."""
+    """Hold a variant compared with the exploring agent: solved seeds, regret, two corrected
+    tests."""
 
     compared: Compared
     p_solved: float | None
@@ -60,13 +61,13 @@ class Explored:
 
     @property
     def differs(self) -> bool:
-        """Return whether it differs from the agent, by solved seeds or by regret."""
+        """Return whether it differs significantly from the agent, in solved seeds or regret."""
         known = [p for p in (self.p_solved, self.compared.p) if p is not None]
         return any(p < SIGNIFICANT for p in known)
 
 
 def exploration_section(context: PaperContext) -> Section | None:
-    """Return the section on the study of exploration, or None if no run of it is there."""
+    """Return the section on the exploration study; None without runs of it."""
     blocks: list[Block] = []
     for title in context.variants:
         blocks += _on_task(title, explored_on(context, title))
@@ -76,7 +77,8 @@ def exploration_section(context: PaperContext) -> Section | None:
 
 
 def explored_on(context: PaperContext, title: str) -> list[Explored]:
-    """Return the agent and all variants of the study on a task, best first; [] without both."""
+    """Return all variants of the study on a task, best first; empty unless agent and others
+    exist."""
     members = [v for v in context.results(title) if STUDY in v.studies and v.has_results]
     agent = next((v for v in members if v.label == AGENT), None)
     if agent is None or len(members) < 2:
@@ -88,7 +90,7 @@ def explored_on(context: PaperContext, title: str) -> list[Explored]:
 
 
 def _p_solved(variant: Variant, agent: Variant) -> float | None:
-    """Return Fisher's p-value for the solved seeds of a variant and of the agent."""
+    """Return Fisher's p-value for solved seeds of a variant against the agent."""
     if variant is agent:
         return None
     ours, theirs = ((v.solved, len(v.judged)) for v in (variant, agent))
@@ -110,7 +112,7 @@ def _on_task(title: str, rows: Sequence[Explored]) -> list[Block]:
 
 
 def in_short(title: str, rows: Sequence[Explored]) -> str:
-    """Return in two sentences how many seeds the agent solves, and from which it differs."""
+    """Return sentences on the seeds that the agent solves and the variants it differs from."""
     agent = next(row.variant for row in rows if row.compared.is_baseline)
     others = [row for row in rows if not row.compared.is_baseline]
     alike = [row.variant.style.name for row in others if not row.differs]
@@ -138,7 +140,7 @@ def _table(name: str, title: str, rows: Sequence[Explored]) -> Table:
         ),
         Column("p (Holm): seeds solved (Fisher)", "p_solved", "p_solved", show=p_value),
         Column(task.unit, lambda row: metric_cell(row.variant, task.headline.key, task.scale)),
-        Column("difference [95 %]", "compared.difference", scale=task.scale),
+        Column("difference [95%]", "compared.difference", scale=task.scale),
         Column("p (Holm): means (Welch)", "compared.p", "p", show=p_value),
         Column("episodes until solved", lambda row: metric_cell(row.variant, "episodes")),
         command("variant.command"),
@@ -150,11 +152,12 @@ def _table(name: str, title: str, rows: Sequence[Explored]) -> Table:
     return Table(name, f"Exploration on {title}", columns, rows)
 
 
-# --- the figure, as narrow as a column of a paper, so that a phone shows it
+# --- the figure, as narrow as a column of a paper so that it fits a phone
 
 
 def exploration_figure(variants: Sequence[Variant]) -> Figure:
-    """Draw how many seeds each variant solved, and the learning curves of those that solved one."""
+    """Draw the solved seeds of each variant, and learning curves of variants that solved at least
+    one."""
     task, bars = variants[0].task, ROW * len(variants)
     figure, (solved, curves) = new_figure(
         f"Exploration on {task.title}", 2, SINGLE, 2.3 + bars, columns=1
@@ -171,7 +174,7 @@ def exploration_figure(variants: Sequence[Variant]) -> Figure:
 
 
 def _draw_solved(panel: Any, variants: Sequence[Variant]) -> None:
-    """Draw a bar for each variant, the best at the top, with its number of solved seeds."""
+    """Draw a bar with the number of solved seeds for each variant, best at the top."""
     places = range(len(variants), 0, -1)
     most = max(len(variant.judged) for variant in variants)
     for place, variant in zip(places, variants, strict=True):

@@ -1,5 +1,5 @@
-"""The context of the paper's report: rows of its tables, and groups of variants that are tested
-together. A p-value is corrected for the others of its group, and each variant is in one."""
+"""The context of the paper's report: rows of its tables and groups of variants. p-values are
+corrected within a group, and each variant is in one group."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -24,12 +24,12 @@ STUDY_TITLES = {
     OTHERS: "Other runs",
 }
 OF_TABLE_1, OF_TABLE_2, SHOTS = "Algorithms of Table 1", "Loss terms of Table 2", "Numbers of shots"
-ORDER = ("pac4sac", "ddpg", "sac", "oac")  # of variants, before all others
+ORDER = ("pac4sac", "ddpg", "sac", "oac")  # these variants come before all others
 
 
 @dataclass(frozen=True)
 class PaperContext(Context):
-    """What every section of the paper's report is made of."""
+    """Hold the data of all sections of the paper's report."""
 
     rows: PaperRows
 
@@ -51,10 +51,10 @@ def context_of(collection: Collection) -> PaperContext:
 
 
 def groups_of(context: PaperContext, task: str) -> list[VariantGroup]:
-    """Return the groups of the results on one task, each in the first that has it."""
+    """Return the groups of the results on one task; a variant joins the first group that fits."""
     rows = context.rows
     of_study = partial(study_members, context, task=task)
-    # Variants with one shot are controls: the page of the controls has them too.
+    # Variants with one candidate are controls too, so the section on controls also shows them.
     candidates: dict[str, Iterable[Variant]] = {
         OF_TABLE_1: rows.table_1.values(),
         OF_TABLE_2: rows.table_2.values(),
@@ -75,28 +75,28 @@ def groups_of(context: PaperContext, task: str) -> list[VariantGroup]:
 
 
 def study_members(context: PaperContext, kind: str, task: str) -> list[Variant]:
-    """Return the results on one task that belong to studies of this kind."""
+    """Return the results of studies of this kind on one task."""
     return [v for v in context.results(task) if kind in _study_kinds(context, v)]
 
 
 def _study_kinds(context: PaperContext, variant: Variant) -> set[str]:
-    """Return the kinds of the studies that have a variant; if neither a study nor a table has it,
-    the kind of the shipped study with its settings."""
+    """Return the kinds of the studies with this variant or, if no study or table has it, the kind
+    of the shipped study with its settings."""
     by_name = {study.name: study.kind for study in context.collection.studies}
     kinds = {by_name[name] for name in variant.studies if by_name.get(name) in STUDY_TITLES}
     if not kinds and variant not in context.rows.all:
         kinds = {_kind_by_settings(variant)}
-    # The preset is compared with all that its study names, whichever study trained it.
+    # The preset is compared with all variants that its study names, whichever study trained them.
     return kinds | {BEST} if _is_shipped(variant, BEST) else kinds
 
 
 def _kind_by_settings(variant: Variant) -> str:
-    """Return the shipped study that has the settings of a run trained by hand."""
+    """Return the kind of the shipped study that has the settings of a run trained by hand."""
     return next((kind for kind in (CONTROLS, BEYOND, BEST) if _is_shipped(variant, kind)), OTHERS)
 
 
 def is_preset_best(variant: Variant) -> bool:
-    """Return whether a variant is the preset `best` unchanged; its label does not say that."""
+    """Return whether a variant is the unchanged preset `best`, whatever its label."""
     return has_settings(variant, OURS, "best", {})
 
 
@@ -112,8 +112,8 @@ def _is_block(variant: Variant, block: dict[str, Any], definition: dict[str, Any
 
 
 def find_baseline(studies: Sequence[FoundStudy], variants: Sequence[Variant]) -> Variant | None:
-    """Return the baseline that studies of these variants name (that of Table 1 first), else SAC,
-    else PAC4SAC, else the first variant with results."""
+    """Return the baseline named by the studies of these variants (Table 1 first), else SAC, else
+    PAC4SAC, else the first variant with results."""
     present = {name for variant in variants for name in variant.studies}
     own = [study for study in studies if study.name in present]
     table_1_first = sorted(own, key=lambda study: (study.kind != "table-1", study.name))
@@ -124,8 +124,8 @@ def find_baseline(studies: Sequence[FoundStudy], variants: Sequence[Variant]) ->
 def study_baseline(
     studies: Sequence[FoundStudy], variants: Sequence[Variant], kind: str
 ) -> Variant | None:
-    """Return the baseline that studies of this kind name, else PAC4SAC, else SAC, else the first
-    variant with results. If the preset `best` is asked about, return only that."""
+    """Return the baseline named by studies of this kind, else PAC4SAC, else SAC, else the first
+    variant with results. For the study of the preset `best`, return only the preset."""
     if kind == BEST:
         return first_with_results([variant for variant in variants if is_preset_best(variant)])
     by_name = sorted(studies, key=attrgetter("name"))
@@ -134,6 +134,5 @@ def study_baseline(
 
 
 def coverage_baseline(studies: Sequence[FoundStudy], variants: Sequence[Variant]) -> Variant | None:
-    """Return PAC4SAC as the paper has it, whose parts are said to foster exploration; without it,
-    the baseline of the studies."""
+    """Return PAC4SAC with the paper's settings, or the baseline of the studies if it is missing."""
     return find_settings(variants, OURS, PRESET, {}) or find_baseline(studies, variants)

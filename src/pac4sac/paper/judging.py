@@ -1,4 +1,4 @@
-"""Judge the claims of the paper by our runs: a verdict for each claim on each task."""
+"""Judge the claims of the paper by our runs, with a verdict for each claim on each task."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,8 +45,8 @@ SHOOTING_RIVALS = {
     "one plain critic + shooting": {"critics": 1, "shots": PAPER_SHOTS},
 }
 LESS = {"episodes": "fewer episodes until solved", "regret": "less regret"}
-SCALES = {"episodes": 1.0, "regret": 1000.0}  # numbers are divided by it when shown
-FEWEST_SHOTS = 3  # different numbers of shots that a trend needs
+SCALES = {"episodes": 1.0, "regret": 1000.0}  # divisors of displayed numbers
+FEWEST_SHOTS = 3  # numbers of candidates that a trend needs
 
 
 def judge_claims(context: PaperContext) -> list[JudgedClaim]:
@@ -69,7 +69,7 @@ def _less_than_other_rows(context: PaperContext) -> Iterator[JudgedClaim]:
 
 
 def _other_rows(table: PaperTable, task: str, ours: str) -> dict[str, Variant | None]:
-    """Return the other rows by title; None if there are no runs with the paper's setting."""
+    """Return the other rows by title; a row without runs at the paper's setting is None."""
     others = {}
     for row, title in table.titles.items():
         if row != ours:
@@ -78,8 +78,9 @@ def _other_rows(table: PaperTable, task: str, ours: str) -> dict[str, Variant | 
 
 
 def _less_than_plain_critics(context: PaperContext) -> Iterator[JudgedClaim]:
-    """Judge PAC4SAC against plain critics with shooting. The paper lets no baseline shoot: those
-    that do show what the critic adds to shooting."""
+    """Judge PAC4SAC against plain critics with shooting.
+
+    The paper's baselines do not shoot. These controls show what the critic adds to shooting."""
     for task in TASKS:
         if own := at_paper_setting(context.rows.table_1.get((task, OURS))):
             results = context.results(own.task.title)
@@ -93,7 +94,7 @@ def _less_than_plain_critics(context: PaperContext) -> Iterator[JudgedClaim]:
 def _against(
     study: str, claim: str, own: Variant, others: Mapping[str, Variant | None], metric: str
 ) -> Iterator[JudgedClaim]:
-    """Judge a claim against all that it names; yield nothing if no other has any data."""
+    """Judge a claim against all baselines that it names; yield nothing if none has data."""
     quantity = Quantity(
         lambda variant: variant.values(metric),
         more=CONTRADICTED,
@@ -112,7 +113,7 @@ def _against(
 
 @dataclass(frozen=True)
 class Pair:
-    """PAC4SAC and another variant, compared by a metric."""
+    """Compare PAC4SAC with another variant by a metric."""
 
     own: Variant
     other: Variant
@@ -120,8 +121,8 @@ class Pair:
 
     @property
     def is_by_solved(self) -> bool:
-        """Return whether the numbers of solved runs are compared: the episodes of a side without a
-        solved run are all E_max, a cap."""
+        """Return whether numbers of solved runs are compared, because a side without a solved run
+        has only E_max as episodes."""
         return self.metric == "episodes" and not (self.own.solved and self.other.solved)
 
     @property
@@ -130,7 +131,7 @@ class Pair:
 
     @property
     def difference(self) -> Difference:
-        """Return ours minus theirs by Welch's test, or with the p-value of Fisher's."""
+        """Return ours − theirs with Welch's test, or with the p-value of Fisher's exact test."""
         difference = welch(*self.summaries)
         if not self.is_by_solved:
             return difference
@@ -140,8 +141,8 @@ class Pair:
 
     @property
     def is_same(self) -> bool:
-        """Return whether the means are shown to be equal; a cap or a diverged run shows too
-        little."""
+        """Return whether the means are equivalent; always False with capped values or diverged
+        runs."""
         diverged = self.own.count("diverged") + self.other.count("diverged")
         return not diverged and not self.is_by_solved and is_same(*self.summaries)
 
@@ -167,7 +168,7 @@ def _test(name: str, row: Compared | None, own: Variant, metric: str) -> ClaimTe
     text = pair.text(row.difference, row.p)
     if speaks is None and pair.is_same:
         text += f", equivalent within {MARGIN_TEXT}"
-    # A diverged run has no result, so leaving it out favours its side.
+    # Leaving out a diverged run favours its side.
     diverged = (own if speaks else row.variant).count("diverged")
     if speaks is not None and diverged:
         speaks, text = None, f"{text} (without {diverged} diverged)"
@@ -209,8 +210,8 @@ def _bias_test(own: Variant, sac: Variant) -> ClaimTest | None:
 
 
 def _is_cured(row: Compared, own: Variant) -> bool | None:
-    """Return False if the bias is above SAC's and above zero, True if it is below SAC's and not
-    above zero; otherwise None."""
+    """Judge the cure: False if the bias is above SAC's and above zero, True if below SAC's and not
+    above zero, else None."""
     is_above_zero = critic_verdict(own) == OVERESTIMATES
     if row.verdict == OVERESTIMATES and is_above_zero:
         return False
@@ -223,7 +224,7 @@ def _is_cured(row: Compared, own: Variant) -> bool | None:
 
 
 def _shots(context: PaperContext) -> Iterator[JudgedClaim]:
-    """Judge the trend over all S, and over those that shoot at all."""
+    """Judge the trend over all S, and over S > 1."""
     variants = [v for v in context.rows.shooting.values() if not departures(v, ("shots",))]
     shooting = [variant for variant in variants if variant.shots > 1]
     for metric, better in LESS.items():
@@ -240,7 +241,7 @@ def _values_by_shots(variants: Sequence[Variant], metric: str) -> list[tuple[int
 
 
 def _trends(groups: Mapping[str, Sequence[tuple[int, float]]]) -> list[ClaimTest]:
-    """Test whether the metric falls as S grows, in groups with enough numbers of shots."""
+    """Test whether the metric falls as S grows, in groups with enough values of S."""
     trends = {}
     for name, runs in groups.items():
         if len({shots for shots, _ in runs}) >= FEWEST_SHOTS:
@@ -259,7 +260,7 @@ def _trends(groups: Mapping[str, Sequence[tuple[int, float]]]) -> list[ClaimTest
 
 
 def _costs(context: PaperContext) -> Iterator[JudgedClaim]:
-    """Judge the cost of a step on each machine that the study on cost has timed."""
+    """Judge the cost of a step on each machine of the cost study."""
     printed = COST[OURS].mean / COST[BASELINE].mean
     measure = f"seconds ÷ those of SAC (paper: {printed:.2f})"
     for machine in timed_per_step(context.collection.costs):
@@ -269,7 +270,8 @@ def _costs(context: PaperContext) -> Iterator[JudgedClaim]:
 
 
 def _cost_test(machine: Machine) -> ClaimTest | None:
-    """Test whether the interval of the cost relative to SAC is below what is comparable."""
+    """Test whether the interval of the cost relative to SAC is below the limit of comparable
+    costs."""
     ratio = machine.relative(OURS)
     if ratio is None:
         return None

@@ -1,5 +1,5 @@
-"""Read the data files of this package: the paper's published numbers, those that others published,
-and the long texts of the paper's report."""
+"""The data files of this package: the paper's numbers, other published numbers, and the long texts
+of the paper's report."""
 
 import tomllib
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pac4sac.runs.statistics import Summary
 
-SEEDS = 5  # Table 2 leaves its number of seeds open; five is our reading
+SEEDS = 5  # the paper does not state it for Table 2; five is our reading
 FOLDER = Path(__file__).parent
 
 
@@ -17,7 +17,7 @@ class PaperTask(NamedTuple):
 
 
 class PaperCell(NamedTuple):
-    """One cell of Table 1 or 2: means with standard deviations over seeds.
+    """Hold a cell of Table 1 or 2: means with standard deviations over seeds.
 
     The regret is in units of return; the paper prints thousands.
     """
@@ -27,7 +27,7 @@ class PaperCell(NamedTuple):
 
 
 def _cell(regret: float, regret_sd: float, episodes: float, episodes_sd: float) -> PaperCell:
-    # One decimal of a thousand is a whole hundred: rounding removes the dust of the multiplication.
+    # The paper prints thousands with one decimal; rounding to hundreds removes float errors.
     in_returns = Summary(SEEDS, round(regret * 1000.0, 1), round(regret_sd * 1000.0, 1))
     return PaperCell(in_returns, Summary(SEEDS, episodes, episodes_sd))
 
@@ -50,7 +50,7 @@ def _table(name: str) -> dict[str, dict[str, PaperCell]]:
 
 
 TABLE_1, TABLE_2 = _table("table-1"), _table("table-2")
-MEDIANS = {  # of the shooting figure, by metric and S
+MEDIANS = {  # medians of the shooting figure, by metric and S
     metric: {int(shots): medians[place] for shots, medians in _FILE["shooting"].items()}
     for place, metric in enumerate(("regret", "episodes"))
 }

@@ -1,4 +1,4 @@
-"""Our evaluations beside the returns that others published, after as many steps of the same version
+"""The comparison of our evaluations with published returns, after as many steps on the same version
 of a task."""
 
 from collections.abc import Iterator, Sequence
@@ -41,11 +41,11 @@ from pac4sac.runs.statistics import Estimate, Summary, summarise
 
 @dataclass(frozen=True)
 class PublishedReturn:
-    """A mean return of an algorithm that others published, and our runs with its settings."""
+    """Compare a published mean return of an algorithm with our runs at its settings."""
 
     task: str
     algo: str
-    steps: int  # of training, before the evaluation
+    steps: int  # training steps before the evaluation
     published: Summary
     variant: Variant | None
 
@@ -59,13 +59,14 @@ class PublishedReturn:
 
     @cached_property
     def evaluations(self) -> list[tuple[RunRecord, float | None]]:
-        """Return our runs with the mean of that evaluation; None if a run has not come to it."""
+        """Return our runs with the mean of that evaluation, None for a run that has not reached
+        it."""
         runs = self.variant.runs if self.variant else []
         return [(run, evaluation_at(run, self.steps)) for run in runs]
 
     @cached_property
     def values(self) -> list[float]:
-        """Return the means of the runs that have come to that evaluation."""
+        """Return the means of the runs that have reached that evaluation."""
         return [value for _, value in self.evaluations if value is not None]
 
     @property
@@ -102,7 +103,7 @@ class PublishedReturn:
 
 
 def beside_published(context: PaperContext) -> list[PublishedReturn]:
-    """Return every published number; nothing if neither a run nor a study has to do with any."""
+    """Return all published numbers; empty if no run or study concerns one of them."""
     found = []
     for task, algo, steps, numbers in _published_numbers():
         variant = _variant(context, task, algo, steps)
@@ -124,8 +125,8 @@ def _summary(mean: float, sd: float) -> Summary:
 
 
 def _variant(context: PaperContext, task: str, algo: str, steps: int) -> Variant | None:
-    """Return the variant that is compared: with the first preset that was trained on the task as
-    Gymnasium has it; of several budgets that with the most evaluations then."""
+    """Return the variant to compare: the first preset trained on Gymnasium's task; of several
+    budgets, the one with the most evaluations at this step."""
 
     def evaluations(variant: Variant) -> int:
         return sum(evaluation_at(run, steps) is not None for run in variant.runs)
@@ -139,13 +140,13 @@ def _variant(context: PaperContext, task: str, algo: str, steps: int) -> Variant
 
 
 def _is_task(task: TaskView, env_id: str, steps: int) -> bool:
-    """Return whether a task is that of Gymnasium, and trained on long enough."""
+    """Return whether a task is Gymnasium's unchanged one, with a sufficient budget."""
     about = task.settings
     return about["env_id"] == env_id and not about["env_kwargs"] and (about["steps"] or 0) >= steps
 
 
 def published_section(rows: Sequence[PublishedReturn]) -> Section | None:
-    """Return the section with our returns beside the published ones."""
+    """Return the section that compares our returns with published ones."""
     if not rows:
         return None
     trained = [row for row in rows if row.judged.verdict != NO_DATA]
@@ -161,7 +162,7 @@ def published_section(rows: Sequence[PublishedReturn]) -> Section | None:
 
 
 def _table(rows: Sequence[PublishedReturn]) -> Table:
-    """Return the table of all published numbers, with the verdict on ours."""
+    """Return the table of all published numbers with verdicts on ours."""
     columns = [
         words("Evaluation", "name"),
         words("Verdict", lambda row: verdict_cell(row.judged.verdict, row.judged.reason)),
@@ -178,7 +179,7 @@ def _table(rows: Sequence[PublishedReturn]) -> Table:
 
 
 def _in_short(rows: Sequence[PublishedReturn], trained: Sequence[PublishedReturn]) -> str:
-    """Return the verdicts and numbers in a sentence each."""
+    """Return a sentence with the verdicts and one with the numbers."""
     beside = f"Of {len(rows)} published returns, {len(trained)} have runs of ours"
     if not trained:
         return f"{beside}."

@@ -1,4 +1,4 @@
-"""The report on the reproduction of the paper: its tables and claims beside our runs."""
+"""The report on the reproduction of the paper: its tables and claims compared with our runs."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -44,7 +44,7 @@ def write_report(paths: Sequence[Path], out: Path, *, in_pages: bool = False) ->
 
 
 def compose(context: PaperContext) -> list[Section]:
-    """Return the sections: answers first, then what they rest on."""
+    """Return the sections: answers first, then the results behind them."""
     collection, judged = context.collection, judge_claims(context)
     across_section, overview = _across_tasks(context)
     tables = [table_section(table) for table in context.rows.tables if table.variants]
@@ -76,7 +76,7 @@ def compose(context: PaperContext) -> list[Section]:
 
 
 def _across_tasks(context: PaperContext) -> tuple[Section | None, Picture | None]:
-    # Off the paper's tasks a label such as sac may stand for other settings.
+    # On other tasks than the paper's, a label such as sac can have other settings.
     titles = [title for title, of in context.variants.items() if of[0].task.name in PAPER_TASKS]
     return across_tasks_section(AcrossTasks(context, titles)) or (None, None)
 

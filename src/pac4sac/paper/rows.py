@@ -1,7 +1,7 @@
 """Find the variants that are rows of the paper's tables or boxes of its figure.
 
-Rows are found by the labels of the shipped studies. Runs in miniature, as those of the study
-smoke, fill the rows too, and are then marked as not comparable."""
+Rows are found by the labels of the shipped studies. Small versions, as in the study `smoke`, are
+found too and marked as not comparable."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,35 +15,35 @@ from pac4sac.report.variants import TaskView, Variant
 
 PRESET = "reproduction"  # our reading of the paper's settings
 OURS, FULL = "pac4sac", "bellman+conservative+exploration"  # labels of the same settings
-# Second readings of what the paper leaves open about a row of Table 1: label, algorithm, preset.
-# The paper's numbers are set beside both.
+# Other readings of a row of Table 1 that the paper leaves open: label, algorithm, preset.
+# Both readings are compared with the paper's numbers.
 READINGS = {"sac-calibrated": ("sac", "calibrated")}
-# Algorithm and preset of each row, by its label.
+# Algorithm and preset of each row, by label.
 SETTINGS_OF_TABLE_1 = {algo: (algo, PRESET) for algo in ALGORITHMS} | READINGS
 SHOOTING_TASK = "cartpole-swingup"
 PAPER_SHOTS = 500
-HORIZON = 1000  # of the paper's tasks
+HORIZON = 1000  # episode length of the paper's tasks
 
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table of the paper, and our variants in their places in it."""
+    """Hold a table of the paper, with our variants by task and row."""
 
-    name: str  # that of its study too
+    name: str  # also the name of its study
     title: str
     head: str  # of the rows
-    titles: Mapping[str, str]  # of the rows, by their names
-    printed: Mapping[str, Mapping[str, PaperCell]]  # by task, then row
-    variants: Mapping[tuple[str, str], Variant]  # by task and row
-    free: Sequence[str] = ()  # settings that make the rows, so no departures from the paper's
+    titles: Mapping[str, str]  # row -> title
+    printed: Mapping[str, Mapping[str, PaperCell]]  # task -> row -> cell
+    variants: Mapping[tuple[str, str], Variant]  # (task, row) -> variant
+    free: Sequence[str] = ()  # settings that the rows vary
 
 
 @dataclass(frozen=True)
 class PaperRows:
     """The variants that are rows of the paper's tables or boxes of its figure."""
 
-    table_1: Mapping[tuple[str, str], Variant]  # by task and algorithm
-    table_2: Mapping[tuple[str, str], Variant]  # by task and loss terms
+    table_1: Mapping[tuple[str, str], Variant]  # (task, algorithm) -> variant
+    table_2: Mapping[tuple[str, str], Variant]  # (task, loss terms) -> variant
     shooting: Mapping[int, Variant]  # by S
 
     @property
@@ -60,7 +60,7 @@ class PaperRows:
         ]
 
     def _first_table(self) -> PaperTable:
-        """Return Table 1, with a further row for each second reading that was trained."""
+        """Return Table 1, with an additional row for each other reading that was trained."""
         titles = dict(ALGORITHMS)
         printed = {task: dict(cells) for task, cells in TABLE_1.items()}
         trained = {row for _, row in self.table_1}
@@ -86,7 +86,7 @@ def find_settings(
 
 
 def task_differences(task: TaskView) -> list[str]:
-    """Return in what a task differs from the paper's."""
+    """Return the differences between a task and the paper's, in words."""
     paper = PAPER_TASKS.get(task.name)
     if paper is None:
         return ["the paper has no such task"]
@@ -102,7 +102,7 @@ def task_differences(task: TaskView) -> list[str]:
 
 
 def departures(variant: Variant, free: Sequence[str] = ()) -> list[str]:
-    """Return in what a variant differs from the paper's setting, except for free settings."""
+    """Return the differences between a variant and the paper's setting, except free settings."""
     settings = dict(variant.given)
     if variant.preset != PRESET and (variant.algo, variant.preset) not in READINGS.values():
         settings["preset"] = variant.preset
@@ -111,14 +111,14 @@ def departures(variant: Variant, free: Sequence[str] = ()) -> list[str]:
 
 
 def at_paper_setting(variant: Variant | None, free: Sequence[str] = ()) -> Variant | None:
-    """Return the variant if it has the paper's setting, except for free settings."""
+    """Return the variant if it has the paper's setting, except free settings, else None."""
     if variant is None or departures(variant, free):
         return None
     return variant
 
 
 def labelled(variants: Sequence[Variant], label: str) -> Variant | None:
-    """Return the variant of that label that is nearest to the paper's setting."""
+    """Return the variant with this label that is closest to the paper's setting."""
     named = [variant for variant in variants if label in variant.labels]
     return min(named, key=lambda variant: len(departures(variant)), default=None)
 
@@ -127,7 +127,7 @@ def labelled(variants: Sequence[Variant], label: str) -> Variant | None:
 
 
 def find_paper_rows(variants: Mapping[str, Sequence[Variant]]) -> PaperRows:
-    """Return the rows among the results, with tasks as the paper has them before changed ones."""
+    """Return the rows among the results; tasks with the paper's settings precede changed ones."""
     everything = chain.from_iterable(variants.values())
     on_tasks = [v for v in everything if v.is_result and v.task.name in PAPER_TASKS]
     on_tasks.sort(key=lambda variant: len(departures(variant)))
@@ -145,7 +145,7 @@ def _find_table_1(variants: Sequence[Variant]) -> dict[tuple[str, str], Variant]
 
 
 def _find_table_2(ours: Sequence[Variant]) -> dict[tuple[str, str], Variant]:
-    """Return the variants by task and loss terms; nothing if all have the full loss."""
+    """Return the variants by task and loss terms; empty if all have the full loss."""
     found: dict[tuple[str, str], Variant] = {}
     for variant in ours:
         if variant.task.name in TABLE_2:
@@ -159,7 +159,7 @@ def _loss_terms(labels: Sequence[str]) -> list[str]:
 
 
 def _find_shooting(ours: Sequence[Variant]) -> dict[int, Variant]:
-    """Return the variants of the shooting study by S; nothing if there is only one S."""
+    """Return the variants of the shooting study by S; empty if there is only one S."""
     found: dict[int, Variant] = {}
     for variant in ours:
         if variant.task.name == SHOOTING_TASK and _is_of_shooting(variant.labels):

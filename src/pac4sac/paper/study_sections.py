@@ -1,4 +1,4 @@
-"""Sections on studies that ask what the paper does not: controls, what goes beyond it, and the
+"""Sections on questions that the paper does not ask: controls, changes beyond the paper, and the
 preset `best`."""
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def study_sections(context: PaperContext) -> list[Section]:
 
 
 def _first_blocks(context: PaperContext, kind: str) -> list[Block]:
-    """Return what a section shows before its tasks."""
+    """Return the blocks that a section shows before its tasks."""
     if kind == BEST:
         return _preset_beside_the_paper(context)
     if kind == CONTROLS and (tables := ablation_tables(context)):
@@ -52,11 +52,11 @@ def _first_blocks(context: PaperContext, kind: str) -> list[Block]:
 
 
 def compare_study(context: PaperContext, kind: str, title: str) -> list[Compared]:
-    """Return what a study of this kind compares on a task, its baseline first."""
+    """Return the comparisons of studies of this kind on a task, baseline first."""
     results = context.results(title)
     members = study_members(context, kind, title)
     if kind == OTHERS and len(members) == len(results):
-        return []  # the task's own section has them all
+        return []  # the section on the task shows the same comparisons
     baseline = study_baseline(context.collection.studies, results, kind)
     others = [variant for variant in members if variant is not baseline]
     if baseline is None or not others:
@@ -68,14 +68,14 @@ def compare_study(context: PaperContext, kind: str, title: str) -> list[Compared
 
 
 def compare_study_on_all_tasks(context: PaperContext, kind: str) -> list[Compared]:
-    """Return what studies of this kind compare, task by task."""
+    """Return the comparisons of studies of this kind, task by task."""
     return [row for title in context.variants for row in compare_study(context, kind, title)]
 
 
 def _sac_beside_controls(
     context: PaperContext, results: Sequence[Variant], members: Sequence[Variant]
 ) -> list[Compared]:
-    """Return SAC beside its controls, with the verdict of the group in which it is tested."""
+    """Return SAC next to its controls, with the verdict of the group in which it is tested."""
     table_1 = context.rows.table_1.values()
     others = [variant for variant in results if variant in table_1 and variant not in members]
     if not others:
@@ -85,7 +85,7 @@ def _sac_beside_controls(
 
 
 def _study_on_task(context: PaperContext, kind: str, title: str) -> list[Block]:
-    """Return the blocks that a section has on one task: verdicts, picture and table."""
+    """Return the blocks of a section on one task: verdicts, figure and table."""
     compared = compare_study(context, kind, title)
     if not compared:
         return []
@@ -101,8 +101,8 @@ def _study_on_task(context: PaperContext, kind: str, title: str) -> list[Block]:
 
 
 def _preset_beside_the_paper(context: PaperContext) -> list[Block]:
-    """Return the preset in the place of PAC4SAC in the paper's Table 1: other settings, but the
-    same tasks."""
+    """Return the comparison of the preset with the PAC4SAC row of the paper's Table 1, on the same
+    tasks."""
     row, title = "pac4sac-best", "The preset compared with the paper's PAC4SAC"
     variants = {(v.task.name, row): v for v in context.all_variants if _is_preset_on_paper_task(v)}
     if not variants:
@@ -114,12 +114,12 @@ def _preset_beside_the_paper(context: PaperContext) -> list[Block]:
 
 
 def _is_preset_on_paper_task(variant: Variant) -> bool:
-    """Return whether a variant is a result of the preset on a task as the paper has it."""
+    """Return whether a variant is a result of the preset on one of the paper's unchanged tasks."""
     return variant.is_result and is_preset_best(variant) and not task_differences(variant.task)
 
 
 def _preset_in_short(compared: Sequence[ComparedCell]) -> str:
-    """Return in how many cells the preset is better, and the names of the others."""
+    """Return a sentence with the number of cells in which the preset is better, and the others."""
     others = [cell for cell in compared if cell.judged.verdict != BETTER]
     names = [
         f"on {TASKS[cell.task]} by {ALL_METRICS[cell.metric].title} ({cell.judged.verdict})"

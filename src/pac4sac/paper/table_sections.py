@@ -1,4 +1,4 @@
-"""Sections that set our numbers beside the paper's: Tables 1 and 2, the shooting figure."""
+"""Sections that compare our numbers with the paper's: Tables 1 and 2, the shooting figure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,14 +32,14 @@ from pac4sac.report.tables import (
 from pac4sac.report.variants import Variant
 from pac4sac.runs.statistics import Estimate, Summary, interquartile_mean, median, summarise
 
-METRICS = {"regret": ("regret, k", 1000.0), "episodes": ("episodes", 1.0)}  # with their scales
+METRICS = {"regret": ("regret, k", 1000.0), "episodes": ("episodes", 1.0)}  # title, scale
 OURS_ABOVE = "Regret in thousands and episodes until solved, mean ± std: ours"
 LONG_TITLES = {"regret": "regret, thousands", "episodes": "episodes until solved"}
 
 
 @dataclass(frozen=True)
 class ComparedCell:
-    """One cell of a table of the paper, and our runs beside it."""
+    """Compare one cell of a table of the paper with our runs."""
 
     table: PaperTable
     task: str
@@ -94,7 +94,7 @@ class ComparedCell:
 
     @property
     def cell(self) -> Cell:
-        """Return the cell as it is shown: ours above the paper's."""
+        """Return the displayed cell: ours above the paper's."""
         cell = cell_beside(self.variant, self.metric, self.paper, self.judged)
         if self.variant is None:
             return cell
@@ -132,7 +132,7 @@ def table_section(table: PaperTable) -> Section:
 
 
 def beside_the_paper(table: PaperTable) -> tuple[list[Block], list[ComparedCell]]:
-    """Return the blocks of a section, and all cells that were compared."""
+    """Return the blocks of a section and all compared cells."""
     trained = [task for task in table.printed if _is_trained(table, task)]
     cells: dict[tuple[str, str, str], ComparedCell] = {}
     for task in trained:
@@ -157,13 +157,13 @@ def beside_the_paper(table: PaperTable) -> tuple[list[Block], list[ComparedCell]
 
 
 def _not_comparable(compared: Sequence[ComparedCell]) -> list[Block]:
-    """Return why cells are not comparable, if any is."""
+    """Return the reasons why cells are not comparable; empty if all are."""
     reasons = {cell.judged.reason for cell in compared if cell.judged.verdict == NOT_COMPARABLE}
     return [[f"Not comparable: {reason}." for reason in sorted(reasons)]] if reasons else []
 
 
 def _not_trained(table: PaperTable, trained: Sequence[str]) -> list[Block]:
-    """Return the tasks without a run and how to train them, if there are any."""
+    """Return a sentence with the tasks without a run and the command that trains them, if any."""
     absent = [task for task in table.printed if task not in trained]
     if not absent:
         return []
@@ -217,7 +217,7 @@ def _details(table: PaperTable, compared: Sequence[ComparedCell]) -> Table:
 
 
 def shooting_section(variants: Mapping[int, Variant]) -> Section | None:
-    """Return the section on the shooting figure, of variants by S."""
+    """Return the section on the shooting figure; `variants` are by S."""
     if not variants:
         return None
 
@@ -253,8 +253,7 @@ def shooting_section(variants: Mapping[int, Variant]) -> Section | None:
 
 
 def shooting_figure(variants: Mapping[int, Variant]) -> Figure:
-    """Draw the paper's figure: regret and episodes by the number of shots, our boxes with the
-    paper's medians."""
+    """Draw the paper's figure: regret and episodes by S, our boxes with the paper's medians."""
     figure, panels = new_figure("Cartpole Swingup by the number of candidate actions", 2)
     shots = sorted(variants)
     for panel, (metric, title) in zip(panels, LONG_TITLES.items(), strict=True):
@@ -275,7 +274,7 @@ def shooting_figure(variants: Mapping[int, Variant]) -> Figure:
 
 
 def _draw_boxes(panel: Any, values: Sequence[Any]) -> None:
-    """Draw a box at each place that has values, and a dot for each of them."""
+    """Draw a box for each S that has values, and a dot for each value."""
     colour = KNOWN["pac4sac"].colour
     line = {"color": colour, "linewidth": 1.0}
     style = dict.fromkeys(("boxprops", "whiskerprops", "capprops"), line)

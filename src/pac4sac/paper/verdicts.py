@@ -1,5 +1,5 @@
-"""Verdicts on our numbers against the paper's, and against what others published. Less regret and
-fewer episodes are better; more return is."""
+"""Verdicts on our numbers, compared with the paper's and with other published ones. Less regret,
+fewer episodes and higher returns are better."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,8 +23,8 @@ from pac4sac.runs.statistics import (
 
 REPRODUCED, NOT_COMPARABLE, NO_DATA = "reproduced", "not comparable", "no data"
 VERDICTS = (REPRODUCED, BETTER, WORSE, UNDECIDED, UNFINISHED, NOT_COMPARABLE, NO_DATA)
-# Of the other's value: what differs by less is the same. Do not change it: it was fixed before
-# the results.
+# Fraction of the other's value within which means are equivalent. Do not change it: it was fixed
+# before the results.
 MARGIN = 0.15
 MARGIN_TEXT = f"{100 * MARGIN:.0f}%"
 REASONS = {
@@ -33,12 +33,12 @@ REASONS = {
 }
 ONE_RUN = "one complete run gives no interval"
 NO_SPREAD = "neither side has a spread, so there is no interval"
-CONFIDENCES = (CONFIDENCE, EQUIVALENCE)  # of the two intervals by which a difference is judged
+CONFIDENCES = (CONFIDENCE, EQUIVALENCE)  # of the two intervals that judge a difference
 
 
 @dataclass(frozen=True)
 class Verdict:
-    verdict: str = ""  # none if the paper has no number
+    verdict: str = ""  # empty if the paper has no number
     reason: str = ""  # in words
     low: float | None = None  # 95% interval of ours minus the paper's
     high: float | None = None
@@ -50,8 +50,9 @@ NO_RUN = Verdict(NO_DATA, "no complete run")
 def compare_cell(
     variant: Variant | None, metric: str, paper: Summary | float | None, free: Sequence[str]
 ) -> Verdict:
-    """Compare with a mean of the paper's tables or a median of its figure. `free` are settings that
-    make the rows of a table, so no departures from the paper's."""
+    """Compare a variant with a mean of the paper's tables or a median of its figure.
+
+    `free` are the settings that the rows of a table vary, so they are not departures."""
     if paper is None:
         return Verdict()
     if variant is None or not (variant.judged or variant.in_progress):
@@ -68,19 +69,21 @@ def compare_cell(
 
 
 def _compare_mean(variant: Variant, metric: str, paper: Summary) -> Verdict:
-    """Compare with a mean of the paper, by solved runs if none of the paper's was solved."""
+    """Compare with a mean of the paper, or by solved runs if none of the paper's runs was
+    solved."""
     if metric == "episodes" and is_never_solved(paper, PAPER_TASKS[variant.task.name].e_max):
         return compare_solved(variant.solved, len(variant.judged))
     summary = variant.summary(metric)
     if summary is None:
         return NO_RUN
-    # If none is solved, all are E_max and would have been more: near the paper's mean by the cap.
+    # If no run is solved, all values are capped at E_max and can be near the paper's mean for that
+    # reason.
     is_capped = metric == "episodes" and not variant.solved
     return without_diverged(compare_means(summary, paper, is_capped), variant.count("diverged"))
 
 
 def without_diverged(judged: Verdict, diverged: int) -> Verdict:
-    """Return the verdict if `diverged` runs have no result, which favours our mean."""
+    """Return the verdict given that `diverged` runs have no result, which favours our mean."""
     if not diverged or judged.verdict not in (REPRODUCED, BETTER):
         return judged
     reason = f"the mean leaves out {diverged} diverged {'run' if diverged == 1 else 'runs'}"
@@ -88,10 +91,10 @@ def without_diverged(judged: Verdict, diverged: int) -> Verdict:
 
 
 def compare_means(ours: Summary, paper: Summary, is_capped: bool = False) -> Verdict:
-    """Judge by Welch's intervals of the difference, with the paper's own standard deviation.
+    """Judge a difference of means by Welch's intervals, with the paper's standard deviation.
 
-    It is reproduced if the 90% interval is within the margin; otherwise better or worse if the
-    95% interval leaves out zero. What is capped may differ, but cannot be shown to be the same.
+    The verdict is "reproduced" if the 90% interval is within the margin, else "better" or "worse"
+    if the 95% interval excludes zero. Capped values are never "reproduced".
     """
     if ours.sd is None:
         return Verdict(UNDECIDED, ONE_RUN)
@@ -100,15 +103,15 @@ def compare_means(ours: Summary, paper: Summary, is_capped: bool = False) -> Ver
 
 
 def compare_median(ours: Sequence[float], paper: float) -> Verdict:
-    """Judge by bootstrap intervals of our median: the figure shows no spread, so its median is
-    taken as exact."""
+    """Judge by bootstrap intervals of our median; the paper's median is treated as exact, because
+    its figure shows no spread."""
     differences = [value - paper for value in ours]
     wide, narrow = (statistics.median(differences, confidence=c) for c in CONFIDENCES)
     return _judge(wide, narrow, paper, ONE_RUN)
 
 
 def compare_returns(ours: Sequence[float], published: Summary) -> Verdict:
-    """Judge our returns against a mean that others published, by the same rule."""
+    """Judge our returns against another published mean, by the same rule."""
     if len(ours) < 2:
         return Verdict(UNDECIDED, ONE_RUN)
     summary = statistics.summarise(ours)
@@ -118,13 +121,14 @@ def compare_returns(ours: Sequence[float], published: Summary) -> Verdict:
 
 
 def is_same(ours: Summary, theirs: Summary) -> bool:
-    """Return whether a mean is shown to be within the margin of another."""
+    """Return whether two means are equivalent within the margin (TOST)."""
     return is_within(welch(ours, theirs, EQUIVALENCE), MARGIN * abs(theirs.mean))
 
 
 def compare_solved(solved: int, n: int) -> Verdict:
-    """Judge against a cell at E_max ± 0, of which none of the paper's runs was solved: means would
-    compare a constant, so the numbers of solved runs are compared instead."""
+    """Judge against a cell at E_max ± 0, where no run of the paper was solved.
+
+    Its spread is 0, so numbers of solved runs are compared instead of means."""
     counts = f"{solved} of our {n} runs solved, none of the paper's {SEEDS}"
     if solved:
         p = statistics.fisher((solved, n), (0, SEEDS))
@@ -165,7 +169,7 @@ def _judge(
 
 
 def tally(verdicts: Iterable[str]) -> str:
-    """Return how many cells have which verdict: better and worse are the two ways to differ."""
+    """Return the number of cells with each verdict, in words."""
     counts = Counter(verdicts)
     ways = _counted(counts, (BETTER, WORSE))
     others = [verdict for verdict in VERDICTS if verdict not in (REPRODUCED, BETTER, WORSE)]
