@@ -254,11 +254,11 @@ class TestARunInSeveralPieces:
     @pytest.mark.parametrize(
         ("first", "second", "taken", "reason"),
         [
-            ((9, "interrupted"), (7, "running"), 9, "it has more episodes"),
-            ((9, "interrupted"), (7, "diverged"), 7, "it alone came to its end"),
-            ((9, "failed"), (7, "diverged"), 7, "it alone came to its end"),
+            ((9, "interrupted"), (7, "running"), 9, "more episodes"),
+            ((9, "interrupted"), (7, "diverged"), 7, "only the used copy came to its end"),
+            ((9, "failed"), (7, "diverged"), 7, "only the used copy came to its end"),
             ((40, "interrupted"), (40, "finished"), 40, "they are equal"),
-            ((40, "finished"), (30, "diverged"), 40, "it alone is complete"),
+            ((40, "finished"), (30, "diverged"), 40, "only the used copy is complete"),
         ],
     )
     def test_a_report_and_an_archive_take_the_same_copy(

@@ -344,8 +344,8 @@ class TestTheSameRunTwice:
         write_run(tmp_path / "in" / "a", cartpole, "sac", 0, [1.0] * 7, status="running")
         write_run(tmp_path / "in" / "b", cartpole, "sac", 0, SOLVED_AT_ONCE)
         text = write_report([tmp_path / "in"], tmp_path / "out").page.read_text()
-        told = "<code>in/b/runs/sac-seed0</code> was taken and in/a/runs/sac-seed0 left out"
-        assert f"{told}, the same run: it alone is complete." in text
+        told = "<code>in/b/runs/sac-seed0</code> was used and in/a/runs/sac-seed0 left out"
+        assert f"{told}: only the used copy is complete." in text
         assert variants_of(tmp_path / "in")["sac"].values("episodes") == [0.0]
 
     def test_a_study_may_keep_a_run_under_two_names(self, tmp_path: Path) -> None:

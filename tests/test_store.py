@@ -292,7 +292,7 @@ class TestResults:
 
     def test_tells_which_logs_there_are_and_how_to_get_one(self, experiment: Path) -> None:
         with pytest.raises(
-            UserError, match="no results of the kind 'metric'; did you mean metrics"
+            UserError, match="'metric'; did you mean metrics"
         ):
             results(experiment, "metric")
         with pytest.raises(
@@ -402,7 +402,7 @@ def test_a_repeated_line_of_an_archive_is_read_once_and_reported(tmp_path: Path)
     (file,) = (tmp_path / "archive" / "runs").iterdir()
     before = results(tmp_path / "archive")
     file.write_text(2 * file.read_text())
-    with pytest.warns(UserWarning, match="1 lines that repeat another one"):
+    with pytest.warns(UserWarning, match="1 lines that are duplicates"):
         assert len(results(tmp_path / "archive")["episode"]) == len(before["episode"])
-    with pytest.raises(UserError, match="repeat another one"):
+    with pytest.raises(UserError, match="duplicates"):
         add_to_archive([tmp_path / "runs"], tmp_path / "archive")

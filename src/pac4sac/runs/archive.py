@@ -1,9 +1,8 @@
-"""An archive: runs in a form that is small, can be read by people, and changes by whole lines when
-runs are added.
+"""An archive: runs in small, readable text files that change by whole lines when runs are added.
 
-    runs/<task>.jsonl     a line for each run: its run.json and its logs, column by column
-    studies/<name>.json   the question of a study, and the runs that it expects, by identity
-    costs/<machine>.json  what the cost study measured on a machine
+    runs/<task>.jsonl     one line per run: its run.json and its logs, column by column
+    studies/<name>.json   the question of a study, and the identities of its expected runs
+    costs/<machine>.json  the measurements of the cost study on a machine
 
 A run that several studies share is stored once; each of them finds it by its identity.
 """
@@ -42,32 +41,34 @@ from pac4sac.runs.reading import (
 
 @dataclass
 class ArchiveChanges:
-    """How an archive changed when runs were added."""
+    """Hold the changes of an archive when runs were added."""
 
     new: int = 0
-    replaced: int = 0  # by a copy that is finished, longer or has more measurements
+    replaced: int = 0  # copies replaced by a finished or longer one, or one with more measurements
     known: int = 0
-    differing: list[str] = field(default_factory=list)  # copies left out, with different returns
-    unfinished: list[str] = field(default_factory=list)  # left out
-    studies: dict[str, tuple[int, int]] = field(default_factory=dict)  # runs present, runs expected
+    differing: list[str] = field(default_factory=list)  # omitted copies with different returns
+    unfinished: list[str] = field(default_factory=list)  # omitted
+    studies: dict[str, tuple[int, int]] = field(
+        default_factory=dict
+    )  # study -> (runs present, runs expected)
 
 
 def add_to_archive(
     folders: Sequence[Path], archive: Path, *, unfinished: bool = False, keep_first: bool = False
 ) -> ArchiveChanges:
-    """Put the runs, studies and costs below some folders into an archive.
+    """Add the runs, studies and costs below some folders to an archive.
 
     Args:
         folders: Folders of experiments and studies.
-        archive: Folder to put them into; it need not exist.
+        archive: Folder of the archive, created if needed.
         unfinished: Add unfinished runs too.
-        keep_first: Keep the first of two runs that should be equal and are not.
+        keep_first: If copies of a run have different returns, keep the first one.
 
     Returns:
-        How the archive changed.
+        The changes of the archive.
 
     Raises:
-        UserError: If there is nothing, or two runs contradict each other.
+        UserError: If the folders hold no runs, or copies of a run have different returns.
     """
     check_folders(folders)
     check_links(archive)
@@ -75,7 +76,10 @@ def add_to_archive(
     changes = _add_runs(folders, held, unfinished, keep_first)
     studies, costs = _merged_studies([archive, *folders]), _merged_costs([archive, *folders])
     if not (held or studies or costs or changes.unfinished):
-        raise UserError(f"{', '.join(map(str, folders))} holds neither runs nor a study.")
+        raise UserError(
+            f"{', '.join(map(str, folders))} has neither runs nor a study; give "
+            f"folders of experiments or studies."
+        )
     changes.studies = {name: _present_and_expected(about, held) for name, about in studies.items()}
     _write_archive(archive, held.values(), studies, costs)
     return changes
@@ -84,7 +88,7 @@ def add_to_archive(
 def _add_runs(
     folders: Sequence[Path], held: dict[str, RunRecord], unfinished: bool, keep_first: bool
 ) -> ArchiveChanges:
-    """Add the runs below some folders to those held, and return what changed."""
+    """Add the runs below some folders to the stored ones, and return the changes."""
     changes, left_out = ArchiveChanges(), dict[str, str]()
     for run in chain.from_iterable(map(_runs_below, folders)):
         if unfinished or completion(run):
@@ -98,15 +102,15 @@ def _add_runs(
 def _add_run(
     run: RunRecord, held: dict[str, RunRecord], changes: ArchiveChanges, keep_first: bool
 ) -> None:
-    """Add a run to those held, or keep the better of two copies."""
+    """Add a run to the stored ones, or keep the better of two copies."""
     before = held.setdefault(run.identity, run)
     if before is run:
         changes.new += 1
     elif contradict(before, run):
         if not keep_first:
             raise UserError(
-                f"{before.folder} and {run.folder} are the same run with different returns; leave "
-                "one out, or keep the first of each such pair with --keep-first."
+                f"{before.folder} and {run.folder} are copies of one run with different returns; "
+                f"omit one, or keep the first of each such pair with --keep-first."
             )
         changes.known += 1
         changes.differing.append(str(run.folder))
@@ -118,7 +122,7 @@ def _add_run(
 
 
 def _present_and_expected(study: Mapping[str, Any], held: Container[str]) -> tuple[int, int]:
-    """Return how many runs of a study are held, and how many it expects."""
+    """Return the number of stored runs of a study, and the number of expected ones."""
     expected = study["expected_runs"]
     return sum(row.get("identity") in held for row in expected), len(expected)
 
@@ -139,7 +143,7 @@ def _write_archive(
 
 
 def _merged_costs(folders: Sequence[Path]) -> dict[str, dict[str, Any]]:
-    """Return the costs below some folders by machine; the last of a machine counts."""
+    """Return the costs below some folders by machine; the last one of a machine counts."""
     costs = (read_cost(path) for folder in folders for path in cost_files([folder]))
     return {_machine_name(cost): cost for cost in costs}
 
@@ -148,7 +152,7 @@ def _merged_costs(folders: Sequence[Path]) -> dict[str, dict[str, Any]]:
 
 
 def archived(archive: Path) -> list[RunRecord]:
-    """Return the runs of an archive that came to an outcome; none if it does not exist yet."""
+    """Return the runs of an archive that have an outcome; empty if it does not exist yet."""
     if not archive.exists():
         return []
     check_folders([archive])
@@ -191,7 +195,7 @@ def _cohort_facts(run: RunRecord) -> dict[str, Any]:
 
 
 def _training_time(times: Path) -> dict[str, float]:
-    """Return the seconds that a cohort trained, over all resumes; nothing without such a log."""
+    """Return the training seconds of a cohort over all resumes; empty without such a log."""
     rows, _ = read_jsonl(times)
     seconds = [float(row["seconds"]) for row in rows if type(row.get("seconds")) in (int, float)]
     # The clock restarts with every resume.
@@ -208,7 +212,7 @@ def _lines_by_task(runs: Iterable[RunRecord]) -> dict[str, list[str]]:
 
 
 def _order_of_lines(run: RunRecord) -> tuple[Any, ...]:
-    """Return the key by which runs are sorted in an archive."""
+    """Return the sort key of a run in an archive."""
     return natural(str(run.about.get("label", run.run))), run.seed, run.identity
 
 
@@ -222,9 +226,9 @@ def _line(run: RunRecord) -> str:
     if run.damage:
         row["damage"] = dict(run.damage)
     if "cohort" in row:
-        row["cohort"] = row.pop("cohort")  # last, as in all earlier archives
-    # One checksum of the line replaces those of the logs' files. Older runs have none and stay
-    # as they are.
+        row["cohort"] = row.pop("cohort")  # moved to the end, as in earlier archives
+    # The checksum of the line replaces those of the log files. Older runs have none and stay
+    # unchanged.
     checksums = row.pop("logs", None), row.pop(LINE_SUM, None)
     if any(checksums):
         row[LINE_SUM] = sum_of_line(row)
@@ -240,13 +244,14 @@ def study_files(folders: Iterable[Path]) -> list[Path]:
 
 
 def stale_runs(study: Mapping[str, Any]) -> dict[str, str]:
-    """Return the identities of runs by older code, each with the identity by today's code."""
+    """Return a map from identities of runs by older code to identities with the current code."""
     stale = study.get("stale")
     return {key: str(instead) for key, instead in stale.items()} if isinstance(stale, dict) else {}
 
 
 def _merged_studies(folders: Sequence[Path]) -> dict[str, dict[str, Any]]:
-    """Return the studies below some folders by name, each with the runs of all its pieces."""
+    """Return the studies below some folders by name, each with the expected runs of all its
+    parts."""
     studies: dict[str, dict[str, Any]] = {}
     for path in (path for folder in folders for path in study_files([folder])):
         about = read_study_file(path)
@@ -256,9 +261,9 @@ def _merged_studies(folders: Sequence[Path]) -> dict[str, dict[str, Any]]:
 
 
 def _with_runs_of(before: Mapping[str, Any], about: dict[str, Any]) -> dict[str, Any]:
-    """Return a study that also expects the runs of an earlier piece of it.
+    """Return a study that also expects the runs of an earlier part of it.
 
-    If both expect the same run, the later identity counts.
+    If both parts expect the same run, the later identity counts.
     """
     rows = {
         (row["task"], row["label"], row["seed"]): row
@@ -303,7 +308,7 @@ def cost_files(folders: Iterable[Path]) -> list[Path]:
 
 
 def read_cost(path: Path) -> dict[str, Any]:
-    """Return what a cost study measured, with the name of the study.
+    """Return the measurements of a cost study, with its name.
 
     Raises:
         UserError: If the file lacks a part, or a part has the wrong type.
@@ -318,7 +323,7 @@ def read_cost(path: Path) -> dict[str, Any]:
 
 
 def _machine_name(cost: dict[str, Any]) -> str:
-    """Return the name of the file for a cost: study, device and processor or GPU."""
+    """Return the file name of a cost: study, device and processor or GPU."""
     machine, device = cost.get("machine", {}), str(cost.get("device", "cpu"))
     if device == "cpu":
         hardware = f"{machine.get('processor', '')}-{machine.get('cores', '')}-cores"

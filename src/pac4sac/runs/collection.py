@@ -1,6 +1,7 @@
-"""All runs below some folders, each once, with the studies that expect them and what is missing.
+"""All runs below some folders, without duplicates, with their studies and the missing runs.
 
-Nothing here depends on the clock, on the order of the arguments or on the folders' locations.
+The result depends neither on the clock, nor on the order of arguments, nor on the location of
+folders.
 """
 
 import dataclasses
@@ -29,52 +30,52 @@ from pac4sac.runs.tuning import SUMMARY, FoundSearch, read_search
 # kinds of studies that choose a setting, on separate seeds
 CHOOSING = ("calibration", "search")
 
-Description = dict[str, Any]  # of a study, as it is stored
+Description = dict[str, Any]  # stored description of a study
 T = TypeVar("T")
-Place = Callable[[Path], str]  # returns a path as the report shows it
+Place = Callable[[Path], str]  # converts a path to its form in the report
 Name = tuple[str, str, int]  # task, label and seed of a run
 
 
 @dataclass(frozen=True)
 class FoundRun:
-    """A run with what its folders say about it."""
+    """Hold a run with the facts that its folders store about it."""
 
     record: RunRecord
-    place: str  # its folder, as the report shows it
-    labels: tuple[str, ...]  # in all folders
+    place: str  # its folder, as displayed in the report
+    labels: tuple[str, ...]  # its labels in all folders
     studies: tuple[str, ...]
-    # Kind of the study that chose a setting by this run, which therefore is not a result.
+    # Kind of the study that chose a setting by this run, so it is not a result.
     chose: str
-    instead: str | None = None  # of a run by older code: its identity with today's code
+    instead: str | None = None  # for a run by older code: its identity with the current code
 
 
 @dataclass(frozen=True)
 class FoundStudy:
-    """A study as its file describes it."""
+    """Hold the description of a study."""
 
     place: str
     name: str
     title: str
     kind: str
     question: str
-    definition: str  # name for `pac4sac study`; empty if it is not one of its studies
+    definition: str  # name for `pac4sac study`; empty for other studies
     baseline: str | None
 
 
 @dataclass(frozen=True)
 class MissingRun:
-    """A run that a study or an experiment expects and that was not found."""
+    """Hold a run that a study or an experiment expects but that was not found."""
 
     task: str
     label: str
     seed: int
-    studies: tuple[str, ...]  # all that expect it; empty if only an experiment does
-    experiment: str  # that expects it, as the report shows its folder, or empty
+    studies: tuple[str, ...]  # the studies that expect it
+    experiment: str  # folder of the experiment that expects it, or empty
 
 
 @dataclass(frozen=True)
 class FoundCost:
-    """What a cost study measured on a machine."""
+    """Hold the measurements of a cost study on a machine."""
 
     place: str
     study: str
@@ -83,20 +84,20 @@ class FoundCost:
 
 @dataclass(frozen=True)
 class Collection:
-    """All that a report is made of."""
+    """Hold all input of a report."""
 
     runs: tuple[FoundRun, ...]
     studies: tuple[FoundStudy, ...]
     missing: tuple[MissingRun, ...]
     costs: tuple[FoundCost, ...]
-    twice: tuple[str, ...]  # sentences on runs found in several folders
+    twice: tuple[str, ...]  # notes on runs found in several folders
     unreadable: tuple[str, ...]
-    dates: tuple[str, ...]  # of training, if the folders have them
+    dates: tuple[str, ...]  # dates of training, if stored
     searches: tuple[FoundSearch, ...] = ()
 
 
 class Reader:
-    """Reader of the files below some folders; it keeps the reasons why some are unreadable."""
+    """Read the files below some folders, and keep the reasons why some are unreadable."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.roots = sorted({Path(os.path.realpath(path)) for path in paths})
@@ -107,11 +108,11 @@ class Reader:
         self.records, self.reasons = read_below(*self.roots)
 
     def place(self, path: Path) -> str:
-        """Return a path as the report shows it."""
+        """Return a path as displayed in the report."""
         return path.relative_to(self.base).as_posix() if path != self.base else path.name
 
     def read(self, paths: Iterable[Path], read: Callable[[Path], T]) -> dict[Path, T]:
-        """Return the content of those files that are readable."""
+        """Return the content of the readable files."""
         contents = {}
         for path in paths:
             try:
@@ -125,20 +126,20 @@ class Reader:
         return tuple(str(reason).replace(f"{self.base}/", "") for reason in self.reasons)
 
     def dates(self) -> tuple[str, ...]:
-        """Return the days of training, if the folders have them."""
+        """Return the dates of training, if the folders store them."""
         files = files_below(self.roots, "cohorts/*/times.jsonl")
         dates = [row.get("date") for path in files for row in read_jsonl(path)[0]]
         return tuple(sorted({date[:10] for date in dates if isinstance(date, str)}))
 
 
 def collect(paths: Sequence[Path]) -> Collection:
-    """Return all runs, studies and costs below some folders, and what is missing.
+    """Return all runs, studies and costs below some folders, and the missing runs.
 
     Args:
         paths: Folders, and CSV files with curves of other projects.
 
     Raises:
-        UserError: If there is nothing, or a file of curves is wrong.
+        UserError: If the paths hold no runs, or a file of curves is invalid.
     """
     curves = read_curves(path for path in paths if is_curve_file(path))
     reader = Reader([path for path in paths if not is_curve_file(path)])
@@ -153,7 +154,7 @@ def collect(paths: Sequence[Path]) -> Collection:
     if not (runs or costs or studies or foreign):
         folders = ", ".join(map(str, reader.roots)) or "Nothing"
         raise UserError(
-            f"{folders} holds neither runs nor a study; give folders of experiments or studies."
+            f"{folders} has neither runs nor a study; give folders of experiments or studies."
         )
     expecting = [*studies.values(), *_expected_by(experiments, reader.place)]
     return Collection(
@@ -185,11 +186,11 @@ def _cohorts_of(experiment: Path) -> list[list[Description]]:
 def _newest_code(
     runs: Sequence[FoundRun], sentences: Sequence[str]
 ) -> tuple[tuple[FoundRun, ...], tuple[str, ...]]:
-    """Leave out runs by older code if the same run by newer code is there, and say so."""
+    """Omit runs by older code if the same run by newer code exists, and return notes on them."""
     present = {run.record.identity for run in runs}
     replaced = tuple(
-        f"`{run.place}` was left out: it was trained by older code, and the same run by "
-        "newer code is here."
+        f"`{run.place}` was left out: it was trained by older code, and the same run by newer "
+        f"code was found."
         for run in runs
         if run.instead in present
     )
@@ -247,7 +248,7 @@ def _name_of(row: Mapping[str, Any]) -> Name:
 
 
 def _choosing_kind(studies: Iterable[Description]) -> str:
-    """Return the kind of the first study that chose a setting by its runs, or nothing."""
+    """Return the kind of the first study that chose a setting by its runs, or ""."""
     kinds = (about.get("kind", "") for about in studies)
     return next((kind for kind in kinds if kind in CHOOSING), "")
 
@@ -255,7 +256,7 @@ def _choosing_kind(studies: Iterable[Description]) -> str:
 def _each_once(
     runs: Iterable[FoundRun], place: Place
 ) -> tuple[tuple[FoundRun, ...], tuple[str, ...]]:
-    """Return the best copy of each run, and sentences on copies that were left out."""
+    """Return the best copy of each run, and notes on omitted copies."""
     copies_by_run: dict[tuple[str, str], list[FoundRun]] = {}
     for run in sorted(runs, key=lambda run: run.place):
         copies_by_run.setdefault((run.record.identity, run.chose), []).append(run)
@@ -263,12 +264,12 @@ def _each_once(
     for copies in copies_by_run.values():
         best, others = merge([copy.record for copy in copies])
         kept.append(_joined(best, copies, place))
-        # A study stores a run that has two names under both names, in one folder.
+        # A study stores a run with two names under both, in one folder.
         elsewhere = [other for other in others if other.folder.parent != best.folder.parent]
         if elsewhere:
             left_out = ", ".join(place(other.folder) for other in elsewhere)
             sentences.append(
-                f"`{place(best.folder)}` was taken and {left_out} left out, the same run: "
+                f"`{place(best.folder)}` was used and {left_out} left out: "
                 f"{reason_for_choice(best, elsewhere)}."
             )
     return tuple(sorted(kept, key=_order)), tuple(sorted(sentences))
@@ -288,7 +289,7 @@ def _joined(best: RunRecord, copies: Sequence[FoundRun], place: Place) -> FoundR
 
 
 def _order(run: FoundRun) -> tuple[Any, ...]:
-    """Return the key by which found runs are sorted."""
+    """Return the sort key of a found run."""
     record = run.record
     return record.task["name"], natural(record.label), record.seed, run.place
 
@@ -318,9 +319,9 @@ def _row(run: Description) -> dict[str, Any]:
 
 @dataclass
 class _Expectation:
-    """A run that was not found, and what expects it."""
+    """Hold a run that was not found, with the studies and experiments that expect it."""
 
-    name: Name  # by the first study that expects it; others may use another name
+    name: Name  # name in the first study; other studies may use another
     studies: set[str] = field(default_factory=set)
     experiment: str = ""
 
@@ -330,12 +331,12 @@ class _Expectation:
         self.experiment = self.experiment or about.get("experiment", "")
 
     def missing_run(self) -> MissingRun:
-        """Return the run as a collection lists it."""
+        """Return the entry of a collection."""
         return MissingRun(*self.name, tuple(sorted(self.studies - {""})), self.experiment)
 
 
 def _missing(runs: Sequence[FoundRun], studies: Iterable[Description]) -> tuple[MissingRun, ...]:
-    """Return the runs that studies and experiments expect and that are not there."""
+    """Return the expected runs of studies and experiments that were not found."""
     present = _present(runs)
     expectations: list[_Expectation] = []
     by_key: dict[str | Name, _Expectation] = {}  # by identity and by all names
@@ -357,7 +358,7 @@ def _missing(runs: Sequence[FoundRun], studies: Iterable[Description]) -> tuple[
 def _present(runs: Iterable[FoundRun]) -> set[str | Name]:
     """Return the identities and names of all runs that were found.
 
-    A run by older code stands for the same run by today's.
+    A run by older code counts as the same run by the current code.
     """
     present: set[str | Name] = set()
     for run in runs:
@@ -367,7 +368,7 @@ def _present(runs: Iterable[FoundRun]) -> set[str | Name]:
 
 
 def _study(path: Path, about: Description, place: Place) -> FoundStudy:
-    """Return a study with defaults for what its file leaves out."""
+    """Return a study, with defaults for fields that its file lacks."""
     name: str = about["study"]
     return FoundStudy(
         place=place(path.parent if path.name == "study.json" else path),

@@ -1,7 +1,8 @@
-"""Learning curves as a CSV file in the schema that several projects share: exp_name, env_name,
-seed, metric, env_step, value.
+"""Learning curves as CSV files in a common schema: exp_name, env_name, seed, metric, env_step,
+value.
 
-A curve of another project is a run of which only evaluation returns are known."""
+A curve of another project is a run with evaluation returns only.
+"""
 
 import csv
 import dataclasses
@@ -20,21 +21,21 @@ from pac4sac.base.text import file_name
 from pac4sac.runs.reading import RunRecord, make_record
 
 COLUMNS = ("exp_name", "env_name", "seed", "metric", "env_step", "value")
-EVALUATION = "avg_return"  # the metric of evaluation returns, in files of all these projects
-NEAR = 0.05  # how far the last evaluation may be from the end of training, as a fraction of it
+EVALUATION = "avg_return"  # metric name of evaluation returns in such files
+NEAR = 0.05  # largest distance of the last evaluation from the end, as a fraction of training
 
-Point = tuple[int, float | None]  # step and mean return; None for one that was not finite
+Point = tuple[int, float | None]  # step and mean return; None if not finite
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The evaluation returns of one run of another project."""
+    """Hold the evaluation returns of one run of another project."""
 
     file: str  # name of the file
     exp_name: str
     env_name: str
     seed: int
-    points: tuple[Point, ...]  # in the order of their steps
+    points: tuple[Point, ...]  # sorted by step
 
     @property
     def steps(self) -> int:
@@ -51,19 +52,19 @@ class Curve:
 
 
 def is_curve_file(path: str | Path) -> bool:
-    """Return whether a path names a file of curves and not a folder of runs."""
+    """Return whether a path is a file of curves, not a folder of runs."""
     return Path(path).suffix.lower() == ".csv"
 
 
 def read_curves(files: Iterable[str | Path]) -> list[Curve]:
     """Return the evaluation curves of some files, sorted by name, task and seed.
 
-    Columns beyond those of the schema are ignored, and so are rows of other metrics than
+    Other columns than those of the schema are ignored, and so are rows of other metrics than
     `avg_return`.
 
     Raises:
-        UserError: If a file is unreadable, lacks a column, has a wrong value or no such row, or if
-            a seed has two values at a step or is in two files.
+        UserError: If a file is unreadable, lacks a column, has an invalid value or no such row, or
+            if a seed has two values at a step or is in two files.
     """
     curves = [curve for file in dict.fromkeys(map(Path, files)) for curve in _curves_of(file)]
     curves.sort(key=lambda curve: (curve.env_name, curve.exp_name, curve.seed, curve.file))
@@ -88,8 +89,7 @@ def _curves_of(file: Path) -> Iterator[Curve]:
     rows = [row for row in _rows(file) if row[3] == EVALUATION]
     if not rows:
         raise UserError(
-            f"{file} has no row with the metric {EVALUATION}; name so the rows of evaluation "
-            "returns."
+            f"{file} has no row with the metric {EVALUATION}; use this name for evaluation returns."
         )
     for (exp_name, env_name, seed), same in group_by(rows, key=lambda row: row[:3]).items():
         points = sorted(((step, value) for *_, step, value in same), key=lambda point: point[0])
@@ -101,7 +101,7 @@ def _curves_of(file: Path) -> Iterator[Curve]:
 
 
 def _rows(file: Path) -> Iterator[tuple[str, str, int, str, int, float | None]]:
-    """Yield the rows of a file with numbers in place of texts."""
+    """Yield the rows of a file, with numbers parsed."""
     try:
         text = read_file(file).decode()
     except OSError as error:
@@ -120,7 +120,7 @@ def _rows(file: Path) -> Iterator[tuple[str, str, int, str, int, float | None]]:
 
 
 def _row(row: Mapping[str, Any], place: str) -> tuple[str, str, int, str, int, float | None]:
-    """Return a row with numbers in place of texts."""
+    """Return a row with numbers parsed."""
     if empty := [name for name in COLUMNS if not (row[name] or "").strip()]:
         raise UserError(f"{place} has no {empty[0]}.")
     seed, step = (_whole(row[name], name, place) for name in ("seed", "env_step"))
@@ -133,7 +133,9 @@ def _row(row: Mapping[str, Any], place: str) -> tuple[str, str, int, str, int, f
 def _whole(text: str, name: str, place: str) -> int:
     number = _number(text, name, place)
     if not (number >= 0 and number.is_integer() and number < 2**63):
-        raise UserError(f"{place} has the {name} {text!r}, which must be a whole number from 0 on.")
+        raise UserError(
+            f"{place} has the {name} {text!r}, which must be a whole number, 0 or greater."
+        )
     return int(number)
 
 
@@ -154,27 +156,28 @@ def check_curves_on(curves: Sequence[Curve], name: str, env_id: str, steps: int)
         steps: Number of steps of its runs.
 
     Raises:
-        UserError: If a curve is of another task, or none of its evaluations is near the end.
+        UserError: If a curve is on another task, or has no evaluation near the end.
     """
     for curve in curves:
         if curve.env_name not in (name, env_id):
             others = ", ".join(dict.fromkeys(other.env_name for other in curves))
             raise UserError(
-                f"{curve.file} has curves on {others}, and a comparison is on one task; give a "
+                f"{curve.file} has curves on {others}, but a comparison is on one task; give a "
                 f"file with rows on {name} only, or use pac4sac report."
             )
         if curve.until(steps) is None:
             raise UserError(
                 f"{_described(_name(curve))} in {curve.file} has no evaluation within 5% of step "
-                f"{steps:,}; the last one is at step {curve.steps:,}. Choose other --steps."
+                f"{steps:,}; the last one is at step {curve.steps:,}. Choose --steps near an "
+                f"evaluation."
             )
 
 
 def foreign_runs(curves: Sequence[Curve], own: Iterable[RunRecord]) -> list[RunRecord]:
-    """Return curves as runs.
+    """Convert curves to runs.
 
-    A curve is a run of each task of our runs that has its name or environment and whose end it
-    reaches. Curves on other tasks are compared at the last step that all of them have reached.
+    A curve becomes a run on each task of our runs with its name or environment, if it reaches the
+    end of training. Curves on other tasks are compared at the last step that all of them reached.
 
     Args:
         curves: The curves.
@@ -194,19 +197,19 @@ def foreign_runs(curves: Sequence[Curve], own: Iterable[RunRecord]) -> list[RunR
 
 
 def _task_key(task: Mapping[str, Any]) -> str:
-    """Return the settings of a task as text, without a setting of its runs."""
+    """Return the settings of a task as text, without the settings that belong to runs."""
     return json.dumps({**task, "updates_per_step": None}, sort_keys=True)
 
 
 def _record_alone(curve: Curve, steps: int) -> RunRecord:
-    """Return a curve on a task without runs of ours, at most about `steps` long."""
+    """Return a curve on a task without our runs, cut near `steps`."""
     task: dict[str, Any] = {"name": curve.env_name, "env_id": curve.env_name, "env_kwargs": {}}
     task |= {"horizon": None, "r_limit": None}
     return _record(curve, task | {"steps": steps if curve.until(steps) else curve.steps})
 
 
 def _record(curve: Curve, task: dict[str, Any]) -> RunRecord:
-    """Return a curve as a finished run of which only the evaluations are known."""
+    """Return a curve as a finished run with evaluations only."""
     run = f"{file_name(curve.exp_name)}-seed{curve.seed}"
     about: dict[str, Any] = {
         "run": run,
@@ -225,7 +228,7 @@ def _record(curve: Curve, task: dict[str, Any]) -> RunRecord:
 
 
 def to_csv(rows: Iterable[Sequence[Any]]) -> str:
-    """Return rows of the schema as the text of a file."""
+    """Return rows of the schema as CSV text."""
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)

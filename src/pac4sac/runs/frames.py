@@ -23,16 +23,16 @@ IN_EVERY_ROW = ("run", "task", "algo", "seed")
 def results(path: str | Path, kind: str = "episodes") -> Any:
     """Return the logs of a run, an experiment, a study or an archive as a data frame.
 
-    The columns are run, task, algo and seed, those of the log, and each setting in which the runs
-    differ. A setting that is logged too has a column such as `setting alpha`. If runs of an
-    algorithm on a task differ in their length, in the code or in the simulators that trained them,
-    there are columns `run_steps`, `code` and `simulators`. If two runs on a task have the same
-    name, there is a column `experiment`. Damaged rows are left out with a warning, which is also in
-    the frame's `attrs["left_out"]`.
+    The columns are run, task, algo and seed, the columns of the log, and each setting in which the
+    runs differ. If a log has a column of the same name, the setting's column is named like `setting
+    alpha`. If runs of an algorithm on a task differ in length, code or simulators, there are
+    columns `run_steps`, `code` and `simulators`. If two runs on a task have the same name, there is
+    a column `experiment`. Damaged rows are omitted with a warning, which is also in the frame's
+    `attrs["left_out"]`.
 
     Args:
         path: Folder of a run, an experiment or a study, or an archive.
-        kind: One of episodes (every training episode), metrics (means of what the losses report),
+        kind: One of episodes (every training episode), metrics (means of logged training metrics),
             evaluations, bias and coverage. `docs/metrics.md` explains their columns.
 
     Returns:
@@ -48,7 +48,7 @@ def results(path: str | Path, kind: str = "episodes") -> Any:
     """
     check_types(results, locals())
     if kind not in LOGS:
-        raise UserError(f"There are no results of the kind {kind!r}; {did_you_mean(kind, LOGS)}")
+        raise UserError(f"Unknown kind of results {kind!r}; {did_you_mean(kind, LOGS)}")
     runs, unreadable = read_below(Path(path))
     if not runs:
         runs, unreadable = read_runs(path), []
@@ -72,7 +72,7 @@ def varying_settings(runs: Iterable[RunRecord]) -> tuple[str, ...]:
 
 
 def trained_by(run: RunRecord) -> dict[str, Any]:
-    """Return the facts, apart from settings, that runs should share to be averaged."""
+    """Return the facts besides settings that runs must share to be averaged."""
     about = run.about
     code = [about.get(name) for name in ("revision", "code", "earlier_code")]
     simulators = (about.get("simulators") or {}).items()
@@ -95,18 +95,18 @@ def _varying_facts(runs: Sequence[RunRecord]) -> tuple[str, ...]:
 
 
 def _rows(run: RunRecord, kind: str) -> Sequence[LogRow]:
-    """Return the rows of one log of a run; an archive stores those that reports need."""
+    """Return the rows of one log of a run; an archive has only the logs that reports need."""
     if kind in REPORTED:
         return tuple(getattr(run, kind))
-    # The record has the damage of such a log.
+    # The record stores the damage of these logs.
     return read_log(run.folder / f"{kind}.jsonl")[0] if run.folder.is_dir() else ()
 
 
 def _columns(logs: Sequence[Log], kind: str) -> dict[str, list[Any]]:
-    """Return one list for each column; algorithms that log different things leave gaps."""
+    """Return one list per column, with None where an algorithm does not log a metric."""
     logged = EPISODE_COLUMNS if kind == "episodes" else _logged_names(logs)
     runs = [run for run, _ in logs]
-    # A setting that is learned, such as alpha, is logged too.
+    # A learned setting such as alpha is logged too.
     settings = {
         name: f"setting {name}" if name in logged else name for name in varying_settings(runs)
     }
@@ -123,7 +123,7 @@ def _columns(logs: Sequence[Log], kind: str) -> dict[str, list[Any]]:
 
 
 def _append(cells: LogRow, columns: Mapping[str, list[Any]]) -> None:
-    """Append a row to the columns, with None for what it lacks."""
+    """Append a row to the columns, with None for missing values."""
     for name, column in columns.items():
         column.append(cells.get(name))
 
@@ -134,7 +134,7 @@ def _logged_names(logs: Iterable[Log]) -> tuple[str, ...]:
 
 
 def _facts(run: RunRecord, settings: Mapping[str, str], further: Sequence[str]) -> dict[str, Any]:
-    """Return what is the same in every row of a run."""
+    """Return the values that are the same in every row of a run."""
     facts = {"run": run.run, "task": run.task["name"], "algo": run.algo, "seed": run.seed}
     known = {"experiment": str(run.folder.parent.parent), **trained_by(run)}
     facts |= {name: known[name] for name in further}

@@ -8,19 +8,19 @@ from typing import Any
 from pac4sac.base.errors import UserError
 from pac4sac.base.files import check_kinds
 
-LARGEST_SEED = 2**64 - 1  # that a checkpoint can store
+LARGEST_SEED = 2**64 - 1  # largest seed that a checkpoint can store
 DESCRIBED = {"task": dict, "algo": str, "preset": str, "seed": int, "config": dict, "label": str}
-# Two runs that agree in these give the same result; their names and their machine do not count.
+# Runs that agree in these facts give the same result; names and machine do not count.
 FACTS = ("task", "algo", "revision", "seed", "config")
-# Runs without one of these do not store it.
+# Stored only if the run has them.
 FURTHER_FACTS = ("started_from", "code", "simulators", "earlier_code")
 
 
 def identity(about: Mapping[str, Any]) -> str:
-    """Return a checksum of all that decides the result of a run, from its stored description.
+    """Return a checksum of all stored facts that determine the result of a run.
 
-    Today's defaults are never consulted, so settings can be added, changed and removed without
-    an effect on runs that were stored before.
+    Current defaults are never used, so adding, changing or removing settings does not affect stored
+    runs.
     """
     facts = {name: about.get(name) for name in FACTS}
     facts |= {name: about[name] for name in FURTHER_FACTS if about.get(name)}
@@ -30,7 +30,7 @@ def identity(about: Mapping[str, Any]) -> str:
 def checkpoint_facts(about: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a description that the tensors of a checkpoint depend on.
 
-    A run may be continued with more steps, or by other code if the user wants that.
+    A run can be continued with more steps or, on request, by other code.
     """
     task = {name: value for name, value in about["task"].items() if name != "steps"}
     facts = {name: about[name] for name in ("run", "algo", "seed", "config")}
@@ -38,10 +38,10 @@ def checkpoint_facts(about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_description(about: Any, what: str) -> dict[str, Any]:
-    """Return the description of a run if it is whole.
+    """Return the description of a run after a check that it is complete.
 
     Raises:
-        UserError: If a part is missing or of the wrong kind.
+        UserError: If an entry is missing or has the wrong type.
     """
     check_kinds(about, DESCRIBED, what)
     check_kinds(about["task"], {"name": str, "env_id": str}, f"{what}: its task")
@@ -51,9 +51,10 @@ def check_description(about: Any, what: str) -> dict[str, Any]:
 
 
 def code_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Describe how the code that trained a run differs from other code, or return nothing.
+    """Describe the differences between the code that trained a run and other code; "" if there are
+    none.
 
-    Both have the entries revision, code and simulators of a run's description.
+    Both mappings have the entries revision, code and simulators of a run's description.
     """
     changes = [_revision_change(before, after), _source_change(before, after)]
     changes += _simulator_changes(before, after)
@@ -61,20 +62,20 @@ def code_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
 
 
 def _revision_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Describe a change of the algorithm's revision, or return nothing."""
+    """Describe a change of the algorithm's revision; "" if there is none."""
     old, new = str(before.get("revision", 1)), str(after.get("revision", 1))
     return "" if old == new else _change("the algorithm", "revision", old, new)
 
 
 def _source_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Describe which modules have another checksum, or return nothing."""
+    """Describe the modules with another checksum; "" if there are none."""
     old, new = before.get("code") or {}, after.get("code") or {}
     edited = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
     return f"the source of {' and '.join(edited)} was edited" if edited else ""
 
 
 def _simulator_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Describe each simulator that has another version, unless one side has recorded none."""
+    """Describe each simulator with another version, unless one side did not record it."""
     old, new = before.get("simulators") or {}, after.get("simulators") or {}
     if not old or not new:
         return []

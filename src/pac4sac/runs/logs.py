@@ -1,8 +1,7 @@
-"""The logs of a run: what a row of each must have, reading them, and their rows column by column,
-as an archive stores them.
+"""The logs of a run: required entries of rows, reading, and the columns that an archive stores.
 
-A run that has ended stores the seal of each log, its number of lines and checksum, so readers
-notice a lost line.
+A run that has ended stores a seal of each log (number of lines and checksum), so readers notice a
+lost line.
 """
 
 import hashlib
@@ -15,15 +14,15 @@ from typing import Any
 from pac4sac.base.files import parse_jsonl, read_if_there
 
 EPISODE_COLUMNS = ("episode", "step", "return", "length")
-MEASUREMENTS = ("bias", "coverage")  # made on request, by any algorithm
+MEASUREMENTS = ("bias", "coverage")  # optional logs, for any algorithm
 LOGS = ("episodes", "metrics", "evaluations", *MEASUREMENTS)
-REPORTED = ("episodes", "evaluations", *MEASUREMENTS)  # that reports and archives need
+REPORTED = ("episodes", "evaluations", *MEASUREMENTS)  # logs that reports and archives need
 
-# By their names in logs; older logs have "greedy".
+# Policies by their names in logs; older logs have "greedy".
 POLICIES = {"deterministic": "deterministic", "shooting": "shooting", "greedy": "deterministic"}
 
 LogRow = dict[str, Any]
-LogSeal = dict[str, Any]  # lines and checksum of a log that is complete
+LogSeal = dict[str, Any]  # number of lines and checksum of a complete log
 
 
 def is_number(value: Any) -> bool:
@@ -34,21 +33,21 @@ def is_number(value: Any) -> bool:
 
 
 def is_count(value: Any) -> bool:
-    """Return whether a value is a whole number from 0 on that NumPy can hold."""
+    """Return whether a value is a whole number, at least 0, that NumPy can hold."""
     return type(value) is int and 0 <= value < 2**63
 
 
 def is_measured(value: Any) -> bool:
-    """Return whether a value is a number, or null for one that was not finite."""
+    """Return whether a value is a number, or None for one that was not finite."""
     return value is None or is_number(value)
 
 
 def is_measured_list(value: Any) -> bool:
-    """Return whether a value is a list of measured values, or null."""
+    """Return whether a value is a list of measured values, or None."""
     return value is None or (isinstance(value, list) and all(map(is_measured, value)))
 
 
-# What each row must have. All else in a row of means or measurements is a number too.
+# Required entries of each row. All other entries of means and measurements are numbers too.
 SCHEMAS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
     "episodes": {"episode": is_count, "step": is_count, "return": is_number, "length": is_count},
     "metrics": {"step": is_count},
@@ -63,19 +62,19 @@ SCHEMAS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
 
 
 def fits(log: str, row: LogRow) -> bool:
-    """Return whether a row has what a row of this log must have."""
+    """Return whether a row has all required entries of this log."""
     if not all(is_right(row.get(name)) for name, is_right in SCHEMAS[log].items()):
         return False
     return log in ("episodes", "evaluations") or all(map(is_measured, row.values()))
 
 
 def valid_rows(log: str, rows: Sequence[LogRow], skipped: int = 0) -> tuple[list[LogRow], str]:
-    """Return the valid rows of a log, and in words how many lines are unreadable.
+    """Return the valid rows of a log, and a phrase with the number of unreadable lines.
 
     Args:
         log: Name of the log.
         rows: Rows that were read.
-        skipped: Number of lines that are not rows at all.
+        skipped: Number of lines that could not be parsed as rows.
     """
     valid = [row for row in rows if fits(log, row)]
     lost = skipped + len(rows) - len(valid)
@@ -85,11 +84,11 @@ def valid_rows(log: str, rows: Sequence[LogRow], skipped: int = 0) -> tuple[list
 
 
 def read_log(path: Path, seal: Any = None) -> tuple[list[LogRow], str]:
-    """Return the valid rows of a log, and in words what is damaged.
+    """Return the valid rows of a log, and a description of its damage.
 
     Args:
-        path: File of the log; without it the log is empty.
-        seal: Lines and checksum of the log when the run ended, if they were stored.
+        path: File of the log; a missing file counts as an empty log.
+        seal: Number of lines and checksum when the run ended, if stored.
     """
     try:
         content = read_if_there(path)
@@ -100,12 +99,12 @@ def read_log(path: Path, seal: Any = None) -> tuple[list[LogRow], str]:
 
 
 def join_damage(*damage: str) -> str:
-    """Return several descriptions of damage as one; empty ones do not count."""
+    """Join the descriptions of damage that are not empty."""
     return ", ".join(filter(None, damage))
 
 
 def _change_since(seal: Any, content: bytes) -> str:
-    """Return in words how a log differs from its seal; nothing if it does not, or has none."""
+    """Describe the difference between a log and its seal; "" without a difference or a seal."""
     found = seal_of(content)
     if not isinstance(seal, dict) or seal == found:
         return ""
@@ -143,9 +142,10 @@ def as_rows(columns: dict[str, Any]) -> list[LogRow]:
 
 
 def episode_columns(rows: Sequence[LogRow]) -> dict[str, Any]:
-    """Return the columns of episodes without what `episode_rows` can restore.
+    """Return the columns of episodes without those that `episode_rows` can restore.
 
-    Numbers and steps of episodes are left out. A length that all episodes have is stored once.
+    Numbers and steps of episodes are omitted. If all episodes have the same length, it is stored
+    once.
     """
     columns = as_columns(rows)
     short = {name: column for name, column in columns.items() if name not in ("episode", "step")}

@@ -1,4 +1,4 @@
-"""Which of several copies of a run is used, in reports and archives."""
+"""The choice between several copies of a run, in reports and archives."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from pac4sac.runs.metrics import evaluation_episodes, is_complete
 from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.status import Status
 
-OUTCOME = 2  # the run has a result; a failed or stopped one may be trained again
+OUTCOME = 2  # the run has a result; a failed or stopped one can be retrained
 COMPLETION: dict[str, int] = {
     Status.FINISHED: OUTCOME,
     Status.DIVERGED: OUTCOME,
@@ -21,13 +21,16 @@ COMPLETION: dict[str, int] = {
 
 
 def completion(run: RunRecord) -> int:
-    """Return how far a run came: OUTCOME, 1 if it failed or was stopped, 0 if it is unfinished."""
+    """Return OUTCOME if a run has a result, 1 if it failed or was stopped, 0 if it is
+    unfinished."""
     return COMPLETION.get(run.status, 0)
 
 
 def merge(copies: Sequence[RunRecord]) -> tuple[RunRecord, list[RunRecord]]:
-    """Return the best copy, with measurements that only an equal copy has, and the other copies."""
-    best, *others = sorted(copies, key=_merit, reverse=True)  # the first of equals stays the first
+    """Return the best copy, completed with measurements of equal copies, and the other copies."""
+    best, *others = sorted(
+        copies, key=_merit, reverse=True
+    )  # a stable sort: the first of equals stays first
     for other in others:
         lacking = [name for name in MEASUREMENTS if not getattr(best, name)]
         added = [name for name in lacking if getattr(other, name)]
@@ -37,17 +40,17 @@ def merge(copies: Sequence[RunRecord]) -> tuple[RunRecord, list[RunRecord]]:
 
 
 def _with_logs(run: RunRecord, names: Sequence[str], other: RunRecord) -> RunRecord:
-    """Return a run with some logs of another copy, and what is damaged of them."""
+    """Return a run with some logs of another copy, and their damage."""
     logs = {name: getattr(other, name) for name in names}
     damage = {name: wrong for name, wrong in other.damage.items() if name in names}
     return dataclasses.replace(run, **logs, damage=run.damage | damage)
 
 
 def _merit(run: RunRecord) -> tuple[int, ...]:
-    """Return the key by which the best copy is chosen.
+    """Return the sort key of copies; the best copy has the largest key.
 
-    Complete copies come first, then those with an outcome, the longer ones, the undamaged ones,
-    those with more episodes per evaluation, and those with more measurements.
+    Its parts, most important first: complete, has an outcome, length, undamaged, episodes per
+    evaluation, number of measurements.
     """
     measured = (len(getattr(run, name)) for name in MEASUREMENTS)
     quality = is_complete(run), completion(run), len(run.episodes), not run.damage
@@ -55,36 +58,36 @@ def _merit(run: RunRecord) -> tuple[int, ...]:
 
 
 def contradict(run: RunRecord, other: RunRecord) -> bool:
-    """Return whether two copies have an outcome, but not the same returns."""
+    """Return whether two copies have outcomes but different returns."""
     both_ended = completion(run) == completion(other) == OUTCOME
     return both_ended and not _same_returns(run, other)
 
 
 def reason_for_choice(best: RunRecord, others: Sequence[RunRecord]) -> str:
-    """Return in words why the best copy was taken and not the others."""
+    """Return the reason why the best copy was used, in words."""
     if is_complete(best) and not any(map(is_complete, others)):
-        return "it alone is complete"
+        return "only the used copy is complete"
     if all(_same_returns(best, other) for other in others):
         return _reason_among_equals(best, others)
     if completion(best) > max(map(completion, others)):
-        return "it alone came to its end"
+        return "only the used copy came to its end"
     if len(best.episodes) > min(len(other.episodes) for other in others):
-        return "it has more episodes"
-    return "they differ, and it is the first by name"
+        return "the used copy has more episodes"
+    return "they differ, and the first in alphabetical order was used"
 
 
 def _reason_among_equals(best: RunRecord, others: Sequence[RunRecord]) -> str:
-    """Return why the best of copies with equal returns was taken."""
+    """Return the reason why the best of copies with equal returns was used."""
     if all(_same_evaluations(best, other) for other in others):
         return "they are equal"
     fewest = min(evaluation_episodes(other) or 0 for other in others)
     if (evaluation_episodes(best) or 0) > fewest:
-        return "their training is equal, and it has more episodes per evaluation"
-    return "their training is equal but their evaluations differ, and it is the first by name"
+        return "their training is equal, and the used copy has more episodes per evaluation"
+    return "their evaluations differ, and the first in alphabetical order was used"
 
 
 def _same_evaluations(run: RunRecord, other: RunRecord) -> bool:
-    """Return whether two copies have equal evaluations wherever both have some."""
+    """Return whether two copies have equal evaluations at all steps at which both have one."""
     means = [{_evaluation(row): row["mean"] for row in copy.evaluations} for copy in (run, other)]
     shared = means[0].keys() & means[1].keys()
     return all(means[0][key] == means[1][key] for key in shared)

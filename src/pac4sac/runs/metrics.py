@@ -16,8 +16,8 @@ from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.status import CUT_SHORT
 
 STREAK = 5
-END = 0.1  # fraction of training that counts as its end
-# fields of a Score that are final once it is complete
+END = 0.1  # fraction of training that counts as the end
+# fields of a Score that are final once the score is complete
 SCORES = ("regret", "episodes", "regret_unclipped", "fixed_horizon_regret")
 
 Returns = Sequence[float] | NDArray[np.floating]
@@ -25,7 +25,7 @@ Returns = Sequence[float] | NDArray[np.floating]
 
 @dataclass(frozen=True)
 class Score:
-    """The score of a run. An incomplete score may still change.
+    """Hold the score of a run; an incomplete score may still change.
 
     Attributes:
         episodes: Episodes before the task was solved, or E_max.
@@ -54,8 +54,8 @@ class Score:
 def score_run(run: RunRecord) -> Score | None:
     """Return the paper's metrics of a run.
 
-    E_max is the number of episodes that fit into the budget of steps. A run that fails sooner in
-    each episode would otherwise have more episodes and more regret. E_max is unknown if episodes
+    E_max is the number of episodes that fit into the budget of steps. Without this limit, a run
+    with shorter episodes would have more episodes and more regret. E_max is not defined if episodes
     differ in length.
 
     Returns:
@@ -70,7 +70,7 @@ def score_run(run: RunRecord) -> Score | None:
 
 
 def score(returns: Returns, r_limit: float, e_max: int | None = None) -> Score:
-    """Return the paper's metrics of returns; without `e_max` the run has ended."""
+    """Return the paper's metrics of returns; `e_max` is None for a run that has ended."""
     returns = np.asarray(returns, dtype=np.float64)[:e_max]
     e_max = len(returns) if e_max is None else e_max
     first = solved_at(returns, r_limit)
@@ -116,7 +116,7 @@ def has_equal_episodes(run: RunRecord) -> bool:
 
 
 def is_solved(run: RunRecord) -> bool:
-    """Return whether a run was solved: within E_max episodes, or ever if their lengths differ."""
+    """Return whether a run was solved, within E_max episodes if these have equal lengths."""
     scored, r_limit = score_run(run), run.task.get("r_limit")
     if scored:
         return scored.solved
@@ -124,7 +124,7 @@ def is_solved(run: RunRecord) -> bool:
 
 
 def _evaluations(run: RunRecord) -> list[tuple[str, LogRow]]:
-    """Return the policy and the row of each evaluation; nothing if their log is damaged."""
+    """Return the policy and the row of each evaluation; empty if the log is damaged."""
     if "evaluations" in run.damage:
         return []
     return [(POLICIES[row["policy"]], row) for row in run.evaluations]
@@ -133,8 +133,8 @@ def _evaluations(run: RunRecord) -> list[tuple[str, LogRow]]:
 def last_evaluations(run: RunRecord, since: int = 0) -> dict[str, float]:
     """Return the mean return of each policy in its last evaluation.
 
-    A policy is left out if that evaluation was before the step `since`, or if its simulators
-    failed. All are left out if the log is damaged.
+    A policy is omitted if that evaluation was before step `since`, or if its simulators failed. All
+    are omitted if the log is damaged.
     """
     return {
         policy: row["mean"]
@@ -144,7 +144,7 @@ def last_evaluations(run: RunRecord, since: int = 0) -> dict[str, float]:
 
 
 def evaluation_episodes(run: RunRecord) -> int | None:
-    """Return the number of episodes of an evaluation; None if the run has no returns of any."""
+    """Return the number of episodes of an evaluation; None without evaluation returns."""
     lists = [row["returns"] for row in run.evaluations if isinstance(row["returns"], list)]
     return max(map(len, lists), default=0) or None
 
@@ -157,13 +157,13 @@ def evaluation_at(run: RunRecord, step: int) -> float | None:
 
 
 def evaluation_curve(run: RunRecord, policy: str = "deterministic") -> dict[int, float]:
-    """Return the mean return of a policy by step, of the evaluations that have one."""
+    """Return the mean return of a policy by step, for evaluations with finite returns."""
     rows = [row for name, row in _evaluations(run) if name == policy]
     return {row["step"]: row["mean"] for row in rows if row["mean"] is not None}
 
 
 def is_evaluated_on_schedule(run: RunRecord) -> bool:
-    """Return whether a run was evaluated during training too, not only at its end."""
+    """Return whether a run was evaluated during training, not only at its end."""
     return len({row["step"] for row in run.evaluations}) > 1
 
 
@@ -174,7 +174,7 @@ def is_complete(run: RunRecord) -> bool:
 
 
 def run_state(run: RunRecord) -> str:
-    """Return complete, unfinished, diverged, failed or stopped."""
+    """Return the state of a run: complete, unfinished, diverged, failed or stopped."""
     if is_complete(run):
         return "complete"
     return run.status if run.status in CUT_SHORT else "unfinished"
@@ -190,7 +190,7 @@ def was_solved(run: RunRecord) -> bool | None:
 
 
 def final_metrics(run: RunRecord) -> dict[str, float]:
-    """Return all metrics of a run that cannot change any more, by name."""
+    """Return all final metrics of a run by name."""
     numbers: dict[str, float | None] = {}
     if is_complete(run):
         numbers |= _metrics_until_solved(run)
@@ -216,7 +216,8 @@ def _metrics_until_solved(run: RunRecord) -> dict[str, float | None]:
 
 
 def _used_whole_budget(run: RunRecord) -> bool:
-    """Return whether a run used its budget; the mean return of a shorter run means nothing."""
+    """Return whether a run used its whole budget; mean returns of shorter runs are not
+    comparable."""
     steps, horizon = run.task.get("steps"), run.task.get("horizon")
     if not run.episodes:
         return False
@@ -228,7 +229,7 @@ def _used_whole_budget(run: RunRecord) -> bool:
 def _mean_returns(run: RunRecord) -> dict[str, float | None]:
     """Return the mean return over all steps, and over the end of training.
 
-    The second is for tasks without a score, and for runs with evaluations during training.
+    The latter is for tasks without a score, and for runs with evaluations during training.
     """
     lengths = [row["length"] for row in run.episodes]
     numbers: dict[str, float | None] = {"mean_return": np.average(run.returns, weights=lengths)}

@@ -33,12 +33,12 @@ from pac4sac.base.text import brief
 from pac4sac.runs.identity import check_description, identity
 from pac4sac.runs.logs import LOGS, REPORTED, LogRow, join_damage, log_rows, read_log, valid_rows
 
-LAST_EPISODES = 10  # by which runs are ranked that were not evaluated
+LAST_EPISODES = 10  # ranks runs without an evaluation
 VERSION = 1  # of run.json and experiment.json
 HOW = ("device", "backend", "precision")
-# What run.json and a line of an archive must have.
+# Required entries of run.json and of a line of an archive.
 KINDS = {"run": str, "task": dict, "algo": str, "seed": int, "config": dict, "status": str}
-# What they may have; those of older runs lack some of it.
+# Optional entries; older runs lack some of them.
 FURTHER: Kinds = {
     "label": str,
     "preset": str,
@@ -67,7 +67,7 @@ LINE_SUM = "sha256"  # of a line of an archive, and of a run.json
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run as its folder or an archive stores it.
+    """Hold a run as stored in its folder or in an archive.
 
     Attributes:
         folder: Folder of the run; of an archived run, the file of the archive and the run's name.
@@ -80,14 +80,14 @@ class RunRecord:
         seed: Seed of the run.
         config: All settings in force.
         given: Settings that were chosen in addition to the preset.
-        started_from: Checksum of the agent file that it started from; None for new weights.
-        identity: Checksum of what was trained; equal for copies of a run.
+        started_from: Checksum of the agent file that training started from; None for new weights.
+        identity: Checksum of the facts that determine the result; equal for copies of a run.
         status: running, interrupted, finished, stopped, diverged or failed.
         status_detail: Reason of the status; None if there is none.
         computed: Device, backend and precision; empty for older runs.
         versions: Versions of Python and of packages.
         machine: Description of the machine.
-        damage: What is damaged in each log, in words.
+        damage: Descriptions of damage, by log.
         episodes: Lines of episodes.jsonl.
         evaluations: Lines of evaluations.jsonl.
         bias: Lines of bias.jsonl.
@@ -100,7 +100,7 @@ class RunRecord:
     """
 
     folder: Path  # of an archived run: the file of the archive, and the run's name
-    about: dict[str, Any] = field(repr=False)  # all that is stored of it except its logs
+    about: dict[str, Any] = field(repr=False)  # stored description without the logs
     run: str
     label: str
     task: dict[str, Any]
@@ -109,17 +109,17 @@ class RunRecord:
     seed: int
     config: dict[str, Any]  # all settings in force
     given: dict[str, Any]  # settings that were chosen in addition to the preset
-    started_from: str | None  # checksum of the agent file whose weights it began with
-    identity: str  # of what was trained, whatever its name: equal for copies of a run
+    started_from: str | None  # checksum of the agent file with the initial weights
+    identity: str  # checksum of the facts that determine the result
     status: str  # running, finished, diverged, failed, stopped or interrupted
     status_detail: str | None
     computed: dict[str, str]  # device, backend, precision; empty for older runs
     versions: dict[str, Any]
     machine: dict[str, Any]
-    damage: dict[str, str]  # in words, by log: unreadable lines, and changes since the run ended
+    damage: dict[str, str]  # log -> unreadable lines and changes since the run ended
     episodes: tuple[LogRow, ...]
     evaluations: tuple[LogRow, ...] = field(repr=False)
-    bias: tuple[LogRow, ...] = field(repr=False)  # of the critic's values
+    bias: tuple[LogRow, ...] = field(repr=False)  # bias of the critic's values
     coverage: tuple[LogRow, ...] = field(repr=False)  # spread of the visited states
 
     def __repr__(self) -> str:
@@ -147,7 +147,7 @@ class RunRecord:
 
 
 def files_below(folders: Iterable[Path], *patterns: str) -> list[Path]:
-    """Return the files in some folders and all their subfolders that match a pattern, each once.
+    """Return the files below some folders that match a pattern, without duplicates.
 
     Raises:
         UserError: If a symbolic link to such a file leads out of its folder.
@@ -168,15 +168,15 @@ def run_folders_below(*folders: Path) -> list[Path]:
 
 
 def find_runs(path: str | Path) -> list[Path]:
-    """Return the run folders of an experiment or a study, or the one run folder that `path` is.
+    """Return the run folders of an experiment or a study, or `path` itself if it is a run folder.
 
     Raises:
-        UserError: If there is none, or a symbolic link leads out of one.
+        UserError: If there is none, or a symbolic link leads outside.
     """
     path = Path(path)
     runs = run_folders_below(path)
     if not runs:
-        state = "does not exist" if not path.exists() else "holds neither run.json nor runs/"
+        state = "does not exist" if not path.exists() else "has neither run.json nor runs/"
         raise UserError(f"{path} {state}: give the folder of an experiment, or of one of its runs.")
     for run in runs:
         check_links(run)
@@ -192,11 +192,12 @@ def read_runs(path: str | Path) -> list[RunRecord]:
     runs, unreadable = read_below(Path(path))
     if unreadable:
         raise unreadable[0]
-    return runs or [read_run(run) for run in find_runs(path)]  # raises that there are none
+    return runs or [read_run(run) for run in find_runs(path)]  # raises if there are none
 
 
 def read_below(*folders: Path, experiments: bool = True) -> tuple[list[RunRecord], list[UserError]]:
-    """Return the runs of experiments and archives below some folders, and what is unreadable.
+    """Return the runs of experiments and archives below some folders, and errors on unreadable
+    ones.
 
     Args:
         folders: Folders to search, with all their subfolders.
@@ -218,8 +219,8 @@ def read_below(*folders: Path, experiments: bool = True) -> tuple[list[RunRecord
 def _archive_lines(
     folders: Iterable[Path],
 ) -> tuple[list[tuple[Path, dict[str, Any]]], list[UserError]]:
-    """Return all lines of the archives below some folders, each with its file, and what is no
-    JSON."""
+    """Return all lines of the archives below some folders with their files, and errors on invalid
+    lines."""
     lines: list[tuple[Path, dict[str, Any]]] = []
     unreadable = []
     for file in files_below(folders, "*.jsonl"):
@@ -229,9 +230,9 @@ def _archive_lines(
         distinct = {json.dumps(line): line for line in content}
         lines += [(file, line) for line in distinct.values()]
         repeated = len(content) - len(distinct)
-        for count, what in ((skipped, "that are not JSON"), (repeated, "that repeat another one")):
+        for count, what in ((skipped, "that are not JSON"), (repeated, "that are duplicates")):
             if count:
-                problem = f"{file} has {count} lines {what}; repair it before you add runs to it."
+                problem = f"{file} has {count} lines {what}; repair it before you add runs."
                 unreadable.append(UserError(problem))
     return lines, unreadable
 
@@ -249,7 +250,7 @@ def read_run(folder: Path) -> RunRecord:
         raise UserError(f"{folder / 'run.json'} was changed since it was written; {COPY}")
     about.pop(LINE_SUM, None)
     seals = about.get("logs")
-    seals = seals if isinstance(seals, dict) else {}  # older runs have none
+    seals = seals if isinstance(seals, dict) else {}  # older runs have no seals
     logs = {name: read_log(folder / f"{name}.jsonl", seals.get(name)) for name in LOGS}
     damage = {name: wrong for name, (_, wrong) in logs.items() if wrong}
     return make_record(folder, about, {name: logs[name][0] for name in REPORTED}, damage)
@@ -289,21 +290,21 @@ def _check_line_sum(file: Path, line: dict[str, Any]) -> None:
     """Raise a UserError if the checksum of a line does not match."""
     if is_changed(line):
         raise UserError(
-            f"The line of {line['run']} in {file} was changed since it was written; take it "
-            "from a copy."
+            f"The line of {line['run']} in {file} was changed since it was written; restore it "
+            f"from a copy."
         )
 
 
 def _logs_of_line(
     file: Path, line: dict[str, Any]
 ) -> tuple[dict[str, list[LogRow]], dict[str, str]]:
-    """Return the valid rows of each log, and what is damaged, in words."""
+    """Return the valid rows of each log, and descriptions of damage."""
     try:
         stored = {name: log_rows(name, line.get(name, {})) for name in REPORTED}
         damage = {str(name): str(wrong) for name, wrong in line.get("damage", {}).items()}
     except (AttributeError, TypeError, ValueError) as error:
         what = f"The logs of {line['run']} in {file} cannot be read"
-        raise UserError(f"{what}; take that line from an older one.") from error
+        raise UserError(f"{what}; restore that line from a copy of the archive.") from error
     logs = {}
     for name, rows in stored.items():
         logs[name], unreadable = valid_rows(name, rows)
@@ -331,13 +332,13 @@ def sum_of_line(line: dict[str, Any]) -> str:
 
 
 def _check_description(about: dict[str, Any], path: str) -> None:
-    """Raise a UserError if a stored run lacks a part, or a part has the wrong type."""
+    """Raise a UserError if a stored run lacks an entry, or an entry has the wrong type."""
     check_kinds(about, KINDS, path, VERSION)
     check_if_there(about, FURTHER, path)
     check_kinds(about["task"], {"name": str}, f"The task in {path}")
     check_if_there(about["task"], OF_TASK, f"The task in {path}")
     versions = about.get("versions", {})
-    check_kinds(versions, dict.fromkeys(versions, str | None), f"What tells versions in {path}")
+    check_kinds(versions, dict.fromkeys(versions, str | None), f"The table of versions in {path}")
     for name, value in about["config"].items():
         if not isinstance(value, SETTING):
             raise UserError(f"The config in {path} is damaged: it lacks a readable {name}; {COPY}")
@@ -378,7 +379,7 @@ def make_record(
 
 
 def _computed(about: dict[str, Any]) -> dict[str, str]:
-    """Return device, backend and precision; nothing if one of them was not stored."""
+    """Return device, backend and precision; empty if one of them was not stored."""
     computed = about.get("computed")
     if not isinstance(computed, dict) or not computed.keys() >= set(HOW):
         return {}
@@ -386,18 +387,17 @@ def _computed(about: dict[str, Any]) -> dict[str, str]:
 
 
 def damage_text(run: RunRecord) -> str:
-    """Return in words which logs of a run are damaged, and how."""
+    """Describe the damaged logs of a run."""
     return ", ".join(f"{log} ({wrong})" for log, wrong in sorted(run.damage.items()))
 
 
 def warn_of_damage(runs: Iterable[RunRecord], unreadable: Iterable[UserError] = ()) -> list[str]:
-    """Warn of what could not be read, and return the sentences."""
+    """Warn of damaged and unreadable runs, and return the warnings."""
     sentences = [str(reason) for reason in unreadable]
     for run in runs:
         if run.damage:
             sentences.append(
-                f"{run.folder} has damaged logs, of which the whole lines were read: "
-                f"{damage_text(run)}."
+                f"{run.folder} has damaged logs; only complete lines were read: {damage_text(run)}."
             )
     for sentence in sentences:
         warnings.warn(sentence, stacklevel=3)

@@ -1,7 +1,7 @@
 """Archived runs that ship with the package, for comparison with your runs.
 
-They are of the algorithms of the paper's Table 1, of two controls for PAC4SAC, and of exploration
-where reward is rare. `tools/ship.py` makes this archive from `results/`, with rounded returns.
+They are runs of the algorithms of the paper's Table 1, of two controls, and of exploring agents on
+a sparse-reward task. `tools/ship.py` makes this archive from `results/`, with rounded returns.
 """
 
 from pathlib import Path
@@ -59,4 +59,4 @@ def reference_runs(task: str | None = None) -> dict[tuple[str, str], list[RunRec
 def check_task(task: str | None) -> None:
     """Raise a UserError if there are no archived runs on a task."""
     if task is not None and task not in TASKS:
-        raise UserError(f"There are no reference curves of {task!r}; {did_you_mean(task, TASKS)}")
+        raise UserError(f"There are no reference curves on {task!r}; {did_you_mean(task, TASKS)}")

@@ -19,13 +19,13 @@ CONFIDENCE = 0.95
 EQUIVALENCE = 0.90  # confidence of the interval that gives two one-sided tests at 5%
 POWER, MOST_SEEDS = 0.8, 1000  # of `seeds_needed`
 RESAMPLES = 9999
-BAND_RESAMPLES = 2000  # of each point of a curve
-SEED = 20240721  # of every bootstrap: the same runs give the same interval
+BAND_RESAMPLES = 2000  # resamples for each point of a curve
+SEED = 20240721  # seed of every bootstrap, so the same runs give the same interval
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Number, mean and standard deviation of some values."""
+    """Hold the number, mean and standard deviation of values."""
 
     n: int
     mean: float
@@ -34,7 +34,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its 95% confidence interval, which a single run does not have."""
+    """Hold a value with its 95% confidence interval; a single run has no interval."""
 
     value: float
     low: float | None = None
@@ -43,16 +43,17 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Difference(Estimate):
-    """A difference of two means with Welch's interval and p-value.
+    """Hold a difference of two means with Welch's interval and p-value.
 
-    They need a standard deviation of both sides, at least one of them above zero.
+    Interval and p-value require a standard deviation on both sides, at least one of them above
+    zero.
     """
 
     p: float | None = None
 
 
 def summarise(values: ArrayLike) -> Summary:
-    """Return number, mean and standard deviation of some values."""
+    """Return number, mean and standard deviation of values."""
     x = np.asarray(values, dtype=np.float64)
     return Summary(len(x), float(x.mean()), float(x.std(ddof=1)) if len(x) > 1 else None)
 
@@ -77,7 +78,7 @@ def mean_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Estimate
 
 
 def side_of_zero(estimate: Estimate | None, above: str, below: str, neither: str) -> str:
-    """Return the word for the side of zero on which the whole interval is."""
+    """Return `above` or `below` if the whole interval is on that side of zero, else `neither`."""
     if estimate is None or estimate.low is None or estimate.high is None:
         return neither
     if estimate.low > 0:
@@ -86,7 +87,7 @@ def side_of_zero(estimate: Estimate | None, above: str, below: str, neither: str
 
 
 def bias_verdict(bias: Estimate) -> str:
-    """Return the verdict on a critic with this difference of values and observed returns."""
+    """Return the verdict on a critic, given the difference between values and observed returns."""
     return side_of_zero(bias, OVERESTIMATES, UNDERESTIMATES, UNDECIDED)
 
 
@@ -123,7 +124,7 @@ def probability_of_improvement(
     sign = -1.0 if lower_is_better else 1.0
 
     def probability(*runs: Floats, axis: int) -> Floats:
-        """Return the probability from the runs of ours, then of theirs."""
+        """Return the probability, given the strata of ours followed by those of theirs."""
         by_task = []
         for a, b in zip(runs[: len(ours)], runs[len(ours) :], strict=True):
             ahead = sign * (a[..., :, None] - b[..., None, :])
@@ -167,7 +168,7 @@ def bootstrap_band(strata: Sequence[ArrayLike], seed: int = SEED) -> tuple[Float
 
 
 def welch(ours: Summary, theirs: Summary, confidence: float = CONFIDENCE) -> Difference:
-    """Return ours minus theirs, from means and standard deviations, which papers publish."""
+    """Return ours minus theirs with Welch's interval, from means and standard deviations."""
     return welch_over_strata([(ours, theirs)], confidence)
 
 
@@ -195,13 +196,13 @@ def welch_over_strata(
 def seeds_needed(
     ours: Summary, theirs: Summary, level: float = 1 - CONFIDENCE, power: float = POWER
 ) -> int | None:
-    """Return how many seeds of each side a t-test needs to show a difference as large as this one.
+    """Return the number of seeds per side with which a t-test detects a difference of this size.
 
     Args:
-        ours: What was found with some seeds.
-        theirs: What they are compared with.
+        ours: Summary of the observed values.
+        theirs: Summary of the other side's values.
         level: Level of the test, two-sided.
-        power: Probability that the test shows the difference.
+        power: Probability that the test detects the difference.
 
     Returns:
         The number, at most `MOST_SEEDS`; None if a standard deviation is unknown or both are 0.
@@ -238,7 +239,7 @@ def mann_whitney(ours: ArrayLike, theirs: ArrayLike) -> float | None:
 
 
 def fisher(ours: tuple[int, int], theirs: tuple[int, int]) -> float:
-    """Return Fisher's p-value for two pairs of solved runs and all runs."""
+    """Return Fisher's p-value for two pairs (solved runs, all runs)."""
     table = [[solved, n - solved] for solved, n in (ours, theirs)]
     return float(stats.fisher_exact(table).pvalue)
 

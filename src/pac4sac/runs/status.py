@@ -4,14 +4,14 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """How far a run came."""
+    """List the states of a run."""
 
-    RUNNING = "running"  # or killed without notice
-    INTERRUPTED = "interrupted"  # after a checkpoint; it can be resumed
+    RUNNING = "running"  # in progress, or killed
+    INTERRUPTED = "interrupted"  # stopped after a checkpoint; can be resumed
     FINISHED = "finished"
-    STOPPED = "stopped"  # by a callback
+    STOPPED = "stopped"  # ended by a callback
     DIVERGED = "diverged"
-    FAILED = "failed"  # by its simulator
+    FAILED = "failed"  # ended by an error of its simulator
 
 
 BROKEN_OFF = (Status.DIVERGED, Status.FAILED)  # ended by a failure

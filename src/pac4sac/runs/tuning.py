@@ -1,4 +1,4 @@
-"""Searches of settings as `pac4sac tune` stores them in tune.json."""
+"""Searches of settings, which `pac4sac tune` stores in tune.json."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ KINDS = {
 }
 OF_TRIAL = {"number": int, "state": str, "settings": dict, "rungs": dict, "outcome": str}
 
-Scores = Mapping[str, Sequence[float]]  # of the seeds, by task
+Scores = Mapping[str, Sequence[float]]  # task -> scores of the seeds
 
 
 @dataclass(frozen=True)
 class FoundSearch:
-    """A search in one of the folders of a report."""
+    """Hold a search found in one of the folders of a report."""
 
     place: str
     content: dict[str, Any]
