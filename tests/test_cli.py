@@ -306,7 +306,7 @@ def test_flags_override_the_config_file(tmp_path: Path):
     ("content", "expected"),
     [
         ("stepz = 3", "did you mean steps"),
-        ("steps = [", "is no TOML file"),
+        ("steps = [", "is not a valid TOML file"),
         ("set = 3", "set must be a table"),
         ("steps = true", "steps cannot be true"),
         ('stop-when-solved = "yes"', "stop-when-solved cannot be yes"),

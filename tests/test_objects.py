@@ -210,7 +210,7 @@ class TestScripts:
         about = json.loads(json.dumps(run.describe()))
         assert Run.from_description(about) == run
         script("del Mine")
-        with pytest.raises(UserError, match="Mine was defined in a script or a notebook"):
+        with pytest.raises(UserError, match="Mine was defined in a script or notebook"):
             Run.from_description(about)
 
     def test_an_agent_of_an_environment_of_a_script_acts_elsewhere(
@@ -219,7 +219,7 @@ class TestScripts:
         code = "from training_environments import Drift\nclass Mine(Drift):\n    pass\n"
         folder = pac4sac.train(script(code)["Mine"], "sac", out=tmp_path / "a", **QUICK).folder
         script("del Mine")
-        with pytest.raises(UserError, match="Mine was defined in a script or a notebook"):
+        with pytest.raises(UserError, match="Mine was defined in a script or notebook"):
             pac4sac.evaluate(folder)
         assert pac4sac.evaluate(folder, "Drift-v0", episodes=1).task == "Drift-v0"
 
@@ -235,7 +235,7 @@ def test_a_wrapper_from_a_file_must_be_trusted() -> None:
 
     about = make_runs(get_task("Drift-v0"), "sac", "default", [0], {})[0].describe()
     about["task"]["wrappers"] = [{"wrapper": "not_named_by_anyone:Wrapper"}]
-    with pytest.raises(UserError, match="asks to import the module 'not_named_by_anyone'"):
+    with pytest.raises(UserError, match="needs the module 'not_named_by_anyone'"):
         Run.from_description(about)
 
 

@@ -240,7 +240,7 @@ def test_a_signal_while_it_prepares_ends_it_before_the_compiler_begins(
     assert (result.complete, str(result.reason)) == (False, "SIGINT was received")
     assert (
         capsys.readouterr().err
-        == "SIGINT was received: stopping in good order; Ctrl-C stops at once.\n"
+        == "SIGINT was received: stopping after a checkpoint; press Ctrl-C to stop at once.\n"
     )
     assert pac4sac.resume(result.folder).complete
 

@@ -188,7 +188,7 @@ class TestReadingRuns:
         ("text", "reason"),
         [
             ('{"version": 1, "run', "is damaged"),
-            ("[]", "no table of names"),
+            ("[]", "not a table of names"),
             ('{"version": 2}', "version 2"),
             (
                 '{"version": 1, "run": "x", "task": {}, "algo": "sac", "seed": "0"}',

@@ -298,11 +298,11 @@ def test_a_variant_may_have_seeds_of_its_own_and_trains_in_the_cohort_of_the_oth
         ),
         (
             'tasks = ["ant"]\nseeds = "5:2"\n[[variant]]\nalgo = "sac"',
-            "line 2: There are no seeds in 5:2",
+            "line 2: There are no seeds in '5:2'",
         ),
         (
             'seeds = "0:5"\ntasks = ["ant"]\n[[variant]]\nalgo = "sac"\nseeds = "5:2"',
-            "line 5: There are no seeds in 5:2",
+            "line 5: There are no seeds in '5:2'",
         ),
         (
             'tasks = ["amt"]\n[[variant]]\nalgo = "sac"',
@@ -324,7 +324,7 @@ def test_a_variant_may_have_seeds_of_its_own_and_trains_in_the_cohort_of_the_oth
             'kind = "qqq"\ntasks = ["ant"]\n[[variant]]\nalgo = "sac"',
             "line 1: there is no kind 'qqq'; there are comparison, table-1",
         ),
-        ("tasks = [", "wrong.toml is no TOML file: "),
+        ("tasks = [", "wrong.toml is not a valid TOML file: "),
         (
             'tasks = ["ant", "ant"]\n[[variant]]\nalgo = "sac"',
             "line 1: the task 'ant' is named twice",
@@ -348,7 +348,7 @@ def test_a_variant_may_have_seeds_of_its_own_and_trains_in_the_cohort_of_the_oth
         ),
         (
             'tasks = ["ant"]\n[[variant]]\nalgo = "sac"\nname = 3',
-            "line 4: name must be a text, not 3",
+            "line 4: name must be a string, not 3",
         ),
         (
             'tasks = ["ant"]\n[[variant]]\nalgo = "sac"\ntasks = ["nope"]',
@@ -398,7 +398,7 @@ def test_the_documentation_shows_a_study_that_can_be_read_and_names_every_key(
 
 def test_a_definition_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "wrong.toml").write_bytes(b'title = "\xff"')
-    with pytest.raises(UserError, match=r"wrong\.toml is no TOML file"):
+    with pytest.raises(UserError, match=r"wrong\.toml is not a valid TOML file"):
         load_study(str(tmp_path / "wrong.toml"))
 
 

@@ -107,7 +107,7 @@ def test_no_command_imports_what_only_a_file_names(trap, command, named, capsys)
     trap.set(**{named: f"{trap.module}:{'Agent' if named == 'algo' else 'Trap-v0'}"})
     assert main(command) == 2
     said = capsys.readouterr().err
-    assert f"asks to import the module '{trap.module}'" in said
+    assert f"needs the module '{trap.module}'" in said
     assert f"--trust {trap.module}" in said
     assert not trap.mark.exists()
 
@@ -148,7 +148,7 @@ def test_who_names_a_module_in_a_call_has_said_yes(trap):
 
 def test_a_lone_agent_file_runs_no_module_at_all(trap):
     trap.set(algo="this.__main__:x")
-    with pytest.raises(UserError, match=r"asks to import the module 'this\.__main__'"):
+    with pytest.raises(UserError, match=r"needs the module 'this\.__main__'"):
         pac4sac.load(trap.agent)
     with safe_open(trap.agent, "pt") as file:
         assert torch.is_tensor(file.get_tensor(next(iter(file.keys()))))
@@ -184,7 +184,7 @@ def test_a_study_file_is_asked_about(trap, algo_is_own, capsys):
     for command in ("plan", "run", "status"):
         assert main(["study", command, "mine.toml"]) == 2
         said = capsys.readouterr().err
-        assert f"asks to import the module '{trap.module}'" in said
+        assert f"needs the module '{trap.module}'" in said
         assert "mine.toml, line " in said
     assert not trap.mark.exists()
 

@@ -11,8 +11,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from pac4sac.base.errors import WrongType, WrongValue
 
 WORDS: dict[Any, str] = {
-    **{bool: "true or false", int: "a whole number", float: "a number", str: "a text"},
-    **{Path: "a path", NoneType: "None", Mapping: "a table of names and values"},
+    **{bool: "true or false", int: "a whole number", float: "a number", str: "a string"},
+    **{Path: "a path", NoneType: "None", Mapping: "a dictionary"},
     tuple: "a pair of numbers",
     **{Sequence: "a list", Iterable: "a list", Callable: "a function"},
 }
@@ -22,16 +22,16 @@ NUMBERS: dict[Any, type[Any]] = {int: Integral, float: Real}
 def check_types(
     function: Callable[..., Any], given: Mapping[str, Any], leave: Collection[str] = ()
 ) -> None:
-    """Refuse arguments of another type than a function declares.
+    """Refuse arguments whose type differs from a function's annotation.
 
     Args:
-        function: The function, which calls this before anything else.
+        function: The function, which calls this first.
         given: Its arguments by name, as `locals()` has them.
         leave: Arguments that are checked elsewhere, with a better message.
 
     Raises:
-        WrongType: If one has another type; it names the parameter and what is expected.
-        WrongValue: If a text has characters that no file name can have.
+        WrongType: If one has another type; the message names the parameter and the expected type.
+        WrongValue: If a string has characters that no file name can have.
     """
     for name, hint in _types_of(function).items():
         if name not in given or name in leave:
@@ -40,14 +40,16 @@ def check_types(
             expected = " or ".join(dict.fromkeys(_words(hint)))
             raise WrongType(f"{name} must be {expected}, not {_brief(given[name])}.")
         if isinstance(given[name], str | Path) and not _is_text(str(given[name])):
-            raise WrongValue(f"{name} has characters that are not text: {_brief(given[name])}.")
+            raise WrongValue(
+                f"{name} has invalid characters: {_brief(given[name])}; use printable text."
+            )
 
 
 _types_of = functools.cache(get_type_hints)
 
 
 def _accepts(hint: Any, value: Any) -> bool:
-    """Return whether a value has a type; of containers only pairs are looked into."""
+    """Return whether a value has a type; of containers, only the items of pairs are checked."""
     if hint is Any:
         return True
     if get_origin(hint) in (Union, UnionType):
@@ -69,7 +71,7 @@ def _accepts(hint: Any, value: Any) -> bool:
 
 
 def _is_text(text: str) -> bool:
-    """Return whether a text can be stored, printed and used as a path."""
+    """Return whether a string can be stored, printed and used as a path."""
     try:
         return b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:

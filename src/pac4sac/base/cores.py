@@ -1,4 +1,4 @@
-"""How many CPU cores this process may use."""
+"""The number of CPU cores that this process may use."""
 
 import math
 import os
@@ -6,22 +6,22 @@ from pathlib import Path
 
 from pac4sac.base.errors import UserError
 
-# limit for the cohorts of a study, which train at the same time, and for users
+# limit set for concurrent cohorts of a study, or by the user
 SHARE = "PAC4SAC_CORES"
-QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container
-# how often a waiting thread of torch checks before it sleeps; 300,000 times if unset
+QUOTA = Path("/sys/fs/cgroup/cpu.max")  # limit of a container
+# checks of a waiting torch thread before it sleeps; 300,000 if unset
 SPINNING = "GOMP_SPINCOUNT"
 
 
 def machine_cores() -> int:
-    """Return the number of cores that the system gives to this process."""
+    """Return the number of cores that the system allows this process."""
     if hasattr(os, "sched_getaffinity"):
         allowed = len(os.sched_getaffinity(0))
     else:
         allowed = os.cpu_count() or 1
     try:
         quota, period = map(float, QUOTA.read_text().split())
-    except (OSError, ValueError):  # no container, or one without a limit ("max")
+    except (OSError, ValueError):  # no container, or no limit ("max")
         return allowed
     return max(1, min(allowed, math.ceil(quota / period)))
 
@@ -39,8 +39,8 @@ def cores() -> int:
 def let_waiting_threads_sleep() -> None:
     """Let waiting threads of torch sleep after ten microseconds instead of ten milliseconds.
 
-    A thread that waits without sleeping keeps a core from others. This must be called before torch
-    is imported. It does not change what the user has set.
+    A spinning thread keeps a core busy. Call this before torch is imported. A value set by the user
+    is kept.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault(SPINNING, "1000")
@@ -49,8 +49,8 @@ def let_waiting_threads_sleep() -> None:
 def share_out(work: float, all_work: float) -> int:
     """Return the number of cores for a cohort that trains at the same time as others.
 
-    A cohort gets twice its share of the simulators' work, since its simulators wait while it acts,
-    and other cohorts end earlier. One core is enough if its share is at most one core.
+    A cohort gets twice its share of the simulators' work, because its simulators wait while it
+    acts, and other cohorts end earlier. A share of at most one core is not doubled.
 
     Args:
         work: Work of the cohort's simulators.

@@ -1,24 +1,24 @@
-"""Errors with a message for the user, which the command line prints before it exits with 2."""
+"""Errors with a message for the user; the command line prints it and exits with 2."""
 
 import importlib
 from typing import Any
 
 
 class UserError(Exception):
-    """An error that the user can fix; its text says what is wrong and what to do instead."""
+    """Report an error that the user can fix; the message says what is wrong and what to do."""
 
 
 class WrongType(UserError, TypeError):
-    """An argument has a type that is not accepted."""
+    """Report an argument of a type that is not accepted."""
 
 
 class WrongValue(UserError, ValueError):
-    """An argument has a value that is not accepted."""
+    """Report an argument with a value that is not accepted."""
 
 
 def how_to_install(extra: str) -> str:
     """Return the part of an error message that says how to install an extra."""
-    return f"install pac4sac[{extra}], in a clone by pip install -c constraints.txt '.[{extra}]'"
+    return f"install pac4sac[{extra}] (in a clone: pip install -c constraints.txt '.[{extra}]')"
 
 
 def import_extra(extra: str, problem: str, *modules: str, otherwise: str = "") -> Any:
@@ -41,4 +41,4 @@ def import_extra(extra: str, problem: str, *modules: str, otherwise: str = "") -
 
 
 class DamagedCheckpoint(Exception):
-    """An error that says why a checkpoint cannot be used."""
+    """Report why a checkpoint cannot be used."""

@@ -1,4 +1,4 @@
-"""Writing files without half-written states, reading files that may be damaged, and JSON."""
+"""Atomic writing of files, reading of files that may be damaged, and JSON."""
 
 import contextlib
 import errno
@@ -18,14 +18,14 @@ from pac4sac.base.errors import UserError
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """Write a file to the disk; fail if the path is a symbolic link."""
+    """Write and sync a file; fail if the path is a symbolic link."""
     with durable_file(path) as file:
         file.write(data)
 
 
 @contextlib.contextmanager
 def durable_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing; at the end it is on the disk. Fail if it is a symbolic link."""
+    """Open a file for writing and sync it on exit; fail if the path is a symbolic link."""
     with open(path, "wb", opener=_open_no_link) as file:
         yield file
         file.flush()
@@ -38,19 +38,19 @@ def _open_no_link(path: str, flags: int) -> int:
 
 
 def write_whole(path: Path, content: bytes | str) -> None:
-    """Replace a file at once: after a crash it has the old content or the new, never a part."""
+    """Replace a file atomically: after a crash it has either the old or the new content."""
     part = path.with_name(path.name + ".part")
     write_durably(part, as_bytes(content) if isinstance(content, str) else content)
     part.replace(path)
 
 
 def as_bytes(text: str) -> bytes:
-    """Return a text as UTF-8; bytes of file names that are not UTF-8 become question marks."""
+    """Encode a text as UTF-8; undecodable bytes of file names become question marks."""
     return text.encode(errors="replace")
 
 
 def write_json(path: Path, about: Mapping[str, Any]) -> None:
-    """Write a table as JSON; bytes of texts that are not UTF-8 become question marks."""
+    """Write a mapping as JSON; undecodable bytes in texts become question marks."""
     data = json.dumps(about, indent=1).encode()
     if SUSPECT.search(data):
         about = json.loads(as_bytes(json.dumps(about, ensure_ascii=False)))
@@ -64,18 +64,18 @@ def is_file_name(name: str) -> bool:
 
 
 def check_inside(folder: Path, *paths: Path) -> None:
-    """Raise a UserError if a symbolic link leads a path out of a folder that the user named."""
+    """Raise a UserError if a symbolic link takes a path outside a folder that the user named."""
     root = os.path.realpath(folder)
     for path in paths:
         if os.path.commonpath([root, os.path.realpath(path)]) != root:
             raise UserError(
-                f"{path} is or lies behind a symbolic link that leads out of {folder}; put "
-                "what it leads to in its place, or name the folder that it leads to."
+                f"{path} is a symbolic link out of {folder}, or inside one; replace the link by "
+                f"a copy of its target, or give the target folder."
             )
 
 
 def check_links(folder: Path) -> None:
-    """Raise a UserError if a symbolic link in a folder leads out of it."""
+    """Raise a UserError if a symbolic link in a folder points outside it."""
     links = [path for path in all_below(folder) if path.is_symlink()]
     check_inside(folder, *links)
 
@@ -89,7 +89,7 @@ def all_below(folder: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def open_regular(path: Path) -> Iterator[BufferedReader]:
-    """Open a regular file for reading; a pipe, for example, would block its reader."""
+    """Open a regular file for reading; refuse others such as pipes, which block the reader."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "it is not an ordinary file", str(path))
     with path.open("rb") as file:
@@ -109,12 +109,12 @@ def read_file(path: Path) -> bytes:
 
 
 def read_if_there(path: Path) -> bytes:
-    """Return the content of a file, or nothing if it does not exist."""
+    """Return the content of a file; empty if it does not exist."""
     return read_file(path) if os.path.lexists(path) else b""
 
 
 def sync_folder(folder: Path) -> None:
-    """Write to the disk which files were created, renamed or removed in a folder."""
+    """Sync a folder, so that created, renamed and removed files are on the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -122,19 +122,19 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-LARGEST_FILE = 2**29  # bytes of a text, such as an archive
+LARGEST_FILE = 2**29  # bytes; the largest text file that is read, such as an archive
 Kinds = Mapping[str, type | UnionType]
 ANY: Kinds = {}
-COPY = "put a whole copy in its place, or leave it out."
-# Perhaps half of a character that takes two escapes, or a number of more than 64 bits.
+COPY = "replace it by an intact copy, or leave it out."
+# A possible lone surrogate, or a number of more than 64 bits.
 SUSPECT = re.compile(rb"\\u[dD][89a-fA-F]|\d{19}")
 
 
 def parse_json(data: bytes | str) -> Any:
-    """Return the content of JSON.
+    """Parse JSON strictly.
 
     Raises:
-        ValueError: If it is not JSON, or has half of a character or a number of more than 64 bits.
+        ValueError: If it is not JSON, or has a lone surrogate or a number of more than 64 bits.
     """
     data = data.encode() if isinstance(data, str) else data
     try:
@@ -157,7 +157,7 @@ def read_json(path: Path, kinds: Kinds = ANY, version: int | None = None) -> dic
     """Return the content of a JSON file that this package wrote.
 
     Raises:
-        UserError: If it is unreadable, of another version, or lacks an entry of `kinds`.
+        UserError: If it is unreadable, has another version, or lacks an entry of `kinds`.
     """
     try:
         about = parse_json(read_file(path))
@@ -169,7 +169,7 @@ def read_json(path: Path, kinds: Kinds = ANY, version: int | None = None) -> dic
 
 
 def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return the text of a TOML file that the user wrote, and its content.
+    """Return the text of a TOML file by the user, and its content.
 
     Raises:
         UserError: If it is unreadable.
@@ -180,11 +180,11 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}); name another file.") from error
     except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or nested too deeply
-        raise UserError(f"{path} is no TOML file: {error}.") from error
+        raise UserError(f"{path} is not a valid TOML file: {error}.") from error
 
 
 def read_jsonl(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """Return the rows of a file, and the number of damaged or half-written lines.
+    """Return the rows of a file, and the number of damaged or incomplete lines.
 
     Raises:
         UserError: If the file exists and cannot be read.
@@ -196,14 +196,14 @@ def read_jsonl(path: Path) -> tuple[list[dict[str, Any]], int]:
 
 
 def parse_jsonl(content: bytes) -> tuple[list[dict[str, Any]], int]:
-    """Return the rows of JSON lines, and the number of lines that are no rows."""
+    """Return the rows of JSON lines, and the number of lines that are not rows."""
     lines = [line for line in content.split(b"\n") if line.strip()]
     rows = [row for row in map(_parse_row, lines) if row is not None]
     return rows, len(lines) - len(rows)
 
 
 def _parse_row(line: bytes) -> dict[str, Any] | None:
-    """Return the row of a line; None if it is not a table in JSON."""
+    """Return the row of a line; None if it is not a JSON object."""
     try:
         row = parse_json(line)
     except ValueError:
@@ -212,19 +212,19 @@ def _parse_row(line: bytes) -> dict[str, Any] | None:
 
 
 def check_kinds(about: Any, kinds: Kinds, what: str, version: int | None = None) -> dict[str, Any]:
-    """Return what was read if it is a table with all entries of `kinds`.
+    """Return a parsed value after a check that it is a mapping with all entries of `kinds`.
 
     Args:
-        about: What was read.
-        kinds: Type of each entry by name; further entries may be there.
+        about: The parsed value.
+        kinds: Type of each required entry by name; other entries are allowed.
         what: Subject of the error message.
-        version: Version that the table must have, if it has one.
+        version: Required value of its entry "version", if it has this entry.
 
     Raises:
-        UserError: If it is not such a table.
+        UserError: If it is not such a mapping.
     """
     if not isinstance(about, dict):
-        raise UserError(f"{what} is damaged: it is no table of names and values; {COPY}")
+        raise UserError(f"{what} is damaged: it is not a table of names and values; {COPY}")
     if version is not None:
         _check_version(about, version, what)
         kinds = {"version": int, **kinds}
@@ -235,28 +235,28 @@ def check_kinds(about: Any, kinds: Kinds, what: str, version: int | None = None)
 
 
 def _check_version(about: dict[str, Any], version: int, what: str) -> None:
-    """Raise a UserError if a table has another version."""
+    """Raise a UserError if a mapping has another version."""
     if about.get("version", version) != version:
         reads = f"this pac4sac reads version {version}; use the pac4sac that wrote it."
         raise UserError(f"{what} has version {about['version']}, and {reads}")
 
 
 def _is_of_kind(value: Any, kind: type | UnionType) -> bool:
-    """Return whether a value is of a kind; bool does not count as a number."""
+    """Return whether a value has a type; bool does not count as a number."""
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
 def check_if_there(about: Any, kinds: Kinds, what: str) -> None:
-    """Raise a UserError if one of the optional entries of a table has the wrong type."""
+    """Raise a UserError if an optional entry of a mapping has the wrong type."""
     present = {name: kind for name, kind in kinds.items() if name in about}
     check_kinds(about, present, what)
 
 
 def as_json(value: Any, not_finite: Callable[[float], Any] = lambda number: number) -> Any:
-    """Return a value with lists and numbers instead of NumPy's.
+    """Convert a value for JSON: NumPy arrays and numbers become lists and plain numbers.
 
     Args:
-        value: Value to convert, with all that is in it.
+        value: Value to convert, recursively.
         not_finite: Function that returns the replacement of a number that is not finite.
     """
     if hasattr(value, "tolist"):

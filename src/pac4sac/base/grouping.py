@@ -8,7 +8,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """Return the items of each key. Keys and items keep their order."""
+    """Group items by key; keys and items keep their order."""
     groups: dict[Key, list[Item]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)

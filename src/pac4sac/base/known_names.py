@@ -1,6 +1,7 @@
-"""Names of settings and options in Stable-Baselines3 (SB3), RL Zoo and CleanRL, and ours for them.
+"""Names of settings and options in Stable-Baselines3 (SB3), RL Zoo and CleanRL, with ours.
 
-A name that means exactly the same is accepted; for the others there is an answer."""
+A name with exactly the same meaning is accepted; for the others there is advice.
+"""
 
 import functools
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -19,12 +20,12 @@ BOTH = f"{SB3}, {CLEANRL}"
 
 @dataclass(frozen=True)
 class KnownName:
-    """A name from another library.
+    """Hold a name from another library.
 
     Attributes:
         where: Libraries that have it.
         ours: Our name, if it means exactly the same.
-        answer: What to use here, if not.
+        answer: Advice on what to use instead, otherwise.
     """
 
     where: str
@@ -33,14 +34,14 @@ class KnownName:
 
 
 NETWORKS = "set width and depth, critic_width and critic_depth, and activation"
-TARGETS = "target networks are updated in each update of their network; set tau"
+TARGETS = "target networks are updated with every update; set tau"
 FIXED_ALPHA = "ent_coef=0.1 is alpha=0.1 with learn_alpha=false, and ent_coef='auto' is learn_alpha"
 SEEDS = "a run has one simulator; runs with different seeds train in parallel, as with seeds='0:5'"
 
 SETTINGS: Mapping[str, KnownName] = {
     "learning_rate": KnownName(BOTH, "lr"),
     "policy_lr": KnownName(CLEANRL, "actor_lr"),
-    "q_lr": KnownName(CLEANRL, answer="set critic_lr, and alpha_lr, for which CleanRL uses it too"),
+    "q_lr": KnownName(CLEANRL, answer="set critic_lr and alpha_lr (CleanRL's q_lr sets both)"),
     "buffer_size": KnownName(BOTH, "capacity"),
     "learning_starts": KnownName(BOTH, "warmup"),
     "batch_size": KnownName(BOTH, "batch"),
@@ -87,7 +88,9 @@ OPTIONS: Mapping[str, KnownName] = {
     "tensorboard_log": KnownName(SB3, answer="use --track tensorboard on the command line"),
     "cuda": KnownName(CLEANRL, answer="use device, which is a GPU by default if there is one"),
     "exp_name": KnownName(CLEANRL, answer="use out for the folder"),
-    "capture_video": KnownName(CLEANRL, answer="film a trained agent with pac4sac watch"),
+    "capture_video": KnownName(
+        CLEANRL, answer="record a video of a trained agent with pac4sac watch"
+    ),
     "save_model": KnownName(CLEANRL, answer="agents are always saved"),
     "verbose": KnownName(SB3, answer="the commands show progress, and Python prints nothing"),
     "progress_bar": KnownName(SB3, answer="the commands show progress, and Python prints nothing"),
@@ -95,13 +98,13 @@ OPTIONS: Mapping[str, KnownName] = {
 
 
 def our_setting(name: str, known: Container[str]) -> str:
-    """Return the name that a setting has here, if an algorithm with these settings knows it."""
+    """Return our name of a setting, if an algorithm with these settings has it."""
     ours = SETTINGS[name].ours if name in SETTINGS else ""
     return ours if name not in known and ours in known else name
 
 
 def our_settings(settings: Mapping[str, Any], known: Container[str]) -> dict[str, Any]:
-    """Return settings under our names.
+    """Rename settings to our names.
 
     Raises:
         UserError: If a setting is given under two names.
@@ -110,7 +113,7 @@ def our_settings(settings: Mapping[str, Any], known: Container[str]) -> dict[str
 
 
 def our_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of training under our names, if they mean exactly the same.
+    """Rename options of training to our names, if they mean exactly the same.
 
     Raises:
         UserError: If an option is given under two names.
@@ -120,7 +123,7 @@ def our_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def takes_known_names(function: Callable[P, T]) -> Callable[P, T]:
-    """Let a function take options of training under the names of other libraries too."""
+    """Decorate a function so that it accepts options under the names of other libraries."""
 
     @functools.wraps(function)
     def call(*arguments: P.args, **named: P.kwargs) -> T:
@@ -134,22 +137,22 @@ def _renamed(given: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, An
     for name, value in given.items():
         if names[name] in renamed:
             same = " and ".join(other for other in given if names[other] == names[name])
-            raise UserError(f"{same} are the same; leave one of them out.")
+            raise UserError(f"{same} are the same option; give only one of them.")
         renamed[names[name]] = value
     return renamed
 
 
 def no_such_setting(owner: str, name: str, known: Iterable[str]) -> UserError:
-    """Return the error about a setting that an algorithm, or several, lack.
+    """Return the error about a setting that one or several algorithms lack.
 
     Args:
         owner: The algorithm with its verb, such as "sac has no".
         name: The setting.
-        known: The settings that there are.
+        known: The existing settings.
     """
     if name in SETTINGS:
         there = SETTINGS[name]
-        advice = there.answer or f"it is called {there.ours} here, which some algorithms have"
+        advice = there.answer or f"it is called {there.ours} here, and only some algorithms have it"
         return UserError(f"{owner} setting {name!r}: {advice}.")
     ours = [*known]
     names = [*ours, *(other for other, there in SETTINGS.items() if there.ours in ours)]
@@ -158,7 +161,7 @@ def no_such_setting(owner: str, name: str, known: Iterable[str]) -> UserError:
 
 
 def answer_on_option(name: str) -> str:
-    """Return what to use here instead of an option of another library, or nothing."""
+    """Return what to use instead of an option of another library; "" if it is unknown."""
     there = OPTIONS.get(name)
     if there is None:
         return ""

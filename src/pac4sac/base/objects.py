@@ -1,7 +1,7 @@
 """Names for the classes and functions that a user passes as objects.
 
-What can be imported is named `module:Name`. A lambda, or what is defined inside a function, is
-named `in-process:Name-TOKEN`: only the program that made this name finds the object.
+Importable objects are named `module:Name`. Lambdas and objects defined inside functions are named
+`in-process:Name-TOKEN`; only the program that made this name can find the object.
 """
 
 import contextlib
@@ -20,14 +20,14 @@ from pac4sac.base.trust import allow, own_object, trusted, trusted_module
 
 IN_PROCESS = "in-process"
 SCRIPT = "__main__"  # the module of a script or a notebook
-# Of a class: what Python writes there, and settings, which a run stores itself.
+# Attributes of a class that Python adds, and settings, which a run stores itself.
 NOT_CODE = re.compile(r"_abc_impl|__(?!init__|call__|post_init__|new__)\w+__")
 
-_objects: dict[str, Any] = {}  # by their names in this process
+_objects: dict[str, Any] = {}  # name -> object of this process
 
 
 def name_of(thing: Any) -> str:
-    """Return the name by which `object_of` finds a class or a function, and trust its module."""
+    """Return the name with which `object_of` finds a class or function, and trust its module."""
     module, name = getattr(thing, "__module__", ""), getattr(thing, "__qualname__", "")
     if name and getattr(sys.modules.get(module), name, None) is thing:
         allow(module)
@@ -35,7 +35,7 @@ def name_of(thing: Any) -> str:
     for known, other in _objects.items():
         if other is thing:
             return known
-    called = getattr(thing, "func", thing)  # of a functools.partial
+    called = getattr(thing, "func", thing)  # unwraps a functools.partial
     own = re.sub(r"\W", "", getattr(called, "__name__", type(called).__name__))
     known = f"{IN_PROCESS}:{own}-{secrets.token_hex(4)}"
     _objects[known] = thing
@@ -43,9 +43,9 @@ def name_of(thing: Any) -> str:
 
 
 def name_and_arguments(thing: Any) -> tuple[str, dict[str, Any]]:
-    """Return the name of a class or a function, and the named arguments of a functools.partial.
+    """Return the name of a class or function, and the keyword arguments of a functools.partial.
 
-    A partial whose arguments cannot be stored as JSON is an object that only this process finds.
+    A partial whose arguments cannot be stored as JSON is named as an object of this process.
     """
     if isinstance(thing, functools.partial) and not thing.args and _is_json(thing.keywords):
         return name_of(thing.func), dict(thing.keywords)
@@ -68,22 +68,22 @@ def object_of(name: str, what: str) -> Any:
         what: What the object is, for error messages.
 
     Raises:
-        UserError: If it is not there, or its module is not trusted.
+        UserError: If it is not found, or its module is not trusted.
     """
     check_script(name)
     if not is_in_process(name):
         return own_object(name, what)
     if name not in _objects:
         raise UserError(
-            f"The {what} {short_name(name)!r} was a lambda, or defined inside a function, of a "
-            "program that has ended; only that program could find it. Define it at the top of a "
-            "module, or give it again if this call takes one."
+            f"The {what} {short_name(name)!r} was a lambda, or was defined inside a function, in "
+            f"a program that has ended. Define it at the top level of a module, or pass it again "
+            f"if this call accepts one."
         )
     return _objects[name]
 
 
 def is_in_process(name: str) -> bool:
-    """Return whether a name stands for an object that only one process can find."""
+    """Return whether a name belongs to an object that only one process can find."""
     return name.startswith(f"{IN_PROCESS}:")
 
 
@@ -93,30 +93,31 @@ def needs_this_process(names: Iterable[str]) -> bool:
 
 
 def short_name(name: str) -> str:
-    """Return a name for people: without module and token if no command could use it anyway."""
+    """Return a name for display, without module and token if no command could use these."""
     if is_in_process(name):
         return name.partition(":")[2].rpartition("-")[0]
     return name.removeprefix(f"{SCRIPT}:")
 
 
 def check_script(name: str) -> None:
-    """Refuse a name of another script or notebook, since this program lacks its object."""
+    """Refuse a name from another script or notebook, whose object this program lacks."""
     module, _, own = name.rpartition(":")
     if module == SCRIPT and not (SCRIPT in trusted() and hasattr(sys.modules[SCRIPT], own)):
         raise UserError(
-            f"{own} was defined in a script or a notebook, which no command can import. Use "
+            f"{own} was defined in a script or notebook, which commands cannot import. Use "
             f"pac4sac.resume or pac4sac.load there with trust={SCRIPT!r}, or move {own} to a "
             "module before training."
         )
 
 
 def check_trusted(algo: str, environment: Iterable[str]) -> None:
-    """Refuse names from a file that ask to import a module which the user did not name.
+    """Refuse names in a file whose modules the user did not allow.
 
     Args:
         algo: Name of an algorithm.
-        environment: Names of an environment and its wrappers. Those of a script or of another
-            program are refused when they are made: an agent can act elsewhere.
+        environment: Names of an environment and its wrappers. Names from a script or another
+            program are refused only when the environment is made, because an agent can act in
+            another one.
     """
     check_script(algo)
     for name in [algo, *environment]:
@@ -125,10 +126,10 @@ def check_trusted(algo: str, environment: Iterable[str]) -> None:
 
 
 def script_checksums(names: Iterable[str]) -> dict[str, str]:
-    """Return a checksum of each of these objects that is defined in a script or a notebook.
+    """Return a checksum of each object that is defined in a script or notebook.
 
-    It is taken of the compiled code: of a class with its bases, of the functions and of the numbers
-    that it uses, as far as the script defines them. It differs between versions of Python.
+    The checksum covers compiled code: a class with its bases, and the functions and numbers that it
+    uses, if the script defines them. It differs between versions of Python.
     """
     checksums = {}
     for name in sorted(set(names)):
@@ -139,7 +140,7 @@ def script_checksums(names: Iterable[str]) -> dict[str, str]:
 
 
 def _code_of(thing: Any, seen: set[int]) -> Iterator[str]:
-    """Yield what decides how an object of a script behaves, as text."""
+    """Yield the facts that determine the behaviour of an object of a script, as text."""
     if isinstance(thing, staticmethod | classmethod):
         thing = thing.__func__
     elif isinstance(thing, property):
@@ -155,7 +156,7 @@ def _code_of(thing: Any, seen: set[int]) -> Iterator[str]:
 
 
 def _code_in_script(thing: Any, seen: set[int]) -> Iterator[str]:
-    """Yield the code of a class or a function of a script; nothing of its other objects."""
+    """Yield the code of a class or function of a script; yield nothing for other objects."""
     if isinstance(thing, type):
         yield from _code_of_class(thing, seen)
     elif isinstance(thing, types.FunctionType):
@@ -185,7 +186,7 @@ def _code_of_function(thing: types.FunctionType, seen: set[int]) -> Iterator[str
 
 
 def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
-    """Yield a piece of code and all that is defined inside of it."""
+    """Yield a code object and all code objects nested in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

@@ -1,4 +1,4 @@
-"""Allowed values of settings and options: an interval of numbers, or one of some words."""
+"""Allowed values of settings and options: an interval of numbers, or a choice of words."""
 
 import math
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from typing import Any
 
 from pac4sac.base.errors import WrongType, WrongValue
 
-LARGEST = 3.4e38  # of float32, in which a learner computes
+LARGEST = 3.4e38  # largest float32, the precision of a learner
 LARGEST_WHOLE = 2**63 - 1  # of int64
-# By type of a setting: its name, the types that it accepts, and its largest number.
+# Type of a setting -> its name, accepted types and largest number.
 NUMBERS: dict[type, tuple[str, tuple[type[Any], ...], float]] = {
     int: ("a whole number", (int,), LARGEST_WHOLE),
     float: ("a number", (int, float), LARGEST),
@@ -17,7 +17,7 @@ NUMBERS: dict[type, tuple[str, tuple[type[Any], ...], float]] = {
 
 @dataclass(frozen=True)
 class Interval:
-    """An interval of numbers, each end included unless it is open.
+    """Hold an interval of numbers; an end is included unless it is open.
 
     Attributes:
         low: Lower end.
@@ -54,9 +54,9 @@ UNIT = Interval(0, 1)
 OPEN_UNIT = Interval(0, 1, low_open=True, high_open=True)
 BELOW_ONE = Interval(0, 1, high_open=True)
 ANY = Interval(-math.inf)
-EPISODES = Interval(1, 1_000_000)  # that fit into memory together
+EPISODES = Interval(1, 1_000_000)  # as many as fit into memory
 
-Allowed = Interval | tuple[str, ...] | None  # numbers, words, or anything of its type
+Allowed = Interval | tuple[str, ...] | None  # numbers, words, or any value of the type
 
 
 def check_value(name: str, value: Any, kind: type, allowed: Allowed, other: str = "") -> None:
@@ -65,12 +65,12 @@ def check_value(name: str, value: Any, kind: type, allowed: Allowed, other: str 
     Args:
         name: Name of the setting or option.
         value: Its value.
-        kind: Type that the value must have, unless `allowed` is a tuple of words.
-        allowed: Interval of a number, or words; None for a truth value or a text.
-        other: Word that may stand for a number.
+        kind: Type of the value, unless `allowed` is a tuple of words.
+        allowed: Interval of a number, or words; None for a boolean or a string.
+        other: Word that is allowed in place of a number.
 
     Raises:
-        WrongValue, WrongType: If the value is not allowed; it says what is expected.
+        WrongValue, WrongType: If the value is not allowed; the message says what is expected.
     """
     is_right, expected = _check(value, kind, allowed)
     if other and isinstance(allowed, Interval):
@@ -82,17 +82,18 @@ def check_value(name: str, value: Any, kind: type, allowed: Allowed, other: str 
 
 
 def _check(value: Any, kind: type, allowed: Allowed) -> tuple[bool, str]:
-    """Return whether a value is allowed, and what is expected."""
+    """Return whether a value is allowed, and the expected values in words."""
     if isinstance(allowed, tuple):
         return value in allowed, f"one of {', '.join(allowed)}"
     if kind in (bool, str):
-        return isinstance(value, kind), "true or false" if kind is bool else "a text"
+        return isinstance(value, kind), "true or false" if kind is bool else "a string"
     assert isinstance(allowed, Interval)
     return _check_number(value, kind, allowed)
 
 
 def _check_number(value: Any, kind: type, allowed: Interval) -> tuple[bool, str]:
-    """Return whether a value is such a number, and what is expected."""
+    """Return whether a value is a number of this type in the interval, and the expected values in
+    words."""
     expected, accepted, largest = NUMBERS[int if kind is int else float]
     if allowed is not ANY:
         expected += f" {allowed}"
@@ -102,7 +103,7 @@ def _check_number(value: Any, kind: type, allowed: Interval) -> tuple[bool, str]
 
 
 def _short(value: Any) -> str:
-    """Return a value as a text of limited length."""
+    """Return a value as text of limited length."""
     if isinstance(value, int) and abs(value) > LARGEST:
-        return "one of so many digits"
+        return "a number with too many digits"
     return repr(value) if len(repr(value)) <= 200 else f"{repr(value)[:200]}…"

@@ -1,7 +1,7 @@
-"""Checksums of source code, by which a run stores which code trained it.
+"""Checksums of source code, with which a run stores the code that trained it.
 
 Comments, docstrings, formatting and error messages do not count. Declarations of settings, titles
-and presets do not count either: a run stores the settings in force.
+and presets do not count either, because a run stores its settings.
 """
 
 import ast
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pac4sac.base.version import installed_version
 
-# Shipped modules that every run is trained by, apart from its agent and its environment.
+# Shipped modules that every run uses, besides its agent and its environment.
 ENGINE = (
     "pac4sac.tasks.episodes",
     "pac4sac.tasks.registry",
@@ -22,9 +22,9 @@ ENGINE = (
     "pac4sac.training.learner",
     "pac4sac.training.loop",
 )
-# Shipped code that decides what is learned; the rest of the package only launches and shows it.
+# Shipped code that affects learning; the rest of the package only launches and reports it.
 SHIPPED = ("pac4sac.agents.", "pac4sac.tasks.robots", "pac4sac.tasks.wrappers", *ENGINE)
-# Modules that only import names; the base classes of an agent lead to the modules that it uses.
+# Modules that only re-export names; an agent's base classes lead to the modules that it uses.
 INDEXES = ("pac4sac.agents.api",)
 SETTINGS = ("per_run", "structural", "new_default")
 DECLARATIONS = (
@@ -38,7 +38,7 @@ DECLARATIONS = (
     "PUBLISHED_CURVES",
 )
 WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-# Packages whose version changes what a simulator computes, by the beginning of a module's name.
+# Packages whose version changes the results of a simulator, by prefix of a module's name.
 SIMULATORS = {
     "pac4sac": ("pybullet",),
     "gymnasium": ("gymnasium",),
@@ -48,18 +48,18 @@ SIMULATORS = {
 
 
 def source_checksums(modules: Iterable[str]) -> dict[str, str]:
-    """Return the checksum of each module, and of the modules it imports that belong to it.
+    """Return the checksums of modules and of the modules that belong to them.
 
-    For a shipped agent these are the agents' modules. For custom code they are all modules of the
-    same top-level package, with its `__init__`, and all others that are not installed. Libraries
-    and modules without a file are left out.
+    For a shipped agent these are imported modules of `agents`. For custom code they are all
+    imported modules of the same top-level package, with its `__init__`, and all others that are not
+    installed. Libraries and modules without a file are left out.
     """
     files = sorted(_files_of(modules).items())
     return {name: _checksum(*_state_of(file)) for name, file in files}
 
 
 def _files_of(modules: Iterable[str]) -> dict[str, Path]:
-    """Return the files of modules and of all modules that they import and that belong to them."""
+    """Return the files of modules and of the modules that belong to them."""
     files: dict[str, Path] = {}
     waiting = list(modules)
     while waiting:
@@ -74,7 +74,7 @@ def _files_of(modules: Iterable[str]) -> dict[str, Path]:
 def _used_by(module: str, file: Path) -> Set[str]:
     """Return the names of all modules that a module may import, and of its own packages.
 
-    The imports of the engine are left out: it uses all agents and tasks.
+    The imports of the engine are left out, because it imports all agents and tasks.
     """
     if module in ENGINE:
         return set()
@@ -119,14 +119,14 @@ def _file_of(module: str) -> Path | None:
 
 
 def _is_library(module: str) -> bool:
-    """Return whether a module is neither custom code nor shipped code that is checked."""
+    """Return whether a module is neither custom code nor shipped code with a checksum."""
     top = module.split(".")[0]
     is_known = top in sys.stdlib_module_names or top in SIMULATORS or top == "__main__"
     return is_known and not module.startswith(SHIPPED)
 
 
 def _origin(module: str) -> str:
-    """Return the path from which a module is or would be imported, or nothing."""
+    """Return the path from which a module is or would be imported; "" if there is none."""
     try:
         found = sys.modules.get(module) or importlib.util.find_spec(module)
     except (ImportError, ValueError):
@@ -156,7 +156,7 @@ def _source_of(node: ast.ImportFrom, module: str) -> str:
 
 
 def _state_of(file: Path) -> tuple[Path, int, int]:
-    """Return path, time and size of a file: a key for its content, which an edit changes."""
+    """Return path, modification time and size of a file, which serve as a cache key."""
     about = file.stat()
     return file, about.st_mtime_ns, about.st_size
 
@@ -171,7 +171,7 @@ def _parse(file: Path, changed: int, size: int) -> ast.Module:
 def _checksum(file: Path, changed: int, size: int) -> str:
     """Return the checksum of a file in this state, and of the data file next to it."""
     text = "".join(_words(_parse(file, changed, size)))
-    data = file.with_suffix(".toml")  # numbers of the module, if they are in a separate file
+    data = file.with_suffix(".toml")  # data of the module, if it has a file for them
     content = text.encode() + (data.read_bytes() if data.exists() else b"")
     return hashlib.sha256(content).hexdigest()[:12]
 
@@ -191,7 +191,7 @@ def _words(node: object) -> Iterator[str]:
 
 
 def _words_of_fields(node: ast.AST) -> Iterator[str]:
-    """Yield the type of a node, and its fields that are not empty and that count."""
+    """Yield the type of a node, and its fields that count and are not empty."""
     yield f"({type(node).__name__}"
     for name, value in ast.iter_fields(node):
         if value not in (None, []) and name not in ("ctx", "type_comment", "kind"):
@@ -201,7 +201,7 @@ def _words_of_fields(node: ast.AST) -> Iterator[str]:
 
 
 def _without_docstring(node: ast.AST, field: str, value: object) -> object:
-    """Return the value of a field; if it is a body, without the docstring."""
+    """Return the value of a field, without the docstring if it is a body."""
     if field != "body" or not isinstance(node, WITH_DOCSTRING) or not ast.get_docstring(node):
         return value
     return node.body[1:]
@@ -217,5 +217,5 @@ def _is_declaration(statement: object) -> bool:
 
 
 def _is_name(node: object, names: tuple[str, ...]) -> bool:
-    """Return whether a node is one of some names."""
+    """Return whether a node is one of these names."""
     return isinstance(node, ast.Name) and node.id in names

@@ -1,5 +1,5 @@
-"""Stopping after a checkpoint: on Ctrl-C, on SIGTERM, when the terminal is closed, or when the time
-is up."""
+"""Stopping after a checkpoint: on Ctrl-C, on SIGTERM, when the terminal closes, or after a time
+limit."""
 
 import contextlib
 import ctypes
@@ -16,16 +16,16 @@ from pac4sac.base.errors import UserError
 
 
 class Stopped(BaseException):
-    """Work was ended because a stop was requested.
+    """Signal that work was ended by a stop request.
 
-    Like KeyboardInterrupt it is not an Exception. Inside an environment it would otherwise count as
-    a failure of the environment.
+    Like KeyboardInterrupt it is not an Exception, so it does not count as a failure when it is
+    raised inside an environment.
     """
 
 
 @dataclass(frozen=True)
 class StopReason:
-    """Why training was stopped before its end, as a clause that follows "because"."""
+    """Hold why training was stopped before its end, as a clause that follows "because"."""
 
     sentence: str
     by_signal: bool
@@ -41,24 +41,24 @@ PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent() -> None:
-    """Have the system kill this process when its parent ends, even if this process hangs.
+    """Ask the system to kill this process when its parent ends, even if it hangs.
 
-    It is also killed when the thread ends that started it.
+    The process is also killed when the thread that started it ends.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class StopRequest:
-    """A context in which SIGINT, SIGTERM and SIGHUP request a stop instead of ending the process.
+    """Let SIGINT, SIGTERM and SIGHUP request a stop in this context, instead of ending the process.
 
-    A second SIGINT ends it.
+    A second SIGINT ends the process.
     """
 
     def __init__(self, max_minutes: float | None = None) -> None:
         if max_minutes is not None and not 0 < max_minutes < math.inf:
             raise UserError(
-                f"max_minutes must be above 0, not {max_minutes:g}; leave it out for no limit."
+                f"max_minutes must be above 0, not {max_minutes:g}; omit it for no limit."
             )
         self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
         self.reason: StopReason | None = None
@@ -67,23 +67,23 @@ class StopRequest:
 
     @property
     def wanted(self) -> bool:
-        """Whether a stop was requested, or the time is up."""
+        """Return whether a stop was requested, or the time is up."""
         if self.reason is None and self.deadline is not None and time.monotonic() >= self.deadline:
             self.reason, self.asked = TIME_IS_UP, self.deadline
         return self.reason is not None
 
     def check(self) -> None:
-        """Raise Stopped if a signal requested a stop, to end work that can be repeated.
+        """Raise Stopped if a signal requested a stop, to end work that can be repeated later.
 
-        The end of the time is not a reason: work that takes longer would never be finished.
+        The time limit does not count here: work that takes longer would never be finished.
         """
         if self.reason is not None:
             raise Stopped
 
     def check_patience(self, since: float) -> None:
-        """Raise Stopped if simulators that began at the time `since` do not answer a stop.
+        """Raise Stopped if simulators, busy since time `since`, block a requested stop.
 
-        The last checkpoint stays.
+        The last checkpoint is kept.
         """
         if self.wanted and time.monotonic() - max(since, self.asked) > GRACE:
             raise Stopped
@@ -91,7 +91,8 @@ class StopRequest:
     def __enter__(self) -> "StopRequest":
         if threading.current_thread() is threading.main_thread():
             signals = [signal.SIGINT, signal.SIGTERM]
-            if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # else nohup started the process
+            # Unless nohup started the process.
+            if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
                 signals.append(signal.SIGHUP)
             for number in signals:
                 self._previous[number] = signal.signal(number, self._ask)
@@ -102,12 +103,12 @@ class StopRequest:
         if self.reason is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         if self.reason is None:
-            self.asked = time.monotonic()  # of the first request; a study repeats it
+            self.asked = time.monotonic()  # time of the first request; a study repeats requests
         self.reason = StopReason(f"{signal.Signals(number).name} was received", by_signal=True)
         # The terminal may be closed, or the signal may interrupt another print.
         with contextlib.suppress(OSError, RuntimeError):
             print(
-                f"{self.reason}: stopping in good order; Ctrl-C stops at once.",
+                f"{self.reason}: stopping after a checkpoint; press Ctrl-C to stop at once.",
                 file=sys.stderr,
                 flush=True,
             )

@@ -1,4 +1,4 @@
-"""Numbers, durations and names as text, in the same form on all pages, in tables and terminals."""
+"""Numbers, durations and names as text, in the same format in reports, tables and terminals."""
 
 import difflib
 import hashlib
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 NOTHING = "—"
-LONGEST_NAME = 200  # bytes; a seed and an extension still fit into the limit of file systems
+LONGEST_NAME = 200  # bytes; leaves room for a seed and an extension
 
 
 def number(x: float | None, scale: float = 1.0) -> str:
-    """Return a number as a text for a table, divided by a scale; a dash for None."""
+    """Return a number, divided by a scale, as text for a table; a dash for None."""
     if x is None:
         return NOTHING
     return decimals(x / scale, digits_of(x / scale))
@@ -33,26 +33,26 @@ def decimals(x: float, digits: int) -> str:
 
 
 def p_value(p: float | None) -> str:
-    """Return a p-value as a text for a table; a dash for None."""
+    """Return a p-value as text for a table; a dash for None."""
     if p is None:
         return NOTHING
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def p_text(p: float) -> str:
-    """Return a p-value as a text for a sentence."""
+    """Return a p-value as text for a sentence."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def brief(value: float) -> str:
-    """Return a number as a short text for a live display."""
+    """Return a number as short text for a live display."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
 
 
 def setting_text(value: Any) -> str:
-    """Return the value of a setting as the command line accepts it."""
+    """Return the value of a setting in the format of the command line."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and float(f"{value:g}") == value:
@@ -61,7 +61,7 @@ def setting_text(value: Any) -> str:
 
 
 def assignments(settings: Mapping[str, Any]) -> list[str]:
-    """Return settings as the command line accepts them, such as `xi=0.1`."""
+    """Return settings in the format of the command line, such as `xi=0.1`."""
     return [f"{name}={setting_text(value)}" for name, value in settings.items()]
 
 
@@ -84,8 +84,8 @@ def duration(seconds: float) -> str:
 def file_name(text: str, also: str = "") -> str:
     """Return a name for a file or folder; different texts have different names.
 
-    Letters, digits and _.=+- stay, and the characters in `also`. If something was replaced or cut,
-    ~ and the beginning of the text's checksum follow.
+    Letters, digits, `_.=+-` and the characters in `also` are kept. If something was replaced or
+    cut, a ~ and the beginning of the text's checksum are appended.
     """
     clean = re.sub(rf"[^\w.=+{re.escape(also)}-]+", "-", text)
     if clean == text and text.strip(".") and len(text.encode()) <= LONGEST_NAME:

@@ -1,11 +1,11 @@
-"""Which custom code may run.
+"""Permission to run custom code.
 
 Files name algorithms and environments as `module:Name`. A module is imported only if the user
 named it: with --trust, or as the algorithm or the task of the command or call itself. A command in
-a terminal asks, and remembers the answer for that file.
+a terminal asks the user, and remembers the answer for that file.
 
-Environment variables hold the modules and the folder in which commands look for them, so workers
-and the cohorts of a study trust the same modules as their parent.
+Environment variables store the modules and the folder in which commands look for them, so worker
+processes and the cohorts of a study trust the same modules as their parent.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from typing import Any
 from pac4sac.base.errors import UserError, WrongType
 
 TRUSTED = "PAC4SAC_TRUST"
-FOLDER = "PAC4SAC_TRUST_FOLDER"  # folder of the modules that a command names
+FOLDER = "PAC4SAC_TRUST_FOLDER"  # folder in which a command looks for named modules
 Ask = Callable[[str], bool]
 
 
@@ -33,7 +33,7 @@ def trusted() -> list[str]:
 
 
 def trust_flags() -> str:
-    """Return the flags that allow the same modules, each with a space before it."""
+    """Return the flags that allow the same modules, each preceded by a space."""
     return "".join(f" --trust {module}" for module in trusted())
 
 
@@ -41,9 +41,9 @@ def allow(modules: str | Iterable[str]) -> None:
     """Allow modules that the user named, each as `module` or as `module:Name`.
 
     Raises:
-        WrongType: If they are neither a text nor texts.
+        WrongType: If they are neither a string nor strings.
     """
-    given: Any = modules  # of which a caller may be wrong
+    given: Any = modules  # callers may pass a wrong type
     named = [given] if isinstance(given, str) or not isinstance(given, Iterable) else [*given]
     if not all(isinstance(name, str) for name in named):
         raise WrongType(f"trust must be the name of a module or a list of names, not {modules!r}.")
@@ -58,10 +58,10 @@ def allow_named(*names: Any) -> None:
 
 @contextlib.contextmanager
 def consent_of_one_command(ask: Ask | None = None) -> Iterator[None]:
-    """Look for named modules in the working directory too; forget afterwards which were allowed.
+    """Also look for named modules in the working directory; reset the permissions on exit.
 
     Args:
-        ask: Asks the user a question in a terminal; None without a terminal.
+        ask: Function that asks the user a question in a terminal; None without a terminal.
     """
     before = {name: os.environ.get(name, "") for name in (TRUSTED, FOLDER)}
     os.environ[FOLDER] = os.getcwd()
@@ -74,23 +74,23 @@ def consent_of_one_command(ask: Ask | None = None) -> Iterator[None]:
 
 
 def trusted_module(name: str) -> str:
-    """Return the module of `module:Name`, or nothing for a name without a module.
+    """Return the module of `module:Name`; "" for a name without a module.
 
     Raises:
-        UserError: If the user did not allow the module, or it is not the name of a module.
+        UserError: If the user did not allow the module, or the name is not a module name.
     """
     module = name.rpartition(":")[0]
     if not module:
         return ""
     if not all(part.isidentifier() for part in module.split(".")):
         raise UserError(
-            f"{name!r} could not be imported: {module!r} is not a module. Write module:Name."
+            f"{name!r} could not be imported: {module!r} is not a module name. Write module:Name."
         )
     if module not in trusted() and not _Consent.given(module):
         raise UserError(
-            f"{name!r} comes from a file and asks to import the module {module!r}, which "
-            "would run its code; "
-            f"if you trust it, allow it with --trust {module}, in Python with trust={module!r}."
+            f"{name!r} comes from a file and needs the module {module!r}, which is not trusted. "
+            f"Importing it runs its code. If you trust it, allow it with --trust {module}, in "
+            f"Python with trust={module!r}."
         )
     _FINDER.install()
     return module
@@ -109,7 +109,7 @@ def own_class(name: str, what: str, base: type[Any]) -> type[Any]:
     """
     module, _, class_name = name.rpartition(":")
     if not (module and class_name):
-        raise UserError(f"{name!r} is no {what}; name a custom class as module:Class.")
+        raise UserError(f"{name!r} is not a known {what}; name a custom class as module:Class.")
     own = own_object(name, what)
     if not (isinstance(own, type) and issubclass(own, base)):
         raise UserError(f"{name!r} is not a subclass of pac4sac.{base.__name__}.")
@@ -121,7 +121,7 @@ def own_object(name: str, what: str) -> Any:
     module = trusted_module(name)
     try:
         return getattr(importlib.import_module(module), name.rpartition(":")[2])
-    except Exception as error:  # the user's module can raise anything
+    except Exception as error:  # user code can raise any exception
         is_missing = isinstance(error, ImportError | AttributeError)
         kind = "" if is_missing else f"{type(error).__name__}: "
         reason = f"{kind}{error}".rstrip(".")
@@ -129,7 +129,7 @@ def own_object(name: str, what: str) -> Any:
 
 
 def allow_registered(module: str, home: str) -> None:
-    """Let an environment that a trusted module registers come from another module beside it."""
+    """Allow an environment that a trusted module registers to be defined in another module."""
     if module.partition(".")[0] in _FINDER.found:
         _FINDER.registered.add(home.partition(".")[0])
 
@@ -140,18 +140,19 @@ def import_path() -> str:
 
 
 class _NamedModules(importlib.abc.MetaPathFinder):
-    """Finds trusted modules in the working directory of a command, and what they import from it.
+    """Find trusted modules in the working directory of a command, and modules that they import from
+    it.
 
-    Nothing else is found there. A library that tries to import an optional module does not get a
-    file of the same name.
+    Other imports find nothing there, so a library that tries to import an optional module does not
+    get a file of the same name.
     """
 
     def __init__(self) -> None:
-        self.found: set[str] = set()  # in the working directory
-        self.registered: set[str] = set()  # by them, as homes of environments
+        self.found: set[str] = set()  # modules found in the working directory
+        self.registered: set[str] = set()  # modules of environments that they register
 
     def install(self) -> None:
-        """Add the finder behind all others, once."""
+        """Add the finder after all others, once."""
         if self not in sys.meta_path:
             sys.meta_path.append(self)
 
@@ -159,7 +160,7 @@ class _NamedModules(importlib.abc.MetaPathFinder):
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         folder = os.environ.get(FOLDER)
-        if not folder or path is not None:  # a package finds its modules itself
+        if not folder or path is not None:  # packages find their own modules
             return None
         named = {module.partition(".")[0] for module in trusted()}
         if name not in named | self.registered and _importer(sys._getframe()) not in self.found:
@@ -184,13 +185,13 @@ def _importer(frame: FrameType | None) -> str:
 
 
 class _Consent:
-    """Asks in a terminal whether a module may run, and remembers the files for which it may."""
+    """Ask in a terminal whether a module may run, and remember the allowed files."""
 
     ask: Ask | None = None
 
     @classmethod
     def given(cls, module: str) -> bool:
-        """Return whether the user allows a module, which is then trusted."""
+        """Return whether the user allows a module, and trust it if so."""
         source = _source_of(module) if cls.ask else None
         if cls.ask is None or source is None:
             return False
@@ -211,7 +212,7 @@ class _Consent:
 
     @classmethod
     def _remember(cls, entry: str) -> None:
-        """Add a line to the memory; without one the user is asked again."""
+        """Store an allowed file; if that fails, the user is asked again next time."""
         with contextlib.suppress(OSError):
             _memory().parent.mkdir(parents=True, exist_ok=True)
             with _memory().open("a", errors="replace") as memory:
@@ -219,13 +220,13 @@ class _Consent:
 
 
 def _memory() -> Path:
-    """Return the file with the SHA-256 and the path of each file whose code may run."""
+    """Return the path of the list of allowed files, which has a SHA-256 and a path per line."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "pac4sac" / "trusted-files"
 
 
 def _source_of(module: str) -> Path | None:
-    """Return the file of a module without an import; None if it is not found."""
+    """Return the file of a module without importing it; None if it is not found."""
     places: Sequence[str] | None = [*sys.path, os.environ.get(FOLDER) or os.getcwd()]
     spec = None
     for number in range(module.count(".") + 1):

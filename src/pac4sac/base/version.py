@@ -14,7 +14,7 @@ def installed_version(package: str) -> str | None:
         return None
 
 
-__version__ = installed_version("pac4sac") or "source"  # if run from a source folder
+__version__ = installed_version("pac4sac") or "source"  # for a source folder that is not installed
 
 
 @functools.cache
