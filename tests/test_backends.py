@@ -244,13 +244,13 @@ def test_an_impossible_backend_or_device_is_refused(monkeypatch: pytest.MonkeyPa
     for call, sentence in [
         (
             lambda: choose_backend("jit", CPU, 1),
-            "There is no backend 'jit'; use eager, compiled, graph or auto.",
+            "Unknown backend 'jit'; use eager, compiled, graph or auto.",
         ),
         (
             lambda: choose_backend("graph", CPU, 1),
             "The backend graph needs a CUDA device; use compiled or eager",
         ),
-        (lambda: pick_device("gpu0"), "There is no device 'gpu0'; use cpu, cuda or auto."),
+        (lambda: pick_device("gpu0"), "Unknown device 'gpu0'; use cpu, cuda or auto."),
         (lambda: pick_device("mps"), "The device 'mps' is not supported; use cpu, cuda or auto."),
         (lambda: pick_device("cuda"), "No CUDA device is available here; use --device cpu."),
     ]:
@@ -268,6 +268,6 @@ def test_a_cuda_device_beyond_those_of_the_machine_is_refused(
     assert pick_device("cuda:1") == torch.device("cuda:1")
     assert pick_device("auto").type == "cuda"
     with pytest.raises(
-        UserError, match=r"There is no device 'cuda:2': this machine has 2 CUDA device\(s\)\."
+        UserError, match=r"Unknown device 'cuda:2': this machine has 2 CUDA device\(s\)\."
     ):
         pick_device("cuda:2")

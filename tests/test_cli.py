@@ -122,7 +122,7 @@ def test_other_seeds_are_refused(text: str):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["train"], "Which task?"),
+        (["train"], "needs a task"),
         (["train", "Pendulun-v1"], "did you mean Pendulum-v1"),
         (["train", "cartpole-swingupp"], "did you mean cartpole-swingup"),
         (["train", "CartPole-v1"], "continuous"),
@@ -242,7 +242,7 @@ def test_a_full_disk_is_told_in_one_sentence_and_the_logs_stay_readable(
 
     monkeypatch.setattr("pac4sac.training.checkpoint.save", full)
     assert train(tmp_path / "x", "--steps", "220", "--checkpoint-every", "210") == 2
-    assert "No space left on device. What was written before stays readable" in sentence(capsys)
+    assert "No space left on device). Earlier results are still readable" in sentence(capsys)
     (run,) = read_runs(tmp_path / "x")
     assert len(run.returns) == 1
 
@@ -356,7 +356,7 @@ def test_training_that_stops_when_solved_says_so(
     flags = ["--out", str(tmp_path / "x"), *SMALL, *TINY, "--steps", "200", "--stop-when-solved"]
     assert main(["train", "gifts:Gifts-v0", *flags]) == 0
     said = capsys.readouterr().out
-    assert "pac4sac-seed0 is solved: 0 episodes came before the solving ones." in said
+    assert "pac4sac-seed0 solved the task after 0 episodes" in said
     assert "Training is complete: solved." in said
     assert [len(run.episodes) for run in read_runs(tmp_path / "x")] == [5]
 
@@ -417,7 +417,7 @@ def test_an_agent_file_can_be_evaluated_and_a_run_without_one_holds_up_no_other(
         in said.err
     )
     assert main(["evaluate", str(agents[1]), "--best"]) == 2
-    assert "--best takes weights from the folder" in sentence(capsys)
+    assert "--best needs the folder" in sentence(capsys)
 
 
 def test_training_that_ends_before_its_warm_up_says_that_nothing_is_learned(
@@ -463,7 +463,7 @@ def test_the_doctor_ends_with_1_where_something_is_missing(
     missing = doctor.Finding("torch", "missing", state="missing")
     monkeypatch.setattr(doctor, "software", lambda: iter([missing]))
     assert main(["doctor"]) == 1
-    assert "Training would not work here: see torch." in capsys.readouterr().out
+    assert "Training does not work here: install or fix torch" in capsys.readouterr().out
 
 
 def test_training_starts_from_the_weights_of_another(tmp_path: Path):

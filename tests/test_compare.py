@@ -242,7 +242,7 @@ def test_the_seeds_that_would_decide_are_counted() -> None:
             {"algos": "sac"},
             "compare needs at least two algorithms, not only sac; name another one, or use train",
         ),
-        ({"algos": "sac,sacc"}, "There is no algorithm 'sacc'"),
+        ({"algos": "sac,sacc"}, "Unknown algorithm 'sacc'"),
         (
             {"baseline": "ddpg"},
             "The baseline 'ddpg' is not compared; it must be one of sac, sac-auto",
@@ -260,7 +260,7 @@ def test_the_seeds_that_would_decide_are_counted() -> None:
         ({"settings": {"td3:lr": 1}}, "is for td3, which is not compared"),
         ({"settings": {"sac:shotz": 1}}, "sac has no setting 'shotz'; did you mean shots"),
         ({"settings": SETTINGS | {"warmup": 300}}, "sac would learn nothing: its warm-up of 300"),
-        ({"prest": "best"}, "There is no option prest"),
+        ({"prest": "best"}, "Unknown option prest"),
         ({"start_from": "agent"}, "leave start_from out"),
         ({"log_every": 0}, "log_every must be a whole number at least 1"),
     ],
@@ -294,7 +294,7 @@ def test_a_file_names_what_to_compare(
     assert main(["compare", "--config", str(file)]) == 2
     assert "--trust nowhere" in capsys.readouterr().err
     assert main(["compare"]) == 2
-    assert "Which task?" in capsys.readouterr().err
+    assert "needs a task" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("call", [pac4sac.compare, pac4sac.train])

@@ -91,7 +91,7 @@ def test_the_full_demo_trains_with_the_papers_settings_into_a_folder_of_its_own(
 def test_a_demo_that_is_stopped_before_an_episode_has_ended_says_so(trainings, monkeypatch, capsys):
     monkeypatch.setitem(globals(), "GOOD", [])
     assert main(["demo"]) == 0
-    assert "stopped before its first episode had ended" in capsys.readouterr().out
+    assert "stopped before the first episode ended" in capsys.readouterr().out
 
 
 def test_no_minutes_are_refused_before_anything_is_written(trainings, capsys):
@@ -120,9 +120,8 @@ def test_no_minutes_are_refused_before_anything_is_written(trainings, capsys):
         ),
         (
             [-900.0, 612.4, 300.0],
-            "It is still learning: the best of 3 episodes so far, number 2, returned 612, and "
-            "above 850 the pole "
-            "stands nearly all the time.",
+            "It is still learning: the best of 3 episodes so far, number 2, has a return of 612; "
+            "above 850 the pole is up nearly all the time.",
         ),
     ],
 )

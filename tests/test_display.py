@@ -213,7 +213,7 @@ def test_the_table_has_regret_and_episodes_until_solved_by_seed_and_on_average(t
     write(tmp_path, runs[1], [300.0, *SOLVED])  # regret 550 + 850 + 550
     text = shown(tmp_path)
     assert cells(text, "seed 0") == "seed 0 ▁▃█████ 2 1.4 5 of 7 solved"
-    assert cells(text, "mean ± sd") == "mean ± sd 2.5 ± 0.71 1.7 ± 0.39"
+    assert cells(text, "mean ± std") == "mean ± std 2.5 ± 0.71 1.7 ± 0.39"
     assert "paper" not in text
     assert "Training is complete: 2 of 2 runs solved." in text
     assert (tmp_path / "learning-curves.png").exists()
@@ -320,4 +320,4 @@ def test_a_broken_run_is_named_and_counted(tmp_path: Path):
     write(tmp_path, runs[1], [1.0], "diverged")
     text = shown(tmp_path)
     assert "diverged" in cells(text, "seed 1")
-    assert "1 of 2 runs broke off" in text
+    assert "1 of 2 runs failed or diverged" in text

@@ -50,7 +50,7 @@ def test_a_full_output_is_reported_in_one_sentence(
     with full_output():
         assert main(line.format(x=experiment, out=tmp_path / "out").split()) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
-    assert said.startswith("pac4sac: Standard output cannot be written: No space left on device.")
+    assert said.startswith("pac4sac: Standard output cannot be written (No space left on device)")
     assert "Traceback" not in said
 
 

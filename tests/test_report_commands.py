@@ -145,9 +145,9 @@ def test_go_on_with_is_quoted_after_a_stop(
         == 0
     )
     line = next(
-        line for line in capsys.readouterr().out.splitlines() if line.startswith("Go on with:")
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("Resume with:")
     )
-    assert shlex.split(line.removeprefix("Go on with:")) == ["pac4sac", "resume", str(folder)]
+    assert shlex.split(line.removeprefix("Resume with:")) == ["pac4sac", "resume", str(folder)]
 
 
 HOSTILE = (
@@ -210,4 +210,4 @@ def test_the_page_is_opened_where_there_is_a_browser(
     write_run(tmp_path / "a b", own_task())
     assert main(["report", str(tmp_path / "a b"), "--open"]) == 0
     assert opened == [(tmp_path / "a b" / "report" / "report.html").as_uri()]
-    assert ("no browser here" in capsys.readouterr().out) is not there_is_one
+    assert ("No browser was found" in capsys.readouterr().out) is not there_is_one

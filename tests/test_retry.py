@@ -128,7 +128,7 @@ def test_exit_codes_and_means_count_failed_runs(
     assert "1 of 2 runs" in shown
     assert "pac4sac resume" in shown
     table = result_table(read_runs(folder), Console(width=200))
-    assert "mean ± sd of 1 of 2" in list(table.columns[0].cells)
+    assert "mean ± std of 1 of 2" in list(table.columns[0].cells)
 
 
 def test_a_study_counts_failed_runs_as_to_be_trained_until_the_last_attempt(

@@ -165,8 +165,8 @@ def test_text_is_read_by_the_type_of_the_setting() -> None:
 @pytest.mark.parametrize(
     ("algo", "overrides", "sentence"),
     [
-        ("pac4sca", {}, "There is no algorithm 'pac4sca'; did you mean pac4sac"),
-        ("zzz", {}, "There is no algorithm 'zzz'; there are pac4sac, sac,"),
+        ("pac4sca", {}, "Unknown algorithm 'pac4sca'; did you mean pac4sac"),
+        ("zzz", {}, "Unknown algorithm 'zzz'; there are pac4sac, sac,"),
         ("sac", {"gama": 0.9}, "sac has no setting 'gama'; did you mean gamma"),
         ("sac", {"xi": 0.1}, "sac has no setting 'xi'; "),
         ("sac", {"Ω": 1}, "sac has no setting 'Ω'; it has gamma, tau,"),

@@ -466,4 +466,4 @@ def test_a_training_that_was_stopped_before_its_first_step_says_how_to_go_on(
     console = Console(file=io.StringIO(), width=200)
     show_result(stopped, console)
     assert exit_code(stopped) == 130
-    assert f"Go on with:      pac4sac resume {tmp_path}" in console.file.getvalue()
+    assert f"Resume with:     pac4sac resume {tmp_path}" in console.file.getvalue()

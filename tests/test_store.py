@@ -291,9 +291,7 @@ class TestResults:
         assert results(experiment, "evaluations")["returns"].tolist() == [[1.0, 2.0]]
 
     def test_tells_which_logs_there_are_and_how_to_get_one(self, experiment: Path) -> None:
-        with pytest.raises(
-            UserError, match="'metric'; did you mean metrics"
-        ):
+        with pytest.raises(UserError, match="'metric'; did you mean metrics"):
             results(experiment, "metric")
         with pytest.raises(
             UserError, match="has logged bias, which are written with --bias-every N"

@@ -276,7 +276,7 @@ def test_a_variant_may_have_seeds_of_its_own_and_trains_in_the_cohort_of_the_oth
         ),
         (
             'tasks = ["ant"]\n[[variant]]\nalgo = "sca"',
-            "line 3: There is no algorithm 'sca'; did you mean sac",
+            "line 3: Unknown algorithm 'sca'; did you mean sac",
         ),
         (
             'tasks = ["ant"]\n[[variant]]\nalgo = "sac"\nset = { xi = 0.1 }',
@@ -304,10 +304,7 @@ def test_a_variant_may_have_seeds_of_its_own_and_trains_in_the_cohort_of_the_oth
             'seeds = "0:5"\ntasks = ["ant"]\n[[variant]]\nalgo = "sac"\nseeds = "5:2"',
             "line 5: There are no seeds in '5:2'",
         ),
-        (
-            'tasks = ["amt"]\n[[variant]]\nalgo = "sac"',
-            "line 1: There is no task or environment 'amt'",
-        ),
+        ('tasks = ["amt"]\n[[variant]]\nalgo = "sac"', "line 1: Unknown task or environment 'amt'"),
         (
             'tasks = ["ant"]\n[task.humanoid]\nsteps = 5\n[[variant]]\nalgo = "sac"',
             "line 2: [task.humanoid] is about a task",
@@ -461,7 +458,7 @@ def test_what_an_archive_holds_is_not_trained_again_and_it_takes_the_rest(
     assert trained_in("third", study) == set()
     assert [(run.label, run.seed) for run in read_runs(archive)] == [("sac", 0), ("sac", 1)]
     assert main(["study", "plan", str(tiny), "--into", str(archive), "--variants", "sac"]) == 0
-    assert "holds all runs of tiny; nothing is left to train." in capsys.readouterr().out
+    assert "has all runs of tiny; nothing is left to train." in capsys.readouterr().out
 
 
 def test_a_search_on_four_tasks_is_affordable_and_keeps_to_seeds_of_its_own() -> None:

@@ -26,7 +26,7 @@ def test_a_study_is_planned_run_looked_at_and_reported(
     tiny: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["study", "status", tiny]) == 2
-    assert "holds no study yet" in capsys.readouterr().err
+    assert "has no study yet" in capsys.readouterr().err
 
     assert main(["study", "plan", tiny, "--no-trial"]) == 0
     planned = capsys.readouterr().out
@@ -120,7 +120,7 @@ def test_cohorts_are_planned_for_a_gpu_that_is_not_here(
         planned[device] = capsys.readouterr().out
     assert "Pendulum-v1: many, pac " in planned["cuda"]
     assert "4 runs; at most 0.5 GB a cohort, on cuda." in planned["cuda"]
-    assert "This machine has no cuda, so how long they take was not measured." in planned["cuda"]
+    assert "This machine has no cuda, so their time was not measured." in planned["cuda"]
     assert "Estimate" not in planned["cuda"]
     assert "many, pac " not in planned["cpu"]
     assert "Estimate" in planned["cpu"]
@@ -143,13 +143,13 @@ def test_a_plan_is_for_the_device_of_the_study(
     assert main(["study", "run", tiny, "--memory", "500"]) == 2
     assert "No CUDA device is available here" in capsys.readouterr().err
     assert main(["study", "plan", tiny, "--device", "cudas", "--memory", "500"]) == 2
-    assert "There is no device 'cudas'" in capsys.readouterr().err
+    assert "Unknown device 'cudas'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        (["study", "run", "table-9"], "There is no study 'table-9'"),
+        (["study", "run", "table-9"], "Unknown study 'table-9'"),
         (["study", "run", "smoke", "--tasks", "ant"], "has no task ant"),
         (
             ["study", "plan", "controls", "--variants", "sac-auto,sac"],
@@ -160,7 +160,7 @@ def test_a_plan_is_for_the_device_of_the_study(
         (["compare", "Pendulum-v1", "--set", "width=8,16"], "compare takes one value for width"),
         (
             ["compare", "Pendulum-v2", "--algos", "sac,ddpg"],
-            "There is no task or environment 'Pendulum-v2'",
+            "Unknown task or environment 'Pendulum-v2'",
         ),
         (
             ["compare", "Pendulum-v1", "--algos", "sac"],

@@ -191,7 +191,7 @@ def test_the_command_finds_a_module_in_the_current_folder(
 
 @pytest.mark.parametrize("name", [":Pendulum-v1", "gymnasium:", ":", ""])
 def test_a_name_with_an_empty_half_is_none(name: str) -> None:
-    with pytest.raises(UserError, match="There is no task or environment"):
+    with pytest.raises(UserError, match="Unknown task or environment"):
         get_task(name)
 
 

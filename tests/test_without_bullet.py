@@ -14,10 +14,9 @@ from pac4sac.tasks import registry
 from pac4sac.training.agent_file import SHIPPED
 
 SENTENCE = (
-    "needs a package that is not installed: pybullet; install pac4sac[bullet], in a clone by "
-    "pip install -c "
-    "constraints.txt '.[bullet]' (for Python 3.11 there are wheels, on a later one pip builds "
-    "it with a C++ compiler)."
+    "needs a package that is not installed: pybullet; install pac4sac[bullet], or in a clone pip "
+    "install -c constraints.txt '.[bullet]' (there are wheels for Python 3.11; later versions "
+    "build it with a C++ compiler)."
 )
 
 

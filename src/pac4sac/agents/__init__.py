@@ -137,7 +137,7 @@ def get_algorithm(name: str) -> Algorithm:
     if name in ALGORITHMS:
         return ALGORITHMS[name]
     if ":" not in name:
-        raise UserError(f"There is no algorithm {name!r}; {did_you_mean(name, ALGORITHMS)}")
+        raise UserError(f"Unknown algorithm {name!r}; {did_you_mean(name, ALGORITHMS)}")
     agent: type[Agent] = (
         object_of(name, "algorithm") if is_in_process(name) else own_class(name, "algorithm", Agent)
     )

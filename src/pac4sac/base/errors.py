@@ -18,7 +18,7 @@ class WrongValue(UserError, ValueError):
 
 def how_to_install(extra: str) -> str:
     """Return the part of an error message that says how to install an extra."""
-    return f"install pac4sac[{extra}] (in a clone: pip install -c constraints.txt '.[{extra}]')"
+    return f"install pac4sac[{extra}], or in a clone pip install -c constraints.txt '.[{extra}]'"
 
 
 def import_extra(extra: str, problem: str, *modules: str, otherwise: str = "") -> Any:

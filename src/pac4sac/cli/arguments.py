@@ -1,5 +1,4 @@
-"""Arguments that several commands take, and how they are read: options of training, settings,
-callbacks."""
+"""Arguments of several commands and their parsing: options of training, settings, callbacks."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,13 +17,13 @@ from pac4sac.training.options import AUTO, Options
 
 
 def optional(metavar: str, otherwise: str = "") -> Any:
-    """Return the description of an argument that may be left out; `otherwise` is its default."""
+    """Describe an optional argument; `otherwise` is its default in words."""
     hint = f"(default: {otherwise})" if otherwise else "(optional)"
     return arg(metavar=metavar, help_behavior_hint=hint)
 
 
 def whole_number(*words: str) -> Any:
-    """Return how to read an argument that is a whole number, also as 1e6, or one of these words."""
+    """Describe an argument that is a whole number (1e6 is accepted too) or one of these words."""
 
     def read(texts: list[str]) -> int | str:
         (text,) = texts
@@ -41,7 +40,7 @@ def whole_number(*words: str) -> Any:
 
 def _read_whole_number(text: str, words: Sequence[str]) -> int:
     try:
-        return int(text)  # exact, also beyond the whole numbers that a float can hold
+        return int(text)  # exact for numbers that a float cannot represent
     except ValueError:
         pass
     try:
@@ -91,7 +90,7 @@ Trust = Annotated[
 ]
 Track = Annotated[
     Literal["none", "tensorboard", "wandb", "trackio"],
-    arg(help=("Log every run to this tracker too, offline by default; see docs/command-line.md.")),
+    arg(help=("Also log every run to this tracker, offline by default; see docs/command-line.md.")),
 ]
 Callback = Annotated[
     str | None,
@@ -116,7 +115,7 @@ KeepStale = Annotated[
     bool,
     arg(
         help=(
-            "Keep runs that another version of the code has trained, marked in every table, "
+            "Keep runs trained by another version of the code and mark them in every table, "
             "instead of training them again."
         )
     ),
@@ -124,7 +123,7 @@ KeepStale = Annotated[
 Folder = Annotated[Positional[Path], arg(metavar="DIR")]
 Folders = Annotated[Positional[list[Path]], arg(metavar="DIR...", help_behavior_hint="(required)")]
 
-# Flags with another name than their field.
+# Flags whose names differ from their fields.
 FLAG_NAMES = {"settings": "set", "start_from": "from", "wrappers": "wrapper"}
 OPTIONS = {option.name: option for option in fields(Options)}
 T = TypeVar("T")
@@ -135,7 +134,7 @@ def with_options(*names: str, otherwise: str = "") -> Callable[[type[T]], type[T
 
     Args:
         names: Fields of `Options`, which also state default, type and help.
-        otherwise: Default to show instead of that of `Options`; the value is None then.
+        otherwise: Default to display instead of that of `Options`; the value is then None.
     """
 
     def add(command: type[T]) -> type[T]:
@@ -144,8 +143,8 @@ def with_options(*names: str, otherwise: str = "") -> Callable[[type[T]], type[T
         made = make_dataclass(
             command.__name__, flags, bases=(command,), namespace=namespace, frozen=True
         )
-        # tyro reads the help of the other flags in the source of the command. From Python 3.13 on
-        # it finds that by the line.
+        # tyro reads the help of the other flags from the command's source; since Python 3.13 it
+        # finds that by line number.
         for place in ("__module__", "__firstlineno__"):
             if hasattr(command, place):
                 setattr(made, place, getattr(command, place))
@@ -155,7 +154,7 @@ def with_options(*names: str, otherwise: str = "") -> Callable[[type[T]], type[T
 
 
 def _flag(option: "Field[Any]", otherwise: str) -> tuple[str, Any, Any]:
-    """Return name, annotated type and default of the field of a command for an option."""
+    """Return name, annotated type and default of a command's field for an option."""
     allowed, default = option.metadata["allowed"], option.default
     kind: Any = option.type
     if isinstance(allowed, tuple):
@@ -190,18 +189,18 @@ def _metavar(option: "Field[Any]") -> str | None:
 
 
 def _words(option: "Field[Any]") -> list[str]:
-    """Return the words that an option takes instead of a number."""
+    """Return the words that an option accepts instead of a number."""
     return [AUTO] if option.default == AUTO else []
 
 
 def options_of(command: object) -> dict[str, Any]:
-    """Return the options of training that a command was given or has by default."""
+    """Return the values of a command's options of training."""
     given = {name: getattr(command, name, None) for name in OPTIONS}
     return {name: value for name, value in given.items() if value is not None}
 
 
 def callback_names(track: str, callback: str | None) -> list[str]:
-    """Return the names of the tracker and of the callbacks that --track and --callback name."""
+    """Return the names in --track and --callback."""
     names = [] if track == "none" else [track]
     if callback:
         names += [name.strip() for name in callback.split(",")]
@@ -209,7 +208,7 @@ def callback_names(track: str, callback: str | None) -> list[str]:
 
 
 def callback_flags(names: Sequence[str]) -> str:
-    """Return the flags that `callback_names` reads, each with a space before it."""
+    """Return the flags that `callback_names` reads, each preceded by a space."""
     flags = [f" --track {name}" for name in names if ":" not in name]
     classes = [name for name in names if ":" in name]
     if classes:
@@ -218,39 +217,39 @@ def callback_flags(names: Sequence[str]) -> str:
 
 
 def parse_settings(groups: Sequence[Sequence[str]]) -> dict[str, list[str]]:
-    """Return the values of "xi=0.05" and "shots=1,100" by name. A later mention of a name replaces
-    an earlier one."""
+    """Parse settings such as "xi=0.05" and "shots=1,100"; a later value of a name replaces an
+    earlier one."""
     settings = {}
     for text in chain.from_iterable(groups):
         name, _, values = text.partition("=")
         chosen = [value.strip() for value in values.split(",")]
         if not name.strip() or not all(chosen):
             raise UserError(
-                f"--set takes NAME=VALUE or NAME=VALUE,VALUE, not {text!r} (a task goes "
-                "before --set)."
+                f"--set must be NAME=VALUE or NAME=VALUE,VALUE, not {text!r} (a task goes before "
+                f"--set)."
             )
         settings[name.strip()] = chosen
     return settings
 
 
 def parse_task_changes(groups: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Return the value of "r_limit=500" by name. A value that is not JSON is a text."""
+    """Parse task fields such as "r_limit=500"; a value that is not JSON is a string."""
     changes = {}
     for text in chain.from_iterable(groups):
         name, equals, value = text.partition("=")
         if not equals:
-            raise UserError(f"--set-task takes NAME=VALUE, not {text!r}.")
+            raise UserError(f"--set-task must be NAME=VALUE, not {text!r}.")
         changes[name.strip()] = _json_or_text(value)
     return changes
 
 
 def parse_wrappers(groups: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
-    """Return the table of each wrapper, such as ["my_module:Scale", "factor=0.1"]."""
+    """Parse wrappers such as ["my_module:Scale", "factor=0.1"] into their names and arguments."""
     tables = []
     for words in groups:
         if not words or "=" in words[0]:
             raise UserError(
-                "--wrapper takes a name and its arguments, as in --wrapper my_module:Scale "
+                f"--wrapper must be a name and its arguments, as in --wrapper my_module:Scale "
                 f"factor=0.1, not {' '.join(words)!r} (a task goes before --wrapper)."
             )
         table: dict[str, Any] = {"wrapper": words[0]}
@@ -258,8 +257,8 @@ def parse_wrappers(groups: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
             name, equals, value = word.partition("=")
             if not equals:
                 raise UserError(
-                    f"An argument of the wrapper {words[0]} is NAME=VALUE, not {word!r}. Give each "
-                    "wrapper a --wrapper of its own; a task goes before it."
+                    f"An argument of the wrapper {words[0]} must be NAME=VALUE, not {word!r}. "
+                    f"Give each wrapper its own --wrapper; a task goes before it."
                 )
             table[name.strip()] = _json_or_text(value)
         tables.append(table)

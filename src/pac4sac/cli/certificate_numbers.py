@@ -1,4 +1,4 @@
-"""Write the numbers of a certificate: about three digits, with intervals in parentheses."""
+"""Numbers of a certificate as text: about three digits, with intervals in parentheses."""
 
 import math
 from collections.abc import Callable

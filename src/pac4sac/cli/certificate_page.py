@@ -1,4 +1,4 @@
-"""Print a certificate: a summary, then tables of measurement, bounds, calibration and policy."""
+"""The printed certificate: a summary, then tables of errors, bounds, calibration and returns."""
 
 import string
 from collections import Counter
@@ -19,9 +19,10 @@ from pac4sac.cli.certificate_summary import counted_text, summary
 from pac4sac.runs.statistics import bias_verdict
 
 FORMULAS, PAGE = TEXTS["formulas"], TEXTS["page"]
-NUMBERS = {"N": 6, "KL": 5, "risk": 6, "at most": 7}  # and the least width of their columns
-NAMES_AND_NUMBERS = 48  # characters of a line of 80
-# the others are yellow
+# Columns of numbers, with their minimum widths.
+NUMBERS = {"N": 6, "KL": 5, "risk": 6, "at most": 7}
+NAMES_AND_NUMBERS = 48  # characters of an 80-column line
+# other verdicts are yellow
 STYLES = {"vacuous": "dim", "broken": "bold red", "certificate": "bold green"}
 SIGNS = {"overestimates": "+", "underestimates": "−", "undecided": "·"}
 
@@ -53,7 +54,7 @@ def bias_table(c: Certificate) -> Table:
 
 
 def _bias_caption(c: Certificate) -> str:
-    """Return the signs of the error along an episode, and which steps were not judged."""
+    """Return the signs of the error along an episode, and the number of steps not judged."""
     parts = [part for along in c.along if along.policy == "policy" for part in along.bias]
     caption: str = PAGE["signs"].format(signs="".join(SIGNS[bias_verdict(part)] for part in parts))
     if c.unjudged_steps and "policy" in c.bias:
@@ -100,7 +101,7 @@ def _broken(c: Certificate) -> list[str]:
 
 
 def _letters_of_caveats(rows: Iterable[BoundRow]) -> dict[str, str]:
-    """Return a letter for each assumption that fails, in the order of their texts."""
+    """Return a letter for each failing assumption, in the order of the texts."""
     failing = {key for row in rows for key in row.fails}
     caveats = [key for key in CAVEATS if key in failing]
     return dict(zip(caveats, string.ascii_lowercase, strict=False))
@@ -125,7 +126,7 @@ def _bounds_table(c: Certificate, rows: list[BoundRow], letters: dict[str, str])
 
 
 def _number_widths(rows: Sequence[BoundRow]) -> list[int]:
-    """Return the widths of the columns of numbers, which are the same in all tables."""
+    """Return the widths of the columns of numbers, the same for all tables."""
     columns = zip(*map(_numbers, rows), strict=True)
     return [
         max(least, *map(len, column))
@@ -152,7 +153,7 @@ def _numbers(row: BoundRow) -> tuple[str, ...]:
 
 
 def calibration_table(c: Certificate) -> Table:
-    """Return how often the intervals of the critic cover the returns, by states."""
+    """Return the table of the critic's coverage by kind of state."""
     deviation, nominal = c.calibration[0].deviation, percent_text(NOMINAL)
     title = PAGE["calibration"].format(deviation=deviation, nominal=nominal)
     headers = ("covered", "rms error", "rms std", "ratio", "rank", "steps")
@@ -164,7 +165,7 @@ def calibration_table(c: Certificate) -> Table:
 
 
 def policy_table(c: Certificate) -> Table:
-    """Return the mean return of each policy, with lower bounds of its expectation."""
+    """Return the table of mean returns by policy, with lower bounds on the expectation."""
     title = PAGE["returns"].format(percent=100 * (1 - c.delta))
     remarks = "; ".join(dict.fromkeys(one.remark for one in c.returns))
     headers = ("episodes", "mean return", "empirical Bernstein", "betting")
@@ -183,8 +184,8 @@ def _return_bound(certificate: ReturnCertificate, bound: float | None) -> str:
 
 
 def _table(title: str, caption: str, *headers: str, wrapped: int = 0) -> Table:
-    """Return a table without rows. All columns but the first are for numbers; the headers of the
-    first `wrapped` of these may wrap."""
+    """Return a table without rows; columns after the first are for numbers, and the headers of
+    `wrapped` of them may wrap."""
     table = Table(
         title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=0
     )

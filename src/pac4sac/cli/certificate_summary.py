@@ -1,5 +1,5 @@
-"""Answer in words, on the first screen of a certificate: is the critic biased, how wide is an
-interval that holds, and how good is the policy at least?"""
+"""The first screen of a certificate, in words: is the critic biased, how wide is a calibrated
+interval, and how good is the policy at least?"""
 
 from collections.abc import Iterator
 
@@ -54,7 +54,7 @@ def _about_bias(c: Certificate) -> Iterator[Text | Table]:
 
 
 def _bias_answer(c: Certificate) -> str:
-    """Return whether the critic is biased, and at which times of the episode."""
+    """Return a sentence on whether and when in the episode the critic is biased."""
     biased = [phase for phase in c.phases if phase.verdict != UNDECIDED]
     verdicts = group_by(biased, key=lambda phase: phase.verdict)
     if not verdicts:
@@ -70,7 +70,7 @@ def _bias_answer(c: Certificate) -> str:
 
 
 def _phases_table(c: Certificate) -> Table:
-    """Return the bias by time in the episode, and over the whole of it."""
+    """Return the table of the bias by third of the episode, and over the whole episode."""
     grid = Table.grid(padding=(0, 2))
     rows = [
         (
@@ -107,7 +107,7 @@ def _about_intervals(c: Certificate) -> Iterator[Text]:
 
 
 def _absolute_error(c: Certificate) -> Iterator[Text]:
-    """Yield what is proven of the absolute error; nothing if an assumption fails."""
+    """Yield the bound on the absolute error; yield nothing if an assumption fails."""
     texts = {"certificate": SUMMARY["absolute"], "vacuous": SUMMARY["absolute_vacuous"]}
     for row in c.rows:
         if row.quantity != "absolute value error" or row.fails or row.says not in texts:
@@ -118,7 +118,7 @@ def _absolute_error(c: Certificate) -> Iterator[Text]:
 
 
 def counted_text(row: BoundRow) -> str:
-    """Return that errors beyond the largest possible one count as that."""
+    """Return a clause on clipping: errors above the largest possible one count as that value."""
     what = "errors" if row.quantity == "absolute value error" else "squares"
     return f"{what} beyond {number(row.trivial)} count as {number(row.trivial)}"
 
@@ -134,7 +134,7 @@ def _range_of_values(c: Certificate) -> str:
 
 
 def _about_returns(c: Certificate) -> Iterator[Text]:
-    """Yield the bound for the policy that would be used: with shooting if the agent shoots."""
+    """Yield the bound on the return of the policy in use, with shooting if the agent shoots."""
     for last in c.returns[-1:]:
         yield Text(_return_bound(c, last))
         mean = number(last.mean.value)
@@ -152,7 +152,7 @@ def _return_bound(c: Certificate, last: ReturnCertificate) -> str:
 
 
 def _episodes_advice(c: Certificate, last: ReturnCertificate) -> str:
-    """Return how many episodes would make the bound useful; nothing without a bound."""
+    """Return advice on the number of episodes for a useful bound; empty without a bound."""
     if last.enough_episodes is None or last.useful is None:
         return ""
     if last.enough_episodes <= last.episodes:

@@ -29,7 +29,7 @@ class Certify:
     folder: arguments.Folder
     # Measure on N episodes and certify on N others; a quarter of each with shooting.
     episodes: arguments.Number = 64
-    # Let each bound be wrong with at most this probability.
+    # Allow each bound to fail with at most this probability.
     delta: Annotated[float, arg(metavar="δ")] = 0.05
     seed: arguments.Number = 0  # Draw the episodes from this seed.
     # Assume these limits of the reward of a step, as in --reward-range=-1,1.
@@ -72,7 +72,8 @@ class Certify:
         if not self.full:
             say(
                 console,
-                "All bounds with their assumptions, and calibration: the same command with --full.",
+                "For all bounds with their assumptions, and calibration, add --full to the "
+                "command.",
             )
         return 0
 
@@ -86,7 +87,7 @@ class Certify:
             return certificate.write(out)
         except OSError as error:
             raise UserError(
-                f"Writing to {out} failed: {error.strerror}; choose another folder with --out."
+                f"Writing to {out} failed ({error.strerror}); choose another folder with --out."
             ) from error
 
 
@@ -99,5 +100,5 @@ def parse_range(option: str, text: str | None) -> tuple[float, float] | None:
     except ValueError:
         raise UserError(f"{option} needs two numbers, as in {option}=-1,1, not {text!r}.") from None
     if not -math.inf < low < high < math.inf:
-        raise UserError(f"{option} needs two finite numbers, the lower first, not {text!r}.")
+        raise UserError(f"{option} needs two finite numbers, the lower one first, not {text!r}.")
     return low, high

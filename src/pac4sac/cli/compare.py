@@ -35,7 +35,7 @@ class Compare:
     seeds: arguments.Seeds = "0:5"
     # Test the others against this algorithm.
     baseline: Annotated[str | None, optional("A", "the first of --algos")] = None
-    # Use this preset of all algorithms from `pac4sac list presets`, or one for each, as in
+    # Use this preset from `pac4sac list presets` for all algorithms, or one for each, as in
     # sac:mujoco,ddpg:default.
     preset: Annotated[str, arg(metavar="NAME")] = "default"
     # Change these settings of all algorithms that have them, or of one, as in sac:alpha=0.1.
@@ -47,7 +47,7 @@ class Compare:
     parallel: arguments.Parallel = None
     max_minutes: arguments.MaxMinutes = None  # Stop after M minutes; the same command continues.
     keep_stale: arguments.KeepStale = False
-    # Compare with learning curves of other projects too, from these CSV files.
+    # Also compare with learning curves of other projects in these CSV files.
     curves: Annotated[UseAppendAction[list[Path]], arg(metavar="FILE")] = field(
         default_factory=list
     )
@@ -60,11 +60,12 @@ class Compare:
     def run(self, console: Console) -> int:
         if self.task is None:
             raise UserError(
-                "Which task? Name one, as in: pac4sac compare Pendulum-v1. See pac4sac list tasks."
+                "compare needs a task, as in: pac4sac compare Pendulum-v1. List tasks: pac4sac "
+                "list tasks."
             )
-        # named as in Python
+        # parameter names of the Python function
         given = {**vars(self), "settings": arguments.parse_settings(self.settings)}
-        del given["config"]  # its options are among the others
+        del given["config"]  # its options are already included
         given["wrappers"] = arguments.parse_wrappers(self.wrappers)
         changes = arguments.parse_task_changes(given.pop("set_task"))
         given["callbacks"] = arguments.callback_names(given.pop("track"), given.pop("callback"))

@@ -1,4 +1,4 @@
-"""Read a TOML file of options as flags, which the parser of the command line checks."""
+"""Config files: a TOML file of options is converted to flags, which the parser checks."""
 
 import itertools
 import json
@@ -17,7 +17,7 @@ NOT_IN_FILES = ("config", "trust")  # a file must not decide what is trusted
 
 
 def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
-    """Return the flags of a command that say the same as a config file."""
+    """Convert a config file to the flags of a command."""
     kinds = {
         FLAG_NAMES.get(f.name, f.name): type(f.default)
         for f in fields(command)
@@ -32,12 +32,12 @@ def flags_of_file(path: Path, command: type[Any], with_task: bool) -> list[str]:
             task = [_as_text(path, key, value)]
         else:
             flags += _flags_of_key(path, key, value, kinds[name])
-    # The task goes first and the file last: after --set, the parser would take a task as a setting.
+    # The task goes first, because after --set the parser would read it as a setting.
     return [*(task if with_task else []), *flags, "--config", str(path)]
 
 
 def _flags_of_key(path: Path, key: str, value: Any, kind: type[Any]) -> list[str]:
-    """Return the flags for a key other than the task; `kind` is the type of its default."""
+    """Return the flags of a key other than the task; `kind` is the type of its default."""
     name = key.replace("-", "_")
     if name == "wrapper":
         return _wrapper_flags(path, value)
@@ -48,12 +48,12 @@ def _flags_of_key(path: Path, key: str, value: Any, kind: type[Any]) -> list[str
 
 
 def _wrapper_flags(path: Path, value: Any) -> list[str]:
-    """Return a flag for each wrapper, a text such as "my_module:Scale factor=0.1"."""
+    """Return a flag for each wrapper, a string such as "my_module:Scale factor=0.1"."""
     texts = value if isinstance(value, list) else [value]
     if not all(isinstance(text, str) for text in texts):
         raise UserError(
-            f'{path}: wrapper must be a text such as "my_module:Scale factor=0.1", or a list of '
-            f"texts, not {value!r}."
+            f'{path}: wrapper must be a string such as "my_module:Scale factor=0.1", or a list of '
+            f"strings, not {value!r}."
         )
     return list(itertools.chain(*(["--wrapper", *shlex.split(text)] for text in texts)))
 
@@ -67,7 +67,7 @@ def _check_key(path: Path, key: str, kinds: dict[str, type[Any]]) -> None:
 
 
 def _check_truth_value(path: Path, key: str, value: Any, expected: bool) -> None:
-    """Refuse true or false for an option that takes another value, and the reverse."""
+    """Refuse true or false for an option with other values, and other values for a switch."""
     if isinstance(value, bool) != expected:
         raise UserError(f"{path}: {key} cannot be {str(value).lower()}; see the command's --help.")
 

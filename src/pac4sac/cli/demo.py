@@ -9,12 +9,12 @@ from rich.console import Console
 from pac4sac.cli import arguments
 from pac4sac.cli.shared import say, writing
 
-# Including a minute of the compiler, which still gives more steps than the backend eager.
+# This includes a minute of compilation, after which more steps fit than with the eager backend.
 MINUTES, FULL_MINUTES = (3.0, 10.0)
-# A machine that finished only a few episodes gets some more time.
+# Extra time for a machine that finished only a few episodes.
 FEW_EPISODES, MORE_MINUTES = (10, 1.0)
 FEWER_UPDATES = {"updates_per_step": 2}
-# One thread: two wait for each other, which takes ten times as long on busy cores.
+# One thread, because two threads wait for each other: ten times slower on busy cores.
 OPTIONS: dict[str, Any] = {
     "device": "cpu",
     "threads": 1,
@@ -37,7 +37,7 @@ class Demo:
     ] = None
 
     def run(self, console: Console) -> int:
-        say(console, "1. A trained agent, which ships with the package.")
+        say(console, "1. A trained agent that ships with the package.")
         from pac4sac.base.stopping import StopRequest
         from pac4sac.cli.demo_outcome import SHOWN, film, show_outcome, show_shipped_agent
         from pac4sac.tasks import get_task, task_sizes
@@ -59,23 +59,23 @@ class Demo:
         return 0
 
     def _train(self, console: Console, folder: Path, minutes: float) -> None:
-        updates = "2 updates per step instead of 4, to be quicker"
+        updates = "2 updates per step instead of 4 to save time"
         if self.full:
-            updates = "4 updates of its networks per step"
-        say(console, "\n2. An agent that learns from nothing to swing up a pole and balance it.")
+            updates = "4 updates per step"
+        say(console, "\n2. An agent that learns from scratch to swing up and balance a pole.")
         say(
             console,
-            f"   PAC4SAC on Cartpole Swingup, {updates}; until solved, {minutes:g} minutes at "
-            "most.",
+            f"   PAC4SAC on Cartpole Swingup, {updates}; until solved, at most {minutes:g} "
+            f"minutes.",
         )
-        say(console, "   Ctrl-C continues with the picture.")
+        say(console, "   Press Ctrl-C to stop training and show the figure.")
         try:
             self._train_or_resume(console, folder, minutes)
-        except KeyboardInterrupt:  # the second Ctrl-C; what was logged can still be shown
+        except KeyboardInterrupt:  # the second Ctrl-C; logged episodes can still be shown
             say(console, "   Stopped.")
 
     def _train_or_resume(self, console: Console, folder: Path, minutes: float) -> None:
-        """Train, and continue for a minute on a machine that was too slow for a few episodes."""
+        """Train, and continue for a minute if too few episodes ended."""
         from pac4sac.base.stopping import TIME_IS_UP
         from pac4sac.cli.demo_outcome import TRAINED
         from pac4sac.cli.training_display import displayed

@@ -1,4 +1,4 @@
-"""Show the results of `pac4sac demo`: videos, a picture over archived runs, and sentences."""
+"""The results of `pac4sac demo`: videos, a figure with archived runs, and sentences."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,12 +15,11 @@ from pac4sac.runs.reference import reference_runs
 from pac4sac.training.agent_file import read_agent_file
 
 SHOWN, TRAINED = "half-cheetah", "cartpole-swingup"
-PICTURES = {SHOWN: 60, TRAINED: 100}  # in a video: three seconds, which are drawn quickly, and five
+PICTURES = {SHOWN: 60, TRAINED: 100}  # frames of a video: three and five seconds
 ABOUT = (
-    "PAC4SAC is soft actor-critic whose critic learns by a PAC-Bayes bound and tells how "
-    "uncertain it holds its values "
-    "to be; it acts by taking, of 500 actions that its policy proposes, the one that the "
-    "critic values most."
+    "PAC4SAC is soft actor-critic whose critic is trained with a PAC-Bayes bound and has a "
+    "standard deviation for each value. It draws 500 actions from its policy and takes the one "
+    "with the highest value."
 )
 
 
@@ -40,7 +39,7 @@ def film(console: Console, agent: Path, task: str, folder: Path) -> None:
     with console.status("filming …") as status:
 
         def progress(done: int, of: int) -> None:
-            status.update(f"filming: {done} of {of} pictures …")
+            status.update(f"recording: {done} of {of} frames …")
 
         out = record_video(agent, folder / f"{task}.gif", progress=progress, most=PICTURES[task])
     say(console, f"   Film: {out}")
@@ -51,13 +50,10 @@ def show_outcome(console: Console, folder: Path) -> None:
     # matplotlib takes a second to import
     from pac4sac.report.reference_picture import draw_over_reference
 
-    say(console, "\n3. What came of it.")
+    say(console, "\n3. The result.")
     runs, _ = read_below(folder / "training")
     if not runs or not runs[0].episodes:
-        say(
-            console,
-            "   Training was stopped before its first episode had ended. Once more: pac4sac demo",
-        )
+        say(console, "   Training stopped before the first episode ended. Try again: pac4sac demo")
         return
     run = runs[0]
     limit, returns = run.task["r_limit"], run.returns.tolist()
@@ -81,19 +77,19 @@ def show_outcome(console: Console, folder: Path) -> None:
 def next_commands(run: RunRecord, folder: Path) -> dict[str, str]:
     """Return commands with their descriptions."""
     if run.status == "finished":
-        further = {"pac4sac demo --full": "the same with the paper's settings, ten minutes"}
+        further = {"pac4sac demo --full": "run the demo with the paper's settings (ten minutes)"}
     else:
-        further = {f"pac4sac resume {folder / 'training'}": "continues this training"}
+        further = {f"pac4sac resume {folder / 'training'}": "continue this training"}
     compare = f"pac4sac compare {TRAINED} --algos pac4sac,sac --seeds 0:5"
     return {
-        f"pac4sac watch {SHOWN}": "films a whole episode of the agent that ships",
+        f"pac4sac watch {SHOWN}": "record a whole episode of the shipped agent",
         **further,
-        compare: "trains five seeds of each, with intervals",
+        compare: "train five seeds of each, and report intervals",
     }
 
 
 def outcome(returns: Sequence[float], limit: float) -> str:
-    """Return in a sentence what a run has learned."""
+    """Describe the result of a run in a sentence."""
     above = [place for place, value in enumerate(returns) if value > limit]
     if (solved := solved_at(returns, limit)) is not None:
         in_a_row = f"from episode {solved + 1} on, {STREAK} in a row were above {limit:g}"
@@ -101,9 +97,9 @@ def outcome(returns: Sequence[float], limit: float) -> str:
     if not above:
         best = int(np.argmax(returns))
         return (
-            f"It is still learning: the best of {len(returns)} episodes so far, number {best + 1}, "
-            f"returned {returns[best]:,.0f}, and above {limit:g} the pole stands nearly all "
-            "the time."
+            f"It is still learning: the best of {len(returns)} episodes so far, number "
+            f"{best + 1}, has a return of {returns[best]:,.0f}; above {limit:g} the pole is up "
+            f"nearly all the time."
         )
     since, first = len(returns) - above[0], above[0] + 1
     begun = "balances since" if 2 * len(above) > since else "has balanced now and then since"
@@ -116,7 +112,7 @@ def outcome(returns: Sequence[float], limit: float) -> str:
 
 
 def comparison(archived: dict[str, Sequence[RunRecord]]) -> str:
-    """Return how long the archived runs of each algorithm took to solve the task."""
+    """Describe the number of episodes that archived runs of each algorithm needed."""
     parts = []
     for name, runs in archived.items():
         solved = [solved_at(run.returns, run.task["r_limit"]) for run in runs]

@@ -1,5 +1,5 @@
-"""`pac4sac doctor`: check if training works on this machine, how fast it is, and what could change
-its numbers. The packages and variables to check, and the notes about them, are in doctor.toml."""
+"""`pac4sac doctor`: check whether training works on this machine, its speed, and its
+reproducibility. The packages and variables to check, with notes on them, are in doctor.toml."""
 
 import contextlib
 import importlib.metadata
@@ -28,7 +28,7 @@ MARKS = {"fine": "[green]✓[/]", "worth knowing": "[yellow]![/]", "missing": "[
 
 
 class Finding(NamedTuple):
-    """A row of the table: something that was checked, with its state."""
+    """Hold a row of the table: a check and its result."""
 
     what: str
     value: str
@@ -41,14 +41,14 @@ class Doctor:
     """Check whether training works here: versions, device, speed and reproducibility."""
 
     def run(self, console: Console) -> int:
-        """Return 0 if training would work, 1 if something essential is missing."""
-        with console.status("looking at this machine …"):
+        """Print the findings; return 0 if training works, 1 if something required is missing."""
+        with console.status("checking this machine …"):
             parts = {"Software": list(software()), "Machine": list(machine())}
             if not missing_among(parts["Software"]):
                 parts |= {"Speed": list(speed()), "Reproducibility": list(reproducibility())}
         console.print(findings_table(parts), markup=True)
         if missing := missing_among(chain(*parts.values())):
-            problem = f"Training would not work here: see {', '.join(missing)}."
+            problem = f"Training does not work here: install or fix {', '.join(missing)}."
             console.print(f"\n{problem}", style="bold red")
             return 1
         console.print("\nTraining works here.", style="bold green")
@@ -56,7 +56,7 @@ class Doctor:
 
 
 def missing_among(findings: Iterable[Finding]) -> list[str]:
-    """Return the names of what training needs and lacks."""
+    """Return the names of missing requirements of training."""
     return [finding.what for finding in findings if finding.state == "missing"]
 
 
@@ -96,7 +96,7 @@ def _package(name: str) -> Finding:
 
 
 def _extras(modules: Mapping[str, str]) -> Finding:
-    """Return which extras are installed; `modules` has one module of each."""
+    """Return the installed and missing extras; `modules` has one module of each."""
     present = [extra for extra, module in modules.items() if importlib.util.find_spec(module)]
     absent = [extra for extra in modules if extra not in present]
     value = ", ".join(present) or "none"
@@ -108,7 +108,7 @@ def _extras(modules: Mapping[str, str]) -> Finding:
 def machine() -> Iterator[Finding]:
     """Yield processor, GPUs, compiler, disk and memory."""
     yield Finding("processor", f"{platform.system()} {platform.machine()}, {machine_cores()} cores")
-    with contextlib.suppress(ImportError):  # a missing package is shown under Software
+    with contextlib.suppress(ImportError):  # missing packages are shown under Software
         yield from _gpus_and_memory()
     if compiler := shutil.which("g++"):
         yield Finding("C++ compiler", compiler)
@@ -116,7 +116,7 @@ def machine() -> Iterator[Finding]:
         yield Finding("C++ compiler", "none", NOTES["no_compiler"], "worth knowing")
     yield _room("free disk here", shutil.disk_usage(Path.cwd()).free, least_gb=1)
     if not os.access(Path.cwd(), os.W_OK):
-        advice = "train with --out FOLDER where you can write"
+        advice = "train with --out FOLDER in a writable place"
         yield Finding("this folder", "read-only", advice, "worth knowing")
 
 
@@ -147,7 +147,7 @@ def speed() -> Iterator[Finding]:
     ):
         try:
             yield Finding(what, f"{per_second * seconds():.1f} {unit}", note)
-        except Exception as error:  # report a broken installation
+        except Exception as error:  # shows a broken installation
             yield Finding(what, "does not run", f"{type(error).__name__}: {error}", "missing")
 
 
@@ -176,7 +176,7 @@ def _simulator_seconds(task: str) -> float:
 
 
 def reproducibility() -> Iterator[Finding]:
-    """Yield what could change the digits of a result."""
+    """Yield findings on versions and variables that can change digits of results."""
     import torch
 
     risks = {what: _set_variables(about["variables"]) for what, about in ABOUT["risks"].items()}

@@ -18,7 +18,7 @@ from pac4sac.cli.shared import plain_table, show_whole_words
 from pac4sac.training.options import Options, make_options
 
 BEST = "best.safetensors"
-HINTS = {  # how to get a file that a run does not have yet
+HINTS = {  # how to get a missing file of a run
     "agent.safetensors": "train up to the first checkpoint",
     BEST: "train with --evaluate-every",
 }
@@ -45,13 +45,13 @@ class Evaluate:
         check_value("--episodes", self.episodes, int, EPISODES)
         check_value("--seed", self.seed, int, NON_NEGATIVE)
         how = make_options(1, arguments.options_of(self))
-        arguments.parse_wrappers(self.wrappers)  # refuses wrong ones before reading
+        arguments.parse_wrappers(self.wrappers)  # refuses invalid wrappers before reading
         from pac4sac.runs.reading import read_below, warn_of_damage
 
         agents = self.agent_files()
         warn_of_damage(*read_below(self.folder))
         count = "one episode" if self.episodes == 1 else f"{self.episodes} episodes"
-        numbers = ("mean ± sd", "lowest", "highest")
+        numbers = ("mean ± std", "lowest", "highest")
         table = plain_table(f"Returns of {count}", "run", "policy", right=numbers)
         evaluated = 0
         with console.status("reading the agents …") as status:
@@ -61,12 +61,12 @@ class Evaluate:
                     table.add_row(run, policy, *_summary(returns))
                     evaluated += len(returns)
         show_whole_words(console, table)
-        return 0 if evaluated else 1  # a warning has stated the reason
+        return 0 if evaluated else 1  # a warning has already stated the reason
 
     def returns(
         self, path: Path, how: Options, status: Status, about: str
     ) -> Iterator[tuple[str, str, list[float]]]:
-        """Yield run, policy and the returns of its episodes, without those that failed."""
+        """Yield run, policy and returns, without failed episodes."""
         from pac4sac.training.agent_evaluation import evaluate
         from pac4sac.training.evaluation import policies_of
         from pac4sac.training.trained_agent import load
@@ -92,14 +92,12 @@ class Evaluate:
         if self.folder.is_dir():
             return _agents_below(self.folder, BEST if self.best else AGENT)
         if self.best:
-            raise UserError(
-                "--best takes weights from the folder of a run, an experiment or a study; give one."
-            )
+            raise UserError("--best needs the folder of a run, an experiment or a study; give one.")
         return [agent_file(self.folder)]
 
 
 def _agents_below(folder: Path, name: str) -> list[Path]:
-    """Return the files of this name of all runs below a folder, and warn of runs without one."""
+    """Return the files of this name in all runs below a folder, and warn of runs without it."""
     from pac4sac.runs.reading import find_runs
 
     runs = find_runs(folder)
@@ -116,11 +114,11 @@ def _agents_below(folder: Path, name: str) -> list[Path]:
 
 def _summary(returns: Sequence[float]) -> tuple[str, str, str]:
     """Return mean, lowest and highest return for the table."""
-    from pac4sac.cli.result_table import TableNumber, mean_and_sd
+    from pac4sac.cli.result_table import TableNumber, mean_and_std
 
     if not returns:
         return "failed", "", ""
-    spread = mean_and_sd([TableNumber(value) for value in returns])
+    spread = mean_and_std([TableNumber(value) for value in returns])
     return spread, brief(min(returns)), brief(max(returns))
 
 

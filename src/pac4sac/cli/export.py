@@ -15,7 +15,7 @@ from pac4sac.cli.shared import say, writing
 
 @dataclass(frozen=True)
 class ExportOnnx:
-    """Write the deterministic policy of a trained agent as ONNX, and check its actions.
+    """Export the deterministic policy of a trained agent to ONNX, and check its actions.
 
     Example: pac4sac export onnx half-cheetah --out policy.onnx
     """
@@ -35,19 +35,21 @@ class ExportOnnx:
 
 @dataclass(frozen=True)
 class ExportCsv:
-    """Write learning curves as a CSV file in the schema that SimbaV2, XQC and FlashSAC share.
+    """Write learning curves to a CSV file in the schema that SimbaV2, XQC and FlashSAC share.
 
     Example: pac4sac export csv experiments/study-smoke --out curves.csv
     """
 
-    folders: arguments.Folders  # Experiment, study or run folders, or archives.
-    out: Annotated[Path, arg(metavar="FILE")]  # CSV file to write.
+    folders: arguments.Folders  # Read these experiment, study or run folders, or archives.
+    out: Annotated[Path, arg(metavar="FILE")]  # Write this CSV file.
 
     def run(self, console: Console) -> int:
         from pac4sac.export.curves import export_curves
 
         if not self.folders:
-            raise UserError("Which folders? Name at least one, as in: pac4sac export csv DIR.")
+            raise UserError(
+                "export csv needs at least one folder, as in: pac4sac export csv experiments/NAME."
+            )
         with writing(self.out):
             say(console, export_curves(self.folders, self.out))
         return 0
@@ -55,17 +57,17 @@ class ExportCsv:
 
 @dataclass(frozen=True)
 class ExportHub:
-    """Write a trained agent with a model card for the Hugging Face Hub, and optionally send it.
+    """Write a trained agent with a model card for the Hugging Face Hub, and optionally upload it.
 
     Example: pac4sac export hub experiments/sac --out sac-pendulum --push me/sac-pendulum
     """
 
-    # Run, experiment or study folder, whose best run is taken.
+    # Use the best run of this run, experiment or study folder.
     folder: arguments.Folder
-    out: Annotated[Path, arg(metavar="DIR")]  # Folder to write, new or empty.
-    # Show what would be sent to this repository of the Hub; with --yes, send it.
+    out: Annotated[Path, arg(metavar="DIR")]  # Write into this folder, which must be new or empty.
+    # Show the upload to this repository of the Hub; with --yes, upload.
     push: Annotated[str | None, arguments.optional("USER/NAME")] = None
-    yes: bool = False  # Send without asking.
+    yes: bool = False  # Upload without asking.
     trust: arguments.Trust = field(default_factory=list)
 
     def run(self, console: Console) -> int:
@@ -80,22 +82,29 @@ class ExportHub:
         say(console, f"Written: {', '.join(str(file) for file in files)}")
         names = {file.name for file in files}
         if hub.CERTIFICATE not in names:
-            say(console, f"Without a certificate; make one with: pac4sac certify {self.folder}")
+            say(
+                console,
+                f"The folder has no certificate; add one with: pac4sac certify {self.folder}",
+            )
         if not names.intersection(hub.VIDEOS):
-            say(console, f"Without a video; make one with: pac4sac watch {self.folder}")
+            say(console, f"The folder has no video; add one with: pac4sac watch {self.folder}")
         if self.push is not None:
             say(console, hub.about_sending(files, self.push))
             if self.yes:
                 say(console, f"Sent: {hub.push(self.out, self.push)}")
             else:
-                say(console, "Nothing was sent. Give a new --out and --yes to send it.")
+                say(
+                    console,
+                    "Nothing was uploaded. Run the command again with another --out and "
+                    "--yes to upload.",
+                )
         return 0
 
 
 def check_repository(name: str) -> None:
-    """Refuse what cannot be the name of a repository of the Hub."""
+    """Refuse a text that is not USER/NAME."""
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
-        raise UserError(f"--push takes USER/NAME, not {name!r}.")
+        raise UserError(f"--push must be USER/NAME, not {name!r}.")
 
 
 @dataclass(frozen=True)
@@ -105,14 +114,14 @@ class ExportMinari:
     Example: pac4sac export minari half-cheetah --name half-cheetah/pac4sac-v0 --episodes 10
     """
 
-    # Run, experiment or study folder, whose best run is taken, or an agent that ships.
+    # Use the best run of this run, experiment or study folder, or a shipped agent.
     folder: arguments.Folder
-    name: Annotated[str, arg(metavar="NAME-v0")]  # Id of the data set, as Minari knows it.
+    name: Annotated[str, arg(metavar="NAME-v0")]  # Give the data set this Minari id.
     # Write below this folder of data sets.
     out: Annotated[Path | None, arguments.optional("DIR", "Minari's own")] = None
     episodes: arguments.Number = 100  # Play this many fresh episodes.
     seed: arguments.Number = 0  # Start the fresh episodes from this seed.
-    replay: bool = False  # Take the replay buffer of the training instead of fresh episodes.
+    replay: bool = False  # Write the replay buffer of the training instead of fresh episodes.
     trust: arguments.Trust = field(default_factory=list)
 
     def run(self, console: Console) -> int:
@@ -151,8 +160,7 @@ ExportCommand = Annotated[OmitSubcommandPrefixes[ExportSubcommands], subcommand(
 
 
 def named_onnx(argv: list[str]) -> list[str]:
-    """Return the arguments of `export DIR --onnx FILE`, the older form, as `export onnx` takes
-    them."""
+    """Convert the older form `export DIR --onnx FILE` to the arguments of `export onnx`."""
     if argv[:1] != ["export"] or not any(word.startswith("--onnx") for word in argv):
         return argv
     given = [word.replace("--onnx", "--out", 1) for word in argv[1:]]

@@ -1,4 +1,5 @@
-"""Flags of other libraries: take those that mean the same as ours, and answer the others."""
+"""Flags of other libraries: accept those with the same meaning as ours, and advise on the
+others."""
 
 import json
 from collections.abc import Sequence
@@ -14,21 +15,21 @@ from pac4sac.cli.compare import Compare
 from pac4sac.cli.train import Train
 
 COMMANDS: dict[str, type[Any]] = {"train": Train, "compare": Compare}
-TASK = "--task"  # of other libraries; here the task has no flag
+TASK = "--task"  # flag of other libraries; here the task is positional
 
 
 def with_our_flags(argv: Sequence[str]) -> list[str]:
-    """Return the arguments of a command with our names for the flags of other libraries.
+    """Return the arguments of a command with flags of other libraries renamed to ours.
 
     Raises:
-        UserError: If a flag is a setting, or one of another library that has no equal here.
+        UserError: If a flag is a setting, or a flag of another library without an equivalent.
     """
     if not argv or argv[0] not in COMMANDS:
         return list(argv)
     own = {FLAG_NAMES.get(f.name, f.name) for f in fields(COMMANDS[argv[0]])}
     words = list(chain(*(_in_our_words(word, own) for word in argv)))
     if TASK in words[:-1]:
-        # first, since after --set the parser would take it as a setting
+        # moved to the front, because after --set the parser would read it as a setting
         place = words.index(TASK)
         task = words[place + 1]
         del words[place : place + 2]
@@ -37,7 +38,7 @@ def with_our_flags(argv: Sequence[str]) -> list[str]:
 
 
 def _in_our_words(word: str, own: set[str]) -> list[str]:
-    """Return a word of a command, under our name if it is a flag of another library.
+    """Return the words for a word of a command, renamed if it is a flag of another library.
 
     Args:
         word: A flag, perhaps with a value after "=", or another word.
@@ -51,10 +52,10 @@ def _in_our_words(word: str, own: set[str]) -> list[str]:
     if ours in own:
         return [f"--{ours.replace('_', '-')}", *([value] if equals else [])]
     if advice := answer_on_option(name):
-        raise UserError(f"There is no option {flag}; {advice}.")
+        raise UserError(f"Unknown option {flag}; {advice}.")
     if name in SETTINGS or name in _shipped_settings():
         given = f"{name}={value or 'VALUE'}"
-        raise UserError(f"There is no option {flag}; it is a setting: --set {given}.")
+        raise UserError(f"Unknown option {flag}; it is a setting: --set {given}.")
     return [word]
 
 

@@ -1,8 +1,9 @@
 """`pac4sac list`: tables of tasks, algorithms, presets, settings, studies and names of other
 libraries. Their titles, headers and captions are in list.toml.
 
-listed.json holds a copy of what the classes of the algorithms say because torch is slow to import.
-A test checks that it is up to date. `python -m pac4sac.cli.list` writes it again."""
+listed.json caches the rows of algorithms, presets and settings, because torch is slow to import. A
+test checks that it is up to date; `python -m pac4sac.cli.list` regenerates it.
+"""
 
 import json
 import tomllib
@@ -48,7 +49,7 @@ class List:
         return 0
 
     def rows(self) -> Iterable[Row]:
-        """Return the rows of the table, from listed.json if they are there."""
+        """Return the rows of the table, from listed.json if it has them."""
         if self.what == "tasks":
             return task_rows()
         if self.what == "names":
@@ -78,7 +79,7 @@ def task_row(task: "Task", extra: str) -> Row:
 
 
 def name_rows() -> Iterator[Row]:
-    """Yield the names of other libraries, with ours or with what to use instead."""
+    """Yield the names of other libraries, with our name or advice."""
     for names in (SETTINGS, OPTIONS):
         for name, there in names.items():
             yield name, there.where, there.ours or there.answer
@@ -87,8 +88,8 @@ def name_rows() -> Iterator[Row]:
 
 
 def setting_rows(algo: str) -> Iterator[Row]:
-    """Yield name, default, allowed values and help of each setting of an algorithm. A star marks
-    the settings that can differ between the runs of a cohort."""
+    """Yield name, default, allowed values and help of each setting of an algorithm; a star marks
+    settings that can differ between the runs of a cohort."""
     from pac4sac.agents import get_algorithm
 
     algorithm = get_algorithm(algo)
@@ -99,7 +100,7 @@ def setting_rows(algo: str) -> Iterator[Row]:
 
 
 def allowed_text(allowed: Allowed) -> str:
-    """Return the values that a setting may have, such as "at least 0" or "relu, tanh"."""
+    """Return the allowed values of a setting, such as "at least 0" or "relu, tanh"."""
     if allowed is None:
         return "true, false"
     if isinstance(allowed, tuple):
@@ -138,7 +139,7 @@ def study_rows() -> Iterator[Row]:
 
 
 def listed_content() -> str:
-    """Return what listed.json must hold."""
+    """Return the content that listed.json must have."""
     from pac4sac.agents import ALGORITHMS
 
     listed = {"algos": algorithm_rows(), "presets": preset_rows(), "studies": study_rows()}

@@ -1,5 +1,4 @@
-"""The command line. torch and simulators are imported by the commands that need them, so that help
-comes at once."""
+"""The command line. Only commands that need torch and simulators import them, so help is fast."""
 
 import contextlib
 import importlib
@@ -44,7 +43,7 @@ DESCRIPTION = """Train, compare and measure PAC-Bayesian soft actor-critic and i
 Example: pac4sac train Pendulum-v1 --steps 5000
 
 pac4sac --version prints the version."""
-Command = (  # in the order of the help, each called like its class
+Command = (  # in the order of the help; names follow the classes
     Demo
     | Train
     | Resume
@@ -65,7 +64,7 @@ Command = (  # in the order of the help, each called like its class
 GROUPS = {StudyCommand: "study", ExportCommand: "export"}  # of commands
 COMPLETION = ("--tyro-print-completion", "--tyro-write-completion")  # flags of the parser
 SHELLS = ("bash", "zsh", "tcsh", "fish")
-NAMES = {  # that may follow the name of the program, and that of a command
+NAMES = {  # words allowed after the program, and after a command
     (): [GROUPS.get(kind) or kind.__name__.lower() for kind in get_args(Command)],
     ("study",): ["run", "plan", "status", "collect"],
     ("export",): ["onnx", "csv", "hub", "minari"],
@@ -73,8 +72,11 @@ NAMES = {  # that may follow the name of the program, and that of a command
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, 2 for a mistake of the user, 3 if some runs
-    failed, 130 after Ctrl-C, 1 for other failures."""
+    """Run a command and return its exit code.
+
+    The codes are 0 for success, 2 for a mistake of the user, 3 if some runs failed, 130 after
+    Ctrl-C, and 1 for other failures.
+    """
     _print_on_every_terminal()
     _ignore_local_matplotlibrc()
     try:
@@ -88,23 +90,23 @@ def main(argv: list[str] | None = None) -> int:
         return complain(str(error))
     except UserError as error:
         return complain(str(error))
-    except BrokenPipeError:  # the reader has closed our output
+    except BrokenPipeError:  # the reader closed the pipe
         _discard_output()
         return 1
     except OSError as error:
-        if error.filename is None or error.strerror is None:  # not about a file
+        if error.filename is None or error.strerror is None:  # not an error of a file
             raise
-        return complain(f"{error.filename} cannot be used: {error.strerror}.")
+        return complain(f"{error.filename} cannot be used ({error.strerror}); choose another path.")
     except KeyboardInterrupt:
         return complain("interrupted.", INTERRUPTED)
-    except SystemExit as asked:  # by the parser, which has printed the reason
+    except SystemExit as asked:  # raised by the parser, which has printed the reason
         return asked.code if isinstance(asked.code, int) else 2
 
 
 def _ignore_local_matplotlibrc() -> None:
-    """Import Matplotlib elsewhere if the working directory has settings for it.
+    """Import Matplotlib from another directory if the working directory has a matplotlibrc.
 
-    They may come with a shared folder, and could run LaTeX.
+    A matplotlibrc in a shared folder could run LaTeX.
     """
     if os.path.lexists("matplotlibrc"):
         with contextlib.chdir(Path(__file__).parent):
@@ -112,20 +114,20 @@ def _ignore_local_matplotlibrc() -> None:
 
 
 def _discard_output() -> None:
-    """Send what is printed from now on, and what Python prints at its end, nowhere."""
+    """Discard all further output, including Python's at exit."""
     with contextlib.suppress(OSError, ValueError):  # tests replace the stream
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_on_every_terminal() -> None:
-    """Print ? instead of a character that the encoding of the terminal lacks, such as ±."""
+    """Print ? instead of characters such as ± that the encoding of the terminal lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
 def run_command(argv: list[str]) -> int:
-    """Parse the arguments and run the command that they name."""
+    """Parse the arguments and run their command."""
     terminal = Terminal(markup=False)
     can_ask = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     with consent_of_one_command(terminal.ask if can_ask else None), warnings.catch_warnings():
@@ -135,19 +137,19 @@ def run_command(argv: list[str]) -> int:
 
 
 def report(sentence: str) -> None:
-    """Print a sentence to standard error, unless that is full or closed."""
+    """Print a sentence to standard error, unless it is full or closed."""
     with contextlib.suppress(OSError):
         print(f"pac4sac: {sentence}", file=sys.stderr, flush=True)
 
 
 def complain(sentence: str, code: int = 2) -> int:
-    """Print why a command failed, and return its exit code."""
+    """Print the reason of a failure, and return the exit code."""
     report(sentence)
     return code
 
 
 def parse(argv: list[str]) -> Command:
-    """Return the command that arguments describe, and trust the modules that they name."""
+    """Parse a command, and trust the modules that its arguments name."""
     if argv == ["--version"]:
         print(f"pac4sac {__version__}")
         raise SystemExit(0)
@@ -179,11 +181,11 @@ def _check_completion(argv: list[str]) -> None:
     """Refuse completion for a shell that the parser does not know."""
     for flag, shell in itertools.pairwise([*argv, ""]):
         if flag.replace("_", "-") in COMPLETION and shell not in SHELLS:
-            raise UserError(f"{flag} takes one of {', '.join(SHELLS)}, not {shell!r}.")
+            raise UserError(f"{flag} must be one of {', '.join(SHELLS)}, not {shell!r}.")
 
 
 def program_of(argv: list[str]) -> str:
-    """Return the command that arguments name, such as "pac4sac study run"."""
+    """Return the name of the command in arguments, such as "pac4sac study run"."""
     words: tuple[str, ...] = ()
     for word in argv:
         if word not in NAMES.get(words, ()):
@@ -204,7 +206,7 @@ def help_of(program: str) -> str:
 def _with_file(command: Train | Compare, file: Path, argv: list[str]) -> Train | Compare:
     """Return the command with the options of a config file. Flags override the file."""
     from_file = flags_of_file(file, type(command), with_task=command.task is None)
-    # The last of equal flags counts.
+    # The last of several equal flags counts.
     merged = _parse_with_tyro([argv[0], *from_file, *argv[1:]])
     assert isinstance(merged, Train | Compare)
     callbacks = arguments.callback_names("none", merged.callback)
@@ -216,19 +218,19 @@ def _with_file(command: Train | Compare, file: Path, argv: list[str]) -> Train |
 
 
 def check_names(argv: list[str]) -> None:
-    """Refuse an unknown command, or an unknown part of a group, and suggest similar names."""
+    """Refuse an unknown command or subcommand, and suggest similar names."""
     for before, known in NAMES.items():
         if tuple(argv[: len(before)]) != before or len(argv) == len(before):
             continue
         name = argv[len(before)]
         if name not in known and not name.startswith("-"):
             command = " ".join([*before, name])
-            raise UserError(f"There is no command {command!r}; {did_you_mean(name, known)}")
+            raise UserError(f"Unknown command {command!r}; {did_you_mean(name, known)}")
 
 
 def take_consent(command: Command) -> None:
     """Trust the modules that a command names."""
-    given = vars(getattr(command, "command", command))  # `study` holds its own command
+    given = vars(getattr(command, "command", command))  # `study` wraps its subcommand
     allow(given.get("trust", ()))
     several = ",".join(given.get(name) or "" for name in ("task", "algos", "callback"))
     allow_named(given.get("algo"), *several.split(","))

@@ -49,7 +49,7 @@ class New:
 
         if self.source not in ALGORITHMS:
             known = did_you_mean(self.source, ALGORITHMS)
-            raise UserError(f"There is no algorithm {self.source!r}; {known}")
+            raise UserError(f"Unknown algorithm {self.source!r}; {known}")
         algorithm = ALGORITHMS[self.source]
         name = f"{self.module}:{class_name}"
         header = HEADER.format(source=self.source, version=__version__, name=name)
@@ -65,22 +65,22 @@ class New:
 
 
 def check_module_name(module: str, path: Path) -> str:
-    """Return the name of the class of a module, or refuse the name of the module."""
+    """Return the class name for a module name, or refuse the module name."""
     class_name = "".join(part.capitalize() for part in module.split("_"))
     is_name = module.isidentifier() and class_name.isidentifier()
     if not is_name or keyword.iskeyword(module):
         raise UserError(
-            f"{module!r} is not the name of a module; use letters, digits and _, as in my_agent."
+            f"{module!r} is not a module name; use letters, digits and _, as in my_agent."
         )
     if path.exists() or path.is_symlink():
         raise UserError(f"{path} exists already; choose another name, or remove it first.")
     if module in sys.modules or importlib.util.find_spec(module) is not None:
-        raise UserError(f"There is a module {module!r} already; choose another name.")
+        raise UserError(f"A module {module!r} exists already; choose another name.")
     return class_name
 
 
 def source_of(agent: "type[Agent]", class_name: str) -> str:
-    """Return the file of a shipped agent, with its class and its settings renamed."""
+    """Return the source of a shipped agent, with its class and its settings renamed."""
     source = Path(inspect.getfile(agent)).read_text(encoding="utf-8")
     names = {agent.__name__: class_name}
     if agent.Config.__module__ == agent.__module__:
@@ -89,14 +89,14 @@ def source_of(agent: "type[Agent]", class_name: str) -> str:
 
 
 def rename(source: str, names: Mapping[str, str]) -> str:
-    """Rename identifiers, but no words in texts and comments."""
+    """Rename identifiers, but not words in strings and comments."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     identifiers = [token for token in tokens if token.type == tokenize.NAME]
     used = {token.string for token in identifiers}
     for taken in used & (set(names.values()) - set(names)):
-        raise UserError(f"The file to copy has a name {taken} already; choose another name.")
+        raise UserError(f"The copied file already uses the name {taken}; choose another name.")
     lines = source.splitlines(keepends=True)
-    for token in reversed(identifiers):  # from the end, so positions before stay right
+    for token in reversed(identifiers):  # from the end, so earlier positions stay valid
         if token.string in names:
             row, column = token.start
             line, end = lines[row - 1], column + len(token.string)

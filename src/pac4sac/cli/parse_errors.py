@@ -1,4 +1,4 @@
-"""Report mistakes in a command line in one sentence, as all other mistakes are reported."""
+"""One-sentence messages for mistakes in a command line, in the format of all other mistakes."""
 
 import contextlib
 import difflib
@@ -9,7 +9,7 @@ from typing import Any
 from pac4sac.base.errors import UserError
 from pac4sac.base.text import did_you_mean
 
-try:  # not yet part of the parser's stable interface; without it the parser prints boxes
+try:  # not yet a stable interface; without it the parser prints boxes
     from tyro import _errors as events
 except ImportError:
     events = None  # type: ignore[assignment]
@@ -20,8 +20,8 @@ def in_sentences(program: str, help_text: Callable[[], str]) -> Iterator[None]:
     """Raise a `UserError` for each mistake that the parser finds inside the `with` block.
 
     Args:
-        program: The command that is parsed, such as "pac4sac train".
-        help_text: Returns the help of that command.
+        program: The parsed command, such as "pac4sac train".
+        help_text: Function that returns the help of that command.
 
     Raises:
         UserError: If the command line has a mistake.
@@ -39,7 +39,7 @@ def in_sentences(program: str, help_text: Callable[[], str]) -> Iterator[None]:
 
 
 def describe(event: Any, program: str, help_text: Callable[[], str]) -> str | None:
-    """Return in a sentence what is wrong; None for an event that only the parser can describe."""
+    """Describe a mistake in a sentence; None for an event that only the parser can describe."""
     match type(event).__name__:
         case "UnrecognizedArgs":
             return _unknown(event.tokens, program, help_text)
@@ -61,7 +61,7 @@ def describe(event: Any, program: str, help_text: Callable[[], str]) -> str | No
 
 
 def _unknown(tokens: list[str], program: str, help_text: Callable[[], str]) -> str:
-    """Return in a sentence which option a command does not have, and a similar one."""
+    """Describe an unknown option in a sentence, with similar ones."""
     token = next((each for each in tokens if each.startswith("-")), tokens[0])
     if not token.startswith("-"):
         return f"{program} has one argument too many: {token!r}."
@@ -72,12 +72,12 @@ def _unknown(tokens: list[str], program: str, help_text: Callable[[], str]) -> s
 
 
 def similar(name: str, known: Any) -> list[str]:
-    """Return the names most similar to a mistyped one, the best first."""
+    """Return the names most similar to a mistyped one, best first."""
     return difflib.get_close_matches(name, list(known), n=2, cutoff=0.7)
 
 
 def flag_of(argument: Any) -> str:
-    """Return how a command line names an argument, such as --steps or TASK."""
+    """Return the name of an argument on the command line, such as --steps or TASK."""
     if argument.is_positional():
         return str(argument.lowered.metavar)
     return str(argument.lowered.name_or_flags[0])

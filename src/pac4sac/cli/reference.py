@@ -42,18 +42,17 @@ class Reference:
         console.print(table)
         say(
             console,
-            "Solved: five episodes in a row above the solve threshold of the task. A seed that "
-            "is not solved counts with all its episodes.",
+            "Solved: five consecutive episodes above the task's solve threshold. A seed that is "
+            "not solved counts with all its episodes.",
         )
         say(
-            console,
-            "Regret: how far returns are below the threshold, summed over the episodes before.",
+            console, "Regret: the sum of max(0, threshold − return) over the episodes until solved."
         )
         return 0
 
 
 def metric_cells(runs: Sequence["RunRecord"]) -> list[str]:
-    """Return the number of solved runs, and regret and episodes until solved on average."""
+    """Return the number of solved runs, with mean regret and mean episodes until solved."""
     from pac4sac.report.tables import in_digits
     from pac4sac.runs.metrics import score_run
     from pac4sac.runs.statistics import summarise

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Report:
     """Write a report on the runs in some folders: HTML, Markdown, LaTeX, CSV, SVG and PDF."""
 
-    # Read these folders of experiments, studies or runs, archives, and CSV files with curves.
+    # Read these experiment, study or run folders, archives, and CSV files of learning curves.
     folders: arguments.Folders
     # Write the report into this folder.
     out: Annotated[Path | None, arguments.optional("DIR", "report/ in the first folder")] = None
@@ -33,14 +33,14 @@ class Report:
     def run(self, console: Console) -> int:
         if not self.folders:
             raise UserError(
-                "Which folders? Name at least one, as in: pac4sac report experiments/study-smoke."
+                "report needs at least one folder, as in: pac4sac report experiments/study-smoke."
             )
         out = self.out or self.folder_of_runs() / "report"
         with writing(out):
             report = self.write(out)
         say(console, f"Report: {report.page}")
         if self.open and not webbrowser.open(report.page.resolve().as_uri()):
-            say(console, "There is no browser here; open that page on another machine.")
+            say(console, "No browser was found; open the page on another machine.")
         return 0
 
     def folder_of_runs(self) -> Path:
@@ -48,10 +48,10 @@ class Report:
         for folder in self.folders:
             if not is_curve_file(folder):
                 return folder
-        raise UserError("Where to? Curves have no folder for a report; name one with --out.")
+        raise UserError("A report on CSV files alone needs a folder; give one with --out.")
 
     def write(self, out: Path) -> "WrittenReport":
-        """Write the report, with the sections on the paper if they are asked for."""
+        """Write the report, with the sections on the paper if `paper` is set."""
         if self.paper:
             from pac4sac.paper.report import write_report
         else:

@@ -16,15 +16,15 @@ from pac4sac.runs.metrics import is_complete, is_solved, last_evaluations, longe
 from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.status import BROKEN_OFF
 
-LAST = 10  # episodes; their mean is shown if a run has no metrics
-CURVE_WIDTHS = (30, 20, 10)  # the widest that fits is taken
+LAST = 10  # episodes whose mean is shown if a run has no metrics
+CURVE_WIDTHS = (30, 20, 10)  # the widest one that fits is used
 # Columns to leave out if the terminal is too narrow, in this order.
 SPARE = ("returns", "above", "deterministic", "shooting")
 EVALUATIONS = {"deterministic": "evaluation", "shooting": "evaluation,\nshooting"}  # by policy
 
 
 class TableNumber(NamedTuple):
-    """A number, or a lower bound of it while its run is unfinished."""
+    """Hold a number, or a lower bound of it while its run is unfinished."""
 
     value: float
     at_least: bool = False
@@ -34,7 +34,7 @@ class TableNumber(NamedTuple):
 
 
 class ResultColumn(NamedTuple):
-    """A column of the table of results."""
+    """Hold a column of the table of results."""
 
     name: str
     header: str
@@ -44,8 +44,8 @@ class ResultColumn(NamedTuple):
 
 
 def result_table(runs: Sequence[RunRecord], console: Console) -> Table:
-    """Return the table of the runs of one task. The names of runs stay whole; columns that do not
-    fit beside them are left out."""
+    """Return the table of the runs of one task; columns that do not fit next to the runs' names are
+    omitted."""
     unlimited = console.options.update_width(10_000)
     for columns in _column_choices(runs):
         table = _filled_table(runs, columns)
@@ -66,7 +66,7 @@ def _column_choices(runs: Sequence[RunRecord]) -> Iterator[list[ResultColumn]]:
 
 
 def _curve_column(runs: Sequence[RunRecord], width: int) -> ResultColumn:
-    """Return the column of learning curves. All runs share the scale of the returns."""
+    """Return the column of learning curves, with a common scale of returns."""
     returns = np.concatenate([run.returns for run in runs])
     low, high = (returns.min(), returns.max()) if len(returns) else (0.0, 1.0)
     limit = runs[0].task["r_limit"]
@@ -78,7 +78,8 @@ def _curve_column(runs: Sequence[RunRecord], width: int) -> ResultColumn:
 
 
 def _metric_columns(runs: Sequence[RunRecord]) -> list[ResultColumn]:
-    """Return episodes until solved and regret, or the last returns if a run has none."""
+    """Return the columns of episodes until solved and regret, or of last returns if a run lacks
+    these."""
     if any(score_run(run) is None for run in runs):
         return [ResultColumn("last", f"mean of\nlast {LAST}", last_returns, averaged=True)]
     return [
@@ -122,7 +123,7 @@ def _evaluation(policy: str, run: RunRecord) -> TableNumber | None:
 
 
 def _threshold_columns(runs: Sequence[RunRecord]) -> list[ResultColumn]:
-    """Return how many episodes were above the solve threshold, if the task has one."""
+    """Return the column of episodes above the solve threshold, if the task has one."""
     limit = runs[0].task["r_limit"]
     if limit is None:
         return []
@@ -134,9 +135,9 @@ def _threshold_columns(runs: Sequence[RunRecord]) -> list[ResultColumn]:
 
 
 def _filled_table(runs: Sequence[RunRecord], columns: Sequence[ResultColumn]) -> Table:
-    """Return the table with a row for each run, and the means of each variant below.
+    """Return the table with a row for each run, followed by means of each variant.
 
-    Runs that broke off are not averaged.
+    Runs that failed or diverged are not averaged.
     """
     table = plain_table(_title(runs[0].task), "run")
     table.columns[0].no_wrap = True
@@ -151,9 +152,9 @@ def _filled_table(runs: Sequence[RunRecord], columns: Sequence[ResultColumn]) ->
     for label, members in variants.items():
         if len(members) > 1:
             whole = [run for run in members if run.status not in BROKEN_OFF]
-            name = "mean ± sd"
+            name = "mean ± std"
             if len(whole) < len(members):
-                name = f"mean ± sd of {len(whole)} of {len(members)}"
+                name = f"mean ± std of {len(whole)} of {len(members)}"
             table.add_row(
                 f"{label}, {name}" if several else name, *_means(whole, columns), style="bold"
             )
@@ -163,7 +164,7 @@ def _filled_table(runs: Sequence[RunRecord], columns: Sequence[ResultColumn]) ->
 def _title(task: Mapping[str, Any]) -> str:
     if task["r_limit"] is None:
         return str(task["name"])
-    return f"{task['name']} (solved: five episodes in a row above {task['r_limit']:g})"
+    return f"{task['name']} (solved: five consecutive episodes above {task['r_limit']:g})"
 
 
 def _by_variant(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
@@ -178,13 +179,13 @@ def _shown(cell: TableNumber | Text | str | None) -> Text | str:
 
 
 def _means(runs: Sequence[RunRecord], columns: Sequence[ResultColumn]) -> Iterator[str]:
-    """Yield the mean of each column that is averaged, and an empty cell for each other one."""
+    """Yield the mean of each averaged column, and an empty cell for the others."""
     for column in columns:
         if not column.averaged:
             yield ""
             continue
         cells = [column.cell(run) for run in runs]
-        yield mean_and_sd([cell for cell in cells if isinstance(cell, TableNumber)])
+        yield mean_and_std([cell for cell in cells if isinstance(cell, TableNumber)])
 
 
 def state(run: RunRecord) -> Text:
@@ -201,8 +202,8 @@ def state(run: RunRecord) -> Text:
     return Text("unfinished" if run.status in ("running", "interrupted") else run.status, "dim")
 
 
-def mean_and_sd(numbers: Sequence[TableNumber]) -> str:
-    """Return "mean ± sd" of several numbers, or the only one."""
+def mean_and_std(numbers: Sequence[TableNumber]) -> str:
+    """Return "mean ± std" of several numbers, or the number if there is only one."""
     if len(numbers) < 2:
         return "".join(map(str, numbers))
     values = [number.value for number in numbers]

@@ -13,18 +13,18 @@ from pac4sac.cli import arguments
 class Resume:
     """Resume an experiment from its last checkpoint.
 
-    On a CPU the result equals that of an uninterrupted training byte by byte.
+    On a CPU the result is byte-identical to that of uninterrupted training.
     """
 
-    folder: arguments.Folder  # Resume this experiment folder, or that of this run.
+    folder: arguments.Folder  # Resume this experiment folder, or the experiment of this run folder.
     # Extend the experiment to N steps.
     steps: Annotated[arguments.NumberOrNone, arguments.optional("N")] = None
     max_minutes: arguments.MaxMinutes = None  # Stop after M minutes.
     track: arguments.Track = "none"
     callback: arguments.Callback = None
-    # Continue runs that another version of the code has trained, and record both versions.
+    # Continue runs trained by another version of the code, and record both versions.
     keep_stale: bool = False
-    # Train a failed run again from its last checkpoint, up to N times in all.
+    # Train a failed run again from its last checkpoint, up to N times in total.
     retries: arguments.Number = 3
     trust: arguments.Trust = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""Functions for all commands: print sentences and tables, report errors in writing files."""
+"""Functions for all commands: printing of sentences and tables, and errors in writing files."""
 
 import contextlib
 import io
@@ -18,14 +18,14 @@ from rich.table import Table
 from pac4sac.base.errors import UserError
 from pac4sac.base.stopping import StopReason
 
-SOME_FAILED = 3  # some runs failed, and others did not
-INTERRUPTED = 130  # what shells report of a program ended by Ctrl-C
+SOME_FAILED = 3  # exit code if some runs failed and others did not
+INTERRUPTED = 130  # exit code after Ctrl-C, as shells report it
 
 
 def say(console: Console, line: str) -> None:
-    """Print a line without wrapping it, so a log can be searched and a path copied."""
+    """Print a line without wrapping, so that logs can be searched and paths copied."""
     console.print(line, soft_wrap=True, highlight=False, markup=False)
-    console.file.flush()  # so a log can be read during training
+    console.file.flush()  # makes logs readable during training
 
 
 def code_of_stop(reason: StopReason | None) -> int:
@@ -35,25 +35,25 @@ def code_of_stop(reason: StopReason | None) -> int:
 
 @contextlib.contextmanager
 def writing(target: Path) -> Iterator[None]:
-    """Report a full disk, a folder without write permission and the like in a sentence."""
+    """Report a full disk, a missing write permission and similar errors in a sentence."""
     try:
         yield
     except OSError as error:
-        if error.strerror is None or isinstance(error, ConnectionError):  # not about a file
+        if error.strerror is None or isinstance(error, ConnectionError):  # not an error of a file
             raise
         place = str(target)
         if error.filename and error.filename != place:
             place += f" ({error.filename})"
         raise UserError(
-            f"Writing {place} failed: {error.strerror}. What was written before stays readable; "
-            "make room or choose a folder you may write, then resume or start again."
+            f"Writing {place} failed ({error.strerror}). Earlier results are still readable. "
+            f"Free some space or choose a writable folder, then resume or start again."
         ) from error
 
 
 def plain_table(
     title: str, *left: str, right: Sequence[str] = (), caption: str | None = None
 ) -> Table:
-    """Return a table with columns of text, which may wrap, and then columns of numbers."""
+    """Return a table with columns of text, which may wrap, followed by columns of numbers."""
     table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.show_edge = table.pad_edge = False
     table.title_justify = table.caption_justify = "left"
@@ -65,16 +65,16 @@ def plain_table(
 
 
 def show_whole_words(console: Console, table: Table) -> None:
-    """Print a plain table with no word broken, if the console is wide enough for that.
+    """Print a plain table without breaking words, if the console is wide enough.
 
-    Each column gets the width of its longest word, then an equal share of the rest up to its
-    longest line. (A rich table with minimum widths becomes wider than the console.)
+    Each column gets the width of its longest word, then an equal share of the remaining width up to
+    its longest line. (A rich table with minimum widths would exceed the console.)
     """
     texts = ["\n".join(map(str, (column.header, *column.cells))) for column in table.columns]
     words = [_longest(text.split()) for text in texts]
     lines = [_longest(text.splitlines()) for text in texts]
     lacking = {index: lines[index] - words[index] for index in range(len(texts))}
-    rest = console.width - sum(words) - 2 * (len(texts) - 1)  # without the space between columns
+    rest = console.width - sum(words) - 2 * (len(texts) - 1)  # minus the space between columns
     if rest >= 0:
         for done, index in enumerate(sorted(lacking, key=lacking.__getitem__)):
             share = min(lacking[index], rest // (len(texts) - done))
@@ -88,11 +88,11 @@ def _longest(texts: Iterable[str]) -> int:
 
 
 class OutputFull(UserError):
-    """Standard output cannot be written."""
+    """Report that standard output cannot be written."""
 
 
 class CheckedOutput:
-    """Standard output that reports a full device in a sentence, apart from errors of files."""
+    """Wrap standard output to report a full device in a sentence of its own."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -116,13 +116,13 @@ class CheckedOutput:
             raise
         except OSError as error:
             raise OutputFull(
-                f"Standard output cannot be written: {error.strerror}. Direct it to another file "
-                "or device."
+                f"Standard output cannot be written ({error.strerror}); redirect it to another "
+                f"file or device."
             ) from error
 
 
 class Terminal(Console):
-    """A console that can ask a question while it shows a spinner."""
+    """Extend a console with questions while a spinner is shown."""
 
     spinner: Status | None = None
 
@@ -133,13 +133,13 @@ class Terminal(Console):
     def ask(self, question: str) -> bool:
         """Ask a question on standard error; only y or yes means yes."""
         if self.spinner is not None:
-            self.spinner.stop()  # it would write over the answer
+            self.spinner.stop()  # it would overwrite the answer
         print(question, end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 class WholeWords(io.TextIOBase):
-    """Wrap the lines of a help that are too long: the parser wraps all but usage and summary."""
+    """Wrap long lines of a help text; the parser itself does not wrap usage and summary."""
 
     def __init__(self, terminal: TextIO) -> None:
         self.terminal = terminal

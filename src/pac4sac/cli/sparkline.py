@@ -1,4 +1,4 @@
-"""Draw returns as a line of bars."""
+"""Returns drawn as a line of bars."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ BARS = "▁▂▃▄▅▆▇█"
 def sparkline(
     returns: Sequence[float], width: int, low: float, high: float, limit: float | None = None
 ) -> Text:
-    """Return a bar for each episode, or for the mean of several if more are given than fit. Bars
-    above the solve threshold `limit` are green."""
+    """Return a bar for each episode, or for means of several if they do not fit; bars above the
+    solve threshold `limit` are green."""
     if width < 1 or not returns:
         return Text()
     values = _means_of_parts(np.asarray(returns, dtype=np.float64), width)
@@ -29,13 +29,13 @@ def sparkline(
 
 
 def _spans(wanted: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Return start and end of each longest row of true values."""
+    """Return start and end of each maximal run of true values."""
     edges = np.flatnonzero(np.diff(wanted, prepend=False, append=False)).tolist()
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 
 def _means_of_parts(values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """Split values into `count` parts of about equal length and return the mean of each part."""
+    """Return the means of `count` parts of about equal length."""
     if len(values) <= count:
         return values
     starts = np.linspace(0, len(values), count, endpoint=False).astype(int)

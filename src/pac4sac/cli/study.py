@@ -59,7 +59,7 @@ class PartOfStudy(ChosenStudy):
     tasks: Annotated[str | None, optional("A,B")] = None  # Use only these tasks of the study.
     # Use only these variants of the study.
     variants: Annotated[str | None, optional("A,B")] = None
-    # Add runs to this archive (see study collect), and train none that it holds.
+    # Skip runs in this archive (see study collect), and add new runs to it.
     into: Annotated[Path | None, optional("DIR")] = None
     # Limit the memory for the tensors of one cohort, in MB.
     memory: Annotated[arguments.NumberOrNone, optional("MB", "half of what is free")] = None
@@ -83,7 +83,7 @@ class PartOfStudy(ChosenStudy):
 
 
 def only(study: "Study", kind: Literal["tasks", "variants"], names: str) -> "Study":
-    """Return a study with those of its tasks or variants that a list like "A,B" names."""
+    """Return a study with only the tasks or variants in a list such as "A,B"."""
     parts, wanted = getattr(study, kind), names.split(",")
     known = list(dict.fromkeys(part.name for part in parts))
     if missing := sorted(set(wanted) - set(known)):
@@ -138,7 +138,7 @@ class StudyRunCommand(PartOfStudy):
                 say(console, f"Live page: {watcher.address}")
             result, report = train_and_report(study, root, watcher, **how)
         code = show_end(console, result, report.page, report.main_tables)
-        if Path(self.name).suffix != ".toml":  # a study of the paper
+        if Path(self.name).suffix != ".toml":  # a shipped study
             folder = shlex.quote(str(self.into or root))
             say(console, f"Compare with the paper: pac4sac report {folder} --paper")
         return code
@@ -171,7 +171,7 @@ class StudyPlanCommand(PartOfStudy):
             study, root, place.memory, place.on_gpu, keep_stale=self.keep_stale, known=known
         )
         if not cohorts:
-            say(console, f"{self.into} holds all runs of {study.name}; nothing is left to train.")
+            say(console, f"{self.into} has all runs of {study.name}; nothing is left to train.")
             return 0
         columns = {"Memory": [f"{cohort.bytes / 1e6:.0f} MB" for cohort in cohorts]}
         seconds = []
@@ -186,22 +186,22 @@ class StudyPlanCommand(PartOfStudy):
 
 
 def about_cost(study: "Study", root: Path) -> str:
-    """Return in sentences what a cost study measures, and whether it has done so."""
+    """Describe the measurements of a cost study, and whether they exist."""
     from pac4sac.studies.cost import MEASURED_STEPS, timed_runs
 
     runs = timed_runs(study)
     names = ", ".join(dict.fromkeys(run.label for run in runs))
     state = "The results are" if (root / "cost.json").exists() else "It will write the results"
     return (
-        f"{study.name} trains no runs to their end. It times {MEASURED_STEPS} steps of {names}, "
-        f"{study.repetitions} times each. {state} in {root / 'cost.json'}."
+        f"{study.name} measures cost instead of training runs. It times {MEASURED_STEPS} steps "
+        f"of {names}, {study.repetitions} times each. {state} in {root / 'cost.json'}."
     )
 
 
 def trial_seconds(
     console: Console, study: "Study", cohort: "PlannedCohort", chosen: Mapping[str, Any]
 ) -> float:
-    """Measure a few steps of a cohort and return how long all of them would take."""
+    """Time a few steps of a cohort and return the estimated seconds of all steps."""
     from pac4sac.studies.timing import expected_seconds
     from pac4sac.training.options import Options
 
@@ -211,21 +211,21 @@ def trial_seconds(
 
 
 def total_memory(cohorts: "Sequence[PlannedCohort]", place: "CohortPlace") -> str:
-    """Return in a sentence how many runs are planned, and how much memory a cohort may take."""
+    """Describe the number of planned runs and the memory of a cohort in a sentence."""
     runs = sum(len(cohort.runs) for cohort in cohorts)
-    return f"{runs} runs; at most {place.memory / 1e9:.1f} GB a cohort, on {place.device}."
+    return f"{runs} runs; at most {place.memory / 1e9:.1f} GB per cohort, on {place.device}."
 
 
 def total_time(
     study: "Study", cohorts: "list[PlannedCohort]", place: "CohortPlace", seconds: Sequence[float]
 ) -> str:
-    """Return in a sentence how long all cohorts take. `seconds` are those of each; none were
-    measured if the place is not this machine."""
+    """Describe the time of all cohorts in a sentence; `seconds` has the time of each and is empty
+    if it was not measured."""
     from pac4sac.studies.local import side_by_side
     from pac4sac.studies.timing import side_by_side_seconds
 
     if not seconds:
-        return f"This machine has no {place.device}, so how long they take was not measured."
+        return f"This machine has no {place.device}, so their time was not measured."
     count = side_by_side(cohorts, place.device)
     total = duration(side_by_side_seconds(seconds, count, place.on_gpu))
     manner = f"{count} at a time" if count > 1 else "one after another"
@@ -244,7 +244,7 @@ class StudyStatusCommand(ChosenStudy):
         if read_study(root) is None:
             out = f" --out {shlex.quote(str(self.out))}" if self.out else ""
             raise UserError(
-                f"{root} holds no study yet; start it with: pac4sac study run "
+                f"{root} has no study yet; start it with: pac4sac study run "
                 f"{shlex.quote(self.name)}{out}{trust_flags()}"
             )
         if study.kind == "cost":
@@ -257,7 +257,7 @@ class StudyStatusCommand(ChosenStudy):
 
 
 def counted_statuses(cohort: "PlannedCohort") -> str:
-    """Return how many runs of a cohort have which status, such as "2 finished, 1 waiting"."""
+    """Return the number of runs by status, such as "2 finished, 1 waiting"."""
     counts = Counter(cohort.statuses())
     return ", ".join(f"{count} {status}" for status, count in counts.items())
 
@@ -273,8 +273,8 @@ class StudyCollectCommand:
     # Add the runs to this archive; finished runs replace unfinished ones in it.
     into: Annotated[Path, arg(metavar="DIR")]
     unfinished: bool = False  # Add unfinished runs too.
-    # Keep the first of two runs with different returns: that of the archive, else of the first
-    # folder.
+    # If copies of a run have different returns, keep the first: that of the archive, else of the
+    # first folder.
     keep_first: bool = False
 
     def run(self, console: Console) -> int:
@@ -282,7 +282,7 @@ class StudyCollectCommand:
 
         if not self.folders:
             raise UserError(
-                "Which folders? Name at least one, as in: pac4sac study collect piece-1 "
+                "study collect needs at least one folder, as in: pac4sac study collect piece-1 "
                 "--into results."
             )
         with writing(self.into):
@@ -295,17 +295,17 @@ class StudyCollectCommand:
 
 
 def collected(archive: Path, added: "ArchiveChanges") -> Iterator[str]:
-    """Yield sentences about the runs that were added to an archive."""
+    """Yield sentences on the changes of an archive."""
     yield (
-        f"{added.new} new runs in {archive}, {added.replaced} replaced, {added.known} there "
-        "already."
+        f"{added.new} new runs in {archive}, {added.replaced} replaced, {added.known} already "
+        f"present."
     )
     if added.differing:
         count = len(added.differing)
         yield f"{count} were trained twice with different returns; the first was kept."
     if added.unfinished:
         count = len(added.unfinished)
-        yield f"{count} unfinished runs were left out; --unfinished takes them too."
+        yield f"{count} unfinished runs were left out; add --unfinished to include them."
     for name, (present, expected) in added.studies.items():
         if expected:
             yield f"{name}: {present} of {expected} expected runs."
@@ -313,7 +313,7 @@ def collected(archive: Path, added: "ArchiveChanges") -> Iterator[str]:
 
 @dataclass(frozen=True)
 class StudySubcommands:
-    """Plan, run and follow studies, which are sets of runs that answer one question."""
+    """Plan, run and monitor studies, sets of runs that answer one question."""
 
     command: Annotated[
         Annotated[StudyRunCommand, subcommand("run")]

@@ -1,4 +1,4 @@
-"""Show a study: bars while it trains, its cohorts, and its tables at the end."""
+"""The display of a study: bars while it trains, its cohorts, and its tables at the end."""
 
 import math
 import time
@@ -33,7 +33,7 @@ SECONDS_BETWEEN_LINES = 30
 
 
 class StudyDisplay(Watcher):
-    """Draw a bar for each cohort in a terminal, print a line at times elsewhere."""
+    """Draw a bar for each cohort in a terminal; print occasional lines elsewhere."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -95,19 +95,19 @@ class StudyDisplay(Watcher):
 
 
 def _about_runs(study: "Study", root: Path, cohorts: Sequence["PlannedCohort"]) -> Iterator[str]:
-    """Yield how many runs a study has, how many are kept and how many are to be trained."""
+    """Yield sentences on the numbers of runs of a study: all, kept and to be trained."""
     wanted = {run.identity for run in study.runs()}
     planned = {run.identity for cohort in cohorts for run in cohort.runs}
     trained = sum(cohort.done() for cohort in cohorts)
-    kept = trained + len(wanted - planned)  # the latter are in an archive
+    kept = trained + len(wanted - planned)  # plus those in an archive
     summary = f"{study.title}: {len(wanted)} runs in {root}"
     yield f"{summary}: {kept} kept, {len(planned) - trained} to train."
     if others := len(planned - wanted):
-        yield f"{others} more runs of their cohorts count there, and are shown on the page."
+        yield f"{others} further runs of the same cohorts are part of the results."
 
 
 def differing_settings_table(study: "Study") -> Table | None:
-    """Return the table of the settings in which the variants of a study differ."""
+    """Return the table of settings in which the variants of a study differ."""
     differing, names = study.differing_settings(), [variant.name for variant in study.variants]
     if not differing:
         return None
@@ -121,7 +121,7 @@ def differing_settings_table(study: "Study") -> Table | None:
 def cohort_table(
     study: "Study", cohorts: Sequence["PlannedCohort"], columns: Mapping[str, Sequence[str]]
 ) -> Table:
-    """Return a table of cohorts with these columns after those that every such table has."""
+    """Return a table of cohorts with the common columns and these further ones."""
     table = Table(title=study.title, title_justify="left")
     for name in ("Cohort", "Runs", "Steps", *columns):
         table.add_column(name, justify="left" if name in ("Cohort", "Status") else "right")
@@ -137,10 +137,12 @@ def show_end(
     tables: Sequence["ReportTable"],
     advice: str = "",
 ) -> int:
-    """Print the tables of a complete study, advice and the path of its report; return the exit
-    code."""
+    """Print the tables of a study, advice and the path of its report; return the exit code."""
     if not result.complete:
-        say(console, f"Stopped before the end; the same command continues. So far: {page}")
+        say(
+            console,
+            f"Stopped before the end; run the same command to continue. Results so far: {page}",
+        )
         return code_of_stop(result.reason)
     from pac4sac.report.formats import show_tables
 
@@ -154,6 +156,6 @@ def show_end(
     say(
         console,
         f"{failed} of {len(result.runs)} runs failed; the page has the causes. "
-        "pac4sac resume EXPERIMENT --retries N tries again.",
+        "pac4sac resume EXPERIMENT --retries N trains them again.",
     )
     return SOME_FAILED

@@ -16,7 +16,7 @@ from pac4sac.runs.seeds import parse_seeds
 @arguments.with_options(*arguments.OPTIONS)
 @dataclass(frozen=True)
 class Train:
-    """Train an algorithm on a task, all seeds and settings in lockstep.
+    """Train an algorithm on a task, with all seeds and settings in lockstep.
 
     Example: pac4sac train cartpole-swingup --seeds 0:5 --set xi=0,0.01,0.1
     """
@@ -33,8 +33,8 @@ class Train:
     algo: str = "pac4sac"
     seeds: arguments.Seeds = "0"
     preset: str = "default"  # Use this preset from `pac4sac list presets`.
-    # Change settings of the algorithm, see `pac4sac list settings`; several values,
-    # as in xi=0,0.01,0.1, are all trained.
+    # Change settings of the algorithm (see `pac4sac list settings`); train a run for each of
+    # several values, as in xi=0,0.01,0.1.
     settings: arguments.SettingTexts = field(default_factory=list)
     set_task: arguments.TaskChanges = field(default_factory=list)
     wrappers: arguments.Wrappers = field(default_factory=list)
@@ -51,7 +51,7 @@ class Train:
         settings, seeds = arguments.parse_settings(self.settings), parse_seeds(self.seeds)
         if self.task is None:
             raise UserError(
-                "Which task? Name one, as in: pac4sac train cartpole-swingup. See pac4sac "
+                "train needs a task, as in: pac4sac train cartpole-swingup. List tasks: pac4sac "
                 "list tasks."
             )
         from pac4sac.tasks import get_task

@@ -1,4 +1,4 @@
-"""Show the progress of a training: a live picture on a terminal, lines of text elsewhere."""
+"""The progress of a training: a live display on a terminal, lines of text elsewhere."""
 
 import contextlib
 import time
@@ -23,9 +23,9 @@ from pac4sac.training.callbacks import Callback
 from pac4sac.training.run import Run
 
 PREPARING = "Preparing simulators, networks and compiler …"
-SPINNER = Spinner("dots", f"{PREPARING} (Ctrl-C twice stops)")
-OTHER_LINES = 9  # of the live picture, without its rows of runs
-TERMINAL_WIDTHS = {  # columns of the live table, and the least width of a terminal to show them
+SPINNER = Spinner("dots", f"{PREPARING} (press Ctrl-C twice to stop)")
+OTHER_LINES = 9  # lines of the live display besides the rows of runs
+TERMINAL_WIDTHS = {  # columns of the live table, with the minimum width of a terminal to show them
     "returns": 40,
     "last": 0,
     "best": 60,
@@ -35,7 +35,7 @@ TERMINAL_WIDTHS = {  # columns of the live table, and the least width of a termi
 
 
 class TrainingDisplay(Callback):
-    """Keep what a display shows."""
+    """Collect the data that a display shows."""
 
     def __init__(self, console: Console, max_minutes: float | None = None) -> None:
         self.console = console
@@ -61,7 +61,7 @@ class TrainingDisplay(Callback):
     def on_status(self, run: Run, status: str, detail: str | None) -> None:
         self.rows[run.id].status = status
         if status in BROKEN_OFF:
-            self.console.print(Text(f"{run.id} {status}: {detail or 'no reason known'}", "red"))
+            self.console.print(Text(f"{run.id} {status}: {detail or 'unknown reason'}", "red"))
         elif status == Status.STOPPED:
             self.console.print(Text(f"{run.id} was stopped by a callback: {detail}", "yellow"))
 
@@ -69,7 +69,7 @@ class TrainingDisplay(Callback):
         self.rows = {}
 
     def pace(self) -> list[str]:
-        """Return the steps done, the speed of all runs together, and the time left."""
+        """Return the steps done, the total speed of all runs, and the time left."""
         parts = [f"{self.step:,} of {self.steps:,} steps"]
         speed = self._pace.steps_per_second()
         if speed is not None:
@@ -103,7 +103,7 @@ def _progress_so_far(folder: Path, run: Run) -> RunProgress:
 
 
 def _which_runs(folder: Path, runs: Sequence[Run]) -> str:
-    """Return how many runs a cohort has, and which of the experiment they are."""
+    """Return the number of runs of a cohort, and their position in the experiment."""
     count = f"{len(runs)} runs in lockstep" if len(runs) > 1 else "one run"
     if not (folder / "experiment.json").exists():
         return count
@@ -116,7 +116,7 @@ def _which_runs(folder: Path, runs: Sequence[Run]) -> str:
 
 
 class LiveDisplay(TrainingDisplay):
-    """Draw a picture twice a second, in another thread than the loop."""
+    """Redraw the display twice a second, in a separate thread from the loop."""
 
     def picture(self) -> RenderableType:
         rows = list(self.rows.values())
@@ -133,7 +133,10 @@ class LiveDisplay(TrainingDisplay):
         ]
         if rest := rows[len(shown) :]:
             lines.append(_line(f"… and {len(rest)} more runs: {summary(rest)}"))
-        lines += [Text(), _line(f"{self.folder}  (Ctrl-C stops; resume continues)", "dim")]
+        lines += [
+            Text(),
+            _line(f"{self.folder}  (press Ctrl-C to stop, pac4sac resume to continue)", "dim"),
+        ]
         return Group(*lines)
 
     def _progress_bar(self) -> Text:
@@ -148,8 +151,8 @@ def _line(text: str, style: str = "") -> Text:
 
 
 def runs_table(rows: Sequence[RunProgress], shown: Sequence[RunProgress], width: int) -> Table:
-    """Return a table of the runs `shown`, for a terminal of this width. All `rows` determine its
-    columns, its names and its scale."""
+    """Return a table of the runs `shown` for a terminal of this width; columns, names and scale
+    depend on all `rows`."""
     columns, names, scale = _columns(rows, width), _names(rows), _scale(rows)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", expand=True)
     table.add_column("run", no_wrap=True, max_width=width // 3)
@@ -190,7 +193,7 @@ def _add_column(table: Table, name: str, threshold: float | None) -> None:
     header = name
     if name == "episodes" and threshold is not None:
         header = f"above {threshold:g}"
-    # The least width keeps the columns in place while the numbers grow.
+    # A minimum width keeps the columns in place while numbers grow.
     table.add_column(header, justify="right", no_wrap=True, min_width=7)
 
 
@@ -210,7 +213,7 @@ def _cells(row: RunProgress, scale: tuple[float, float]) -> dict[str, Renderable
 
 
 class PlainDisplay(TrainingDisplay):
-    """Print a line at each twentieth of the steps, and at least one a minute."""
+    """Print a line at every twentieth of the steps, and at least one per minute."""
 
     def on_prepare(self) -> None:
         say(self.console, PREPARING)
@@ -233,13 +236,13 @@ class PlainDisplay(TrainingDisplay):
         super().on_status(run, status, detail)
         solved = self.rows[run.id].solved
         if status == "finished" and solved is not None:
-            sentence = f"{run.id} is solved: {solved} episodes came before the solving ones."
+            sentence = f"{run.id} solved the task after {solved} episodes."
             say(self.console, sentence)
 
 
 @contextlib.contextmanager
 def displayed(console: Console, max_minutes: float | None = None) -> Iterator[TrainingDisplay]:
-    """Show a training on the console, and yield the callback to train with."""
+    """Show a training on the console; yield the callback that it needs."""
     if not console.is_terminal or console.is_dumb_terminal:
         yield PlainDisplay(console, max_minutes)
         return

@@ -1,4 +1,4 @@
-"""What the displays know of a training: the returns of each run, the speed and the time left."""
+"""The data of the displays of a training: returns of each run, speed and time left."""
 
 import time
 from collections import deque
@@ -13,7 +13,7 @@ from pac4sac.runs.metrics import STREAK
 from pac4sac.runs.status import BROKEN_OFF
 from pac4sac.training.run import Run
 
-SAMPLE_SECONDS, SAMPLES = 0.5, 30  # the speed is that of the last 15 seconds
+SAMPLE_SECONDS, SAMPLES = 0.5, 30  # the speed is measured over the last 15 seconds
 
 
 @dataclass
@@ -59,7 +59,7 @@ class RunProgress:
 
 
 class Pace:
-    """Measure the speed of a training in lockstep steps, of which each moves all runs."""
+    """Measure the speed of a training in lockstep steps; each of them steps all runs."""
 
     def __init__(self, step: int, warmup: int) -> None:
         self._recent = deque([(time.monotonic(), step)], maxlen=SAMPLES)
@@ -68,7 +68,7 @@ class Pace:
         self._note_warmup(step)
 
     def add(self, step: int) -> None:
-        """Take in that a step was done."""
+        """Record a completed step."""
         self._note_warmup(step)
         now = time.monotonic()
         if now - self._recent[-1][0] >= SAMPLE_SECONDS:
@@ -79,7 +79,7 @@ class Pace:
             self._updates_began = (time.monotonic(), step)
 
     def steps_per_second(self) -> float | None:
-        """Return the speed of the last seconds; None if it is not known yet."""
+        """Return the speed over the last seconds; None if it is not known yet."""
         recent = list(self._recent)  # a copy: the loop appends while another thread draws
         (start, first), (end, last) = recent[0], recent[-1]
         return (last - first) / (end - start) if last > first else None
@@ -87,7 +87,7 @@ class Pace:
     def seconds_per_step(self) -> float | None:
         """Return the mean time of a step since the updates began; None if it is not known yet.
 
-        Steps of the warm-up do not count because they take much less time.
+        Warm-up steps do not count, because they take much less time.
         """
         if self._updates_began is None:
             return None
@@ -96,13 +96,13 @@ class Pace:
 
 
 def summary(rows: Sequence[RunProgress]) -> str:
-    """Sum up one run or several in one sentence."""
+    """Summarise one or several runs in one sentence."""
     parts = [_last_returns(rows)]
     threshold = rows[0].threshold if rows else None
     if threshold is not None:
         parts += [_solved_runs(rows), _episodes_above(rows, threshold)]
     if broken := sum(row.status in BROKEN_OFF for row in rows):
-        parts.append(f"{broken} broke off")
+        parts.append(f"{broken} failed or diverged")
     return ", ".join(filter(None, parts))
 
 
@@ -110,7 +110,7 @@ def _last_returns(rows: Sequence[RunProgress]) -> str:
     whole = [row for row in rows if row.status not in BROKEN_OFF]
     last = [row.returns[-1] for row in whole if row.returns]
     if not last:
-        return "no episode ended yet"
+        return "no episode has ended yet"
     what = "mean of the last returns" if len(rows) > 1 else "last return"
     if len(whole) < len(rows):
         what += f" of {len(last)} of {len(rows)} runs"

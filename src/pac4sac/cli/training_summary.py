@@ -1,4 +1,4 @@
-"""Train with a display, then print a table of the runs and what to do next."""
+"""Training with a display, followed by a table of the runs and next commands."""
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -33,9 +33,9 @@ def train_and_show(
     """Train with a display, print the result, and return the exit code.
 
     Args:
-        start: Starts or resumes the training with the keyword argument `callbacks`.
-        console: Where to print.
-        out: Folder that the training writes.
+        start: Function that starts or resumes the training, with the keyword argument `callbacks`.
+        console: Console to print to.
+        out: Folder of the training.
         max_minutes: Time limit of the training.
         callbacks: Names of trackers and of custom callbacks.
     """
@@ -65,7 +65,7 @@ def has_failed(run: RunRecord) -> bool:
 
 
 def has_runs(result: Result) -> bool:
-    """Return whether a training has come to its first step."""
+    """Return whether a training has reached its first step."""
     return (result.folder / "runs").exists()
 
 
@@ -78,16 +78,16 @@ def unevaluated(run: RunRecord) -> bool:
 
 
 def show_result(result: Result, console: Console, callbacks: Sequence[str] = ()) -> None:
-    """Print the table of runs, how training ended, and what can be done next.
+    """Print the table of runs, the end of training, and next commands.
 
     Args:
         result: Result of the training.
-        console: Where to print.
-        callbacks: Names that a resume needs again.
+        console: Console to print to.
+        callbacks: Names to repeat in the command that resumes.
     """
-    resume = f"Go on with:      {_resume_command(result.folder, callbacks)}"
+    resume = f"Resume with:     {_resume_command(result.folder, callbacks)}"
     if not has_runs(result):
-        say(console, f"Training was stopped because {result.reason}, before its first step.")
+        say(console, f"Training was stopped before its first step, because {result.reason}.")
         say(console, resume)
         return
     runs = result.runs
@@ -117,13 +117,13 @@ def _next_commands(folder: Path, runs: Sequence[RunRecord]) -> Iterator[str]:
     if not any((run.folder / "agent.safetensors").is_file() for run in runs):
         return
     path = shlex.quote(str(folder))
-    yield f"Film it with:    pac4sac watch {path}{trust_flags()}"
-    yield f"Test it with:    pac4sac evaluate {path}{trust_flags()}"
-    yield f"Write it up:     pac4sac report {path}"
+    yield f"Record a video:  pac4sac watch {path}{trust_flags()}"
+    yield f"Evaluate it:     pac4sac evaluate {path}{trust_flags()}"
+    yield f"Write a report:  pac4sac report {path}"
 
 
 def ending(result: Result, runs: Sequence[RunRecord]) -> Text:
-    """Return how training ended, in a sentence, with the runs that broke off or were stopped."""
+    """Describe the end of training in a sentence, with the runs that failed or were stopped."""
     how = "is complete" if result.complete else f"was stopped because {result.reason}"
     text = Text(f"Training {how}", "bold")
     if achieved := achievement(runs):
@@ -131,7 +131,7 @@ def ending(result: Result, runs: Sequence[RunRecord]) -> Text:
     text.append(".")
     broken = sum(run.status in BROKEN_OFF for run in runs)
     if broken:
-        text.append(f" {broken} of {len(runs)} runs broke off {REASON}.", "red")
+        text.append(f" {broken} of {len(runs)} runs failed or diverged {REASON}.", "red")
     stopped = sum(run.status == Status.STOPPED for run in runs)
     if stopped:
         text.append(f" A callback stopped {stopped} of {len(runs)} runs {REASON}.", "yellow")
@@ -151,7 +151,7 @@ def _resume_command(folder: Path, callbacks: Sequence[str]) -> str:
 
 
 def achievement(runs: Sequence[RunRecord]) -> str:
-    """Return how far runs came, in words; nothing for tasks without a solve threshold."""
+    """Describe how close runs came to solving the task; empty without a solve threshold."""
     limited = [run for run in runs if run.task["r_limit"] is not None]
     if not limited:
         return ""
@@ -171,4 +171,4 @@ def _episodes_above(runs: Sequence[RunRecord]) -> str:
     if any(map(is_solved, runs)):
         return text
     streak = max(longest_streak(run.returns, run.task["r_limit"]) for run in runs)
-    return f"{text}, at most {streak} in a row, where {STREAK} in a row count as solved"
+    return f"{text}, at most {streak} in a row; {STREAK} in a row solve the task"

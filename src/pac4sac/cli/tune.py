@@ -22,7 +22,8 @@ class Tune:
     Example: pac4sac tune Pendulum-v1 --algo sac --space lr=1e-4:1e-2:log tau=0.001:0.05
     """
 
-    # Task, or several separated by commas: names from `pac4sac list tasks`, or Gymnasium ids.
+    # Train on this task, or on several separated by commas: names from `pac4sac list tasks` or
+    # Gymnasium ids.
     task: Annotated[Positional[str], arg(metavar="TASK[,TASK]")]
     # Search these settings: NAME=LOW:HIGH, LOW:HIGH:log, LOW:HIGH:STEP or A,B,C, or a TOML file
     # with a table [space].
@@ -39,11 +40,11 @@ class Tune:
     fresh_seeds: Annotated[str, arg(metavar="SEEDS")] = "3000:3010"
     # Compare trials by the last evaluation, the mean return of all training episodes, or regret.
     objective: Literal["final", "area", "regret"] = "final"
-    preset: str = "default"  # Use this set of settings from `pac4sac list presets`.
+    preset: str = "default"  # Start from this preset from `pac4sac list presets`.
     # Give all trials these settings.
     settings: arguments.SettingTexts = field(default_factory=list)
     set_task: arguments.TaskChanges = field(default_factory=list)
-    # Choose trials with this sampler of Optuna, such as TPE, Random or TPE:n_startup_trials=5.
+    # Use this sampler of Optuna, such as TPE, Random or TPE:n_startup_trials=5.
     sampler: str = "TPE"
     # End poor trials early: seeds (significantly worse than the best), none, or a pruner of Optuna.
     pruner: str = "seeds"
@@ -51,7 +52,7 @@ class Tune:
     rungs: Annotated[str, arg(metavar="A,B")] = "0.25,0.5"
     sampler_seed: arguments.Number = 0  # Start the sampler from this seed.
     at_once: arguments.Number = 8  # Choose and train this many trials together.
-    # Keep the trials in this database or journal file, which several workers may share.
+    # Store trials in this database or journal file, which several workers may share.
     storage: Annotated[str | None, optional("URL|FILE", "a journal file in --out")] = None
     # Write into this folder.
     out: Annotated[Path | None, optional("DIR", "experiments/tune-TASK-ALGO")] = None
@@ -82,10 +83,10 @@ class Tune:
 
 
 def parse_fractions(text: str) -> list[float]:
-    """Return the fractions in a text such as "0.25,0.5"; nothing for "none"."""
+    """Parse fractions such as "0.25,0.5"; "none" gives an empty list."""
     if text == "none":
         return []
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise UserError(f"--rungs takes fractions such as 0.25,0.5, not {text!r}.") from None
+        raise UserError(f"--rungs must be fractions such as 0.25,0.5, not {text!r}.") from None

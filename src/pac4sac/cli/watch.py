@@ -31,10 +31,10 @@ class Watch:
             self.video
             or (self.folder if self.folder.is_dir() else self.folder.parent) / "episode.gif"
         )
-        with writing(out), console.status("filming an episode …") as status:
+        with writing(out), console.status("recording an episode …") as status:
 
             def progress(done: int, of: int) -> None:
-                status.update(f"filming: {done} of {of} pictures …")
+                status.update(f"recording: {done} of {of} frames …")
 
             written = record_video(self.folder, out, seed=self.seed, progress=progress)
         say(console, f"Video: {written}")

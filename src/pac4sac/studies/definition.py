@@ -137,7 +137,7 @@ def load_study(name: str) -> Study:
     path = Path(name) if is_own else SHIPPED_STUDIES / f"{name}.toml"
     if not is_own and not path.is_file():
         raise UserError(
-            f"There is no study {name!r}; {did_you_mean(name, shipped_studies())} A custom study "
+            f"Unknown study {name!r}; {did_you_mean(name, shipped_studies())} A custom study "
             "is a .toml file. List studies: pac4sac list studies."
         )
     return _Reader(path, *read_toml(path)).study()

@@ -209,7 +209,7 @@ def place_of(
         UserError: If the engine is unknown, or this machine cannot train with these options.
     """
     if engine not in ("local", "ray"):
-        raise UserError(f"There is no engine {engine!r}; use local or ray.")
+        raise UserError(f"Unknown engine {engine!r}; use local or ray.")
     for task_options in (study.options, *map(study.options_for, study.tasks)):
         how = Options(**{**task_options, **options, "steps": 1})
         if how.start_from:

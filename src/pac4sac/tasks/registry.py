@@ -118,7 +118,7 @@ def find_spec(env_id: str) -> EnvSpec:
     if spec is None and module:
         spec = custom_spec(env_id)
     if spec is None:
-        raise UserError(f"There is no task or environment {env_id!r}; {_nearest(env_id, module)}")
+        raise UserError(f"Unknown task or environment {env_id!r}; {_nearest(env_id, module)}")
     if module and isinstance(spec.entry_point, str):
         allow_registered(module, spec.entry_point.partition(":")[0])
     return spec

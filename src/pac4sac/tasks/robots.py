@@ -42,7 +42,7 @@ try:
     with _silent_stderr():
         pybullet: Any = importlib.import_module("pybullet")
 except ModuleNotFoundError as missing:
-    where = "for Python 3.11 there are wheels, on a later one pip builds it with a C++ compiler"
+    where = "there are wheels for Python 3.11; later versions build it with a C++ compiler"
     raise DependencyNotInstalled(f"pybullet; {how_to_install('bullet')} ({where}).") from missing
 DATA: str = importlib.import_module("pybullet_data").getDataPath()
 

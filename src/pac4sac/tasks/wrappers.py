@@ -163,7 +163,7 @@ def _table_of(wrapper: Any) -> dict[str, Any]:
         )
     if name not in WRAPPERS and ":" not in name:
         raise UserError(
-            f"There is no wrapper {name!r}; {did_you_mean(name, WRAPPERS)} Name your own as "
+            f"Unknown wrapper {name!r}; {did_you_mean(name, WRAPPERS)} Name your own as "
             "module:Class."
         )
     return table

@@ -55,7 +55,7 @@ def pick_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise UserError(f"There is no device {name!r}; use cpu, cuda or auto.") from None
+        raise UserError(f"Unknown device {name!r}; use cpu, cuda or auto.") from None
     if device.type not in ("cpu", "cuda"):
         raise UserError(f"The device {name!r} is not supported; use cpu, cuda or auto.")
     if device.type == "cuda":
@@ -69,7 +69,7 @@ def _check_cuda_device(index: int, name: str) -> None:
         raise UserError("No CUDA device is available here; use --device cpu.")
     count = torch.cuda.device_count()
     if index >= count:
-        raise UserError(f"There is no device {name!r}: this machine has {count} CUDA device(s).")
+        raise UserError(f"Unknown device {name!r}: this machine has {count} CUDA device(s).")
 
 
 def free_bytes(device: torch.device) -> int:
@@ -94,7 +94,7 @@ def choose_backend(name: str, device: torch.device, updates: int) -> str:
     if name == "auto":
         return _fastest_backend(device, updates)
     if name not in PREPARE:
-        raise UserError(f"There is no backend {name!r}; use {', '.join(PREPARE)} or auto.")
+        raise UserError(f"Unknown backend {name!r}; use {', '.join(PREPARE)} or auto.")
     if name == "graph" and device.type != "cuda":
         raise UserError("The backend graph needs a CUDA device; use compiled or eager on the CPU.")
     return name

@@ -110,5 +110,5 @@ def make_options(steps: int, given: Mapping[str, Any]) -> Options:
     known = {option.name for option in fields(Options)} - {"steps"}
     for name in given:
         if name not in known:
-            raise UserError(f"There is no option {name}; {_instead(name, known)}")
+            raise UserError(f"Unknown option {name}; {_instead(name, known)}")
     return Options(steps=steps, **given)

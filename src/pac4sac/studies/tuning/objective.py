@@ -37,7 +37,7 @@ class SearchObjective:
 
     def __post_init__(self) -> None:
         if self.name not in METRICS:
-            raise UserError(f"There is no objective {self.name!r}; use {', '.join(METRICS)}.")
+            raise UserError(f"Unknown objective {self.name!r}; use {', '.join(METRICS)}.")
         lacking = [t.name for t in self.tasks if t.r_limit is None or not t.horizon]
         if self.name == "regret" and lacking:
             raise UserError(
