@@ -235,7 +235,7 @@ def test_the_seeds_that_would_decide_are_counted() -> None:
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"algos": []}, "algos are names such as"),
+        ({"algos": []}, "algos must be names such as"),
         ({"algos": ["sac", object]}, r"a name or a subclass of pac4sac\.Agent"),
         ({"algos": ["sac", pac4sac.Agent]}, "which every agent must have"),
         (
@@ -254,14 +254,14 @@ def test_the_seeds_that_would_decide_are_counted() -> None:
         ({"steps": 0}, "steps must be a whole number at least 1"),
         ({"steps": 1.5}, "steps must be a whole number"),
         ({"max_minutes": 0}, "max_minutes must be above 0"),
-        ({"parallel": 0}, "At least 1 cohort"),
+        ({"parallel": 0}, "--parallel must be at least 1"),
         ({"preset": "best"}, "sac has no preset 'best'; it has .* sac:default,sac-auto:default"),
         ({"preset": "td3:default"}, "is for td3, which is not compared"),
         ({"settings": {"td3:lr": 1}}, "is for td3, which is not compared"),
         ({"settings": {"sac:shotz": 1}}, "sac has no setting 'shotz'; did you mean shots"),
         ({"settings": SETTINGS | {"warmup": 300}}, "sac would learn nothing: its warm-up of 300"),
         ({"prest": "best"}, "Unknown option prest"),
-        ({"start_from": "agent"}, "leave start_from out"),
+        ({"start_from": "agent"}, "omit start_from"),
         ({"log_every": 0}, "log_every must be a whole number at least 1"),
     ],
 )

@@ -278,7 +278,7 @@ def test_runs_of_an_archive_that_other_code_has_trained_are_kept_with_a_mark(
     add_to_archive([tmp_path / "first"], tmp_path / "archive")
     monkeypatch.setattr(Sac, "revision", 2)
     study = comparison_study("Pendulum-v1", ["sac", "ddpg"], [0], SETTINGS, 60, None)
-    with pytest.warns(UserWarning, match="1 of 2 runs were trained by other code"):
+    with pytest.warns(UserWarning, match="1 of 2 archived runs were trained by another version"):
         _, report = train_and_report(
             study, tmp_path / "second", Watcher(), options={}, into=tmp_path / "archive",
             keep_stale=True,

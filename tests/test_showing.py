@@ -322,7 +322,7 @@ def test_an_export_into_a_folder_is_refused_before_it_begins(target, tmp_path, m
     (tmp_path / "a/folder").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
-        UserError, match=r"is a folder; name the file to write, such as .*policy\.onnx"
+        UserError, match=r"is a folder; give a file to write, such as .*policy\.onnx"
     ):
         onnx_export.export_onnx("no experiment", Path(target))
 

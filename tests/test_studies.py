@@ -230,7 +230,7 @@ steps = 500
     assert steps["long", "half-cheetah"] == 500
     assert steps["sac", "Pendulum-v1"] == 300
     text = TINY.replace('algo = "sac"', 'algo = "sac"\nsteps = 0')
-    assert "steps must be a whole number from 1 on" in mistake(tmp_path, text)
+    assert "steps must be a whole number above 0" in mistake(tmp_path, text)
 
 
 def test_the_study_of_published_returns_trains_the_settings_that_were_published() -> None:
@@ -307,7 +307,7 @@ def test_a_variant_may_have_seeds_of_its_own_and_trains_in_the_cohort_of_the_oth
         ('tasks = ["amt"]\n[[variant]]\nalgo = "sac"', "line 1: Unknown task or environment 'amt'"),
         (
             'tasks = ["ant"]\n[task.humanoid]\nsteps = 5\n[[variant]]\nalgo = "sac"',
-            "line 2: [task.humanoid] is about a task",
+            "line 2: [task.humanoid] is for a task",
         ),
         (
             'tasks = ["ant"]\n[options]\nwrokers = 5\n[[variant]]\nalgo = "sac"',
@@ -324,7 +324,7 @@ def test_a_variant_may_have_seeds_of_its_own_and_trains_in_the_cohort_of_the_oth
         ("tasks = [", "wrong.toml is not a valid TOML file: "),
         (
             'tasks = ["ant", "ant"]\n[[variant]]\nalgo = "sac"',
-            "line 1: the task 'ant' is named twice",
+            "line 1: the task 'ant' is listed twice",
         ),
         (
             'tasks = [1]\n[[variant]]\nalgo = "sac"',
@@ -353,7 +353,7 @@ def test_a_variant_may_have_seeds_of_its_own_and_trains_in_the_cohort_of_the_oth
         ),
         (
             'tasks = ["ant"]\n[task.ant]\nsteps = "b"\n[[variant]]\nalgo = "sac"',
-            "line 3: steps must be a whole number from 1 on, not 'b'",
+            "line 3: steps must be a whole number above 0, not 'b'",
         ),
         (
             'tasks = ["ant"]\n[options]\nworkers = "x"\n[[variant]]\nalgo = "sac"',
@@ -543,7 +543,7 @@ def test_a_study_hears_that_a_backend_does_not_work(
 
 
 def test_a_study_starts_from_no_agent(tiny: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="leave start_from out"):
+    with pytest.raises(UserError, match="omit start_from"):
         run_study(load_study(str(tiny)), tmp_path / "study", Notes(), start_from="agent")
     assert not (tmp_path / "study").exists()
 
@@ -583,7 +583,7 @@ def test_another_study_does_not_enter_the_folder_of_one(tiny: Path, tmp_path: Pa
     other = tmp_path / "other.toml"
     other.write_text(TINY)
     run_study(load_study(str(tiny)), tmp_path / "study", Notes(), parallel=1)
-    with pytest.raises(UserError, match="holds the study 'tiny'"):
+    with pytest.raises(UserError, match="belongs to the study 'tiny'"):
         run_study(load_study(str(other)), tmp_path / "study", Notes())
 
 

@@ -279,5 +279,5 @@ def test_a_callback_reaches_the_cohorts_of_a_study_and_what_it_stopped_is_done(
     assert run_study(study, root, Watcher(), parallel=1).complete  # at once: nothing is left
     with pytest.raises(UserError, match="cannot watch other machines"):
         run_study(study, root, Watcher(), engine="ray", callbacks=["watching:StopAtOnce"])
-    with pytest.raises(UserError, match="name the callback as module:Class"):
+    with pytest.raises(UserError, match="give its name as module:Class"):
         pac4sac.compare("Pendulum-v1", callbacks=[StopTheFirst()], out=watching / "compared")  # type: ignore[list-item]

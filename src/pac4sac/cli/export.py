@@ -89,7 +89,7 @@ class ExportHub:
         if not names.intersection(hub.VIDEOS):
             say(console, f"The folder has no video; add one with: pac4sac watch {self.folder}")
         if self.push is not None:
-            say(console, hub.about_sending(files, self.push))
+            say(console, hub.about_upload(files, self.push))
             if self.yes:
                 say(console, f"Sent: {hub.push(self.out, self.push)}")
             else:

@@ -1,4 +1,4 @@
-"""Write the learning curves of runs as a CSV file in the schema that several projects share."""
+"""Export of learning curves as a CSV file in a schema that several projects share."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,19 +16,19 @@ EPISODE, SHOOTING = "episode_return", f"{EVALUATION}_shooting"
 
 
 def export_curves(folders: Sequence[Path], out: Path) -> str:
-    """Write the evaluations and episode returns of all runs below some folders.
+    """Write the evaluations and episode returns of all runs below some folders to a CSV file.
 
-    Variants and tasks have the names that a report gives them, which differ.
+    Variants and tasks have the unique names of a report.
 
     Args:
         folders: Experiment, study or run folders, or archives.
         out: CSV file to write.
 
     Returns:
-        A sentence on what was written.
+        A sentence with the numbers of runs and rows.
 
     Raises:
-        UserError: If there is nothing to write, or the file cannot be one.
+        UserError: If the runs have no episode or evaluation, or `out` is a folder.
 
     Example:
         >>> from pathlib import Path
@@ -44,7 +44,7 @@ def export_curves(folders: Sequence[Path], out: Path) -> str:
     rows = [row for variant in variants for row in _rows(variant)]
     if not rows:
         raise UserError(
-            f"{', '.join(map(str, folders))} holds no run with an episode or an evaluation."
+            f"{', '.join(map(str, folders))} has no run with an episode or an evaluation."
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     write_whole(out, to_csv(rows))
@@ -60,7 +60,7 @@ def _rows(variant: Variant) -> Iterator[Sequence[Any]]:
 
 
 def _points(run: RunRecord) -> Iterator[tuple[str, int, float]]:
-    """Yield metric, step and value of all that is known of a run."""
+    """Yield metric, step and value of all evaluations and episodes of a run."""
     for metric, policy in ((EVALUATION, "deterministic"), (SHOOTING, "shooting")):
         for step, mean in evaluation_curve(run, policy).items():
             yield metric, step, mean

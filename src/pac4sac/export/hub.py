@@ -1,5 +1,5 @@
-"""Write a trained agent as a folder for the Hugging Face Hub: weights, settings, a model card with
-its metrics, and certificate and video if they were made."""
+"""Export of a trained agent as a folder for the Hugging Face Hub: weights, settings, a model card
+with metrics, and certificate and video if they exist."""
 
 import json
 import shutil
@@ -26,10 +26,10 @@ SEPARATOR = "---"
 
 
 def export_hub(path: str | Path, out: Path) -> list[Path]:
-    """Write the folder of a trained agent.
+    """Write the Hub folder of a trained agent.
 
     Args:
-        path: Run folder, or an experiment or study folder, whose best run is taken.
+        path: Run folder, or an experiment or study folder, whose best run is used.
         out: Folder to write; it must be new or empty.
 
     Returns:
@@ -64,11 +64,11 @@ def export_hub(path: str | Path, out: Path) -> list[Path]:
 
 
 def _finished_run(folder: Path) -> RunRecord:
-    """Return the run of an agent that was trained to its end."""
+    """Return the run of an agent after a check that it is finished."""
     if not (folder / "run.json").is_file():
         raise UserError(
-            f"{folder} is not the folder of a run, and a model card needs its metrics; name the "
-            "folder of a training."
+            f"{folder} is not a run folder, and a model card needs the metrics of a run; give "
+            f"the folder of a run, an experiment or a study."
         )
     record = read_run(folder)
     if record.status != Status.FINISHED:
@@ -78,13 +78,13 @@ def _finished_run(folder: Path) -> RunRecord:
         )
     if not last_evaluations(record):
         raise UserError(
-            f"{record.run} has no evaluation for a card; train it with --evaluation-episodes."
+            f"{record.run} has no evaluation for its card; train with --evaluation-episodes."
         )
     return record
 
 
 def _same_variant(record: RunRecord, folder: Path) -> list[RunRecord]:
-    """Return the finished runs of the same experiment that differ in their seed only."""
+    """Return the finished runs of the experiment that differ from a run in their seed only."""
     try:
         runs = read_runs(folder.parent.parent)
     except UserError:
@@ -105,7 +105,7 @@ def model_card(record: RunRecord, siblings: Sequence[RunRecord], files: set[str]
 
     Args:
         record: The run.
-        siblings: Runs that differ from it in their seed only, itself included.
+        siblings: Runs that differ from it in their seed only, including the run itself.
         files: Names of the other files in the folder.
     """
     task = record.task["name"]
@@ -119,8 +119,8 @@ def model_card(record: RunRecord, siblings: Sequence[RunRecord], files: set[str]
         *(f"![An episode](./{name})" for name in VIDEOS if name in files),
         "## Results",
         _results_table(record, siblings),
-        "An interval is Student's 95% interval: over the episodes of the last evaluation of this "
-        "run, and over the seeds of its training.",
+        "Intervals are Student's 95% CIs: over the episodes of this run's last evaluation, and "
+        "over the seeds of its experiment.",
         *_certificate_blocks(record, files),
         "## Use",
         f'```python\nimport pac4sac\n\nagent = pac4sac.load("{AGENT}")\n'
@@ -135,9 +135,9 @@ def model_card(record: RunRecord, siblings: Sequence[RunRecord], files: set[str]
 
 
 def front_matter(record: RunRecord) -> str:
-    """Return the head of a model card, in YAML, from which the Hub takes metrics and tags.
+    """Return the YAML front matter of a model card, from which the Hub reads metrics and tags.
 
-    JSON is YAML, so texts need no further quoting.
+    It is written as JSON, which is valid YAML, so strings need no further quoting.
     """
     returns = last_evaluations(record)
     metrics = [
@@ -158,7 +158,7 @@ def front_matter(record: RunRecord) -> str:
 
 
 def _results_table(record: RunRecord, siblings: Sequence[RunRecord]) -> str:
-    rows = ["| policy | this run | all seeds of its training |", "|---|---:|---:|"]
+    rows = ["| policy | this run | all seeds |", "|---|---:|---:|"]
     for policy in last_evaluations(record):
         last = [row for row in record.evaluations if _policy(row) == policy][-1]
         episodes = last["returns"] or [last["mean"]]
@@ -175,14 +175,13 @@ def _policy(row: Mapping[str, Any]) -> str:
 
 
 def _certificate_blocks(record: RunRecord, files: set[str]) -> list[str]:
-    """Return what the card says of the certificate of its critic, if there is one."""
+    """Return the blocks of the card on the critic's certificate, if there is one."""
     if CERTIFICATE not in files:
         return []
     blocks = [
         "## Certificate",
         f"[`{CERTIFICATE}`](./{CERTIFICATE}) has measured errors of the critic, bounds on them "
-        "with their assumptions, and what the expected return of the policy exceeds with high "
-        "confidence.",
+        f"with their assumptions, and lower confidence bounds on the policy's expected return.",
     ]
     return blocks + [f"![Certificate](./{PICTURE})"] * (PICTURE in files)
 
@@ -192,21 +191,21 @@ def _code_of(record: RunRecord) -> str:
     return f"Versions: {versions}." if versions else ""
 
 
-# --- sending it
+# --- upload
 
 
-def about_sending(files: Sequence[Path], repository: str) -> str:
-    """Return in a sentence what would be sent where."""
+def about_upload(files: Sequence[Path], repository: str) -> str:
+    """Describe the upload in a sentence."""
     sizes = ", ".join(f"{file.name} ({file.stat().st_size / 1e3:.1f} kB)" for file in files)
     return f"To huggingface.co/{repository}: {sizes}."
 
 
 def push(folder: Path, repository: str) -> str:
-    """Send a folder to the Hub, and return the address of the repository there.
+    """Upload a folder to the Hub, and return the address of the repository.
 
     Args:
         folder: Folder that `export_hub` wrote.
-        repository: Name of the repository, as USER/NAME. It is made if it does not exist.
+        repository: Name of the repository as USER/NAME; it is created if it does not exist.
 
     Raises:
         UserError: If huggingface_hub is not installed, or the Hub refuses the upload.
@@ -218,7 +217,7 @@ def push(folder: Path, repository: str) -> str:
         api.upload_folder(
             repo_id=repository, folder_path=str(folder), commit_message="Upload a trained agent"
         )
-    except Exception as error:  # errors of the network, of the Hub and of a missing login
+    except Exception as error:  # errors of the network, the Hub or a missing login
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise UserError(
             f"The upload to {repository} failed ({reason[0]}); {folder} is complete. Log in with "
@@ -228,7 +227,7 @@ def push(folder: Path, repository: str) -> str:
 
 
 def client() -> Any:
-    """Return the module of the Hub's client.
+    """Return the client module of the Hub.
 
     Raises:
         UserError: If it is not installed.

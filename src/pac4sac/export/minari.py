@@ -1,5 +1,4 @@
-"""Write fresh episodes of a trained agent, or the replay buffer of its training, as a Minari data
-set."""
+"""Export of fresh episodes of a trained agent, or of its replay buffer, as a Minari data set."""
 
 import contextlib
 import os
@@ -22,14 +21,14 @@ from pac4sac.tasks.registry import make_env
 from pac4sac.training.agent_file import choose_agent
 from pac4sac.training.trained_agent import TrainedAgent, load
 
-ID = r"([-\w.]+/)*[-\w.]+-v\d+"  # of a data set
+ID = r"([-\w.]+/)*[-\w.]+-v\d+"  # id of a data set
 LIBRARY, FOLDER = "Minari", "MINARI_DATASETS_PATH"
 FRESH, REPLAY = "fresh episodes", "replay buffer"
 
 
 @dataclass(frozen=True)
 class Episode:
-    """One episode in the units of the environment; the last step ends it or cuts it off."""
+    """Hold one episode in the units of the environment; its last step is terminal or truncated."""
 
     observations: NDArray[Any]  # [T + 1, ...]
     actions: NDArray[Any]  # [T, ...]
@@ -47,18 +46,19 @@ def export_minari(
     seed: int = 0,
     from_replay: bool = False,
 ) -> str:
-    """Write a Minari data set, and return in a sentence what was written.
+    """Write a Minari data set, and return a sentence with its size.
 
     Args:
-        path: Agent file, run, or experiment, of which the best run is taken.
+        path: Agent file, run, or experiment, whose best run is used.
         name: Id of the data set, such as pendulum/sac-v0.
-        out: Folder of all data sets; None for that of Minari.
+        out: Folder of all data sets; None for Minari's default.
         episodes: Number of fresh episodes.
         seed: Seed of the first fresh episode.
-        from_replay: Take the replay buffer of the training instead of fresh episodes.
+        from_replay: Write the replay buffer of the training instead of fresh episodes.
 
     Raises:
-        UserError: If Minari is not installed, the id is wrong or taken, or there is no replay.
+        UserError: If Minari is not installed, the id is invalid or taken, or there is no replay
+            buffer.
 
     Example:
         >>> from pac4sac.export.minari import export_minari
@@ -66,14 +66,14 @@ def export_minari(
     """
     minari = import_extra("minari", "The export needs Minari", "h5py", "minari")
     if not re.fullmatch(ID, name):
-        raise UserError(f"A data set has a name such as pendulum/sac-v0, not {name!r}.")
+        raise UserError(f"The name of a data set must be like pendulum/sac-v0, not {name!r}.")
     if episodes < 1:
-        raise UserError(f"At least one episode is needed, not {episodes}.")
+        raise UserError(f"episodes must be at least 1, not {episodes}.")
     file = choose_agent(path)
     agent = load(file)
     with _datasets_in(out):
         if name in minari.list_local_datasets():
-            raise UserError(f"There is a data set {name} already; choose another version.")
+            raise UserError(f"A data set {name} exists already; choose another version.")
         if from_replay:
             chosen = list(replay_episodes(file, agent))
         else:
@@ -86,7 +86,7 @@ def export_minari(
 
 @contextlib.contextmanager
 def _datasets_in(out: Path | None) -> Iterator[None]:
-    """Let Minari write into a folder inside a `with` block."""
+    """Make Minari write to a folder inside a `with` block."""
     before = os.environ.get(FOLDER)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
@@ -119,16 +119,16 @@ def fresh_episode(agent: TrainedAgent, seed: int) -> Episode:
 def replay_episodes(file: Path, agent: TrainedAgent) -> Iterator[Episode]:
     """Yield the episodes in the replay buffer of an agent, the oldest first.
 
-    Its oldest episode may lack its beginning, and its last one its end. Transitions follow each
-    other in an episode if one starts in the state where the one before it ended, and no episode
-    of the log ended between them.
+    The oldest episode may lack its beginning, and the last one its end. Two transitions belong to
+    one episode if the second starts in the state in which the first ended, and no episode of the
+    log ended between them.
 
     Raises:
         UserError: If its experiment has no replay buffer.
     """
     stored = stored_replay(file, agent)
     if stored.batch is None:
-        raise UserError(f"There is no replay buffer: {stored.missing}. Leave --replay out.")
+        raise UserError(f"There is no replay buffer: {stored.missing}. Omit --replay.")
     s, a, r, s2, terminated = (part[0].numpy() for part in stored.batch)
     with contextlib.closing(make_env(agent.run.task)) as env:
         space, convert = env.observation_space, env.from_unit or np.asarray
@@ -148,7 +148,8 @@ def replay_episodes(file: Path, agent: TrainedAgent) -> Iterator[Episode]:
 
 
 def _is_whole(file: Path, rows: int) -> bool:
-    """Return whether the steps of the rows are known: the buffer ends with the last episode."""
+    """Return whether the steps of the rows are known, because the buffer ends with the last
+    episode."""
     record = read_run(file.parent)
     return bool(record.episodes) and record.task.get("steps") == record.episodes[-1]["step"]
 
@@ -172,7 +173,7 @@ def _write(
     ]
     run = agent.run
     with contextlib.closing(make_env(run.task)) as env, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what a data set may have and this one has not
+        warnings.simplefilter("ignore")  # on optional parts that this data set lacks
         spaces = env.observation_space, env.action_space
         spec = _spec(run.task.env_id)
         minari.create_dataset_from_buffers(
@@ -191,7 +192,7 @@ def _write(
 
 
 def _as_stored(space: Any, values: NDArray[Any]) -> Any:
-    """Return a box with the type of the values, which a data set stores as they are."""
+    """Return a box with the data type of the values, which a data set stores unchanged."""
     if isinstance(space, gymnasium.spaces.Box) and space.dtype != values.dtype:
         return gymnasium.spaces.Box(space.low, space.high, space.shape, values.dtype.type)
     return space

@@ -1,5 +1,5 @@
-"""Write the deterministic policy as an ONNX model, from observations to actions in the units of the
-environment."""
+"""Export of the deterministic policy as an ONNX model, from observations to actions in the units of
+the environment."""
 
 import contextlib
 import importlib
@@ -24,25 +24,23 @@ from pac4sac.training.agent_file import choose_agent
 from pac4sac.training.trained_agent import TrainedAgent, load
 
 Vectors = NDArray[np.float32]
-OBSERVATIONS = 256  # on which model and agent are compared
-TOLERANCE = 1e-4  # of half the range of an action
+OBSERVATIONS = 256  # number of observations on which model and agent are compared
+TOLERANCE = 1e-4  # largest difference, relative to half the range of an action
 
 
 def export_onnx(path: str | Path, out: Path) -> str:
-    """Write the policy of a trained agent, and return in a sentence how far the model differs.
+    """Write the policy of a trained agent, and return a sentence with the model's largest error.
 
     Args:
         path: Agent file, run, or experiment, of which the best run is taken.
         out: File to write.
 
     Raises:
-        UserError: If the model differs from the agent. Nothing is written then.
+        UserError: If the model differs from the agent; then nothing is written.
     """
     out = Path(out)
     if out.is_dir():
-        raise UserError(
-            f"{out} is a folder; name the file to write, such as {out / 'policy.onnx'}."
-        )
+        raise UserError(f"{out} is a folder; give a file to write, such as {out / 'policy.onnx'}.")
     onnx = import_extra(
         "onnx", "The export needs onnx and onnxscript", "onnxscript", "onnx.helper", "onnx"
     )
@@ -81,7 +79,7 @@ def action_bounds(task: Task) -> tuple[Vectors, Vectors]:
 
 
 class PolicyModule(nn.Module):
-    """Wrap the agent of one run as a module that torch can export."""
+    """Wrap the agent of one run as a module for torch's exporter."""
 
     def __init__(self, agent: TrainedAgent, low: Vectors, high: Vectors) -> None:
         super().__init__()
@@ -110,10 +108,10 @@ def trace(agent: TrainedAgent, low: Vectors, high: Vectors) -> Any:
         "dynamo": True,
         "verbose": False,
     }
-    how["dynamic_shapes"] = ({0: torch.export.Dim("batch")},)  # of any size
+    how["dynamic_shapes"] = ({0: torch.export.Dim("batch")},)  # of any batch size
     logged = logging.root.manager.disable
-    # The exporter and its optimizer report their progress, and packages that are not used here,
-    # such as torchvision.
+    # The exporter prints its progress, and warns of packages that are not used here, such as
+    # torchvision.
     logging.disable(logging.WARNING)
     try:
         with (
@@ -129,9 +127,9 @@ def trace(agent: TrainedAgent, low: Vectors, high: Vectors) -> Any:
 
 
 def evaluator(model: Any) -> tuple[Callable[[Vectors], Vectors], str]:
-    """Return the model as a function, and the name of the library that runs it.
+    """Return the model as a function, with the name of the library that runs it.
 
-    That is onnxruntime if it is installed.
+    The library is onnxruntime if it is installed.
     """
     try:
         runtime = importlib.import_module("onnxruntime")
@@ -146,7 +144,7 @@ def evaluator(model: Any) -> tuple[Callable[[Vectors], Vectors], str]:
 
 
 def largest_difference(agent: TrainedAgent, evaluate: Callable[[Vectors], Vectors]) -> float:
-    """Return how far the actions of model and agent differ at most on random observations."""
+    """Return the largest difference between actions of model and agent on random observations."""
     observations = 2 * np.random.default_rng(0).standard_normal(
         (OBSERVATIONS, agent.agent.ds), np.float32
     )

@@ -1,8 +1,9 @@
-"""Show training in a tracker: each run is a run there, with its config and every number that is
-logged.
+"""Trackers of training: each run becomes a run of the tracker, with its config and all logged
+numbers.
 
-No tracker needs an account or a network. TensorBoard writes files; Weights & Biases does so too,
-unless WANDB_MODE asks for more; Trackio has a database on this machine."""
+No tracker needs an account or a network by default. TensorBoard and Weights & Biases write files
+(WANDB_MODE=online uploads them); Trackio uses a local database.
+"""
 
 import contextlib
 import contextvars
@@ -25,14 +26,14 @@ PROJECT = "pac4sac"
 
 
 class Tracker(Callback):
-    """Pass what is logged of each run of a cohort to a tracker."""
+    """Pass all logged numbers of each run of a cohort to a tracker."""
 
     def __init__(self) -> None:
         self._tracked: dict[str, Any] = {}
 
     @abstractmethod
     def begin(self, folder: Path, run: Run, step: int) -> Any:
-        """Begin a run that starts or resumes at a step, and return the tracker's handle of it."""
+        """Begin a run that starts or resumes at a step, and return the tracker's handle."""
 
     @abstractmethod
     def add(self, tracked: Any, numbers: dict[str, float], step: int) -> None: ...
@@ -60,7 +61,8 @@ class Tracker(Callback):
 
 
 class TensorBoard(Tracker):
-    """Files in DIR/tensorboard/<run>, to be seen by `tensorboard --logdir DIR/tensorboard`."""
+    """Write files to DIR/tensorboard/<run>; view them with `tensorboard --logdir
+    DIR/tensorboard`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,8 +71,7 @@ class TensorBoard(Tracker):
         )
 
     def begin(self, folder: Path, run: Run, step: int) -> Any:
-        # A resumed run writes the steps after its checkpoint again, in place of those that an
-        # earlier process wrote.
+        # A resumed run overwrites the steps after its checkpoint that an earlier process wrote.
         purge = step + 1 if step else None
         writer = self._library.SummaryWriter(str(folder / "tensorboard" / run.id), purge_step=purge)
         writer.add_text(
@@ -87,8 +88,7 @@ class TensorBoard(Tracker):
 
 
 class WeightsAndBiases(Tracker):
-    """Files in DIR/wandb, which `wandb sync` sends; with WANDB_MODE=online they are sent at
-    once."""
+    """Write files to DIR/wandb, which `wandb sync` uploads; WANDB_MODE=online uploads at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,10 +100,10 @@ class WeightsAndBiases(Tracker):
             mode=os.environ.get("WANDB_MODE", "offline"),
             dir=str(folder),
             **_names(folder, run),
-            # the same after a resume
+            # unchanged after a resume
             id=hashlib.sha256(f"{folder.resolve()}/{run.id}".encode()).hexdigest()[:16],
             resume="allow",
-            reinit="create_new",  # beside the others of its cohort
+            reinit="create_new",  # next to the other runs of its cohort
             settings=self._library.Settings(silent=True, console="off"),
         )
 
@@ -115,19 +115,19 @@ class WeightsAndBiases(Tracker):
 
 
 class Trackio(Tracker):
-    """In Trackio's database, to be seen by `trackio show --project pac4sac`."""
+    """Write to Trackio's database; view it with `trackio show --project pac4sac`."""
 
     def __init__(self) -> None:
         super().__init__()
-        otherwise = ", or where that fails by pip install trackio: it wants an older pillow"
+        otherwise = ". If that fails because of the version of pillow, pip install trackio"
         self._library = import_extra(
             "trackio", "Trackio is not installed", "trackio", otherwise=otherwise
         )
 
     def begin(self, folder: Path, run: Run, step: int) -> Any:
         about = {"project": PROJECT, **_names(folder, run), "resume": "allow"}
-        with contextlib.redirect_stdout(io.StringIO()):  # keep the display of training clean
-            # In a separate context: in the current one, the library would end the previous run.
+        with contextlib.redirect_stdout(io.StringIO()):  # keeps the display of training clean
+            # In a separate context, because the library would end the previous run in this one.
             return contextvars.copy_context().run(self._library.init, **about)
 
     def add(self, tracked: Any, numbers: dict[str, float], step: int) -> None:
@@ -139,7 +139,7 @@ class Trackio(Tracker):
 
 
 def _numbers(kind: str, row: dict[str, Any]) -> dict[str, float | None]:
-    """Return the numbers of a line of a log by the names that a tracker shows."""
+    """Return the numbers of a line of a log, by their names in a tracker."""
     if kind == "evaluations":
         return {f"evaluation/{row['policy']}": row["mean"]}
     prefix = "episode" if kind == "episodes" else kind
@@ -147,7 +147,7 @@ def _numbers(kind: str, row: dict[str, Any]) -> dict[str, float | None]:
 
 
 def _names(folder: Path, run: Run) -> dict[str, Any]:
-    """Return name, group and config of a run. The seeds of a variant are a group."""
+    """Return name, group and config of a run; the seeds of a variant form a group."""
     variant = f"{run.task.name} {run.label}"
     return {"name": f"{folder.name} {run.id}", "group": variant, "config": run.describe()}
 
@@ -160,15 +160,16 @@ TRACKERS: dict[str, type[Tracker]] = {
 
 
 def callbacks_named(names: Iterable[str]) -> list[Callback]:
-    """Return trackers, and custom classes named `module:Class`, each made without arguments."""
+    """Return trackers and instances of custom classes named `module:Class`, made without
+    arguments."""
     return [_callback(name) for name in names]
 
 
 def _callback(name: str) -> Callback:
     if not isinstance(name, str):
         raise UserError(
-            "Cohorts train in processes of their own: name the callback as module:Class, not "
-            f"{name!r}."
+            f"Unknown callback {name!r}. Cohorts train in separate processes, so give its name "
+            f"as module:Class."
         )
     if name in TRACKERS:
         return TRACKERS[name]()

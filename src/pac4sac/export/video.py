@@ -1,4 +1,4 @@
-"""Record one episode of a trained agent as a video, without a display."""
+"""Videos of one episode of a trained agent, recorded without a display."""
 
 import contextlib
 import itertools
@@ -22,10 +22,10 @@ from pac4sac.training.backends import on_threads, suitable_threads
 from pac4sac.training.trained_agent import TrainedAgent, load
 
 Picture = Image.Image
-Progress = Callable[[int, int], None]  # pictures drawn, pictures expected at most
+Progress = Callable[[int, int], None]  # drawn frames, largest expected number
 
-FPS = 20  # a picture every 50 ms, which a gif can say exactly
-MAX_PICTURES = 600  # half a minute; what an endless episode is cut to
+FPS = 20  # a frame every 50 ms, which a gif can represent exactly
+MAX_PICTURES = 600  # half a minute; longer episodes are cut
 GIF_WIDTH = 400
 GIF_COLOURS = 255
 # for pygame
@@ -41,14 +41,14 @@ def record_video(
 ) -> Path:
     """Record one episode of a trained agent in real time, and return the file.
 
-    Every picture shows the run, the step and the return so far.
+    Every frame shows the run, the step and the return so far.
 
     Args:
         path: Agent file, run, or experiment, of which the best run is taken.
         out: File to write, a .gif or an .mp4.
         seed: Seed of the episode.
-        progress: Called after each picture.
-        most: Number of pictures after which the video ends.
+        progress: Function that is called after each frame.
+        most: Largest number of frames.
     """
     out = Path(out)
     choose_offscreen_rendering()
@@ -56,7 +56,7 @@ def record_video(
     agent = load(choose_agent(path))
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.stem}.part{out.suffix}")
-    part.unlink(missing_ok=True)  # it could be a link
+    part.unlink(missing_ok=True)  # the file could be a link
     try:
         with on_threads(suitable_threads(agent.agent, 1)):
             write(part, pictures(agent, seed, progress, most))
@@ -69,18 +69,18 @@ def record_video(
 def _writer(suffix: str, name: str) -> Callable[[Path, Iterator[Picture]], None]:
     """Return the function that writes files of this kind.
 
-    It reports a missing encoder before a minute of drawing, not after.
+    A missing encoder is reported before the frames are drawn.
     """
     if suffix == ".gif":
         return write_gif
     if suffix != ".mp4":
-        raise UserError(f"A video is a .gif or an .mp4 file, not {name!r}.")
+        raise UserError(f"The name of a video must end in .gif or .mp4, not {name!r}.")
     imageio = import_extra(
         "video",
         "An mp4 needs an encoder",
         "imageio_ffmpeg",
         "imageio.v2",
-        otherwise=", or ask for a .gif",
+        otherwise=", or write a .gif",
     )
     return partial(_write_mp4, imageio)
 
@@ -94,7 +94,7 @@ def _write_mp4(imageio: Any, out: Path, frames: Iterator[Picture]) -> None:
 def pictures(
     agent: TrainedAgent, seed: int, progress: Progress | None = None, most: int = MAX_PICTURES
 ) -> Iterator[Picture]:
-    """Yield the pictures of an episode, the last one included."""
+    """Yield the frames of an episode, including the last one."""
     task = agent.run.task
     _check_rendering(task)
     with contextlib.closing(make_env(task, "rgb_array")) as env:
@@ -120,7 +120,7 @@ def _check_rendering(task: Task) -> None:
 
 
 class Step(NamedTuple):
-    """A step of an episode: how many were taken, the return so far, and if the episode ended."""
+    """Hold the state of an episode: number of steps, return so far, and whether it has ended."""
 
     number: int
     total: float
@@ -128,7 +128,7 @@ class Step(NamedTuple):
 
 
 def _steps(env: gymnasium.Env[Any, Any], agent: TrainedAgent, seed: int) -> Iterator[Step]:
-    """Play an episode; yield its start and each step."""
+    """Play an episode, and yield its state at the start and after each step."""
     # Episode 1, not 0: in some tasks the first episode of an environment differs from the others.
     options = {"episode": 1} if getattr(env.unwrapped, "episode_option", False) else None
     observation, _ = env.reset(seed=simulator_seed(seed, "watch", 1), options=options)
@@ -154,7 +154,7 @@ def _draw(env: gymnasium.Env[Any, Any], task: Task) -> Picture:
         raise UserError(
             f"To be rendered, the environment of task {task.name!r} needs {needed}"
         ) from missing
-    except Exception as error:  # any error of an environment's code
+    except Exception as error:  # environments can raise any exception
         cause = f"{type(error).__name__}: {error}".rstrip(".")
         raise UserError(
             f"The environment of task {task.name!r} could not be rendered ({cause})."
@@ -176,14 +176,14 @@ def _captioned(picture: Picture, text: str) -> Picture:
 
 
 def write_gif(out: Path, frames: Iterator[Picture]) -> None:
-    """Write pictures as a gif with one palette."""
+    """Write frames as a gif with one palette."""
     small = []
     for frame in frames:
         width = min(frame.width, GIF_WIDTH)
         size = (width, round(frame.height * width / frame.width))
         small.append(frame.resize(size, Image.Resampling.LANCZOS))
     palette = _shared_palette(small)
-    # One palette and no dithering: parts without motion stay equal and take no space.
+    # With one palette and no dithering, static parts are equal in all frames and take no space.
     reduced = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in small]
     reduced[0].save(
         out, save_all=True, append_images=reduced[1:], duration=1000 // FPS, loop=0, optimize=False
@@ -191,12 +191,12 @@ def write_gif(out: Path, frames: Iterator[Picture]) -> None:
 
 
 def _shared_palette(frames: Sequence[Picture]) -> Picture:
-    """Return the colours of pictures from all parts of the video."""
+    """Return a palette of frames from all parts of the video."""
     chosen = frames[:: max(1, len(frames) // 8)]
-    # Every fourth pixel is enough.
+    # Every fourth pixel suffices.
     width, height = (chosen[0].width // 2, chosen[0].height // 2)
     sheet = Image.new("RGB", (width, height * len(chosen)))
     for row, frame in enumerate(chosen):
         sheet.paste(frame.resize((width, height), Image.Resampling.NEAREST), (0, row * height))
-    # Without k-means the ground, which is most of the picture, leaves too few colours to the robot.
+    # Without k-means, the ground fills most of the frame and leaves too few colours for the robot.
     return sheet.quantize(GIF_COLOURS, Image.Quantize.MEDIANCUT, kmeans=2)

@@ -1,2 +1,2 @@
-"""Studies: named sets of runs that answer one question, planned into cohorts, trained here or on a
-cluster."""
+"""Studies: named sets of runs that answer one question, planned as cohorts and trained on this
+machine or on a cluster."""

@@ -1,4 +1,4 @@
-"""Compare algorithms on a task: train a study with one variant each, and report on it."""
+"""Comparison of algorithms on a task: a study with one variant for each, and its report."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,16 +32,16 @@ from pac4sac.training.run import settings_grid
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Result):
-    """The result of `compare`. Printing it shows the table of the command `pac4sac compare`.
+    """Hold the result of `compare`; printing it shows the table of `pac4sac compare`.
 
     Attributes:
         folder: Study folder.
-        complete: Whether all runs are trained. If not, the same call continues.
+        complete: Whether all runs are trained; if not, the same call continues.
         reason: Why training stopped early; None if it did not.
-        records: The runs that were compared.
-        tables: The tables, as the report has them.
+        records: The compared runs.
+        tables: The tables of the report.
         page: The report, an HTML page.
-        advice: How many seeds would show the difference that was found; empty if it is shown.
+        advice: Number of seeds that could decide undecided comparisons; empty if all are decided.
 
     Example:
         >>> comparison = pac4sac.compare("Pendulum-v1", "sac,td3")  # doctest: +SKIP
@@ -50,23 +50,24 @@ class Comparison(Result):
 
     records: Sequence[RunRecord] = field(repr=False, kw_only=True)
     tables: Sequence[Table] = field(repr=False, kw_only=True)
-    page: Path = field(kw_only=True)  # the report on all runs of the folder
-    # the number of seeds that would decide what was not decided
+    page: Path = field(kw_only=True)  # report on all runs of the folder
+    # number of seeds that could decide undecided comparisons
     advice: str = field(default="", kw_only=True)
 
     @property
     def runs(self) -> list[RunRecord]:
-        """Return the runs that were asked for; the folder may hold more."""
+        """Return the compared runs; the folder may contain more."""
         return list(self.records)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per algorithm, for example for a data frame.
 
-        It has `mean`, `sd` and interquartile mean `iqm` of the `metric` (regret, or mean return on
-        a task without regret), the `difference` to the baseline with Welch's interval, the
+        A row has `mean`, `sd` and interquartile mean `iqm` of the `metric` (regret, or mean return
+        on a task without regret), the `difference` from the baseline with Welch's interval, the
         corrected p-value `p_holm` of Welch's test, `episodes` until solved, `solved_fraction` and
-        more. Names in `_low` and `_high` are the ends of 95% intervals. Unknown values are None.
+        more. Names that end in `_low` and `_high` are the ends of 95% intervals. Unknown values are
+        None.
         """
         tables = [table for table in self.tables if table.name.startswith("task-")]
         return [dict(row) for table in tables for row in table.records]
@@ -107,40 +108,40 @@ def compare(
 ) -> Comparison:
     """Train several algorithms on a task, and compare them with a baseline.
 
-    Runs that the folder holds are not trained again. The same call continues an unfinished
+    Runs that are already in the folder are not trained again. The same call continues an unfinished
     comparison, and a call with more seeds or algorithms extends it. The report and its figures are
-    in the folder. Cohorts train in separate processes, except those whose environment or algorithm
-    is defined in a script, a notebook or a function: they train in this process.
+    in the folder. Cohorts train in separate processes, except those with an environment or
+    algorithm that is defined in a script, notebook or function. These train in this process.
 
     Args:
-        task: Name of a task, id of an environment, a class or a function that makes an environment,
+        task: Name of a task, id of an environment, a class or function that makes an environment,
             or a `Task`.
         algos: Names of the algorithms, as a list or separated by commas, or subclasses of `Agent`.
         seeds: Seeds of each algorithm.
-        preset: Preset of all algorithms, or of single ones, as in "sac:mujoco,ddpg:default".
-        settings: One value for each setting; an algorithm gets those that it has. A setting of
-            one algorithm is named as in {"sac:alpha": 0.1}.
-        steps: Environment steps of each run; None for the task's.
+        preset: Preset of all algorithms, or one for each, as in "sac:mujoco,ddpg:default".
+        settings: One value for each setting; an algorithm gets the settings that it has. To change
+            a setting of one algorithm, write {"sac:alpha": 0.1}.
+        steps: Environment steps of each run; None for the task's default.
         env_kwargs: Arguments of the environment.
         wrappers: Wrappers around the environment, as in `train`.
-        baseline: The algorithm that the others are compared with; None for the first.
-        out: Folder; None for one in experiments/ that is named after the task.
-        parallel: Number of cohorts to train at a time; None to choose.
-        max_minutes: Stop after this time; the same call continues.
-        keep_stale: Keep runs that other code than today's has trained, and mark them in every
-            table. By default they are trained again.
+        baseline: Algorithm with which the others are compared; None for the first one.
+        out: Study folder; None for a folder in experiments/ named after the task.
+        parallel: Number of cohorts to train at the same time; None to choose automatically.
+        max_minutes: Time limit in minutes; the same call continues.
+        keep_stale: Keep runs trained by another version of the code, and mark them in every table.
+            By default they are trained again.
         callbacks: Names of trackers ("tensorboard", "wandb", "trackio") or "module:Class".
-        watcher: Is informed of the progress.
-        trust: Custom modules that other runs of the folder come from.
+        watcher: Object that is informed of the progress.
+        trust: Custom modules that other runs of the folder need.
         curves: CSV files with learning curves of other projects on the same task, in the columns
-            exp_name, env_name, seed, metric, env_step and value. They are further variants.
+            exp_name, env_name, seed, metric, env_step and value. They become further variants.
         **options: Fields of `Options`, as in `train`.
 
     Returns:
         The comparison, complete or unfinished.
 
     Raises:
-        UserError: If an argument is wrong, or a cohort failed.
+        UserError: If an argument is invalid, or a cohort failed.
 
     Example:
         >>> comparison = pac4sac.compare("Pendulum-v1", ["sac", MyAgent])  # doctest: +SKIP
@@ -157,7 +158,7 @@ def compare(
 
     chosen = chosen_task(task, steps, env_kwargs, wrappers)
     study = comparison_study(chosen, algos, seeds, settings, None, baseline, preset)
-    # both refuse wrong options before a folder is made
+    # both refuse invalid options before a folder is created
     how = make_options(chosen.steps, options)
     check_workers(chosen, how.workers)
     warn_of_objects([*(variant.algo for variant in study.variants), *chosen.code_names])
@@ -175,7 +176,7 @@ def compare(
     )
     context, tables = report.context, report.main_tables
     runs = _runs_of(study, context.collection)
-    if len(runs) < len(context.collection.runs):  # the folder holds more
+    if len(runs) < len(context.collection.runs):  # the folder has further runs
         context = context_of(dataclasses.replace(context.collection, runs=runs))
         tables = main_tables(compose(context))
     return Comparison(
@@ -199,17 +200,17 @@ def comparison_study(
     """Return the study that compares algorithms on a task, with one variant for each.
 
     Args:
-        task: The task, or what `chosen_task` makes one of.
+        task: The task, in any form that `chosen_task` accepts.
         algos: At least two algorithms, as in `compare`.
         seeds: Seeds of every algorithm.
-        settings: One value for each setting; an algorithm gets those that it has.
+        settings: One value for each setting; an algorithm gets the settings that it has.
         steps: Number of steps; None for the task's.
-        baseline: The algorithm that the others are compared with; None for the first.
-        preset: Preset of all algorithms, or of single ones, as in "sac:mujoco,ddpg:default".
+        baseline: Algorithm with which the others are compared; None for the first one.
+        preset: Preset of all algorithms, or one for each, as in "sac:mujoco,ddpg:default".
 
     Raises:
-        UserError: If an argument is wrong, no algorithm has a setting, one lacks the preset, or
-            one would learn nothing in these steps.
+        UserError: If an argument is invalid, no algorithm has a setting, one lacks the preset, or
+            one would not learn in these steps.
     """
     names = algorithm_names(algos)
     first = names[0] if baseline is None else algorithm_name(baseline)
@@ -234,14 +235,14 @@ def comparison_study(
 
 
 def algorithm_names(algos: str | Sequence[str | type[Agent]]) -> list[str]:
-    """Return the names of at least two algorithms, which differ, and trust their modules.
+    """Return the names of at least two different algorithms, and trust their modules.
 
     Args:
         algos: Names, as a list or separated by commas, or classes of agents.
     """
     if not algos or not isinstance(algos, str | Sequence):
         raise UserError(
-            f"algos are names such as 'pac4sac,sac' or ['pac4sac', 'sac'], not {algos!r}."
+            f"algos must be names such as 'pac4sac,sac' or ['pac4sac', 'sac'], not {algos!r}."
         )
     names = [algorithm_name(algo) for algo in _split_names(algos)]
     allow_named(*names)
@@ -251,21 +252,21 @@ def algorithm_names(algos: str | Sequence[str | type[Agent]]) -> list[str]:
             "or use train."
         )
     if len(set(names)) < len(names):
-        raise UserError("An algorithm is named twice.")
+        raise UserError("An algorithm is listed twice; list each one once.")
     if len({*map(short_name, names)}) < len(names):
         raise UserError("Two algorithms have the same name; rename one of the classes.")
     return names
 
 
 def _split_names(names: str | Sequence[Any]) -> list[Any]:
-    """Return names that may be given as text, separated by commas."""
+    """Return a list of names, which may be given as one string, separated by commas."""
     if isinstance(names, str):
         return [name.strip() for name in names.split(",")]
     return list(names)
 
 
 def _single_values(settings: Mapping[str, Any] | None, names: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the value of each setting, which must be one."""
+    """Return the value of each setting after a check that it has only one."""
     grid = {_with_full_name(key, names): values for key, values in settings_grid(settings).items()}
     if swept := [name for name, values in grid.items() if len(values) != 1]:
         raise UserError(
@@ -275,7 +276,7 @@ def _single_values(settings: Mapping[str, Any] | None, names: Sequence[str] = ()
 
 
 def _with_full_name(text: str, names: Sequence[str]) -> str:
-    """Return "MyAgent:alpha" as "__main__:MyAgent:alpha", if one of the algorithms is that."""
+    """Return "MyAgent:alpha" as "__main__:MyAgent:alpha", if that is one of the algorithms."""
     owner, colon, rest = text.rpartition(":")
     full = {short_name(name): name for name in names}
     return f"{full.get(owner, owner)}{colon}{rest}"
@@ -289,7 +290,7 @@ def _preset_by_algorithm(preset: str, names: Sequence[str]) -> dict[str, str]:
         names: The algorithms.
 
     Raises:
-        UserError: If an algorithm that is named is not compared, or lacks its preset.
+        UserError: If a named algorithm is not compared, or lacks its preset.
     """
     chosen = dict.fromkeys(names, "default")
     for text in map(str.strip, preset.split(",")):
@@ -310,7 +311,7 @@ def _preset_by_algorithm(preset: str, names: Sequence[str]) -> dict[str, str]:
 
 
 def _variant(algo: str, preset: str, values: Mapping[str, Any]) -> StudyVariant:
-    """Return an algorithm with its preset, those of the common settings that it has, and its own.
+    """Return an algorithm with its preset, the common settings that it has, and its own settings.
 
     Args:
         algo: Name of the algorithm.
@@ -331,7 +332,7 @@ def _variant(algo: str, preset: str, values: Mapping[str, Any]) -> StudyVariant:
 
 
 def _check_settings(variants: Mapping[str, StudyVariant], values: Mapping[str, Any]) -> None:
-    """Refuse a setting that none of the algorithms has, or of an algorithm that is not compared."""
+    """Refuse a setting that none of the algorithms has, or that is for another algorithm."""
     names = ", ".join(variants)
     used = {*chain(*(variant.settings for variant in variants.values()))}
     for name in values:
@@ -347,7 +348,7 @@ def _check_settings(variants: Mapping[str, StudyVariant], values: Mapping[str, A
 
 
 def _check_warmup(study: Study) -> None:
-    """Refuse a comparison with an algorithm that would only act at random."""
+    """Refuse a comparison with an algorithm whose warm-up does not end."""
     for run in study.runs():
         if run.config.warmup >= run.task.steps:
             raise UserError(
@@ -358,8 +359,8 @@ def _check_warmup(study: Study) -> None:
 
 
 def _runs_of(study: Study, collection: Collection) -> tuple[FoundRun, ...]:
-    """Return those runs of a collection that a study asks for, stale runs kept for one, and curves
-    of other projects."""
+    """Return the runs of a collection that a study asks for, with kept stale runs and curves of
+    other projects."""
     asked = {run.identity for run in study.runs()}
     return tuple(
         run
@@ -369,7 +370,7 @@ def _runs_of(study: Study, collection: Collection) -> tuple[FoundRun, ...]:
 
 
 def _as_list(names: str | Iterable[str]) -> list[str]:
-    """Return a list of names, also if one stands alone; other values are refused later."""
+    """Return a list of names, also for a single one; other values are refused later."""
     if isinstance(names, str) or not isinstance(names, Iterable):
         return [names]
     return list(names)

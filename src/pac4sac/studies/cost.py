@@ -1,7 +1,8 @@
-"""Measure the cost study: seconds per 1000 steps of each algorithm, in turns.
+"""The measurement of the cost study: seconds per 1,000 steps of each algorithm, in turns.
 
-The speed of a machine changes with its clocks and with other programs. The algorithms are therefore
-timed in rounds, in which each has a turn: a slow phase of the machine affects all of them."""
+The speed of a machine changes with its clocks and with other programs. So algorithms are timed in
+rounds, in which each has a turn, and a slow phase affects all of them.
+"""
 
 from contextlib import ExitStack
 from dataclasses import replace
@@ -24,7 +25,7 @@ VERSION = 2  # in version 1 one algorithm was timed after another
 
 
 def measure_cost(study: Study, root: Path, options: Options) -> None:
-    """Write `cost.json`: for each algorithm the times of 1000 steps with their updates.
+    """Write `cost.json` with each algorithm's times of 1,000 steps and their updates.
 
     Args:
         study: The study whose algorithms are timed.
@@ -33,7 +34,7 @@ def measure_cost(study: Study, root: Path, options: Options) -> None:
     """
     device = backends.pick_device(options.device)
     timed = []
-    # every turn sets the number of threads, which is restored here
+    # restores the number of threads, which every turn sets
     with backends.on_threads(torch.get_num_threads()), ExitStack() as pools:
         for run in timed_runs(study):
             pool = pools.enter_context(EnvPool(run.task, [run.seed], 0))
@@ -53,7 +54,8 @@ def measure_cost(study: Study, root: Path, options: Options) -> None:
 
 
 def timed_runs(study: Study) -> list[Run]:
-    """Return the first run of each algorithm on each task, of variants named by their algorithm.
+    """Return the first run of each algorithm on each task, for variants named after their
+    algorithm.
 
     In a study that also trains, only the first task is timed.
     """
@@ -66,12 +68,12 @@ def timed_runs(study: Study) -> list[Run]:
 
 
 class TimedRun(TimedCohort):
-    """Times the training of a single run, as in the paper."""
+    """Time the training of a single run, as in the paper."""
 
     def __init__(self, run: Run, pool: EnvPool, rounds: int, options: Options) -> None:
         self.seconds: list[float] = []
         self.warmup = max(run.config.warmup, run.config.batch)
-        # Placed as its training would be: few steps are not compiled.
+        # Uses the backend that its training would use; short runs are not compiled.
         steps = max(run.task.steps, self.warmup + rounds * MEASURED_STEPS)
         super().__init__([run], pool, replace(options, steps=steps))
         self.row: dict[str, object] = {"algo": run.algo, "label": run.label, "task": run.task.name}
@@ -81,7 +83,7 @@ class TimedRun(TimedCohort):
 
 
 def take_turns(timed: list[TimedRun], rounds: int) -> None:
-    """Time all runs in rounds after their warm-up; each round begins with the next run."""
+    """Time all runs in rounds after their warm-up; each round starts with another run."""
     for one in timed:
         one.take(one.warmup)
     for turn in range(rounds):

@@ -1,5 +1,5 @@
-"""Read study definitions in TOML, shipped with the package or written by a user. definition.toml
-lists what they may hold."""
+"""Study definitions in TOML, shipped with the package or written by users. definition.toml lists
+their keys."""
 
 import dataclasses
 import itertools
@@ -34,13 +34,13 @@ OPTIONS = {
 
 
 def _is_list_of(kind: type, value: Any) -> bool:
-    """Return whether a value is a list whose entries are all of a type."""
+    """Return whether a value is a list with entries of one type only."""
     return isinstance(value, list) and {*map(type, value)} <= {kind}
 
 
 CHECKS: Mapping[str, Callable[[Any], bool]] = {
-    "a text": lambda value: isinstance(value, str),
-    "a whole number from 1 on": lambda value: type(value) is int and value > 0,
+    "a string": lambda value: isinstance(value, str),
+    "a whole number above 0": lambda value: type(value) is int and value > 0,
     "a number": lambda value: type(value) in (int, float),
     "a table": lambda value: isinstance(value, dict),
     "a table of tables": lambda value: (
@@ -53,23 +53,23 @@ CHECKS: Mapping[str, Callable[[Any], bool]] = {
 
 @dataclass(frozen=True)
 class StudyVariant:
-    """One row of a table: an algorithm with settings, and a name."""
+    """Hold a variant, which is a row of a table: an algorithm with settings, and a name."""
 
     name: str
     algo: str
     preset: str = "default"
     settings: Mapping[str, Any] = field(default_factory=dict)
     tasks: tuple[str, ...] | None = None  # None: all tasks of the study
-    seeds: tuple[int, ...] | None = None  # None: those of the study
-    steps: int | None = None  # None: those of the task
+    seeds: tuple[int, ...] | None = None  # None: the study's seeds
+    steps: int | None = None  # None: the task's steps
 
     def is_for(self, task: Task) -> bool:
         """Return whether the variant is trained on a task."""
         return self.tasks is None or task.name in self.tasks
 
     def runs(self, task: Task, seeds: Sequence[int]) -> list[Run]:
-        """Return the runs of the variant on a task, with its own seeds or those of the study, and
-        its own number of steps or that of the task."""
+        """Return the runs of the variant on a task, with its own seeds or the study's, and its own
+        number of steps or the task's."""
         if self.steps is not None:
             task = task.changed({"steps": self.steps})
         grid = {name: [value] for name, value in self.settings.items()}
@@ -81,7 +81,7 @@ class StudyVariant:
 
 @dataclass(frozen=True)
 class Study:
-    """Named runs that answer a question: variants, on tasks, with seeds."""
+    """Hold a named set of runs that answers a question: variants on tasks with seeds."""
 
     name: str
     title: str
@@ -92,13 +92,13 @@ class Study:
     kind: str = KINDS[0]
     question: str = ""
     baseline: str | None = None
-    repetitions: int = 20  # of a cost measurement
+    repetitions: int = 20  # rounds of a cost measurement
     options: Mapping[str, Any] = field(default_factory=dict)
-    # by name of the task
+    # name of a task -> options
     task_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def options_for(self, task: Task) -> dict[str, Any]:
-        """Return the training options on a task; its own override those of the study."""
+        """Return the training options on a task; its own options override the study's."""
         return {**self.options, **self.task_options.get(task.name, {})}
 
     def with_seeds(self, seeds: tuple[int, ...]) -> "Study":
@@ -118,7 +118,7 @@ class Study:
         """Return the settings that variants share by name but not by value.
 
         Returns:
-            For each such setting its value by variant.
+            For each such setting, its values by variant.
         """
         values: dict[str, dict[str, Any]] = {}
         for run in self.runs():
@@ -128,10 +128,10 @@ class Study:
 
 
 def load_study(name: str) -> Study:
-    """Return a study: a shipped one by name, or one of the user by the path of its TOML file.
+    """Return a study: a shipped one by name, or a custom one by the path of its TOML file.
 
     Raises:
-        UserError: If there is no such study, or its definition is wrong.
+        UserError: If there is no such study, or its definition is invalid.
     """
     is_own = Path(name).suffix == ".toml"
     path = Path(name) if is_own else SHIPPED_STUDIES / f"{name}.toml"
@@ -144,7 +144,7 @@ def load_study(name: str) -> Study:
 
 
 class _Reader:
-    """Reads the definition of a study. Every error names the file and the line of the mistake."""
+    """Read the definition of a study; every error names the file and line of the mistake."""
 
     def __init__(self, path: Path, text: str, content: dict[str, Any]) -> None:
         self.path, self.lines, self.content = path, text.splitlines(), content
@@ -153,7 +153,7 @@ class _Reader:
         """Return the study that the file defines.
 
         Raises:
-            UserError: If a key or a value is wrong.
+            UserError: If a key or a value is invalid.
         """
         self._check(self.content, FORMAT["study"], "a study")
         self._check_needed("tasks", "task")
@@ -173,11 +173,11 @@ class _Reader:
             task_options=self._task_options(),
             **self._as_written(),
         )
-        study.runs()  # reports a wrong setting now, not when its cohort starts
+        study.runs()  # reports an invalid setting before any cohort starts
         return study
 
     def _as_written(self) -> dict[str, Any]:
-        """Return the fields of a study that the file holds as they are."""
+        """Return the fields of a study that are taken from the file unchanged."""
         written = {key: self.content[key] for key in AS_WRITTEN if key in self.content}
         return {"title": self.path.stem} | written
 
@@ -188,13 +188,13 @@ class _Reader:
     # --- tasks
 
     def _tasks(self) -> tuple[Task, ...]:
-        """Return the tasks of the study, each changed by what its own table holds."""
+        """Return the tasks of the study, each with the changes in its own table."""
         names, tables = self.content["tasks"], self.content.get("task", {})
         if twice := _repeated(names):
-            raise self._mistake(twice, f"the task {twice!r} is named twice")
+            raise self._mistake(twice, f"the task {twice!r} is listed twice")
         if unknown := [name for name in tables if name not in names]:
             raise self._mistake(
-                unknown[0], f"[task.{unknown[0]}] is about a task that the study does not have"
+                unknown[0], f"[task.{unknown[0]}] is for a task that is not one of the study's"
             )
         return tuple(self._task(name, tables.get(name, {})) for name in names)
 
@@ -206,7 +206,7 @@ class _Reader:
         return dataclasses.replace(task, **changes)
 
     def _task_options(self) -> dict[str, Mapping[str, Any]]:
-        """Return the training options of those tasks that have some of their own."""
+        """Return the training options of tasks that have their own."""
         tables = self.content.get("task", {})
         return {name: table["options"] for name, table in tables.items() if "options" in table}
 
@@ -218,13 +218,11 @@ class _Reader:
         variants = tuple(itertools.chain(*blocks))
         for task in tasks:
             if twice := _repeated([variant.name for variant in variants if variant.is_for(task)]):
-                raise self._mistake(
-                    twice, f"two variants are called {twice!r}; give one another name"
-                )
+                raise self._mistake(twice, f"two variants are called {twice!r}; rename one")
         return variants
 
     def _variants(self, block: Mapping[str, Any]) -> list[StudyVariant]:
-        """Return the variants of a block: one for every combination of swept values."""
+        """Return the variants of a block, one for every combination of swept values."""
         self._check(block, FORMAT["variant"], "a variant")
         if "algo" not in block:
             raise self._mistake("[[variant]]", "a variant needs an algo")
@@ -246,7 +244,7 @@ class _Reader:
         return variants
 
     def _tasks_of_variant(self, name: str, tasks: list[str] | None) -> tuple[str, ...] | None:
-        """Return the tasks that a variant is limited to, or None if it is for all."""
+        """Return the tasks that a variant is limited to, or None if it is for all tasks."""
         if tasks is None:
             return None
         if unknown := [task for task in tasks if task not in self.content["tasks"]]:
@@ -281,18 +279,18 @@ class _Reader:
             raise self._mistake("kind", f"there is no kind {kind!r}; {did_you_mean(kind, KINDS)}")
 
     def _check_options(self, table: Mapping[str, Any], title: str) -> None:
-        """Refuse training options that do not exist, or values that training would refuse."""
+        """Refuse unknown training options and invalid values."""
         options = table.get("options", {})
         self._check(options, OPTIONS, title)
         for key, value in options.items():
             self._located(key, Options, steps=1, **{key: value})
 
     def _check(self, table: Mapping[str, Any], keys: Mapping[str, str], what: str) -> None:
-        """Refuse keys that a table may not have, and values of another kind than the format's.
+        """Refuse unknown keys of a table, and values of the wrong type.
 
         Args:
-            table: The table as it is written.
-            keys: For every key that it may have, what its value must be.
+            table: The table in the file.
+            keys: Description of the value by allowed key.
             what: Name of the table, for the message.
         """
         for key, value in table.items():
@@ -307,7 +305,7 @@ class _Reader:
     def _located(
         self, key: str, function: Callable[..., Any], *arguments: Any, **named: Any
     ) -> Any:
-        """Call a function; an error that it raises gets the line of `key`."""
+        """Call a function, and add the line of `key` to an error that it raises."""
         try:
             return function(*arguments, **named)
         except UserError as error:

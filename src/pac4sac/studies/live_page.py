@@ -1,5 +1,5 @@
-"""Serve a page that shows a study while it trains, from its run folders. It is served to this
-machine alone, is read-only, and ends with the study."""
+"""A live page of a study in training, made from its run folders. It is served to this machine only,
+is read-only, and ends with the study."""
 
 import json
 import threading
@@ -30,7 +30,7 @@ POLICY = (
 SCRIPT = f"""<p id="ended" role="status" hidden
 style="position: fixed; inset: auto 0 0 0; margin: 0; padding: 1em; text-align: center;
 background: #222; color: #fff">
-The study has ended; its report lies in its folder.</p>
+The study has ended; its report is in its folder.</p>
 <script>
 let touched = 0;
 // Do not reload while someone uses the page.
@@ -48,23 +48,23 @@ setInterval(look, {1000 * REFRESH});
 
 @dataclass
 class CohortProgress:
-    """How far a cohort has come."""
+    """Hold the progress of a cohort."""
 
     title: str
     runs: int
     steps: int
     step: int = 0
     state: str = "waiting"
-    began: tuple[float, int] | None = None  # time and step at which this session took it up
+    began: tuple[float, int] | None = None  # time and step at which this session started it
 
     @property
     def steps_made(self) -> int:
-        """Return the number of steps that this session has made."""
+        """Return the number of steps made in this session."""
         return self.step - self.began[1] if self.began else 0
 
     @property
     def seconds_left(self) -> float | None:
-        """Return the time that is left at the pace of this session, or None if unknown."""
+        """Return the remaining seconds at the pace of this session, or None if unknown."""
         if self.state != "training" or self.began is None or self.steps_made <= 0:
             return None
         elapsed = time.monotonic() - self.began[0]
@@ -72,16 +72,14 @@ class CohortProgress:
 
 
 class LivePage(Watcher):
-    """Serves the page inside a `with` block, and passes all calls on to another watcher."""
+    """Serve the page inside a `with` block, and forward all calls to another watcher."""
 
     def __init__(self, watcher: Watcher, port: int = 0) -> None:
         self.watcher, self.title, self.root = watcher, "A study", Path()
         self.cohorts: dict[Path, CohortProgress] = {}
         self.drawing, self.drawn, self.drawn_at = threading.Lock(), b"", -float(REFRESH)
         if not 0 <= port < 2**16:
-            raise UserError(
-                f"--port must be between 0, for any that is free, and 65535, not {port}."
-            )
+            raise UserError(f"--port must be between 0 (any free port) and 65535, not {port}.")
         self.server = _server_at(port)
         self.server.live, self.port = self, int(self.server.server_address[1])
         self.address = f"http://{LOOPBACK}:{self.port}/"
@@ -118,7 +116,7 @@ class LivePage(Watcher):
         self.cohorts[cohort.folder].state = f"{outcome}: {reason}" if reason else outcome
         self.watcher.ended(cohort, outcome, reason)
 
-    # --- what is served
+    # --- content of the page
 
     def data(self) -> bytes:
         """Return the progress of all cohorts as JSON."""
@@ -132,7 +130,7 @@ class LivePage(Watcher):
         ).encode()
 
     def seconds_left(self) -> float | None:
-        """Return the time that all cohorts need at the pace of this session, or None if
+        """Return the remaining seconds of all cohorts at the pace of this session, or None if
         unknown."""
         cohorts = self._cohorts_in("waiting", "training", "complete")
         made = sum(cohort.steps_made for cohort in cohorts)
@@ -147,7 +145,8 @@ class LivePage(Watcher):
         return [cohort for cohort in list(self.cohorts.values()) if cohort.state in states]
 
     def page(self) -> bytes:
-        """Return the page, drawn again only after some seconds: training needs the cores."""
+        """Return the page; it is redrawn only every few seconds, because training needs the
+        cores."""
         with self.drawing:
             if time.monotonic() - self.drawn_at >= REFRESH:
                 self.drawn, self.drawn_at = self._draw().encode(), time.monotonic()
@@ -164,7 +163,7 @@ class LivePage(Watcher):
         facts += [(f"about {duration(left)}", "left")] if left is not None else []
         try:
             curves = curves_of(read_context([self.root]), self.root)
-        except UserError:  # before there are runs
+        except UserError:  # there are no runs yet
             curves = NO_CURVES
         cohorts = Section("cohorts", "Cohorts", [self._table()])
         return html_page(self.title, facts, [cohorts], {}, curves).replace("</body>", SCRIPT)
@@ -191,12 +190,12 @@ class _Server(ThreadingHTTPServer):
 
     @cached_property
     def names(self) -> set[str]:
-        """Return the host names that requests may use; a site that resolves to this machine may
-        not."""
+        """Return the accepted Host headers; others are refused, so no other site can resolve to
+        this page."""
         return {f"{host}:{self.server_address[1]}" for host in (LOOPBACK, "localhost")}
 
     def handle_error(self, *_: Any) -> None:
-        """Ignore a browser that has gone away; the terminal shows the study."""
+        """Ignore disconnected browsers; the terminal shows the study."""
 
 
 def _server_at(port: int) -> _Server:
@@ -205,8 +204,8 @@ def _server_at(port: int) -> _Server:
         return _Server((LOOPBACK, port), _Handler)
     except OSError as error:
         raise UserError(
-            f"No page can be served at port {port} ({error.strerror or error}); leave --port out "
-            "for any."
+            f"No page can be served at port {port} ({error.strerror or error}); omit --port for "
+            f"any free one."
         ) from error
 
 
@@ -221,7 +220,7 @@ class _Handler(BaseHTTPRequestHandler):
             "/progress.json": ("application/json", live.data),
         }
         if self.headers.get("Host") not in self.server.names:
-            self.send_error(421, explain="This page is for this machine alone.")
+            self.send_error(421, explain="This page is available on this machine only.")
         elif self.path not in served:
             self.send_error(404)
         else:

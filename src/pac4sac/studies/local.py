@@ -1,9 +1,10 @@
-"""Train the cohorts of a study on this machine, several at a time, each in a separate process.
+"""Training of a study's cohorts on this machine, several at a time, each in its own process.
 
-The process is `python -m pac4sac.studies.local FOLDER CALLBACK...`, with the names of callbacks. It
-writes lines of JSON for its parent, {"step": ..., "steps": ...} and {"warning": ...}. Its exit code
-is 0 when the cohort is complete, 3 when it was stopped after a checkpoint, and 2 after an error
-that the user can fix, whose message is on standard error."""
+The process is `python -m pac4sac.studies.local FOLDER CALLBACK...`, with names of callbacks. It
+writes JSON lines for its parent: {"step": ..., "steps": ...} and {"warning": ...}. Its exit code is
+0 for a complete cohort, 3 for one that was stopped after a checkpoint, and 2 for an error that the
+user can fix, with the message on standard error.
+"""
 
 import contextlib
 import itertools
@@ -42,22 +43,23 @@ from pac4sac.training.run import Run
 log = logging.getLogger(__name__)
 
 COMPLETE, MISTAKE, STOPPED = 0, 2, 3
-INTERVAL = 0.5  # seconds between two reports
+INTERVAL = 0.5  # seconds between reports
 CORES_PER_COHORT = 4  # a learner and its simulators
-# Difference in niceness between the longest and the shortest cohort; 3 halves the share of a core.
+# Difference in niceness between the longest and the shortest cohort; 3 levels halve the share of a
+# core.
 GIVE_WAY = 3
 # memory of a process without its tensors, on a GPU and in the machine
 GPU_BYTES, HOST_BYTES = (0.8e9, 3e9)
 MPS_CONTROL = "nvidia-cuda-mps-control"
-MPS_PLACE = "CUDA_MPS_PIPE_DIRECTORY"  # if the user has set it, a service runs already
+MPS_PLACE = "CUDA_MPS_PIPE_DIRECTORY"  # set by the user if a service is running already
 MPS_PATIENCE = 20.0  # seconds
 
 
 def side_by_side(cohorts: Sequence[PlannedCohort], device: torch.device) -> int:
-    """Return how many cohorts to train at a time.
+    """Return the number of cohorts to train at the same time.
 
-    On a CPU the learners need the cores. A GPU has room for many small cohorts, as far as its
-    memory and the machine's allow; while one learns, the simulators of others use the cores.
+    On a CPU the learners need the cores. On a GPU, memory limits the number; while one cohort
+    learns, the simulators of others use the cores.
     """
     if device.type == "cpu":
         return max(1, min(len(cohorts), cores() // CORES_PER_COHORT))
@@ -69,9 +71,9 @@ def side_by_side(cohorts: Sequence[PlannedCohort], device: torch.device) -> int:
 
 
 def niceness(cohort: PlannedCohort, others: Sequence[PlannedCohort]) -> int:
-    """Return how far a cohort gives way to others when cores are scarce.
+    """Return the niceness of a cohort's process relative to others.
 
-    Longer cohorts come first, so none of them is left alone at the end.
+    Longer cohorts have priority, so that none of them is left alone at the end.
     """
     longest = max(each.duration for each in [cohort, *others])
     return round(GIVE_WAY * (1 - cohort.duration / longest)) if longest else 0
@@ -85,18 +87,18 @@ def run_local(
     on_gpu: bool = False,
     callbacks: Sequence[str] = (),
 ) -> list[str]:
-    """Train all cohorts to their end, or until a stop. A cohort that fails leaves the others going.
+    """Train all cohorts to their end or until a stop; a failure does not stop the others.
 
     Args:
         cohorts: Cohorts whose experiment folders exist.
         parallel: Number of cohorts to train at a time.
-        stop: Asks the cohorts for a checkpoint and their end.
-        watcher: Is informed of progress, warnings and outcomes.
-        on_gpu: Whether the cohorts train on a GPU, which they then share.
-        callbacks: Names of callbacks, which the process of each cohort makes.
+        stop: Request that makes the cohorts write a checkpoint and end.
+        watcher: Object that is informed of progress, warnings and outcomes.
+        on_gpu: Whether the cohorts share a GPU.
+        callbacks: Names of callbacks, which each cohort's process instantiates.
 
     Returns:
-        A sentence for every cohort that failed.
+        A sentence for every failed cohort.
     """
     wants_sharing = on_gpu and min(parallel, len(cohorts)) > 1
     with shared_gpu(wants_sharing) as variables:
@@ -109,9 +111,9 @@ def run_here(
     watcher: Watcher,
     callbacks: Sequence[str] = (),
 ) -> list[str]:
-    """Train cohorts in this process, the only one that can find their environment or agent.
+    """Train cohorts in this process, because only it can find their environment or agent.
 
-    The arguments and the result are those of `run_local`; one cohort is trained at a time.
+    Arguments and result are those of `run_local`; one cohort is trained at a time.
     """
     failures = []
     for cohort in cohorts:
@@ -129,7 +131,7 @@ def run_here(
 
 
 class _Schedule:
-    """Keeps up to `parallel` processes busy, each with a cohort, until all cohorts have ended."""
+    """Run up to `parallel` processes, each with a cohort, until all cohorts have ended."""
 
     def __init__(
         self,
@@ -142,14 +144,14 @@ class _Schedule:
         self.parallel, self.watcher = parallel, watcher
         self.callbacks, self.variables = callbacks, variables
         self.waiting = list(cohorts)
-        if parallel > 1:  # the longest first, so none of them is left for the end
+        if parallel > 1:  # longest first, so that none of them is left for the end
             self.waiting.sort(key=lambda cohort: -cohort.duration)
         self.active: set[_Child] = set()
         self.messages = _Messages()
         self.failures: list[str] = []
 
     def run(self, stop: StopRequest) -> list[str]:
-        """Train all cohorts, or until a stop; return what failed."""
+        """Train all cohorts or until a stop; return a sentence for each failure."""
         try:
             while self.waiting or self.active:
                 self._start_waiting(stop)
@@ -170,7 +172,7 @@ class _Schedule:
         """Start the process of a cohort with its share of the cores."""
         free = self.parallel - len(self.active) - 1
         others = [*(child.cohort for child in self.active), *self.waiting[:free]]
-        # for libraries that choose their number of threads themselves
+        # for libraries that choose their number of threads
         limits = {"OMP_NUM_THREADS": str(max(1, cores() // self.parallel))}
         if others:
             all_work = sum(each.simulating for each in [cohort, *others])
@@ -180,7 +182,7 @@ class _Schedule:
         self.active.add(child)
 
     def _handle_message(self, stop: StopRequest) -> None:
-        """Pass on the next line of a process, or the outcome of one that has ended."""
+        """Forward the next line of a process, or the outcome of one that has ended."""
         try:
             child, line = self.messages.get(timeout=0.5)
         except queue.Empty:
@@ -195,24 +197,24 @@ class _Schedule:
             self.failures.append(f"{child.cohort.title}: {reason}")
 
     def _ask_to_stop(self) -> None:
-        """Ask every process for a checkpoint and its end."""
+        """Ask every process to write a checkpoint and end."""
         for child in self.active:
             child.process.terminate()
 
     def _end_all(self) -> None:
-        """End every process, by force if it does not stop within the grace period."""
+        """End every process; kill it if it does not stop within the grace period."""
         self._ask_to_stop()
         patience = time.monotonic() + GRACE
         for child in self.active:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.process.wait(max(0.0, patience - time.monotonic()))
-            child.process.kill()  # a checkpoint is whole at any time
+            child.process.kill()  # checkpoints are complete at any time
             child.process.wait()
 
 
 class _Child:
-    """A process that trains a cohort. Its messages go to a queue line by line, then None when it
-    has ended."""
+    """Run a process that trains a cohort; its messages go to a queue line by line, followed by None
+    at its end."""
 
     def __init__(
         self,
@@ -222,23 +224,23 @@ class _Child:
         messages: "_Messages",
     ) -> None:
         self.cohort = cohort
-        # Not a pipe: it is read only at the end, and a full pipe would stop the cohort.
+        # Not a pipe, because it is read only at the end and a full pipe would block the cohort.
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
-            # -P: the working directory is importable only if it is here.
+            # -P: the working directory is not added to the import path.
             [sys.executable, "-P", "-m", "pac4sac.studies.local", str(cohort.folder), *callbacks],
             stdout=subprocess.PIPE,
             stderr=self.errors,
             text=True,
             env={**os.environ, **variables, "PYTHONPATH": import_path()},
-            start_new_session=True,  # Ctrl-C reaches only the parent, which decides
+            start_new_session=True,  # Ctrl-C reaches only the parent
         )
         threading.Thread(target=self._forward, args=(messages,), daemon=True).start()
 
     def give_way(self, steps: int) -> None:
-        """Lower the priority of the process; its workers, which start later, inherit it."""
+        """Lower the priority of the process; its workers start later and inherit it."""
         if hasattr(os, "setpriority"):
-            with contextlib.suppress(ProcessLookupError):  # it has ended already
+            with contextlib.suppress(ProcessLookupError):  # the process has ended already
                 own = os.getpriority(os.PRIO_PROCESS, 0)
                 os.setpriority(os.PRIO_PROCESS, self.process.pid, own + steps)
 
@@ -250,7 +252,7 @@ class _Child:
         messages.put((self, None))
 
     def pass_on(self, line: str, watcher: Watcher) -> None:
-        """Inform the watcher of what a line of the process says."""
+        """Inform the watcher of the content of a line."""
         message = json.loads(line)
         if "warning" in message:
             watcher.warning(self.cohort, message["warning"])
@@ -275,13 +277,13 @@ _Messages = queue.Queue[tuple[_Child, str | None]]
 
 @contextlib.contextmanager
 def shared_gpu(wanted: bool) -> Iterator[dict[str, str]]:
-    """Run the service that lets processes share a GPU, if sharing is wanted and possible.
+    """Run the service with which processes share a GPU, if `wanted` and possible.
 
-    Processes take turns on a GPU by default. NVIDIA's multi-process service (MPS) runs their
-    kernels at the same time, which about doubles the speed of four cohorts of five runs.
+    By default processes take turns on a GPU. NVIDIA's multi-process service (MPS) runs their
+    kernels concurrently, which about doubles the speed of four cohorts of five runs.
 
     Yields:
-        Environment variables for the processes; none without the service.
+        Environment variables for the processes; empty without the service.
     """
     control = shutil.which(MPS_CONTROL)
     if not wanted or control is None or MPS_PLACE in os.environ:
@@ -296,10 +298,10 @@ def _multi_process_service(control: str) -> Iterator[dict[str, str]]:
     """Run NVIDIA's multi-process service inside a `with` block, if it starts.
 
     Args:
-        control: The program that controls it.
+        control: Path of its control program.
 
     Yields:
-        Environment variables for the processes that use it; none if it does not start.
+        Environment variables for the processes that use it; empty if it does not start.
     """
     folder = tempfile.TemporaryDirectory(prefix="pac4sac-mps-", ignore_cleanup_errors=True)
     with folder as place:
@@ -315,7 +317,7 @@ def _multi_process_service(control: str) -> Iterator[dict[str, str]]:
 
 
 def _start_service(control: str, variables: Mapping[str, str]) -> bool:
-    """Start the multi-process service; return whether it has started."""
+    """Start the multi-process service, and return whether it started."""
     try:
         _run_control([control, "-d"], variables, check=True)
     except (OSError, subprocess.SubprocessError) as error:
@@ -335,7 +337,7 @@ def _run_control(command: Sequence[str], variables: Mapping[str, str], **how: An
 
 
 class StepReporter(Callback):
-    """Reports the step at the start, at intervals, and at the end."""
+    """Report the step at the start, at intervals and at the end."""
 
     steps, reported = 0, -math.inf
 
@@ -353,7 +355,7 @@ class StepReporter(Callback):
 
 
 class _WatchedSteps(StepReporter):
-    """Reports the steps of a cohort that this process trains."""
+    """Report the steps of a cohort that this process trains."""
 
     def __init__(self, cohort: PlannedCohort, watcher: Watcher) -> None:
         self.cohort, self.watcher = cohort, watcher
@@ -362,12 +364,12 @@ class _WatchedSteps(StepReporter):
         self.watcher.progress(self.cohort, step, self.steps)
 
 
-def _tell_warning(
+def _report_warning(
     message: Warning | str, category: type[Warning], filename: str, *_: Any, **__: Any
 ) -> None:
-    """Report a warning of this package, such as of a backend that does not work here.
+    """Report a warning of this package, for example on a backend that does not work.
 
-    Warnings of libraries would not help a user.
+    Warnings of other libraries are not reported.
     """
     if Path(filename).is_relative_to(Path(pac4sac.__file__).parent):
         print(json.dumps({"warning": str(message)}), flush=True)
@@ -375,11 +377,11 @@ def _tell_warning(
 
 def main(folder: str, *callbacks: str) -> int:
     """Train the cohort of an experiment folder to its end; return the exit code."""
-    # Outside of training, which has its own handler, a request to stop comes too early or too
-    # late: the parent repeats it until this process has ended.
+    # Training has its own handler. Before and after it, stop requests are ignored; the parent
+    # repeats them until this process has ended.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     end_with_parent()
-    warnings.showwarning = _tell_warning
+    warnings.showwarning = _report_warning
     try:
         result = resume(folder, callbacks=[StepReporter(), *callbacks_named(callbacks)])
     except UserError as error:

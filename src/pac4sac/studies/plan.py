@@ -1,10 +1,11 @@
-"""Plan a study: find the runs that are trained already, and group the others into cohorts that fit
-the memory.
+"""Plans of studies: trained runs are found, and the others are grouped into cohorts that fit the
+memory.
 
-A study folder holds `study.json` and `experiments/`, with one experiment folder for each planned
-cohort. A run is identified by its task, settings, seed and the code that trains it. So no run is
-trained twice, also after a study was extended by seeds or variants. Runs that other code than
-today's has trained are trained again."""
+A study folder contains `study.json` and `experiments/`, with one experiment folder for each planned
+cohort. A run is identified by its task, settings, seed and code, so no run is trained twice, even
+after a study was extended by seeds or variants. Runs trained by another version of the code are
+trained again.
+"""
 
 import hashlib
 import itertools
@@ -38,12 +39,12 @@ from pac4sac.training.retry import is_to_be_retried
 from pac4sac.training.run import Run, plan_cohorts, settings_changed
 
 VERSION = 1
-COMPUTING = ("device", "backend", "workers", "threads")  # options that a machine decides
+COMPUTING = ("device", "backend", "workers", "threads")  # options that depend on the machine
 
 
 @dataclass(frozen=True)
 class PlannedCohort:
-    """A cohort of a study, with a separate experiment folder."""
+    """Hold a cohort of a study, which has its own experiment folder."""
 
     folder: Path
     runs: tuple[Run, ...]
@@ -63,16 +64,16 @@ class PlannedCohort:
 
     @property
     def simulating(self) -> float:
-        """Return the seconds that one core would need for its simulators."""
+        """Return the seconds that one core needs for its simulators."""
         return len(self.runs) * self.steps * simulator_seconds(self.runs[0].task)
 
     @property
     def duration(self) -> float:
-        """Return the seconds that its simulators need with a core for each."""
+        """Return the seconds that its simulators need with one core each."""
         return self.steps * simulator_seconds(self.runs[0].task)
 
     def done(self) -> int:
-        """Return the number of runs that have ended and are not to be trained again."""
+        """Return the number of ended runs that are not trained again."""
         each = zip(self.runs, self.statuses(), strict=True)
         return sum(
             status in ENDED and not is_to_be_retried(self.folder, run.id, status)
@@ -91,18 +92,18 @@ class PlannedCohort:
 
 @dataclass(frozen=True)
 class StoredCohort:
-    """The content of an experiment folder of a study, and whether today's code is the same."""
+    """Hold the content of an experiment folder of a study, compared with the current code."""
 
     folder: Path
-    identities: tuple[str, ...]  # of its runs as they were trained
-    runs: tuple[Run, ...]  # as today's code would train them
-    edited: str  # how today's code differs, in words; empty if it is the same
+    identities: tuple[str, ...]  # of its runs when they were trained
+    runs: tuple[Run, ...]  # the runs with the current code
+    edited: str  # how the current code differs, in words; empty if it is the same
 
 
 def stored_cohorts(study: Study, root: Path) -> Iterator[StoredCohort]:
-    """Yield the cohorts in a study folder whose algorithm and environment the study names.
+    """Yield the cohorts in a study folder with algorithms and environments of the study.
 
-    No other code is imported because data name it.
+    Code that only the folder names is not imported.
     """
     today = {(run.algo, run.task.env_id): run.trained_by for run in study.runs()}
     for path in sorted(root.glob("experiments/*/experiment.json")):
@@ -116,11 +117,11 @@ def stored_cohorts(study: Study, root: Path) -> Iterator[StoredCohort]:
 def _code_for(
     stored: Sequence[Mapping[str, Any]], today: Mapping[tuple[str, str], dict[str, Any]]
 ) -> dict[str, Any] | None:
-    """Return today's code of a stored cohort, which has one agent class and one task, or None.
+    """Return the current code of a stored cohort, which has one agent class and one task, or None.
 
     Args:
         stored: Its runs.
-        today: The code of each algorithm and environment.
+        today: Current code of each algorithm and environment.
     """
     for about in stored:
         code = today.get((about["algo"], about["task"]["env_id"]))
@@ -130,14 +131,15 @@ def _code_for(
 
 
 def _by_today(stored: Sequence[Mapping[str, Any]], code: Mapping[str, Any]) -> tuple[Run, ...]:
-    """Return stored runs as today's code would train them; none if it lacks a setting of theirs."""
+    """Return stored runs with the current code; empty if it lacks one of their settings."""
     if any(removed_settings(about["algo"], about["config"]) for about in stored):
         return ()
     return tuple(Run.from_description({**about, **code, "earlier_code": []}) for about in stored)
 
 
 def _how_edited(stored: Mapping[str, Any], today: Mapping[str, Any]) -> str:
-    """Describe how the code that trained a stored run differs from today's, or return nothing."""
+    """Describe the differences between the code that trained a stored run and the current code; ""
+    if there are none."""
     if stored.get("earlier_code"):
         return "several versions of their code trained them"
     if not stored.get("code"):
@@ -155,15 +157,15 @@ def plan(
     keep_stale: bool = False,
     known: Sequence[RunRecord] = (),
 ) -> list[PlannedCohort]:
-    """Return the cohorts of a study: those begun in its folder, then those to begin.
+    """Return the cohorts of a study: those in its folder, followed by new ones.
 
     Args:
         study: The study.
-        root: Its folder.
-        memory: Bytes that a cohort may take.
+        root: Folder of the study.
+        memory: Largest number of bytes of a cohort.
         on_gpu: Whether the cohorts train on a GPU.
-        keep_stale: Keep finished runs that other code than today's has trained.
-        known: Runs that are trained elsewhere, in an archive.
+        keep_stale: Keep finished runs trained by another version of the code.
+        known: Runs that are already trained, in an archive.
     """
     check_links(root)
     wanted = _without_known(study.runs(), known, keep_stale)
@@ -177,16 +179,17 @@ def plan(
 def _without_known(
     runs: Sequence[Run], known: Sequence[RunRecord], keep_stale: bool
 ) -> dict[str, Run]:
-    """Return the runs that are not trained elsewhere, by identity.
+    """Return the runs that are not in an archive, by identity.
 
-    The same run under a second name is there once.
+    A run with two names is included once.
     """
     exact = {record.identity for record in known}
     wanted = {key: run for key, run in _by_identity(runs).items() if key not in exact}
     stale = {run.identity for run in _stale_among(wanted.values(), known).values()}
     if stale:
         warnings.warn(
-            f"{len(stale)} of {len(runs)} runs were trained by other code than today's "
+            f"{len(stale)} of {len(runs)} archived runs were trained by another version of the "
+            f"code "
             f"{_outcome(keep_stale)}.",
             stacklevel=2,
         )
@@ -196,7 +199,7 @@ def _without_known(
 
 
 def _by_identity(runs: Sequence[Run]) -> dict[str, Run]:
-    """Return runs by identity; of equal runs the first."""
+    """Return runs by identity; the first one of equal runs counts."""
     first: dict[str, Run] = {}
     for run in runs:
         first.setdefault(run.identity, run)
@@ -204,9 +207,9 @@ def _by_identity(runs: Sequence[Run]) -> dict[str, Run]:
 
 
 def _stale_among(runs: Iterable[Run], known: Sequence[RunRecord]) -> dict[str, Run]:
-    """Return the runs that differ from a known one only in the code that trained it.
+    """Return the runs that differ from a known run only in the code that trained it.
 
-    The keys are the identities of the known ones.
+    The keys are the identities of the known runs.
     """
     by_seed: dict[tuple[str, str, int], list[RunRecord]] = defaultdict(list)
     for record in known:
@@ -220,7 +223,8 @@ def _stale_among(runs: Iterable[Run], known: Sequence[RunRecord]) -> dict[str, R
 
 
 def _known_stale(study: Study, known: Sequence[RunRecord]) -> dict[str, str]:
-    """Return known runs by other code, each with the identity that it would have by today's."""
+    """Return the identities of known runs by other code, with their identities by the current
+    code."""
     if not known:
         return {}
     stale = _stale_among(study.runs(), known)
@@ -229,14 +233,14 @@ def _known_stale(study: Study, known: Sequence[RunRecord]) -> dict[str, str]:
 
 def _outcome(is_kept: bool) -> str:
     if is_kept:
-        return "and are kept, and marked"
-    return "and are to be trained again, unless --keep-stale keeps them"
+        return "and are kept and marked"
+    return "and will be trained again (use --keep-stale to keep them)"
 
 
 def _begun_cohorts(
     study: Study, root: Path, wanted: Mapping[str, Run], keep_stale: bool
 ) -> Iterator[PlannedCohort]:
-    """Yield the cohorts in the folder that count, those by today's code first."""
+    """Yield the usable cohorts in the folder, those by the current code first."""
     missing = set(wanted)
     for stored in sorted(stored_cohorts(study, root), key=lambda stored: stored.edited != ""):
         identities = {run.identity for run in stored.runs}
@@ -249,10 +253,10 @@ def _begun_cohorts(
 
 
 def _is_kept(cohort: PlannedCohort, edited: str, keep_stale: bool) -> bool:
-    """Return whether a cohort that other code has trained is kept, and warn of it."""
+    """Return whether a cohort trained by other code is kept, and warn of it."""
     is_kept = keep_stale and cohort.is_done()
     warnings.warn(
-        f"{cohort.title}: {len(cohort.runs)} runs were trained by other code than today's "
+        f"{cohort.title}: {len(cohort.runs)} runs were trained by another version of the code "
         f"({edited}) {_outcome(is_kept)}.",
         stacklevel=3,
     )
@@ -262,7 +266,7 @@ def _is_kept(cohort: PlannedCohort, edited: str, keep_stale: bool) -> bool:
 def _new_cohorts(
     runs: Sequence[Run], root: Path, memory: int, on_gpu: bool
 ) -> Iterator[PlannedCohort]:
-    """Yield new cohorts for runs, each with a folder that is named after its runs."""
+    """Yield new cohorts for runs, each with a folder named after its runs."""
     for together in plan_cohorts(runs, on_gpu):
         for part in split_by_memory(together, memory):
             digest = hashlib.sha256("".join(run.identity for run in part).encode()).hexdigest()[:8]
@@ -273,9 +277,9 @@ def _new_cohorts(
 
 
 def _free_folder(folder: Path) -> Path:
-    """Return a folder of that name, or with a number, that holds no experiment yet.
+    """Return a folder without an experiment, with this name or with a number appended.
 
-    The experiment of that name may have been extended, so that its runs are others now.
+    A folder with this name may contain an experiment with other runs.
     """
     numbered = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
     candidates = itertools.chain([folder], numbered)
@@ -288,8 +292,8 @@ def split_by_memory(runs: Sequence[Run], memory: int) -> list[Sequence[Run]]:
     if each > memory:
         raise UserError(
             f"One run of {runs[0].label} on {runs[0].task.name} needs {each / 1e9:.1f} GB, "
-            f"and {memory / 1e9:.1f} GB "
-            "are allowed; allow more with --memory, or set a smaller capacity."
+            f"but only {memory / 1e9:.1f} GB are allowed; raise --memory, or set a smaller "
+            f"capacity."
         )
     parts = math.ceil(len(runs) / (memory // each))
     per_part = math.ceil(len(runs) / parts)
@@ -303,16 +307,16 @@ def begin(
     overrides: Mapping[str, Any],
     known: Sequence[RunRecord] = (),
 ) -> None:
-    """Write the study and its experiments to the folder, from which they can be trained.
+    """Write the study and its experiments to the folder, ready for training.
 
-    An experiment that was begun keeps its options, with a warning.
+    An experiment that has started keeps its options, with a warning.
 
     Args:
         study: The study.
-        root: Its folder.
-        cohorts: Its cohorts, as `plan` returns them.
+        root: Folder of the study.
+        cohorts: Its cohorts from `plan`.
         overrides: Training options that override those of the study.
-        known: Runs that are trained elsewhere, in an archive.
+        known: Runs that are already trained, in an archive.
     """
     root.mkdir(parents=True, exist_ok=True)
     write_json(root / "study.json", _description(study, root, known))
@@ -323,8 +327,8 @@ def begin(
         elif kept := _kept_options(cohort, options, overrides):
             what = "was trained" if cohort.is_done() else "was begun"
             warnings.warn(
-                f"{cohort.title} {what} with {', '.join(assignments(kept))} and keeps that; the "
-                "new values are ignored. Choose another folder with --out to train with them.",
+                f"{cohort.title} {what} with {', '.join(assignments(kept))} and keeps these "
+                f"values. To train with the new ones, choose another folder with --out.",
                 stacklevel=2,
             )
 
@@ -332,17 +336,17 @@ def begin(
 def _kept_options(
     cohort: PlannedCohort, options: Mapping[str, Any], overrides: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the options that an experiment keeps although other values are wanted now.
+    """Return the options that an experiment keeps although other values are given now.
 
-    An experiment that has not begun gets the new values. How it is computed is not compared with
-    the study: that follows from the machine, and from the overrides of its first start.
+    An experiment that has not started gets the new values. Options of the computation are not
+    compared, because they depend on the machine and on the overrides of the first start.
     """
     measured = {name: value for name, value in options.items() if name not in COMPUTING}
     return choose_again(cohort.folder, {**measured, **overrides})
 
 
 def _description(study: Study, root: Path, known: Sequence[RunRecord]) -> dict[str, Any]:
-    """Return the content of study.json: the runs of the study, and those it had before."""
+    """Return the content of study.json: the runs of the study, including earlier ones."""
     stale = _stale_identities(study, root) | _known_stale(study, known)
     expected = _expected_runs(study)
     previous = _previous_study(study, root)
@@ -366,17 +370,17 @@ def _description(study: Study, root: Path, known: Sequence[RunRecord]) -> dict[s
 
 
 def _previous_study(study: Study, root: Path) -> dict[str, Any] | None:
-    """Return what study.json has held so far, or None; refuse the folder of another study."""
+    """Return the previous content of study.json, or None; refuse the folder of another study."""
     previous = read_study(root)
     if previous is not None and previous["study"] != study.name:
         raise UserError(
-            f"{root} holds the study {previous['study']!r}; choose another folder with --out."
+            f"{root} belongs to the study {previous['study']!r}; choose another folder with --out."
         )
     return previous
 
 
 def _expected_runs(study: Study) -> list[dict[str, Any]]:
-    """Return the runs of a study as study.json lists them; a cost study keeps none."""
+    """Return the entries of a study's runs in study.json; a cost study has none."""
     if study.kind == "cost":
         return []
     return [
@@ -393,7 +397,7 @@ def _expected_runs(study: Study) -> list[dict[str, Any]]:
 
 
 def _stale_identities(study: Study, root: Path) -> dict[str, str]:
-    """Return runs by other code, each with the identity that it would have by today's."""
+    """Return the identities of runs by other code, with their identities by the current code."""
     stale: dict[str, str] = {}
     for stored in stored_cohorts(study, root):
         if stored.edited:
@@ -412,10 +416,10 @@ def read_study(root: Path) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class CohortPlace:
-    """The device for which cohorts are planned."""
+    """Hold the device for which cohorts are planned."""
 
     device: torch.device
-    memory: int  # bytes that the tensors of one cohort may take
+    memory: int  # largest number of bytes of one cohort's tensors
     here: bool = True  # False for a GPU that this machine lacks
 
     @property
@@ -427,8 +431,8 @@ def place_for_cohorts(device: str, memory: int | None) -> CohortPlace:
     """Return the device and its memory for a cohort.
 
     Args:
-        device: Name of the device. This machine may lack it if `memory` is given.
-        memory: Bytes that the tensors of one cohort may take; None for half of what is free.
+        device: Name of the device; this machine may lack it if `memory` is given.
+        memory: Largest number of bytes of one cohort's tensors; None for half of the free memory.
     """
     try:
         chosen = backends.pick_device(device)
@@ -437,11 +441,10 @@ def place_for_cohorts(device: str, memory: int | None) -> CohortPlace:
             raise
         if memory is None:
             raise UserError(
-                f"This machine has no {device} whose free memory could be asked for; plan for "
-                "one with --memory, "
-                "the MB that one cohort may take there."
+                f"This machine has no {device}, so its free memory is unknown; set the memory of "
+                f"one cohort in MB with --memory."
             ) from error
         return CohortPlace(torch.device(device), memory, here=False)
-    if memory is None:  # the other half is for peaks of activations, checkpoints and other work
+    if memory is None:  # the other half is for activations, checkpoints and other work
         memory = backends.free_bytes(chosen) // 2
     return CohortPlace(chosen, memory)

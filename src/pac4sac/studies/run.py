@@ -1,4 +1,4 @@
-"""Run a study from its definition to complete folders, in one call or several."""
+"""Studies run from their definition to complete folders, in one or several calls."""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 WITH_COST = ("cost", "smoke")
 
-# Trains cohorts to their end, or until a stop; returns a sentence for each that failed.
+# Trains cohorts to their end or until a stop; returns a sentence for each failed one.
 Engine = Callable[[Sequence[PlannedCohort], StopRequest, Watcher], list[str]]
 
 
 def study_folder(study: Study, out: str | Path | None) -> Path:
-    """Return the folder of a study: `out`, or one named after it in experiments/."""
+    """Return the folder of a study: `out`, or experiments/ with the study's name."""
     return Path("experiments", f"study-{study.name}") if out is None else Path(out)
 
 
@@ -53,7 +53,7 @@ def train_and_report(
         root: Folder of the study.
         watcher: Is informed of the progress.
         options: Training options; they override those of the study.
-        into: Archive for its runs. Runs that it holds are not trained again, and the report is on
+        into: Archive for its runs. Runs in the archive are not trained again, and the report covers
             the whole archive.
         curves: CSV files with curves of other projects, for the report.
         **launching: Further arguments of `run_study`.
@@ -86,19 +86,20 @@ def run_study(
     callbacks: Sequence[str] = (),
     **options: Any,
 ) -> Result:
-    """Train the runs of a study that are not trained yet. Called again, it continues.
+    """Train the missing runs of a study; another call continues.
 
     Args:
         study: The study.
         root: Folder of the study.
-        watcher: Is informed of the plan, the progress and the outcomes.
+        watcher: Object that is informed of the plan, the progress and the outcomes.
         engine: "local" for this machine, "ray" for a Ray cluster.
         address: Address of the Ray cluster.
-        parallel: Number of cohorts to train at a time on this machine; None to choose.
-        memory: Bytes that the tensors of one cohort may take; None for half of what is free.
-        max_minutes: Time after which training stops with checkpoints.
-        keep_stale: Keep finished runs of other code than today's instead of training them again.
-        known: Runs that are trained elsewhere, such as those of an archive.
+        parallel: Number of cohorts to train at the same time on this machine; None to choose
+            automatically.
+        memory: Largest number of bytes of one cohort's tensors; None for half of the free memory.
+        max_minutes: Time limit in minutes, after which training stops with checkpoints.
+        keep_stale: Keep finished runs trained by another version of the code.
+        known: Runs that are already trained, such as those of an archive.
         callbacks: Names of callbacks, see `callbacks_named`.
         **options: Training options; they override those of the study.
 
@@ -109,7 +110,7 @@ def run_study(
         UserError: If an argument is wrong, or a cohort failed.
     """
     stop = StopRequest(max_minutes)
-    callbacks_named(callbacks)  # reports a wrong name before anything is written
+    callbacks_named(callbacks)  # reports an invalid name before anything is written
     _check_engine_options(engine, address, parallel, callbacks)
     place = place_of(study, engine, memory, options)
     cohorts: list[PlannedCohort] = []
@@ -120,8 +121,8 @@ def run_study(
     train = _local_engine(parallel, place, callbacks)
     if engine == "ray" and needs_this_process(chain(*(run.code_names for run in study.runs()))):
         raise UserError(
-            "Other machines of a cluster cannot import what is defined in a script, a notebook or "
-            "a function. Move it to a module, or use --engine local."
+            "Other machines of a cluster cannot import objects of a script, notebook or "
+            "function. Define them in a module, or use --engine local."
         )
     if unfinished and engine == "ray":
         train = _ray_engine(address)
@@ -136,7 +137,7 @@ def run_study(
 
 
 def _measure_missing_cost(study: Study, root: Path, options: Mapping[str, Any]) -> None:
-    """Write cost.json for a study that measures the cost, unless it is there already."""
+    """Write cost.json for a study that measures cost, unless it exists already."""
     if study.kind in WITH_COST and not (root / "cost.json").exists():
         measure_cost(study, root, Options(**{**study.options, **options, "steps": 1}))
 
@@ -144,20 +145,18 @@ def _measure_missing_cost(study: Study, root: Path, options: Mapping[str, Any]) 
 def _check_engine_options(
     engine: str, address: str | None, parallel: int | None, callbacks: Sequence[str]
 ) -> None:
-    """Refuse options that the engine does not have, and numbers that are too small."""
+    """Refuse options that the engine lacks, and numbers that are too small."""
     if callbacks and engine != "local":
         raise UserError(
-            f"{', '.join(callbacks)} cannot watch other machines of a cluster; leave --engine "
-            "local."
+            f"{', '.join(callbacks)} cannot watch other machines of a cluster; use --engine local."
         )
     if address is not None and engine != "ray":
         raise UserError(
-            f"--address {address} is that of a Ray cluster; add --engine ray to train there."
+            f"--address {address} is for a Ray cluster; add --engine ray to train there."
         )
     if parallel is not None and parallel < 1:
         raise UserError(
-            f"At least 1 cohort must be trained at a time, not {parallel}; leave --parallel "
-            "out to choose."
+            f"--parallel must be at least 1, not {parallel}; omit it to choose automatically."
         )
 
 
@@ -187,7 +186,7 @@ def _ray_engine(address: str | None) -> Engine:
 def _train_cohorts(
     cohorts: Sequence[PlannedCohort], train: Engine, stop: StopRequest, watcher: Watcher
 ) -> None:
-    """Train cohorts; raise an error if some failed."""
+    """Train cohorts; raise an error if one failed."""
     with stop:
         failures = train(cohorts, stop, watcher)
     if failures:
@@ -197,12 +196,12 @@ def _train_cohorts(
 def place_of(
     study: Study, engine: str, memory: int | None, options: Mapping[str, Any]
 ) -> CohortPlace:
-    """Return where the cohorts are to be trained, after a check that it can be done there.
+    """Return the device for the cohorts after a check that they can be trained there.
 
     Args:
         study: The study.
         engine: "local" or "ray".
-        memory: Bytes that the tensors of one cohort may take; None for half of what is free.
+        memory: Largest number of bytes of one cohort's tensors; None for half of the free memory.
         options: Training options; they override those of the study.
 
     Raises:
@@ -214,17 +213,17 @@ def place_of(
         how = Options(**{**task_options, **options, "steps": 1})
         if how.start_from:
             raise UserError(
-                "A study trains from nothing; leave start_from out, or use pac4sac train --from."
+                "A study trains new agents; omit start_from, or use pac4sac train --from."
             )
-        if engine == "local":  # this machine does not know what a cluster can compute
+        if engine == "local":  # the devices of a cluster are unknown here
             check_computing(how)
     return place_for_cohorts({"device": "auto", **study.options, **options}["device"], memory)
 
 
 def name_the_same(runs: Sequence[Run], cohorts: Sequence[PlannedCohort]) -> None:
-    """Copy a run that a study lists under several names to a folder under each name.
+    """Copy a run that a study lists under several names to a folder for each name.
 
-    It was trained once, under the first of them.
+    The run was trained once, under its first name.
     """
     trained = {run.identity: (cohort.folder, run) for cohort in cohorts for run in cohort.runs}
     for run in runs:
@@ -234,7 +233,7 @@ def name_the_same(runs: Sequence[Run], cohorts: Sequence[PlannedCohort]) -> None
 
 
 def _copy_under_name(folder: Path, original: Run, run: Run) -> None:
-    """Copy the folder of a run to its other name, unless that is the same or there already."""
+    """Copy the folder of a run to its other name, unless that is the same or exists already."""
     copy = folder / run.id
     if run.label == original.label or copy.exists():
         return

@@ -1,4 +1,4 @@
-"""The studies that ship with the package, as data: one TOML file each."""
+"""The studies that ship with the package, one TOML file each."""
 
 from functools import cache
 from pathlib import Path
@@ -11,7 +11,7 @@ SHIPPED_STUDIES = Path(__file__).parents[1] / "paper" / "studies"
 
 @cache
 def shipped_study(name: str) -> dict[str, Any]:
-    """Return the definition of a shipped study, as it is written."""
+    """Return the content of a shipped study's file."""
     _, content = read_toml(SHIPPED_STUDIES / f"{name}.toml")
     return content
 

@@ -1,4 +1,4 @@
-"""Time steps of cohorts on the device and backend of their training, for the cost study and for
+"""Timing of cohorts' steps on the device and backend of their training, for the cost study and for
 plans."""
 
 import heapq
@@ -17,12 +17,12 @@ from pac4sac.training.run import Run, make_agent
 
 TRIED_STEPS = 60
 TRIED_EPISODE = 15  # steps
-GPU_GAIN = 2.5  # speed of several cohorts at a time on a GPU ÷ speed of one at a time
-STARTING = 12.0  # seconds of a process until its first step, if the compiler's cache is filled
+GPU_GAIN = 2.5  # speed of concurrent cohorts on a GPU ÷ speed of one at a time
+STARTING = 12.0  # seconds of a process until its first step, with a warm compiler cache
 
 
 class TimedCohort:
-    """Times steps of a cohort."""
+    """Time steps of a cohort."""
 
     def __init__(self, runs: Sequence[Run], pool: EnvPool, options: Options) -> None:
         self.runs, self.pool, self.options = runs, pool, options
@@ -34,7 +34,7 @@ class TimedCohort:
         self.learner.begin(pool.reset())
 
     def take(self, steps: int) -> float:
-        """Take some steps (act, simulate, update, store); return their seconds."""
+        """Run some steps (act, simulate, update, store), and return their seconds."""
         learner, pool = self.learner, self.pool
         torch.set_num_threads(self.placement["threads"])
         started = time.perf_counter()
@@ -44,13 +44,13 @@ class TimedCohort:
             seen = pool.receive()
             learner.store(seen.final_observation, seen.observation, seen.reward, seen.terminated)
         if learner.device.type == "cuda":
-            torch.cuda.synchronize()  # nothing of this turn is left for the next
+            torch.cuda.synchronize()  # no work of this turn is left for the next
         return time.perf_counter() - started
 
     def expected_seconds(self) -> float:
         """Return the expected seconds of the whole training.
 
-        They follow from some steps in the middle of learning and the start of an evaluation.
+        The estimate uses steps in the middle of learning and the start of an evaluation.
         """
         options, learner = self.options, self.learner
         warmup = min(learner.first_update, options.steps)
@@ -94,9 +94,9 @@ def expected_seconds(runs: Sequence[Run], options: Options) -> float:
 
 
 def side_by_side_seconds(each: Sequence[float], parallel: int, on_gpu: bool) -> float:
-    """Return the seconds of cohorts that train several at a time, the longest first.
+    """Return the seconds of cohorts that train `parallel` at a time, longest first.
 
-    On a GPU, cohorts that train at the same time slow each other.
+    On a GPU, concurrent cohorts slow each other down.
 
     Args:
         each: Seconds of each cohort alone.

@@ -1,4 +1,4 @@
-"""Watch the progress of a study."""
+"""Hooks for the progress of a study."""
 
 import warnings
 from collections.abc import Sequence
@@ -11,15 +11,16 @@ if TYPE_CHECKING:
 
 
 class Watcher:
-    """Passes warnings on and ignores the rest; override the methods that you need."""
+    """Receive the progress of a study; override the methods that you need. The default only
+    forwards warnings."""
 
     def planned(
         self, study: "Study", root: Path, cohorts: Sequence["PlannedCohort"], memory: int
     ) -> None:
-        """Handle the plan of a study in the folder `root`; a cohort takes up to `memory` bytes."""
+        """Handle the plan of a study in the folder `root`; a cohort uses up to `memory` bytes."""
 
     def progress(self, cohort: "PlannedCohort", step: int, steps: int) -> None:
-        """Handle the present step of a cohort."""
+        """Handle the current step of a cohort."""
 
     def warning(self, cohort: "PlannedCohort", sentence: str) -> None:
         """Handle a warning from the training of a cohort."""

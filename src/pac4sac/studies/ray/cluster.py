@@ -1,8 +1,9 @@
-"""Train the cohorts of a study on a Ray cluster, without a shared file system.
+"""Training of a study's cohorts on a Ray cluster, without a shared file system.
 
 Each cohort is a Ray task. It trains in a temporary folder of its node and sends each checkpoint to
-a keeper on the driver's node. The study folder is then as after local training, and a cohort whose
-node is lost continues on another."""
+a keeper on the driver's node. So the study folder is the same as after local training, and a cohort
+whose node is lost continues on another one.
+"""
 
 import contextlib
 import importlib.util
@@ -31,7 +32,7 @@ from pac4sac.studies.watcher import Watcher
 from pac4sac.training.experiment import alone_in
 
 POLL = 0.5  # seconds
-# Losses of a cohort without a new checkpoint between them, after which it has failed.
+# Losses of a cohort without a new checkpoint after which it counts as failed.
 LOSSES = 5
 WRITERS = 8  # threads of the keeper
 
@@ -45,7 +46,7 @@ def run_on_ray(
         cohorts: Cohorts whose experiment folders exist.
         address: Address of the cluster, from `cluster_address`.
         stop: Asks the cohorts for a checkpoint and their end.
-        watcher: Is informed of progress and outcomes.
+        watcher: Object that is informed of progress and outcomes.
 
     Returns:
         A sentence for every cohort that failed.
@@ -58,7 +59,7 @@ def run_on_ray(
 
 
 class _Dispatch:
-    """Submits cohorts to the cluster, again if one is lost, until all have ended."""
+    """Submit cohorts to the cluster, and resubmit lost ones, until all have ended."""
 
     def __init__(self, ray: ModuleType, cohorts: Sequence[PlannedCohort], watcher: Watcher) -> None:
         self.ray, self.cohorts, self.watcher = ray, cohorts, watcher
@@ -70,9 +71,9 @@ class _Dispatch:
             FolderKeeper
         )
         self.keeper = remote_keeper.remote([str(cohort.folder.resolve()) for cohort in cohorts])
-        self.active: dict[Any, int] = {}  # cohorts by the task that trains them
+        self.active: dict[Any, int] = {}  # task -> cohort that it trains
         self.started: set[int] = set()
-        self.losses: list[list[str]] = [[] for _ in cohorts]  # the newest checkpoint at each loss
+        self.losses: list[list[str]] = [[] for _ in cohorts]  # newest checkpoint at each loss
         self.failures: list[str] = []
 
     def run(self, stop: StopRequest) -> list[str]:
@@ -90,20 +91,20 @@ class _Dispatch:
                     self._cancel_waiting()
         except self.ray.exceptions.RayActorError as error:
             raise UserError(
-                f"The process that writes the cluster's results here has ended ({error}); run "
-                "the study again to continue."
+                f"The process that writes the cluster's results here has died ({error}); run the "
+                f"study again to continue."
             ) from error
         return self.failures
 
     def _report_progress(self, stop: StopRequest) -> None:
-        """Pass on the steps of all cohorts; the keeper passes a stop on to them."""
+        """Report the steps of all cohorts; the keeper forwards a stop to them."""
         news = self.ray.get(self.keeper.news.remote(stop.wanted))
         for number, (step, steps) in news.items():
             self.started.add(number)
             self.watcher.progress(self.cohorts[number], step, steps)
 
     def _cancel_waiting(self) -> None:
-        """Cancel the tasks that have not begun; the others end after a checkpoint."""
+        """Cancel the tasks that have not started; the others end after a checkpoint."""
         for task, number in self.active.items():
             if number not in self.started:
                 self.ray.cancel(task)
@@ -111,7 +112,7 @@ class _Dispatch:
     def _submit(self, number: int) -> None:
         """Submit a new attempt at a cohort."""
         attempt = self.ray.get(self.keeper.lend.remote(number))
-        # A new process for each: threads and compiled code of one cohort do not reach the next.
+        # Each task gets a new process, so threads and compiled code do not carry over to the next.
         remote = self.ray.remote(max_retries=0, max_calls=1, **self.needs[number])(_train)
         self.started.discard(number)
         cpus = self.needs[number]["num_cpus"]
@@ -119,7 +120,7 @@ class _Dispatch:
         self.active[task] = number
 
     def _collect(self, task: Any, stopping: bool) -> None:
-        """Note the outcome of a task that has ended, or submit its cohort again if it was lost."""
+        """Record the outcome of a task that has ended, or resubmit its cohort if it was lost."""
         number = self.active.pop(task)
         outcome, reason = self._outcome(task)
         if outcome != "lost":
@@ -129,16 +130,16 @@ class _Dispatch:
         elif self._gets_on(number):
             self._submit(number)
         else:
-            self._end(number, "failed", f"lost {LOSSES} times without getting on ({reason})")
+            self._end(number, "failed", f"lost {LOSSES} times without progress ({reason})")
 
     def _gets_on(self, number: int) -> bool:
-        """Note a loss of a cohort; return whether it has made progress between its losses."""
+        """Record a loss of a cohort; return whether it made progress between losses."""
         newest = [path.name for path in checkpoints(self.cohorts[number].folder)[:1]]
         self.losses[number].append("".join(newest))
         return got_on(self.losses[number])
 
     def _end(self, number: int, outcome: str, reason: str = "") -> None:
-        """Note the outcome of a cohort, with the reason if it failed."""
+        """Record the outcome of a cohort, with the reason if it failed."""
         cohort = self.cohorts[number]
         if outcome != "failed":
             self.watcher.ended(cohort, outcome, "")
@@ -147,7 +148,7 @@ class _Dispatch:
         self.failures.append(f"{cohort.title}: {reason}")
 
     def _outcome(self, task: Any) -> tuple[str, str]:
-        """Return how a task ended: complete, stopped, failed or lost; and the reason."""
+        """Return the outcome of a task (complete, stopped, failed or lost) and the reason."""
         errors = self.ray.exceptions
         try:
             outcome, reason = self.ray.get(task)
@@ -160,12 +161,12 @@ class _Dispatch:
                 cause = cause.cause
             lost = isinstance(cause, errors.RayError)  # on its way to the keeper
             return "lost" if lost else "failed", f"{type(cause).__name__}: {cause}"
-        except errors.RayError as error:  # its node, its worker or its place in the cluster is gone
+        except errors.RayError as error:  # its node or worker is lost
             return "lost", type(error).__name__
 
 
 def got_on(losses: Sequence[str]) -> bool:
-    """Return whether a cohort made progress between its losses, or was lost only a few times.
+    """Return whether a cohort made progress between losses, or was lost only a few times.
 
     Args:
         losses: Name of the newest checkpoint at each loss.
@@ -176,13 +177,13 @@ def got_on(losses: Sequence[str]) -> bool:
 def _train(
     keeper: Any, cohort: int, attempt: int, version: str, cpus: int, modules: list[str]
 ) -> tuple[str, str]:
-    """Train a cohort as a Ray task, which may import what the driver may."""
+    """Train a cohort as a Ray task, with the import permissions of the driver."""
     if __version__ != version:
         here = f"{platform.node()} has pac4sac {__version__}"
-        return "failed", f"{here}, and the driver has {version}; install the same on both."
+        return "failed", f"{here}, but the driver has {version}; install the same version on both."
 
     def ask(what: str, *arguments: Any) -> Any:
-        # Not ray.get: while a task waits in it, Ray lends the task's CPUs to another.
+        # Not ray.get, during which Ray would give the task's CPUs to another task.
         return keeper.ask.remote(cohort, attempt, what, *arguments).future().result()
 
     os.environ[SHARE] = str(cpus)
@@ -192,10 +193,10 @@ def _train(
 
 
 def cluster_address(wanted: str | None) -> str:
-    """Return the address of the cluster to use, after a check that it can be used.
+    """Return the address of the cluster after a check that it can be used.
 
     Args:
-        wanted: HOST:PORT, "auto" or "local"; None for that of RAY_ADDRESS, or "local".
+        wanted: HOST:PORT, "auto" or "local"; None for RAY_ADDRESS or, if unset, "local".
 
     Returns:
         The address; for "local" Ray starts a cluster on this machine.
@@ -206,7 +207,7 @@ def cluster_address(wanted: str | None) -> str:
     chosen = wanted or os.environ.get("RAY_ADDRESS") or "local"
     if chosen.startswith("ray://"):
         raise UserError(
-            "Results cannot come back over ray://; make this machine a node (ray start "
+            "Results cannot be returned over ray://; make this machine a node (ray start "
             "--address=HOST:PORT)."
         )
     if chosen not in ("auto", "local"):
@@ -219,36 +220,37 @@ def cluster_address(wanted: str | None) -> str:
 
 
 def _check_answers(address: str) -> None:
-    """Raise an error if nothing listens at an address; Ray itself would try for minutes."""
+    """Raise an error if nothing listens at an address; Ray itself would retry for minutes."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
     except (OSError, ValueError, OverflowError):
         raise UserError(
-            f"No Ray cluster answers at {address}; give HOST:PORT of its head node, as "
-            "10.0.0.1:6379."
+            f"No Ray cluster answers at {address}; give HOST:PORT of its head node, such as "
+            f"10.0.0.1:6379."
         ) from None
 
 
 @contextlib.contextmanager
 def _connected(address: str) -> Iterator[ModuleType]:
-    """Connect to a cluster; yields Ray's module."""
+    """Connect to a cluster inside a `with` block; yield Ray's module."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
     import ray.util.scheduling_strategies
 
-    dashboard = False if address == "local" else None  # a running cluster has decided
+    dashboard = False if address == "local" else None  # a running cluster has its own setting
     try:
         ray.init(
             address, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise UserError(
-            f"At {address} is no Ray cluster that this machine is a node of ({error})."
+            f"This machine is not a node of a Ray cluster at {address} ({error}); start one with "
+            f"ray start."
         ) from error
     for number, handler in handlers.items():
-        signal.signal(number, handler)  # Ray has set its own; a stop must reach the study
+        signal.signal(number, handler)  # Ray replaces the handlers, but a stop must reach the study
     try:
         yield ray
     finally:
@@ -259,7 +261,7 @@ def _needs(ray: ModuleType, cohort: PlannedCohort) -> dict[str, Any]:
     """Return the CPUs, GPUs and memory that the scheduler reserves for a cohort.
 
     Raises:
-        UserError: If no node of the cluster has as much.
+        UserError: If no node of the cluster has these.
     """
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     gpus = _gpus(cohort, nodes)
@@ -268,18 +270,19 @@ def _needs(ray: ModuleType, cohort: PlannedCohort) -> dict[str, Any]:
         raise UserError(
             f"{cohort.title} needs a CPU, {cohort.bytes / 1e9:.1f} GB of "
             f"memory{' and a GPU' if gpus else ''}, and no "
-            "node of the cluster has that; plan smaller cohorts with --memory, or add a node."
+            "node of the cluster has these; plan smaller cohorts with --memory, or add a node."
         )
     return {"num_cpus": min(CORES_PER_COHORT, cpus), "num_gpus": gpus, "memory": cohort.bytes}
 
 
 def _most_cpus(nodes: Sequence[Mapping[str, float]], needed: Mapping[str, float]) -> int:
-    """Return the largest number of CPUs of a node that has what is needed; 0 if none has it."""
+    """Return the largest number of CPUs among nodes with the needed resources; 0 if there are
+    none."""
     return max((int(node["CPU"]) for node in nodes if _has(node, needed)), default=0)
 
 
 def _gpus(cohort: PlannedCohort, nodes: Sequence[Mapping[str, float]]) -> int:
-    """Return 1 if a cohort is to have a GPU; one that may use a GPU has it if there are any."""
+    """Return 1 if a cohort gets a GPU; with device auto it gets one if the cluster has any."""
     device = _device(cohort)
     if device == "auto":
         return int(any(_has(node, {"GPU": 1}) for node in nodes))
@@ -287,14 +290,14 @@ def _gpus(cohort: PlannedCohort, nodes: Sequence[Mapping[str, float]]) -> int:
 
 
 def _has(node: Mapping[str, float], needed: Mapping[str, float]) -> bool:
-    """Return whether a node has as much of every resource as is needed."""
+    """Return whether a node has enough of every needed resource."""
     return all(node.get(name, 0) >= amount for name, amount in needed.items())
 
 
 def _device(cohort: PlannedCohort) -> str:
-    """Return the device on which a cohort was begun, and so continues; or the one asked for."""
+    """Return the device on which a cohort was started, or the requested one for a new cohort."""
     for newest in checkpoints(cohort.folder)[:1]:
-        # If it is damaged, the task reports that, or uses another.
+        # A damaged checkpoint is reported by the task, or another one is used.
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             return str(json.loads((newest / "progress.json").read_bytes())["placement"]["device"])
     return str(read_experiment(cohort.folder)["options"]["device"])

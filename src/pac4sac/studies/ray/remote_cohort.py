@@ -1,8 +1,9 @@
-"""Train a cohort on another machine than that of its experiment folder.
+"""Training of a cohort on another machine than that of its experiment folder.
 
-A keeper runs where the study folder is. It receives files in chunks with each checkpoint, and they
-are on its disk before they are acknowledged. A cohort belongs to one attempt at a time. Requests of
-an older attempt, for example from a node that was cut off, are refused."""
+A keeper runs on the machine of the study folder. With each checkpoint it receives files in chunks,
+and syncs them to its disk before it acknowledges them. A cohort belongs to one attempt at a time;
+requests of older attempts, for example from a disconnected node, are refused.
+"""
 
 import os
 import shutil
@@ -22,11 +23,11 @@ from pac4sac.training.run import Run
 CHUNK = 8 * 2**20
 ARRIVING = "arriving"
 
-Ask = Callable[..., Any]  # what the keeper is asked for by name, with its arguments
+Ask = Callable[..., Any]  # sends a request to the keeper: name and arguments
 
 
 class FolderKeeper:
-    """Reads and writes the experiment folders of cohorts for those that train them elsewhere."""
+    """Read and write the experiment folders of cohorts on behalf of remote tasks."""
 
     def __init__(self, folders: Sequence[str]) -> None:
         self.folders = [Path(folder) for folder in folders]
@@ -36,7 +37,7 @@ class FolderKeeper:
         self.stopping = False
 
     def lend(self, cohort: int) -> int:
-        """Return the number of a new attempt; requests of older ones are refused from now on."""
+        """Return the number of a new attempt; requests of older attempts are refused afterwards."""
         with self.locks[cohort]:
             self.attempts[cohort] += 1
             self.steps.pop(cohort, None)
@@ -44,7 +45,7 @@ class FolderKeeper:
             return self.attempts[cohort]
 
     def news(self, stopping: bool) -> dict[int, tuple[int, int]]:
-        """Return step and steps of the cohorts that reported since the last call."""
+        """Return (step, number of steps) of the cohorts that reported since the last call."""
         self.stopping = stopping
         news, self.steps = self.steps, {}
         return news
@@ -60,12 +61,13 @@ class FolderKeeper:
             *arguments: Arguments of that function, after the folder.
 
         Raises:
-            PermissionError: If a newer attempt has the cohort.
+            PermissionError: If the cohort belongs to a newer attempt.
         """
         with self.locks[cohort]:
             if attempt != self.attempts[cohort]:
                 raise PermissionError(
-                    f"attempt {attempt} was given up; {self.attempts[cohort]} has the cohort now"
+                    f"attempt {attempt} was abandoned; attempt {self.attempts[cohort]} has the "
+                    f"cohort now"
                 )
             if what == "heard":
                 self.steps[cohort] = arguments[0], arguments[1]
@@ -82,19 +84,19 @@ class FolderKeeper:
 def checkpoints(folder: Path, most: int = KEPT) -> list[Path]:
     """Return the newest checkpoints of each cohort of an experiment.
 
-    In a study it has one, and one for each attempt to train a failed run again.
+    An experiment of a study has one cohort, and one for each retry of a failed run.
     """
     cohorts = sorted(folder.glob("cohorts/*"))
     return [path for cohort in cohorts for path in newest_first(cohort)[:most]]
 
 
 def kept(folder: Path) -> list[tuple[str, int]]:
-    """Return path and size of the files that a cohort needs to continue: options, checkpoints,
+    """Return paths and sizes of the files that a cohort needs to continue: options, checkpoints,
     logs."""
     saved = [file for path in checkpoints(folder) for file in path.iterdir()]
     attempts = folder.glob("cohorts/*/retry.json")
     needed = [folder / "experiment.json", *saved, *attempts, *folder.rglob("*.jsonl")]
-    needed += folder.glob("runs/*/run.json")  # says which runs failed
+    needed += folder.glob("runs/*/run.json")  # records which runs failed
     return [(str(path.relative_to(folder)), path.stat().st_size) for path in needed]
 
 
@@ -106,7 +108,7 @@ def read(folder: Path, name: str, offset: int) -> bytes:
 
 
 def write(folder: Path, number: int, offset: int, chunk: bytes) -> None:
-    """Write a chunk of the file that `publish` names at this position of its list."""
+    """Write a chunk of the file with this number in the list of `publish`."""
     arriving = folder / ARRIVING
     arriving.mkdir(exist_ok=True)
     with (arriving / str(number)).open("r+b" if offset else "wb") as file:
@@ -117,7 +119,7 @@ def write(folder: Path, number: int, offset: int, chunk: bytes) -> None:
 
 
 def publish(folder: Path, names: Sequence[str]) -> None:
-    """Move the files that arrived to their places, a checkpoint last and whole: it needs the logs.
+    """Move the received files to their places; the complete checkpoint comes last, after the logs.
 
     Args:
         folder: Experiment folder.
@@ -131,16 +133,16 @@ def publish(folder: Path, names: Sequence[str]) -> None:
 
 
 def _sync_parents(folder: Path, paths: Sequence[Path]) -> None:
-    """Sync to the disk all folders from an experiment folder down to some files."""
+    """Sync all folders between an experiment folder and some files."""
     for parent in {parent for path in paths for parent in path.parents}:
         if parent.is_relative_to(folder):
             sync_folder(parent)
 
 
 def _place(folder: Path, number: int, name: str) -> Path:
-    """Move a file that arrived to its path, which it returns.
+    """Move a received file to its path, and return the path.
 
-    The files of a checkpoint are put together in a folder that ends in `.part`.
+    The files of a checkpoint are collected in a folder that ends in `.part`.
     """
     path = folder / name
     if path.match("cohorts/*/step-*/*"):
@@ -150,7 +152,7 @@ def _place(folder: Path, number: int, name: str) -> Path:
 
 
 def _complete_checkpoint(part: Path) -> None:
-    """Give a checkpoint whose files are all there its name, and remove the oldest."""
+    """Rename a checkpoint whose files have all arrived, and remove the oldest one."""
     whole = part.with_suffix("")
     shutil.rmtree(whole, ignore_errors=True)
     part.rename(whole)
@@ -160,8 +162,7 @@ def _complete_checkpoint(part: Path) -> None:
 
 
 class RemoteCohort(StepReporter):
-    """Copies the files of a cohort between the keeper and a folder here, and reports its
-    progress."""
+    """Copy the files of a cohort between the keeper and a local folder, and report its progress."""
 
     def __init__(self, folder: Path, ask: Ask) -> None:
         self.folder, self.ask = folder, ask
@@ -220,10 +221,10 @@ def _version(path: Path) -> tuple[int, int]:
 
 
 def train_remotely(folder: Path, ask: Ask) -> tuple[str, str]:
-    """Train in a folder, from the state that the keeper has to the end.
+    """Train in a folder from the keeper's state to the end.
 
     Returns:
-        Outcome and reason, as the local engine reports them.
+        Outcome and reason, in the form of the local engine.
     """
     cohort = RemoteCohort(folder, ask)
     cohort.fetch()

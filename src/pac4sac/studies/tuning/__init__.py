@@ -1,4 +1,4 @@
-"""Search the settings of an algorithm with Optuna, each trial with several seeds."""
+"""Search of settings with Optuna, each trial with several seeds."""
 
 from pac4sac.base.errors import import_extra
 

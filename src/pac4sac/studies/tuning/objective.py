@@ -1,4 +1,4 @@
-"""What a search optimises: the final evaluation, the area under the learning curve, or regret."""
+"""The objective of a search: final evaluation, area under the learning curve, or regret."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,27 +10,27 @@ from pac4sac.runs.reading import RunRecord
 from pac4sac.runs.status import BROKEN_OFF
 from pac4sac.tasks import Task
 
-# the metric that each objective is measured by
+# objective -> metric
 METRICS = {"final": "final_deterministic", "area": "mean_return", "regret": "regret"}
 
-Values = Mapping[str, Sequence[float]]  # of the seeds, by task
+Values = Mapping[str, Sequence[float]]  # task -> values of the seeds
 
 
 @dataclass(frozen=True)
 class ScoreReference:
-    """What counts as 0 and as 1 on a task: a random policy, and the default settings."""
+    """Hold the returns on a task that count as 0 (random policy) and 1 (default settings)."""
 
     zero: float
     one: float
 
     def score(self, value: float) -> float:
-        """Return a value between the two as a fraction."""
+        """Return the normalised score of a value."""
         return (value - self.zero) / (self.one - self.zero)
 
 
 @dataclass(frozen=True)
 class SearchObjective:
-    """Measures trials, on one task in its own unit and on several by normalised scores."""
+    """Measure trials: on one task in its own unit, on several by normalised scores."""
 
     name: str
     tasks: tuple[Task, ...]
@@ -52,7 +52,7 @@ class SearchObjective:
 
     @property
     def lower_is_better(self) -> bool:
-        """Return whether less is better; a normalised score is better the higher it is."""
+        """Return whether lower is better; for normalised scores, higher is always better."""
         return self.name == "regret" and len(self.tasks) == 1
 
     def values(self, runs: Sequence[RunRecord]) -> Values:
@@ -70,7 +70,7 @@ class SearchObjective:
         return found
 
     def scores(self, values: Values, references: Mapping[str, ScoreReference]) -> Values:
-        """Return the values of the seeds as they are compared: normalised if references exist."""
+        """Return the compared values of the seeds, normalised if references exist."""
         if not references:
             return values
         return {task: [references[task].score(x) for x in each] for task, each in values.items()}
@@ -82,7 +82,7 @@ class SearchObjective:
     def reference(self, runs: Sequence[RunRecord], task: Task) -> ScoreReference:
         """Return the reference of a task, from runs of the default settings on it.
 
-        The random policy is that of the warm-up.
+        The random policy is the one of the warm-up.
 
         Raises:
             UserError: If the defaults are not better than a random policy.
@@ -94,14 +94,15 @@ class SearchObjective:
             zero = max(0.0, task.r_limit - zero) * max(1, task.steps // (task.horizon or 1))
         if not (one < zero if self.name == "regret" else one > zero):
             raise UserError(
-                f"The default settings learn nothing on {task.name} in {task.steps:,} steps, so "
-                "its scores cannot be normalised; train longer, or search on one task."
+                f"The default settings do not beat a random policy on {task.name} in "
+                f"{task.steps:,} steps, so scores cannot be normalised; train longer, or search "
+                f"on one task."
             )
         return ScoreReference(zero, one)
 
 
 class BrokenOff(Exception):
-    """An error that says which run of a trial has no result."""
+    """Report which run of a trial has no result."""
 
 
 def _random_return(run: RunRecord) -> float:

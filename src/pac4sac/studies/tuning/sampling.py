@@ -1,4 +1,4 @@
-"""Samplers and pruners of Optuna by name, and a pruner that compares whole seed sets."""
+"""Samplers and pruners of Optuna by name, and a pruner that compares all seeds of trials."""
 
 import inspect
 import warnings
@@ -18,19 +18,20 @@ SEEDS = "seeds"  # name of the pruner in this module
 SCORES = "scores at "  # user attribute of a trial, followed by the step of a rung
 NUMBERS_ONLY = ("CmaEsSampler",)
 NEEDS_STEPS = ("GridSampler", "BruteForceSampler")
-# A sampler that starts again must not repeat its draws, but this one continues a sequence.
+# Restarted samplers need a new seed to avoid repeating draws, except this one, which continues a
+# sequence.
 FIXED_SEED = ("QMCSampler",)
 
 
 class SeedSetPruner(optuna.pruners.BasePruner):
-    """Prunes a trial whose seeds are significantly worse than those of the best one at a rung.
+    """Prune a trial whose seeds are significantly worse than those of the best trial at a rung.
 
-    The level of Welch's test is divided by the number of other trials, because the best of many is
-    lucky. A trial with a single seed is never pruned.
+    The significance level of Welch's test is divided by the number of other trials, because the
+    best of many is lucky. A trial with a single seed is never pruned.
     """
 
     def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
-        """Return whether a trial is to be pruned at its last rung."""
+        """Return whether a trial should be pruned at its last rung."""
         step = trial.last_step
         others = [
             other
@@ -48,12 +49,12 @@ class SeedSetPruner(optuna.pruners.BasePruner):
 
 
 def is_worse(ours: Values, theirs: Values, sign: int, confidence: float) -> bool:
-    """Return whether the interval of ours minus theirs is on the worse side of 0 entirely.
+    """Return whether the whole interval of ours minus theirs is on the worse side of 0.
 
     Args:
         ours: Scores of the seeds by task.
         theirs: Scores of the best trial.
-        sign: 1 if more is better, -1 if less is.
+        sign: 1 if higher is better, -1 if lower is.
         confidence: Confidence of the interval.
     """
     pairs = [(summarise(ours[task]), summarise(theirs[task])) for task in ours]
@@ -66,10 +67,10 @@ def make_sampler(text: str, space: Space, seed: int) -> optuna.samplers.BaseSamp
     """Return a sampler of Optuna.
 
     Args:
-        text: Its name, such as TPE or TPESampler, and maybe arguments after a colon.
-        space: The space, which the sampler must be able to handle.
-        seed: Seed of its random numbers, from which the number of trials so far must follow: a
-            sampler that starts again must not repeat itself.
+        text: Its name, such as TPE or TPESampler, with optional arguments after a colon.
+        space: The search space.
+        seed: Seed of its random numbers; it must depend on the number of trials so far, so that a
+            restarted sampler does not repeat itself.
 
     Raises:
         UserError: If there is no such sampler, or it cannot handle the space.
@@ -86,7 +87,7 @@ def make_sampler(text: str, space: Space, seed: int) -> optuna.samplers.BaseSamp
 
 
 def make_pruner(text: str) -> optuna.pruners.BasePruner:
-    """Return a pruner: `seeds`, `none`, or one of Optuna by name.
+    """Return a pruner: `seeds`, `none`, or one of Optuna's by name.
 
     Raises:
         UserError: If there is no such pruner.
@@ -101,7 +102,7 @@ def make_pruner(text: str) -> optuna.pruners.BasePruner:
 
 
 def _named(text: str, module: Any, suffix: str) -> tuple[Any, dict[str, Any]]:
-    """Return the class that a text names, and its arguments, as in `TPE:n_startup_trials=5`."""
+    """Parse the class and its arguments, as in `TPE:n_startup_trials=5`."""
     name, _, given = text.partition(":")
     known = {
         each.removesuffix(suffix).lower(): each
@@ -136,7 +137,7 @@ def _made(made: Any, arguments: dict[str, Any]) -> Any:
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             return made(**arguments)
     except (TypeError, ValueError, ImportError) as error:
-        raise UserError(f"{made.__name__} cannot be used so: {error}.") from error
+        raise UserError(f"{made.__name__} does not accept these arguments: {error}.") from error
 
 
 def _check_space(sampler: str, space: Space) -> None:
@@ -144,13 +145,13 @@ def _check_space(sampler: str, space: Space) -> None:
     choices = [each.name for each in space if each.choices]
     if sampler in NUMBERS_ONLY and choices:
         raise UserError(
-            f"{sampler} searches numbers only, and {', '.join(choices)} is a choice between "
-            "values; use TPESampler."
+            f"{sampler} searches numbers only, but {', '.join(choices)} is a choice between "
+            f"values; use TPESampler."
         )
     endless = [each.name for each in space if not (each.choices or each.is_whole or each.step)]
     if sampler in NEEDS_STEPS and endless:
         raise UserError(
-            f"{sampler} tries every value, and {', '.join(endless)} has no step; write "
+            f"{sampler} tries every value, but {', '.join(endless)} has no step; write "
             "LOW:HIGH:STEP or A,B,C."
         )
 

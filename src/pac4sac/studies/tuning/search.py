@@ -1,8 +1,8 @@
-"""The search itself: ask Optuna for trials, train them in batches, prune them at rungs, and tell
-Optuna their values.
+"""The search: ask Optuna for trials, train them in batches, prune them at rungs, and report their
+values to Optuna.
 
-Optuna's storage holds the trials. The folder of a batch holds its runs, and is locked while a
-worker trains it. A batch whose worker was killed is not locked, so the next worker continues it.
+Optuna's storage has the trials. The folder of a batch has its runs, and is locked while a worker
+trains it. If the worker is killed, the lock is released, and the next worker continues the batch.
 """
 
 import contextlib
@@ -35,20 +35,20 @@ from pac4sac.studies.watcher import Watcher
 from pac4sac.tasks import Task
 from pac4sac.training.continuation import continue_apart
 
-FOLDER, VALUES, OUTCOME, PASSED = "folder", "values", "outcome", "passed"  # of a trial
-LOST = 60  # seconds after which a trial without a folder belongs to nobody
+FOLDER, VALUES, OUTCOME, PASSED = "folder", "values", "outcome", "passed"  # attributes of a trial
+LOST = 60  # seconds after which a trial without a folder counts as abandoned
 DEFAULTS = "defaults"
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is searched, and how. It is the same for all workers of a search."""
+    """Hold the definition of a search, which is the same for all its workers."""
 
     objective: SearchObjective
     algo: str
     preset: str
-    settings: Mapping[str, Any]  # of all trials
+    settings: Mapping[str, Any]  # common settings of all trials
     space: Space
     seeds: tuple[int, ...]
     rungs: tuple[float, ...]  # fractions of the steps at which trials are compared
@@ -60,11 +60,11 @@ class Plan:
 
     @property
     def stages(self) -> tuple[float, ...]:
-        """Return the fractions of the steps at which training stops, the last of which is 1."""
+        """Return the fractions of the steps at which training stops; the last one is 1."""
         return (*self.rungs, 1.0)
 
     def facts(self) -> dict[str, Any]:
-        """Return what must agree when a search continues."""
+        """Return the facts that must agree when a search continues."""
         return {
             "tasks": {task.name: task.steps for task in self.tasks},
             "algo": self.algo,
@@ -81,7 +81,7 @@ class Plan:
         return StudyVariant(name, self.algo, self.preset, {**self.settings, **chosen})
 
     def study(self, variants: Sequence[StudyVariant], part: float) -> Study:
-        """Return the study that trains variants up to a fraction of the steps."""
+        """Return the study that trains variants to a fraction of the steps."""
         tasks = tuple(task.changed({"steps": steps_at(task, part)}) for task in self.tasks)
         names = ", ".join(task.name for task in self.tasks)
         title = f"Search: settings of {self.algo} on {names}"
@@ -103,7 +103,7 @@ def steps_at(task: Task, part: float) -> int:
 
 
 class SearchStopped(Exception):
-    """An error that ends a search for now; the same call continues it."""
+    """Signal that a search was interrupted; the same call continues it."""
 
     def __init__(self, reason: StopReason | None) -> None:
         super().__init__(str(reason))
@@ -111,7 +111,7 @@ class SearchStopped(Exception):
 
 
 class Search:
-    """Trains the trials of a search until it has as many as wanted."""
+    """Train the trials of a search up to a wanted number."""
 
     def __init__(
         self,
@@ -130,15 +130,15 @@ class Search:
         """Begin or continue the search in a storage.
 
         Args:
-            plan: What is searched.
+            plan: Definition of the search.
             storage: Storage of Optuna.
             root: Folder of the search.
-            watcher: Is informed of the progress of training.
+            watcher: Object that is informed of the progress of training.
             sampler: Name of the sampler.
             pruner: Name of the pruner.
             sampler_seed: Seed of the sampler.
             at_once: Number of trials of a batch.
-            max_minutes: Time after which training stops; a later call continues.
+            max_minutes: Time limit in minutes; a later call continues.
             launching: Further arguments of `run_study`.
 
         Raises:
@@ -150,7 +150,7 @@ class Search:
         name = "-".join(["pac4sac", plan.algo, *(task.name for task in plan.tasks)])
         directions = optuna.study.StudyDirection
         lower = plan.objective.lower_is_better
-        make_sampler(sampler, plan.space, sampler_seed)  # reports a mistake before anything
+        make_sampler(sampler, plan.space, sampler_seed)  # reports a mistake before any training
         self.study = optuna.create_study(
             storage=storage,
             pruner=make_pruner(pruner),
@@ -162,7 +162,7 @@ class Search:
         self.references: dict[float, dict[str, ScoreReference]] = {}
 
     def run(self, trials: int) -> bool:
-        """Train trials until the storage has as many as wanted; return whether all have ended.
+        """Train trials until the storage has the wanted number; return whether all have ended.
 
         Raises:
             SearchStopped: If a stop was requested.
@@ -198,18 +198,18 @@ class Search:
         if not result.complete:
             raise SearchStopped(result.reason)
 
-    # --- which trials are next
+    # --- choice of the next trials
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep other workers of this folder from choosing trials meanwhile."""
+        """Prevent other workers of this folder from choosing trials inside a `with` block."""
         self.root.mkdir(parents=True, exist_ok=True)
         with (self.root / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def _check_facts(self) -> None:
-        """Store what is searched, or refuse to continue if it is something else."""
+        """Store the definition of the search, or refuse to continue a different one."""
         facts = json.loads(json.dumps(self.plan.facts()))
         stored = self.study.user_attrs.get("facts")
         if stored is None:
@@ -220,12 +220,12 @@ class Search:
         if differing := [name for name in facts if facts[name] != stored.get(name)]:
             name = differing[0]
             raise UserError(
-                f"The search in {self.root} has other {name}: {stored.get(name)}, not "
+                f"The search in {self.root} has another value of {name}: {stored.get(name)}, not "
                 f"{facts[name]}. Choose another folder with --out, and another --storage."
             )
 
     def _next_batch(self, most: int) -> tuple[list[Trial], Path]:
-        """Return a batch that a killed worker has left, or a new one; nothing if there is none."""
+        """Return a batch of a killed worker, or a new one; an empty batch if there is none."""
         for place, left in self._left_batches().items():
             return [Trial(self.study, trial._trial_id) for trial in left], Path(place)
         batch: list[Trial] = []
@@ -241,7 +241,7 @@ class Search:
         return batch, folder
 
     def _left_batches(self) -> dict[str, list[FrozenTrial]]:
-        """Return the running trials of this folder that nobody trains, by the folder of a batch."""
+        """Return the abandoned trials of this folder, by the folder of their batch."""
         running = self.trials(TrialState.RUNNING)
         for trial in running:
             began = trial.datetime_start or datetime.now()
@@ -257,7 +257,8 @@ class Search:
         }
 
     def _ask(self) -> Trial | None:
-        """Return a new trial; None if it has the settings of one that has ended, and its value."""
+        """Return a new trial; None if its settings repeat those of an ended trial, whose value it
+        gets."""
         number = len(self.study.get_trials(deepcopy=False))
         self.study.sampler = make_sampler(
             self.sampler, self.plan.space, self.sampler_seed * 100_003 + number
@@ -279,7 +280,7 @@ class Search:
     # --- training
 
     def _train_defaults(self) -> None:
-        """Train the default settings, by which the scores of several tasks are normalised."""
+        """Train the default settings, with which the scores of several tasks are normalised."""
         if len(self.plan.tasks) == 1:
             return
         before: Path | None = None
@@ -294,7 +295,7 @@ class Search:
             before = folder
 
     def _train(self, batch: Sequence[Trial], folder: Path) -> None:
-        """Train a batch from stage to stage, with the trials that are left at each rung."""
+        """Train a batch stage by stage, with the trials that remain at each rung."""
         left = {f"trial-{trial.number:04d}": trial for trial in batch}
         settings = {name: dict(trial.params) for name, trial in left.items()}
         left = {name: t for name, t in left.items() if self._is_allowed(t, settings[name])}
@@ -313,7 +314,8 @@ class Search:
             before = place
 
     def _is_allowed(self, trial: Trial, settings: Mapping[str, Any]) -> bool:
-        """Return whether settings fit each other; a trial whose settings do not has failed."""
+        """Return whether settings are compatible with each other; a trial with others counts as
+        failed."""
         try:
             make_config(self.plan.algo, self.plan.preset, {**self.plan.settings, **settings})
         except UserError as error:
@@ -325,7 +327,7 @@ class Search:
     def _train_stage(
         self, study: Study, place: Path, before: Path | None
     ) -> dict[str, list[RunRecord]]:
-        """Train variants to the steps of a stage, from where the stage before ended.
+        """Train variants to the steps of a stage, from the end of the previous one.
 
         Returns:
             The runs of each variant.
@@ -347,9 +349,9 @@ class Search:
         return {label: by_label[label] for label in labels}
 
     def _note(self, trial: Trial, runs: Sequence[RunRecord], part: float) -> bool:
-        """Store what a trial has achieved; return whether all of its runs have a result.
+        """Store the values of a trial; return whether all of its runs have a result.
 
-        One that has not counts as pruned, which is worse than any trial with results.
+        A trial without all results counts as pruned, which is worse than any other trial.
         """
         objective = self.plan.objective
         try:
@@ -371,7 +373,7 @@ class Search:
         return True
 
     def _goes_on(self, trial: Trial, part: float) -> bool:
-        """Return whether a trial continues after a rung; a decision is made once."""
+        """Return whether a trial continues after a rung; each decision is made only once."""
         if trial.user_attrs.get(PASSED, 0) >= part:
             return True
         if trial.should_prune():

@@ -1,4 +1,4 @@
-"""Search spaces: which settings of an algorithm are searched, and over which values.
+"""Search spaces: the searched settings of an algorithm, and their values.
 
 A space is written as text (`lr=1e-5:1e-2:log`), as a table in TOML, or as a dictionary.
 """
@@ -16,14 +16,14 @@ from pac4sac.base.files import read_toml
 from pac4sac.base.ranges import check_value
 from pac4sac.base.text import did_you_mean, setting_text
 
-Setting = dataclasses.Field[Any]  # of the algorithm's Config
+Setting = dataclasses.Field[Any]  # field of the algorithm's Config
 FORMS = "LOW:HIGH, LOW:HIGH:log, LOW:HIGH:STEP or A,B,C"
 KEYS = {"low", "high", "log", "step", "choices"}
 
 
 @dataclass(frozen=True)
 class SearchedSetting:
-    """A setting that is searched, either over a range of numbers or over some values."""
+    """Hold a searched setting, with a range of numbers or a choice of values."""
 
     name: str
     choices: tuple[Any, ...] = ()  # empty for a range
@@ -45,7 +45,7 @@ class SearchedSetting:
         return bool(self.low <= value <= self.high)
 
     def distribution(self) -> Any:
-        """Return the parameter as Optuna takes it."""
+        """Return the distribution of the parameter for Optuna."""
         from optuna import distributions
 
         if self.choices:
@@ -60,7 +60,7 @@ Space = tuple[SearchedSetting, ...]
 
 
 def read_space(words: Iterable[str]) -> dict[str, Any]:
-    """Return the space that words of a command line name, as `make_space` takes it.
+    """Parse the words of --space for `make_space`.
 
     Args:
         words: Each `NAME=VALUES`, or the name of a TOML file with a table [space].
@@ -73,7 +73,7 @@ def read_space(words: Iterable[str]) -> dict[str, Any]:
         elif Path(word).suffix == ".toml":
             given |= _space_of_file(Path(word))
         else:
-            raise UserError(f"--space takes NAME={FORMS}, or a .toml file, not {word!r}.")
+            raise UserError(f"--space must be NAME={FORMS}, or a .toml file, not {word!r}.")
     return given
 
 
@@ -81,32 +81,34 @@ def _space_of_file(file: Path) -> dict[str, Any]:
     _, content = read_toml(file)
     space = content.get("space")
     if not isinstance(space, dict):
-        raise UserError(f"{file} has no table [space].")
+        raise UserError(f"{file} has no table [space]; add one.")
     return space
 
 
 def make_space(algo: str, given: Mapping[str, Any]) -> Space:
-    """Return a search space after a check that the algorithm has its settings.
+    """Return a search space after a check that the algorithm has these settings.
 
     Args:
         algo: Name of the algorithm.
-        given: For each setting a text as on the command line, a list of values, a table with
-            `low` and `high` and maybe `log` or `step`, or a distribution of Optuna.
+        given: For each setting a string as on the command line, a list of values, a dictionary with
+            `low` and `high` and optionally `log` or `step`, or a distribution of Optuna.
 
     Raises:
         UserError: If a setting is unknown, or a range is empty, inverted or not allowed.
     """
     if not given:
-        raise UserError(f"Which settings are to be searched? Name some, as in --space lr={FORMS}.")
+        raise UserError(
+            f"The search space is empty; give at least one setting, as in --space lr={FORMS}."
+        )
     fields = {field.name: field for field in dataclasses.fields(get_algorithm(algo).agent.Config)}
     for name in given:
         if name not in fields:
-            raise UserError(f"{algo} has no setting {name}; {did_you_mean(name, fields)}")
+            raise UserError(f"{algo} has no setting {name!r}; {did_you_mean(name, fields)}")
     return tuple(_parameter(fields[name], values) for name, values in given.items())
 
 
 def _parameter(field: Setting, values: Any) -> SearchedSetting:
-    """Return the parameter of a setting, from any of the forms in which it may be written."""
+    """Return the parameter of a setting, given in any of the accepted forms."""
     if isinstance(values, str):
         values = _parsed(field, values)
     elif hasattr(values, "_asdict"):  # a distribution of Optuna
@@ -122,7 +124,7 @@ def _parameter(field: Setting, values: Any) -> SearchedSetting:
 
 
 def _parsed(field: Setting, text: str) -> Any:
-    """Return a list of values or a table with the ends of a range from a text."""
+    """Parse a string as a list of values, or as a dictionary with the ends of a range."""
     words = [word.strip() for word in text.split(":")]
     if len(words) == 1:
         return [convert_value(field, word.strip()) for word in text.split(",")]
@@ -148,10 +150,10 @@ def _of_choices(field: Setting, values: Any) -> SearchedSetting:
 
 
 def _of_range(field: Setting, table: Mapping[str, Any]) -> SearchedSetting:
-    """Return the parameter of a range whose ends are in a table."""
+    """Return the parameter of a range, given as a dictionary."""
     kind = type(field.default)
     if kind not in (int, float):
-        raise UserError(f"{field.name} is not a number; name its values, as in A,B.")
+        raise UserError(f"{field.name} is not a number; list its values, as in A,B.")
     low, high = (_number(field, table[end]) for end in ("low", "high"))
     step, log = table.get("step"), bool(table.get("log"))
     step = None if step is None or (step == 1 and kind is int) else _number(field, step)
@@ -159,7 +161,7 @@ def _of_range(field: Setting, table: Mapping[str, Any]) -> SearchedSetting:
         raise UserError(f"The range of {field.name} is empty: {low:g} is not below {high:g}.")
     if log and (low <= 0 or step is not None):
         raise UserError(
-            f"A logarithmic range of {field.name} must begin above 0 and has no step, not "
+            f"A logarithmic range of {field.name} must begin above 0 and have no step, not "
             f"{low:g}:{high:g}."
         )
     if step is not None and not 0 < step <= high - low:
@@ -170,7 +172,7 @@ def _of_range(field: Setting, table: Mapping[str, Any]) -> SearchedSetting:
 
 
 def _number(field: Setting, value: Any) -> float:
-    """Return an end or a step of a range, which must be whole for a whole setting."""
+    """Return an end or a step of a range; it must be whole for a setting of whole numbers."""
     try:
         number = float(value)
     except (TypeError, ValueError):

@@ -13,7 +13,7 @@ def open_storage(place: str) -> optuna.storages.BaseStorage:
         place: URL of a database, such as sqlite:///search.db, or the path of a journal file.
 
     Raises:
-        UserError: If it cannot be opened.
+        UserError: If the storage cannot be opened.
     """
     try:
         if "://" in place:
@@ -22,9 +22,9 @@ def open_storage(place: str) -> optuna.storages.BaseStorage:
     except (ImportError, OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"The storage {place} cannot be opened ({reason}).") from error
-    except Exception as error:  # any error of a driver of a database
+    except Exception as error:  # database drivers can raise any exception
         reason = str(error).strip().splitlines()[0]
         raise UserError(
-            f"The storage {place} is not a database that Optuna can use ({reason}); give a URL "
+            f"Optuna cannot use the storage {place} ({reason}); give a URL "
             "such as sqlite:///search.db, or the path of a journal file."
         ) from error

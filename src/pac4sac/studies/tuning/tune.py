@@ -1,4 +1,5 @@
-"""`pac4sac.tune`: search settings, train the best ones again with fresh seeds, report on both."""
+"""`pac4sac.tune`: search settings, train the best ones again with fresh seeds, and report on
+both."""
 
 import json
 import warnings
@@ -43,13 +44,13 @@ FEWEST_FOR_IMPORTANCE = 4  # trials with a value
 
 @dataclass(frozen=True)
 class Tuning:
-    """The result of `tune`. Printing it shows what the command `pac4sac tune` prints.
+    """Hold the result of `tune`; printing it shows the output of `pac4sac tune`.
 
     Attributes:
         folder: Folder of the search.
         complete: Whether all trials and the final training have ended; if not, the same call
             continues.
-        reason: Why it is not complete.
+        reason: Why it is not complete; None if it is.
         settings: The best settings found; empty if no trial has a result.
         summary: Content of tune.json: trials, scores, importance of the settings.
         page: The report.
@@ -109,47 +110,48 @@ def tune(
     trust: str | Iterable[str] = (),
     **options: Any,
 ) -> Tuning:
-    """Search the settings of an algorithm, each trial with several seeds.
+    """Search settings of an algorithm, each trial with several seeds.
 
-    Trials that differ in per-run settings train in one cohort. At the end the best settings and
-    the defaults are trained with fresh seeds, because the best of many trials was also lucky. The
-    same call continues a search that was interrupted, and several calls on one storage and folder
-    share the trials among them.
+    Trials that differ only in per-run settings train in one cohort. At the end the best settings
+    and the defaults are trained with fresh seeds, because the best of many trials was also lucky.
+    The same call continues an interrupted search, and several calls with the same storage and
+    folder share its trials.
 
     Args:
-        task: Name of a task, a `Task`, or several, whose scores are normalised: 0 is a random
-            policy, 1 the default settings.
+        task: Name of a task, a `Task`, or a list of these. Scores on several tasks are normalised:
+            0 is a random policy, 1 the default settings.
         algo: Name of the algorithm.
-        space: For each setting to search a text such as "1e-5:1e-2:log", "1:10" or "relu,silu", a
-            list of values, a table with low, high and maybe log or step, or a distribution of
-            Optuna.
+        space: For each searched setting a string such as "1e-5:1e-2:log", "1:10" or "relu,silu", a
+            list of values, a dictionary with low, high and optionally log or step, or a
+            distribution of Optuna.
         trials: Number of trials of the whole search.
         seeds: Seeds of each trial.
         fresh_seeds: Seeds of the final training, other than those of the trials.
         objective: "final" for the last evaluation, "area" for the mean return of all training
-            episodes, "regret" where the task has a return threshold.
+            episodes, "regret" for a task with a return threshold.
         preset: Preset of all trials.
         settings: Settings of all trials.
-        steps: Environment steps of each run; None for the task's.
-        sampler: Name of a sampler of Optuna, maybe with arguments as in "TPE:n_startup_trials=5".
+        steps: Environment steps of each run; None for the task's default.
+        sampler: Name of a sampler of Optuna, with optional arguments as in
+            "TPE:n_startup_trials=5".
         pruner: "seeds" to end trials whose seeds are significantly worse than the best ones,
             "none", or the name of a pruner of Optuna.
         rungs: Fractions of the steps at which trials may be pruned.
         sampler_seed: Seed of the sampler.
-        at_once: Number of trials that are chosen and trained together.
+        at_once: Number of trials to choose and train together.
         storage: URL of a database or path of a journal file for Optuna; None for one in `out`.
-        out: Folder; None for one in experiments/.
-        parallel: Number of cohorts to train at a time; None to choose.
-        memory: Bytes that the tensors of one cohort may take; None for half of what is free.
-        max_minutes: Stop after this time; the same call continues.
+        out: Folder of the search; None for a new one in experiments/.
+        parallel: Number of cohorts to train at the same time; None to choose automatically.
+        memory: Largest number of bytes of one cohort's tensors; None for half of the free memory.
+        max_minutes: Time limit in minutes; the same call continues.
         engine: "local", or "ray" for a Ray cluster.
         address: Address of the Ray cluster.
-        watcher: Is informed of the progress.
+        watcher: Object that is informed of the progress.
         trust: Custom modules that may be imported.
         **options: Fields of `Options`, as in `train`.
 
     Returns:
-        The best settings, how they do with fresh seeds, and the report.
+        The best settings, their result with fresh seeds, and the report.
 
     Raises:
         UserError: If an argument is wrong, or a cohort failed.
@@ -208,17 +210,21 @@ def _plan(
     rungs: Sequence[float],
     options: Mapping[str, Any],
 ) -> Plan:
-    """Return what is searched, after a check of all arguments."""
+    """Return the definition of the search after a check of all arguments."""
     grid = settings_grid(settings)
     if swept := [name for name, values in grid.items() if len(values) != 1]:
-        raise UserError(f"A search takes one value for {swept[0]}; search it with --space.")
+        raise UserError(
+            f"A search needs a single value for {swept[0]}; search over it with --space."
+        )
     values = {name: each for name, (each,) in grid.items()}
     parameters = make_space(algo, space)
     if both := [each.name for each in parameters if each.name in values]:
-        raise UserError(f"{both[0]} is searched and has a value too; leave one of them out.")
+        raise UserError(
+            f"{both[0]} is in the search space and also has a fixed value; omit one of them."
+        )
     for task in objective.tasks:
         check_computing(make_options(task.steps, options))
-        make_runs(task, algo, preset, [0], grid)  # reports a wrong setting
+        make_runs(task, algo, preset, [0], grid)  # reports an invalid setting
     runs = make_runs(objective.tasks[0], algo, preset, [0], grid)
     stages = _rungs(objective.tasks, rungs, int(runs[0].config.warmup))
     chosen = tuple(seed_list(seeds))
@@ -226,13 +232,13 @@ def _plan(
 
 
 def _rungs(tasks: Sequence[Task], rungs: Sequence[float], warmup: int) -> tuple[float, ...]:
-    """Return the rungs in their order, without those within the warm-up."""
+    """Return the rungs sorted, without those within the warm-up."""
     if wrong := [part for part in rungs if not 0 < part < 1]:
-        raise UserError(f"A rung is a fraction of the steps between 0 and 1, not {wrong[0]}.")
+        raise UserError(f"A rung must be a fraction of the steps between 0 and 1, not {wrong[0]}.")
     shortest = min(task.steps for task in tasks)
     if warmup >= shortest:
         raise UserError(
-            f"No trial would learn anything: the warm-up of {warmup} steps does not end within "
+            f"No trial would learn: the warm-up of {warmup} steps does not end within "
             f"{shortest} steps. Train longer with --steps, or set warmup to a smaller number."
         )
     return tuple(sorted({float(part) for part in rungs if part * shortest > warmup}))
@@ -240,15 +246,15 @@ def _rungs(tasks: Sequence[Task], rungs: Sequence[float], warmup: int) -> tuple[
 
 def _check_numbers(plan: Plan, trials: int, at_once: int, fresh: Sequence[int]) -> None:
     if trials < 1 or at_once < 1:
-        raise UserError(f"At least one trial is needed, not {min(trials, at_once)}.")
+        raise UserError(f"The number of trials must be at least 1, not {min(trials, at_once)}.")
     if shared := sorted({*plan.seeds} & {*fresh}):
         raise UserError(
-            f"Seed {shared[0]} is used by trials and by the final training; fresh seeds must be "
-            "others."
+            f"Seed {shared[0]} is used by trials and by the final training; choose other fresh "
+            f"seeds."
         )
     names = [task.name for task in plan.tasks]
     if len({*names}) < len(names):
-        raise UserError("A task is named twice.")
+        raise UserError("A task is listed twice; list each one once.")
 
 
 def _folder_name(plan: Plan) -> str:
@@ -319,7 +325,7 @@ def _summary(search: Search, fresh: Sequence[int], how: Mapping[str, str]) -> di
 
 
 def _about_trial(trial: FrozenTrial) -> dict[str, Any]:
-    """Return what tune.json holds of a trial; only a complete one has a value."""
+    """Return the entry of a trial in tune.json; only complete trials have a value."""
     is_complete = trial.state == TrialState.COMPLETE
     return {
         "number": trial.number,
@@ -337,7 +343,7 @@ def _scores(search: Search, values: Mapping[str, Sequence[float]]) -> dict[str, 
 
 
 def _importance(search: Search) -> dict[str, float]:
-    """Return how much each setting matters for the value of a trial, by PED-ANOVA."""
+    """Return the importance of each setting for the value of a trial (PED-ANOVA)."""
     if len({trial.value for trial in search.trials(TrialState.COMPLETE)}) < FEWEST_FOR_IMPORTANCE:
         return {}
     with warnings.catch_warnings():
@@ -345,7 +351,7 @@ def _importance(search: Search) -> dict[str, float]:
         try:
             evaluator = PedAnovaImportanceEvaluator()
             return dict(get_param_importances(search.study, evaluator=evaluator))
-        except (ValueError, RuntimeError):  # too few trials in the better part
+        except (ValueError, RuntimeError):  # too few good trials
             return {}
 
 
