@@ -52,6 +52,12 @@ def test_settings_are_taken_under_other_names() -> None:
     assert run.given == {"policy_delay": 3}
 
 
+def test_a_learning_rate_that_falls_gets_an_answer() -> None:
+    with pytest.raises(UserError, match=r"lin_7\.3e-4.*lr=7\.3e-4, lr_schedule=linear") as refusal:
+        make_config("sac", overrides={"learning_rate": "lin_7.3e-4"})
+    assert "lr_steps" in str(refusal.value)
+
+
 def test_an_own_setting_of_that_name_comes_first() -> None:
     assert our_settings({"learning_rate": 1}, ["lr", "learning_rate"]) == {"learning_rate": 1}
 

@@ -60,7 +60,7 @@ def test_a_schedule_falls_from_the_rate_to_a_share_of_it_and_stays_there() -> No
 
 def test_a_schedule_follows_the_steps_of_the_network_and_the_updates_per_step() -> None:
     runs = [{"lr_steps": 10}, {"lr_steps": 10, "updates_per_step": 2}, {"critic_lr": 0.3}]
-    agent = make_agent("sac", *runs, lr=0.1, lr_schedule="linear", lr_end=0.0)
+    agent = make_agent("sac", *runs, lr=0.1, lr_schedule="linear")
     state = agent.initial_state(range(3), CPU)
     state["critic/count"].fill_(5)
     assert agent.learning_rate(state, "critic").tolist() == pytest.approx(
@@ -73,6 +73,15 @@ def test_a_schedule_follows_the_steps_of_the_network_and_the_updates_per_step() 
     agent.adam(state, "log_alpha", torch.ones(3, 1, 1), torch.zeros(3), everyone)
     assert torch.equal(before[0], state["log_alpha"][0])
     assert not torch.equal(before[1:], state["log_alpha"][1:])
+
+
+def test_a_schedule_ends_at_0_or_at_the_agents_own_share() -> None:
+    for algo, end in {"sac": [0.0], "pac4sac": [0.0], "xqc": [0.02], "flashsac": [0.05]}.items():
+        own = {} if end == [0.0] else {"lr_end": 10 * end[0]}
+        agent = make_agent(algo, lr=0.1, lr_schedule="cosine", lr_steps=5, **own)
+        state = agent.initial_state([0], CPU)
+        state["actor/count"].fill_(99)
+        assert agent.learning_rate(state, "actor").tolist() == pytest.approx(end)
 
 
 # --- the categorical critic
@@ -338,7 +347,7 @@ def test_flashsacs_actor_is_normalised_by_states_and_next_states_together() -> N
             {"norm": True},
             "The residual networks of flashsac have no layer normalisation; leave norm at false.",
         ),
-        ("sac", {"lr_end": 1.5}, "lr_end must be a number in [0, 1], not 1.5."),
+        ("xqc", {"lr_end": 1.5}, "lr_end must be a number in [0, 1], not 1.5."),
         ("sac", {"lr_steps": 0}, "lr_steps must be a whole number at least 1, not 0."),
         (
             "sac",

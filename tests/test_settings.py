@@ -284,6 +284,14 @@ def test_a_stored_run_is_read_without_retired_settings_that_had_no_effect() -> N
     assert stored_config("pac4sac", config | retired) == make_config("pac4sac")
 
 
+@pytest.mark.parametrize("algo", ["pac4sac", "flashsac"])
+def test_runs_from_when_every_agent_had_the_end_of_a_schedule_are_read(algo: str) -> None:
+    config = dataclasses.asdict(make_config(algo)) | {"lr_end": 0.25}
+    read = dataclasses.asdict(stored_config(algo, config))
+    assert read.get("lr_end") == {"flashsac": 0.25}.get(algo)
+    assert read["lr_steps"] == config["lr_steps"]
+
+
 def test_a_stored_run_whose_retired_setting_had_an_effect_is_refused() -> None:
     config = dataclasses.asdict(make_config("pac4sac"))
     with pytest.raises(UserError, match="pac4sac no longer has the settings prior=moving"):

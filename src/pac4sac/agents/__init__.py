@@ -103,13 +103,14 @@ RETIRED: Mapping[str, Any] = {
     **{"head": "gaussian", "objective": "paper", "complexity": "paper", "loss_range": 1.0},
     **{"target": "mean", "exploration_batch": "same", "shooting": "independent"},
     **dict.fromkeys(("delta", "loss_scale", "bound_lambda", "observation_variance", "forgetting")),
+    "lr_end": None,  # some agents have it still
 }
 
 
 # Settings that runs stored before they existed lack, with the value that was in effect.
 ADDED: Mapping[str, Any] = {
     **{"log_std_max": 1.0, "alpha_beta_1": 0.5},
-    **{"lr_schedule": "constant", "lr_end": 0.1, "lr_steps": 1_000_000},
+    **{"lr_schedule": "constant", "lr_steps": 1_000_000},
 }
 
 

@@ -542,13 +542,15 @@ class Agent(ABC):
 
     def learning_rate(self, state: State, name: str) -> Tensor:
         """Return the present learning rate [R] of a network, or of log_alpha. A schedule follows
-        the steps that the network itself has taken."""
+        the steps that the network itself has taken, and ends at 0 or at the share `lr_end`, if
+        there is such a setting."""
         rate = learning_rate(state, name)
         if self.config.lr_schedule == "constant":
             return rate
         h = Hyper(state)
         progress = state[f"{name}/count"] / (h.lr_steps * h.updates_per_step)
-        return scheduled(self.config.lr_schedule, rate, h.lr_end, progress)
+        end = state.get("hyper/lr_end", torch.zeros_like(rate))
+        return scheduled(self.config.lr_schedule, rate, end, progress)
 
     def _check_per_run(self, what: str, value: Tensor) -> None:
         if value.shape != (self.runs,):

@@ -59,7 +59,7 @@ class FlashSacConfig(XqcConfig):
     depth: int = new_default(AgentConfig, "depth", 2)
     critic_width: int = new_default(AgentConfig, "critic_width", 256)
     lr_schedule: str = new_default(AgentConfig, "lr_schedule", "cosine")
-    lr_end: float = new_default(AgentConfig, "lr_end", 0.5)
+    lr_end: float = new_default(XqcConfig, "lr_end", 0.5)
     target_entropy: float = new_default(SacConfig, "target_entropy", TARGET_ENTROPY)
 
     def __post_init__(self) -> None:

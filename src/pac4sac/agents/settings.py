@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pac4sac.agents.coloured_noise import COLOURS
 from pac4sac.agents.schedule import SCHEDULES
 from pac4sac.base.errors import UserError
+from pac4sac.base.known_names import LINEAR, linear_schedule
 from pac4sac.base.ranges import ANY as ANY  # custom agents import these from here
 from pac4sac.base.ranges import AT_LEAST_ONE as AT_LEAST_ONE
 from pac4sac.base.ranges import BELOW_ONE as BELOW_ONE
@@ -130,7 +131,6 @@ class AgentConfig:
     lr_schedule: str = structural(
         "constant", SCHEDULES, "how the learning rates fall with the steps of their network"
     )
-    lr_end: float = per_run(0.1, UNIT, "share of a learning rate that a schedule ends at")
     lr_steps: int = per_run(
         1_000_000, AT_LEAST_ONE, "environment steps until a schedule of learning rates ends"
     )
@@ -226,4 +226,6 @@ def convert_value(f: "dataclasses.Field[Any]", text: str) -> Any:
             return int(text)
         return float(text) if type(f.default) is float else text
     except (ValueError, KeyError):
+        if text.startswith(LINEAR):
+            raise linear_schedule(f.name, text) from None
         return text  # check_value then says what was expected

@@ -22,6 +22,7 @@ from pac4sac.agents.sac import Sac, SacConfig
 from pac4sac.agents.settings import (
     AT_LEAST_ONE,
     REPRODUCTION_AUTO,
+    UNIT,
     AgentConfig,
     new_default,
     per_run,
@@ -51,6 +52,7 @@ class XqcConfig(CategoricalConfig):
     depth: int = new_default(AgentConfig, "depth", 4)
     critic_width: int = new_default(AgentConfig, "critic_width", 512)
     lr_schedule: str = new_default(AgentConfig, "lr_schedule", "linear")
+    lr_end: float = per_run(0.1, UNIT, "share of a learning rate that a schedule ends at")
     alpha: float = new_default(SacConfig, "alpha", 0.01)
     alpha_loss: str = new_default(SacConfig, "alpha_loss", "plain")
     target_entropy: float = new_default(SacConfig, "target_entropy", -0.5)

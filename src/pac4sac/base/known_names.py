@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 SB3, CLEANRL, ZOO = "SB3", "CleanRL", "RL Zoo"
 BOTH = f"{SB3}, {CLEANRL}"
+LINEAR = "lin_"  # before a learning rate that falls to 0, in RL Zoo
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,15 @@ def _renamed(given: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, An
             raise UserError(f"{same} are the same option; give only one of them.")
         renamed[names[name]] = value
     return renamed
+
+
+def linear_schedule(name: str, value: str) -> UserError:
+    """Return the error about a learning rate that falls to 0, as RL Zoo writes it."""
+    first = value.removeprefix(LINEAR)
+    return UserError(
+        f"{name} must be a number, not {value!r} of {ZOO}: set {name}={first}, "
+        "lr_schedule=linear and lr_steps to the steps of the training."
+    )
 
 
 def no_such_setting(owner: str, name: str, known: Iterable[str]) -> UserError:
