@@ -17,8 +17,8 @@ import sys
 import tempfile
 import tomllib
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from email import message_from_bytes
 from pathlib import Path
 
@@ -47,12 +47,21 @@ for task in sys.argv[1:]:
 
 @dataclass(frozen=True)
 class Unused:
-    """Dependencies and files of a package that training does not load, the latter as patterns."""
+    """What training does not load of a package, and lines that slow it down.
+
+    Attributes:
+        dependencies: Packages that it requires.
+        files: Patterns of its files.
+        lines: Lines of its files, by file.
+    """
 
     dependencies: frozenset[str] = frozenset()
     files: tuple[str, ...] = ()
+    lines: Mapping[str, str] = field(default_factory=dict)
 
 
+NOTHING = Unused()
+SHOW_ALWAYS = "warnings.simplefilter('always', DeprecationWarning)"
 DRAWING = {"pyopengl", "etils", "websockets"}
 TYPED = ("*.pyi", "*/py.typed")  # for type checkers
 UNUSED = {
@@ -95,6 +104,8 @@ UNUSED = {
             "dm_control/mujoco/testing/*",
             "dm_control/suite/*.png",
         ),
+        # With NumPy 2.5 it would print several warnings in every step.
+        {"dm_control/composer/environment.py": SHOW_ALWAYS},
     ),
     "gymnasium": Unused(files=("gymnasium/envs/*/img/*", *TYPED)),
     "lxml": Unused(
@@ -201,7 +212,7 @@ def needed_wheels(
         seen.add((name, str(extras)))
         if name not in wheels:
             wheels[name] = source.wheel(requirement)
-        unused = UNUSED.get(name, Unused()).dependencies
+        unused = UNUSED.get(name, NOTHING).dependencies
         for each in required_by(wheels[name]):
             if applies(each, ["", *extras], target) and canonicalize_name(each.name) not in unused:
                 waiting.append(each)
@@ -222,13 +233,17 @@ def required_by(wheel: Path) -> Iterator[Requirement]:
             yield Requirement(text)
 
 
-def unpack(wheel: Path, folder: Path, unused: Sequence[str] = ()) -> None:
-    """Unpack a wheel into a folder, without the files that fit a pattern."""
-    patterns = [*unused, "*.dist-info/RECORD"]  # the list of files would be wrong
+def unpack(wheel: Path, folder: Path, unused: Unused = NOTHING) -> None:
+    """Unpack a wheel into a folder, without what is unused."""
+    patterns = [*unused.files, "*.dist-info/RECORD"]  # the list of files would be wrong
     with zipfile.ZipFile(wheel) as content:
         for name in content.namelist():
             if not any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
                 content.extract(name, folder)
+    for name, line in unused.lines.items():
+        path = folder / name
+        if path.is_file():
+            path.write_text(path.read_text().replace(f"\n{line}\n", "\n"))
 
 
 def add_folder(folder: Path, kit: Path) -> None:
@@ -292,7 +307,7 @@ def make(options: argparse.Namespace) -> None:
         wheels = needed_wheels(wanted, names(options.present), source)
         for name, wheel in sorted(wheels.items()):
             before = folder_bytes(made)
-            unpack(wheel, made, UNUSED.get(name, Unused()).files)
+            unpack(wheel, made, UNUSED.get(name, NOTHING))
             shown = "-".join(wheel.name.split("-")[:2])
             print(f"{(folder_bytes(made) - before) / MIB:7.2f} MiB  {shown}")
         for added in options.add:
