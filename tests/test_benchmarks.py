@@ -127,3 +127,30 @@ def test_runs_that_cannot_be_split_are_refused(arguments, capsys):
     with pytest.raises(SystemExit):
         importlib.import_module("end_to_end").main(arguments)
     assert "split" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_kernels_of_an_update_are_listed_by_time_and_kind(tmp_path):
+    content = run("kernels", tmp_path / "kernels.json", "--algo", "ddpg", "--runs", "1,2")
+    rows = content["tables"]["kernels, 2 runs"]["rows"]
+    times = [row["µs"] for row in rows]
+    assert times == sorted(times, reverse=True)
+    assert any(row["kind"] == "matrix products" and row["launches"] >= 1 for row in rows)
+    summary = content["tables"]["update"]["rows"]
+    assert [row["runs"] for row in summary] == [1, 2]
+    kinds = ("matrix products", "Adam and Polyak", "copies", "the rest")
+    total = sum(summary[1][f"{kind} µs"] for kind in kinds)
+    assert total == pytest.approx(sum(times))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kind"),
+    [
+        ("void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_64x64>", "matrix products"),
+        ("void cublasLt::splitKreduce_kernel<32, 16, int, float>", "matrix products"),
+        ("triton_poi_fused_abs_add_addcdiv_bitwise_and_lerp", "Adam and Polyak"),
+        ("triton_per_fused_add_bmm_cat_exp_mul", "the rest"),
+        ("Memcpy DtoD (Device -> Device)", "copies"),
+    ],
+)
+def test_a_kernel_is_known_by_its_name(kernel, kind):
+    assert importlib.import_module("kernels").kind_of(kernel) == kind

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-BEGAN = time.monotonic()  # before the slow imports
+STARTED = time.monotonic()  # before the slow imports
 
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
@@ -168,18 +168,22 @@ class CampaignWatcher(Watcher):
     """Records the progress of all cohorts, and prints a line each minute."""
 
     console: Console
+    began: float  # of this call
     courses: dict[Path, Course] = field(default_factory=dict)
     runs: dict[Path, int] = field(default_factory=dict)
     printed: float = 0.0
 
     def progress(self, cohort: PlannedCohort, step: int, steps: int) -> None:
-        now = time.monotonic() - BEGAN
+        now = self.elapsed()
         course = self.courses.setdefault(cohort.folder, Course((now, step), (now, step)))
         course.last = (now, step)
         self.runs[cohort.folder] = len(cohort.runs)
         if now - self.printed > BETWEEN_LINES:
             self.printed = now
             self.console.print(self.line(now))
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self.began
 
     def line(self, now: float) -> str:
         active = [path for path, each in self.courses.items() if each.outcome == "running"]
@@ -254,7 +258,7 @@ def train(
         studies: What to train.
         watcher: Is informed of the progress.
         parallel: Cohorts at a time; None to choose.
-        stop_after: Seconds after the start of this program at which cohorts are asked to stop.
+        stop_after: Seconds after the start of this call at which cohorts are asked to stop.
         patience: Seconds for their checkpoints. Cohorts that take longer are ended: those that
             still compile, for instance. Their last checkpoint counts.
 
@@ -267,12 +271,12 @@ def train(
     used = {**studies[0].study.options, **studies[0].options}
     device = place_for_cohorts(used.get("device", "auto"), None).device
     at_a_time = parallel or side_by_side(cohorts, device)
-    left = stop_after - (time.monotonic() - BEGAN)
+    left = max(1.0, stop_after - watcher.elapsed())
     watcher.console.print(
         f"{len(cohorts)} cohorts, {at_a_time} at a time on {device}, for {left:.0f} s"
     )
-    stop = StopRequest(max(left, 1.0) / 60)
-    by_force = threading.Timer(max(left, 1.0) + patience, os.kill, (os.getpid(), signal.SIGINT))
+    stop = StopRequest(left / 60)
+    by_force = threading.Timer(left + patience, os.kill, (os.getpid(), signal.SIGINT))
     by_force.daemon = True
     by_force.start()
     try:
@@ -363,12 +367,12 @@ def run(options: argparse.Namespace) -> int:
     console = Console(highlight=False, width=120)
     asked = commands(options.file)
     studies = planned_studies(asked, options.folder, known_runs(options.known))
-    watcher = CampaignWatcher(console)
+    watcher = CampaignWatcher(console, options.began)
     patience = max(1.0, options.reserve / 2 - GRACE / 2)
     stop_after = options.seconds - options.reserve
     failures = train(studies, watcher, options.parallel, stop_after, patience)
     content = list(rows(studies, watcher))
-    seconds = time.monotonic() - BEGAN
+    seconds = watcher.elapsed()
     console.print(table(content))
     done, all_runs = (sum(row[name] for row in content) for name in ("finished", "runs"))
     console.print(
@@ -446,8 +450,9 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, began: float | None = None) -> int:
     options = parser().parse_args(arguments)
+    options.began = time.monotonic() if began is None else began
     try:
         return int(options.action(options))
     except (UserError, OSError) as error:
@@ -456,4 +461,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(began=STARTED))
