@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
+import scipy  # loads its parts when they are first used
 import torch
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 from torch import Tensor
 
 from pac4sac.agents import replay
@@ -244,7 +244,7 @@ def value_error(values: ValueErrors, delta: float) -> Estimate:
     deviation = math.sqrt((n - 1) / n * ((np.array(without) - np.mean(without)) ** 2).sum())
     spread = float(values.episode_means(values.v).mean())
     below = _squared_mean_error(weight, error) + spread
-    low = below - float(stdtrit(n - 1, 1 - delta / 2)) * deviation
+    low = below - float(scipy.special.stdtrit(n - 1, 1 - delta / 2)) * deviation
     return Estimate(above.value, max(low, spread, 0.0), above.high)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from scipy import stats
+import scipy  # loads its parts when they are first used: scipy.stats takes a second
 
 from pac4sac.base.text import NOTHING, p_text
 from pac4sac.paper.claims import CONTRADICTED, HOLDS, ClaimTest, JudgedClaim
@@ -245,7 +245,7 @@ def _trends(groups: Mapping[str, Sequence[tuple[int, float]]]) -> list[ClaimTest
     trends = {}
     for name, runs in groups.items():
         if len({shots for shots, _ in runs}) >= FEWEST_SHOTS:
-            trends[name] = stats.kendalltau(*zip(*runs, strict=True))
+            trends[name] = scipy.stats.kendalltau(*zip(*runs, strict=True))
     p_values = holm([float(trend.pvalue) for trend in trends.values()])
     tests = []
     for (name, trend), p in zip(trends.items(), p_values, strict=True):

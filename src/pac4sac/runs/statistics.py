@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # loads its parts when they are first used: scipy.stats takes a second
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
-from scipy.special import stdtrit
 
 Floats = NDArray[np.float64]
 # verdicts on the bias of a critic
@@ -64,7 +63,9 @@ def half_width(values: Floats, confidence: float = CONFIDENCE) -> Floats:
     The axis has at least two values.
     """
     n = len(values)
-    return np.asarray(stdtrit(n - 1, (1 + confidence) / 2) * values.std(0, ddof=1) / np.sqrt(n))
+    return np.asarray(
+        scipy.special.stdtrit(n - 1, (1 + confidence) / 2) * values.std(0, ddof=1) / np.sqrt(n)
+    )
 
 
 def mean_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
@@ -100,7 +101,9 @@ def interquartile_mean(strata: Sequence[ArrayLike], seed: int = SEED) -> Estimat
 
     def middle_half(*strata: Floats, axis: int) -> Floats:
         """Return the mean of the middle half of each stratum, averaged over strata."""
-        return np.asarray(np.mean([stats.trim_mean(x, 0.25, axis=axis) for x in strata], axis=0))
+        return np.asarray(
+            np.mean([scipy.stats.trim_mean(x, 0.25, axis=axis) for x in strata], axis=0)
+        )
 
     return _bootstrap(strata, middle_half, seed)
 
@@ -188,8 +191,8 @@ def welch_over_strata(
     # Degrees of freedom by Welch and Satterthwaite.
     parts = zip(variances, sides, strict=True)
     freedom = variance**2 / sum(part**2 / (side.n - 1) for part, side in parts)
-    half_width = float(stdtrit(freedom, (1 + confidence) / 2) * np.sqrt(variance))
-    p = float(2 * stats.t.sf(abs(difference) / np.sqrt(variance), freedom))
+    half_width = float(scipy.special.stdtrit(freedom, (1 + confidence) / 2) * np.sqrt(variance))
+    p = float(2 * scipy.stats.t.sf(abs(difference) / np.sqrt(variance), freedom))
     return Difference(difference, difference - half_width, difference + half_width, p)
 
 
@@ -212,8 +215,8 @@ def seeds_needed(
     spread = np.sqrt((ours.sd**2 + theirs.sd**2) / 2)
     n = np.arange(2, MOST_SEEDS + 1)
     shift = abs(ours.mean - theirs.mean) / spread * np.sqrt(n / 2)
-    limit = stdtrit(2 * n - 2, 1 - level / 2)
-    shown = stats.nct.sf(limit, 2 * n - 2, shift) >= power
+    limit = scipy.special.stdtrit(2 * n - 2, 1 - level / 2)
+    shown = scipy.stats.nct.sf(limit, 2 * n - 2, shift) >= power
     return int(n[np.argmax(shown)]) if shown.any() else MOST_SEEDS
 
 
@@ -235,13 +238,13 @@ def mann_whitney(ours: ArrayLike, theirs: ArrayLike) -> float | None:
     a, b = np.asarray(ours, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
     if min(len(a), len(b)) < 2 or np.ptp(np.concatenate([a, b])) == 0:
         return None
-    return float(stats.mannwhitneyu(a, b).pvalue)
+    return float(scipy.stats.mannwhitneyu(a, b).pvalue)
 
 
 def fisher(ours: tuple[int, int], theirs: tuple[int, int]) -> float:
     """Return Fisher's p-value for two pairs (solved runs, all runs)."""
     table = [[solved, n - solved] for solved, n in (ours, theirs)]
-    return float(stats.fisher_exact(table).pvalue)
+    return float(scipy.stats.fisher_exact(table).pvalue)
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -260,7 +263,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 def fraction(count: int, n: int) -> Estimate:
     """Return a fraction of runs with Wilson's interval, which is valid at 0 and 1 too."""
-    interval = stats.binomtest(count, n).proportion_ci(CONFIDENCE, method="wilson")
+    interval = scipy.stats.binomtest(count, n).proportion_ci(CONFIDENCE, method="wilson")
     return Estimate(count / n, float(interval.low), float(interval.high))
 
 
@@ -288,7 +291,7 @@ def _bootstrap(
     value = float(statistic(*arrays, axis=-1))
     if min(map(len, arrays)) < 2:
         return Estimate(value)
-    bootstrap = stats.bootstrap(
+    bootstrap = scipy.stats.bootstrap(
         arrays,
         statistic,
         axis=-1,

@@ -16,14 +16,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch._guards import TracingContext, tracing
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from pac4sac.agents.base import Agent
 from pac4sac.base.cores import cores
 from pac4sac.base.errors import UserError
+from pac4sac.base.memory import keep_freed_memory
 from pac4sac.training.learner import Learner, Operation, Prepare, Tensors, eager
 
 Operations = dict[str, Callable[[], None]]
@@ -114,6 +111,7 @@ def set_precision(name: str) -> None:
 
 def trace(operation: Operation, tensors: Tensors) -> Callable[..., Any]:
     """Return an operation, with its backward passes, as one graph of basic operations."""
+    from torch.fx.experimental.proxy_tensor import make_fx  # here: it takes a second to import
 
     def flat(*arguments: torch.Tensor) -> list[torch.Tensor]:
         operation(dict(zip(tensors, arguments, strict=True)))
@@ -124,6 +122,11 @@ def trace(operation: Operation, tensors: Tensors) -> Callable[..., Any]:
 
 def compiled(operation: Operation, tensors: Tensors) -> Callable[[], None]:
     """Trace an operation and compile the trace."""
+    # here, as they take a second to import
+    from torch._guards import TracingContext, tracing
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
     values: list[Any] = list(tensors.values())
     traced: Any = trace(operation, tensors)
     # Not torch.compile: it would check in every call whether more than the numbers has changed.
@@ -393,6 +396,7 @@ def make_learner(
     device = pick_device(how["device"])
     precision = how.get("precision", "float32")  # older checkpoints lack it
     set_precision(precision)
+    keep_freed_memory()
     learner = Learner(agent, seeds, steps, device)
     threads = learning_threads(learner) if how["threads"] == "auto" else how["threads"]
     torch.set_num_threads(threads)  # which compiled code keeps

@@ -17,9 +17,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy  # loads its parts when they are first used: scipy.stats takes a second
 import torch
 from numpy.typing import NDArray
-from scipy import stats
 from torch import Tensor
 
 from pac4sac.agents import bounds
@@ -188,7 +188,7 @@ class ValueErrors:
             return None
         deviation, ratio = (float(np.sqrt(np.mean(x**2))) for x in (d, e / d))
         varied = len(e) > 2 and np.ptp(d) > 0 and np.ptp(np.abs(e)) > 0
-        rank = float(stats.spearmanr(np.abs(e), d).statistic) if varied else math.nan
+        rank = float(scipy.stats.spearmanr(np.abs(e), d).statistic) if varied else math.nan
         covered = self.episode_means(
             (np.abs(self.error) <= WIDTH * self.deviation).astype(np.float64)
         )
