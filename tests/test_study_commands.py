@@ -132,10 +132,7 @@ def test_a_plan_is_for_the_device_of_the_study(
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     Path(tiny).write_text(TINY.replace('device = "cpu"', 'device = "cuda"'))
     assert main(["study", "plan", tiny, "--no-trial"]) == 2
-    assert (
-        "This machine has no cuda, so its free memory is unknown"
-        in (capsys.readouterr().err)
-    )
+    assert "This machine has no cuda, so its free memory is unknown" in (capsys.readouterr().err)
     assert main(["study", "plan", tiny, "--no-trial", "--memory", "500"]) == 0
     shown = capsys.readouterr().out
     assert "on cuda." in shown
@@ -173,10 +170,7 @@ def test_a_plan_is_for_the_device_of_the_study(
         ),
         (["study", "run", "tiny.toml", "--memory", "0"], "--memory must be at least 1 MB, not 0"),
         (["study", "plan", "tiny.toml", "--memory=-5"], "--memory must be at least 1 MB, not -5"),
-        (
-            ["study", "run", "tiny.toml", "--parallel", "0"],
-            "--parallel must be at least 1, not 0",
-        ),
+        (["study", "run", "tiny.toml", "--parallel", "0"], "--parallel must be at least 1, not 0"),
         (
             ["study", "run", "tiny.toml", "--max-minutes", "-1"],
             "max_minutes must be above 0, not -1",
@@ -187,10 +181,7 @@ def test_a_plan_is_for_the_device_of_the_study(
         ),
         (["study", "run", "cost", "--device", "cpu", "--precision", "tf32"], "tf32 needs a GPU"),
         (["study", "run", "tiny.toml", "--out", "tiny.toml/x"], "Writing tiny.toml/x failed"),
-        (
-            ["compare", "Pendulum-v1", "--parallel", "-1"],
-            "--parallel must be at least 1, not -1",
-        ),
+        (["compare", "Pendulum-v1", "--parallel", "-1"], "--parallel must be at least 1, not -1"),
     ],
 )
 def test_what_cannot_be_is_told_in_a_sentence(
