@@ -5,7 +5,8 @@
 
 The kit is a folder of unpacked wheels for the Python of that machine. It holds what
 `pyproject.toml` requires, except the packages that are there already (--present). Of MuJoCo and
-dm_control it holds what training needs: no rendering, no locomotion arenas, no dog model."""
+dm_control it holds what training needs: no rendering, no locomotion arenas, no dog model. Searches
+store in journal files only."""
 
 import argparse
 import fnmatch
@@ -112,6 +113,7 @@ UNUSED = {
         files=("lxml/includes/*", "lxml/html/*", "lxml/isoschematron/*", "lxml/objectify*")
     ),
     "imageio": Unused(files=TYPED),
+    "optuna": Unused(frozenset({"sqlalchemy", "alembic", "pyyaml"})),  # for storage in a database
 }
 
 
