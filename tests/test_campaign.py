@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 
 import campaign
 
+CAMPAIGNS = Path(__file__).parents[1] / "benchmarks" / "campaigns"
 LINES = """# The second study first.
 pac4sac study run second.toml --variants pac
 pac4sac study run first.toml --seeds 0   # one seed
@@ -26,7 +28,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with two studies and a campaign, in which cohorts train in this process."""
     monkeypatch.chdir(tmp_path)
     for name in ("first", "second"):
-        Path(f"{name}.toml").write_text(TINY.replace('"Tiny"', f'"{name}"'))
+        text = TINY.replace('"Tiny"', f'"{name}"').replace("steps = 300", "steps = 60")
+        Path(f"{name}.toml").write_text(text)
     Path("both.txt").write_text(LINES)
     monkeypatch.setattr(campaign, "run_local", in_this_process)
     return tmp_path
@@ -79,6 +82,18 @@ def test_a_campaign_that_was_stopped_says_how_far_it_came_and_continues(here, mo
     assert run() == campaign.COMPLETE
 
 
+def test_training_that_does_not_stop_is_ended_and_packed(here, monkeypatch, capsys):
+    def endless(cohorts, parallel, stop, watcher, on_gpu):
+        while True:
+            assert stop.wanted in (True, False)
+            time.sleep(0.05)
+
+    monkeypatch.setattr(campaign, "run_local", endless)
+    assert run("--seconds", "3", "--reserve", "2.5") == campaign.STOPPED
+    assert "did not stop in time" in capsys.readouterr().out
+    assert list(Path("out").glob("*part*"))
+
+
 def test_cohorts_of_earlier_commands_come_first(here):
     asked = campaign.commands(Path("both.txt"))
     studies = campaign.planned_studies(asked, Path("work"), ())
@@ -128,3 +143,12 @@ def test_parts_are_small_and_are_unpacked_in_any_order(tmp_path: Path):
         campaign.unpack(parts[:-1], tmp_path / "third")
     assert len(campaign.pack([], base, out, 15)) == 1  # earlier parts are gone
     assert len([*out.iterdir()]) == 1
+
+
+@pytest.mark.parametrize("file", sorted(CAMPAIGNS.glob("*.txt")), ids=lambda file: file.stem)
+def test_the_campaigns_of_the_project_name_studies_that_exist(file: Path, monkeypatch):
+    monkeypatch.chdir(CAMPAIGNS.parents[1])
+    for command in campaign.commands(file):
+        study, _ = command.study_and_folder()
+        assert study.variants
+        assert study.tasks

@@ -50,6 +50,7 @@ COMMAND = ["pac4sac", "study", "run"]
 OF_THE_CAMPAIGN = ("out", "into", "parallel", "max_minutes", "serve", "port", "callback")
 BETWEEN_LINES = 60.0  # seconds
 PER_RANK = 1e9  # seconds; longer than any cohort
+COHORT_WIDTH = 64  # characters
 PART = "part"
 LARGEST_PART = 15.0  # MiB
 
@@ -236,8 +237,9 @@ def rows(studies: Sequence[PlannedStudy], watcher: CampaignWatcher) -> Iterator[
 def table(content: Iterable[dict[str, Any]]) -> Table:
     """Return the rows as a table for the terminal."""
     made = Table(box=None, pad_edge=False)
-    for column in ("cohort", "runs", "finished", "step", "of", "run-steps/s", "rest"):
-        made.add_column(column, justify="left" if column == "cohort" else "right")
+    made.add_column("cohort", no_wrap=True, overflow="ellipsis", max_width=COHORT_WIDTH)
+    for column in ("runs", "finished", "step", "of", "run-steps/s", "rest"):
+        made.add_column(column, justify="right", no_wrap=True)
     for row in content:
         rest = "?" if row["rest_seconds"] is None else duration(row["rest_seconds"])
         numbers = [row[name] for name in ("runs", "finished", "step", "steps", "run-steps/s")]

@@ -11,6 +11,7 @@ store in journal files only."""
 import argparse
 import fnmatch
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -286,9 +287,11 @@ def check(kit: Path, python: str, extras: Iterable[str]) -> None:
     the user."""
     tasks = [task for extra, task in CHECKED_TASKS.items() if extra in ("", *extras)]
     variables = {"PYTHONPATH": f"{kit.resolve()}:{ROOT / SOURCES}", "MUJOCO_GL": "disable"}
-    command = ["env", *(f"{name}={value}" for name, value in variables.items())]
     process = subprocess.run(
-        [*command, python, "-s", "-c", CHECK, *tasks], capture_output=True, text=True
+        [python, "-B", "-s", "-c", CHECK, *tasks],  # -B: no bytecode, which would travel too
+        capture_output=True,
+        text=True,
+        env={**os.environ, **variables},
     )
     if process.returncode:
         lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
