@@ -9,31 +9,28 @@ has ended. Training stops with checkpoints in time for packing. The same command
 folders that are still there, and trains no run that an archive (--known) holds."""
 
 import argparse
-import io
 import json
-import lzma
 import os
 import shlex
 import shutil
 import signal
 import sys
-import tarfile
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 STARTED = time.monotonic()  # before the slow imports
 
+from campaign_progress import CampaignWatcher, row, table  # noqa: E402
+from parts import PART, pack, unpack  # noqa: E402
 from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
 
 from pac4sac.base.errors import UserError  # noqa: E402
 from pac4sac.base.stopping import GRACE, StopRequest  # noqa: E402
-from pac4sac.base.text import duration  # noqa: E402
 from pac4sac.cli.arguments import options_of  # noqa: E402
 from pac4sac.cli.main import parse  # noqa: E402
 from pac4sac.cli.study import StudyRunCommand, StudySubcommands, collected  # noqa: E402
@@ -43,15 +40,11 @@ from pac4sac.studies.definition import Study  # noqa: E402
 from pac4sac.studies.local import run_local, side_by_side  # noqa: E402
 from pac4sac.studies.plan import PlannedCohort, begin, place_for_cohorts, plan  # noqa: E402
 from pac4sac.studies.run import name_the_same, place_of  # noqa: E402
-from pac4sac.studies.watcher import Watcher  # noqa: E402
 
 COMPLETE, FAILED, MISTAKE, STOPPED = 0, 1, 2, 3
 COMMAND = ["pac4sac", "study", "run"]
 OF_THE_CAMPAIGN = ("out", "into", "parallel", "max_minutes", "serve", "port", "callback")
-BETWEEN_LINES = 60.0  # seconds
 PER_RANK = 1e9  # seconds; longer than any cohort
-COHORT_WIDTH = 64  # characters
-PART = "part"
 LARGEST_PART = 15.0  # MiB
 
 
@@ -146,105 +139,7 @@ def planned_studies(
     return made
 
 
-# --- how it goes
-
-
-@dataclass
-class Course:
-    """The steps of a cohort in this call, and when they were reported."""
-
-    first: tuple[float, int]
-    last: tuple[float, int]
-    outcome: str = "running"
-
-    @property
-    def steps_per_second(self) -> float:
-        """Return the lockstep steps per second since training began."""
-        seconds = self.last[0] - self.first[0]
-        return (self.last[1] - self.first[1]) / seconds if seconds > 0 else 0.0
-
-
-@dataclass
-class CampaignWatcher(Watcher):
-    """Records the progress of all cohorts, and prints a line each minute."""
-
-    console: Console
-    began: float  # of this call
-    courses: dict[Path, Course] = field(default_factory=dict)
-    runs: dict[Path, int] = field(default_factory=dict)
-    printed: float = 0.0
-
-    def progress(self, cohort: PlannedCohort, step: int, steps: int) -> None:
-        now = self.elapsed()
-        course = self.courses.setdefault(cohort.folder, Course((now, step), (now, step)))
-        course.last = (now, step)
-        self.runs[cohort.folder] = len(cohort.runs)
-        if now - self.printed > BETWEEN_LINES:
-            self.printed = now
-            self.console.print(self.line(now))
-
-    def elapsed(self) -> float:
-        return time.monotonic() - self.began
-
-    def line(self, now: float) -> str:
-        active = [path for path, each in self.courses.items() if each.outcome == "running"]
-        rate = sum(self.runs[path] * self.courses[path].steps_per_second for path in active)
-        return (
-            f"{now:5.0f} s: {len(active)} cohorts, {rate:,.0f} run-steps/s, "
-            f"{self.run_steps():,} run-steps since the start"
-        )
-
-    def run_steps(self) -> int:
-        """Return the run-steps of this call."""
-        return sum(
-            self.runs[path] * (each.last[1] - each.first[1]) for path, each in self.courses.items()
-        )
-
-    def warning(self, cohort: PlannedCohort, sentence: str) -> None:
-        self.console.print(f"warning: {cohort.title}: {sentence}")
-
-    def ended(self, cohort: PlannedCohort, outcome: str, reason: str) -> None:
-        if cohort.folder in self.courses:
-            self.courses[cohort.folder].outcome = outcome
-        if outcome == "failed":
-            self.console.print(f"{cohort.title}: failed: {reason}")
-
-
-def rows(studies: Sequence[PlannedStudy], watcher: CampaignWatcher) -> Iterator[dict[str, Any]]:
-    """Yield a row for each cohort, with the seconds that it still needs at its present speed."""
-    for each in studies:
-        for cohort in each.cohorts:
-            course = watcher.courses.get(cohort.folder)
-            is_done = cohort.is_done()
-            speed = course.steps_per_second if course else 0.0
-            done = cohort.steps if is_done else course.last[1] if course else 0
-            yield {
-                "study": each.study.name,
-                "cohort": cohort.title,
-                "runs": len(cohort.runs),
-                "finished": cohort.done(),
-                "step": done,
-                "steps": cohort.steps,
-                "run-steps/s": round(speed * len(cohort.runs)),
-                "rest_seconds": 0.0
-                if is_done
-                else (cohort.steps - done) / speed
-                if speed
-                else None,
-            }
-
-
-def table(content: Iterable[dict[str, Any]]) -> Table:
-    """Return the rows as a table for the terminal."""
-    made = Table(box=None, pad_edge=False)
-    made.add_column("cohort", no_wrap=True, overflow="ellipsis", max_width=COHORT_WIDTH)
-    for column in ("runs", "finished", "step", "of", "run-steps/s", "rest"):
-        made.add_column(column, justify="right", no_wrap=True)
-    for row in content:
-        rest = "?" if row["rest_seconds"] is None else duration(row["rest_seconds"])
-        numbers = [row[name] for name in ("runs", "finished", "step", "steps", "run-steps/s")]
-        made.add_row(row["cohort"], *(f"{n:,}" for n in numbers), rest if rest != "0 s" else "")
-    return made
+# --- training
 
 
 def train(
@@ -305,46 +200,6 @@ def collect(studies: Sequence[PlannedStudy], archive: Path, unfinished: bool) ->
     return [*collected(archive, added)]
 
 
-def pack(paths: Iterable[Path], base: Path, out: Path, largest: float) -> list[Path]:
-    """Write files and folders to a compressed tar file in numbered parts.
-
-    Args:
-        paths: What to pack, below `base`.
-        base: Names in the tar file are relative to it.
-        out: Folder of the parts; earlier ones there are removed.
-        largest: Size of a part in MiB.
-    """
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as tar:
-        for path in paths:
-            tar.add(path, path.relative_to(base))
-    content = lzma.compress(stream.getvalue(), preset=4)
-    out.mkdir(parents=True, exist_ok=True)
-    for old in out.glob(f"runs.tar.xz.{PART}*"):
-        old.unlink()
-    size = max(1, round(largest * 2**20))
-    parts = [out / f"runs.tar.xz.{PART}{k}" for k in range(-(-len(content) // size))]
-    for number, part in enumerate(parts):
-        part.write_bytes(content[number * size : (number + 1) * size])
-    return parts
-
-
-def unpack(parts: Sequence[Path], folder: Path) -> None:
-    """Unpack the parts that `pack` wrote into a folder, in any order of the arguments.
-
-    Raises:
-        UserError: Parts are missing or damaged.
-    """
-    ordered = sorted(parts, key=lambda part: int(part.name.rpartition(PART)[2] or 0))
-    try:
-        content = lzma.decompress(b"".join(part.read_bytes() for part in ordered))
-        with tarfile.open(fileobj=io.BytesIO(content)) as tar:
-            tar.extractall(folder, filter="data")
-    except (lzma.LZMAError, tarfile.TarError, EOFError) as error:
-        shown = ", ".join(part.name for part in ordered)
-        raise UserError(f"{shown}: the parts are damaged, or one is missing ({error}).") from error
-
-
 def known_runs(places: Sequence[Path]) -> list[RunRecord]:
     """Return the finished runs of archives, and of folders with parts that were carried back."""
     found: list[RunRecord] = []
@@ -373,10 +228,14 @@ def run(options: argparse.Namespace) -> int:
     patience = max(1.0, options.reserve / 2 - GRACE / 2)
     stop_after = options.seconds - options.reserve
     failures = train(studies, watcher, options.parallel, stop_after, patience)
-    content = list(rows(studies, watcher))
+    content = [
+        row(each.study.name, cohort, watcher.courses.get(cohort.folder))
+        for each in studies
+        for cohort in each.cohorts
+    ]
     seconds = watcher.elapsed()
     console.print(table(content))
-    done, all_runs = (sum(row[name] for row in content) for name in ("finished", "runs"))
+    done, all_runs = (sum(each[name] for each in content) for name in ("finished", "runs"))
     console.print(
         f"{done} of {all_runs} runs have ended. {watcher.run_steps():,} run-steps in "
         f"{seconds:.0f} s: {watcher.run_steps() / seconds:,.0f} per second with start and stop."

@@ -203,29 +203,37 @@ def needed_wheels(
         present: Packages that the machine has; they and their dependencies are left out.
         source: Where wheels come from.
     """
-    target, there = source.target, {canonicalize_name(name) for name in present}
-    waiting = [each for each in requirements if applies(each, [""], target)]
+    there = {canonicalize_name(name) for name in present}
+    waiting = [each for each in requirements if applies(each, [], source.target)]
     wheels: dict[str, Path] = {}
-    seen: set[tuple[str, str]] = set()  # packages with their extras
+    seen: set[tuple[str, frozenset[str]]] = set()  # packages with their extras
     while waiting:
         requirement = waiting.pop(0)
-        name, extras = canonicalize_name(requirement.name), sorted(requirement.extras)
-        if name in there or (name, str(extras)) in seen:
+        name = canonicalize_name(requirement.name)
+        asked = (name, frozenset(requirement.extras))
+        if name in there or asked in seen:
             continue
-        seen.add((name, str(extras)))
+        seen.add(asked)
         if name not in wheels:
             wheels[name] = source.wheel(requirement)
-        unused = UNUSED.get(name, NOTHING).dependencies
-        for each in required_by(wheels[name]):
-            if applies(each, ["", *extras], target) and canonicalize_name(each.name) not in unused:
-                waiting.append(each)
+        waiting += used_by(name, wheels[name], requirement.extras, source.target)
     return wheels
 
 
-def applies(requirement: Requirement, extras: Sequence[str], target: Target) -> bool:
+def used_by(name: str, wheel: Path, extras: Iterable[str], target: Target) -> Iterator[Requirement]:
+    """Yield what a wheel with some extras requires on a machine, and training uses."""
+    unused = UNUSED.get(name, NOTHING).dependencies
+    for each in required_by(wheel):
+        if applies(each, extras, target) and canonicalize_name(each.name) not in unused:
+            yield each
+
+
+def applies(requirement: Requirement, extras: Iterable[str], target: Target) -> bool:
     """Return whether a requirement counts on that machine with some extras."""
     marker = requirement.marker
-    return marker is None or any(marker.evaluate(target.environment(extra)) for extra in extras)
+    if marker is None:
+        return True
+    return any(marker.evaluate(target.environment(extra)) for extra in ["", *extras])
 
 
 def required_by(wheel: Path) -> Iterator[Requirement]:
