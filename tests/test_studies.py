@@ -233,6 +233,18 @@ steps = 500
     assert "steps must be a whole number above 0" in mistake(tmp_path, text)
 
 
+def test_a_task_of_a_study_may_have_wrappers(tmp_path: Path) -> None:
+    file = tmp_path / "wrapped.toml"
+    text = (
+        'tasks = ["Pendulum-v1"]\n[task."Pendulum-v1"]\n'
+        'wrappers = [{ wrapper = "action-repeat", times = 2 }]\n[[variant]]\nalgo = "sac"\n'
+    )
+    file.write_text(text)
+    (task,) = load_study(str(file)).tasks
+    assert task.wrappers == [{"wrapper": "action-repeat", "times": 2}]
+    assert "'none'" in mistake(tmp_path, text.replace("action-repeat", "none"))
+
+
 def test_the_study_of_published_returns_trains_the_settings_that_were_published() -> None:
     study = load_study(str(Path(__file__).parents[1] / "benchmarks/studies/published.toml"))
     runs = [run for run in study.runs() if run.seed == 0]
@@ -380,7 +392,8 @@ def test_a_mistake_in_a_definition_is_told_with_its_line(
 def test_the_documentation_shows_a_study_that_can_be_read_and_names_every_key(
     tmp_path: Path,
 ) -> None:
-    text = (Path(__file__).parents[1] / "docs" / "studies.md").read_text()
+    docs = Path(__file__).parents[1] / "docs"
+    text = "".join((docs / page).read_text() for page in ("studies.md", "study-files.md"))
     example, config = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     (tmp_path / "shots.toml").write_text(example)
     assert f"{len(load_study(str(tmp_path / 'shots.toml')).runs())} runs" in text
