@@ -2,8 +2,8 @@
 
     python examples/bring_your_own.py
 
-It trains, continues, evaluates with less gravity, compares with SAC and writes a report. As it
-stands this takes seconds and learns nothing; `--real` trains for minutes.
+It trains, resumes, evaluates with less gravity, compares with SAC and writes a report. By default
+it takes seconds and learns nothing; `--real` trains for minutes.
 """
 
 import argparse
@@ -40,8 +40,10 @@ class MeanSac(Sac):
 
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--out", default="experiments/bring-your-own", help="a new folder")
-parser.add_argument("--real", action="store_true", help="long enough to learn it")
+parser.add_argument(
+    "--out", default="experiments/bring-your-own", help="new folder for the results"
+)
+parser.add_argument("--real", action="store_true", help="train long enough to learn")
 arguments = parser.parse_args()
 
 out, steps = Path(arguments.out), 10_000 if arguments.real else 600

@@ -1,6 +1,10 @@
-"""Send what training logs elsewhere. This one writes a CSV file; for TensorBoard, W&B and Trackio
-there is --track. A callback sees training, and may end a run by returning a reason from `on_log`.
-`--real` trains in earnest."""
+"""Log training to a CSV file with a callback. For TensorBoard, W&B and Trackio use --track.
+
+    python examples/callback_to_a_tracker.py
+
+A callback sees training, and may end a run by returning a reason from `on_log`. By default this
+takes seconds and learns nothing; `--real` trains for hours.
+"""
 
 import argparse
 import csv
@@ -13,17 +17,17 @@ from pac4sac.training.run import Run
 
 
 class Tracker(pac4sac.Callback):
-    """Of the five methods of a callback these are three; on_step and on_status are left out."""
+    """Write one row per logged number. A callback overrides only the methods that it needs."""
 
     def on_start(self, folder: Path, runs: Sequence[Run], steps: int, step: int) -> None:
-        # A cohort trains many runs at once; run.describe() has the whole config of one.
+        # A cohort trains many runs at once; run.describe() returns the config of a run.
         self.file = (folder / "tracked.csv").open("a", newline="")
         self.rows = csv.writer(self.file)
         if step == 0:
             self.rows.writerow(["run", "step", "name", "value"])
 
     def on_log(self, run: Run, kind: str, row: dict[str, Any]) -> None:
-        # kind is episodes, metrics or evaluations; docs/metrics.md says what each column means.
+        # kind is the name of a log, such as episodes; docs/metrics.md explains the columns.
         for name, value in row.items():
             if name != "step" and isinstance(value, int | float):
                 self.rows.writerow([run.id, row["step"], f"{kind}/{name}", value])
@@ -33,8 +37,10 @@ class Tracker(pac4sac.Callback):
 
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--out", default="experiments/tracked", help="a new folder")
-parser.add_argument("--real", action="store_true", help="the task's whole budget: hours on a CPU")
+parser.add_argument("--out", default="experiments/tracked", help="new folder for the results")
+parser.add_argument(
+    "--real", action="store_true", help="train for the task's budget: hours on a CPU"
+)
 arguments = parser.parse_args()
 
 quick = {"width": 32, "depth": 2, "warmup": 900, "updates_per_step": 1}

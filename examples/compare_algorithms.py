@@ -1,19 +1,19 @@
-"""Compare algorithms on a task: train each as far as it is not trained yet, then set it against a
-baseline.
+"""Compare two algorithms on a task: train the missing runs, then test against a baseline.
 
-Interrupt it and start it again, or ask for more seeds: it goes on from what is there. As it stands
-this takes seconds and learns nothing; `--real` is the real thing."""
+    python examples/compare_algorithms.py
+
+Interrupt it and run it again, or add seeds: it trains only the missing runs. By default this takes
+seconds and learns nothing; `--real` uses the paper's settings.
+"""
 
 import argparse
 
 import pac4sac
 
 parser = argparse.ArgumentParser()
+parser.add_argument("--out", default="experiments/compared", help="study folder, new or existing")
 parser.add_argument(
-    "--out", default="experiments/compared", help="a folder, new or of an earlier call"
-)
-parser.add_argument(
-    "--real", action="store_true", help="the paper's settings and budget: hours on a CPU"
+    "--real", action="store_true", help="use the paper's settings and budget: hours on a CPU"
 )
 arguments = parser.parse_args()
 
@@ -23,7 +23,7 @@ comparison = pac4sac.compare(
     algos=["pac4sac", "sac"],
     baseline="sac",
     seeds=range(5) if arguments.real else range(2),
-    settings={} if arguments.real else quick,  # each goes to those algorithms that have it
+    settings={} if arguments.real else quick,  # each applies to the algorithms that have it
     steps=None if arguments.real else 1000,
     evaluation_episodes=5 if arguments.real else 0,
     out=arguments.out,

@@ -1,6 +1,8 @@
-"""Train, look at the results, load the agent and let it act.
+"""Train two seeds, read the results, load an agent and play an episode with it.
 
-As it stands this takes seconds and learns nothing; `--real` is the real thing.
+    python examples/first_experiment.py
+
+By default this takes seconds and learns nothing; `--real` uses the paper's settings.
 """
 
 import argparse
@@ -8,9 +10,9 @@ import argparse
 import pac4sac
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--out", default="experiments/first", help="a new folder")
+parser.add_argument("--out", default="experiments/first", help="new folder for the results")
 parser.add_argument(
-    "--real", action="store_true", help="the paper's settings and budget: minutes to hours on a CPU"
+    "--real", action="store_true", help="use the paper's settings and budget: hours on a CPU"
 )
 arguments = parser.parse_args()
 
@@ -25,7 +27,7 @@ result = pac4sac.train(
     out=arguments.out,
 )
 
-# a pandas DataFrame, or a dict of arrays where pandas is missing
+# A pandas DataFrame, or a dict of arrays if pandas is not installed.
 episodes = pac4sac.results(result.folder)
 print("returns of all training episodes:", [round(float(r)) for r in episodes["return"]])
 for run, score in result.scores().items():
@@ -36,7 +38,7 @@ env = pac4sac.make_env(agent.run.task)
 observation, _ = env.reset(seed=7)
 total, ended = 0.0, False
 while not ended:
-    # by multiple shooting; shooting=False is the deterministic policy
+    # The agent acts by shooting; shooting=False selects the deterministic policy.
     action = agent.act(observation)
     observation, reward, terminated, truncated, _ = env.step(action)
     total += float(reward)

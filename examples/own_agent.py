@@ -1,13 +1,15 @@
-"""Change one equation: an algorithm of your own, used by the name `module:Class`, here and on the
-command line:
+"""Change one equation of SAC in a custom agent.
+
+Its name is `module:Class`, here and on the command line:
 
     export PYTHONPATH=examples
     pac4sac check own_agent:MildSac
     pac4sac train cartpole-swingup --algo own_agent:MildSac --set beta=0,0.25,0.5
 
-SAC takes the minimum of its two critics, which for two numbers is their mean less half their
-distance. MildSac makes that half a setting β of the target, so that β = 0.5 is SAC and β = 0 trusts
-the mean. As it stands this takes seconds and learns nothing; `--real` is the real thing."""
+SAC's target is the minimum of its two critics, which is their mean minus half their distance.
+MildSac replaces the half by a setting β: with β = 0.5 it is SAC, with β = 0 it uses the mean. By
+default this takes seconds and learns nothing; `--real` trains for the task's budget.
+"""
 
 import argparse
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from pac4sac.agents.api import NON_NEGATIVE, Draw, Hyper, Sac, SacConfig, State,
 @dataclass(frozen=True, kw_only=True)
 class MildSacConfig(SacConfig):
     beta: float = per_run(
-        0.25, NON_NEGATIVE, "β: how much of the critics' disagreement is taken off their mean"
+        0.25, NON_NEGATIVE, "β: share of the distance between the critics that is subtracted"
     )
 
 
@@ -41,9 +43,9 @@ class MildSac(Sac):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--out", default="experiments/own-agent", help="a new folder")
+    parser.add_argument("--out", default="experiments/own-agent", help="new folder for the results")
     parser.add_argument(
-        "--real", action="store_true", help="the task's whole budget: hours on a CPU"
+        "--real", action="store_true", help="train for the task's budget: hours on a CPU"
     )
     arguments = parser.parse_args()
 

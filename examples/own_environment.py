@@ -1,11 +1,10 @@
-"""Train on an environment of your own: any Gymnasium environment with continuous actions,
-registered in a module.
+"""Train on a custom Gymnasium environment that a module registers.
 
-`module:Name-v0` names it everywhere, on the command line too:
+Its name is `module:Name-v0`, here and on the command line:
 
     PYTHONPATH=examples pac4sac train own_environment:Docking-v0 --algo sac
 
-As it stands this takes seconds and learns nothing; `--real` docks the boat in some minutes.
+By default this takes seconds and learns nothing; `--real` learns to dock in a few minutes.
 """
 
 import argparse
@@ -19,21 +18,20 @@ import pac4sac
 
 
 class Docking(gymnasium.Env[np.ndarray, np.ndarray]):
-    """A boat on a line is to come to rest at 0. Actions are in newtons: pac4sac scales its own [-1,
-    1] to them."""
+    """Stop a boat at 0 on a line. Actions are in newtons; pac4sac scales them from [-1, 1]."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
 
     def __init__(self, render_mode: str | None = None) -> None:
         self.render_mode = render_mode
         self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
-        # its motor pulls better than it pushes
+        # The motor is stronger in one direction.
         self.action_space = spaces.Box(-3.0, 1.0, (1,), np.float32)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict]:
-        # all randomness from self.np_random: episodes then repeat, and so do resumed runs
+        # Draw all random numbers from self.np_random, so episodes can be repeated.
         super().reset(seed=seed)
         self.x, self.v = self.np_random.uniform(-1, 1), 0.0
         return self._observe(), {}
@@ -43,7 +41,7 @@ class Docking(gymnasium.Env[np.ndarray, np.ndarray]):
         self.x = float(np.clip(self.x + 0.05 * self.v, -3.0, 3.0))
         return self._observe(), 1.0 - min(abs(self.x), 2.0), False, False, {}
 
-    def render(self) -> np.ndarray:  # for `pac4sac watch`; training does without
+    def render(self) -> np.ndarray:  # for `pac4sac watch`, not needed to train
         picture = np.full((60, 300, 3), 230, np.uint8)
         picture[:, 149:151] = (200, 80, 60)
         middle = int(np.clip(150 + 45 * self.x, 6, 294))
@@ -55,7 +53,7 @@ class Docking(gymnasium.Env[np.ndarray, np.ndarray]):
 
 
 if "Docking-v0" not in gymnasium.registry:
-    # A threshold is the return that counts as solved.
+    # An episode with a return above the threshold counts as solved.
     gymnasium.register(
         "Docking-v0", "own_environment:Docking", max_episode_steps=200, reward_threshold=160.0
     )
@@ -63,8 +61,8 @@ if "Docking-v0" not in gymnasium.registry:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--out", default="experiments/docking", help="a new folder")
-    parser.add_argument("--real", action="store_true", help="long enough to learn it")
+    parser.add_argument("--out", default="experiments/docking", help="new folder for the results")
+    parser.add_argument("--real", action="store_true", help="train long enough to learn")
     arguments = parser.parse_args()
 
     quick = {"width": 32, "depth": 2, "warmup": 500}

@@ -1,9 +1,11 @@
-"""Sweep a setting: all its values and all seeds train in lockstep as one cohort, and cost little
-more than one run.
+"""Sweep a setting: all values and all seeds train in lockstep as one cohort.
 
-That holds for per-run settings, such as ξ; lists of other settings (width, batch, ...) work too,
-with one cohort per value. As it stands this takes seconds and learns nothing; `--real` is the real
-thing."""
+    python examples/sweep.py
+
+On a GPU a cohort costs little more than one run; on a CPU it saves little. Values of a per-run
+setting, such as ξ, share a cohort. Each value of another setting, such as width, has its own. By
+default this takes seconds and learns nothing; `--real` uses the paper's settings.
+"""
 
 import argparse
 
@@ -12,9 +14,9 @@ import numpy as np
 import pac4sac
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--out", default="experiments/sweep", help="a new folder")
+parser.add_argument("--out", default="experiments/sweep", help="new folder for the results")
 parser.add_argument(
-    "--real", action="store_true", help="the paper's settings and budget: hours on a CPU"
+    "--real", action="store_true", help="use the paper's settings and budget: hours on a CPU"
 )
 arguments = parser.parse_args()
 
