@@ -104,7 +104,7 @@ class TestTasks:
 
     def test_an_environment_that_all_runs_would_share_is_refused(self) -> None:
         env = Drift()
-        with pytest.raises(UserError, match="needs an environment of its own"):
+        with pytest.raises(UserError, match="needs its own environment"):
             chosen_task(env)
         with pytest.raises(UserError, match="returns the same environment every time"):
             make_env(lambda: env)

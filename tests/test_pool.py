@@ -483,7 +483,7 @@ def test_an_environment_that_workers_cannot_import_is_a_mistake_told_to_the_user
 
 def test_options_that_cannot_travel_to_a_worker_are_a_mistake_told_to_the_user():
     task = Task("faulty", FAULTY, env_kwargs={"marker": object()})
-    with pytest.raises(UserError, match="env_kwargs that cannot be written down"):
+    with pytest.raises(UserError, match="env_kwargs that cannot be stored as JSON"):
         EnvPool(task, SEEDS, workers=1)
     with pytest.raises(UserError, match="seed"):
         EnvPool(faulty(), [])

@@ -121,7 +121,7 @@ def test_an_option_that_would_fail_later_is_refused_at_once(
 
 def test_arguments_of_an_environment_are_numbers_texts_and_lists() -> None:
     assert Task("x", "Pendulum-v1", env_kwargs={"g": np.float32(9)}).env_kwargs == {"g": 9.0}
-    with pytest.raises(UserError, match="env_kwargs that cannot be written down"):
+    with pytest.raises(UserError, match="env_kwargs that cannot be stored as JSON"):
         plan_cohorts(
             make_runs(
                 Task("x", "Pendulum-v1", env_kwargs={"g": object()}), "sac", "default", [0], {}

@@ -1,4 +1,4 @@
-"""Define tasks, make their environments, and step many environments in a pool."""
+"""Tasks, their environments, and the pool that steps many environments."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ __all__ = [
     "task_sizes",
 ]
 
-# A task, the name of one, an id, or a class or function that makes an environment.
+# A task, its name, an id, or a class or function that makes an environment.
 Environment = str | Task | Callable[..., gymnasium.Env[Any, Any]]
 
 
@@ -34,15 +34,15 @@ def chosen_task(
     env_kwargs: Mapping[str, Any] | None = None,
     wrappers: Sequence[Any] = (),
 ) -> Task:
-    """Return the task that the user of a call has chosen, and trust the modules that it names.
+    """Return the task that a caller has chosen, and trust the modules that it names.
 
     Args:
-        task: A task, the name of one, the id of an environment, or a class or function that makes
-            an environment.
+        task: A task, its name, the id of an environment, or a class or function that makes an
+            environment.
         steps: Step budget that replaces the task's.
         env_kwargs: Arguments of the environment, in addition to the task's.
-        wrappers: Wrappers around those of the task, as in `Task`. The solve threshold is dropped,
-            unless all are observation or action wrappers.
+        wrappers: Wrappers around the task's own, as in `Task`. They remove the solve threshold,
+            unless all of them are observation or action wrappers.
 
     Raises:
         UserError: If there is no such task.
@@ -51,8 +51,8 @@ def chosen_task(
     if isinstance(task, gymnasium.Env):
         known = f"its id {task.spec.id!r}, or " if task.spec else ""
         raise WrongType(
-            f"Every run needs an environment of its own, so task cannot be {task}; give {known}"
-            "a class or a function that makes it."
+            f"Every run needs its own environment, so task cannot be {task}; give {known}a class "
+            "or a function that makes it."
         )
     if callable(task):
         task, given = name_and_arguments(task)
@@ -78,11 +78,11 @@ def make_env(
     """Make the environment of a task, with observations as one vector.
 
     Args:
-        task: A task, the name of one, the id of an environment, or a class or function that makes
-            an environment.
+        task: A task, its name, the id of an environment, or a class or function that makes an
+            environment.
         render_mode: Render mode of the environment.
-        unit_actions: Whether actions are vectors in [-1, 1], as learners use them. By default they
-            have the units of the environment.
+        unit_actions: Whether actions are vectors in [-1, 1], as learners use them, instead of
+            actions in the units of the environment.
 
     Returns:
         A Gymnasium environment.

@@ -1,6 +1,7 @@
-"""The definition of a task, and all tasks that have a name.
+"""The definition of a task, and all named tasks.
 
-A task is an environment with its episode length, solve threshold and step budget."""
+A task is an environment with its episode length, solve threshold and step budget.
+"""
 
 import json
 import tomllib
@@ -25,16 +26,16 @@ class Task:
 
     Attributes:
         name: Name of the task.
-        env_id: Gymnasium id of the environment. A class or a function that makes the environment is
-            replaced by its name.
+        env_id: Gymnasium id of the environment, or a class or function that makes it, which is
+            stored by name.
         horizon: Steps after which an episode is truncated; None for the environment's own limit.
         r_limit: Return above which an episode counts as solved; None for no threshold.
         steps: Environment steps of a run.
         updates_per_step: Updates after each step.
         env_kwargs: Arguments of the environment.
         wrappers: Wrappers around the environment, innermost first. Each is a class, a function, a
-            functools.partial of one, a name, or a table such as
-            {"wrapper": "module:Class", "scale": 0.1}, and is replaced by such a table.
+            functools.partial of one, a name, or a dictionary such as {"wrapper": "module:Class",
+            "scale": 0.1}, and is stored as such a dictionary.
 
     Example:
         >>> task = pac4sac.Task("pendulum", "Pendulum-v1", horizon=100, env_kwargs={"g": 3.7})
@@ -45,7 +46,7 @@ class Task:
     name: str
     env_id: str
     horizon: int | None = None  # steps after which an episode is truncated
-    r_limit: float | None = None  # an episode above this return counts as solved
+    r_limit: float | None = None  # return above which an episode counts as solved
     steps: int = 100_000  # step budget of a run
     updates_per_step: int = 1
     env_kwargs: dict[str, Any] = field(default_factory=dict)
@@ -66,9 +67,7 @@ class Task:
         if self.r_limit is not None:
             check_value("r_limit", self.r_limit, float, ANY)
         if not isinstance(self.env_kwargs, dict):
-            raise UserError(
-                f"env_kwargs must be a table of names and values, not {self.env_kwargs!r}."
-            )
+            raise UserError(f"env_kwargs must be a dictionary, not {self.env_kwargs!r}.")
         object.__setattr__(self, "env_kwargs", as_json(self.env_kwargs))
         object.__setattr__(self, "wrappers", as_json(wrapper_tables(self.wrappers)))
 
@@ -82,11 +81,11 @@ class Task:
 
     @property
     def code_names(self) -> list[str]:
-        """Return the names of its environment and its wrappers."""
+        """Return the names of the environment and the wrappers."""
         return [self.env_id, *(each["wrapper"] for each in self.wrappers)]
 
     def changed(self, changes: Mapping[str, Any]) -> "Task":
-        """Return the task with other values for some fields; the environment cannot change."""
+        """Return the task with changed fields; the environment cannot be changed."""
         known = [f.name for f in fields(self) if f.name != "env_id"]
         if unknown := sorted(set(changes).difference(known)):
             raise UserError(
@@ -98,21 +97,21 @@ class Task:
 def portable(task: Task) -> dict[str, Any]:
     """Return a task as JSON data, for files and workers."""
     description = asdict(task)
-    if not task.wrappers:  # as in files from before there were wrappers
+    if not task.wrappers:  # as in older files without wrappers
         del description["wrappers"]
     try:
         json.dumps(description)
     except TypeError as problem:
         raise UserError(
-            f"Task {task.name!r} has env_kwargs that cannot be written down ({problem}); use "
-            "numbers, texts and lists."
+            f"Task {task.name!r} has env_kwargs that cannot be stored as JSON ({problem}); use "
+            "numbers, strings and lists."
         ) from problem
     return description
 
 
-# Updates per step are not in the paper. Those of the first two tasks bring DDPG and SAC nearest to
-# its rows: see "Calibration" in docs/findings-appendix.md. For Ant and Humanoid we assume one until
-# they are calibrated.
+# The paper does not state updates per step. Those of the first two tasks bring DDPG and SAC closest
+# to its rows (see "Calibration" in docs/findings-appendix.md). For Ant and Humanoid we assume one,
+# because they are not calibrated yet.
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
@@ -132,7 +131,7 @@ TASKS: dict[str, Task] = {
 
 
 def _tasks_of_file(name: str) -> dict[str, dict[str, Task]]:
-    """Return the tasks of a TOML file in this folder, by the extra that they need."""
+    """Return the tasks of a TOML file in this folder, by required extra."""
     content = tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
     return {
         extra: {
@@ -145,7 +144,7 @@ def _tasks_of_file(name: str) -> dict[str, dict[str, Task]]:
 
 FIELD_TASKS = _tasks_of_file("field.toml")
 EXPLORATION_TASKS = _tasks_of_file("exploration.toml")
-# All tasks that have a name, in groups, each with the extra that installs their simulator.
+# All named tasks in groups, by the extra that installs their simulator.
 TASK_GROUPS: list[tuple[str, dict[str, Task]]] = [
     ("", TASKS),
     *FIELD_TASKS.items(),

@@ -1,4 +1,4 @@
-"""Describe environments that a class or a function of the user makes."""
+"""Environments that a custom class or function makes."""
 
 import contextlib
 import importlib
@@ -21,9 +21,9 @@ _last_made: dict[str, weakref.ref[Env]] = {}
 
 
 def custom_spec(env_id: str) -> EnvSpec | None:
-    """Return how to make the environment `module:Name` of a module that is imported already.
+    """Return the spec of the environment `module:Name` of an imported module.
 
-    None if the module has no such class or function.
+    The result is None if the module has no such class or function.
     """
     module, _, name = env_id.rpartition(":")
     maker = getattr(importlib.import_module(module), name, None)
@@ -32,17 +32,18 @@ def custom_spec(env_id: str) -> EnvSpec | None:
 
 
 def made_spec(env_id: str, maker: Maker) -> EnvSpec:
-    """Return the description, in the form of Gymnasium, of an environment that `maker` makes."""
+    """Return the Gymnasium spec of an environment that `maker` makes."""
     if env_id not in _specs or _specs[env_id].entry_point is not maker:
         _specs[env_id] = EnvSpec(env_id, maker, max_episode_steps=_time_limit(env_id, maker))
     return _specs[env_id]
 
 
 def _time_limit(env_id: str, maker: Maker) -> int | None:
-    """Return the time limit of what a function makes with gymnasium.make, or None."""
+    """Return the time limit of an environment that a function makes with gymnasium.make, or
+    None."""
     if isinstance(maker, type):
         return None
-    # what goes wrong here is reported when the environment is made for use
+    # errors here are reported when the environment is made for use
     with contextlib.suppress(Exception), contextlib.closing(maker()) as env:
         _last_made[env_id] = weakref.ref(env.unwrapped)
         return None if env.spec is None else env.spec.max_episode_steps
@@ -50,7 +51,7 @@ def _time_limit(env_id: str, maker: Maker) -> int | None:
 
 
 def accepted(spec: EnvSpec, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments without a render mode that a function of the user does not take."""
+    """Return arguments without the render mode if a custom function does not accept it."""
     maker = spec.entry_point
     if spec.id not in _specs or isinstance(maker, type) or not callable(maker):
         return dict(arguments)
@@ -64,7 +65,7 @@ def check_new(spec: EnvSpec, env: Env) -> None:
     """Refuse a function that returns the same environment in every call.
 
     Raises:
-        UserError: If it returned the environment that it made last.
+        UserError: If it returned the same environment as in the previous call.
     """
     if spec.id not in _specs:
         return
@@ -72,6 +73,6 @@ def check_new(spec: EnvSpec, env: Env) -> None:
     if last is not None and last() is env.unwrapped:
         raise UserError(
             f"{short_name(spec.id)} returns the same environment every time; it must make a new "
-            "one in each call, since every run needs its own."
+            "one in each call, because every run needs its own."
         )
     _last_made[spec.id] = weakref.ref(env.unwrapped)

@@ -1,6 +1,7 @@
-"""Step the environments of runs over a board, a structured array that they share with the pool.
+"""Environments of runs, stepped over a board: a structured array that they share with the pool.
 
-The same code runs in the pool's process and in workers."""
+The same code runs in the pool's process and in workers.
+"""
 
 import atexit
 import contextlib
@@ -24,15 +25,15 @@ from pac4sac.tasks.registry import make_env
 
 Board = NDArray[np.void]
 
-# Asks a worker to begin an episode of one run and to replay the actions that follow, as float32.
+# Request to a worker: begin an episode of one run and replay the float32 actions that follow.
 EPISODE_REQUEST = struct.Struct("<iqq")  # run, episode, bytes of the actions
-TICK = 1.0  # seconds between two checks of a simulator that may hang
+TICK = 1.0  # seconds between checks of a simulator that may hang
 
 
 def board_layout(runs: int, observation_size: int, action_size: int) -> np.dtype[np.void]:
     """Return the layout of the board.
 
-    The pool writes `action` and `active`, and the environments write the rest.
+    The pool writes `action` and `active`; the environments write the other fields.
     """
     return np.dtype(
         [
@@ -46,11 +47,11 @@ def board_layout(runs: int, observation_size: int, action_size: int) -> np.dtype
             ],
             # the environment could not be made, for a reason that the user can fix
             ("refused", np.bool_, (runs,)),
-            ("cause", "S400", (runs,)),  # of a failure
-            # Of each worker, at the index of its first run: the number of requests, of those among
-            # them that begin episodes, and of answers; the seconds its steps took; and which end
-            # sleeps and must be woken. Heartbeats count the steps and resets that the process has
-            # begun, also for other pools; they show that it does not hang.
+            ("cause", "S400", (runs,)),  # cause of a failure
+            # Of each worker, at the index of its first run: numbers of requests, of requests that
+            # begin episodes, and of answers; seconds of its steps; and which end sleeps and must be
+            # woken. Heartbeats count the steps and resets that the process has begun, also for
+            # other pools; they show that it does not hang.
             *[
                 (name, np.int64, (runs,))
                 for name in ("asked", "requests", "answered", "heartbeats")
@@ -66,25 +67,25 @@ def simulator_seed(run_seed: int, purpose: str, episode: int) -> int:
     """Return the seed for the reset of a run's environment before an episode."""
     key = (zlib.crc32(purpose.encode()), episode)
     word = np.random.SeedSequence(run_seed, spawn_key=key).generate_state(1, np.uint32)[0]
-    return int(word) >> 1  # some simulators keep their seed in a signed 32-bit integer
+    return int(word) >> 1  # some simulators store seeds as signed 32-bit integers
 
 
 def number(reward: Any) -> float:
-    """Return a reward as a float; refuse what is not one number, such as text."""
+    """Return a reward as a float; refuse a value that is not a single number."""
     if not isinstance(reward, SupportsFloat) or np.size(cast(Any, reward)) != 1:
         raise TypeError(f"its reward is not a number: {reward!r}")
     return float(np.asarray(reward, np.float64).item())
 
 
 class Alarm:
-    """Interrupts, inside a `with` block, a step or a reset that takes too long or delays a stop.
+    """Interrupt a step or reset inside a `with` block if it takes too long or delays a stop.
 
-    It works in the main thread of the pool's process, if the simulator returns to Python from time
-    to time. An alarm that the user has set is left alone.
+    It works in the main thread of the pool's process, and only if the simulator returns to Python
+    occasionally. An alarm set by the user is not changed.
     """
 
     _inside: ClassVar["Alarm | None"] = None
-    # time of the last tick; the timer runs only while a block is entered, which costs less
+    # time of the last tick; the timer runs only inside blocks, which costs less
     _ticked: ClassVar[float] = -math.inf
     _before: ClassVar[Any] = signal.SIG_DFL
 
@@ -92,7 +93,7 @@ class Alarm:
         self._limit, self._stop, self._began = limit, stop, 0.0
 
     def begin(self) -> None:
-        """Note the start of a step or a reset."""
+        """Record the start of a step or a reset."""
         self._began = time.monotonic()
 
     def __enter__(self) -> None:
@@ -122,7 +123,7 @@ class Alarm:
 
     @staticmethod
     def silence() -> None:
-        """Stop the timer. A signal after the end of Python would kill the process."""
+        """Stop the timer, because a signal after Python's exit would kill the process."""
         if Alarm._ticked > -math.inf:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, Alarm._before or signal.SIG_DFL)
@@ -139,7 +140,7 @@ atexit.register(Alarm.silence)
 
 
 class RunEnvironment:
-    """The environment of one run and its present episode.
+    """Hold the environment of one run and its current episode.
 
     Errors of the environment are written to the board, not raised.
     """
@@ -153,21 +154,21 @@ class RunEnvironment:
         board: Board,
         before_step: Callable[[], object] = lambda: None,
     ) -> None:
-        """Prepare the environment of a run; the first episode makes it.
+        """Prepare the environment of a run, which is made at its first episode.
 
         Args:
             task: The task.
             run: Number of the run on the board.
             seed: Seed of the run.
-            purpose: Selects the random numbers, with the seed.
+            purpose: Name that selects the random numbers together with the seed.
             board: The board.
-            before_step: Is called before each step or reset, which may take too long.
+            before_step: Function that is called before each step or reset.
         """
         self._task, self._run, self._seed, self._purpose = task, run, seed, purpose
         self._board, self._before_step = board, before_step
         self._env: gymnasium.Env[NDArray[np.float32], NDArray[np.float32]] | None = None
         self._episode = self._steps = 0
-        # What each step needs is looked up once.
+        # Fields that each step needs are looked up once.
         rows = [board[name][run] for name in ("action", "observation", "final_observation")]
         self._action, self._observation, self._final_observation = rows
         columns = [
@@ -176,7 +177,7 @@ class RunEnvironment:
         self._reward, self._terminated, self._truncated, self._active, self._failed = columns
 
     def begin(self, episode: int, actions: bytes) -> None:
-        """Start an episode, take these actions in it, and write the last observation."""
+        """Start an episode, replay these actions, and write the last observation."""
         self._failed[self._run] = self._board["refused"][self._run] = False
         self._steps = 0
         try:
@@ -193,14 +194,14 @@ class RunEnvironment:
             self._fail(problem)
 
     def step(self) -> None:
-        """Take the board's action; at the end of an episode begin the next one."""
+        """Take the action on the board; begin the next episode if this one has ended."""
         run = self._run
         if not self._active[run] or self._failed[run] or self._env is None:
             return
         try:
             self._steps += 1
             self._before_step()
-            # A copy, because an environment may keep the action, and the board changes.
+            # A copy, because an environment may store the action, and the board changes.
             observation, reward, terminated, truncated, _ = self._env.step(self._action.copy())
             self._final_observation[:] = self._checked(observation)
             self._reward[run] = reward if type(reward) is float else number(reward)
@@ -212,17 +213,18 @@ class RunEnvironment:
             self._fail(problem)
 
     def close(self) -> None:
-        """Close the environment, and ignore its errors, so the others are closed too."""
+        """Close the environment; ignore its errors, so that the others are closed too."""
         if self._env is not None:
             with contextlib.suppress(Exception, SystemExit):
                 self._env.close()
 
     def _reset(self, episode: int) -> NDArray[np.float32]:
-        """Start an episode; return its first observation."""
+        """Start an episode, and return its first observation."""
         assert self._env is not None
         self._episode, self._steps = episode, 0
         self._before_step()
-        # Environments whose first episode differs must not count resets: a replay has fewer.
+        # Environments whose first episode differs must not count resets, because a replay has
+        # fewer.
         options = (
             {"episode": episode} if getattr(self._env.unwrapped, "episode_option", False) else None
         )
@@ -231,7 +233,7 @@ class RunEnvironment:
         )[0]
 
     def _checked(self, observation: Any) -> Any:
-        """Refuse an observation of another shape, which NumPy might broadcast."""
+        """Refuse an observation of another shape, which NumPy could broadcast silently."""
         if (shape := np.shape(observation)) != self._observation.shape:
             raise ValueError(
                 f"its observation has the shape {shape} instead of {self._observation.shape}"
@@ -252,7 +254,7 @@ class RunEnvironment:
 
 
 class HostInProcess:
-    """The environments of a pool without workers; see `HostInWorker` for its methods."""
+    """Host the environments of a pool without workers; `HostInWorker` documents the methods."""
 
     restarted = shared = False
 

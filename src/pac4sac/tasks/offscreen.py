@@ -1,4 +1,4 @@
-"""Let MuJoCo draw without a display: choose EGL or OSMesa before it is imported."""
+"""MuJoCo's rendering without a display: EGL or OSMesa is chosen before MuJoCo is imported."""
 
 import ctypes
 import os
@@ -9,17 +9,17 @@ LIBRARIES = {"egl": "libEGL.so.1", "osmesa": "libOSMesa.so.8"}  # in the order o
 WITHDRAWN = "withdrawn"
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 ADVICE = (
-    " MuJoCo draws without a display if EGL or OSMesa is installed (on Debian and Ubuntu: "
-    f"apt install libegl1 libgl1, or libosmesa6); "
-    f"{VARIABLE}=egl or {VARIABLE}=osmesa chooses one of them."
+    " MuJoCo renders without a display if EGL or OSMesa is installed (on Debian and Ubuntu: "
+    "apt install libegl1 libgl1, or libosmesa6); "
+    f"{VARIABLE}=egl or {VARIABLE}=osmesa selects one of them."
 )
 
 
-_choices: list[str] = []  # made by this module; WITHDRAWN is the last one
+_choices: list[str] = []  # choices of this module; WITHDRAWN comes last
 
 
 def choose_offscreen_rendering() -> None:
-    """Choose how MuJoCo draws if there is no display and the user has not chosen."""
+    """Choose MuJoCo's renderer if there is no display and the user has not chosen one."""
     if sys.platform != "linux" or VARIABLE in os.environ or WITHDRAWN in _choices:
         return
     if any(os.environ.get(display) for display in DISPLAYS):
@@ -32,7 +32,8 @@ def choose_offscreen_rendering() -> None:
 
 
 def withdraw_choice() -> bool:
-    """Undo a choice with which dm_control cannot be imported, for good; False if there is none."""
+    """Undo the choice permanently if dm_control cannot be imported with it; return whether there
+    was one."""
     if os.environ.get(VARIABLE) not in _choices:
         return False
     del os.environ[VARIABLE]
@@ -41,7 +42,7 @@ def withdraw_choice() -> bool:
 
 
 def advice_on(error: BaseException) -> str:
-    """Return what to install or to set, if an error is about drawing without a display."""
+    """Return advice on an error about rendering without a display; "" for other errors."""
     about = f"{type(error).__module__} {error}".lower()
     return ADVICE if "mujoco" in about or "gl" in about else ""
 

@@ -1,4 +1,5 @@
-"""Step one environment per run in lockstep, in this process or in workers over shared memory."""
+"""A pool that steps one environment per run in lockstep, in this process or in workers over shared
+memory."""
 
 import contextlib
 import itertools
@@ -26,7 +27,7 @@ from pac4sac.tasks.worker import Host, HostInWorker, WorkerGroup, WorkerProcess,
 
 log = logging.getLogger(__name__)
 
-# Seconds that workers cost, measured on a virtual machine whose cores also run a learner.
+# Seconds of overhead of workers, measured on a virtual machine whose cores also run a learner.
 ROUND_TRIP = 100e-6
 ROUND_TRIP_PER_WORKER = 10e-6
 
@@ -36,34 +37,33 @@ Snapshot = dict[str, NDArray[Any]]
 class Transitions(NamedTuple):
     """Hold one lockstep step of all runs; the next receive() overwrites the arrays."""
 
-    # [R, ds] for the next actions; after the end of an episode that of the reset
+    # [R, ds] for the next actions; after the end of an episode, the one of the reset
     observation: NDArray[np.float32]
     final_observation: NDArray[np.float32]  # [R, ds] s' of the transition just taken
     reward: NDArray[np.float64]  # [R]
     terminated: NDArray[np.bool_]  # [R]
     truncated: NDArray[np.bool_]  # [R]
-    # [R] runs whose simulator failed; rows of failed and of parked runs are zeros
+    # [R] runs whose simulator failed; rows of failed and parked runs are zeros
     failed: NDArray[np.bool_]
 
 
 class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
-    """Steps R environments. The number of workers changes only the speed.
+    """Step R environments; the number of workers affects only the speed.
 
-    Pools that take turns can share their workers (`interleaved_pools`). After an exception from
+    Interleaved pools can share workers (`interleaved_pools`). After an exception from
     send() or receive(), such as Ctrl-C or `Stopped`, only close() may be called.
 
     Args:
         task: The task of all runs.
         seeds: Seed of each run.
-        workers: Number of worker processes, "auto", or those that pools share.
+        workers: Number of worker processes, "auto", or a group that several pools share.
         purpose: Selects the random numbers of the simulators, with the seed.
-        limit: Seconds that a step or a reset may take before it counts as a failure.
-        stop: Interrupts waiting for simulators.
+        limit: Seconds after which a step or reset counts as a failure.
+        stop: Request that interrupts waiting for simulators.
 
     Attributes:
-        failures: The cause for each run whose simulator failed. Such a run is not stepped any more;
-            the others continue.
-        replay_mismatches: Runs whose replay led to another observation.
+        failures: Cause of failure by run. Failed runs are no longer stepped; the others continue.
+        replay_mismatches: Runs whose replay gave another observation.
     """
 
     def __init__(
@@ -76,15 +76,15 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         stop: StopRequest | None = None,
     ) -> None:
         if not len(seeds) or min(seeds) < 0:
-            raise UserError("A pool needs one seed per run, none of them negative.")
+            raise UserError("A pool needs one seed per run, and no seed may be negative.")
         self.task, self.seeds, self.runs = task, [int(seed) for seed in seeds], len(seeds)
         self.failures: dict[int, str] = {}
         self.replay_mismatches: set[int] = set()
         self._stop = stop
-        # first, since it refuses a task that cannot work
+        # first, because it refuses tasks that cannot work
         self.observation_size, self.action_size = task_sizes(task)
 
-        # number of the present episode, and of its steps
+        # index of the current episode, and its number of steps
         self._episode, self._steps = np.zeros((2, self.runs), np.int64)
         # the actions of those steps
         self._history = np.zeros((self.runs, 1024, self.action_size), np.float32)
@@ -99,7 +99,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         self.workers = group.size
         if self.workers:
             self._host_in_workers(group, purpose, limit)
-            if group is not workers:  # else it starts once all its pools have joined it
+            if group is not workers:  # a shared group starts when all its pools have joined
                 group.start()
         else:
             self._host_in_process(purpose, limit)
@@ -114,7 +114,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         self._hosts.append(HostInProcess(self.task, self.seeds, purpose, self._board, alarm))
 
     def _host_in_workers(self, group: WorkerGroup, purpose: str, limit: int) -> None:
-        """Give the runs of this pool to the workers of a group."""
+        """Assign the runs of this pool to the workers of a group."""
         layout = board_layout(*self._shape)
         memory = _anonymous_memory(layout.itemsize)
         self._closing = weakref.finalize(self, close_hosts, self._hosts, memory)
@@ -137,9 +137,9 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         return self.runs, self.observation_size, self.action_size
 
     def _name_board_parts(self) -> None:
-        """Look up once what each step needs of the board, and of the copy that the caller sees.
+        """Look up the fields of the board, and of the copy that callers see, once for all steps.
 
-        It is a copy because simulators write the board while the learner reads.
+        Callers see a copy, because simulators write to the board while the learner reads.
         """
         seen = np.zeros((), self._board.dtype)
         self._seen_bytes, self._board_bytes = (
@@ -153,7 +153,8 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         self._numbers = [rows for rows in self._rows if rows.dtype != np.bool_]
 
     def reset(self, episode: int = 0) -> NDArray[np.float32]:
-        """Start an episode of every run that has not failed, parked ones too; return [R, ds]."""
+        """Start an episode of every run that has not failed, including parked ones; return [R,
+        ds]."""
         self._require("new", "idle")
         self._active[:] = ~self._failed
         self._episode[:], self._steps[:] = episode, 0
@@ -192,16 +193,16 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         return np.array([self._board["worked"][host.runs[0]] for host in self._hosts])
 
     def park(self, run: int) -> None:
-        """Stop stepping a run, which has ended."""
+        """Stop stepping a run that has ended."""
         self._active[run] = False
         self._steps[run] = 0
 
     def snapshot(self) -> Snapshot:
-        """Return the state of every run as arrays of fixed types; `failures` is JSON, as bytes."""
+        """Return the state of every run as arrays of fixed types; `failures` is JSON in bytes."""
         self._require("idle")
         actions = self._history[:, : max(1, self._steps.max())].copy()
         is_older = np.arange(actions.shape[1]) >= self._steps[:, None]
-        actions[is_older] = 0  # left from earlier episodes
+        actions[is_older] = 0  # actions of earlier episodes
         return {
             "seed": np.array(self.seeds, np.uint64),
             "episode": self._episode.copy(),
@@ -215,14 +216,15 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
     def restore(self, snapshot: Snapshot) -> NDArray[np.float32]:
         """Replay every episode up to a snapshot.
 
-        A run whose environment then returns another observation continues from there, with a
+        If an environment then returns another observation, its run continues from there, with a
         warning.
 
         Returns:
             The observations [R, ds].
 
         Raises:
-            UserError: If the snapshot is of other runs, or a simulator fails in its replay.
+            UserError: If the snapshot belongs to other runs, or a simulator fails during its
+                replay.
         """
         self._require("new", "idle")
         if (
@@ -230,8 +232,9 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
             or snapshot["actions"].shape[2] != self.action_size
         ):
             raise UserError(
-                f"The stored simulators are of other runs than these of task {self.task.name!r}; "
-                "resume with the task and seeds that the training was started with."
+                "The stored simulators belong to other runs than these of task "
+                f"{self.task.name!r}; resume with the task and seeds with which the training was "
+                "started."
             )
         failures = {
             int(run): str(cause)
@@ -252,7 +255,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         return observation
 
     def close(self) -> None:
-        """Close all environments, and end the workers that no other pool uses."""
+        """Close all environments, and end workers that no other pool uses."""
         self._state = "closed"
         self._closing()
 
@@ -266,23 +269,23 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
             )
 
     def _start(self) -> NDArray[np.float32]:
-        """Replay every run up to its present episode and step; return the observations there."""
+        """Replay every run up to its current episode and step, and return the observations."""
         if orphans := self._runs_without_host():
             self._start_workers([orphans])
         self._replay(self._hosts)
         self._collect()
         for run in map(int, np.flatnonzero(self._board["refused"] & self._active)):
             raise UserError(
-                f"{self._cause(run)} (This is what a worker process found: it sees only "
-                "environments that "
-                "it can import, so name the task 'module:Environment-v0', or use no workers.)"
+                f"{self._cause(run)} (A worker process raised this error. Workers can only "
+                "import environments by name: use 'module:Environment-v0' as the task, or set "
+                "workers=0.)"
             )
         self._settle()
         self._state = "idle"
         return self._seen.observation
 
     def _runs_without_host(self) -> list[int]:
-        """Return the runs to step whose worker has died."""
+        """Return the active runs whose worker has died."""
         hosted = itertools.chain(*(host.runs for host in self._hosts))
         return sorted(set(np.flatnonzero(self._active).tolist()).difference(hosted))
 
@@ -299,8 +302,9 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         return hosts
 
     def _replay(self, hosts: Iterable[Host]) -> None:
-        """Let hosts replay the present episodes of their runs."""
-        # In the order of runs, which are dealt out in turn, so all hosts have work at once.
+        """Make hosts replay the current episodes of their runs."""
+        # In the order of runs, which are assigned to hosts in turn, so all hosts work at the same
+        # time.
         host_of = {run: host for host in hosts for run in host.runs}
         for run in sorted(host_of):
             if self._active[run]:
@@ -319,13 +323,13 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
             host.restarted = False
 
     def _revive(self, dead: Host) -> list[HostInWorker]:
-        """Replace a worker that died by new ones, which replay its episodes up to this step.
+        """Replace a dead worker by new ones, which replay its episodes up to this step.
 
-        After a second death in the same step each run gets a separate process: only the run that
-        kills it fails, and the others continue.
+        After a second death in the same step, each run gets its own process. Only the run that
+        kills its process again fails; the others continue.
 
         Returns:
-            The new workers; none if the only run of the dead one fails.
+            The new workers; empty if the only run of the dead worker fails.
         """
         ending = dead.wait_for_end()
         self._hosts.remove(dead)
@@ -348,30 +352,30 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
         return successors
 
     def _repeat_step(self, hosts: Iterable[HostInWorker]) -> None:
-        """Take the present step again after a replay; its actions are still on the board."""
+        """Repeat the current step after a replay; its actions are still on the board."""
         for host in hosts:
             if host.answered():
                 self._warn_of_mismatch(host.runs, self._seen.observation)
                 host.step()
 
     def _warn_of_mismatch(self, runs: Iterable[int], expected: NDArray[np.float32]) -> None:
-        """Warn of runs that a replay led to another observation than the expected one."""
+        """Warn of runs whose replay gave another observation than expected."""
         differs = (
             (self._board["observation"] != expected).any(axis=1) & self._active & ~self._failed
         )
         if mismatches := {run for run in runs if differs[run]}:
             self.replay_mismatches |= mismatches
             seeds = " and ".join(map(str, sorted({self.seeds[run] for run in mismatches})))
-            warnings.warn(  # not logged: a study shows warnings
-                f"{self.task.env_id} is not deterministic given its seed, or this is another "
-                "machine: the same actions "
-                f"led to another observation. Seed {seeds} continues from it, so its results "
+            warnings.warn(  # a warning, not a log message, because studies show warnings
+                f"{self.task.env_id} is not deterministic given its seed, or this machine "
+                f"differs: the same actions gave another observation. Seed {seeds} continues "
+                "from it, so its results "
                 "can differ from those of an uninterrupted run.",
                 stacklevel=2,
             )
 
     def _settle(self) -> None:
-        """Remove runs with a failure or a number that is not finite, then copy the board."""
+        """Remove runs that failed or have a non-finite number, then copy the board."""
         bad = self._failed & self._active
         self._clear_inactive_rows()
         for numbers in self._numbers:
@@ -392,7 +396,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
                 rows[inactive] = 0
 
     def _not_finite(self, run: int) -> str:
-        """Describe the failure of a run with a number that is not finite."""
+        """Describe the failure of a run with a non-finite number."""
         step = self._steps[run] + (self._state == "stepping")
         return (
             f"{self.task.env_id} returned an observation or reward that is not finite in "
@@ -409,7 +413,7 @@ class EnvPool(contextlib.AbstractContextManager["EnvPool"]):
 
 
 def snapshot_of_run(snapshot: Snapshot, run: int) -> Snapshot:
-    """Return the part of a snapshot that belongs to one run, whose simulator had not failed."""
+    """Return the part of a snapshot that belongs to one run, without its failure."""
     own = {name: array[run : run + 1] for name, array in snapshot.items() if name != "failures"}
     return own | {"failures": np.frombuffer(b"{}", np.uint8).copy()}
 
@@ -423,7 +427,7 @@ def interleaved_pools(
 ) -> list[EnvPool]:
     """Return a pool for each list of seeds.
 
-    The pools share workers: the simulators of one work while another waits for its actions.
+    The pools share workers, so the simulators of one pool work while another waits for actions.
     """
     group = WorkerGroup(number_of_workers(task, [len(of_pool) for of_pool in seeds], workers))
     pools = [EnvPool(task, of_pool, group, limit=limit, stop=stop) for of_pool in seeds]
@@ -432,12 +436,12 @@ def interleaved_pools(
 
 
 def number_of_workers(task: Task, runs: Sequence[int], workers: int | Literal["auto"]) -> int:
-    """Return the number of workers for pools that take turns.
+    """Return the number of workers for interleaved pools.
 
     Args:
-        task: Their task.
+        task: Task of the pools.
         runs: Number of runs of each pool.
-        workers: The number that the user wants, or "auto".
+        workers: Requested number, or "auto".
     """
     check_workers(task, workers)
     if needs_this_process(task.code_names):
@@ -446,8 +450,7 @@ def number_of_workers(task: Task, runs: Sequence[int], workers: int | Literal["a
         workers = choose_workers(sum(runs), simulator_seconds(task), cores(), len(runs))
     if workers < 0:
         raise UserError(
-            f"A pool cannot have {workers} workers; use 0 (no processes), a positive number "
-            "or 'auto'."
+            f"workers must be 0 (no processes), a positive number or 'auto', not {workers}."
         )
     return min(workers, sum(runs))
 
@@ -456,8 +459,8 @@ def check_workers(task: Task, workers: int | Literal["auto"]) -> None:
     """Refuse worker processes for an environment that they cannot import."""
     if workers not in (0, "auto") and needs_this_process(task.code_names):
         raise UserError(
-            f"Worker processes cannot import the environment of {task.name}, which is defined in a "
-            "script, a notebook or a function. Move it to a module, or leave workers out."
+            f"Worker processes cannot import the environment of {task.name}, which is defined in "
+            "a script, notebook or function. Move it to a module, or omit workers."
         )
 
 
@@ -466,14 +469,14 @@ def choose_workers(runs: int, step_seconds: float, cores: int, pools: int = 1) -
 
     Without workers, a step takes the time of all runs. With W of them it takes the time of the
     worker with the most runs, plus the communication. Of equal estimates the fewest workers are
-    chosen: 20 runs on 16 cores get 10 workers of two runs each, and the learner keeps six cores.
-    Pools that take turns keep all their workers busy; the learner then keeps one core.
+    chosen: 20 runs on 16 cores get 10 workers of two runs each, and the learner gets six cores.
+    Interleaved pools keep all their workers busy; the learner then gets one core.
 
     Args:
         runs: Number of runs of all pools.
         step_seconds: Time of one simulator's step.
         cores: Number of cores.
-        pools: Number of pools that take turns.
+        pools: Number of interleaved pools.
     """
 
     def seconds(workers: int) -> float:
@@ -486,7 +489,7 @@ def choose_workers(runs: int, step_seconds: float, cores: int, pools: int = 1) -
 
 
 def _anonymous_memory(size: int) -> int:
-    """Return a descriptor of memory that the kernel frees with the last process that holds it."""
+    """Return a descriptor of memory that the kernel frees with the last process that uses it."""
     if hasattr(os, "memfd_create"):
         memory = os.memfd_create("pac4sac")
     else:

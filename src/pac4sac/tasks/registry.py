@@ -1,7 +1,8 @@
-"""Find tasks by name, and make their environments.
+"""Tasks by name, and their environments.
 
 Any Gymnasium environment with continuous actions can be a task. A thin wrapper gives it flat
-float32 observations and, for learners, actions in [-1, 1]."""
+float32 observations and, for learners, actions in [-1, 1].
+"""
 
 import contextlib
 import copy
@@ -34,14 +35,14 @@ Vector = NDArray[np.float32]
 ToVector = Callable[[Any], Vector]
 ToAction = Callable[[Vector], Any]
 
-# Fields of a task that --set-task and --steps change; updates per step are a setting of the run.
+# Task fields that --set-task and --steps change; updates_per_step is a setting of the run.
 GIVEN = ("name", "horizon", "r_limit", "env_kwargs", "steps", "wrappers")
-# The classes in robots.py, and the solve threshold in the original registration of each.
+# Class in robots.py and the original solve threshold of each environment.
 ROBOTS = {"CartpoleSwingup": 800.0, "HalfCheetah": 3000.0, "Ant": 2500.0, "Humanoid": None}
 
 
 def register_environments() -> None:
-    """Register the four PyBullet environments; PyBullet itself is imported when one is made."""
+    """Register the four PyBullet environments; PyBullet is imported when one is made."""
     for robot, threshold in ROBOTS.items():
         if (env_id := f"pac4sac/{robot}-v0") not in gymnasium.registry:
             home = f"pac4sac.tasks.robots:{robot}"
@@ -52,7 +53,7 @@ def get_task(task: str | Task, steps: int | None = None) -> Task:
     """Return a task.
 
     Args:
-        task: A task, the name of a shipped one, or a Gymnasium id, which gives a task with the
+        task: A task, the name of a shipped task, or a Gymnasium id, which gives a task with the
             environment's own limits.
         steps: Step budget that replaces the task's.
 
@@ -63,14 +64,14 @@ def get_task(task: str | Task, steps: int | None = None) -> Task:
         task = known_task(task) or _task_of(task, find_spec(task))
     elif not isinstance(task, Task):
         raise WrongType(
-            "task must be a name, a pac4sac.Task, or a class or a function that makes an "
+            "task must be a name, a pac4sac.Task, or a class or function that makes an "
             f"environment, not {task!r}."
         )
     return task if steps is None else replace(task, steps=steps)
 
 
 def known_task(name: str) -> Task | None:
-    """Return the task of a name, or None if that needs an import or an object of the user."""
+    """Return the task with a name, or None if it requires an import or an object of the user."""
     register_environments()
     spec = gymnasium.registry.get(name)
     return NAMED_TASKS.get(name) or (None if spec is None else _task_of(name, spec))
@@ -81,7 +82,7 @@ def _task_of(name: str, spec: EnvSpec) -> Task:
 
 
 def given_task(task: Task) -> dict[str, Any]:
-    """Return the name by which `get_task` finds a task, and the fields that differ from that."""
+    """Return the name with which `get_task` finds a task, and the overridden fields."""
     is_shipped = task.name in NAMED_TASKS and task.env_id == NAMED_TASKS[task.name].env_id
     name = task.name if is_shipped else task.env_id
     known = known_task(name) or Task(name, name)
@@ -94,7 +95,7 @@ def given_task(task: Task) -> dict[str, Any]:
 
 
 def _differs(value: Any, other: Any) -> bool:
-    """Compare values as JSON, since 850 and 850.0 differ in the identity of a run."""
+    """Compare values as JSON, because 850 and 850.0 differ in the identity of a run."""
     return json.dumps(value) != json.dumps(other)
 
 
@@ -104,7 +105,7 @@ def time_limit(task: Task) -> int | None:
 
 
 def find_spec(env_id: str) -> EnvSpec:
-    """Return how Gymnasium makes an environment, after importing the module that registers it."""
+    """Return the Gymnasium spec of an environment, after importing the module that registers it."""
     register_environments()
     if is_in_process(env_id):
         return made_spec(env_id, object_of(env_id, "environment"))
@@ -130,13 +131,13 @@ def _import_home(env_id: str, module: str) -> None:
         _registered_by(module)
     except ModuleNotFoundError as missing:
         raise UserError(
-            f"Task {env_id!r} asks to import {module!r} first, but there is no module "
-            f"{missing.name!r}; install it or put its folder on PYTHONPATH."
+            f"Task {env_id!r} needs the module {module!r}, but there is no module "
+            f"{missing.name!r}; install it or add its folder to PYTHONPATH."
         ) from missing
 
 
 def _import_dm_control(env_id: str) -> None:
-    """Import what registers the environments of dm_control."""
+    """Import the module that registers the environments of dm_control."""
     choose_offscreen_rendering()
     try:
         importlib.import_module("dm_control")
@@ -145,9 +146,9 @@ def _import_dm_control(env_id: str) -> None:
         raise UserError(
             f"Task {env_id!r} needs dm_control ({missing}); {how_to_install('dmc')}."
         ) from missing
-    except Exception as error:  # of the library that it is to draw with
+    except Exception as error:  # error of the chosen rendering library
         if withdraw_choice():
-            return _import_dm_control(env_id)  # training does not draw
+            return _import_dm_control(env_id)  # training does not render
         cause = f"{type(error).__name__}: {error}".strip().rstrip(".")
         raise UserError(
             f"Task {env_id!r} needs dm_control, which cannot be imported ({cause})."
@@ -156,7 +157,7 @@ def _import_dm_control(env_id: str) -> None:
 
 
 def _nearest(env_id: str, module: str | None) -> str:
-    """Return the end of a sentence about an unknown id: those that were probably meant."""
+    """Return the end of a sentence about an unknown id, with similar ids."""
     own = _registered_by(module) if module else set()
     known = {known.lower(): known for known in (own or {*gymnasium.registry, *NAMED_TASKS})}
     name, cutoff = env_id.rpartition(":")[2].lower(), 0.0 if own else 0.65
@@ -171,9 +172,9 @@ def _nearest(env_id: str, module: str | None) -> str:
 
 
 def environment_modules(task: Task) -> set[str]:
-    """Return the modules that register and that define an environment.
+    """Return the modules that register and define an environment.
 
-    A custom environment has also those of the environments from which it is derived.
+    For a custom environment, the modules of its base environments are included.
     """
     entry, module = find_spec(task.env_id).entry_point, task.env_id.rpartition(":")[0]
     if isinstance(entry, str):
@@ -186,10 +187,10 @@ def environment_modules(task: Task) -> set[str]:
 
 
 def _environment_bases(module: str, name: str) -> set[str]:
-    """Return the modules of environments of Gymnasium from which a custom class is derived."""
+    """Return the modules of Gymnasium's environments among the bases of a custom class."""
     try:
         custom = getattr(importlib.import_module(module), name, None)
-    except Exception:  # whatever custom code raises is reported when the environment is made
+    except Exception:  # errors of custom code are reported when the environment is made
         return set()
     homes = {base.__module__ for base in getattr(custom, "__mro__", ())}
     return {home for home in homes if home.startswith("gymnasium.envs.")}
@@ -197,14 +198,14 @@ def _environment_bases(module: str, name: str) -> set[str]:
 
 @functools.cache
 def _registered_by(module: str) -> set[str]:
-    """Return the ids that importing a module registers; none if it was imported before."""
+    """Return the ids that importing a module registers; empty if it was imported before."""
     before = set(gymnasium.registry)
     importlib.import_module(module)
     return set(gymnasium.registry) - before
 
 
 class TaskEnv(gymnasium.Wrapper[Vector, Vector, Any, Any]):
-    """Replaces the wrappers TimeLimit, FlattenObservation and, with `unit_actions`, RescaleAction.
+    """Replace the wrappers TimeLimit, FlattenObservation and, with `unit_actions`, RescaleAction.
 
     One wrapper makes fewer calls per step.
     """
@@ -250,14 +251,14 @@ def make_env(task: Task, render_mode: str | None = None, *, unit_actions: bool =
     Raises:
         UserError: If the environment cannot be made, or its spaces are not supported.
     """
-    # Without the wrappers of gymnasium.make, since TaskEnv counts the steps.
+    # Without the wrappers of gymnasium.make, because TaskEnv counts the steps.
     spec = copy.deepcopy(find_spec(task.env_id))
     spec.order_enforce = False
     spec.max_episode_steps = None
     kwargs = task.env_kwargs | ({} if render_mode is None else {"render_mode": render_mode})
     try:
         env = gymnasium.make(spec, disable_env_checker=True, **accepted(spec, kwargs))
-    except (Exception, SystemExit) as error:  # any error of an environment's code
+    except (Exception, SystemExit) as error:  # environments can raise any exception
         raise UserError(_why_not_made(task, kwargs, error)) from error
     check_new(spec, env)
     if env.unwrapped.spec is not None:
@@ -270,7 +271,7 @@ def make_env(task: Task, render_mode: str | None = None, *, unit_actions: bool =
 
 
 def _why_not_made(task: Task, kwargs: Mapping[str, Any], error: BaseException) -> str:
-    """Return the sentence about an environment that raised an error when it was made."""
+    """Return a sentence on an environment that could not be made."""
     if isinstance(error, gymnasium.error.DependencyNotInstalled):
         if "mujoco" in str(error).lower():
             needed = f"MuJoCo, which is not installed; {how_to_install('mujoco')}."
@@ -288,7 +289,7 @@ def _why_not_made(task: Task, kwargs: Mapping[str, Any], error: BaseException) -
     return f"The environment of task {task.name!r} cannot be made ({cause}); fix it first."
 
 
-_sizes: dict[str, tuple[EnvSpec, tuple[int, int]]] = {}  # by environment and its options
+_sizes: dict[str, tuple[EnvSpec, tuple[int, int]]] = {}  # (environment, options) -> spec and sizes
 _seconds: dict[str, float] = {}
 
 
@@ -299,7 +300,7 @@ def _key(task: Task) -> str:
 def task_sizes(task: Task) -> tuple[int, int]:
     """Return the lengths of an observation and of an action.
 
-    An environment is made for that once, and again if another one is registered under its id.
+    An environment is made for this once, and again if its id is registered anew.
     """
     key, spec = _key(task), find_spec(task.env_id)
     if key not in _sizes or _sizes[key][0] is not spec:
@@ -313,11 +314,12 @@ def task_sizes(task: Task) -> tuple[int, int]:
 
 
 def simulator_seconds(task: Task) -> float:
-    """Return the time of one step with random actions, which is measured once; 0 after an error."""
+    """Return the time of one step with random actions, measured once; 0 after an error."""
     key = _key(task)
     if key not in _seconds:
         taken = sorted([0.0, *_measured_steps(task)])
-        _seconds[key] = taken[len(taken) // 4]  # a quartile, since other programs slow some steps
+        # The lower quartile, because other programs slow some steps.
+        _seconds[key] = taken[len(taken) // 4]
     return _seconds[key]
 
 
@@ -345,18 +347,17 @@ def _action_adapter(
 ) -> tuple[spaces.Space[Vector], ToAction | None, ToVector | None]:
     """Return the space of agents' actions, in [-1, 1], and the functions to and from a space.
 
-    The functions are None if the two spaces are the same.
+    The functions are None if the spaces are the same.
     """
     if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
         kind = "integer" if isinstance(space, spaces.Box) else type(space).__name__
         raise UserError(
             f"Task {name!r} takes {kind} actions; choose an environment with continuous (Box) "
-            "actions, "
-            "the only kind these agents learn."
+            "actions, because the agents support no others."
         )
     if np.any(np.abs([space.low, space.high]) >= np.finfo(np.float32).max):
         raise UserError(
-            f"Task {name!r} has an unbounded action space, so that [-1, 1] cannot be scaled to it; "
+            f"Task {name!r} has an unbounded action space, to which [-1, 1] cannot be scaled; "
             "wrap the environment so that its actions have finite bounds."
         )
     unit = spaces.Box(-1.0, 1.0, (math.prod(space.shape),), np.float32)
@@ -378,11 +379,11 @@ def _action_adapter(
 def _observation_adapter(
     space: spaces.Space[Any], name: str
 ) -> tuple[spaces.Space[Vector], ToVector | None]:
-    """Return the space of flat float32 observations, and the function to it if one is needed."""
+    """Return the space of flat float32 observations, and the conversion function if needed."""
     if _has_image(space):
         raise UserError(
             f"Task {name!r} observes images, which these agents cannot read; "
-            "choose an environment that observes numbers (joint angles, velocities, ...)."
+            "choose an environment with vectors as observations."
         )
     if not space.is_np_flattenable:
         raise UserError(
@@ -402,7 +403,7 @@ def _observation_adapter(
 
 
 def _has_image(space: spaces.Space[Any]) -> bool:
-    """Return whether a space, or a part of it, is of images."""
+    """Return whether a space contains images."""
     if isinstance(space, spaces.Dict):
         return any(map(_has_image, space.values()))
     if isinstance(space, spaces.Tuple):

@@ -1,9 +1,10 @@
-"""Robots seen in pictures, drawn without a display, and in PyBullet's window.
+"""Frames of robots, drawn without a display, and PyBullet's window.
 
-In a picture PyBullet's software renderer draws the robot; the floor and the shadow on it are ours.
-That renderer spends nearly all its time on the ground, draws it without shadows and aliases it
-badly. Since the camera keeps its height and direction, each pixel of the floor sees the same spot
-relative to the camera in every frame, so that the floor costs a few array operations."""
+PyBullet's software renderer draws the robot; this module draws the floor and the shadow. The
+renderer spends nearly all its time on the ground, draws no shadows on it and aliases it badly. The
+camera keeps its height and direction, so each floor pixel shows the same point relative to the
+camera in every frame, and the floor takes a few array operations.
+"""
 
 import os
 import sys
@@ -17,18 +18,18 @@ from numpy.typing import NDArray
 
 WIDTH, HEIGHT = 640, 480
 FIELD_OF_VIEW = 40.0  # degrees, vertical
-SAMPLES = 2  # per pixel and direction, for smooth edges of the robot
+SAMPLES = 2  # samples per pixel and direction, for smooth edges of the robot
 
-LIGHT = np.array([-0.35, -0.45, 0.82])  # towards the light
+LIGHT = np.array([-0.35, -0.45, 0.82])  # direction of the light
 SHADING = {
     "lightDirection": (10 * LIGHT).tolist(),
     "lightColor": (1, 1, 1),
     "lightAmbientCoeff": 0.55,
 }
 SHADING |= {"lightDiffuseCoeff": 0.55, "lightSpecularCoeff": 0.05, "shadow": 0}
-LIGHT_DISTANCE = 60.0  # metres: far enough for parallel rays
-SHADOW_SIZE = 384  # pixels of the shadow map, each way
-SHADOW_REACH = 3.0  # metres from its middle to its edges
+LIGHT_DISTANCE = 60.0  # metres; far enough for parallel rays
+SHADOW_SIZE = 384  # pixels of the shadow map per direction
+SHADOW_REACH = 3.0  # metres from the centre of the map to its edges
 
 TILES = np.array([[226, 232, 240], [190, 203, 219]], np.float32)
 HORIZON = np.array([238, 243, 249], np.float32)
@@ -44,8 +45,8 @@ class Camera:
     distance: float
     yaw: float  # degrees; 0 looks along +y, with +x to the right
     pitch: float
-    height: float  # of the point looked at
-    floor: float = 0.0  # height of the floor drawn
+    height: float  # height of the point at the centre of the frame
+    floor: float = 0.0  # height of the drawn floor
 
 
 class Painter:
@@ -54,7 +55,7 @@ class Painter:
         self._projection = pybullet.computeProjectionMatrixFOV(
             FIELD_OF_VIEW, WIDTH / HEIGHT, 0.1, 100.0
         )
-        # The view matrix turns world into camera axes, so that its rows are the camera's axes in
+        # The view matrix transforms world to camera axes, so its rows are the camera's axes in
         # the world.
         view = np.reshape(self._view(0.0, 0.0), (4, 4)).T
         right, up, back = view[:3, :3]
@@ -67,8 +68,8 @@ class Painter:
         reach = (camera.floor - self._eye[2]) / drop  # [H, W], in units of the ray
         self._floor_x = (self._eye[0] + reach * rays[..., 0]).astype(np.float32)
         self._floor_y = (self._eye[1] + reach * rays[..., 1]).astype(np.float32)
-        # Distance on the floor between neighbouring pixels, down and across. Tiles that are smaller
-        # than that fade out.
+        # Distance on the floor between neighbouring pixels, down and across; smaller tiles fade
+        # out.
         slopes = [np.abs(np.gradient(floor)) for floor in (self._floor_x, self._floor_y)]
         self._blur_x, self._blur_y = (np.maximum(down + across, 1e-3) for down, across in slopes)
         length = np.linalg.norm(rays, axis=-1)
@@ -84,11 +85,11 @@ class Painter:
         self._shadow_pixel = self._where_in_shadow_map()
 
     def paint(self, client: int, x: float, y: float) -> Pixels:
-        """Return the picture of the robot from the camera that looks at (x, y)."""
+        """Return the frame of a camera that looks at (x, y)."""
         tiles = _square_wave(self._floor_x + np.float32(x), self._blur_x)
         tiles *= _square_wave(self._floor_y + np.float32(y), self._blur_y)
-        # Colour of the floor = a light tile, darkened by the pattern and by the shadow, then faded
-        # by the fog.
+        # Colour of the floor: a light tile, darkened by the pattern and the shadow, then faded by
+        # fog.
         light = self._clear * (1 - 0.45 * self._shadow(client, x, y))
         tiles *= light
         contrast = tiles[..., None] * (TILES[0] - TILES[1]) / 2
@@ -122,9 +123,9 @@ class Painter:
         behind += seen.mean((1, 3), dtype=np.float32)
 
     def _shadow(self, client: int, x: float, y: float) -> NDArray[np.float32]:
-        """Return the share of light that the robot takes from each pixel of the floor.
+        """Return the fraction of light that the robot blocks at each pixel of the floor.
 
-        It follows from a picture of the robot from the position of the light.
+        It is computed from a picture of the robot from the position of the light.
         """
         _, shadow_map = self._shoot(
             client, SHADOW_SIZE, SHADOW_SIZE, self._light_view(x, y), self._light_projection
@@ -143,7 +144,7 @@ class Painter:
     def _where_in_shadow_map(self) -> NDArray[np.int64]:
         """Return the pixel of the shadow map for each pixel of the floor.
 
-        A pixel of the floor outside of the map gets the first one, which is never in shadow.
+        Pixels of the floor outside the map get the first one, which is never in shadow.
         """
         view = np.reshape(self._light_view(0.0, 0.0), (4, 4)).T
         floor = np.stack(
@@ -171,14 +172,14 @@ class Painter:
 
 
 def _square_wave(position: NDArray[np.float32], blur: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return +1 and −1 in turn, for a metre each, averaged over a width of `blur`."""
+    """Return a wave of +1 and −1 with a metre each, averaged over a width of `blur`."""
     ramp = np.abs(np.mod(position, 2.0) - 1.0) - 0.5  # distance to the nearest edge, signed
     wave: NDArray[np.float32] = np.clip(ramp * (2 / blur), -1, 1) * np.clip(1.5 - blur, 0, 1)
     return wave
 
 
 class Window:
-    """Shows the robot in PyBullet's window in real time; the camera follows the robot."""
+    """Show the robot in PyBullet's window in real time; the camera follows the robot."""
 
     def __init__(self, pybullet: Any, camera: Camera, frame_seconds: float) -> None:
         self.client = int(pybullet.connect(pybullet.GUI))
@@ -188,10 +189,10 @@ class Window:
 
     @classmethod
     def open(cls, pybullet: Any, camera: Camera, frame_seconds: float) -> "Window | None":
-        """Open a window; return None without a display, since PyBullet would end the process."""
+        """Open a window; return None without a display, because PyBullet would end the process."""
         if sys.platform == "linux" and not os.environ.get("DISPLAY"):
             gymnasium.logger.warn(
-                "There is no display to open a window on; use render_mode='rgb_array' for pictures."
+                "There is no display for a window; use render_mode='rgb_array' for frames."
             )
             return None
         return cls(pybullet, camera, frame_seconds)

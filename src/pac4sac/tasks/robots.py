@@ -1,6 +1,5 @@
-"""The four robots of the paper, quirks of the original library included (docs/tasks.md lists them),
-and the PyBullet world that they share: loading, resetting, one control interval, being looked
-at."""
+"""The four robots of the paper, with the quirks of the original library (docs/tasks.md lists them),
+and their common PyBullet world: loading, resetting, one control interval, rendering."""
 
 import contextlib
 import importlib
@@ -27,7 +26,7 @@ Vector = NDArray[np.float32]
 
 @contextlib.contextmanager
 def _silent_stderr() -> Iterator[None]:
-    """Silence what PyBullet's C code prints when imported, which Python cannot redirect."""
+    """Silence the output of PyBullet's C code on import, which Python cannot redirect."""
     saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(null, 2)
@@ -47,7 +46,7 @@ except ModuleNotFoundError as missing:
 DATA: str = importlib.import_module("pybullet_data").getDataPath()
 
 DT = 0.0165  # seconds of one environment step
-GROUND = 0  # body number: the ground is loaded first
+GROUND = 0  # body number; the ground is loaded first
 SELF_COLLISION = (
     pybullet.URDF_USE_SELF_COLLISION | pybullet.URDF_USE_SELF_COLLISION_EXCLUDE_ALL_PARENTS
 )
@@ -56,7 +55,7 @@ SELF_COLLISION = (
 def described(name: str) -> SimpleNamespace:
     """Return the description of a robot in robots.toml.
 
-    By default the joints with motors are observed, and all observed joints start at 0.
+    By default the observed joints are those with motors, and all observed joints start at 0.
     """
     about = tomllib.loads((Path(__file__).parent / "robots.toml").read_text())[name]
     joints = about.get("joints", list(about["motors"]))
@@ -64,17 +63,17 @@ def described(name: str) -> SimpleNamespace:
 
 
 class BulletEnv(gymnasium.Env[Vector, Vector], ABC):
-    """The environment of a robot; subclasses read it out (`_first_observation`, `_outcome`).
+    """Simulate a robot; subclasses define observations and rewards (`_first_observation`,
+    `_outcome`).
 
-    The default is the original library's behaviour, with two deviations that make episodes
+    The default is the original library's behaviour, with two changes that make episodes
     reproducible: contacts are processed in a fixed order, and the world is reloaded at every reset.
-    `restore_state` resets the original's way, after which an episode can depend on those before it.
+    With `restore_state` a reset works as in the original, and an episode can depend on earlier
+    ones.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "human"], "render_fps": round(1 / DT)}  # noqa: RUF012
-    episode_option = (
-        True  # reset takes options={"episode": n}, n counted from 0 in the life of an instance
-    )
+    episode_option = True  # reset accepts options={"episode": n}, counted from 0 for each instance
 
     robot: ClassVar[SimpleNamespace]
     observation_size: int
@@ -134,7 +133,7 @@ class BulletEnv(gymnasium.Env[Vector, Vector], ABC):
 
     def render(self) -> NDArray[np.uint8] | None:
         if self.render_mode != "rgb_array":
-            return None  # a window shows every step by itself
+            return None  # a window shows every step anyway
         if self._painter is None:
             self._painter = Painter(pybullet, self._camera)
         return self._painter.paint(self._client, *self.position())
@@ -187,7 +186,7 @@ class BulletEnv(gymnasium.Env[Vector, Vector], ABC):
         path = os.path.join(DATA, "mjcf", self.robot.model)
         self._body = pybullet.loadMJCF(path, flags=SELF_COLLISION, physicsClientId=client)[-1]
         self._find_joints()
-        # Joints come with a velocity motor each, which would act as friction.
+        # Every joint has a velocity motor by default, which would act as friction.
         every, gains = range(len(self._joint_info)), [0.1] * len(self._joint_info)
         how = {"positionGains": gains, "velocityGains": gains, "forces": [0.0 for _ in every]}
         pybullet.setJointMotorControlArray(
@@ -217,7 +216,7 @@ class BulletEnv(gymnasium.Env[Vector, Vector], ABC):
             pybullet.changeVisualShape(
                 self._body, link, rgbaColor=(*colour, 1.0), physicsClientId=self._client
             )
-        if self.robot.has_ground and self._window is None:  # the painter has its own floor
+        if self.robot.has_ground and self._window is None:  # the painter draws its own floor
             pybullet.changeVisualShape(
                 GROUND, -1, rgbaColor=(1.0, 1.0, 1.0, 0.0), physicsClientId=self._client
             )
@@ -237,7 +236,7 @@ class CartpoleSwingup(BulletEnv):
         return observation, upright, False, {"reward_upright": upright}
 
     def _drive(self, forces: list[float]) -> None:
-        # By position, for one joint: a microsecond less of the dozen that a whole step takes. The
+        # Positional arguments, for one joint: saves one of about twelve microseconds per step. The
         # zeros are ignored.
         mode, joint = pybullet.TORQUE_CONTROL, self._driven[0]
         pybullet.setJointMotorControl2(
@@ -267,7 +266,7 @@ class HalfCheetah(BulletEnv):
         states = self._joint_states()
         x, self._torso_x = self._torso_x, self._lagged_torso_x(states)
         velocity = (self._torso_x - x) / DT
-        control = -0.1 * sum([a * a for a in action])  # of the action as given, not as clipped
+        control = -0.1 * sum([a * a for a in action])  # cost of the unclipped action
         info = {"reward_velocity": velocity, "reward_control": control}
         return self._observation(states), velocity + control, False, info
 
@@ -275,7 +274,7 @@ class HalfCheetah(BulletEnv):
         return self._torso_x, 0.0
 
     def _lagged_torso_x(self, states: Any) -> float:
-        """Return the torso's position one substep ago, which the original reads from Bullet."""
+        """Return the torso's position one substep earlier, which the original reads from Bullet."""
         root = states[0]
         return float(root[0] - root[1] * (DT / self.robot.substeps))
 
@@ -286,16 +285,16 @@ class HalfCheetah(BulletEnv):
 
 
 class _FloatingRobot(BulletEnv):
-    """Ant and humanoid: rewarded for the progress of the mean position of all parts towards x =
-    1000."""
+    """Simulate ant or humanoid, rewarded for the progress of the mean position of all parts towards
+    x = 1000."""
 
     def __init__(
         self, compact: bool = False, terminate_when_fallen: bool = False, **common: Any
     ) -> None:
         self._padding = 0 if compact else self.robot.empty_entries
         self.observation_size = 11 + 2 * len(self.robot.joints) + self._padding
-        # The original adds the starting height to a height that is absolute already, so that
-        # nothing ever falls.
+        # The original adds the starting height to an already absolute height, so no robot ever
+        # falls.
         self._extra_height = 0.0 if terminate_when_fallen else self.robot.height_counted_twice
         super().__init__(**common)
 
@@ -334,7 +333,7 @@ class _FloatingRobot(BulletEnv):
             body, physicsClientId=client
         )
         linear, angular = pybullet.getBaseVelocity(body, physicsClientId=client)
-        # Without forward kinematics these are a substep old, as in the original.
+        # Without forward kinematics these lag by one substep, as in the original.
         links = pybullet.getLinkStates(body, self._links, physicsClientId=client)
         for link in links:
             position = link[0]
@@ -356,7 +355,8 @@ class _FloatingRobot(BulletEnv):
 
 
 def _potential(x: float, y: float, parts: int) -> float:
-    """Minus the time, at 1 m/s, to x = 1000 for the mean position, given sums over the parts."""
+    """Return minus the time at 1 m/s from the mean position to x = 1000, given sums over the
+    parts."""
     return -math.hypot(1000.0 - x / parts, y / parts) / DT
 
 

@@ -1,8 +1,9 @@
-"""Run worker processes that step simulators, and let pool and worker wait for each other.
+"""Worker processes that step simulators, and the synchronisation between pool and worker.
 
 A worker steps the simulators of its runs over shared memory, one command at a time, for one pool or
-for several that take turns. It is started as ``python -m pac4sac.tasks.worker JOBS``. A job
-describes its work for one pool, in JSON; memory and sockets are inherited descriptors."""
+for several interleaved pools. It is started as ``python -m pac4sac.tasks.worker JOBS``. A job is
+JSON that describes the work for one pool; memory and sockets are inherited descriptors.
+"""
 
 import contextlib
 import functools
@@ -35,10 +36,11 @@ from pac4sac.tasks.episodes import (
     board_layout,
 )
 
-SPINS = 100  # checks of a counter before other processes may use the core, about 10 µs
-# Milliseconds between the checks of a sleeping end: a notification can miss that it began to sleep.
+SPINS = 100  # checks of a counter before yielding the core, about 10 µs
+# Milliseconds between checks of a sleeping end, because a notification can miss that it fell
+# asleep.
 POLL_MS = 50
-CLOSING = 1.0  # seconds a worker gets to close its environments
+CLOSING = 1.0  # seconds for a worker to close its environments
 
 
 @functools.cache
@@ -60,10 +62,10 @@ def cell(board: Board, name: str, worker: int) -> memoryview:
 
 
 class Notifier:
-    """One end of a channel between the pool and a worker, which notifies the other end.
+    """Notify the other end of a channel between the pool and a worker.
 
-    Each end counts its messages on the board, where the other reads them without a system call.
-    The socket wakes an end that sleeps, and shows that the other end has died.
+    Each end counts its messages on the board, where the other end reads them without a system call.
+    The socket wakes a sleeping end, and shows when the other end has died.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class Notifier:
         self._sent, self._received, self._asleep, self._other_asleep = (
             cell(board, name, worker) for name in names
         )
-        # a worker waits for the next request, a pool for the answer to its last one
+        # a worker waits for the next request, a pool for the last answer
         self._lead = 1 if end == "worker" else 0
         self.worker, self.channel, self.gone = worker, channel, False
 
@@ -87,16 +89,16 @@ class Notifier:
         """Send a message: count it, and wake the other end if it sleeps."""
         self._sent[0] += 1
         if self._other_asleep[0]:
-            # notified already; or dead, which the next wait shows
+            # already notified, or dead, which the next wait detects
             with contextlib.suppress(BlockingIOError, ConnectionError):
                 self.channel.send(b".", socket.MSG_DONTWAIT)
 
     def set_sleeping(self, asleep: bool) -> None:
-        """Tell the other end whether this one needs to be woken."""
+        """Tell the other end whether this end needs to be woken."""
         self._asleep[0] = asleep
 
     def drain(self) -> None:
-        """Empty the socket, and note if the other end has died."""
+        """Empty the socket, and record whether the other end has died."""
         try:
             self.gone = not self.channel.recv(4096)
         except ConnectionError:
@@ -107,14 +109,14 @@ def wait(notifiers: Sequence[Notifier], check: Callable[[], None] | None = None)
     """Return the first notifier that is ready, or whose other end has died.
 
     Args:
-        notifiers: Those to wait for.
-        check: Is called from time to time, and may raise an exception.
+        notifiers: Notifiers to wait for.
+        check: Function that is called regularly and may raise an exception.
     """
     return _spin(notifiers) or _block(notifiers, check)
 
 
 def _spin(notifiers: Sequence[Notifier]) -> Notifier | None:
-    """Wait without sleeping for `spin_seconds`; return a notifier that is ready, or None."""
+    """Spin for `spin_seconds`; return a notifier that is ready, or None."""
     until = time.perf_counter() + spin_seconds()
     while spin_seconds() and time.perf_counter() < until:
         for _ in range(SPINS):
@@ -152,7 +154,7 @@ def _asleep(notifiers: Sequence[Notifier]) -> Iterator[None]:
 
 
 def _ready_or_gone(notifiers: Sequence[Notifier]) -> Notifier | None:
-    """Return the first notifier that need not wait, or None."""
+    """Return the first notifier that is ready or whose other end has died, or None."""
     for notifier in notifiers:
         if notifier.is_ready() or notifier.gone:
             return notifier
@@ -160,12 +162,12 @@ def _ready_or_gone(notifiers: Sequence[Notifier]) -> Notifier | None:
 
 
 class HostInWorker:
-    """The environments that a worker steps for one pool.
+    """Host the environments that a worker steps for one pool.
 
-    The worker is notified of each step, and gets requests to begin episodes through a socket.
+    The worker is notified of each step, and receives requests to begin episodes through a socket.
     """
 
-    process: "WorkerProcess | None" = None  # none before it is started
+    process: "WorkerProcess | None" = None  # None before the start
 
     def __init__(
         self,
@@ -176,13 +178,13 @@ class HostInWorker:
         restarted: bool = False,
     ) -> None:
         self.runs, self._stop = runs, stop
-        self.restarted = restarted  # it replaces a host that died in the present step
+        self.restarted = restarted  # replaces a host that died in the current step
         self._index, self._requests = runs[0], board["requests"]
         self._heartbeats = cell(board, "heartbeats", self._index)
-        self._last_heartbeat = 0, 0.0  # their number, and when it changed
+        self._last_heartbeat = 0, 0.0  # number of heartbeats, and time of the last change
         counters = ("asked", "requests", "answered", "heartbeats", "pool_sleeps", "worker_sleeps")
         for name in counters:
-            board[name][self._index] = 0  # an earlier worker may have left its numbers
+            board[name][self._index] = 0  # clears the numbers of an earlier worker
         self._request_socket, their_requests = socket.socketpair()
         self._channel, their_channel = socket.socketpair()
         self._notifier = Notifier(self._channel, board, self._index, "pool")
@@ -191,24 +193,24 @@ class HostInWorker:
         self.job |= {"seeds": [(run, job["seeds"][run]) for run in runs]}
 
     def begin(self, run: int, episode: int, actions: NDArray[np.float32]) -> None:
-        """Let the worker start an episode of a run and take these actions in it."""
+        """Request that the worker starts an episode of a run and replays these actions."""
         self._requests[self._index] += 1
         self._notifier.notify()
-        # that the worker died is noticed when it does not answer
+        # a dead worker is noticed when it does not answer
         with contextlib.suppress(ConnectionError):
             self._request_socket.sendall(
                 EPISODE_REQUEST.pack(run, episode, actions.nbytes) + actions.tobytes()
             )
 
     def step(self) -> None:
-        """Let the worker take a step of all its runs."""
+        """Request a step of all runs of the worker."""
         self._notifier.notify()
 
     def answered(self) -> bool:
         """Wait until the answers to all requests are on the board.
 
         Returns:
-            False if the worker died, or was ended because it hung.
+            False if the worker died, or was killed because it hung.
         """
         if self._notifier.is_ready():
             return True
@@ -223,7 +225,7 @@ class HostInWorker:
         return wait([self._notifier], check).is_ready()
 
     def _end_if_hanging(self) -> None:
-        """End the process if it has begun no step or reset for longer than the limit."""
+        """Kill the process if it has begun no step or reset for longer than the limit."""
         count, since = self._last_heartbeat
         if count != self._heartbeats[0]:
             self._last_heartbeat = self._heartbeats[0], time.monotonic()
@@ -245,20 +247,20 @@ class HostInWorker:
         return self.process is not None and bool(self.process.hosts - {self})
 
     def wait_for_end(self) -> str:
-        """End the process and wait for that; return how it ended."""
+        """Wait until the process has ended, and return how it ended."""
         self.end()
         return "before it began" if self.process is None else self.process.wait_for_end()
 
 
 class WorkerProcess:
-    """A process for the hosts of one or more pools.
+    """Run a process for the hosts of one or more pools.
 
-    It is not forked, so it does not inherit the learner's threads and CUDA state.
+    The process is not forked, so it does not inherit the learner's threads and CUDA state.
     """
 
     def __init__(self, hosts: Sequence[HostInWorker]) -> None:
         self.hosts = set(hosts)  # in use
-        self._cause = ""  # why it was killed
+        self._cause = ""  # reason if it was killed
         sockets = list(itertools.chain(*(host.inherited for host in hosts)))
         descriptors = [each.fileno() for each in sockets]
         descriptors += [host.job["memory"] for host in hosts]
@@ -266,7 +268,7 @@ class WorkerProcess:
             for each in sockets:
                 closing.enter_context(each)
             self._process = subprocess.Popen(
-                # -P: the working directory is importable only if it is here.
+                # -P: the working directory is not added to the import path.
                 [
                     sys.executable,
                     "-P",
@@ -283,7 +285,7 @@ class WorkerProcess:
             host.process = self
 
     def wait_for_end(self) -> str:
-        """Wait until the process has ended, by force after a while; return how it ended."""
+        """Wait until the process has ended, kill it after a while, and return how it ended."""
         try:
             status = self._process.wait(CLOSING)
         except subprocess.TimeoutExpired:
@@ -296,7 +298,7 @@ class WorkerProcess:
         return f"with exit status {status}"
 
     def kill(self, cause: str) -> None:
-        """Kill the process; `cause` says why."""
+        """Kill the process for a reason."""
         self._cause = cause
         self._process.kill()
 
@@ -305,7 +307,7 @@ class WorkerProcess:
 def _blocked_signals() -> Iterator[None]:
     """Block SIGINT and SIGHUP inside a `with` block; processes started there keep them blocked.
 
-    Ctrl-C or the end of the terminal then reaches only the pool's process, which ends the workers.
+    So Ctrl-C or a closed terminal reaches only the pool's process, which ends the workers.
     """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
@@ -315,7 +317,7 @@ def _blocked_signals() -> Iterator[None]:
 
 
 class WorkerGroup:
-    """Worker processes of one pool, or of several pools that take turns."""
+    """Manage the worker processes of one pool or of several interleaved pools."""
 
     def __init__(self, size: int) -> None:
         self.size, self._assigned = size, 0
@@ -357,10 +359,10 @@ def close_hosts(hosts: list[Host], memory: int | None) -> None:
 
 
 class Service:
-    """The work of this process for one pool."""
+    """Do the work of this process for one pool."""
 
     def __init__(self, job: dict[str, Any], heartbeat: Callable[[], None]) -> None:
-        # A process that an environment starts must not keep the sockets open.
+        # Child processes of an environment must not keep the sockets open.
         for name in ("requests", "channel", "memory"):
             os.set_inheritable(job[name], False)
         layout = board_layout(*job["shape"])
@@ -377,7 +379,7 @@ class Service:
         self._worked = board["worked"][index : index + 1]
 
     def answer(self) -> None:
-        """Begin an episode if the pool has requested that, else take a step of all runs."""
+        """Begin an episode if the pool requested one, else step all runs."""
         if self._requests[0] > self._opened:
             self._opened += 1
             run, episode, size = EPISODE_REQUEST.unpack(
@@ -398,14 +400,14 @@ class Service:
 
 
 def serve(services: dict[Notifier, Service]) -> None:
-    """Answer all pools until each has closed its end or died."""
+    """Answer all pools until each of them has closed its end or died."""
     while services:
         notifier = wait(list(services))
         service = services.pop(notifier)
         try:
             if notifier.is_ready():
                 service.answer()
-                services[notifier] = service  # last, since the others may be waiting
+                services[notifier] = service  # moved to the end, because the others may be waiting
                 continue
         except OSError:  # the pool ended during a command
             pass
@@ -421,8 +423,8 @@ def receive(channel: socket.socket, size: int) -> bytes:
 
 
 def main(jobs: list[dict[str, Any]]) -> None:
-    """Work for one pool or several until they end."""
-    # A closed socket ends an idle worker; this also ends one that hangs in its simulator.
+    """Work for one or several pools until they end."""
+    # A closed socket ends an idle worker; this also ends a worker that hangs in its simulator.
     end_with_parent()
 
     def heartbeat() -> None:

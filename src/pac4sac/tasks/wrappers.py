@@ -1,6 +1,7 @@
-"""Wrappers of tasks: rewards that are rare, made from any environment, and repeated actions.
+"""Wrappers of tasks: sparse rewards for any environment, and repeated actions.
 
-A task names them in `wrappers`, by a name of `WRAPPERS` or as a custom `module:Class`."""
+A task lists them in `wrappers`, by their names in `WRAPPERS` or as a custom `module:Class`.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, SupportsFloat
@@ -23,7 +24,7 @@ class TargetReward(gymnasium.Wrapper[Any, Any, Any, Any]):
     Args:
         env: An environment whose observation is a vector.
         low: Lower limits of components of the observation, by index.
-        high: Upper limits likewise.
+        high: Upper limits, in the same form.
     """
 
     def __init__(self, env: Env, low: Limits = None, high: Limits = None) -> None:
@@ -32,7 +33,10 @@ class TargetReward(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._low = _limits("low", low, size, -np.inf)
         self._high = _limits("high", high, size, np.inf)
         if np.any(self._low > self._high):
-            raise UserError("The limits low of the wrapper sparse-target exceed its limits high.")
+            raise UserError(
+                "The wrapper sparse-target has a lower limit above the upper one; "
+                "swap low and high."
+            )
 
     def step(self, action: Any) -> Step:
         observation, _, terminated, truncated, info = self.env.step(action)
@@ -44,8 +48,8 @@ class TargetReward(gymnasium.Wrapper[Any, Any, Any, Any]):
 class PositionDelay(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Reward forward speed only beyond a distance: 1[x ≥ c] · Δx/Δt − w ‖a‖².
 
-    Staying alive is not rewarded. It suits robots with an x position: those of PyBullet here, and
-    MuJoCo's.
+    Staying alive is not rewarded. The wrapper suits robots with an x position: the PyBullet robots
+    and MuJoCo's.
 
     Args:
         env: The robot.
@@ -81,15 +85,14 @@ class ActionRepeat(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     Args:
         env: Any environment.
-        times: How often an action is taken in a row.
+        times: Number of repetitions of each action.
     """
 
     def __init__(self, env: Env, times: int = 2) -> None:
         super().__init__(env)
         if not isinstance(times, int) or isinstance(times, bool) or times < 1:
             raise UserError(
-                "times of the wrapper action-repeat must be a whole number from 1 on, "
-                f"not {times!r}."
+                f"times of the wrapper action-repeat must be a whole number above 0, not {times!r}."
             )
         self._times = times
 
@@ -111,7 +114,7 @@ WRAPPERS: Mapping[str, type[gymnasium.Wrapper[Any, Any, Any, Any]]] = {
 
 
 def x_position(env: Env) -> float:
-    """Return how far a robot has come along the x axis, in metres.
+    """Return the x position of a robot in metres.
 
     Raises:
         UserError: If the environment has no such position.
@@ -124,7 +127,7 @@ def x_position(env: Env) -> float:
     except AttributeError:
         raise UserError(
             f"{type(robot).__name__} has no x position, which the wrapper position-delay needs. "
-            "Use it with robots of PyBullet or MuJoCo that move along x."
+            "Use the wrapper with robots of PyBullet or MuJoCo that move along x."
         ) from None
 
 
@@ -134,23 +137,24 @@ def seconds_per_step(env: Env) -> float:
 
 
 def wrapper_tables(wrappers: Any) -> list[dict[str, Any]]:
-    """Return a task's wrappers as tables, without importing any.
+    """Return a task's wrappers as dictionaries, without importing any of them.
 
     Args:
-        wrappers: A list of classes, functions, partials of them, names, or tables.
+        wrappers: A list of classes, functions, partials of them, names, or dictionaries.
 
     Raises:
-        UserError: If one is something else, or has a name that is not known.
+        UserError: If an entry has another type or an unknown name.
     """
     if not isinstance(wrappers, list | tuple):
         raise UserError(
-            f"wrappers must be a list of classes, functions, names or tables, not {wrappers!r}."
+            "wrappers must be a list of classes, functions, names or dictionaries, not "
+            f"{wrappers!r}."
         )
     return [_table_of(each) for each in wrappers]
 
 
 def _table_of(wrapper: Any) -> dict[str, Any]:
-    """Return the table of a wrapper: its name under "wrapper", and its arguments."""
+    """Return the dictionary of a wrapper: its name under "wrapper", and its arguments."""
     table = dict(wrapper) if isinstance(wrapper, Mapping) else {"wrapper": wrapper}
     name = table.get("wrapper")
     if callable(name):
@@ -158,19 +162,19 @@ def _table_of(wrapper: Any) -> dict[str, Any]:
         return arguments | table
     if not isinstance(name, str):
         raise UserError(
-            "A wrapper is a class, a function, a name, or a table such as "
+            "A wrapper must be a class, a function, a name, or a dictionary such as "
             f'{{"wrapper": "position-delay", "distance": 2}}, not {wrapper!r}.'
         )
     if name not in WRAPPERS and ":" not in name:
         raise UserError(
-            f"Unknown wrapper {name!r}; {did_you_mean(name, WRAPPERS)} Name your own as "
+            f"Unknown wrapper {name!r}; {did_you_mean(name, WRAPPERS)} Write a custom wrapper as "
             "module:Class."
         )
     return table
 
 
 def wrap(env: Env, wrappers: Sequence[Mapping[str, Any]]) -> Env:
-    """Return an environment inside these wrappers, the first of which is innermost."""
+    """Return an environment inside these wrappers; the first one is innermost."""
     for description in wrappers:
         name = short_name(description["wrapper"])
         arguments = {key: value for key, value in description.items() if key != "wrapper"}
@@ -180,27 +184,27 @@ def wrap(env: Env, wrappers: Sequence[Mapping[str, Any]]) -> Env:
         except UserError:
             raise
         except TypeError as error:
-            raise UserError(f"The wrapper {name} does not take {arguments}: {error}.") from error
-        except Exception as error:  # any error of the user's code
+            raise UserError(f"The wrapper {name} does not accept {arguments}: {error}.") from error
+        except Exception as error:  # user code can raise any exception
             cause = f"{type(error).__name__}: {error}".rstrip(".")
             raise UserError(f"The wrapper {name} cannot wrap the environment ({cause}).") from error
         if not isinstance(env, gymnasium.Env):
-            raise UserError(f"The wrapper {name} returned {env!r}; it must return a gymnasium.Env.")
+            raise UserError(f"The wrapper {name} must return a gymnasium.Env, not {env!r}.")
     return env
 
 
 def wrapper_maker(name: str) -> Callable[..., Env]:
-    """Return the class of a wrapper, shipped or custom, or the function that makes one."""
+    """Return the class or function of a shipped or custom wrapper."""
     if name in WRAPPERS:
         return WRAPPERS[name]
     maker: Any = object_of(name, "wrapper")
     if callable(maker) and (not isinstance(maker, type) or issubclass(maker, gymnasium.Wrapper)):
         return maker
-    raise UserError(f"{name!r} is not a subclass of gymnasium.Wrapper, or a function.")
+    raise UserError(f"{name!r} must be a subclass of gymnasium.Wrapper or a function.")
 
 
 def keeps_rewards(name: str) -> bool:
-    """Return whether a wrapper cannot change rewards or the number of steps."""
+    """Return whether a wrapper leaves rewards and the number of steps unchanged."""
     maker = wrapper_maker(name)
     kinds = (gymnasium.ObservationWrapper, gymnasium.ActionWrapper)
     return isinstance(maker, type) and issubclass(maker, kinds)
